@@ -1,0 +1,55 @@
+#include "core/api/event.h"
+
+#include <cstring>
+
+#include "core/base/sha256.h"
+
+namespace scriptorium {
+
+Bytes make_bytes(std::string bytes) { return std::make_shared<const std::string>(std::move(bytes)); }
+
+const EventFile* Event::file(std::string_view name) const noexcept {
+  for (const EventFile& f : files) {
+    if (f.name == name) return &f;
+  }
+  return nullptr;
+}
+
+std::uint64_t Event::bytes_size() const noexcept {
+  std::uint64_t sum = 0;
+  for (const EventFile& f : files) sum += f.size;
+  return sum;
+}
+
+std::string event_id(const std::vector<std::string_view>& parts) {
+  Sha256 hash;
+  for (const std::string_view part : parts) {
+    hash.update(std::to_string(part.size()));
+    hash.update(":");
+    hash.update(part);
+  }
+  return hash.finish_hex();
+}
+
+std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind, std::string_view job_id,
+                     std::int64_t script_mtime_ns, std::string_view script_sha256) {
+  return event_id({cluster, scheduler, kind, job_id, std::to_string(script_mtime_ns), script_sha256});
+}
+
+std::vector<Variable> split_environment(std::string_view environment) {
+  std::vector<Variable> result;
+  while (!environment.empty()) {
+    const std::size_t end = environment.find('\0');
+    const std::string_view text = environment.substr(0, end);
+    environment = end == std::string_view::npos ? std::string_view{} : environment.substr(end + 1);
+    const std::size_t equals = text.find('=', 1);
+    if (text.empty() || equals == std::string_view::npos) {
+      result.push_back({text, {}});
+    } else {
+      result.push_back({text.substr(0, equals), text.substr(equals + 1)});
+    }
+  }
+  return result;
+}
+
+}  // namespace scriptorium

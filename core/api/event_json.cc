@@ -1,0 +1,300 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "core/api/event.h"
+#include "core/base/text.h"
+
+// Event to JSON and back. The shape is docs/schema/event-1.schema.json; nlohmann/json stays in this file.
+namespace scriptorium {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kSchema = "scriptorium.event/1";
+
+void note_lossy(std::vector<std::string>& list, const char* where) {
+  if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
+}
+
+class Writer {
+ public:
+  Writer(const Event& event, const JsonOptions& options) : event_(event), options_(options), lossy_(event.lossy) {}
+
+  std::string write() {
+    Json json = Json::object();
+    json["schema"] = kSchema;
+    json["id"] = event_.id;
+    json["kind"] = event_.kind;
+    json["time"] = time(event_.time, TimePrecision::kMilliseconds);
+    json["captured_at"] = time(event_.captured_at, TimePrecision::kMicroseconds);
+    json["capture"] = event_.capture;
+    json["complete"] = event_.complete;
+    json["cluster"] = text("cluster", event_.cluster);
+    json["scheduler"] = text("scheduler", event_.scheduler);
+    json["host"]["name"] = text("host.name", event_.host);
+    json["job"] = job();
+    json["user"] = user();
+    if (event_.script) json["script"] = script();
+    environment(json);
+    if (!event_.files.empty()) json["files"] = files();
+    if (!event_.redactions.empty()) {
+      for (const Redaction& r : event_.redactions) {
+        json["redactions"].push_back({{"rule", text("redactions", r.rule)}, {"where", text("redactions", r.where)}, {"count", r.count}});
+      }
+    }
+    for (const std::string& problem : event_.problems) json["problems"].push_back(text("problems", problem));
+    if (event_.supersedes) json["supersedes"] = *event_.supersedes;
+    if (!event_.extra_json.empty()) {
+      Json extra = Json::parse(event_.extra_json, nullptr, false);
+      // A member that schema 1 has already stays as it is: a source cannot change what an event is.
+      if (extra.is_object()) {
+        for (auto& [key, value] : extra.items()) {
+          if (!json.contains(key)) json[key] = std::move(value);
+        }
+      }
+    }
+    if (!lossy_.empty()) json["lossy"] = lossy_;
+    return json.dump(options_.indent, ' ', false, Json::error_handler_t::replace);
+  }
+
+ private:
+  std::string time(Timestamp at, TimePrecision precision) const {
+    return format_rfc3339(at, options_.exact_times ? TimePrecision::kNanoseconds : precision);
+  }
+
+  std::string text(const char* where, std::string_view bytes) {
+    if (is_utf8(bytes)) return std::string(bytes);
+    note_lossy(lossy_, where);
+    return to_utf8_lossy(bytes);
+  }
+
+  void add(Json& json, const char* key, const char* where, const std::optional<std::string>& value) {
+    if (value) json[key] = text(where, *value);
+  }
+
+  Json job() {
+    const Job& job = event_.job;
+    Json json = Json::object();
+    json["id"] = text("job.id", job.id);
+    add(json, "name", "job.name", job.name);
+    if (job.array) {
+      json["array"]["job_id"] = text("job.array", job.array->job_id);
+      add(json["array"], "task_id", "job.array", job.array->task_id);
+      add(json["array"], "task_spec", "job.array", job.array->task_spec);
+    }
+    if (job.het) {
+      json["het"]["job_id"] = text("job.het", job.het->job_id);
+      if (job.het->component) json["het"]["component"] = *job.het->component;
+      json["het"]["synthetic"] = job.het->synthetic;
+    }
+    add(json, "account", "job.account", job.account);
+    add(json, "partition", "job.partition", job.partition);
+    add(json, "qos", "job.qos", job.qos);
+    if (job.submitted_at) json["submitted_at"] = time(*job.submitted_at, TimePrecision::kSeconds);
+    add(json, "work_dir", "job.work_dir", job.work_dir);
+    return json;
+  }
+
+  Json user() {
+    const User& user = event_.user;
+    Json json = Json::object();
+    add(json, "name", "user.name", user.name);
+    add(json, "id", "user.id", user.id);
+    if (user.group_name || user.group_id) {
+      add(json["group"], "name", "user.group.name", user.group_name);
+      add(json["group"], "id", "user.group.id", user.group_id);
+    }
+    json["verified"] = user.verified;
+    return json;
+  }
+
+  Json script() {
+    Json json = Json::object();
+    const EventFile* file = event_.file("script");
+    if (file != nullptr) {
+      if (options_.script_text && file->bytes != nullptr) {
+        const bool utf8 = is_utf8(*file->bytes);
+        json["text"] = utf8 ? *file->bytes : base64_encode(*file->bytes);
+        json["encoding"] = utf8 ? "utf-8" : "base64";
+      }
+      json["size"] = file->size;
+      json["sha256"] = file->sha256;
+    }
+    add(json, "interpreter", "script.interpreter", event_.script->interpreter);
+    if (!event_.script->directives.empty()) json["directives"] = list("script.directives", event_.script->directives);
+    if (!event_.script->modules.empty()) json["modules"] = list("script.modules", event_.script->modules);
+    return json;
+  }
+
+  Json list(const char* where, const std::vector<std::string>& items) {
+    Json json = Json::array();
+    for (const std::string& item : items) json.push_back(text(where, item));
+    return json;
+  }
+
+  void environment(Json& json) {
+    const EventFile* file = event_.file("environment");
+    if (file == nullptr) return;
+    if (options_.environment && file->bytes != nullptr && event_.environment_format == EnvironmentFormat::kNulEnded) {
+      // The last one of equal names counts, as in a shell that imports them one after the other; its place is the first's.
+      Json variables = Json::object();
+      std::unordered_map<std::string, std::size_t> seen;
+      // ordered_map's own operator[] compares with every member: quadratic in hostile environments.
+      Json::object_t::Container& members = variables.get_ref<Json::object_t&>();
+      for (const Variable& v : split_environment(*file->bytes)) {
+        std::string name = text("environment", v.name);
+        std::string value = text("environment", v.value);
+        const auto [place, fresh] = seen.try_emplace(name, members.size());
+        if (fresh) {
+          members.emplace_back(std::move(name), std::move(value));
+        } else {
+          members[place->second].second = std::move(value);
+        }
+      }
+      json["environment"] = std::move(variables);
+    }
+    if (event_.environment_format == EnvironmentFormat::kRaw) json["environment_format"] = "raw";
+    json["environment_size"] = file->size;
+  }
+
+  Json files() {
+    Json json = Json::array();
+    for (const EventFile& f : event_.files) json.push_back({{"name", text("files", f.name)}, {"size", f.size}, {"sha256", f.sha256}});
+    return json;
+  }
+
+  const Event& event_;
+  const JsonOptions& options_;
+  std::vector<std::string> lossy_;
+};
+
+// Members that Event has fields for; what else stands in a record goes back into extra_json.
+constexpr std::string_view kKnown[] = {"schema",  "id",   "kind",   "time",        "captured_at", "capture",    "complete", "cluster",
+                                       "scheduler", "host", "job",    "user",        "script",      "environment", "files",    "redactions",
+                                       "problems",  "lossy", "supersedes", "environment_size", "environment_format"};
+
+std::optional<std::string> optional_text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+Timestamp required_time(const Json& json, const char* key) {
+  const auto time = parse_rfc3339(json.at(key).get_ref<const std::string&>());
+  if (!time) throw std::invalid_argument(std::string(key) + " is not a time");
+  return *time;
+}
+
+Event read(const Json& json) {
+  if (json.at("schema").get<std::string>() != kSchema) throw std::invalid_argument("schema is not scriptorium.event/1");
+  Event event;
+  event.id = json.at("id").get<std::string>();
+  event.kind = json.at("kind").get<std::string>();
+  event.time = required_time(json, "time");
+  event.captured_at = required_time(json, "captured_at");
+  event.capture = json.at("capture").get<std::string>();
+  event.complete = json.at("complete").get<bool>();
+  event.cluster = json.at("cluster").get<std::string>();
+  event.scheduler = json.at("scheduler").get<std::string>();
+  event.host = json.at("host").at("name").get<std::string>();
+  const Json& job = json.at("job");
+  event.job.id = job.at("id").get<std::string>();
+  event.job.name = optional_text(job, "name");
+  if (const auto array = job.find("array"); array != job.end()) {
+    event.job.array = JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"), optional_text(*array, "task_spec")};
+  }
+  if (const auto het = job.find("het"); het != job.end()) {
+    event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(), .synthetic = het->at("synthetic").get<bool>()};
+    if (const auto component = het->find("component"); component != het->end()) event.job.het->component = component->get<std::uint32_t>();
+  }
+  event.job.account = optional_text(job, "account");
+  event.job.partition = optional_text(job, "partition");
+  event.job.qos = optional_text(job, "qos");
+  if (job.contains("submitted_at")) event.job.submitted_at = required_time(job, "submitted_at");
+  event.job.work_dir = optional_text(job, "work_dir");
+  const Json& user = json.at("user");
+  event.user.name = optional_text(user, "name");
+  event.user.id = optional_text(user, "id");
+  if (const auto group = user.find("group"); group != user.end()) {
+    event.user.group_name = optional_text(*group, "name");
+    event.user.group_id = optional_text(*group, "id");
+  }
+  event.user.verified = user.at("verified").get<bool>();
+  if (const auto script = json.find("script"); script != json.end()) {
+    ScriptInfo& info = event.script.emplace();
+    info.interpreter = optional_text(*script, "interpreter");
+    if (script->contains("directives")) info.directives = script->at("directives").get<std::vector<std::string>>();
+    if (script->contains("modules")) info.modules = script->at("modules").get<std::vector<std::string>>();
+  }
+  if (json.contains("files")) {
+    for (const Json& f : json.at("files")) {
+      event.files.push_back({f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(), f.at("sha256").get<std::string>(), nullptr});
+    }
+  }
+  if (json.contains("environment_size")) {
+    event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
+  }
+  if (json.contains("redactions")) {
+    for (const Json& r : json.at("redactions")) {
+      event.redactions.push_back({r.at("rule").get<std::string>(), r.at("where").get<std::string>(), r.at("count").get<std::uint64_t>()});
+    }
+  }
+  if (json.contains("problems")) event.problems = json.at("problems").get<std::vector<std::string>>();
+  event.supersedes = optional_text(json, "supersedes");
+  if (json.contains("lossy")) event.lossy = json.at("lossy").get<std::vector<std::string>>();
+  Json extra = Json::object();
+  for (const auto& [key, value] : json.items()) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) extra[key] = value;
+  }
+  if (!extra.empty()) event.extra_json = extra.dump();
+  return event;
+}
+
+}  // namespace
+
+std::string event_json(const Event& event, const JsonOptions& options) { return Writer(event, options).write(); }
+
+void make_text_utf8(Event& event) {
+  const auto fix = [&event](const char* where, std::string& bytes) {
+    if (is_utf8(bytes)) return;
+    bytes = to_utf8_lossy(bytes);
+    note_lossy(event.lossy, where);
+  };
+  const auto fix_optional = [&fix](const char* where, std::optional<std::string>& bytes) {
+    if (bytes) fix(where, *bytes);
+  };
+  fix("job.id", event.job.id);
+  fix_optional("job.name", event.job.name);
+  if (event.job.array) {
+    fix("job.array", event.job.array->job_id);
+    fix_optional("job.array", event.job.array->task_id);
+    fix_optional("job.array", event.job.array->task_spec);
+  }
+  if (event.job.het) fix("job.het", event.job.het->job_id);
+  fix_optional("job.account", event.job.account);
+  fix_optional("job.partition", event.job.partition);
+  fix_optional("job.qos", event.job.qos);
+  fix_optional("job.work_dir", event.job.work_dir);
+  fix_optional("user.name", event.user.name);
+  fix_optional("user.id", event.user.id);
+  fix_optional("user.group.name", event.user.group_name);
+  fix_optional("user.group.id", event.user.group_id);
+  if (event.script) {
+    fix_optional("script.interpreter", event.script->interpreter);
+    for (std::string& item : event.script->directives) fix("script.directives", item);
+    for (std::string& item : event.script->modules) fix("script.modules", item);
+  }
+  for (std::string& problem : event.problems) fix("problems", problem);
+}
+
+Result<Event> event_from_json(std::string_view json) try {
+  return read(Json::parse(json));
+} catch (const std::exception& e) {
+  // what() may quote the input, which may hold a script.
+  const auto* parse = dynamic_cast<const Json::parse_error*>(&e);
+  return Error{ErrorKind::kCorrupt, parse != nullptr ? "event metadata: not JSON at byte " + std::to_string(parse->byte)
+                                                     : std::string("event metadata: a member is missing or of another type")};
+}
+
+}  // namespace scriptorium

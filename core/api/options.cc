@@ -1,0 +1,360 @@
+#include "core/api/options.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+
+namespace scriptorium {
+namespace {
+
+constexpr std::size_t kGivenLimit = 80;  // bytes of a value in a message
+constexpr std::string_view kHexDigits = "0123456789ABCDEF";
+constexpr std::uint64_t kSecretLimit = std::uint64_t{64} << 10;
+
+bool is_bare_key(std::string_view key) noexcept {
+  return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+std::string key_text(std::string_view key) {
+  const std::string_view beginning = key.substr(0, kGivenLimit);
+  return (is_bare_key(key) ? std::string(beginning) : options_detail::quote(beginning)) + (key.size() > kGivenLimit ? "..." : "");
+}
+
+std::string full_key(const Table& table, std::string_view key) { return options_detail::join_key(table.path, key); }
+
+constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", "secret", "token", "api_key"};
+
+// What a password typed into the config by mistake stands under. A key that ends in "_file" only names a place.
+bool names_secret(std::string_view key) {
+  std::string lower(key);
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  if (lower.size() >= 5 && lower.compare(lower.size() - 5, 5, "_file") == 0) return false;
+  return std::any_of(kSecretWords.begin(), kSecretWords.end(),
+                     [&](std::string_view part) { return lower.find(part) != std::string::npos; });
+}
+
+// Cuts at a character's beginning.
+void cut(std::string& text, std::size_t limit) {
+  if (text.size() <= limit) return;
+  std::size_t end = limit > 3 ? limit - 3 : 0;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  text += "...";
+}
+
+// Stops soon after kGivenLimit bytes, however large the value is.
+void append_text(const Value& value, std::string& out) {
+  if (out.size() > kGivenLimit) return;
+  if (const auto* s = std::get_if<std::string>(&value.data)) {
+    out += options_detail::quote(std::string_view(*s).substr(0, 2 * kGivenLimit));
+  } else if (const auto* i = std::get_if<std::int64_t>(&value.data)) {
+    out += std::to_string(*i);
+  } else if (const auto* d = std::get_if<double>(&value.data)) {
+    out += options_detail::default_text(*d);
+  } else if (const auto* b = std::get_if<bool>(&value.data)) {
+    out += *b ? "true" : "false";
+  } else if (const auto* list = std::get_if<std::vector<Value>>(&value.data)) {
+    out += '[';
+    for (std::size_t n = 0; n < list->size() && out.size() <= kGivenLimit; ++n) {
+      if (n > 0) out += ", ";
+      append_text((*list)[n], out);
+    }
+    out += ']';
+  } else if (const auto* table = std::get_if<Table>(&value.data)) {
+    if (table->entries.empty()) {
+      out += "{}";
+      return;
+    }
+    out += "{ ";
+    for (std::size_t n = 0; n < table->entries.size() && out.size() <= kGivenLimit; ++n) {
+      const TableEntry& entry = table->entries[n];
+      if (n > 0) out += ", ";
+      out += key_text(entry.key) + " = ";
+      if (names_secret(entry.key)) {
+        out += Secret::text();
+      } else {
+        append_text(entry.value, out);
+      }
+    }
+    out += " }";
+  }
+}
+
+std::string given_text(std::string_view key, const Value& value, bool secret) {
+  return secret || names_secret(key) ? Secret::text() : value.text();
+}
+
+Problem about(const Table& table, const OptionInfo& info, const Value& value, std::string problem) {
+  return {.position = value.position,
+          .key = full_key(table, info.name),
+          .problem = std::move(problem),
+          .given = given_text(info.name, value, info.secret)};
+}
+
+// "integer, 1 .. 64"; for a choice the words alone.
+std::string allowed_text(const OptionInfo& info) {
+  if (info.allowed.empty() || info.type.empty() || info.type.front() == '"')
+    return info.allowed.empty() ? info.type : info.allowed;
+  return info.type + ", " + info.allowed;
+}
+
+}  // namespace
+
+const Value* Table::find(std::string_view key) const noexcept {
+  for (const TableEntry& entry : entries) {
+    if (entry.key == key) return &entry.value;
+  }
+  return nullptr;
+}
+
+std::string Value::text() const {
+  std::string result;
+  append_text(*this, result);
+  cut(result, kGivenLimit);
+  return result;
+}
+
+std::string Problem::text() const {
+  std::string result;
+  if (!position.file.empty()) {
+    result += position.file;
+    if (position.line > 0) result += ":" + std::to_string(position.line);
+    result += ": ";
+  }
+  if (!key.empty()) result += key + ": ";
+  result += problem;
+  if (!did_you_mean.empty()) result += "; did you mean \"" + did_you_mean + "\"?";
+  if (!allowed.empty()) result += "; allowed: " + allowed;
+  if (!given.empty()) result += "; given: " + given;
+  return result;
+}
+
+void Problems::add(const Table& table, std::string_view key, std::string problem, std::string allowed) {
+  Problem made{
+      .position = table.position, .key = full_key(table, key), .problem = std::move(problem), .allowed = std::move(allowed)};
+  if (const Value* value = table.find(key)) {
+    made.position = value->position;
+    made.given = given_text(key, *value, false);
+  }
+  add(std::move(made));
+}
+
+void Problems::sort() {
+  std::map<std::string, std::size_t> ranks;
+  for (const Problem& problem : list_) ranks.emplace(problem.position.file, ranks.size());
+  // File, line, and the order until now. (clang 19 calls gcc 12's std::stable_sort deprecated.)
+  std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t>> order;
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    const Position& position = list_[i].position;
+    order.emplace_back(ranks[position.file], position.line == 0 ? std::numeric_limits<std::uint32_t>::max() : position.line, i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Problem> sorted;
+  sorted.reserve(list_.size());
+  for (const auto& place : order) sorted.push_back(std::move(list_[std::get<2>(place)]));
+  list_ = std::move(sorted);
+}
+
+Result<Secret> read_secret(const std::string& file) {
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalidConfig, "secret file " + printable(file) + ": " + why};
+  };
+  if (file.empty()) return Error{ErrorKind::kInvalidConfig, "secret file: no name is given"};
+  if (file.find('\0') != std::string::npos) return refuse("the name holds a NUL byte");
+  std::string path = file;
+  if (file.find('/') == std::string::npos) {
+    const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
+    if (folder == nullptr || *folder == '\0') {
+      return refuse(
+          "a name without '/' means a systemd credential, but $CREDENTIALS_DIRECTORY is not set; "
+          "give an absolute path, or add LoadCredential=" +
+          printable(file) + ":/path/to/file to the service");
+    }
+    path = std::string(folder) + "/" + file;
+  } else if (file.front() != '/') {
+    return refuse("must be an absolute path, or a name without '/' for a systemd credential");
+  }
+  // O_NONBLOCK: a FIFO must not hold up the start; it is refused below.
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!fd) return refuse(system_error("cannot be opened", errno).message());
+  const auto stat = stat_fd(fd.get());
+  if (!stat) return refuse(stat.error().message());
+  if (!stat->is_regular()) return refuse("is not a regular file");
+  if ((stat->mode & 0006U) != 0) {
+    std::array<char, 8> octal{};
+    const auto end = std::to_chars(octal.data(), octal.data() + octal.size(), stat->mode & 07777U, 8).ptr;
+    return refuse("every user of this machine may " + std::string((stat->mode & 0004U) != 0 ? "read" : "write") + " it (mode 0" +
+                  std::string(octal.data(), end) + "); run: chmod 600 " + printable(path, 4096));
+  }
+  auto bytes = read_fd(fd.get(), kSecretLimit + 1, stat->size);
+  if (!bytes) return refuse(bytes.error().message());
+  if (bytes->size() > kSecretLimit) return refuse("is larger than 64 KiB, so hardly a secret");
+  if (!bytes->empty() && bytes->back() == '\n') {
+    bytes->pop_back();
+    if (!bytes->empty() && bytes->back() == '\r') bytes->pop_back();
+  }
+  if (bytes->empty()) return refuse("is empty");
+  if (bytes->find('\0') != std::string::npos) return refuse("holds a NUL byte, which no password or token has");
+  return Secret(*std::move(bytes));
+}
+
+namespace options_detail {
+
+std::string quote(std::string_view text) {
+  const std::string lossy = is_utf8(text) ? std::string{} : to_utf8_lossy(text);  // TOML is UTF-8
+  if (!lossy.empty()) text = lossy;
+  std::string result = "\"";
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    unsigned control = 0;
+    bool escape = byte < 0x20 || byte == 0x7F;
+    if (escape) control = byte;
+    if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
+      // U+0080 .. U+009F: terminals act on some of them.
+      escape = true;
+      control = static_cast<unsigned char>(text[++i]);
+    }
+    if (escape) {
+      if (control == '\n') {
+        result += "\\n";
+      } else if (control == '\t') {
+        result += "\\t";
+      } else {
+        result += "\\u00";
+        result += kHexDigits[control >> 4];
+        result += kHexDigits[control & 15U];
+      }
+      continue;
+    }
+    if (byte == '"' || byte == '\\') result += '\\';
+    result += text[i];
+  }
+  result += '"';
+  return result;
+}
+
+std::string join_key(const std::string& path, std::string_view key) {
+  return path.empty() ? key_text(key) : path + "." + key_text(key);
+}
+
+void wrong_type(const Value& value, const Table& table, const OptionInfo& info, Problems& problems) {
+  Problem made = about(table, info, value, "wrong type");
+  made.allowed = allowed_text(info);
+  problems.add(std::move(made));
+}
+
+void not_allowed(const Value& value, const Table& table, const OptionInfo& info, std::string problem, Problems& problems,
+                 const std::vector<std::string>& words) {
+  Problem made = about(table, info, value, std::move(problem));
+  made.allowed = info.allowed;
+  if (const auto* word = std::get_if<std::string>(&value.data); word != nullptr && word->size() <= kGivenLimit && !info.secret) {
+    made.did_you_mean = did_you_mean(*word, words).value_or("");
+  }
+  problems.add(std::move(made));
+}
+
+void missing(const Table& table, const OptionInfo& info, Problems& problems) {
+  if (table.damaged) return;
+  problems.add({.position = table.position,
+                .key = full_key(table, info.name),
+                .problem = "required key is missing" + (info.help.empty() ? "" : " (" + info.help + ")"),
+                .allowed = allowed_text(info)});
+}
+
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool& out) {
+  const auto* value = std::get_if<bool>(&v.data);
+  if (value == nullptr) return wrong_type(v, t, i, p), false;
+  out = *value;
+  return true;
+}
+
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::int64_t& out) {
+  const auto* value = std::get_if<std::int64_t>(&v.data);
+  if (value == nullptr) return wrong_type(v, t, i, p), false;
+  out = *value;
+  return true;
+}
+
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, double& out) {
+  if (const auto* integer = std::get_if<std::int64_t>(&v.data)) {
+    out = static_cast<double>(*integer);
+    return true;
+  }
+  const auto* value = std::get_if<double>(&v.data);
+  if (value == nullptr) return wrong_type(v, t, i, p), false;
+  out = *value;
+  return true;
+}
+
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::string& out) {
+  const auto* value = std::get_if<std::string>(&v.data);
+  if (value == nullptr) return wrong_type(v, t, i, p), false;
+  out = *value;
+  return true;
+}
+
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::vector<std::string>& out) {
+  const auto* list = std::get_if<std::vector<Value>>(&v.data);
+  if (list == nullptr) return wrong_type(v, t, i, p), false;
+  std::vector<std::string> result;
+  bool good = true;
+  for (std::size_t n = 0; n < list->size(); ++n) {
+    const Value& item = (*list)[n];
+    if (const auto* text = std::get_if<std::string>(&item.data)) {
+      result.push_back(*text);
+      continue;
+    }
+    Problem made = about(t, i, item, "item " + std::to_string(n + 1) + " of the list is of the wrong type");
+    made.allowed = "string";
+    p.add(std::move(made));
+    good = false;
+  }
+  if (good) out = std::move(result);
+  return good;
+}
+
+std::string default_text(bool value) { return value ? "true" : "false"; }
+
+std::string default_text(std::int64_t value) { return std::to_string(value); }
+
+std::string default_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  std::string result(text.data(), end);
+  if (result.find_first_of(".e") == std::string::npos) result += ".0";  // without it TOML reads an integer
+  return result;
+}
+
+std::string default_text(const std::string& value) { return quote(value); }
+
+std::string default_text(const std::vector<std::string>& value) {
+  std::string result = "[";
+  for (std::size_t n = 0; n < value.size(); ++n) result += (n > 0 ? ", " : "") + quote(value[n]);
+  return result + "]";
+}
+
+const char* type_name(const bool*) { return "true or false"; }
+const char* type_name(const std::int64_t*) { return "integer"; }
+const char* type_name(const double*) { return "number"; }
+const char* type_name(const std::string*) { return "string"; }
+const char* type_name(const std::vector<std::string>*) { return "list of strings"; }
+
+}  // namespace options_detail
+}  // namespace scriptorium

@@ -1,0 +1,271 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/result.h"
+
+// Options of a plugin (and of core itself): one struct with the defaults in it, one Schema beside it. Core turns TOML
+// into Table once; after parsing nothing sees TOML again.
+namespace scriptorium {
+
+struct Position {
+  std::string file;        // as it was opened
+  std::uint32_t line = 0;  // from 1; 0 = not from a file
+};
+
+struct Value;
+struct TableEntry;
+
+// A TOML table with the place of each key. Keys are unique; order is the file's.
+struct Table {
+  std::vector<TableEntry> entries;
+  Position position;
+  std::string path;  // "sink.archive": stands in front of every key in messages
+  // A line of it could not be read, which is a problem already: what seems to be missing may be what stood there, so
+  // nothing is said to be missing.
+  bool damaged = false;
+
+  const Value* find(std::string_view key) const noexcept;  // null if it is not there
+};
+
+struct Value {
+  std::variant<bool, std::int64_t, double, std::string, std::vector<Value>, Table> data;
+  Position position;
+
+  // The value as TOML writes it, on one line, for "given:"; long ones are cut with "...", and what stands under a key
+  // that names a secret ("password") is "***".
+  std::string text() const;
+};
+
+struct TableEntry {
+  std::string key;
+  Value value;
+};
+
+// One thing that is wrong with the configuration.
+struct Problem {
+  Position position;
+  std::string key;      // "sink.kafka.compression"
+  std::string problem;  // "unknown value"
+  std::string allowed;  // "\"none\", \"zstd\""; "" = nothing to say
+  std::string given;    // "\"lzma\""
+  std::string did_you_mean;
+
+  // file:line: key: problem; did you mean "x"?; allowed: a; given: b
+  std::string text() const;
+};
+
+// Collects every problem of every file, so that one run reports them all.
+class Problems {
+ public:
+  void add(Problem problem) { list_.push_back(std::move(problem)); }
+  // About a key of a table; points at the key's line and gives its value, or at the table's line if the key is not
+  // there.
+  void add(const Table& table, std::string_view key, std::string problem, std::string allowed = {});
+  // By file (in the order in which they were first named) and line; what is about a file as a whole comes after its lines.
+  void sort();
+  bool empty() const noexcept { return list_.empty(); }
+  const std::vector<Problem>& list() const noexcept { return list_; }
+
+ private:
+  std::vector<Problem> list_;
+};
+
+// A password or token. Never printed: text() is "***". Comes from a file (`password_file`), never from the config.
+class Secret {
+ public:
+  Secret() = default;
+  explicit Secret(std::string value) : value_(std::move(value)) {}
+  const std::string& reveal() const noexcept { return value_; }
+  bool empty() const noexcept { return value_.empty(); }
+  static const char* text() noexcept { return "***"; }
+
+ private:
+  std::string value_;
+};
+// The contents of a secret's file without the final newline (LF or CRLF). `file` is an absolute path, or a name without
+// '/' that stands for $CREDENTIALS_DIRECTORY/NAME (systemd's LoadCredential=). kInvalidConfig, with the remedy, if it is
+// neither, cannot be read, is not a regular file, may be read or written by others, is empty, holds a NUL byte or is
+// larger than 64 KiB.
+Result<Secret> read_secret(const std::string& file);
+
+// What `scriptorium plugins NAME` and the reference page show of an option.
+struct OptionInfo {
+  std::string name;
+  std::string type;           // "string", "integer", "true or false", "list of strings", "\"a\" | \"b\"", "table"
+  std::string default_value;  // as TOML; "" = none
+  std::string allowed;        // "1 .. 100000"; "" = any
+  std::string help;           // one sentence
+  bool required = false;
+  bool secret = false;
+};
+
+template <typename T>
+struct Option {
+  OptionInfo info;
+  // Stores the value into the struct; false if it said a problem.
+  std::function<void(const Value& value, const Table& table, T& into, Problems& problems)> apply;
+  std::function<std::string(const T& defaults)> default_text;
+};
+
+namespace options_detail {
+std::string quote(std::string_view text);  // as a TOML text on one line; control characters escaped
+// "sink.archive" and "root" -> "sink.archive.root"; a key that TOML would quote is quoted, a very long one is cut.
+std::string join_key(const std::string& path, std::string_view key);
+void wrong_type(const Value& value, const Table& table, const OptionInfo& info, Problems& problems);
+// `words`: what is allowed, if it can be listed; the nearest one becomes the "did you mean".
+void not_allowed(const Value& value, const Table& table, const OptionInfo& info, std::string problem, Problems& problems,
+                 const std::vector<std::string>& words = {});
+void missing(const Table& table, const OptionInfo& info, Problems& problems);
+// Read a value of one type; false (and a problem) if it is of another.
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool& out);
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::int64_t& out);
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, double& out);  // takes integers too
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::string& out);
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::vector<std::string>& out);
+std::string default_text(bool value);
+std::string default_text(std::int64_t value);
+std::string default_text(double value);
+std::string default_text(const std::string& value);
+std::string default_text(const std::vector<std::string>& value);
+template <typename V>
+std::string default_text(const std::optional<V>& value) {
+  return value ? default_text(*value) : std::string{};
+}
+const char* type_name(const bool*);
+const char* type_name(const std::int64_t*);
+const char* type_name(const double*);
+const char* type_name(const std::string*);
+const char* type_name(const std::vector<std::string>*);
+template <typename V>
+const char* type_name(const std::optional<V>*) {
+  return type_name(static_cast<const V*>(nullptr));
+}
+template <typename V>
+struct Plain {
+  using type = V;
+};
+template <typename V>
+struct Plain<std::optional<V>> {
+  using type = V;
+};
+}  // namespace options_detail
+
+// Members may be bool, std::int64_t, double, std::string, std::vector<std::string>, or std::optional of one.
+template <typename T, typename M>
+Option<T> option(std::string name, M T::* member, std::string help) {
+  using V = typename options_detail::Plain<M>::type;
+  OptionInfo info{.name = std::move(name), .help = std::move(help)};
+  info.type = options_detail::type_name(static_cast<const V*>(nullptr));
+  return {info,
+          [member, info](const Value& value, const Table& table, T& into, Problems& problems) {
+            V got{};
+            if (options_detail::get(value, table, info, problems, got)) into.*member = std::move(got);
+          },
+          [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
+}
+
+// Like option(), but the key must be there.
+template <typename T, typename M>
+Option<T> required(const std::string& name, M T::* member, const std::string& help) {
+  Option<T> made = option<T, M>(name, member, help);
+  made.info.required = true;
+  return made;
+}
+
+// An integer within [least, most].
+template <typename T, typename M>
+Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int64_t most, std::string help) {
+  OptionInfo info{.name = std::move(name), .type = "integer", .help = std::move(help)};
+  info.allowed =
+      std::to_string(least) + " .. " + (most == std::numeric_limits<std::int64_t>::max() ? "any" : std::to_string(most));
+  return {info,
+          [member, info, least, most](const Value& value, const Table& table, T& into, Problems& problems) {
+            std::int64_t got = 0;
+            if (!options_detail::get(value, table, info, problems, got)) return;
+            if (got < least || got > most) return options_detail::not_allowed(value, table, info, "out of range", problems);
+            into.*member = got;
+          },
+          [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
+}
+
+// One of a few words, each with its value.
+template <typename T, typename E>
+Option<T> choice(std::string name, E T::* member, const std::vector<std::pair<std::string, E>>& words, std::string help) {
+  OptionInfo info{.name = std::move(name), .help = std::move(help)};
+  for (const auto& [word, value] : words) {
+    info.type += (info.type.empty() ? "" : " | ") + options_detail::quote(word);
+    info.allowed += (info.allowed.empty() ? "" : ", ") + options_detail::quote(word);
+  }
+  return {info,
+          [member, info, words](const Value& value, const Table& table, T& into, Problems& problems) {
+            std::string got;
+            if (!options_detail::get(value, table, info, problems, got)) return;
+            std::vector<std::string> spelled;
+            for (const auto& [word, meant] : words) {
+              if (word == got) {
+                into.*member = meant;
+                return;
+              }
+              spelled.push_back(word);
+            }
+            options_detail::not_allowed(value, table, info, "unknown value", problems, spelled);
+          },
+          [member, words](const T& defaults) {
+            for (const auto& [word, meant] : words) {
+              if (meant == defaults.*member) return options_detail::quote(word);
+            }
+            return std::string{};
+          }};
+}
+
+// Any other shape: `apply` reads the value itself and reports what is wrong.
+template <typename T>
+Option<T> custom(OptionInfo info, std::function<void(const Value&, const Table&, T&, Problems&)> apply) {
+  std::string text = info.default_value;
+  return {std::move(info), std::move(apply), [text = std::move(text)](const T&) { return text; }};
+}
+
+// The options of one struct. Unknown keys are core's to report, as it knows the options that every source or sink
+// takes; tables within a table are the plugin's.
+template <typename T>
+class Schema {
+ public:
+  Schema(std::initializer_list<Option<T>> options) : options_(options) {}
+
+  // Fills a struct from its defaults and the table; says every problem there is.
+  T parse(const Table& table, Problems& problems) const {
+    T result{};
+    for (const Option<T>& o : options_) {
+      if (const Value* value = table.find(o.info.name)) {
+        o.apply(*value, table, result, problems);
+      } else if (o.info.required) {
+        options_detail::missing(table, o.info, problems);
+      }
+    }
+    return result;
+  }
+
+  std::vector<OptionInfo> options() const {
+    const T defaults{};
+    std::vector<OptionInfo> result;
+    for (const Option<T>& o : options_) {
+      result.push_back(o.info);
+      if (!o.info.required && o.default_text) result.back().default_value = o.default_text(defaults);
+    }
+    return result;
+  }
+
+ private:
+  std::vector<Option<T>> options_;
+};
+
+}  // namespace scriptorium

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/api/event.h"
+#include "core/api/logger.h"
+#include "core/base/file.h"
+#include "core/base/result.h"
+
+namespace scriptorium {
+
+// What a path below the spool's root is, as its name alone tells.
+struct SpoolPath {
+  enum class Role {
+    kForeign,         // not ours; never opened
+    kDirectory,       // a directory that holds entries: watched and listed (the root itself always is)
+    kEntryDirectory,  // the directory of one entry: listed, and watched while the entry is incomplete
+    kEntryFile,       // a file of an entry
+  };
+  Role role = Role::kForeign;
+  std::string_view entry;  // what ties an entry's files together, such as "hash.1/job.11"; a view into the path
+  std::string_view file;   // the file's name within its entry, such as "script"; a view into the path
+};
+
+// A file of an entry with the bytes that were read of it.
+struct SpoolFile {
+  std::string name;
+  FileStat stat;
+  Bytes bytes;
+  bool truncated = false;  // it is larger than max_file_bytes; `bytes` is its beginning
+};
+
+// All that is known of one entry at one moment. Files are in no particular order.
+struct SpoolEntry {
+  std::string key;
+  std::vector<SpoolFile> files;
+
+  const SpoolFile* file(std::string_view name) const noexcept {
+    for (const SpoolFile& f : files) {
+      if (f.name == name) return &f;
+    }
+    return nullptr;
+  }
+};
+
+// Is an entry whole?
+struct Assessment {
+  enum class State {
+    kIncomplete,  // more must come: wait for events, look again, give up at incomplete_after_seconds
+    kComplete,    // take it now
+    kSettling,    // may be whole; take it if nothing changes for `settle`
+    kDuplicate,   // a hard link to the script of another entry: taken only if that one was never captured
+    kIgnore,      // nothing to archive (an interactive job): counted, not an error
+  };
+  State state = State::kIncomplete;
+  std::chrono::milliseconds settle{0};
+  std::string_view reason;  // for kIncomplete and kIgnore: a constant, counted in status
+};
+
+// What an adapter makes of an entry. Core adds id, hashes, times, cluster and host, and redacts.
+struct ParsedJob {
+  Job job;
+  User user;  // only what the scheduler itself wrote; `verified` only if nobody else could have written it
+  std::string script_file = "script";  // whose modification time is the event's `time`, and whose identity marks the entry
+  Bytes script;                        // null: the entry has none
+  ScriptInfo script_info;
+  Bytes environment;                   // null: none
+  EnvironmentFormat environment_format = EnvironmentFormat::kNone;
+  std::vector<EventFile> more_files;   // name and bytes only
+  std::vector<std::string> problems;   // in words; each makes the event countable as malformed
+};
+
+// What the scheduler says of a job, by a way that users cannot forge.
+struct OwnerAnswer {
+  enum class State {
+    kFound,    // take it
+    kNotYet,   // ask again, until resolve_timeout_seconds
+    kUnknown,  // the scheduler knows no such job (any more): goes out unverified at once
+  };
+  State state = State::kNotYet;
+  User user;
+  std::optional<std::string> name, account, partition, qos, work_dir;
+  std::optional<JobArray> array;
+  std::optional<HetJob> het;
+  std::optional<Timestamp> submitted_at;
+};
+
+struct OwnerQuery {
+  const Event* event = nullptr;
+  std::int64_t script_mtime_ns = 0;
+  // True if the spool entry still is the one that was captured (same inode and modification time). To be asked
+  // *after* the scheduler's answer: a scheduler that uses an id again would else lend one job the other's owner.
+  std::function<bool()> entry_unchanged;
+};
+
+// Asks the scheduler who owns jobs. Core calls it from one thread, with all new jobs at once, and not more often
+// than every min_interval().
+class OwnerResolver {
+ public:
+  virtual ~OwnerResolver() = default;
+  virtual std::chrono::milliseconds min_interval() const { return std::chrono::seconds{1}; }
+  // One answer for each query, in order. An error means that the scheduler cannot be asked now: core counts its
+  // message in status and asks again. Must return soon after `stop`, and by `deadline` in any case.
+  virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop, SteadyTime deadline) = 0;
+  // For `scriptorium check`: can the scheduler be asked, and may we see other users' jobs?
+  virtual Result<void> check() { return {}; }
+};
+
+// What core gives to an adapter; references live as long as the adapter.
+struct SourceContext {
+  std::string name;     // of the instance: "slurm" for [source.slurm]
+  std::string cluster;
+  Logger& log;
+  const Clock& clock;
+};
+
+// A scheduler that leaves its jobs in a spool directory: pure functions that say which files belong to which job,
+// when they are complete and what event they make. Core does all the watching, reading and counting.
+//
+// Threads: the const functions from core's capture thread only, make_resolver() once from the main thread.
+class SpoolAdapter {
+ public:
+  SpoolAdapter() = default;
+  SpoolAdapter(const SpoolAdapter&) = delete;
+  SpoolAdapter& operator=(const SpoolAdapter&) = delete;
+  virtual ~SpoolAdapter() = default;
+
+  virtual std::string scheduler() const = 0;   // "slurm": the event's `scheduler`
+  virtual std::string spool_root() const = 0;  // the directory to watch; may be a symbolic link
+
+  // `path` is relative to the root, without a leading '/': "hash.1/job.11/script".
+  virtual SpoolPath classify(std::string_view path) const = 0;
+  virtual Assessment assess(const SpoolEntry& entry) const = 0;
+  // Also for an incomplete entry, at incomplete_after_seconds. An error drops the entry, counted under its message.
+  virtual Result<ParsedJob> parse(const SpoolEntry& entry) const = 0;
+
+  // The path of an entry's file relative to the root; the inverse of classify().
+  virtual std::string path_of(std::string_view entry, std::string_view file) const {
+    return std::string(entry).append("/").append(file);
+  }
+
+  // Null: there is nobody to ask, or the config forbids it; events then go out as parse() made them.
+  virtual std::unique_ptr<OwnerResolver> make_resolver() { return nullptr; }
+
+  // For start-up and `scriptorium check`: is this the spool of such a scheduler? `names` are the root's entries.
+  // kInvalidConfig with words that help refuses to start.
+  virtual Result<void> check_root(std::span<const std::string> names) const {
+    static_cast<void>(names);
+    return {};
+  }
+};
+
+}  // namespace scriptorium

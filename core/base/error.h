@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace scriptorium {
+
+// What the *caller* does about a failure. There is one list; adding to it needs a design note.
+enum class ErrorKind {
+  kInvalidConfig,  // refuse to start
+  kVanished,       // the spool entry is gone: skip it, count it
+  kTransient,      // the same input may work later: retry
+  kPermanent,      // the same input will never work: dead letter
+  kExhausted,      // disk, descriptors, watches: slow down, alarm
+  kCorrupt,        // our own data is damaged: quarantine, alarm
+};
+
+// The kind as it stands in logs, such as "transient". The pointer is to static storage.
+const char* to_string(ErrorKind kind) noexcept;
+
+// Why something failed: a kind for the program and a sentence for a person. Cheap to move.
+class [[nodiscard]] Error {
+ public:
+  Error(ErrorKind kind, std::string message) : kind_(kind), message_(std::move(message)) {}
+
+  ErrorKind kind() const noexcept { return kind_; }
+  const std::string& message() const noexcept { return message_; }
+
+  // The same error with what was being done in front: "spool entry hash.1/job.1: " + message.
+  Error with_context(std::string_view context) const;
+
+ private:
+  ErrorKind kind_;
+  std::string message_;
+};
+
+// The error of a failed system call, in words: "open /x: permission denied". Kind by errno: ENOENT,
+// ESTALE and ENOTDIR are kVanished; EMFILE, ENFILE, ENOSPC, EDQUOT and ENOMEM are kExhausted; the
+// rest is kTransient. `code` is an errno value; `what` names the call and its object.
+Error system_error(std::string_view what, int code);
+
+}  // namespace scriptorium

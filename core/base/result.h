@@ -1,0 +1,41 @@
+#pragma once
+
+#include <tl/expected.hpp>
+#include <type_traits>
+#include <utility>
+
+#include "core/base/error.h"
+
+namespace scriptorium {
+
+// A value or the Error that stood in its way. It is tl::expected with the names of the standard's
+// std::expected, marked [[nodiscard]]; moving to C++23 is a rename.
+//
+//   Result<Event> capture(const std::string& path) {
+//     auto script = read_job_script(path);
+//     if (!script) return script.error().with_context(path);
+//     return make_event(*std::move(script));
+//   }
+template <typename T>
+class [[nodiscard]] Result : public tl::expected<T, Error> {
+ public:
+  using Base = tl::expected<T, Error>;
+
+  // Implicit on purpose: `return value;` and `return error;` are how a function answers.
+  Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  template <typename U = T>
+    requires(std::is_constructible_v<T, U &&> && !std::is_same_v<std::decay_t<U>, Error> &&
+             !std::is_same_v<std::decay_t<U>, Result>)
+  Result(U&& value) : Base(tl::in_place, std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+};
+
+template <>
+class [[nodiscard]] Result<void> : public tl::expected<void, Error> {
+ public:
+  using Base = tl::expected<void, Error>;
+
+  Result() = default;
+  Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+};
+
+}  // namespace scriptorium

@@ -1,0 +1,53 @@
+#include "core/base/sha256.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <new>
+
+#include "core/base/text.h"
+
+namespace scriptorium {
+
+struct Sha256::Context {
+  EVP_MD_CTX* md = EVP_MD_CTX_new();
+  Context() = default;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+  ~Context() { EVP_MD_CTX_free(md); }
+};
+
+namespace {
+
+// Looked up once: EVP_sha256() makes OpenSSL 3 search its providers again for each message.
+const EVP_MD* sha256_method() {
+  static const EVP_MD* const method = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+  return method;
+}
+
+}  // namespace
+
+Sha256::Sha256() : context_(std::make_unique<Context>()) {
+  // Only memory can be missing here, and without it nothing goes on.
+  if (context_->md == nullptr || EVP_DigestInit_ex(context_->md, sha256_method(), nullptr) != 1) throw std::bad_alloc();
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+
+void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()); }
+
+std::string Sha256::finish_hex() {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  EVP_DigestFinal_ex(context_->md, digest.data(), &size);
+  return hex_encode({reinterpret_cast<const char*>(digest.data()), size});
+}
+
+std::string sha256_hex(std::string_view bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish_hex();
+}
+
+}  // namespace scriptorium

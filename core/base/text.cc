@@ -1,0 +1,309 @@
+#include "core/base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <numeric>
+
+namespace scriptorium {
+namespace {
+
+// Length of the well-formed sequence at `at`, or 0. Bounds per Unicode 15, table 3-7.
+std::size_t sequence_length(std::string_view s, std::size_t at) noexcept {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+  const unsigned char first = byte(at);
+  if (first < 0x80) return 1;
+  std::size_t length = 0;
+  unsigned char low = 0x80;
+  unsigned char high = 0xBF;
+  if (first >= 0xC2 && first <= 0xDF) {
+    length = 2;
+  } else if (first >= 0xE0 && first <= 0xEF) {
+    length = 3;
+    if (first == 0xE0) low = 0xA0;
+    if (first == 0xED) high = 0x9F;
+  } else if (first >= 0xF0 && first <= 0xF4) {
+    length = 4;
+    if (first == 0xF0) low = 0x90;
+    if (first == 0xF4) high = 0x8F;
+  } else {
+    return 0;
+  }
+  if (at + length > s.size()) return 0;
+  if (byte(at + 1) < low || byte(at + 1) > high) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int base64_value(char c) noexcept {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  return c == '/' ? 63 : -1;
+}
+
+// One element of a pattern at `at`: whether it matches `c`, and where the next one begins.
+struct Element {
+  bool matches = false;
+  std::size_t next = 0;
+};
+
+Element match_element(std::string_view pattern, std::size_t at, char c) noexcept {
+  if (pattern[at] == '?') return {true, at + 1};
+  if (pattern[at] == '\\' && at + 1 < pattern.size()) return {pattern[at + 1] == c, at + 2};
+  if (pattern[at] != '[') return {pattern[at] == c, at + 1};
+  std::size_t i = at + 1;
+  const bool negated = i < pattern.size() && (pattern[i] == '!' || pattern[i] == '^');
+  if (negated) ++i;
+  bool found = false;
+  const auto u = [](char x) { return static_cast<unsigned char>(x); };
+  for (bool first = true; i < pattern.size() && (first || pattern[i] != ']'); first = false) {
+    if (pattern[i] == '\\' && i + 1 < pattern.size()) ++i;
+    const char low = pattern[i++];
+    if (i + 1 < pattern.size() && pattern[i] == '-' && pattern[i + 1] != ']') {
+      const char high = pattern[i + 1];
+      if (u(low) <= u(c) && u(c) <= u(high)) found = true;
+      i += 2;
+    } else if (low == c) {
+      found = true;
+    }
+  }
+  if (i >= pattern.size()) return {pattern[at] == c, at + 1};  // no ']': a plain '['
+  return {found != negated, i + 1};
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before_last;
+  std::vector<std::size_t> last(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::vector<std::size_t> row(b.size() + 1);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + cost});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+    before_last = std::move(last);
+    last = std::move(row);
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view bytes) noexcept {
+  for (std::size_t i = 0; i < bytes.size();) {
+    // Scripts are nearly all ASCII: eight bytes at a step.
+    while (i + 8 <= bytes.size()) {
+      std::uint64_t word = 0;
+      std::copy_n(bytes.data() + i, 8, reinterpret_cast<char*>(&word));
+      if ((word & 0x8080808080808080U) != 0) break;
+      i += 8;
+    }
+    if (i == bytes.size()) break;
+    const std::size_t length = sequence_length(bytes, i);
+    if (length == 0) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string to_utf8_lossy(std::string_view bytes) {
+  std::string result;
+  result.reserve(bytes.size());
+  bool in_bad = false;
+  for (std::size_t i = 0; i < bytes.size();) {
+    const std::size_t length = sequence_length(bytes, i);
+    if (length != 0) {
+      result.append(bytes, i, length);
+      i += length;
+      in_bad = false;
+      continue;
+    }
+    // A truncated sequence is one replacement, whatever its length: continuation bytes after it are swallowed.
+    const bool continuation = (static_cast<unsigned char>(bytes[i]) & 0xC0) == 0x80;
+    if (!in_bad || !continuation) result += "\xEF\xBF\xBD";
+    in_bad = true;
+    ++i;
+  }
+  return result;
+}
+
+std::string base64_encode(std::string_view bytes) {
+  std::string result;
+  result.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t group = 0;
+    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    result += kBase64[group >> 18 & 63];
+    result += kBase64[group >> 12 & 63];
+    result += i + 1 < bytes.size() ? kBase64[group >> 6 & 63] : '=';
+    result += i + 2 < bytes.size() ? kBase64[group & 63] : '=';
+  }
+  return result;
+}
+
+std::optional<std::string> base64_decode(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  std::string result;
+  result.reserve(text.size() / 4 * 3);
+  for (std::size_t i = 0; i < text.size(); i += 4) {
+    const bool last = i + 4 == text.size();
+    const std::size_t padding = last && text[i + 3] == '=' ? (text[i + 2] == '=' ? 2 : 1) : 0;
+    std::uint32_t group = 0;
+    for (std::size_t j = 0; j < 4; ++j) {
+      const int value = j >= 4 - padding ? 0 : base64_value(text[i + j]);
+      if (value < 0) return std::nullopt;
+      group = group << 6 | static_cast<std::uint32_t>(value);
+    }
+    const std::uint32_t unused = padding == 2 ? group & 0xFFFF : (padding == 1 ? group & 0xFF : 0);
+    if (unused != 0) return std::nullopt;
+    for (std::size_t j = 0; j < 3 - padding; ++j) result += static_cast<char>(group >> (16 - 8 * j) & 0xFF);
+  }
+  return result;
+}
+
+std::string hex_encode(std::string_view bytes) {
+  static constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string result(bytes.size() * 2, '0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    result[2 * i] = kDigits[byte >> 4];
+    result[2 * i + 1] = kDigits[byte & 15];
+  }
+  return result;
+}
+
+std::optional<std::string> hex_decode(std::string_view text) {
+  if (text.size() % 2 != 0) return std::nullopt;
+  const auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+  };
+  std::string result(text.size() / 2, '\0');
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const int high = digit(text[2 * i]);
+    const int low = digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    result[i] = static_cast<char>(high << 4 | low);
+  }
+  return result;
+}
+
+bool glob_match(std::string_view pattern, std::string_view text) noexcept {
+  // Only the last '*' is ever taken back, so the time is bounded by pattern times text.
+  std::size_t p = 0;
+  std::size_t t = 0;
+  std::size_t star = std::string_view::npos;
+  std::size_t star_text = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      star_text = t;
+      continue;
+    }
+    if (p < pattern.size()) {
+      const Element element = match_element(pattern, p, text[t]);
+      if (element.matches) {
+        p = element.next;
+        ++t;
+        continue;
+      }
+    }
+    if (star == std::string_view::npos) return false;
+    p = star + 1;
+    t = ++star_text;
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+std::optional<std::string> glob_problem(std::string_view pattern) {
+  if (pattern.empty()) return "an empty pattern matches nothing";
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '\\') {
+      if (++i == pattern.size()) return "a '\\' at the end escapes nothing";
+    } else if (pattern[i] == '[') {
+      std::size_t j = i + 1;
+      if (j < pattern.size() && (pattern[j] == '!' || pattern[j] == '^')) ++j;
+      const std::size_t first = j;
+      while (j < pattern.size() && (j == first || pattern[j] != ']')) {
+        if (pattern[j] == '\\') ++j;
+        if (j + 2 < pattern.size() && pattern[j + 1] == '-' && pattern[j + 2] != ']') {
+          if (static_cast<unsigned char>(pattern[j]) > static_cast<unsigned char>(pattern[j + 2])) {
+            return "the range '" + std::string(pattern.substr(j, 3)) + "' is the wrong way round";
+          }
+          j += 2;
+        }
+        ++j;
+      }
+      if (j >= pattern.size()) return "'[' without ']'";
+      i = j;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> did_you_mean(std::string_view given, std::span<const std::string> candidates) {
+  std::optional<std::string> best;
+  std::size_t best_distance = std::max<std::size_t>(1, given.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t distance = edit_distance(given, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string printable(std::string_view bytes, std::size_t limit) {
+  std::string result;
+  std::size_t i = 0;
+  while (i < bytes.size() && result.size() < limit) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    const std::size_t length = sequence_length(bytes, i);
+    // U+0080..U+009F are control characters too, and terminals act on some of them.
+    const bool c1 = length == 2 && byte == 0xC2 && static_cast<unsigned char>(bytes[i + 1]) < 0xA0;
+    if (length != 0 && byte >= 0x20 && byte != 0x7F && !c1) {
+      result.append(bytes, i, length);
+      i += length;
+    } else if (byte == '\n') {
+      result += "\\n";
+      ++i;
+    } else if (byte == '\t') {
+      result += "\\t";
+      ++i;
+    } else {
+      std::array<char, 8> escaped{};
+      std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte);
+      result += escaped.data();
+      ++i;
+    }
+  }
+  if (i < bytes.size()) result += "...";
+  return result;
+}
+
+std::string format_bytes(std::uint64_t bytes) {
+  static constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kUnits.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, kUnits.at(unit));
+  return text.data();
+}
+
+}  // namespace scriptorium

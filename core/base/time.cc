@@ -1,0 +1,106 @@
+#include "core/base/time.h"
+
+#include <array>
+#include <cstdio>
+
+namespace scriptorium {
+namespace {
+
+constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
+
+struct Civil {
+  int year, month, day, hour, minute, second;
+  std::int64_t nanos;
+};
+
+Civil split(Timestamp time) {
+  std::int64_t seconds = time.nanoseconds / kNanosPerSecond;
+  std::int64_t nanos = time.nanoseconds % kNanosPerSecond;
+  if (nanos < 0) {
+    nanos += kNanosPerSecond;
+    --seconds;
+  }
+  const auto days = std::chrono::floor<std::chrono::days>(std::chrono::sys_seconds{std::chrono::seconds{seconds}});
+  const std::chrono::year_month_day date{days};
+  const auto in_day = static_cast<int>(seconds - std::chrono::duration_cast<std::chrono::seconds>(days.time_since_epoch()).count());
+  return {static_cast<int>(date.year()),
+          static_cast<int>(static_cast<unsigned>(date.month())),
+          static_cast<int>(static_cast<unsigned>(date.day())),
+          in_day / 3600,
+          in_day / 60 % 60,
+          in_day % 60,
+          nanos};
+}
+
+class SystemClock final : public Clock {
+ public:
+  Timestamp now() const override {
+    return {std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+  }
+  SteadyTime steady() const override { return std::chrono::steady_clock::now(); }
+};
+
+}  // namespace
+
+std::string format_rfc3339(Timestamp time, TimePrecision precision) {
+  const Civil c = split(time);
+  std::array<char, 64> text{};
+  int length = std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d", c.year, c.month, c.day, c.hour, c.minute, c.second);
+  const int digits = static_cast<int>(precision);
+  if (digits > 0) {
+    std::array<char, 16> fraction{};
+    std::snprintf(fraction.data(), fraction.size(), ".%09lld", static_cast<long long>(c.nanos));
+    length += std::snprintf(text.data() + length, text.size() - static_cast<std::size_t>(length), "%.*s", digits + 1, fraction.data());
+  }
+  return std::string(text.data(), static_cast<std::size_t>(length)) + "Z";
+}
+
+std::optional<Timestamp> parse_rfc3339(std::string_view text) {
+  const auto number = [&](std::size_t at, std::size_t digits) -> std::optional<int> {
+    int value = 0;
+    for (std::size_t i = at; i < at + digits; ++i) {
+      if (text[i] < '0' || text[i] > '9') return std::nullopt;
+      value = value * 10 + (text[i] - '0');
+    }
+    return value;
+  };
+  if (text.size() < 20 || text.back() != 'Z' || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' || text[16] != ':') {
+    return std::nullopt;
+  }
+  const auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
+  const auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
+  if (!year || !month || !day || !hour || !minute || !second || *hour > 23 || *minute > 59 || *second > 59) return std::nullopt;
+  std::int64_t nanos = 0;
+  if (text.size() > 20) {
+    const std::string_view fraction = text.substr(20, text.size() - 21);
+    if (text[19] != '.' || fraction.empty() || fraction.size() > 9) return std::nullopt;
+    for (std::size_t i = 0; i < 9; ++i) {
+      int digit = 0;
+      if (i < fraction.size()) {
+        if (fraction[i] < '0' || fraction[i] > '9') return std::nullopt;
+        digit = fraction[i] - '0';
+      }
+      nanos = nanos * 10 + digit;
+    }
+  }
+  const std::chrono::year_month_day date{std::chrono::year{*year}, std::chrono::month{static_cast<unsigned>(*month)},
+                                         std::chrono::day{static_cast<unsigned>(*day)}};
+  if (!date.ok()) return std::nullopt;
+  const std::int64_t days = std::chrono::sys_days{date}.time_since_epoch().count();
+  // 32-bit years outside 1678..2262 do not fit into 64-bit nanoseconds.
+  if (days < -106'000 || days > 106'000) return std::nullopt;
+  return Timestamp{((days * 24 + *hour) * 60 + *minute) * 60 * kNanosPerSecond + *second * kNanosPerSecond + nanos};
+}
+
+CivilDate civil_date(Timestamp time) {
+  const std::string text = format_rfc3339(time, TimePrecision::kSeconds);
+  const auto first = text.find('-', 1);
+  return {text.substr(0, first), text.substr(first + 1, 2), text.substr(first + 4, 2)};
+}
+
+const Clock& system_clock() {
+  static const SystemClock clock;
+  return clock;
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,128 @@
+#include "core/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "core/base/sha256.h"
+
+namespace scriptorium {
+namespace {
+
+using namespace std::string_literals;
+
+TEST(Utf8Test, TakesWellFormedAndRefusesSurrogatesOverlongAndCutSequences) {
+  EXPECT_TRUE(is_utf8(""));
+  EXPECT_TRUE(is_utf8("plain ascii, longer than eight bytes"));
+  EXPECT_TRUE(is_utf8("Öl-Förderung 油田 🛢"));
+  EXPECT_TRUE(is_utf8("a\0b"s));
+  EXPECT_FALSE(is_utf8("\xff"));
+  EXPECT_FALSE(is_utf8("\xc0\xaf")) << "overlong";
+  EXPECT_FALSE(is_utf8("\xe0\x80\xaf")) << "overlong";
+  EXPECT_FALSE(is_utf8("\xed\xa0\x80")) << "surrogate";
+  EXPECT_FALSE(is_utf8("\xf4\x90\x80\x80")) << "beyond U+10FFFF";
+  EXPECT_FALSE(is_utf8("12345678\xe6\xb2")) << "cut";
+  EXPECT_FALSE(is_utf8("\x80"));
+}
+
+TEST(Utf8Test, LossyTextIsWellFormedAndKeepsWhatWas) {
+  EXPECT_EQ(to_utf8_lossy("bad\xff\xfename"), "bad\xEF\xBF\xBD\xEF\xBF\xBDname");
+  EXPECT_EQ(to_utf8_lossy("油"), "油");
+  for (int first = 0; first < 256; ++first) {
+    for (int second = 0; second < 256; ++second) {
+      const std::string bytes = {'x', static_cast<char>(first), static_cast<char>(second)};
+      EXPECT_TRUE(is_utf8(to_utf8_lossy(bytes))) << first << " " << second;
+    }
+  }
+}
+
+TEST(Base64Test, KnowsTheVectorsOfRfc4648AndReadsBackWhatItWrote) {
+  EXPECT_EQ(base64_encode(""), "");
+  EXPECT_EQ(base64_encode("f"), "Zg==");
+  EXPECT_EQ(base64_encode("fo"), "Zm8=");
+  EXPECT_EQ(base64_encode("foobar"), "Zm9vYmFy");
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) {
+    bytes += static_cast<char>(i);
+    EXPECT_EQ(base64_decode(base64_encode(bytes)), bytes);
+  }
+  EXPECT_EQ(base64_decode("Zg="), std::nullopt);
+  EXPECT_EQ(base64_decode("Zh=="), std::nullopt) << "bits that no byte has";
+  EXPECT_EQ(base64_decode("Z@=="), std::nullopt);
+}
+
+TEST(HexTest, ReadsBothCasesAndRefusesTheRest) {
+  EXPECT_EQ(hex_encode("\x00\xff\x10"s), "00ff10");
+  EXPECT_EQ(hex_decode("00fF10"), "\x00\xff\x10"s);
+  EXPECT_EQ(hex_decode("0"), std::nullopt);
+  EXPECT_EQ(hex_decode("0g"), std::nullopt);
+}
+
+TEST(Sha256Test, KnowsTheVectorOfFips180) {
+  EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  Sha256 hash;
+  hash.update("a");
+  hash.update("bc");
+  EXPECT_EQ(hash.finish_hex(), sha256_hex("abc"));
+}
+
+struct GlobCase {
+  const char* pattern;
+  const char* text;
+  bool matches;
+};
+
+class GlobTest : public testing::TestWithParam<GlobCase> {};
+
+TEST_P(GlobTest, MatchesTheWholeName) {
+  EXPECT_EQ(glob_match(GetParam().pattern, GetParam().text), GetParam().matches) << GetParam().pattern << " on " << GetParam().text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, GlobTest,
+                         testing::Values(GlobCase{"SLURM_*", "SLURM_JOB_ID", true}, GlobCase{"SLURM_*", "XSLURM_JOB_ID", false},
+                                         GlobCase{"*TOKEN*", "HF_TOKEN", true}, GlobCase{"*TOKEN*", "TOKE", false}, GlobCase{"?", "a", true},
+                                         GlobCase{"?", "", false}, GlobCase{"[a-c]x", "bx", true}, GlobCase{"[!a-c]x", "bx", false},
+                                         GlobCase{"[!a-c]x", "dx", true}, GlobCase{"[]]", "]", true}, GlobCase{"[a-]", "-", true},
+                                         GlobCase{"a\\*b", "a*b", true}, GlobCase{"a\\*b", "aXb", false}, GlobCase{"*", "", true},
+                                         GlobCase{"", "", true}, GlobCase{"a*b*c", "aXXbYYc", true}, GlobCase{"a*b*c", "aXXcYYb", false},
+                                         GlobCase{"BASH_FUNC_*%%", "BASH_FUNC_module%%", true}));
+
+TEST(GlobTimeTest, IsNotExponential) {
+  const std::string text(20'000, 'a');
+  const std::string pattern = "*a*a*a*a*a*a*a*a*b";
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_FALSE(glob_match(pattern, text));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds{10}) << "a backtracking matcher would need years";
+}
+
+TEST(GlobProblemTest, SaysWhatIsWrong) {
+  EXPECT_EQ(glob_problem("SLURM_*"), std::nullopt);
+  EXPECT_EQ(glob_problem("[a-z]"), std::nullopt);
+  EXPECT_EQ(glob_problem("[a"), "'[' without ']'");
+  EXPECT_EQ(glob_problem("a\\"), "a '\\' at the end escapes nothing");
+  EXPECT_EQ(glob_problem("[z-a]"), "the range 'z-a' is the wrong way round");
+  EXPECT_TRUE(glob_problem("").has_value());
+}
+
+TEST(DidYouMeanTest, FindsTheNearKeyAndNothingFarAway) {
+  const std::vector<std::string> keys = {"brokers", "topic", "compression"};
+  EXPECT_EQ(did_you_mean("brokrs", keys), "brokers");
+  EXPECT_EQ(did_you_mean("borkers", keys), "brokers") << "two letters exchanged";
+  EXPECT_EQ(did_you_mean("xyz", keys), std::nullopt);
+}
+
+TEST(PrintableTest, EscapesWhatATerminalWouldActOn) {
+  EXPECT_EQ(printable("a\nb\tc\x1b[31m"), "a\\nb\\tc\\x1b[31m");
+  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\xc2\\x9b31m") << "an 8-bit CSI";
+  EXPECT_EQ(printable("油\xff"), "油\\xff");
+  EXPECT_EQ(printable("abcdef", 3), "abc...");
+}
+
+TEST(FormatBytesTest, UsesTheUnitThatAPersonReads) {
+  EXPECT_EQ(format_bytes(17), "17 B");
+  EXPECT_EQ(format_bytes(1536), "1.5 KiB");
+  EXPECT_EQ(format_bytes(std::uint64_t{1} << 30), "1.0 GiB");
+}
+
+}  // namespace
+}  // namespace scriptorium
