@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/api/options.h"
+
+namespace scriptorium {
+
+// environment = "all" | "none" | { keep = [...], drop = [...] }: which variables of a job are kept. Shell-style
+// patterns on the name; `keep` first (absent = all), then `drop`.
+struct EnvironmentRule {
+  enum class Mode { kAll, kNone, kPatterns } mode = Mode::kAll;
+  std::optional<std::vector<std::string>> keep;
+  std::vector<std::string> drop;
+};
+
+// The top of scriptorium.toml. Defaults stand here and nowhere else.
+struct CoreConfig {
+  std::string cluster;  // required; [A-Za-z0-9][A-Za-z0-9._-]*, at most 64
+  std::string state_dir = "/var/lib/scriptorium";
+  std::string host;                      // the event's host.name; "" = this machine's
+  std::vector<std::string> plugin_dirs;  // empty: beside the command, then the installed place
+  std::int64_t journal_max_bytes = std::int64_t{1} << 30;
+  std::int64_t shutdown_seconds = 30;
+  std::string log_level = "info";  // "debug" | "info" | "warning" | "error"
+};
+
+// What every source takes, beside its plugin's own options.
+struct SourceConfig {
+  std::string plugin;                          // absent: the instance's name
+  std::string capture = "auto";                // "auto" | "fanotify" | "inotify" | "scan"
+  std::optional<std::int64_t> rescan_seconds;  // absent: 60, and 2 for capture = "scan"
+  std::int64_t incomplete_after_seconds = 60;
+  std::int64_t resolve_timeout_seconds = 30;
+  std::int64_t max_file_bytes = std::int64_t{128} << 20;
+  EnvironmentRule environment;
+};
+
+// What every sink takes, beside its plugin's own options.
+struct SinkConfig {
+  std::string plugin;
+  std::vector<std::string> kinds = {"job.script"};
+  std::int64_t batch_max_events = 500;
+  std::int64_t batch_max_bytes = std::int64_t{8} << 20;
+  std::int64_t batch_max_ms = 50;  // how long an event may wait for others to share its batch
+  std::int64_t retry_max_ms = 60'000;
+  std::int64_t workers = 1;
+};
+
+// One [source.NAME] or [sink.NAME] as it stands in the files.
+struct InstanceConfig {
+  std::string name;
+  Table table;
+};
+struct SourceInstance : InstanceConfig {
+  SourceConfig common;
+};
+struct SinkInstance : InstanceConfig {
+  SinkConfig common;
+};
+
+struct Config {
+  CoreConfig core;
+  std::vector<SourceInstance> sources;
+  std::vector<SinkInstance> sinks;
+  std::vector<std::string> files;  // that were read, in order
+};
+
+// The options that core itself knows, for reference pages and `scriptorium plugins`.
+std::vector<OptionInfo> core_options();
+std::vector<OptionInfo> source_options();
+std::vector<OptionInfo> sink_options();
+
+// Reads `file`, then every *.toml in plugins.d beside it, in name order. Every problem of every file goes into
+// `problems`, plugins' own options aside; the result is only good if there were none.
+// `file` missing or unreadable is a problem too, with what to do.
+Config load_config(const std::string& file, Problems& problems);
+
+// Parses one text as if it stood in `name`; for tests and fuzzers.
+Config parse_config(std::string_view text, const std::string& name, Problems& problems);
+
+// Unknown keys of an instance's table, given the plugin's and core's options, with a "did you mean".
+void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known, Problems& problems);
+
+}  // namespace scriptorium
