@@ -1,0 +1,824 @@
+#include "core/delivery/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/event_factory.h"
+#include "tests/support/recording_logger.h"
+#include "tests/support/scripted_sink.h"
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+
+SteadyTime in(milliseconds delay) { return std::chrono::steady_clock::now() + delay; }
+
+// A door that a test opens; what waits behind it goes on then.
+class Door {
+ public:
+  ~Door() { open(); }
+  void open() {
+    std::lock_guard lock(mutex_);
+    open_ = true;
+    changed_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    ++waiting_;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return open_; });
+  }
+  bool wait_for_somebody(milliseconds limit = seconds(20)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return waiting_ > 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool open_ = false;
+  int waiting_ = 0;
+};
+
+// One journal, and as many sinks with their dispatchers as a test wants.
+class DispatcherTest : public testing::Test {
+ protected:
+  void SetUp() override { open_journal(); }
+  void TearDown() override {
+    dispatchers_.clear();
+    journal_.reset();
+  }
+
+  void open_journal() {
+    auto journal = Journal::open({.directory = directory_.path_to("journal")}, log_, system_clock());
+    ASSERT_TRUE(journal) << journal.error().message();
+    journal_ = *std::move(journal);
+  }
+
+  Dispatcher& dispatch(const std::string& name, Sink& sink) {
+    auto id = journal_->register_sink(name, config_.kinds);
+    if (!id) throw std::runtime_error(id.error().message());
+    ids_[name] = *id;
+    dispatchers_.push_back(std::make_unique<Dispatcher>(name, config_, sink, *journal_, *id, log_, system_clock(), seed_));
+    dispatchers_.back()->start();
+    return *dispatchers_.back();
+  }
+
+  void append(const std::string& job_id, const std::string& script = test::kScript) {
+    ASSERT_TRUE(journal_->append({.source = "slurm", .event = test::make_event(job_id, script)}, std::stop_token{}));
+  }
+  void append_numbered(int first, int last) {
+    for (int i = first; i <= last; ++i) append(std::to_string(i));
+  }
+  // The first batch then holds all that was appended before the dispatcher began.
+  void commit() { ASSERT_TRUE(journal_->flush(in(seconds(20)))); }
+
+  // Until `ready`, asked again whenever a little time has passed: what it asks has no other way to be waited for.
+  static bool eventually(const std::function<bool()>& ready, milliseconds limit = seconds(20)) {
+    std::mutex mutex;
+    std::condition_variable never;
+    const SteadyTime deadline = in(limit);
+    std::unique_lock lock(mutex);
+    while (!ready()) {
+      if (std::chrono::steady_clock::now() >= deadline) return false;
+      never.wait_for(lock, milliseconds(2));
+    }
+    return true;
+  }
+  static bool becomes_idle(const Dispatcher& dispatcher) {
+    return eventually([&] { return dispatcher.idle(); });
+  }
+
+  Journal::SinkState sink_state(const std::string& name) const {
+    for (const Journal::SinkState& state : journal_->usage().sinks) {
+      if (state.name == name) return state;
+    }
+    return {};
+  }
+  std::vector<Journal::DeadLetter> dead_letters(const std::string& sink) const {
+    auto letters = journal_->dead_letters(sink, 1000);
+    if (!letters) throw std::runtime_error(letters.error().message());
+    return *letters;
+  }
+  static std::vector<std::string> jobs(const std::vector<test::ScriptedSink::Attempt>& attempts) {
+    std::vector<std::string> ids;
+    for (const auto& attempt : attempts) ids.push_back(attempt.job_id);
+    return ids;
+  }
+  static std::vector<std::size_t> batch_sizes(const test::ScriptedSink& sink) {
+    std::map<std::size_t, std::size_t> sizes;
+    for (const auto& attempt : sink.attempts()) sizes[attempt.batch] = attempt.batch_size;
+    std::vector<std::size_t> list;
+    for (const auto& [batch, size] : sizes) list.push_back(size);
+    return list;
+  }
+
+  test::TempDir directory_;
+  test::RecordingLogger log_;
+  std::unique_ptr<Journal> journal_;
+  SinkConfig config_{.batch_max_ms = 5, .retry_max_ms = 20};
+  std::uint64_t seed_ = 1;
+  std::map<std::string, Journal::SinkId> ids_;
+  test::ScriptedSink sink_;
+  std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
+};
+
+// ---- the ordinary way ----------------------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, DeliversEveryEventOnceAndInOrder) {
+  append_numbered(1, 200);
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  append_numbered(201, 300);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  std::vector<std::string> expected;
+  for (int i = 1; i <= 300; ++i) expected.push_back(std::to_string(i));
+  // idle() knows nothing of what was appended and is not committed yet
+  ASSERT_TRUE(sink_.wait_attempts(300));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(jobs(sink_.attempts()), expected);
+  EXPECT_EQ(dispatcher.status().acknowledged, 300U);
+  EXPECT_EQ(dispatcher.status().attempts, 300U);
+  EXPECT_TRUE(dispatcher.status().last_success.has_value());
+  EXPECT_EQ(dispatcher.status().last_error, std::nullopt);
+  EXPECT_EQ(sink_state("archive").acknowledged, 300U);
+  EXPECT_EQ(log_.text(), "");
+}
+
+TEST_F(DispatcherTest, ALoneEventWaitsForOthersNoLongerThanBatchMaxMs) {
+  config_.batch_max_ms = 30;
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  const SteadyTime before = std::chrono::steady_clock::now();
+  append("1");
+  ASSERT_TRUE(sink_.wait_batches(1));
+  EXPECT_GE(sink_.attempts().front().at - before, milliseconds(30));
+  EXPECT_TRUE(becomes_idle(dispatcher));
+}
+
+TEST_F(DispatcherTest, EventsThatComeWhileABatchFillsShareIt) {
+  config_.batch_max_ms = 60'000;
+  config_.batch_max_events = 3;
+  dispatch("archive", sink_);
+  append("1");
+  commit();
+  append("2");
+  commit();
+  append("3");
+  ASSERT_TRUE(sink_.wait_batches(1));  // the third one filled it, long before its time was over
+  EXPECT_THAT(batch_sizes(sink_), ElementsAre(3));
+}
+
+TEST_F(DispatcherTest, ABatchHoldsNoMoreEventsThanConfigured) {
+  config_.batch_max_events = 4;
+  append_numbered(1, 10);
+  commit();
+  ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)));
+  EXPECT_THAT(batch_sizes(sink_), ElementsAre(4, 4, 2));
+}
+
+TEST_F(DispatcherTest, ABatchHoldsNoMoreBytesThanConfiguredUnlessOneEventIsLarger) {
+  config_.batch_max_bytes = 3000;
+  for (const char* job : {"1", "2", "3"}) append(job, std::string(1200, *job));
+  append("4", std::string(9000, '4'));
+  append("5", std::string(1200, '5'));
+  commit();
+  ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)));
+  EXPECT_THAT(batch_sizes(sink_), ElementsAre(2, 1, 1, 1));
+  EXPECT_THAT(jobs(sink_.attempts()), ElementsAre("1", "2", "3", "4", "5"));
+}
+
+// ---- answers -----------------------------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, AsksAgainForTheSameBatchUntilTheDestinationTakesIt) {
+  for (int i = 0; i < 5; ++i) sink_.then(test::ScriptedSink::retry_all("503 service unavailable"));
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(sink_.batches(), 6U);
+  EXPECT_EQ(sink_.attempts_of("2").back().attempt, 6U);
+  EXPECT_EQ(dispatcher.status().retries, (std::map<std::string, std::uint64_t>{{"503 service unavailable", 15}}));
+  EXPECT_EQ(dispatcher.status().last_error, "503 service unavailable");
+  EXPECT_EQ(sink_state("archive").acknowledged, 3U);
+}
+
+TEST_F(DispatcherTest, SaysOnceThatADestinationIsDownAndOnceThatItIsBack) {
+  for (int i = 0; i < 5; ++i) sink_.then(test::ScriptedSink::retry_all("503 service unavailable"));
+  append_numbered(1, 3);
+  commit();
+  ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)));
+  ASSERT_EQ(log_.count("SINK_DOWN"), 1U) << log_.text();
+  EXPECT_EQ(log_.last("SINK_DOWN")->level, LogLevel::kWarning);
+  EXPECT_EQ(log_.last("SINK_DOWN")->field("sink"), "archive");
+  EXPECT_EQ(log_.last("SINK_DOWN")->field("reason"), "503 service unavailable");
+  EXPECT_EQ(log_.last("SINK_DOWN")->field("waiting"), "3");
+  ASSERT_EQ(log_.count("SINK_BACK"), 1U);
+  EXPECT_EQ(log_.last("SINK_BACK")->level, LogLevel::kInfo);
+}
+
+TEST_F(DispatcherTest, ADownDestinationParksNothingAndReadsNoMoreThanABatch) {
+  config_.batch_max_events = 10;
+  sink_.otherwise(test::ScriptedSink::retry_all("connection refused"));
+  append_numbered(1, 100);
+  commit();
+  dispatch("archive", sink_);
+  ASSERT_TRUE(sink_.wait_batches(5));
+  EXPECT_EQ(sink_state("archive").parked, 0U);
+  EXPECT_EQ(sink_state("archive").waiting, 100U);
+  const auto delivered = jobs(sink_.attempts());
+  EXPECT_LE(std::set<std::string>(delivered.begin(), delivered.end()).size(), 10U);
+}
+
+TEST_F(DispatcherTest, WaitsAtLeastAsLongAsTheDestinationAsks) {
+  sink_.then(test::ScriptedSink::retry_all("429 too many requests", milliseconds(150)));
+  append("1");
+  ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)) && sink_.wait_batches(2));
+  const auto attempts = sink_.attempts_of("1");
+  ASSERT_EQ(attempts.size(), 2U);
+  EXPECT_GE(attempts[1].at - attempts[0].at, milliseconds(150));
+}
+
+TEST_F(DispatcherTest, ShowsWhenTheNextAttemptComesAndWakeForgetsIt) {
+  sink_.then(test::ScriptedSink::retry_all("429 too many requests", std::chrono::hours(1)));
+  append("1");
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(log_.wait_for("SINK_DOWN"));
+  const auto status = dispatcher.status();
+  ASSERT_TRUE(status.next_attempt_in_ms.has_value());
+  EXPECT_GT(*status.next_attempt_in_ms, 3'500'000);
+  EXPECT_FALSE(dispatcher.idle());
+  dispatcher.wake();
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(dispatcher.status().next_attempt_in_ms, std::nullopt);
+}
+
+TEST_F(DispatcherTest, WakeForgetsTheBackOffOfParkedEventsToo) {
+  sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id == "2") {
+      delivery.retry("429 too many requests", std::chrono::hours(1));
+    } else {
+      delivery.acknowledge();
+    }
+  }));
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(
+      eventually([&] { return sink_state("archive").parked == 1 && dispatcher.status().next_attempt_in_ms.has_value(); }));
+  EXPECT_EQ(sink_.batches(), 1U);
+  dispatcher.wake();
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(jobs(sink_.attempts()), (std::vector<std::string>{"1", "2", "3", "2"}));
+}
+
+TEST_F(DispatcherTest, ARejectedEventBecomesADeadLetterAndIsNotTriedAgain) {
+  sink_.then(test::ScriptedSink::reject_all("413 document\ntoo large"));
+  append("1");
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(log_.wait_for("DEAD_LETTER"));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  const auto letters = dead_letters("archive");
+  ASSERT_EQ(letters.size(), 1U);
+  EXPECT_EQ(letters[0].job_id, "1");
+  EXPECT_EQ(letters[0].reason, "413 document\\ntoo large");
+  EXPECT_EQ(letters[0].attempts, 1U);
+  EXPECT_GT(letters[0].last_attempt, Timestamp{});
+  EXPECT_EQ(dispatcher.status().rejected, 1U);
+  EXPECT_EQ(log_.last("DEAD_LETTER")->level, LogLevel::kError);
+  EXPECT_EQ(log_.last("DEAD_LETTER")->field("event_id"), test::make_event("1")->id);
+  EXPECT_EQ(sink_.batches(), 1U);
+}
+
+TEST_F(DispatcherTest, ADeadLetterThatIsPutBackIsDeliveredWithoutARestart) {
+  sink_.then(test::ScriptedSink::reject_all("400 mapping"));
+  append("1");
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(log_.wait_for("DEAD_LETTER"));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  auto put_back = journal_->retry_dead("archive", "");
+  ASSERT_TRUE(put_back) << put_back.error().message();
+  EXPECT_EQ(*put_back, 1U);
+  ASSERT_TRUE(sink_.wait_batches(2));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_TRUE(dead_letters("archive").empty());
+  EXPECT_EQ(sink_state("archive").acknowledged, 1U);
+}
+
+TEST_F(DispatcherTest, APartlyRefusedBatchTriesOnlyTheRefusedAgainWhileOthersGoOn) {
+  sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
+    const std::string& job = delivery.event().job.id;
+    if (job == "2") {
+      delivery.retry("429", std::chrono::hours(1));
+    } else if (job == "4") {
+      delivery.reject("400");
+    } else {
+      delivery.acknowledge();
+    }
+  }));
+  append_numbered(1, 5);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 3; }));
+  append_numbered(6, 7);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 5; }));
+  EXPECT_EQ(sink_state("archive").waiting, 1U);
+  EXPECT_EQ(sink_state("archive").parked, 1U);
+  EXPECT_EQ(sink_state("archive").dead, 1U);
+  EXPECT_EQ(sink_.attempts_of("2").size(), 1U);
+  EXPECT_FALSE(log_.has("SINK_DOWN")) << log_.text();
+  dispatcher.wake();
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(sink_.attempts_of("2").back().attempt, 2U);
+}
+
+TEST_F(DispatcherTest, OneEventThatIsRefusedForEverHoldsNoLaterOne) {
+  sink_.otherwise(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id == "1") {
+      delivery.retry("alice: quota exceeded");
+    } else {
+      delivery.acknowledge();
+    }
+  }));
+  append("1");  // alone in its batch, so it looks as if the destination were down
+  dispatch("archive", sink_);
+  ASSERT_TRUE(sink_.wait_batches(2));
+  append_numbered(2, 20);
+  EXPECT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 19; }));
+  EXPECT_EQ(sink_state("archive").waiting, 1U);
+}
+
+TEST_F(DispatcherTest, AFullBatchThatIsRefusedForEverHoldsNoLaterOne) {
+  config_.batch_max_events = 5;
+  config_.retry_max_ms = 1;
+  sink_.otherwise(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (std::stoi(delivery.event().job.id) <= 10) {
+      delivery.retry("alice: quota exceeded");
+    } else {
+      delivery.acknowledge();
+    }
+  }));
+  append_numbered(1, 20);
+  commit();
+  dispatch("archive", sink_);
+  EXPECT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 10; }));
+  EXPECT_EQ(sink_state("archive").waiting, 10U);
+}
+
+TEST_F(DispatcherTest, ASinkMaySettleLaterFromAnotherThread) {
+  std::jthread other;
+  sink_.then([&](std::vector<Delivery> batch) {
+    other = std::jthread([kept = std::make_shared<std::vector<Delivery>>(std::move(batch))] {
+      for (Delivery& delivery : *kept) delivery.acknowledge();
+    });
+  });
+  append_numbered(1, 50);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(sink_.batches(), 1U);
+  EXPECT_EQ(dispatcher.status().acknowledged, 50U);
+}
+
+TEST_F(DispatcherTest, HandsOverTheNextBatchOnlyWhenTheLastIsSettled) {
+  config_.batch_max_events = 2;
+  std::vector<Delivery> kept;
+  Door taken;
+  sink_.then([&](std::vector<Delivery> batch) {
+    kept = std::move(batch);
+    std::thread([&] { taken.wait(); }).join();
+  });
+  append_numbered(1, 4);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(taken.wait_for_somebody());
+  EXPECT_EQ(dispatcher.status().in_flight, 2U);
+  taken.open();
+  EXPECT_FALSE(sink_.wait_batches(2, milliseconds(50)));
+  kept[0].acknowledge();
+  EXPECT_FALSE(sink_.wait_batches(2, milliseconds(50)));
+  kept[1].acknowledge();
+  EXPECT_TRUE(sink_.wait_batches(2));
+  EXPECT_TRUE(becomes_idle(dispatcher));
+}
+
+// ---- bad plugins ---------------------------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, ADeliveryDroppedUnsettledIsTriedAgainAndNamedAsABug) {
+  sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id != "2") delivery.acknowledge();
+  }));
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  ASSERT_EQ(log_.count("DELIVERY_UNSETTLED"), 1U) << log_.text();
+  EXPECT_EQ(log_.last("DELIVERY_UNSETTLED")->field("count"), "1");
+  EXPECT_EQ(log_.last("DELIVERY_UNSETTLED")->field("job_id"), "2");
+  EXPECT_EQ(sink_.attempts_of("2").size(), 2U);
+  EXPECT_EQ(sink_.attempts_of("1").size(), 1U);
+}
+
+TEST_F(DispatcherTest, OfABatchThatMakesThePluginThrowOnlyThePoisonDiesAndOnlyAfterThreeThrowsAlone) {
+  sink_.otherwise(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id == "5") throw std::runtime_error("cannot parse #SBATCH line");
+    delivery.acknowledge();
+  }));
+  append_numbered(1, 10);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(log_.wait_for("DEAD_LETTER"));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+
+  const auto letters = dead_letters("archive");
+  ASSERT_EQ(letters.size(), 1U);
+  EXPECT_EQ(letters[0].job_id, "5");
+  EXPECT_EQ(letters[0].reason, "plugin threw: cannot parse #SBATCH line");
+  EXPECT_EQ(letters[0].attempts, 4U);
+  EXPECT_EQ(sink_state("archive").acknowledged, 9U);
+
+  std::vector<std::size_t> sizes;
+  for (const auto& attempt : sink_.attempts_of("5")) sizes.push_back(attempt.batch_size);
+  EXPECT_THAT(sizes, ElementsAre(10, 1, 1, 1));
+  EXPECT_EQ(log_.count("PLUGIN_THREW"), 4U);
+  EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "cannot parse #SBATCH line");
+  EXPECT_FALSE(log_.has("DELIVERY_UNSETTLED")) << log_.text();
+  EXPECT_EQ(dispatcher.status().retries.at("plugin threw: cannot parse #SBATCH line"), 6U + 3U);
+  // Those before the poison were acknowledged and are not delivered again.
+  EXPECT_EQ(sink_.attempts_of("4").size(), 1U);
+  EXPECT_EQ(sink_.attempts_of("6").size(), 2U);
+}
+
+TEST_F(DispatcherTest, APluginThatThrowsAFewTimesLosesNothing) {
+  for (int i = 0; i < 2; ++i) sink_.then([](std::vector<Delivery>) { throw 42; });
+  append("1");
+  ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)) && sink_.wait_batches(3));
+  EXPECT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 1; }));
+  EXPECT_TRUE(dead_letters("archive").empty());
+  EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "something that is no std::exception");
+}
+
+// ---- several sinks, several workers ----------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, ADeadSinkDoesNotHoldAnother) {
+  Door door;
+  test::ScriptedSink hanging;
+  hanging.otherwise([&](std::vector<Delivery> batch) {
+    door.wait();
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  });
+  test::ScriptedSink down;
+  down.otherwise(test::ScriptedSink::retry_all("connection refused"));
+  append_numbered(1, 20);
+  commit();
+  Dispatcher& stuck = dispatch("hanging", hanging);
+  dispatch("down", down);
+  Dispatcher& healthy = dispatch("healthy", sink_);
+  ASSERT_TRUE(door.wait_for_somebody());
+  append_numbered(21, 200);
+  EXPECT_TRUE(eventually([&] { return sink_state("healthy").acknowledged == 200; }));
+  EXPECT_TRUE(becomes_idle(healthy));
+  EXPECT_FALSE(stuck.idle());
+  EXPECT_EQ(sink_state("down").waiting, 200U);
+  door.open();
+  EXPECT_TRUE(eventually([&] { return sink_state("hanging").acknowledged == 200; }));
+  dispatchers_.clear();  // before the sinks of this test
+}
+
+TEST_F(DispatcherTest, SeveralWorkersDeliverDisjointBatchesAtOnce) {
+  config_.workers = 4;
+  config_.batch_max_events = 5;
+  std::mutex mutex;
+  std::condition_variable changed;
+  int inside = 0;
+  int most = 0;
+  sink_.otherwise([&](std::vector<Delivery> batch) {
+    {
+      std::unique_lock lock(mutex);
+      most = std::max(most, ++inside);
+      changed.notify_all();
+      // The first four meet here; later ones pass.
+      changed.wait_for(lock, seconds(20), [&] { return most == 4; });
+      --inside;
+    }
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  });
+  append_numbered(1, 400);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(most, 4);
+  const auto delivered = jobs(sink_.attempts());
+  EXPECT_EQ(delivered.size(), 400U);
+  EXPECT_EQ(std::set<std::string>(delivered.begin(), delivered.end()).size(), 400U);
+  dispatchers_.clear();
+}
+
+// Settles each batch's deliveries from a thread of its own in random order, with all kinds of answers.
+class UnrulySink : public Sink {
+ public:
+  explicit UnrulySink(std::uint32_t seed, std::size_t limit) : random_(seed), limit_(limit) {
+    settler_ = std::jthread([this](const std::stop_token& stop) { settle(stop); });
+  }
+  ~UnrulySink() override = default;
+
+  void deliver(std::vector<Delivery> batch) override {
+    std::lock_guard lock(mutex_);
+    for (Delivery& delivery : batch) held_.push_back(std::move(delivery));
+    changed_.notify_all();
+  }
+  void stop(SteadyTime) override {
+    settler_.request_stop();
+    settler_.join();
+    held_.clear();
+  }
+
+  std::multiset<std::string> acknowledged() const {
+    std::lock_guard lock(mutex_);
+    return acknowledged_;
+  }
+  std::multiset<std::string> rejected() const {
+    std::lock_guard lock(mutex_);
+    return rejected_;
+  }
+
+ private:
+  void settle(const std::stop_token& stop) noexcept {
+    std::unique_lock lock(mutex_);
+    while (changed_.wait(lock, stop, [&] { return !held_.empty() && settled_ < limit_; }) && !stop.stop_requested()) {
+      std::swap(held_[random_() % held_.size()], held_.back());
+      Delivery delivery = std::move(held_.back());
+      held_.pop_back();
+      ++settled_;
+      const unsigned answer = random_() % 10;
+      const std::string job = delivery.event().job.id;
+      if (answer == 0) {
+        rejected_.insert(job);
+      } else if (answer > 3) {
+        acknowledged_.insert(job);
+      }
+      lock.unlock();
+      if (answer == 0) {
+        delivery.reject("400");
+      } else if (answer <= 3) {
+        delivery.retry("429");
+      } else {
+        delivery.acknowledge();
+      }
+      lock.lock();
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::mt19937 random_;
+  std::size_t limit_;
+  std::size_t settled_ = 0;
+  std::vector<Delivery> held_;
+  std::multiset<std::string> acknowledged_;
+  std::multiset<std::string> rejected_;
+  std::jthread settler_;
+};
+
+TEST_F(DispatcherTest, FourWorkersWithRandomAnswersLoseNothingAcrossRestarts) {
+  constexpr int kJobs = 600;
+  config_.workers = 4;
+  config_.batch_max_events = 7;
+  append_numbered(1, kJobs);
+  commit();
+  std::map<std::string, int> settled;
+  std::uint32_t seed = 1;
+  for (std::size_t limit : {100U, 300U, 700U, 1'000'000U}) {
+    UnrulySink sink(seed, limit);
+    seed_ = seed++;
+    Dispatcher& dispatcher = dispatch("archive", sink);
+    if (limit == 1'000'000U) {
+      ASSERT_TRUE(becomes_idle(dispatcher));
+    } else {
+      ASSERT_TRUE(eventually([&] { return dispatcher.status().attempts > limit / 2; }));
+    }
+    ASSERT_TRUE(dispatcher.stop(in(seconds(20))));
+    dispatchers_.clear();
+    for (const std::string& job : sink.acknowledged()) ++settled[job];
+    for (const std::string& job : sink.rejected()) ++settled[job];
+    journal_.reset();
+    open_journal();
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  // At least once: what was answered while its batch was not yet told may come again, nothing may be missing.
+  for (int i = 1; i <= kJobs; ++i) EXPECT_GE(settled[std::to_string(i)], 1) << i;
+  ASSERT_TRUE(journal_->register_sink("archive", config_.kinds));
+  const Journal::SinkState state = sink_state("archive");
+  EXPECT_EQ(state.waiting, 0U);
+  EXPECT_EQ(state.parked, 0U);
+  EXPECT_EQ(state.acknowledged + state.dead, static_cast<std::uint64_t>(kJobs));
+}
+
+TEST_F(DispatcherTest, TheCursorNeverPassesABatchThatIsStillInFlight) {
+  config_.workers = 2;
+  config_.batch_max_events = 2;
+  Door door;
+  sink_.otherwise([&](std::vector<Delivery> batch) {
+    if (batch.front().event().job.id == "1") door.wait();
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  });
+  append_numbered(1, 20);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 18; }));
+  EXPECT_EQ(journal_->cursor(ids_["archive"]), 0U);
+  door.open();
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_TRUE(eventually([&] { return journal_->cursor(ids_["archive"]) == 20; }));
+  dispatchers_.clear();
+}
+
+// ---- restart -------------------------------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, ParkedEventsAreTriedAgainAfterARestartWithTheirAttemptsCounted) {
+  sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id == "2") {
+      delivery.retry("429", std::chrono::hours(1));
+    } else {
+      delivery.acknowledge();
+    }
+  }));
+  append_numbered(1, 3);
+  commit();
+  dispatch("archive", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").parked == 1; }));
+  ASSERT_TRUE(dispatchers_[0]->stop(in(seconds(20))));
+  dispatchers_.clear();
+  journal_.reset();
+  open_journal();
+
+  test::ScriptedSink again;
+  ASSERT_TRUE(becomes_idle(dispatch("archive", again)));
+  ASSERT_EQ(again.attempts().size(), 1U);
+  EXPECT_EQ(again.attempts()[0].job_id, "2");
+  EXPECT_EQ(again.attempts()[0].attempt, 2U);
+  dispatchers_.clear();
+}
+
+TEST_F(DispatcherTest, MoreParkedEventsThanAreFetchedAtOnceAllComeBack) {
+  config_.batch_max_events = 100;
+  sink_.otherwise(test::ScriptedSink::for_each([](Delivery& delivery) {
+    if (delivery.event().job.id == "0") {
+      delivery.acknowledge();  // one of each batch, so that the others are parked
+    } else {
+      delivery.retry("429", std::chrono::hours(1));
+    }
+  }));
+  append("0");
+  append_numbered(1, 99);
+  commit();
+  dispatch("archive", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").parked == 99; }));
+  ASSERT_TRUE(dispatchers_[0]->stop(in(seconds(20))));
+  dispatchers_.clear();
+  test::ScriptedSink again;
+  ASSERT_TRUE(becomes_idle(dispatch("archive", again)));
+  EXPECT_EQ(again.attempts().size(), 99U);
+  dispatchers_.clear();
+}
+
+// ---- stop ----------------------------------------------------------------------------------------------------------
+
+TEST_F(DispatcherTest, StopHandsOverNoNewBatchAndLeavesTheRestInTheJournal) {
+  config_.batch_max_events = 1;
+  Door door;
+  sink_.then([&](std::vector<Delivery> batch) {
+    door.wait();
+    batch[0].acknowledge();
+  });
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(door.wait_for_somebody());
+  std::jthread opener([&] { door.open(); });
+  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_EQ(sink_.batches(), 1U);
+  EXPECT_EQ(sink_.stops(), 1U);
+  commit();
+  EXPECT_EQ(sink_state("archive").acknowledged, 1U);
+  EXPECT_EQ(sink_state("archive").waiting, 2U);
+}
+
+TEST_F(DispatcherTest, StopEndsAnyBackOffAtOnce) {
+  sink_.otherwise(test::ScriptedSink::retry_all("429", std::chrono::hours(1)));
+  append("1");
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(log_.wait_for("SINK_DOWN"));
+  const SteadyTime before = std::chrono::steady_clock::now();
+  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, seconds(5));
+  EXPECT_EQ(sink_state("archive").waiting, 1U);
+}
+
+TEST_F(DispatcherTest, WhatASinkFlushesInItsStopIsSettled) {
+  std::vector<Delivery> kept;
+  Door taken;
+  sink_.then([&](std::vector<Delivery> batch) {
+    kept = std::move(batch);
+    taken.open();
+  });
+  sink_.on_stop([&](SteadyTime) {
+    for (Delivery& delivery : kept) delivery.acknowledge();
+  });
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  taken.wait();
+  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  commit();
+  EXPECT_EQ(sink_state("archive").acknowledged, 3U);
+}
+
+TEST_F(DispatcherTest, WhatASinkLeavesUnsettledAtItsStopStaysInTheJournal) {
+  std::vector<Delivery> kept;
+  Door taken;
+  sink_.then([&](std::vector<Delivery> batch) {
+    batch[0].acknowledge();
+    kept = std::move(batch);
+    taken.open();
+  });
+  append_numbered(1, 3);
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  taken.wait();
+  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_TRUE(log_.has("DELIVERIES_LEFT"));
+  dispatchers_.clear();
+  kept.clear();  // settles as retry into what nobody listens to any more: must not crash
+  EXPECT_EQ(sink_state("archive").waiting, 3U);
+}
+
+TEST_F(DispatcherTest, StopGivesUpOnASinkThatHangsInDeliver) {
+  Door door;
+  sink_.then([&](std::vector<Delivery> batch) {
+    door.wait();
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  });
+  append("1");
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(door.wait_for_somebody());
+  EXPECT_FALSE(dispatcher.stop(in(milliseconds(100))));
+  ASSERT_TRUE(log_.has("SINK_HANGS"));
+  EXPECT_EQ(log_.last("SINK_HANGS")->field("call"), "deliver");
+  EXPECT_EQ(sink_.stops(), 0U);  // never at the same time as deliver()
+  door.open();
+  dispatchers_.clear();
+}
+
+TEST_F(DispatcherTest, StopGivesUpOnASinkThatHangsInStop) {
+  Door door;
+  sink_.on_stop([&](SteadyTime) { door.wait(); });
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  EXPECT_FALSE(dispatcher.stop(in(milliseconds(100))));
+  EXPECT_EQ(log_.last("SINK_HANGS")->field("call"), "stop");
+  door.open();
+  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));  // asked once more, and not a second time of the sink
+  EXPECT_EQ(sink_.stops(), 1U);
+}
+
+TEST_F(DispatcherTest, ASinkThatThrowsInStopIsStopped) {
+  sink_.on_stop([](SteadyTime) { throw std::runtime_error("flush failed"); });
+  EXPECT_TRUE(dispatch("archive", sink_).stop(in(seconds(20))));
+  EXPECT_EQ(log_.last("PLUGIN_THREW")->field("call"), "stop");
+}
+
+TEST_F(DispatcherTest, IsIdleOnlyWhenEverythingIsSettledAndCommitted) {
+  Door door;
+  sink_.then([&](std::vector<Delivery> batch) {
+    door.wait();
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  });
+  append("1");
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  EXPECT_FALSE(dispatcher.idle());
+  ASSERT_TRUE(door.wait_for_somebody());
+  EXPECT_FALSE(dispatcher.idle());
+  door.open();
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(sink_state("archive").acknowledged, 1U);
+}
+
+}  // namespace
+}  // namespace scriptorium
