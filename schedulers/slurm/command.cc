@@ -1,0 +1,232 @@
+#include "schedulers/slurm/command.h"
+
+#include <fcntl.h>
+#include <features.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "core/base/file.h"
+
+namespace scriptorium::slurm {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr std::size_t kMaxError = 16U << 10;
+// A child closes its pipes a moment before it ends. Nothing tells the end of a process to poll() on every kernel that
+// we support (pidfd_open came with 5.3), so it is asked for at this pace.
+constexpr milliseconds kReapPace{2};
+constexpr milliseconds kKillPatience{100};
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return system_error("pipe", errno);
+  Pipe result{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  if (fcntl(result.read.get(), F_SETFL, O_NONBLOCK) != 0) return system_error("pipe", errno);
+  return result;
+}
+
+// Becomes readable at `stop`.
+class StopSignal {
+ public:
+  explicit StopSignal(const std::stop_token& stop)
+      : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), callback_(stop, Wake{fd_.get()}) {}
+  int fd() const noexcept { return fd_.get(); }
+
+ private:
+  struct Wake {
+    int fd;
+    void operator()() const noexcept {
+      const std::uint64_t one = 1;
+      // Fails only if the counter is full, and then it is readable anyway.
+      static_cast<void>(!write(fd, &one, sizeof one));
+    }
+  };
+  UniqueFd fd_;
+  std::stop_callback<Wake> callback_;
+};
+
+struct SpawnSettings {
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+
+  SpawnSettings() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+  ~SpawnSettings() {
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+  }
+};
+
+// For the C interface, which takes char* and writes to none of them.
+std::vector<char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  result.reserve(strings.size() + 1);
+  for (const std::string& s : strings) result.push_back(const_cast<char*>(s.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+Result<pid_t> start(const Command& command, int output, int error) {
+  SpawnSettings settings;
+  posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&settings.actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&settings.actions, error, STDERR_FILENO);
+#if __GLIBC_PREREQ(2, 34)
+  // All our descriptors are closed on exec; a library that opens one without that flag must not hand it to squeue.
+  posix_spawn_file_actions_addclosefrom_np(&settings.actions, STDERR_FILENO + 1);
+#endif
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&settings.attributes, &signals);
+  sigfillset(&signals);
+  posix_spawnattr_setsigdefault(&settings.attributes, &signals);
+  posix_spawnattr_setpgroup(&settings.attributes, 0);
+  posix_spawnattr_setflags(&settings.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+
+  std::vector<std::string> arguments{command.program};
+  arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
+  pid_t pid = -1;
+  const int failed = posix_spawn(&pid, command.program.c_str(), &settings.actions, &settings.attributes,
+                                 c_strings(arguments).data(), c_strings(command.environment).data());
+  if (failed != 0) return Error(ErrorKind::kTransient, system_error("start " + command.program, failed).message());
+  return pid;
+}
+
+bool reap(pid_t pid) noexcept {
+  const pid_t got = waitpid(pid, nullptr, WNOHANG);
+  return got == pid || (got < 0 && errno == ECHILD);
+}
+
+// A running child, from start to its end. Nothing but this object waits for it.
+class Child {
+ public:
+  Child(pid_t pid, std::vector<pid_t>& stuck) : pid_(pid), stuck_(stuck) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  // Kills the whole group before the leader is reaped: until then its id cannot belong to anyone else.
+  ~Child() {
+    kill(-pid_, SIGKILL);
+    kill(pid_, SIGKILL);
+    const auto until = steady_clock::now() + kKillPatience;
+    while (!reap(pid_)) {
+      if (steady_clock::now() >= until) {
+        stuck_.push_back(pid_);
+        return;
+      }
+      poll(nullptr, 0, static_cast<int>(kReapPace.count()));
+    }
+  }
+
+  // The exit status once it has ended, without reaping it.
+  std::optional<int> ended() const noexcept {
+    siginfo_t info{};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 255;  // someone else reaped it
+    if (info.si_pid == 0) return std::nullopt;
+    return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+  }
+
+ private:
+  pid_t pid_;
+  std::vector<pid_t>& stuck_;
+};
+
+// Appends what is there; false at the end of the stream.
+bool drain(int fd, std::string& into, std::size_t keep) {
+  std::array<char, 64U << 10> buffer;  // NOLINT: filled by read()
+  while (true) {
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got > 0) {
+      // One byte over the limit tells that there was more.
+      into.append(buffer.data(), std::min(static_cast<std::size_t>(got), keep + 1 - std::min(keep + 1, into.size())));
+      if (into.size() > keep) return true;
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    return got < 0 && errno == EAGAIN;
+  }
+}
+
+Error late(const std::string& program) { return {ErrorKind::kTransient, program + ": no answer in time; killed"}; }
+Error stopped(const std::string& program) { return {ErrorKind::kTransient, program + ": stopped"}; }
+
+}  // namespace
+
+CommandRunner::~CommandRunner() { stuck(); }
+
+std::size_t CommandRunner::stuck() noexcept {
+  std::erase_if(stuck_, [](pid_t pid) { return reap(pid); });
+  return stuck_.size();
+}
+
+Result<CommandResult> CommandRunner::run(const Command& command, const std::stop_token& stop, SteadyTime deadline) {
+  stuck();
+  const std::string name = command.program.substr(command.program.rfind('/') + 1);
+  if (stop.stop_requested()) return stopped(name);
+  if (steady_clock::now() >= deadline) return Error(ErrorKind::kTransient, name + ": no time left to ask");
+  auto output = make_pipe();
+  if (!output) return output.error();
+  auto error = make_pipe();
+  if (!error) return error.error();
+  const StopSignal wake(stop);
+  if (wake.fd() < 0) return Error(ErrorKind::kExhausted, name + ": no descriptor left");
+  const auto pid = start(command, output->write.get(), error->write.get());
+  if (!pid) return pid.error();
+  const Child child(*pid, stuck_);
+  output->write.reset();
+  error->write.reset();
+
+  CommandResult result;
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return late(name);
+    const bool reading = output->read || error->read;
+    if (!reading) {
+      if (const auto status = child.ended()) {
+        result.status = *status;
+        return result;
+      }
+    }
+    std::array<pollfd, 3> fds{{{output->read.get(), POLLIN, 0}, {error->read.get(), POLLIN, 0}, {wake.fd(), POLLIN, 0}}};
+    const auto pace = reading ? milliseconds{60'000} : kReapPace;
+    if (poll(fds.data(), fds.size(), static_cast<int>(std::min(left, pace).count())) < 0 && errno != EINTR) {
+      return Error(ErrorKind::kTransient, system_error("poll", errno).message());
+    }
+    if (stop.stop_requested()) return stopped(name);
+    if (output->read && fds[0].revents != 0 && !drain(output->read.get(), result.output, max_output_)) output->read.reset();
+    if (result.output.size() > max_output_) {
+      return Error(ErrorKind::kTransient, name + ": its answer is larger than " + std::to_string(max_output_) + " bytes; killed");
+    }
+    if (error->read && fds[1].revents != 0) {
+      const bool open = drain(error->read.get(), result.error, kMaxError);
+      if (result.error.size() > kMaxError) {
+        result.error.resize(kMaxError);
+      }
+      if (!open) error->read.reset();
+    }
+  }
+}
+
+}  // namespace scriptorium::slurm

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/api/spool_adapter.h"
+#include "schedulers/slurm/config.h"
+
+namespace scriptorium::slurm {
+
+// slurmctld's spool (StateSaveLocation) as a source of job scripts. The functions are those of parse.h.
+class SlurmSource final : public SpoolAdapter {
+ public:
+  SlurmSource(SlurmConfig config, const SourceContext& context) : config_(std::move(config)), context_(context) {}
+
+  std::string scheduler() const override { return "slurm"; }
+  std::string spool_root() const override { return config_.spool; }
+  SpoolPath classify(std::string_view path) const override;
+  Assessment assess(const SpoolEntry& entry) const override;
+  Result<ParsedJob> parse(const SpoolEntry& entry) const override;
+  std::unique_ptr<OwnerResolver> make_resolver() override;
+  // Takes an empty folder, and one that holds anything slurmctld leaves there.
+  Result<void> check_root(std::span<const std::string> names) const override;
+
+ private:
+  SlurmConfig config_;
+  SourceContext context_;
+};
+
+}  // namespace scriptorium::slurm

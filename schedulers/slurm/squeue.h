@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/api/spool_adapter.h"
+#include "core/base/result.h"
+
+// How we ask squeue, and what its answers mean; pure functions.
+//
+// Two questions, because job names, accounts, comments and directories are free bytes that users write, newlines
+// included. The first asks for numbers only, so that nobody can forge a row in it; owner, ids and times come from it.
+// The second asks for the texts, between guards of 128 random bits that are new for each call.
+namespace scriptorium::slurm {
+
+// A row of the first answer.
+struct QueueRow {
+  std::uint64_t job_id = 0;
+  std::uint64_t array_job_id = 0;  // equal to job_id for an ordinary job, and for what an array still has pending
+  std::string tasks;               // "0-99%10", or the number of a started task; "" = not an array
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::optional<std::int64_t> submitted;  // seconds since 1970; a requeue sets it anew
+  std::optional<std::uint64_t> het_job_id;
+  std::optional<std::uint32_t> het_component;
+  std::uint64_t restarts = 0;
+  std::string state;  // "PD", "R", ...
+};
+
+// A row of the second answer. What Slurm prints as "(null)" or leaves empty is absent.
+struct TextRow {
+  std::uint64_t job_id = 0;
+  std::uint64_t array_job_id = 0;
+  std::uint32_t uid = 0;
+  std::optional<std::int64_t> submitted;
+  std::optional<std::string> account, qos, partition, work_dir, name;
+};
+
+// Arguments of squeue for each question; `job` = only this one, else all of them.
+std::vector<std::string> number_arguments(const std::optional<std::string>& job);
+std::vector<std::string> text_arguments(const std::optional<std::string>& job);
+// The second question's format, which goes in by the environment (SQUEUE_FORMAT): unlike a command line, another
+// user cannot read it there. `nonce` is hexadecimal.
+std::string text_format(std::string_view nonce);
+
+// Each refuses the whole answer for one field that is not as it must be: kTransient.
+Result<std::vector<QueueRow>> parse_numbers(std::string_view answer);
+Result<std::vector<TextRow>> parse_texts(std::string_view answer, std::string_view nonce);
+
+// True if squeue ended because the one job that it was asked for does not exist (any more).
+bool says_unknown_job(std::string_view standard_error) noexcept;
+
+// The entry that waits for its owner.
+struct EntryIdentity {
+  std::uint64_t job_id = 0;
+  std::int64_t script_mtime_ns = 0;
+  bool unchanged = false;      // the spool still held this very entry after the answer
+  bool id_came_again = false;  // a later entry of the same id is known, so the times may not decide
+  bool stub = false;           // its script has the shape of is_het_stub()
+};
+
+// Does the row speak of this very entry, and not of another job that had or got the same id?
+bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept;
+
+// The answer for one entry from the rows that bear its id, without names of user and group (which the passwd and
+// group databases know). No row at all, or none that belongs: kUnknown.
+OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vector<const TextRow*>& texts,
+                        const EntryIdentity& entry);
+
+}  // namespace scriptorium::slurm

@@ -1,0 +1,174 @@
+#include "schedulers/slurm/command.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium::slurm {
+namespace {
+
+using namespace std::literals;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+class CommandRunnerTest : public ::testing::Test {
+ protected:
+  static SteadyTime in(std::chrono::milliseconds delay) { return steady_clock::now() + delay; }
+  static Command shell(const std::string& text) { return {"/bin/sh", {"-c", text}, {"PATH=/usr/bin:/bin"}}; }
+  // True if this process has no child left, dead or alive.
+  static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
+  // Until the process is gone; false after 20 s.
+  static bool ends(pid_t pid) {
+    for (const auto until = in(20s); steady_clock::now() < until;) {
+      if (kill(pid, 0) != 0 && errno == ESRCH) return true;
+      // A killed grandchild may stay as a zombie where the process that adopts it reaps nothing.
+      const char state = process_state(pid);
+      if (state == 'Z' || state == 'X') return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+  static char process_state(pid_t pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(in, text);
+    const auto end = text.rfind(") ");
+    return end == std::string::npos ? 'X' : text[end + 2];
+  }
+  test::TempDir directory_;
+  CommandRunner runner_;
+};
+
+TEST_F(CommandRunnerTest, GivesOutputErrorAndStatus) {
+  const auto result = runner_.run(shell("printf 'a\\000b\\n'; echo bad >&2; exit 3"), {}, in(20s));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->output, "a\0b\n"s);
+  EXPECT_EQ(result->error, "bad\n");
+  EXPECT_EQ(result->status, 3);
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(CommandRunnerTest, ASignalIsToldAsAShellDoes) {
+  const auto result = runner_.run(shell("kill -TERM $$"), {}, in(20s));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->status, 128 + SIGTERM);
+}
+
+TEST_F(CommandRunnerTest, TheChildHasOnlyTheEnvironmentItIsGiven) {
+  ASSERT_EQ(setenv("SQUEUE_FORMAT", "forged", 1), 0);
+  const auto result = runner_.run({"/usr/bin/env", {}, {"A=1", "B=2"}}, {}, in(20s));
+  ASSERT_EQ(unsetenv("SQUEUE_FORMAT"), 0);
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->output, "A=1\nB=2\n");
+}
+
+TEST_F(CommandRunnerTest, TheChildReadsNothingAndHoldsNoDescriptorOfOurs) {
+  const int leaked = open("/dev/null", O_RDONLY);  // NOLINT: without O_CLOEXEC on purpose
+  ASSERT_GE(leaked, 0);
+  const auto result = runner_.run(shell("cat; ls /proc/self/fd | wc -l"), {}, in(20s));
+  close(leaked);
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(std::stoi(result->output), 4) << "0, 1, 2 and the folder that ls reads";
+}
+
+TEST_F(CommandRunnerTest, AProgramThatIsNotThereIsSaid) {
+  const auto result = runner_.run({directory_.path_to("none"), {}, {}}, {}, in(20s));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
+  EXPECT_THAT(result.error().message(), HasSubstr("start " + directory_.path_to("none")));
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(CommandRunnerTest, AHangingChildAndItsOwnAreKilledAtTheDeadline) {
+  const std::string pids = directory_.path_to("pids");
+  const auto begin = steady_clock::now();
+  const auto result = runner_.run(shell("sleep 1000 & echo $! $$ >" + pids + "; echo half; wait"), {}, in(400ms));
+  EXPECT_LT(steady_clock::now() - begin, 10s);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
+  EXPECT_EQ(result.error().message(), "sh: no answer in time; killed");
+  EXPECT_TRUE(no_child_left());
+  EXPECT_EQ(runner_.stuck(), 0U);
+  std::istringstream text(directory_.read("pids"));
+  pid_t pid = 0;
+  while (text >> pid) EXPECT_TRUE(ends(pid)) << pid;
+}
+
+TEST_F(CommandRunnerTest, AChildThatIgnoresSignalsAndClosesItsPipesIsKilledAsWell) {
+  const auto result = runner_.run(shell("trap '' TERM INT HUP; exec >&- 2>&-; while :; do sleep 0.01; done"), {}, in(300ms));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message(), "sh: no answer in time; killed");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(CommandRunnerTest, WhatAChildLeavesBehindDoesNotOutliveTheCall) {
+  const auto result = runner_.run(shell("sleep 1000 >/dev/null 2>&1 & echo $!"), {}, in(20s));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_TRUE(ends(std::stoi(result->output)));
+}
+
+TEST_F(CommandRunnerTest, AStopEndsTheCallAtOnce) {
+  std::stop_source stop;
+  const std::string ready = directory_.path_to("ready");
+  ASSERT_EQ(mkfifo(ready.c_str(), 0600), 0);
+  std::jthread stopper([&] {
+    std::ifstream in(ready);  // opens when the child has opened its end: it runs
+    std::string line;
+    std::getline(in, line);
+    stop.request_stop();
+  });
+  const auto begin = steady_clock::now();
+  const auto result = runner_.run(shell("echo up >" + ready + "; sleep 1000"), stop.get_token(), in(60s));
+  EXPECT_LT(steady_clock::now() - begin, 30s);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message(), "sh: stopped");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(CommandRunnerTest, NothingIsStartedAfterAStopOrTheDeadline) {
+  std::stop_source stop;
+  stop.request_stop();
+  const std::string mark = directory_.path_to("mark");
+  EXPECT_FALSE(runner_.run(shell("echo >" + mark), stop.get_token(), in(20s)));
+  EXPECT_FALSE(runner_.run(shell("echo >" + mark), {}, in(-1ms)));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
+TEST_F(CommandRunnerTest, AnAnswerWithoutEndIsCutAndTheChildKilled) {
+  CommandRunner small(100'000);
+  const auto result = small.run(shell("yes"), {}, in(60s));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message(), "sh: its answer is larger than 100000 bytes; killed");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(CommandRunnerTest, AnAnswerOfExactlyTheLimitIsTaken) {
+  CommandRunner small(100'000);
+  const auto result = small.run(shell("head -c 100000 /dev/zero"), {}, in(20s));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->output.size(), 100'000U);
+  EXPECT_FALSE(small.run(shell("head -c 100001 /dev/zero"), {}, in(20s)));
+}
+
+TEST_F(CommandRunnerTest, MuchStandardErrorNeitherBlocksTheChildNorGrowsWithoutEnd) {
+  const auto result = runner_.run(shell("head -c 3000000 /dev/zero >&2; echo done"), {}, in(60s));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->output, "done\n");
+  EXPECT_EQ(result->error.size(), 16U << 10);
+}
+
+}  // namespace
+}  // namespace scriptorium::slurm

@@ -1,0 +1,379 @@
+#include "schedulers/slurm/owner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tests/support/fake_clock.h"
+#include "tests/support/recording_logger.h"
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium::slurm {
+namespace {
+
+using namespace std::literals;
+using ::testing::HasSubstr;
+using State = OwnerAnswer::State;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+// A squeue of our own: a shell script that answers as the test says, and writes down how it was called.
+class SqueueResolverTest : public ::testing::Test {
+ protected:
+  struct Asked {
+    std::string id;
+    std::int64_t mtime_ns = 100 * kSecond;
+    bool unchanged = true;
+  };
+
+  SqueueResolverTest() {
+    set_squeue("exit 9");
+    set_numbers("");
+    set_texts("");
+  }
+  // `body` runs with $D = the folder; numbers() and texts() answer the two questions from files, X being the nonce.
+  void set_squeue(const std::string& body) {
+    directory_.write("squeue", "#!/bin/sh\nD='" + directory_.path() +
+                                   "'\necho \"$*\" >>\"$D/calls\"; env >>\"$D/environments\"\n"
+                                   "X=${SQUEUE_FORMAT%%@*}\n"
+                                   "numbers() { cat \"$D/numbers\"; }\n"
+                                   "texts() { sed \"s/X/$X/g\" \"$D/texts\"; }\n"
+                                   "answer() { if [ -n \"$X\" ]; then texts; else numbers; fi; }\n" +
+                                   body + "\n");
+    std::filesystem::permissions(config_.squeue, std::filesystem::perms::owner_all);
+  }
+  void set_numbers(std::string_view rows) { directory_.write("numbers", rows); }
+  void set_texts(std::string_view rows) { directory_.write("texts", rows); }
+  std::size_t calls() const {
+    if (!directory_.exists("calls")) return 0;
+    const std::string text = directory_.read("calls");
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  }
+
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<Asked>& jobs, std::chrono::milliseconds patience = 60s) {
+    std::vector<Event> events(jobs.size());
+    std::vector<OwnerQuery> queries(jobs.size());
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      events[i].job.id = jobs[i].id;
+      if (!script_.empty()) events[i].files.push_back({.name = "script", .bytes = make_bytes(script_)});
+      queries[i] = {&events[i], jobs[i].mtime_ns, [&, unchanged = jobs[i].unchanged] {
+                      calls_when_asked_ = calls();
+                      return unchanged;
+                    }};
+    }
+    return resolver_.resolve(queries, stop_.get_token(), clock_.steady() + patience);
+  }
+  std::vector<State> states(const std::vector<Asked>& jobs) {
+    auto answers = ask(jobs);
+    if (!answers) {
+      ADD_FAILURE() << answers.error().message();
+      return {};
+    }
+    std::vector<State> result;
+    for (const OwnerAnswer& answer : *answers) result.push_back(answer.state);
+    return result;
+  }
+  static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
+
+  test::TempDir directory_;
+  SlurmConfig config_{.spool = directory_.path(), .slurm_conf = "/etc/slurm/test.conf", .squeue = directory_.path_to("squeue")};
+  test::RecordingLogger log_;
+  test::FakeClock clock_;
+  std::stop_source stop_;
+  std::string script_;
+  std::size_t calls_when_asked_ = 0;
+  std::size_t user_lookups_ = 0;
+  AccountNames names_{
+      [this](uid_t id) -> std::optional<std::string> {
+        ++user_lookups_;
+        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
+      },
+      [](gid_t id) -> std::optional<std::string> { return id == 2001 ? std::optional<std::string>("chem") : std::nullopt; }};
+  SqueueResolver resolver_{config_, log_, clock_, names_};
+};
+
+TEST_F(SqueueResolverTest, AJobGetsOwnerNamesAndTexts) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  set_texts("X@7X7X1002X100XphysicsXnormalXbatchX/home/bobXmy jobX$\n");
+  const auto answers = ask({{"7"}});
+  ASSERT_TRUE(answers) << answers.error().message();
+  const OwnerAnswer& answer = answers->at(0);
+  EXPECT_EQ(answer.state, State::kFound);
+  EXPECT_TRUE(answer.user.verified);
+  EXPECT_EQ(answer.user.name, "bob");
+  EXPECT_EQ(answer.user.id, "1002");
+  EXPECT_EQ(answer.user.group_name, "chem");
+  EXPECT_EQ(answer.user.group_id, "2001");
+  EXPECT_EQ(answer.name, "my job");
+  EXPECT_EQ(answer.account, "physics");
+  EXPECT_EQ(answer.qos, "normal");
+  EXPECT_EQ(answer.partition, "batch");
+  EXPECT_EQ(answer.work_dir, "/home/bob");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(SqueueResolverTest, AsksForOneJobAloneAndForSeveralAtOnce) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n8|8|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  ASSERT_TRUE(ask({{"7"}}));
+  EXPECT_THAT(directory_.read("calls"), ::testing::StartsWith("-h -a -t all -j 7 -O JobID:|,"));
+  ASSERT_TRUE(ask({{"7"}, {"8"}}));
+  EXPECT_EQ(calls(), 4U) << "two questions each time, however many jobs";
+  EXPECT_THAT(directory_.read("calls"), HasSubstr("\n-h -a -t all -O JobID:|,"));
+}
+
+TEST_F(SqueueResolverTest, GivesSqueueNothingOfOurEnvironmentAndANewNonceEachTime) {
+  ASSERT_EQ(setenv("SQUEUE_FORMAT", "%i", 1), 0);
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  ASSERT_TRUE(ask({{"7"}}));
+  ASSERT_TRUE(ask({{"7"}}));
+  ASSERT_EQ(unsetenv("SQUEUE_FORMAT"), 0);
+  std::istringstream in(directory_.read("environments"));
+  std::set<std::string> formats;
+  std::set<std::string> others;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("SQUEUE_FORMAT=")) {
+      formats.insert(line.substr(14, line.find('@') - 14));
+    } else if (!line.starts_with("PWD=") && !line.starts_with("SHLVL=") && !line.starts_with("_=")) {  // the shell's own
+      others.insert(line);
+    }
+  }
+  EXPECT_THAT(others, ::testing::UnorderedElementsAre("PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0",
+                                                      "SLURM_CONF=/etc/slurm/test.conf"));
+  ASSERT_EQ(formats.size(), 2U);
+  for (const std::string& nonce : formats) EXPECT_THAT(nonce, ::testing::MatchesRegex("[0-9a-f]{32}"));
+}
+
+TEST_F(SqueueResolverTest, LooksAtTheEntryOnlyAfterTheAnswer) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  ASSERT_TRUE(ask({{"7"}}));
+  EXPECT_GE(calls_when_asked_, 1U);
+}
+
+TEST_F(SqueueResolverTest, AReusedIdDoesNotLendItsOwner) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|500|N/A|N/A|0|PD|\n");
+  EXPECT_EQ(states({{"7", 100 * kSecond, false}}), std::vector{State::kUnknown});
+}
+
+TEST_F(SqueueResolverTest, OfTwoEntriesOfOneIdOnlyTheLaterMayGoByTheTime) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}, {"7", 100 * kSecond + 2, false}}),
+            (std::vector{State::kUnknown, State::kFound}));
+  EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}}), std::vector{State::kUnknown}) << "and it is remembered";
+}
+
+TEST_F(SqueueResolverTest, WithoutTheTextsTheNumbersGoOut) {
+  set_squeue("if [ -n \"$X\" ]; then echo broken; else numbers; fi");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  const auto answers = ask({{"7"}});
+  ASSERT_TRUE(answers) << answers.error().message();
+  EXPECT_EQ(answers->at(0).state, State::kFound);
+  EXPECT_EQ(answers->at(0).user.name, "bob");
+  EXPECT_EQ(answers->at(0).name, std::nullopt);
+  EXPECT_EQ(log_.count("SLURM_NAMES_UNREAD"), 1U);
+}
+
+TEST_F(SqueueResolverTest, AJobThatWentBetweenTheQuestionsKeepsItsOwner) {
+  set_squeue("if [ -n \"$X\" ]; then echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1; else numbers; fi");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  const auto answers = ask({{"7"}});
+  ASSERT_TRUE(answers);
+  EXPECT_EQ(answers->at(0).user.id, "1002");
+  EXPECT_FALSE(log_.has("SLURM_NAMES_UNREAD"));
+}
+
+TEST_F(SqueueResolverTest, AnAbsentJobIsUnknownAfterTwoAnswersSomeTimeApart) {
+  set_squeue("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
+  EXPECT_EQ(states({{"7", 100, false}}), std::vector{State::kNotYet});
+  EXPECT_EQ(states({{"7", 100, false}}), std::vector{State::kNotYet}) << "no time went by";
+  clock_.advance(resolver_.min_interval());
+  EXPECT_EQ(states({{"7", 100, false}}), std::vector{State::kUnknown});
+  EXPECT_FALSE(log_.has("SLURM_JOBS_HIDDEN")) << "it left the spool as well";
+}
+
+TEST_F(SqueueResolverTest, AFailureIsNoAbsence) {
+  set_squeue("numbers");
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kNotYet});
+  clock_.advance(5s);
+  set_squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1");
+  const auto failed = ask({{"7"}});
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().kind(), ErrorKind::kTransient);
+  EXPECT_EQ(failed.error().message(),
+            "squeue: exit status 1: slurm_load_jobs error: Unable to contact slurm controller (connect failure)");
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kFound});
+}
+
+TEST_F(SqueueResolverTest, AJobThatComesBackBeginsItsAbsenceAnew) {
+  set_squeue("answer");
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kNotYet});
+  clock_.advance(2s);
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n8|7|N/A|1003|2001|100|N/A|N/A|0|PD|\n");
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kNotYet}) << "rows of two owners";
+  set_numbers("");
+  clock_.advance(2s);
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kNotYet});
+}
+
+TEST_F(SqueueResolverTest, JobsThatAreHiddenFromUsAreSaid) {
+  set_squeue("answer");
+  EXPECT_EQ(states({{"7"}, {"8"}}), (std::vector{State::kNotYet, State::kNotYet}));
+  ASSERT_TRUE(log_.has("SLURM_JOBS_HIDDEN"));
+  EXPECT_EQ(log_.last("SLURM_JOBS_HIDDEN")->field("jobs"), "2");
+}
+
+TEST_F(SqueueResolverTest, AHangingSqueueIsKilledWithinTheDeadline) {
+  set_squeue("sleep 1000 & echo $$ $! >\"$D/pids\"; wait");
+  const auto begin = std::chrono::steady_clock::now();
+  const auto answers = ask({{"7"}}, 300ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  ASSERT_FALSE(answers);
+  EXPECT_EQ(answers.error().message(), "squeue: no answer in time; killed");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(SqueueResolverTest, AHangInTheSecondQuestionKeepsTheFirstAnswer) {
+  set_squeue("if [ -n \"$X\" ]; then sleep 1000; else numbers; fi");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  const auto answers = ask({{"7"}}, 1500ms);
+  ASSERT_TRUE(answers) << answers.error().message();
+  EXPECT_EQ(answers->at(0).state, State::kFound);
+  EXPECT_EQ(log_.last("SLURM_NAMES_UNREAD")->field("reason"), "squeue: no answer in time; killed");
+  EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(SqueueResolverTest, AStopIsHonoured) {
+  set_squeue("sleep 1000");
+  stop_.request_stop();
+  const auto answers = ask({{"7"}});
+  ASSERT_FALSE(answers);
+  EXPECT_EQ(answers.error().message(), "squeue: stopped");
+}
+
+TEST_F(SqueueResolverTest, GarbageIsRefusedWhole) {
+  set_squeue("numbers");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n7|7|N/A|root|0|100|N/A|N/A|0|PD|\n");
+  const auto answers = ask({{"7"}});
+  ASSERT_FALSE(answers);
+  EXPECT_THAT(answers.error().message(), HasSubstr("not as Slurm writes it"));
+}
+
+TEST_F(SqueueResolverTest, TwentyThousandJobsAreOneAnswer) {
+  constexpr int kJobs = 20'000;
+  std::string numbers;
+  std::string texts;
+  std::vector<Asked> jobs;
+  for (int i = 1; i <= kJobs; ++i) {
+    const std::string id = std::to_string(i);
+    const std::string uid = i % 2 == 0 ? "1002" : "4242";
+    numbers += id + '|' + id + "|N/A|" + uid + "|2001|100|N/A|N/A|0|PD|\n";
+    texts += "X@" + id + 'X' + id + 'X' + uid + "X100XaXqXpX/wXname " + id + "X$\n";
+    jobs.push_back({id});
+  }
+  set_numbers(numbers);
+  set_texts(texts);
+  set_squeue("answer");
+  const auto answers = ask(jobs);
+  ASSERT_TRUE(answers) << answers.error().message();
+  ASSERT_EQ(answers->size(), std::size_t{kJobs});
+  for (int i = 0; i < kJobs; ++i) {
+    const OwnerAnswer& answer = answers->at(static_cast<std::size_t>(i));
+    ASSERT_EQ(answer.state, State::kFound) << i;
+    ASSERT_EQ(answer.name, "name " + std::to_string(i + 1));
+    ASSERT_EQ(answer.user.name.has_value(), (i + 1) % 2 == 0) << "uid 4242 has no name and stays a number";
+    ASSERT_EQ(answer.user.id, (i + 1) % 2 == 0 ? "1002" : "4242");
+  }
+  EXPECT_EQ(calls(), 2U);
+  EXPECT_EQ(user_lookups_, 2U) << "a name is looked up once for all jobs";
+}
+
+TEST_F(SqueueResolverTest, NamesAreLookedUpAgainAfterFiveMinutes) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kFound});
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kFound});
+  EXPECT_EQ(user_lookups_, 1U);
+  clock_.advance(5min);
+  EXPECT_EQ(states({{"7"}}), std::vector{State::kFound});
+  EXPECT_EQ(user_lookups_, 2U);
+}
+
+TEST_F(SqueueResolverTest, TheStubOfALaterComponentIsMarked) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|7|0|0|PD|\n8|8|N/A|1002|2001|100|7|1|0|PD|\n");
+  script_ = "#!/bin/bash\n#SBATCH -J b\nexit 0\n";
+  const auto answers = ask({{"7"}, {"8"}});
+  ASSERT_TRUE(answers);
+  EXPECT_FALSE(answers->at(0).het->synthetic);
+  EXPECT_TRUE(answers->at(1).het->synthetic);
+  EXPECT_EQ(answers->at(1).het->job_id, "7");
+}
+
+TEST_F(SqueueResolverTest, ATasksOwnEntryIsFoundByItsOwnId) {
+  set_squeue("answer");
+  set_numbers("9|7|3|1002|2001|100|N/A|N/A|0|R|\n");
+  const auto answers = ask({{"9"}});
+  ASSERT_TRUE(answers);
+  EXPECT_EQ(answers->at(0).state, State::kFound);
+  EXPECT_EQ(answers->at(0).array->task_id, "3");
+}
+
+TEST_F(SqueueResolverTest, AnIdThatIsNoNumberIsNeverAskedFor) {
+  set_squeue("answer");
+  EXPECT_EQ(states({{"7; rm -rf /"}, {"-j"}, {""}}), (std::vector{State::kUnknown, State::kUnknown, State::kUnknown}));
+}
+
+TEST_F(SqueueResolverTest, CheckTellsAMissingSqueueFromADeadSlurmctld) {
+  set_squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1");
+  const auto down = resolver_.check();
+  ASSERT_FALSE(down);
+  EXPECT_EQ(down.error().kind(), ErrorKind::kTransient);
+  EXPECT_THAT(down.error().message(), HasSubstr("Unable to contact slurm controller"));
+  std::filesystem::remove(config_.squeue);
+  const auto missing = resolver_.check();
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(missing.error().message(), HasSubstr("cannot be executed"));
+}
+
+TEST_F(SqueueResolverTest, CheckIsContentWhenWeOwnTheSpool) {
+  set_squeue("answer");
+  const auto result = resolver_.check();
+  EXPECT_TRUE(result) << result.error().message();
+}
+
+TEST_F(SqueueResolverTest, CheckSaysWhenJobsMayBeHidden) {
+  if (geteuid() == 0) GTEST_SKIP() << "SKIPPED: root sees every job, so this runs as an ordinary user only";
+  set_squeue("answer");
+  config_.spool = "/";  // somebody else's
+  SqueueResolver other(config_, log_, clock_, names_);
+  const auto hidden = other.check();
+  ASSERT_FALSE(hidden);
+  EXPECT_THAT(hidden.error().message(), HasSubstr("PrivateData=jobs"));
+  set_numbers("7|7|N/A|4242|2001|100|N/A|N/A|0|PD|\n");
+  EXPECT_TRUE(other.check());
+}
+
+TEST(AccountNamesTest, KnowsRootAndHasNoNameForADeletedUser) {
+  const AccountNames names = system_account_names();
+  EXPECT_EQ(names.user(0), "root");
+  EXPECT_EQ(names.group(0), "root");
+  EXPECT_EQ(names.user(4'000'000'000U), std::nullopt);
+  EXPECT_EQ(names.group(4'000'000'000U), std::nullopt);
+}
+
+}  // namespace
+}  // namespace scriptorium::slurm
