@@ -1,0 +1,76 @@
+#include "core/capture/assemble.h"
+
+#include "core/base/sha256.h"
+#include "core/redact/environment.h"
+
+namespace scriptorium {
+namespace {
+
+void add_file(Event& event, std::string name, Bytes bytes, std::string sha256) {
+  const std::uint64_t size = bytes->size();
+  event.files.push_back({std::move(name), size, std::move(sha256), std::move(bytes)});
+}
+
+}  // namespace
+
+const SpoolFile& identity_file(const SpoolEntry& entry, std::string_view script_file) {
+  const SpoolFile* file = entry.file(script_file);
+  return file != nullptr ? *file : entry.files.front();
+}
+
+Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed, const EnvironmentRule& rule, bool complete,
+               std::string_view capture, Timestamp now) {
+  const SpoolFile& identity = identity_file(entry, parsed.script_file);
+  Event event;
+  event.kind = "job.script";
+  event.time = {identity.stat.mtime_ns};
+  event.captured_at = now;
+  event.capture = capture;
+  event.complete = complete;
+  event.cluster = origin.cluster;
+  event.scheduler = origin.scheduler;
+  event.host = origin.host;
+  event.job = std::move(parsed.job);
+  event.user = std::move(parsed.user);
+  event.problems = std::move(parsed.problems);
+  for (const SpoolFile& file : entry.files) {
+    if (file.truncated) event.problems.push_back(file.name + ": larger than max_file_bytes, cut after " + std::to_string(file.bytes->size()) + " bytes");
+  }
+
+  std::string script_sha256;
+  if (parsed.script != nullptr) {
+    script_sha256 = sha256_hex(*parsed.script);
+    event.script = std::move(parsed.script_info);
+    add_file(event, "script", parsed.script, script_sha256);
+  } else {
+    // An entry without a script is told apart by what there is.
+    script_sha256 = sha256_hex(*identity.bytes);
+  }
+  // Over the bytes before redaction: other rules, same event.
+  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, identity.stat.mtime_ns, script_sha256);
+
+  if (parsed.environment != nullptr && parsed.environment_format == EnvironmentFormat::kRaw && rule.mode != EnvironmentRule::Mode::kAll) {
+    // Names cannot be told apart in it, so a rule that forbids some forbids all: it must not fail open.
+    event.redactions.push_back({"environment.unparsable", "environment", 1});
+  } else if (parsed.environment != nullptr) {
+    Bytes kept = parsed.environment;
+    if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
+      FilteredEnvironment filtered = filter_environment(parsed.environment, rule);
+      if (filtered.dropped > 0) event.redactions.push_back({"environment", "environment", filtered.dropped});
+      kept = std::move(filtered.bytes);
+    }
+    if (kept != nullptr) {
+      event.environment_format = parsed.environment_format;
+      std::string sha256 = sha256_hex(*kept);
+      add_file(event, "environment", std::move(kept), std::move(sha256));
+    }
+  }
+  for (EventFile& file : parsed.more_files) {
+    std::string sha256 = sha256_hex(*file.bytes);
+    add_file(event, std::move(file.name), std::move(file.bytes), std::move(sha256));
+  }
+  make_text_utf8(event);
+  return event;
+}
+
+}  // namespace scriptorium

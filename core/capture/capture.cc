@@ -1,0 +1,1048 @@
+#include "core/capture/capture.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <deque>
+#include <queue>
+#include <thread>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "core/base/fault_point.h"
+#include "core/base/guarded.h"
+#include "core/base/sha256.h"
+#include "core/base/text.h"
+
+namespace scriptorium {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long a notification of structure (a directory, a linked file) may wait for the one of content before we look.
+constexpr milliseconds kStructureGrace{300};
+// How soon an incomplete entry is looked at again when no notification can tell that it changed.
+constexpr milliseconds kLookAgain{200};
+// Directories of the spool that are gone are looked for this often.
+constexpr milliseconds kSpoolGoneRetry{1000};
+// Bytes of half-seen entries held in memory; beyond it they are let go and read again from the spool.
+constexpr std::uint64_t kPendingBytesLimit = 32U << 20;
+// Entries that one turn of the loop scans before it looks at notifications again.
+constexpr std::size_t kScanSlice = 32;
+// A scan by d_ino alone finds nothing new in a directory that was removed and made again with the same inode, so every
+// tenth one compares the files themselves.
+constexpr std::uint64_t kFullScanEvery = 10;
+
+constexpr std::uint32_t kDirectoryMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+constexpr std::uint32_t kEntryMask = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+
+// An entry that was captured and, as far as we know, still stands.
+struct Taken {
+  std::uint64_t inode = 0;
+  std::int64_t mtime_ns = 0;
+  std::uint64_t size = 0;             // of the script as kept
+  std::uint64_t directory_inode = 0;  // as readdir names the entry; 0 = not known yet
+  std::uint64_t device = 0;
+  std::string event_id;               // "" = ignored on purpose
+  std::string file;
+  std::uint64_t scan = 0;             // the last scan that saw it
+  bool marked = false;                // the journal has a mark of it
+  bool may_grow = false;              // taken half written
+};
+
+// An entry that was seen and not yet taken.
+struct Pending {
+  SpoolEntry entry;
+  SteadyTime first_seen;
+  std::optional<SteadyTime> due;  // of the next look
+  int watch = -1;
+  std::uint64_t bytes = 0;
+  bool settling = false;
+  bool noticed = false;     // a notification told of it: if it vanishes unread, it counts as missed
+  const char* way = "scan";
+};
+
+struct Due {
+  SteadyTime at;
+  std::string key;
+  bool operator>(const Due& other) const { return at > other.at; }
+};
+
+std::string parent_of(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? std::string{} : std::string(path.substr(0, slash));
+}
+
+std::string join(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  return std::string(directory).append("/").append(name);
+}
+
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+}  // namespace
+
+class SpoolCapture::Engine {
+ public:
+  Engine(Options options, const SpoolAdapter& adapter, OpenedAccess opened, Journal& journal, Logger& log, const Clock& clock)
+      : options_(std::move(options)), adapter_(adapter), access_(std::move(opened.access)), journal_(journal), log_(log), clock_(clock),
+        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    raise_descriptor_limit();
+    counters_->with([&](Counters& c) {
+      c.status.way = access_->fanotify_fd() >= 0 ? "fanotify" : (access_->inotify_fd() >= 0 ? "inotify" : "scan");
+      const bool all = options_.common.capture == "auto";
+      if (all && access_->fanotify_fd() < 0) c.status.why_not_better = opened.fanotify_problem;
+      if ((all || options_.common.capture == "inotify") && access_->inotify_fd() < 0) {
+        c.status.why_not_better += (c.status.why_not_better.empty() ? "" : "; ") + opened.inotify_problem;
+      }
+    });
+    if (auto stat = access_->stat("")) {
+      owner_ = stat->owner;
+      root_inode_ = stat->inode;
+      root_device_ = stat->device;
+    }
+    for (CaptureMark& mark : journal_.marks(options_.name)) {
+      Taken taken;
+      taken.inode = mark.inode;
+      taken.device = mark.device;
+      taken.mtime_ns = mark.mtime_ns;
+      taken.size = mark.size;
+      taken.event_id = std::move(mark.event_id);
+      taken.file = std::move(mark.file);
+      taken.marked = true;
+      remember(std::move(mark.entry), std::move(taken));
+    }
+  }
+
+  void start() {
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+
+  void stop() {
+    thread_.request_stop();
+    wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void wake() const {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
+  }
+
+  void rescan() {
+    rescan_asked_ = true;
+    wake();
+  }
+
+  CaptureStatus status() const {
+    return counters_->with([](const Counters& c) { return c.status; });
+  }
+
+  bool unchanged(const CaptureMark& mark) const {
+    auto stat = access_->stat(adapter_.path_of(mark.entry, mark.file));
+    return stat && stat->inode == mark.inode && stat->mtime_ns == mark.mtime_ns;
+  }
+
+  std::size_t run_once(milliseconds patience, const std::stop_token& stop) {
+    const SteadyTime until = clock_.steady() + patience;
+    once_ = true;
+    begin_scan(true);
+    while (!stop.stop_requested()) {
+      while (scanning_ && !stop.stop_requested()) scan_some(stop);
+      if (pending_.empty() || clock_.steady() >= until) break;
+      wait(milliseconds{20});
+      std::vector<std::string> keys;
+      for (const auto& [key, pending] : pending_) keys.push_back(key);
+      for (const std::string& key : keys) look(key, "scan", stop);
+    }
+    return pending_.size();
+  }
+
+ private:
+  struct Counters {
+    CaptureStatus status;
+  };
+
+  // ---- the loop ----------------------------------------------------------------------------------------------
+
+  void run(const std::stop_token& stop) noexcept {
+    const std::stop_callback wake_on_stop(stop, [this] { wake(); });
+    watch_directory("");
+    begin_scan(true);
+    while (!stop.stop_requested()) {
+      const bool drained = take_notifications(stop);
+      if (rescan_asked_.exchange(false)) begin_scan(true);
+      if (scanning_ || !to_scan_.empty()) scan_some(stop);
+      // A due look may only count an entry as missed once every event that came before has been read.
+      if (drained) look_at_due(stop);
+      if (!spool_there_ && clock_.steady() >= spool_retry_) find_spool_again();
+      if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0);
+      publish();
+      if (!stop.stop_requested() && !scanning_ && to_scan_.empty() && drained) wait(until_next());
+    }
+  }
+
+  milliseconds until_next() {
+    SteadyTime next = spool_there_ ? next_scan_ : std::min(next_scan_, spool_retry_);
+    while (!due_.empty() && !is_current(due_.top())) due_.pop();
+    if (!due_.empty()) next = std::min(next, due_.top().at);
+    const auto left = std::chrono::ceil<milliseconds>(next - clock_.steady());
+    return std::clamp(left, milliseconds{0}, milliseconds{60'000});
+  }
+
+  void wait(milliseconds most) {
+    std::array<pollfd, 3> fds{{{wake_.get(), POLLIN, 0}, {access_->inotify_fd(), POLLIN, 0}, {access_->fanotify_fd(), POLLIN, 0}}};
+    ::poll(fds.data(), fds.size(), static_cast<int>(most.count()));
+    std::uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof count);
+  }
+
+  // True if nothing is left to read. Structure is read first but handled last: what it tells of was written before, so
+  // the content events that are queued by now must be taken before a missing entry may be called missing.
+  bool take_notifications(const std::stop_token& stop) {
+    ssize_t structure = 0;
+    if (access_->inotify_fd() >= 0) {
+      structure = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
+      if (structure < 0) structure = 0;
+    }
+    bool drained = structure == 0;
+    if (access_->fanotify_fd() >= 0) {
+      int queued = 0;
+      if (::ioctl(access_->fanotify_fd(), FIONREAD, &queued) != 0) queued = 0;
+      long left = queued;
+      while (left > 0 && !stop.stop_requested()) {
+        const ssize_t n = read_content(stop);
+        if (n <= 0) break;
+        left -= n;
+      }
+      if (queued > 0) drained = false;
+    }
+    for (ssize_t at = 0; at < structure && !stop.stop_requested();) {
+      const auto* event = reinterpret_cast<const inotify_event*>(inotify_buffer_.data() + at);
+      on_structure(*event, event->len > 0 ? std::string_view(event->name) : std::string_view{}, stop);
+      at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+    }
+    return drained;
+  }
+
+  // ---- content: fanotify -------------------------------------------------------------------------------------
+
+  ssize_t read_content(const std::stop_token& stop) {
+    const ssize_t n = ::read(access_->fanotify_fd(), fanotify_buffer_.data(), fanotify_buffer_.size());
+    if (n < 0) {
+      if (errno == EMFILE || errno == ENFILE) {
+        // The kernel has thrown events away without a word: it opens their descriptors inside read().
+        overflow("CAPTURE_DESCRIPTORS_USED_UP", "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit");
+      } else if (errno != EAGAIN && errno != EINTR) {
+        overflow("CAPTURE_READ_FAILED", "reading notifications failed; the spool is scanned again");
+      }
+      return 0;
+    }
+    const auto* event = reinterpret_cast<const fanotify_event_metadata*>(fanotify_buffer_.data());
+    auto length = static_cast<std::size_t>(n);
+    // All descriptors are ours from here on, also when we stop half way.
+    for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length)) {
+      UniqueFd fd(event->fd >= 0 ? event->fd : -1);
+      FAULT_POINT("capture.event_read");
+      if (event->vers != FANOTIFY_METADATA_VERSION) continue;
+      if ((event->mask & FAN_Q_OVERFLOW) != 0) {
+        overflow("CAPTURE_OVERFLOW", "the kernel's queue of notifications ran over; the spool is scanned again");
+        continue;
+      }
+      if (fd && (event->pid != own_pid_ || !options_.skip_own_writes) && !stop.stop_requested()) on_content(fd.get(), stop);
+    }
+    return n;
+  }
+
+  void on_content(int fd, const std::stop_token& stop) {
+    std::array<char, 32> link{};
+    std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
+    const ssize_t n = ::readlink(link.data(), path_buffer_.data(), path_buffer_.size());
+    if (n <= 0) return;
+    std::string_view path(path_buffer_.data(), static_cast<std::size_t>(n));
+    constexpr std::string_view kDeleted = " (deleted)";
+    bool deleted = false;
+    if (path.ends_with(kDeleted)) {
+      deleted = true;
+      path.remove_suffix(kDeleted.size());
+    }
+    const std::string& root = access_->root();
+    const bool below = path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
+    const std::string_view relative = below ? path.substr(root.size() + 1) : tail_of(path);
+    const SpoolPath place = classify(relative);
+    if (place.role != SpoolPath::Role::kEntryFile) return;
+
+    auto stat = stat_fd(fd);
+    if (!stat || !stat->is_regular()) return;
+    // A file that lives on under another name (links left) may have lost this one; or its name really ends so.
+    if (deleted && stat->links > 0 && access_->stat(std::string(relative) + std::string(kDeleted))) return;
+    // Whoever may write anywhere on this file system can mount a directory of his own over the spool's path in a
+    // namespace of his own; the event then bears the genuine path. The owner cannot be forged.
+    if (stat->owner != owner_) {
+      count_ignored("another owner");
+      return;
+    }
+    if (!below) {
+      // Written through another mount. Only what also stands in the spool is believed; the rest comes in by the scan.
+      auto same = access_->stat(std::string(relative));
+      if (!same || same->inode != stat->inode || same->device != stat->device) {
+        count_ignored("another path");
+        return;
+      }
+    }
+    auto bytes = read_fd(fd, static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
+    if (!bytes) {
+      note_error("read " + std::string(relative) + ": " + bytes.error().message());
+      return schedule_look(std::string(place.entry), kLookAgain, "fanotify");
+    }
+    FAULT_POINT("capture.content_read");
+    Pending& pending = pending_of(std::string(place.entry), "fanotify");
+    pending.noticed = true;
+    put_file(pending, std::string(place.file), *stat, *std::move(bytes));
+    consider(std::string(place.entry), stop, true);
+  }
+
+  // The end of a path that might be an entry's file although the spool's own path is not in front of it.
+  std::string_view tail_of(std::string_view path) const {
+    std::string_view tail;
+    std::size_t at = path.size();
+    for (int parts = 0; parts < 3 && at != std::string_view::npos && at > 0; ++parts) {
+      at = path.rfind('/', at - 1);
+      if (at == std::string_view::npos) break;
+      const std::string_view candidate = path.substr(at + 1);
+      if (classify(candidate).role == SpoolPath::Role::kEntryFile) tail = candidate;
+    }
+    return tail;
+  }
+
+  void overflow(std::string_view id, std::string_view sentence) {
+    counters_->with([](Counters& c) { ++c.status.overflows; });
+    log_.warning(id, sentence, {{"source", options_.name}});
+    begin_scan(true);
+  }
+
+  // ---- structure: inotify ------------------------------------------------------------------------------------
+
+  void on_structure(const inotify_event& event, std::string_view name, const std::stop_token& stop) {
+    if ((event.mask & IN_Q_OVERFLOW) != 0) {
+      return overflow("CAPTURE_OVERFLOW", "the kernel's queue of notifications ran over; the spool is scanned again; raise fs.inotify.max_queued_events");
+    }
+    const auto watch = watches_.find(event.wd);
+    if (watch == watches_.end()) return;
+    const std::string directory = watch->second.path;  // a copy: what follows may change the table
+    const bool of_entry = watch->second.of_entry;
+    if ((event.mask & IN_IGNORED) != 0) {
+      forget_watch(event.wd);
+      return;
+    }
+    if ((event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
+      drop_watch(event.wd);
+      if (directory.empty()) return lose_spool();
+      if (of_entry) return look(directory, "inotify", stop);
+      return;
+    }
+    const std::string path = join(directory, name);
+    const SpoolPath place = classify(path);
+    const bool appeared = (event.mask & (IN_CREATE | IN_MOVED_TO)) != 0;
+    const bool gone = (event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0;
+    switch (place.role) {
+      case SpoolPath::Role::kForeign: return;
+      case SpoolPath::Role::kDirectory:
+        if (gone) return drop_directory(path);
+        if (appeared && (event.mask & IN_ISDIR) != 0) {
+          watch_directory(path);
+          scan_directory(path);
+        }
+        return;
+      case SpoolPath::Role::kEntryDirectory:
+        if ((event.mask & IN_ISDIR) == 0) return;
+        return on_entry(std::string(place.entry), appeared, gone, stop);
+      case SpoolPath::Role::kEntryFile:
+        // Content notifications tell of closed files; only links and renames need a look beside them.
+        if (access_->fanotify_fd() >= 0) {
+          if (appeared) schedule_look(std::string(place.entry), kStructureGrace, "scan");
+          return;
+        }
+        if (gone) return;
+        notice(std::string(place.entry));
+        return look(std::string(place.entry), "inotify", stop);
+    }
+  }
+
+  void on_entry(const std::string& key, bool appeared, bool gone, const std::stop_token& stop) {
+    const bool fanotify = access_->fanotify_fd() >= 0;
+    if (gone) {
+      const auto taken = taken_.find(key);
+      if (taken != taken_.end()) {
+        // The same name may stand again already, captured, before its predecessor's removal is read here.
+        if (!access_->stat(key)) forget(taken);
+        return;
+      }
+      if (!fanotify && pending_.contains(key)) look(key, "inotify", stop);
+      return;
+    }
+    if (!appeared) return;
+    if (fanotify) {
+      if (!taken_.contains(key)) {
+        schedule_look(key, kStructureGrace, "scan");
+        notice(key);
+      }
+      return;
+    }
+    // The watch first, then a look: what is written in between is seen by one of the two.
+    Pending& pending = pending_of(key, "inotify");
+    pending.noticed = true;
+    watch_entry(key, pending);
+    look(key, "inotify", stop);
+  }
+
+  void watch_entry(const std::string& key, Pending& pending) {
+    if (pending.watch >= 0) return;
+    auto number = access_->watch(key, kEntryMask);
+    if (!number) {
+      if (number.error().kind() == ErrorKind::kExhausted) watch_failed(number.error());
+      return;
+    }
+    pending.watch = *number;
+    watches_[*number] = {key, true};
+  }
+
+  void watch_directory(const std::string& path) {
+    if (access_->inotify_fd() < 0) return;
+    auto number = access_->watch(path, kDirectoryMask);
+    if (!number) {
+      if (number.error().kind() != ErrorKind::kVanished) watch_failed(number.error());
+      return;
+    }
+    // The same number again means the same directory under a new name.
+    if (const auto old = watches_.find(*number); old != watches_.end()) directories_.erase(old->second.path);
+    if (const auto old = directories_.find(path); old != directories_.end() && old->second != *number) drop_watch(old->second);
+    watches_[*number] = {path, false};
+    directories_[path] = *number;
+  }
+
+  void watch_failed(const Error& error) {
+    note_error(error.message());
+    log_.error("CAPTURE_WATCH_FAILED", "a directory of the spool cannot be watched; its entries are found by the scan alone",
+               {{"source", options_.name}, {"reason", error.message()}});
+    next_scan_ = std::min(next_scan_, clock_.steady() + kSpoolGoneRetry);
+  }
+
+  void forget_watch(int number) {
+    const auto watch = watches_.find(number);
+    if (watch == watches_.end()) return;
+    if (watch->second.of_entry) {
+      if (const auto pending = pending_.find(watch->second.path); pending != pending_.end() && pending->second.watch == number) pending->second.watch = -1;
+    } else if (const auto directory = directories_.find(watch->second.path); directory != directories_.end() && directory->second == number) {
+      directories_.erase(directory);
+    }
+    watches_.erase(watch);
+  }
+
+  void drop_watch(int number) {
+    access_->unwatch(number);
+    forget_watch(number);
+  }
+
+  void drop_directory(const std::string& path) {
+    // Also when it was only renamed: a watch follows the directory, and would go on under the old name.
+    if (const auto directory = directories_.find(path); directory != directories_.end()) drop_watch(directory->second);
+    next_scan_ = std::min(next_scan_, clock_.steady() + kStructureGrace);
+  }
+
+  void lose_spool() {
+    if (!spool_there_) return;
+    spool_there_ = false;
+    spool_retry_ = clock_.steady();
+    counters_->with([](Counters& c) { c.status.spool_there = false; });
+    log_.error("SPOOL_GONE", "the spool directory is gone or was unmounted; it is looked for every second",
+               {{"source", options_.name}, {"spool", access_->root()}});
+  }
+
+  void find_spool_again() {
+    spool_retry_ = clock_.steady() + kSpoolGoneRetry;
+    auto stat = access_->stat("");
+    if (!stat) return;
+    spool_there_ = true;
+    counters_->with([](Counters& c) { c.status.spool_there = true; });
+    adopt_root(*stat);
+    log_.info("SPOOL_BACK", "the spool directory is there again; it is scanned", {{"source", options_.name}, {"spool", access_->root()}});
+    begin_scan(true);
+  }
+
+  void adopt_root(const FileStat& stat) {
+    owner_ = stat.owner;
+    root_inode_ = stat.inode;
+    root_device_ = stat.device;
+    if (access_->fanotify_fd() >= 0) {
+      if (auto marked = access_->mark(); !marked) note_error(marked.error().message());
+    }
+    while (!watches_.empty()) drop_watch(watches_.begin()->first);
+    watch_directory("");
+  }
+
+  // ---- scan --------------------------------------------------------------------------------------------------
+
+  void begin_scan(bool full) {
+    const auto every = options_.common.rescan_seconds.value_or(options_.common.capture == "scan" ? 2 : 60);
+    next_scan_ = clock_.steady() + std::chrono::seconds(every);
+    auto root = access_->stat("");
+    if (!root) {
+      if (root.error().kind() == ErrorKind::kVanished) return lose_spool();
+      note_error("spool: " + root.error().message());
+    } else if (root->inode != root_inode_ || root->device != root_device_) {
+      adopt_root(*root);
+    }
+    if (scanning_) {
+      // The running one may have passed the place already: once more when it is done.
+      scan_again_ = true;
+      return;
+    }
+    scanning_ = true;
+    scan_full_ = full;
+    ++scan_number_;
+    counters_->with([](Counters& c) { ++c.status.scans; });
+    scan_failed_ = false;
+    scan_directory("");
+  }
+
+  // Lists a directory and puts what it finds into the scan's list.
+  void scan_directory(const std::string& path) {
+    auto names = access_->list(path);
+    if (!names) {
+      if (names.error().kind() != ErrorKind::kVanished) {
+        scan_failed_ = true;
+        note_error("list " + (path.empty() ? access_->root() : path) + ": " + names.error().message());
+        log_.error("SPOOL_UNREADABLE", "a directory of the spool cannot be listed; give the daemon's user the right to read it",
+                   {{"source", options_.name}, {"directory", path.empty() ? access_->root() : path}, {"reason", names.error().message()}});
+      }
+      return;
+    }
+    std::unordered_set<std::string> seen;
+    for (const SpoolName& name : *names) {
+      const std::string child = join(path, name.name);
+      const SpoolPath place = classify(child);
+      if (place.role == SpoolPath::Role::kDirectory && name.is_directory) {
+        if (!directories_.contains(child)) watch_directory(child);
+        scan_directory(child);
+      } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
+        to_scan_.push_back({std::string(place.entry), name.inode});
+      } else if (place.role == SpoolPath::Role::kEntryFile && seen.insert(std::string(place.entry)).second) {
+        to_scan_.push_back({std::string(place.entry), 0});
+      }
+    }
+  }
+
+  void scan_some(const std::stop_token& stop) {
+    for (std::size_t i = 0; i < kScanSlice && !to_scan_.empty() && !stop.stop_requested(); ++i) {
+      ScanItem item = std::move(to_scan_.front());
+      to_scan_.pop_front();
+      FAULT_POINT("capture.scan_entry");
+      const auto taken = taken_.find(item.key);
+      if (taken != taken_.end()) {
+        taken->second.scan = scan_number_;
+        if (!scan_full_ && !taken->second.may_grow && item.directory_inode != 0 && taken->second.directory_inode == item.directory_inode) continue;
+        if (still_stands(item.key, taken->second)) {
+          taken->second.directory_inode = item.directory_inode;
+          continue;
+        }
+      } else if (const auto pending = pending_.find(item.key); pending != pending_.end() && pending->second.due) {
+        continue;  // has a look of its own to come
+      }
+      look(item.key, "scan", stop);
+      if (const auto now = taken_.find(item.key); now != taken_.end()) {
+        now->second.scan = scan_number_;
+        now->second.directory_inode = item.directory_inode;
+      }
+    }
+    if (!scanning_ || !to_scan_.empty() || stop.stop_requested()) return;
+    scanning_ = false;
+    if (!scan_failed_) {
+      // What no complete scan has seen is gone from the spool.
+      for (auto it = taken_.begin(); it != taken_.end();) {
+        const auto entry = it++;
+        if (entry->second.scan < scan_number_ && !access_->stat(entry->first)) forget(entry);
+      }
+    }
+    if (std::exchange(scan_again_, false)) begin_scan(true);
+  }
+
+  bool still_stands(const std::string& key, const Taken& taken) const {
+    auto stat = access_->stat(taken.file.empty() ? key : adapter_.path_of(key, taken.file));
+    return stat && stat->inode == taken.inode && stat->mtime_ns == taken.mtime_ns;
+  }
+
+  // ---- entries -----------------------------------------------------------------------------------------------
+
+  Pending& pending_of(std::string key, const char* way) {
+    const auto [place, fresh] = pending_.try_emplace(std::move(key));
+    if (fresh) {
+      place->second.entry.key = place->first;
+      place->second.first_seen = clock_.steady();
+      place->second.way = way;
+    }
+    return place->second;
+  }
+
+  void notice(const std::string& key) {
+    if (const auto pending = pending_.find(key); pending != pending_.end()) pending->second.noticed = true;
+  }
+
+  void put_file(Pending& pending, std::string name, const FileStat& stat, std::string bytes) {
+    SpoolFile file;
+    file.name = std::move(name);
+    file.stat = stat;
+    if (bytes.size() > static_cast<std::uint64_t>(options_.common.max_file_bytes)) {
+      bytes.resize(static_cast<std::size_t>(options_.common.max_file_bytes));
+      file.truncated = true;
+    }
+    pending.bytes += bytes.size();
+    pending_bytes_ += bytes.size();
+    file.bytes = make_bytes(std::move(bytes));
+    pending.settling = false;
+    for (SpoolFile& old : pending.entry.files) {
+      if (old.name != file.name) continue;
+      pending.bytes -= old.bytes->size();
+      pending_bytes_ -= old.bytes->size();
+      old = std::move(file);
+      return;
+    }
+    pending.entry.files.push_back(std::move(file));
+  }
+
+  // Reads an entry from the spool and considers it.
+  void look(const std::string& key, const char* way, const std::stop_token& stop) {
+    bool vanished = false;
+    {
+      Pending& pending = pending_of(key, way);
+      pending.due.reset();
+      vanished = !read_entry(key, pending);
+    }
+    const auto pending = pending_.find(key);
+    if (vanished) {
+      // Bytes that an event brought are as good as ever; what is missing will not come any more.
+      if (pending->second.entry.files.empty()) {
+        if (pending->second.noticed && !taken_.contains(key)) count_missed("vanished");
+        return drop_pending(pending);
+      }
+      const Assessment assessment = assess(pending->second.entry);
+      if (assessment.state == Assessment::State::kIncomplete) return take(key, false, stop);
+      return take(key, true, stop);
+    }
+    consider(key, stop, false);
+  }
+
+  // False if the entry is gone.
+  bool read_entry(const std::string& key, Pending& pending) {
+    std::vector<std::string> paths;
+    const SpoolPath self = classify(key);
+    const std::string directory = self.role == SpoolPath::Role::kEntryDirectory ? key : parent_of(key);
+    auto names = access_->list(directory);
+    if (!names) {
+      if (names.error().kind() == ErrorKind::kVanished) return false;
+      note_error(key + ": " + names.error().message());
+      if (names.error().kind() == ErrorKind::kTransient) log_unreadable(key, names.error());
+      return true;
+    }
+    bool any = self.role == SpoolPath::Role::kEntryDirectory;
+    for (const SpoolName& name : *names) {
+      const std::string path = join(directory, name.name);
+      const SpoolPath place = classify(path);
+      if (place.role != SpoolPath::Role::kEntryFile || place.entry != key) continue;
+      any = true;
+      auto fd = access_->open(path);
+      if (!fd) {
+        if (fd.error().kind() == ErrorKind::kPermanent) {
+          count_ignored(fd.error().message());
+        } else if (fd.error().kind() != ErrorKind::kVanished) {
+          note_error(path + ": " + fd.error().message());
+          log_unreadable(path, fd.error());
+        }
+        continue;
+      }
+      auto stat = stat_fd(fd->get());
+      if (!stat) continue;
+      if (stat->owner != owner_) {
+        count_ignored("another owner");
+        log_.error("SPOOL_OWNER", "a file in the spool does not belong to the owner of the spool directory and is left out; "
+                   "the spool directory must belong to the user that the scheduler runs as",
+                   {{"source", options_.name}, {"path", printable(path)}, {"file_uid", stat->owner}, {"spool_uid", owner_}});
+        continue;
+      }
+      const SpoolFile* known = pending.entry.file(place.file);
+      if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns && known->stat.size == stat->size &&
+          known->bytes->size() == stat->size) {
+        continue;
+      }
+      auto bytes = read_fd(fd->get(), static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
+      if (!bytes) {
+        note_error(path + ": " + bytes.error().message());
+        continue;
+      }
+      FAULT_POINT("capture.content_read");
+      put_file(pending, std::string(place.file), *stat, *std::move(bytes));
+    }
+    return any;
+  }
+
+  void log_unreadable(const std::string& path, const Error& error) {
+    log_.error("SPOOL_UNREADABLE", "an entry of the spool cannot be read; give the daemon's user the right to read it",
+               {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
+  }
+
+  // Is the entry whole? `from_content`: an event brought the last file; what else there is may not have been read.
+  void consider(const std::string& key, const std::stop_token& stop, bool from_content) {
+    const auto found = pending_.find(key);
+    Pending& pending = found->second;
+    if (pending.entry.files.empty()) {
+      if (clock_.steady() - pending.first_seen < incomplete_after()) return schedule_look(key, kLookAgain, pending.way);
+      count_ignored("empty entry");
+      return ignore(found);
+    }
+    const Assessment assessment = assess(pending.entry);
+    switch (assessment.state) {
+      case Assessment::State::kComplete: return take(key, true, stop);
+      case Assessment::State::kIgnore: count_ignored(std::string(assessment.reason)); return ignore(found);
+      case Assessment::State::kDuplicate:
+        if (known_inode(pending.entry)) {
+          count_ignored("hard link to another entry's script");
+          return ignore(found);
+        }
+        return take(key, true, stop);
+      case Assessment::State::kSettling:
+        if (pending.settling && !from_content) return take(key, true, stop);
+        pending.settling = true;
+        return schedule_look(key, assessment.settle, pending.way);
+      case Assessment::State::kIncomplete: break;
+    }
+    if (clock_.steady() - pending.first_seen >= incomplete_after() || (once_ && is_old(pending.entry))) return take(key, false, stop);
+    if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0) {
+      // Found by a scan half written: from here on its own watch tells, and a look after the watch closes the gap.
+      const bool fresh = pending.watch < 0;
+      if (fresh && classify(key).role == SpoolPath::Role::kEntryDirectory) watch_entry(key, pending);
+    }
+    if (pending_bytes_ > kPendingBytesLimit) let_go(pending);
+    schedule_look(key, kLookAgain, pending.way);
+  }
+
+  // With --once there is no time to wait: what was written last long ago will not be completed.
+  bool is_old(const SpoolEntry& entry) const {
+    std::int64_t newest = 0;
+    for (const SpoolFile& file : entry.files) newest = std::max(newest, file.stat.mtime_ns);
+    return clock_.now().nanoseconds - newest >= std::chrono::nanoseconds(incomplete_after()).count();
+  }
+
+  milliseconds incomplete_after() const { return std::chrono::seconds(options_.common.incomplete_after_seconds); }
+
+  // Forgets an incomplete entry's bytes, to be read again from the spool.
+  void let_go(Pending& pending) {
+    pending_bytes_ -= pending.bytes;
+    pending.bytes = 0;
+    pending.entry.files.clear();
+  }
+
+  bool known_inode(const SpoolEntry& entry) const {
+    return std::any_of(entry.files.begin(), entry.files.end(), [&](const SpoolFile& f) {
+      const auto known = taken_inodes_.find(f.stat.inode);
+      return known != taken_inodes_.end() && known->second == f.stat.mtime_ns;
+    });
+  }
+
+  void schedule_look(const std::string& key, milliseconds in, const char* way) {
+    Pending& pending = pending_of(key, way);
+    const SteadyTime give_up = pending.first_seen + incomplete_after();
+    SteadyTime at = clock_.steady() + in;
+    // Not seldomer than needed, not more often than the entry's age deserves.
+    if (in == kLookAgain) at = clock_.steady() + std::max(in, std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8));
+    if (clock_.steady() < give_up) at = std::min(at, give_up);
+    if (pending.due && *pending.due <= at) return;
+    pending.due = at;
+    due_.push({at, key});
+  }
+
+  bool is_current(const Due& due) const {
+    const auto pending = pending_.find(due.key);
+    return pending != pending_.end() && pending->second.due == due.at;
+  }
+
+  void look_at_due(const std::stop_token& stop) {
+    while (!due_.empty() && !stop.stop_requested()) {
+      if (!is_current(due_.top())) {
+        due_.pop();
+        continue;
+      }
+      if (due_.top().at > clock_.steady()) return;
+      const std::string key = due_.top().key;
+      due_.pop();
+      const auto pending = pending_.find(key);
+      if (const auto taken = taken_.find(key); taken != taken_.end() && pending->second.entry.files.empty() && still_stands(key, taken->second)) {
+        drop_pending(pending);
+        continue;
+      }
+      look(key, pending->second.way, stop);
+    }
+  }
+
+  using PendingMap = std::unordered_map<std::string, Pending>;
+  using TakenMap = std::unordered_map<std::string, Taken>;
+
+  void drop_pending(PendingMap::iterator pending) {
+    pending_bytes_ -= pending->second.bytes;
+    if (pending->second.watch >= 0) drop_watch(pending->second.watch);
+    pending_.erase(pending);
+  }
+
+  void remember(std::string key, Taken taken) {
+    if (!taken.event_id.empty()) taken_inodes_[taken.inode] = taken.mtime_ns;
+    taken_.insert_or_assign(std::move(key), std::move(taken));
+  }
+
+  void forget(TakenMap::iterator taken) {
+    if (const auto inode = taken_inodes_.find(taken->second.inode); inode != taken_inodes_.end() && inode->second == taken->second.mtime_ns) {
+      taken_inodes_.erase(inode);
+    }
+    if (taken->second.marked) forgotten_.push_back(taken->first);
+    taken_.erase(taken);
+    if (forgotten_.size() >= 1000) send_forgotten();
+  }
+
+  void send_forgotten() {
+    if (!forgotten_.empty()) journal_.forget_marks(options_.name, std::exchange(forgotten_, {}));
+  }
+
+  // An entry that is not archived on purpose is remembered as long as it stands, so that it is not looked at again.
+  void ignore(PendingMap::iterator pending) {
+    Taken taken;
+    if (!pending->second.entry.files.empty()) {
+      const SpoolFile& file = pending->second.entry.files.front();
+      taken.inode = file.stat.inode;
+      taken.mtime_ns = file.stat.mtime_ns;
+      taken.file = file.name;
+    } else if (auto stat = access_->stat(pending->first)) {
+      taken.inode = stat->inode;
+      taken.mtime_ns = stat->mtime_ns;
+    }
+    remember(pending->first, std::move(taken));
+    drop_pending(pending);
+  }
+
+  // Makes the event and gives it to the journal.
+  void take(const std::string& key, bool complete, const std::stop_token& stop) {
+    const auto found = pending_.find(key);
+    const SpoolEntry entry = std::move(found->second.entry);
+    const char* const way = found->second.way;
+    auto parsed = parse(entry);
+    FAULT_POINT("capture.parsed");
+    if (!parsed) {
+      found->second.entry.files.push_back(entry.files.front());
+      ignore(found);
+      note_error(key + ": " + parsed.error().message());
+      log_.error("ENTRY_UNPARSABLE", "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",
+                 {{"source", options_.name}, {"entry", printable(key)}, {"reason", parsed.error().message()}});
+      count_missed("unparsable");
+      return;
+    }
+    found->second.entry.files.clear();
+    if (!complete) found->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
+    drop_pending(found);
+    const SpoolFile& identity = identity_file(entry, parsed->script_file);
+    auto event = std::make_shared<Event>(assemble(options_.origin, entry, *std::move(parsed), options_.common.environment, complete, way, clock_.now()));
+
+    Taken taken;
+    taken.inode = identity.stat.inode;
+    taken.device = identity.stat.device;
+    taken.mtime_ns = identity.stat.mtime_ns;
+    taken.file = identity.name;
+    const EventFile* script = event->file("script");
+    taken.size = script != nullptr ? script->size : identity.stat.size;
+    taken.event_id = event->id;
+    taken.scan = scan_number_;
+    taken.may_grow = !complete;
+    if (const auto before = taken_.find(key); before != taken_.end()) {
+      if (before->second.event_id == event->id) {
+        counters_->with([](Counters& c) { ++c.status.duplicates; });
+        const std::uint64_t directory = before->second.directory_inode;
+        const bool same = before->second.inode == taken.inode && before->second.device == taken.device;
+        taken.marked = before->second.marked;
+        taken.directory_inode = directory;
+        remember(key, taken);
+        if (!same && taken.marked) journal_.set_mark(options_.name, mark_of(key, taken));
+        return;
+      }
+      if (is_beginning(before->second, *event)) event->supersedes = before->second.event_id;
+    }
+    // An entry that is gone already cannot come again; only one that stands needs a mark to be known by.
+    taken.marked = identity.stat.links > 0;
+    Journal::Append item;
+    item.source = options_.name;
+    item.event = event;
+    item.resolve_first = options_.resolve_first;
+    if (taken.marked) item.mark = mark_of(key, taken);
+    item.durable = [counters = counters_, &clock = clock_, way, time = event->time, malformed = !event->problems.empty(), complete,
+                    supersedes = event->supersedes.has_value()](bool fresh) {
+      const double lag = static_cast<double>(clock.now().nanoseconds - time.nanoseconds) / 1e9;
+      counters->with([&](Counters& c) {
+        if (!fresh) {
+          ++c.status.duplicates;
+          return;
+        }
+        ++c.status.captured;
+        ++c.status.by_way[way];
+        if (!complete) ++c.status.incomplete;
+        if (malformed) ++c.status.malformed;
+        if (supersedes) ++c.status.superseding;
+        if (std::strcmp(way, "scan") != 0) c.status.lag_seconds = lag;
+      });
+    };
+    remember(key, std::move(taken));
+    FAULT_POINT("capture.before_append");
+    if (!journal_.append(std::move(item), stop)) {
+      // Stopping. The entry is looked at again at the next start, if it still stands.
+      taken_.erase(key);
+    }
+  }
+
+  // True if the event's script begins with what was captured before: then it grew, and is not another job's.
+  bool is_beginning(const Taken& before, const Event& event) const {
+    const EventFile* script = event.file("script");
+    if (script == nullptr || before.event_id.empty() || script->size < before.size) return false;
+    return event_id(event.cluster, event.scheduler, event.kind, event.job.id, before.mtime_ns,
+                    sha256_hex(std::string_view(*script->bytes).substr(0, before.size))) == before.event_id;
+  }
+
+  static CaptureMark mark_of(const std::string& key, const Taken& taken) {
+    return {.entry = key, .device = taken.device, .inode = taken.inode, .mtime_ns = taken.mtime_ns, .size = taken.size, .file = taken.file,
+            .event_id = taken.event_id};
+  }
+
+  // ---- the adapter: a plugin, so nothing that escapes from it may end the thread --------------------------------
+
+  SpoolPath classify(std::string_view path) const try {
+    return adapter_.classify(path);
+  } catch (const std::exception& e) {
+    adapter_threw(e);
+    return {};
+  }
+  Assessment assess(const SpoolEntry& entry) const try {
+    return adapter_.assess(entry);
+  } catch (const std::exception& e) {
+    adapter_threw(e);
+    return {};
+  }
+  Result<ParsedJob> parse(const SpoolEntry& entry) const try {
+    return adapter_.parse(entry);
+  } catch (const std::exception& e) {
+    adapter_threw(e);
+    return Error{ErrorKind::kPermanent, std::string("the adapter threw: ") + e.what()};
+  }
+  void adapter_threw(const std::exception& e) const {
+    log_.error("ADAPTER_THREW", "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
+               {{"source", options_.name}, {"what", printable(e.what())}});
+  }
+
+  // ---- counting ----------------------------------------------------------------------------------------------
+
+  void count_missed(const std::string& reason) {
+    counters_->with([&](Counters& c) { ++c.status.missed[reason]; });
+    log_.warning("ENTRY_MISSED", "a spool entry was seen to appear and could not be read", {{"source", options_.name}, {"reason", reason}});
+  }
+  void count_ignored(const std::string& reason) {
+    counters_->with([&](Counters& c) { ++c.status.ignored[reason]; });
+  }
+  void note_error(const std::string& text) {
+    counters_->with([&](Counters& c) { c.status.last_error = printable(text); });
+  }
+  void publish() {
+    send_forgotten();
+    counters_->with([&](Counters& c) { c.status.pending = pending_.size(); });
+  }
+
+  struct Watch {
+    std::string path;
+    bool of_entry = false;
+  };
+  struct ScanItem {
+    std::string key;
+    std::uint64_t directory_inode = 0;
+  };
+
+  const Options options_;
+  const SpoolAdapter& adapter_;
+  const std::unique_ptr<SpoolAccess> access_;
+  Journal& journal_;
+  Logger& log_;
+  const Clock& clock_;
+  const UniqueFd wake_;
+  const pid_t own_pid_ = ::getpid();
+  // Shared with the callbacks that the journal may still hold when we are gone.
+  const std::shared_ptr<Guarded<Counters>> counters_ = std::make_shared<Guarded<Counters>>();
+  std::atomic<bool> rescan_asked_ = false;
+
+  // Everything below belongs to the capture thread.
+  std::uint32_t owner_ = 0;
+  std::uint64_t root_inode_ = 0;
+  std::uint64_t root_device_ = 0;
+  PendingMap pending_;
+  std::uint64_t pending_bytes_ = 0;
+  TakenMap taken_;
+  std::unordered_map<std::uint64_t, std::int64_t> taken_inodes_;  // of scripts: inode -> modification time
+  std::vector<std::string> forgotten_;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  std::unordered_map<int, Watch> watches_;
+  std::unordered_map<std::string, int> directories_;
+  std::deque<ScanItem> to_scan_;
+  bool once_ = false;
+  bool scanning_ = false;
+  bool scan_full_ = true;
+  bool scan_again_ = false;
+  bool scan_failed_ = false;
+  std::uint64_t scan_number_ = 0;
+  std::uint64_t periodic_scans_ = 0;
+  SteadyTime next_scan_;
+  bool spool_there_ = true;
+  SteadyTime spool_retry_;
+  alignas(inotify_event) std::array<char, 65536> inotify_buffer_;
+  // 170 events a read: their descriptors are open at once, far below any limit on descriptors.
+  alignas(fanotify_event_metadata) std::array<char, 170 * sizeof(fanotify_event_metadata)> fanotify_buffer_;
+  std::array<char, PATH_MAX> path_buffer_;
+
+  std::jthread thread_;
+};
+
+SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log, const Clock& clock)
+    : engine_(std::make_unique<Engine>(std::move(options), adapter, std::move(access), journal, log, clock)) {}
+SpoolCapture::~SpoolCapture() { stop(); }
+
+Notifications SpoolCapture::wanted(const SourceConfig& common) {
+  if (common.capture == "scan") return {false, false};
+  if (common.capture == "inotify") return {true, false};
+  return {true, true};
+}
+
+void SpoolCapture::start() { engine_->start(); }
+void SpoolCapture::stop() { engine_->stop(); }
+std::size_t SpoolCapture::run_once(milliseconds patience, const std::stop_token& stop) { return engine_->run_once(patience, stop); }
+void SpoolCapture::rescan() { engine_->rescan(); }
+CaptureStatus SpoolCapture::status() const { return engine_->status(); }
+bool SpoolCapture::unchanged(const CaptureMark& mark) const { return engine_->unchanged(mark); }
+
+}  // namespace scriptorium

@@ -1,0 +1,356 @@
+#include "core/capture/capture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <map>
+#include <set>
+
+#include "core/base/guarded.h"
+#include "tests/core/capture/toy_spool.h"
+#include "tests/support/recording_logger.h"
+
+namespace scriptorium {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::ToySpool;
+
+constexpr seconds kPatience{60};  // never waited for in a test that passes
+
+// One capture over a toy spool, with a sink's view of the journal to see what comes out.
+class CaptureTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { open_journal(); }
+  void TearDown() override {
+    capture_.reset();
+    journal_.reset();
+  }
+
+  void open_journal() {
+    auto journal = Journal::open({.directory = state_.path()}, log_, system_clock());
+    ASSERT_TRUE(journal) << journal.error().message();
+    journal_ = *std::move(journal);
+    auto sink = journal_->register_sink("test", {"*"});
+    ASSERT_TRUE(sink) << sink.error().message();
+    sink_ = *sink;
+  }
+
+  SourceConfig config() {
+    SourceConfig common;
+    common.plugin = "toy";
+    common.capture = GetParam();
+    if (GetParam() == "scan") common.rescan_seconds = 1;
+    return common;
+  }
+
+  // False if this machine cannot give the wanted way; the test is then skipped.
+  bool start(SourceConfig common) {
+    auto opened = open_direct_access(spool_.root(), SpoolCapture::wanted(common));
+    EXPECT_TRUE(opened) << opened.error().message();
+    if (common.capture == "fanotify" && !opened->fanotify_problem.empty()) {
+      skip_ = opened->fanotify_problem;
+      return false;
+    }
+    adapter_ = std::make_unique<test::ToyAdapter>(spool_.root());
+    SpoolCapture::Options options{"toy", common, {"lab", "toy", "ctl1"}, false, false};
+    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, system_clock());
+    capture_->start();
+    return true;
+  }
+
+  // Waits until `count` more events are in the journal; returns them by job id.
+  std::multimap<int, std::shared_ptr<const Event>> collect(std::size_t count) {
+    std::multimap<int, std::shared_ptr<const Event>> result;
+    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
+    const std::uint64_t generation = journal_->parked_generation(sink_);
+    while (result.size() < count && std::chrono::steady_clock::now() < deadline) {
+      if (!journal_->wait(sink_, after_, generation, {}, deadline)) continue;
+      auto items = journal_->read(sink_, after_, 1000, 64U << 20);
+      EXPECT_TRUE(items) << items.error().message();
+      for (const Journal::Item& item : *items) {
+        result.emplace(std::stoi(item.event->job.id), item.event);
+        after_ = item.sequence;
+      }
+    }
+    EXPECT_EQ(result.size(), count);
+    return result;
+  }
+
+  // Waits until the status says so.
+  template <typename Condition>
+  testing::AssertionResult eventually(Condition condition) {
+    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
+    Guarded<int> nothing;
+    while (std::chrono::steady_clock::now() < deadline) {
+      if (condition(capture_->status())) return testing::AssertionSuccess();
+      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5}, [](int) { return false; });
+    }
+    return testing::AssertionFailure() << "not within " << kPatience.count() << " s";
+  }
+
+  static void expect_whole(const Event& event, int id) {
+    EXPECT_TRUE(event.complete);
+    ASSERT_NE(event.file("script"), nullptr);
+    EXPECT_EQ(*event.file("script")->bytes, ToySpool::script(id));
+    ASSERT_NE(event.file("environment"), nullptr);
+    EXPECT_EQ(*event.file("environment")->bytes, std::string("A=1\0", 4));
+  }
+
+  std::uint64_t missed() const {
+    std::uint64_t sum = 0;
+    for (const auto& [reason, count] : capture_->status().missed) sum += count;
+    return sum;
+  }
+
+  test::RecordingLogger log_;
+  test::TempDir state_;
+  ToySpool spool_;
+  std::unique_ptr<Journal> journal_;
+  Journal::SinkId sink_ = 0;
+  std::uint64_t after_ = 0;
+  std::unique_ptr<test::ToyAdapter> adapter_;
+  std::unique_ptr<SpoolCapture> capture_;
+  std::string skip_;
+};
+
+#define START_OR_SKIP(common) \
+  if (!start(common)) GTEST_SKIP() << "SKIPPED: " << skip_
+
+TEST_P(CaptureTest, TakesWhatStandsAtTheStart) {
+  for (int id = 1; id <= 100; ++id) spool_.submit(id);
+  START_OR_SKIP(config());
+  const auto events = collect(100);
+  for (const auto& [id, event] : events) expect_whole(*event, id);
+  EXPECT_EQ(capture_->status().way, GetParam());
+}
+
+TEST_P(CaptureTest, TakesEntriesThatComeLaterInHashDirectoriesThatDidNotExist) {
+  START_OR_SKIP(config());
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
+  for (int id = 1; id <= 50; ++id) spool_.submit(id);
+  for (const auto& [id, event] : collect(50)) expect_whole(*event, id);
+  EXPECT_EQ(missed(), 0U);
+}
+
+TEST_P(CaptureTest, EachEntryIsOneEventAlsoAfterARestartAndARescan) {
+  for (int id = 1; id <= 20; ++id) spool_.submit(id);
+  START_OR_SKIP(config());
+  collect(20);
+  capture_->rescan();
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 2 && s.pending == 0; }));
+  capture_.reset();
+  journal_.reset();
+  open_journal();
+  start(config());
+  spool_.submit(21);
+  collect(1);
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
+  EXPECT_EQ(journal_->usage().events, 21U);
+}
+
+TEST_P(CaptureTest, HashDirectoryMadeAnewAndRenamedAwayIsWatchedAgain) {
+  spool_.submit(3);
+  START_OR_SKIP(config());
+  collect(1);
+  spool_.remove(3);
+  ASSERT_EQ(::rmdir((spool_.root() + "/hash.3").c_str()), 0);
+  spool_.submit(13);
+  EXPECT_EQ(collect(1).begin()->first, 13);
+  ASSERT_EQ(::rename((spool_.root() + "/hash.3").c_str(), (spool_.root() + "/old").c_str()), 0);
+  spool_.submit(23);
+  EXPECT_EQ(collect(1).begin()->first, 23);
+}
+
+TEST_P(CaptureTest, SpoolMadeAnewIsFoundAgain) {
+  spool_.submit(1);
+  START_OR_SKIP(config());
+  collect(1);
+  ASSERT_EQ(::rename(spool_.root().c_str(), (spool_.root() + ".old").c_str()), 0);
+  ASSERT_EQ(::mkdir(spool_.root().c_str(), 0700), 0);
+  spool_.submit(2);
+  EXPECT_EQ(collect(1).begin()->first, 2);
+}
+
+TEST_P(CaptureTest, SlowWriterIsWaitedForAndNeverTakenHalf) {
+  START_OR_SKIP(config());
+  spool_.make_entry(5);
+  ToySpool::write_file(spool_.entry(5) + "/environment", std::string("A=1\0", 4));
+  const std::string whole = ToySpool::script(5) + '\0';
+  const int fd = ::open((spool_.entry(5) + "/script").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(fd, 0);
+  for (const char c : whole) {
+    ASSERT_EQ(::write(fd, &c, 1), 1);
+    capture_->rescan();  // a look at every length
+  }
+  ::close(fd);
+  const auto events = collect(1);
+  expect_whole(*events.begin()->second, 5);
+}
+
+TEST_P(CaptureTest, EntryThatIsNeverFinishedIsArchivedAndMarkedAndThenSuperseded) {
+  SourceConfig common = config();
+  common.incomplete_after_seconds = 1;
+  START_OR_SKIP(common);
+  spool_.make_entry(6);
+  ToySpool::write_file(spool_.entry(6) + "/script", "#!/bin/sh\nhalf");
+  const auto first = collect(1);
+  EXPECT_FALSE(first.begin()->second->complete);
+  EXPECT_EQ(*first.begin()->second->file("script")->bytes, "#!/bin/sh\nhalf");
+  // The same file grows after all.
+  const int fd = ::open((spool_.entry(6) + "/script").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  const std::string rest(" and whole\n\0", 12);
+  ASSERT_EQ(::write(fd, rest.data(), rest.size()), static_cast<ssize_t>(rest.size()));
+  ToySpool::write_file(spool_.entry(6) + "/environment", std::string("A=1\0", 4));
+  ::close(fd);
+  const auto second = collect(1);
+  EXPECT_TRUE(second.begin()->second->complete);
+  EXPECT_EQ(second.begin()->second->supersedes, first.begin()->second->id);
+  EXPECT_NE(second.begin()->second->id, first.begin()->second->id);
+}
+
+TEST_P(CaptureTest, JobIdThatIsUsedAgainIsAnotherEvent) {
+  spool_.submit(7);
+  START_OR_SKIP(config());
+  const std::string first = collect(1).begin()->second->id;
+  spool_.remove(7);
+  spool_.make_entry(7);
+  ToySpool::write_file(spool_.entry(7) + "/environment", std::string("A=1\0", 4));
+  ToySpool::write_file(spool_.entry(7) + "/script", std::string("another job\0", 12));
+  const auto second = collect(1);
+  EXPECT_NE(second.begin()->second->id, first);
+  EXPECT_EQ(second.begin()->second->supersedes, std::nullopt);
+}
+
+TEST_P(CaptureTest, HardLinkedScriptIsNoSecondEventUnlessItsEntryWasNeverSeen) {
+  spool_.submit(8);
+  START_OR_SKIP(config());
+  collect(1);
+  spool_.make_entry(18);
+  ASSERT_EQ(::link((spool_.entry(8) + "/script").c_str(), (spool_.entry(18) + "/script").c_str()), 0);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.ignored.contains("hard link to another entry's script"); }));
+  spool_.make_entry(28);
+  ToySpool::write_file(spool_.root() + "/elsewhere", std::string("linked\0", 7));
+  ASSERT_EQ(::link((spool_.root() + "/elsewhere").c_str(), (spool_.entry(28) + "/script").c_str()), 0);
+  EXPECT_EQ(*collect(1).begin()->second->file("script")->bytes, "linked");
+}
+
+TEST_P(CaptureTest, ForeignThingsInTheSpoolStopNothing) {
+  spool_.submit(1);
+  const std::string hash = spool_.root() + "/hash.1/";
+  ASSERT_EQ(::mkdir((hash + "job.abc").c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir((hash + "lost+found").c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir((spool_.root() + "/deep").c_str(), 0700), 0);
+  ToySpool::write_file(spool_.root() + "/jwt_hs256.key", "secret");
+  ToySpool::write_file(hash + "job.31", "a file where a directory should be");
+  spool_.make_entry(41);  // a FIFO for a script would block a naive open()
+  ASSERT_EQ(::mkfifo((spool_.entry(41) + "/script").c_str(), 0600), 0);
+  spool_.make_entry(51);  // a link out of the spool
+  ASSERT_EQ(::symlink("/etc/hostname", (spool_.entry(51) + "/script").c_str()), 0);
+  ASSERT_EQ(::symlink("/etc", (hash + "job.61").c_str()), 0);
+  ASSERT_EQ(::symlink(hash.c_str(), (spool_.root() + "/hash.2").c_str()), 0);
+  spool_.make_entry(71);
+  ASSERT_EQ(::mkdir((spool_.entry(71) + "/script").c_str(), 0700), 0);
+  START_OR_SKIP(config());
+  spool_.submit(81);
+  const auto events = collect(2);
+  EXPECT_TRUE(events.contains(1));
+  EXPECT_TRUE(events.contains(81));
+  const auto ignored = capture_->status().ignored;
+  EXPECT_TRUE(ignored.contains("not a regular file"));
+  EXPECT_TRUE(ignored.contains("a symbolic link stands in the way"));
+}
+
+TEST_P(CaptureTest, AdapterThatThrowsCostsItsEntryAndNoOther) {
+  spool_.submit(66600);
+  spool_.submit(1);
+  START_OR_SKIP(config());
+  EXPECT_EQ(collect(1).begin()->first, 1);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.missed.contains("unparsable"); }));
+  EXPECT_TRUE(log_.has("ADAPTER_THREW"));
+}
+
+TEST_P(CaptureTest, FileOverTheLimitIsCutAndSaysSo) {
+  SourceConfig common = config();
+  common.max_file_bytes = 1000;
+  common.incomplete_after_seconds = 1;
+  spool_.make_entry(9);
+  ToySpool::write_file(spool_.entry(9) + "/environment", std::string("A=1\0", 4));
+  ToySpool::write_file(spool_.entry(9) + "/script", std::string(5000, 'x') + '\0');
+  START_OR_SKIP(common);
+  const auto events = collect(1);
+  const Event& event = *events.begin()->second;
+  EXPECT_FALSE(event.complete);
+  EXPECT_EQ(event.file("script")->size, 1000U);
+  EXPECT_THAT(event.problems, testing::Contains(testing::HasSubstr("larger than max_file_bytes")));
+}
+
+TEST_P(CaptureTest, CapturedAndMissedTogetherAreAllThatAppeared) {
+  START_OR_SKIP(config());
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
+  for (int d = 0; d < 10; ++d) ::mkdir((spool_.root() + "/hash." + std::to_string(d)).c_str(), 0700);
+  spool_.submit(100);  // once this is there, the directories are watched
+  collect(1);
+  constexpr int kJobs = 2000;
+  for (int id = 1000; id < 1000 + kJobs; ++id) {
+    spool_.submit(id);
+    spool_.remove(id);
+  }
+  spool_.submit(200);
+  if (GetParam() == "scan") {
+    // Only what stands at a scan is seen; there is nothing that tells of the rest, and nothing is claimed.
+    ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.captured >= 2; }));
+    return;
+  }
+  ASSERT_TRUE(eventually([&](const CaptureStatus& s) {
+    const auto vanished = s.missed.find("vanished");
+    return s.captured + (vanished == s.missed.end() ? 0 : vanished->second) >= kJobs + 2;
+  }));
+  const CaptureStatus status = capture_->status();
+  EXPECT_EQ(status.captured + missed(), std::uint64_t{kJobs + 2});
+  if (GetParam() == "fanotify") {
+    EXPECT_EQ(missed(), 0U) << "an event carries the file itself: nothing is too short-lived";
+  }
+}
+
+TEST_P(CaptureTest, FilesOfAnotherOwnerAreNotBelieved) {
+  if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can give a file to another owner";
+  START_OR_SKIP(config());
+  spool_.make_entry(11);
+  for (const char* name : {"/environment", "/script"}) {
+    const std::string path = spool_.entry(11) + name;
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_EQ(::fchown(fd, 12345, 12345), 0);
+    ASSERT_EQ(::write(fd, "forged\0", 7), 7);
+    ::close(fd);
+  }
+  spool_.submit(21);
+  EXPECT_EQ(collect(1).begin()->first, 21);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.ignored.contains("another owner"); }));
+}
+
+TEST_P(CaptureTest, StopWhileTheJournalIsFullLosesNothing) {
+  journal_.reset();
+  auto small = Journal::open({.directory = state_.path(), .max_bytes = 200'000}, log_, system_clock());
+  ASSERT_TRUE(small);
+  journal_ = *std::move(small);
+  sink_ = *journal_->register_sink("test", {"*"});
+  for (int id = 1; id <= 2000; ++id) spool_.submit(id);
+  START_OR_SKIP(config());
+  ASSERT_TRUE(eventually([&](const CaptureStatus&) { return journal_->full(); }));
+  capture_.reset();
+  journal_.reset();
+  open_journal();
+  start(config());
+  const auto events = collect(2000);
+  for (int id = 1; id <= 2000; ++id) EXPECT_EQ(events.count(id), 1U) << id;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, CaptureTest, testing::Values("fanotify", "inotify", "scan"), [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace scriptorium
