@@ -1,0 +1,147 @@
+#include "backends/file/acl.h"
+
+#include <acl/libacl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <sys/acl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <memory>
+
+namespace scriptorium::file {
+namespace {
+
+struct AclFree {
+  void operator()(void* p) const noexcept { acl_free(p); }
+};
+using Acl = std::unique_ptr<std::remove_pointer_t<acl_t>, AclFree>;
+
+// `id` is null for the entries that name nobody.
+bool add_entry(acl_t& acl, acl_tag_t tag, const id_t* id, bool write, bool execute) {
+  acl_entry_t entry = nullptr;
+  acl_permset_t permissions = nullptr;
+  if (acl_create_entry(&acl, &entry) != 0 || acl_set_tag_type(entry, tag) != 0 || acl_get_permset(entry, &permissions) != 0)
+    return false;
+  if (id != nullptr && acl_set_qualifier(entry, id) != 0) return false;
+  if (tag == ACL_OTHER) return true;
+  if (acl_add_perm(permissions, ACL_READ) != 0) return false;
+  if (write && acl_add_perm(permissions, ACL_WRITE) != 0) return false;
+  return !execute || acl_add_perm(permissions, ACL_EXECUTE) == 0;
+}
+
+Acl make_acl(AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) {
+  const bool x = target == AclTarget::kDirectory;
+  acl_t raw = acl_init(static_cast<int>(5 + readers.users.size() + readers.groups.size()));
+  if (raw == nullptr) return nullptr;
+  bool good = add_entry(raw, ACL_USER_OBJ, nullptr, true, x) && add_entry(raw, ACL_GROUP_OBJ, nullptr, false, x) &&
+              add_entry(raw, ACL_OTHER, nullptr, false, false);
+  bool named = false;
+  const auto add_named = [&](acl_tag_t tag, id_t id) {
+    good = good && add_entry(raw, tag, &id, false, x);
+    named = true;
+  };
+  for (const uid_t uid : readers.users) add_named(ACL_USER, uid);
+  if (extra_user && std::ranges::find(readers.users, *extra_user) == readers.users.end()) add_named(ACL_USER, *extra_user);
+  for (const gid_t gid : readers.groups) add_named(ACL_GROUP, gid);
+  if (named) good = good && add_entry(raw, ACL_MASK, nullptr, false, x);
+  Acl result(raw);  // adding entries may have moved it
+  if (!good) return nullptr;
+  return result;
+}
+
+template <typename Id>
+std::optional<Id> digits(const std::string& text) {
+  Id id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  // The highest one means "nobody given" to the kernel.
+  if (error != std::errc{} || end != text.data() + text.size() || id == static_cast<Id>(-1)) return std::nullopt;
+  return id;
+}
+
+// Calls getpwnam_r or getgrnam_r with a buffer that is large enough.
+template <typename Entry, typename Get>
+Result<std::optional<Entry>> look_up(const std::string& name, std::vector<char>& buffer, Get get) {
+  buffer.resize(4096);
+  for (;;) {
+    Entry entry{};
+    Entry* found = nullptr;
+    const int error = get(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+    if (error == ERANGE && buffer.size() < (1U << 22)) {
+      buffer.resize(buffer.size() * 4);
+      continue;
+    }
+    if (error == EINTR) continue;
+    // Some name services say "no such name" by an error.
+    if (error != 0 && error != ENOENT && error != ESRCH && error != EBADF && error != EPERM)
+      return system_error("look up \"" + name + '"', error);
+    if (found == nullptr) return std::optional<Entry>{};
+    return std::optional<Entry>{entry};
+  }
+}
+
+}  // namespace
+
+Result<Readers> resolve_readers(const std::vector<std::string>& users, const std::vector<std::string>& groups) {
+  Readers readers;
+  std::vector<char> buffer;
+  std::string unknown;
+  const auto missing = [&](const char* what, const std::string& name) {
+    unknown += (unknown.empty() ? "" : "; ") + std::string(what) + ": no such name \"" + name + '"';
+  };
+  for (const std::string& name : users) {
+    auto entry = look_up<passwd>(name, buffer, getpwnam_r);
+    if (!entry) return entry.error().with_context("acl_users");
+    const std::optional<uid_t> id = *entry ? std::optional<uid_t>((*entry)->pw_uid) : digits<uid_t>(name);
+    if (!id) {
+      missing("acl_users", name);
+    } else if (std::ranges::find(readers.users, *id) == readers.users.end()) {
+      readers.users.push_back(*id);
+    }
+  }
+  for (const std::string& name : groups) {
+    auto entry = look_up<group>(name, buffer, getgrnam_r);
+    if (!entry) return entry.error().with_context("acl_groups");
+    const std::optional<gid_t> id = *entry ? std::optional<gid_t>((*entry)->gr_gid) : digits<gid_t>(name);
+    if (!id) {
+      missing("acl_groups", name);
+    } else if (std::ranges::find(readers.groups, *id) == readers.groups.end()) {
+      readers.groups.push_back(*id);
+    }
+  }
+  if (!unknown.empty()) {
+    return Error{ErrorKind::kInvalidConfig, unknown + "; correct the name, or make it known to this machine (getent)"};
+  }
+  return readers;
+}
+
+int set_access(int fd, AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) noexcept {
+  const Acl acl = make_acl(target, readers, extra_user);
+  if (acl == nullptr) return ENOMEM;
+  if (acl_set_fd(fd, acl.get()) != 0) return errno;
+  if (target == AclTarget::kDirectory) {
+    // libacl sets default lists by path only; this path leads to the descriptor, whatever its name is now.
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    if (acl_set_file(path.c_str(), ACL_TYPE_DEFAULT, acl.get()) != 0) return errno;
+  }
+  return 0;
+}
+
+std::optional<Grant> user_grant(int fd, uid_t uid) {
+  const Acl acl(acl_get_fd(fd));
+  if (acl == nullptr) return std::nullopt;
+  Grant grant = Grant::kPlain;
+  acl_entry_t entry = nullptr;
+  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+    acl_tag_t tag = ACL_UNDEFINED_TAG;
+    if (acl_get_tag_type(entry, &tag) != 0) return std::nullopt;
+    if (tag == ACL_USER || tag == ACL_GROUP) grant = Grant::kOther;
+    if (tag != ACL_USER) continue;
+    const std::unique_ptr<void, AclFree> id(acl_get_qualifier(entry));
+    if (id != nullptr && *static_cast<const uid_t*>(id.get()) == uid) return Grant::kGranted;
+  }
+  return grant;
+}
+
+}  // namespace scriptorium::file

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+
+// Who may read what we create, as POSIX access control lists through libacl.
+namespace scriptorium::file {
+
+// Readers beside the owner and group of the file.
+struct Readers {
+  std::vector<uid_t> users;
+  std::vector<gid_t> groups;
+
+  bool empty() const noexcept { return users.empty() && groups.empty(); }
+};
+
+// Names (or digits) to ids. kInvalidConfig names what this machine does not know.
+Result<Readers> resolve_readers(const std::vector<std::string>& users, const std::vector<std::string>& groups);
+
+enum class AclTarget { kFile, kDirectory };
+
+// Replaces what access the open file or directory gives: user rw- (rwx), group and each reader r-- (r-x), others none;
+// whatever the umask or the parent's default list had put there. A directory gets the same as its default list.
+// `extra_user` is one more reader. Returns 0 or the errno of the call that failed; EOPNOTSUPP where the file system
+// has no access lists, and the mode then still is what the file was created with.
+int set_access(int fd, AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) noexcept;
+
+enum class Grant {
+  kGranted,  // the list names the user
+  kPlain,    // there is no list, only a mode
+  kOther,    // there is a list, and it does not name the user
+};
+// What an open directory says of a user; nothing if it cannot be read.
+std::optional<Grant> user_grant(int fd, uid_t uid);
+
+}  // namespace scriptorium::file

@@ -1,0 +1,88 @@
+#include "backends/file/config.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/api/options.h"
+
+namespace scriptorium::file {
+namespace {
+
+const Schema<FileConfig>& schema() {
+  static const Schema<FileConfig> kSchema{
+      required("root", &FileConfig::root, "absolute path of the archive; made with mode 0750 if only its last part is missing"),
+      option("layout", &FileConfig::layout,
+             "where a job's files lie below root: \"user-month\", \"sarchive-daily\", \"xdmod\", or a template with {cluster} "
+             "{scheduler} "
+             "{user} {account} {year} {month} {day} {job_id} {job_name} {array_job_id} {ext}"),
+      option("files", &FileConfig::files,
+             "what is kept of a job: any of \"script\", \"environment\", \"metadata\" (layout \"xdmod\": the script only, unless "
+             "given)"),
+      choice("environment_format", &FileConfig::environment_format,
+             {{"nul", EnvironmentStyle::kNul}, {"lines", EnvironmentStyle::kLines}, {"shell", EnvironmentStyle::kShell}},
+             "environment as NUL-ended strings byte for byte, as escaped lines, or as a script that bash reads back exactly"),
+      choice("acl", &FileConfig::acl,
+             {{"required", AclMode::kRequired}, {"best-effort", AclMode::kBestEffort}, {"none", AclMode::kNone}},
+             "what to do where the file system has no access lists: refuse to start, keep files to the daemon's user, or use "
+             "modes only"),
+      option("acl_users", &FileConfig::acl_users, "users, by name or uid, who may read everything in the archive"),
+      option("acl_groups", &FileConfig::acl_groups, "groups, by name or gid, that may read everything in the archive"),
+      option("owner_may_read", &FileConfig::owner_may_read,
+             "let a job's owner read its files, by access list; only an owner whom the scheduler confirmed"),
+      choice("sync", &FileConfig::sync, {{"auto", SyncMode::kAuto}, {"file", SyncMode::kFile}, {"batch", SyncMode::kBatch}},
+             "how files reach the disk before they count as stored: fsync of each, or one syncfs for each batch"),
+  };
+  return kSchema;
+}
+
+}  // namespace
+
+std::vector<OptionInfo> options() { return schema().options(); }
+
+FileConfig parse_config(const Table& table, Problems& problems) {
+  FileConfig config = schema().parse(table, problems);
+  const auto plain = [&](const char* key, std::string problem, std::string allowed = {}) {
+    problems.add(table, key, std::move(problem), std::move(allowed));
+  };
+
+  const Value* root = table.find("root");
+  if (root != nullptr && std::holds_alternative<std::string>(root->data)) {
+    if (!config.root.starts_with('/') || config.root.find('\0') != std::string::npos) {
+      plain("root", "not an absolute path", "a path that begins with \"/\"");
+    }
+    while (config.root.size() > 1 && config.root.ends_with('/')) config.root.pop_back();
+  }
+
+  const auto layout = Layout::parse(config.layout);
+  if (!layout) plain("layout", layout.error().message(), R"("user-month", "sarchive-daily", "xdmod" or a template)");
+
+  constexpr const char* kAllowedFiles = R"("script", "environment", "metadata")";
+  for (std::size_t i = 0; i < config.files.size(); ++i) {
+    const std::string& name = config.files[i];
+    if (std::ranges::none_of(kFileKinds, [&](FileKind k) { return name == to_string(k); })) {
+      plain("files", "unknown file \"" + name + "\"", kAllowedFiles);
+    } else if (std::find(config.files.begin(), config.files.begin() + static_cast<std::ptrdiff_t>(i), name) !=
+               config.files.begin() + static_cast<std::ptrdiff_t>(i)) {
+      plain("files", "\"" + name + "\" stands there twice", kAllowedFiles);
+    }
+  }
+  if (config.files.empty()) plain("files", "the list is empty: nothing would be kept", kAllowedFiles);
+  if (layout && layout->preset_files() && table.find("files") == nullptr) {
+    config.files.clear();
+    for (const FileKind k : *layout->preset_files()) config.files.emplace_back(to_string(k));
+  }
+  for (const FileKind k : kFileKinds) {
+    if (std::ranges::find(config.files, to_string(k)) != config.files.end()) config.kinds.push_back(k);
+  }
+  if (layout && !layout->has_ext() && config.files.size() > 1) {
+    plain("layout", "{ext} is missing, and files names more than one file", "a layout with {ext}, or one name in files");
+  }
+
+  if (config.acl == AclMode::kNone) {
+    if (!config.acl_users.empty()) plain("acl_users", "set, but acl = \"none\" uses no access lists");
+    if (!config.acl_groups.empty()) plain("acl_groups", "set, but acl = \"none\" uses no access lists");
+  }
+  return config;
+}
+
+}  // namespace scriptorium::file

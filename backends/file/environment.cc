@@ -1,0 +1,101 @@
+#include "backends/file/environment.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "core/base/text.h"
+
+namespace scriptorium::file {
+namespace {
+
+void append_escaped(std::string& out, std::string_view bytes) {
+  for (const char c : bytes) {
+    switch (c) {
+      case '\\': out += "\\\\"; break;
+      case '\n': out += "\\n"; break;
+      case '\0': out += "\\0"; break;
+      default: out += c;
+    }
+  }
+}
+
+bool is_shell_name(std::string_view name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  if (name.empty() || !letter(name[0])) return false;
+  return std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+// bash refuses to assign to these; the line would only make a person doubt the whole file.
+bool is_readonly_in_bash(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kNames{"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
+
+void append_quoted(std::string& out, std::string_view value) {
+  out += '\'';
+  for (const char c : value) {
+    if (c == '\'') {
+      out += "'\\''";
+    } else {
+      out += c;
+    }
+  }
+  out += '\'';
+}
+
+template <typename F>
+void for_each_string(std::string_view bytes, F&& each) {
+  while (!bytes.empty()) {
+    const std::size_t end = std::min(bytes.find('\0'), bytes.size());
+    each(bytes.substr(0, end));
+    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  }
+}
+
+std::string render_lines(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size() + 64);
+  for_each_string(bytes, [&](std::string_view line) {
+    append_escaped(out, line);
+    out += '\n';
+  });
+  return out;
+}
+
+std::string render_shell(std::string_view bytes) {
+  std::string out = "# Environment of a batch job; bash reads it back with:  . ./FILE\n";
+  out.reserve(bytes.size() + bytes.size() / 2 + 128);
+  for_each_string(bytes, [&](std::string_view entry) {
+    // An '=' in front belongs to the name.
+    const std::size_t equals = entry.find('=', 1);
+    const std::string_view name = entry.substr(0, equals);
+    if (equals != std::string_view::npos && is_shell_name(name) && !is_readonly_in_bash(name)) {
+      out.append("export ").append(name) += '=';
+      append_quoted(out, entry.substr(equals + 1));
+    } else {
+      // Exported functions ("BASH_FUNC_x%%") and names that no shell can set: only to be read, escaped like kLines so
+      // that nothing of it leaves the comment.
+      out += "#env ";
+      append_escaped(out, entry);
+    }
+    out += '\n';
+  });
+  return out;
+}
+
+}  // namespace
+
+std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style) {
+  if (style == EnvironmentStyle::kNul) return std::string(bytes);
+  if (format == EnvironmentFormat::kNulEnded)
+    return style == EnvironmentStyle::kLines ? render_lines(bytes) : render_shell(bytes);
+  std::string out;
+  if (style == EnvironmentStyle::kLines) {
+    append_escaped(out, bytes);
+    return out += '\n';
+  }
+  return "# Environment of a batch job that could not be parsed; its bytes in base64:\n#base64 " + base64_encode(bytes) + '\n';
+}
+
+}  // namespace scriptorium::file

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/api/event.h"
+
+// How the environment stands in its file. Pure.
+namespace scriptorium::file {
+
+enum class EnvironmentStyle {
+  kNul,    // the bytes as they are: NAME=value, each ended by NUL
+  kLines,  // NAME=value, one a line; in it "\\" is a backslash, "\n" a newline, "\0" a NUL
+  kShell,  // `. FILE` in bash sets the same variables, byte for byte
+};
+
+// `format` says what the bytes are; kRaw ones could not be parsed and are never split into variables: kLines writes
+// them as one escaped line, kShell as a comment in base64.
+std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style);
+
+}  // namespace scriptorium::file

@@ -1,0 +1,390 @@
+#include "backends/file/layout.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "core/base/sha256.h"
+#include "core/base/text.h"
+#include "core/base/time.h"
+
+namespace scriptorium::file {
+namespace {
+
+constexpr std::size_t kMaxTemplateBytes = 1024;
+constexpr std::size_t kMaxComponents = 16;
+constexpr std::size_t kMaxLiteralBytes = 64;
+constexpr std::size_t kHashDigits = 8;
+constexpr std::string_view kNone = "_none";
+
+struct Range {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+// Code points above ASCII that a person cannot see, that reorder the text around them, or that mean nothing outside one
+// program. Letters and marks of every script stay.
+constexpr Range kInvisible[] = {
+    {0x80, 0xa0},       {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},     {0x115f, 0x1160},
+    {0x1680, 0x1680},   {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x2000, 0x200f},   {0x2028, 0x202f},
+    {0x205f, 0x206f},   {0x2800, 0x2800},   {0x3000, 0x3000},   {0x3164, 0x3164},   {0xd800, 0xf8ff},
+    {0xfdd0, 0xfdef},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},   {0xfff0, 0xffff},
+    {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0x1fffe, 0x1ffff}, {0x2fffe, 0x2ffff}, {0x3fffe, 0x10ffff}};
+
+bool visible(std::uint32_t code) {
+  return std::ranges::none_of(kInvisible, [&](const Range& r) { return code >= r.first && code <= r.last; });
+}
+
+// Length of the well-formed UTF-8 sequence of two to four bytes at the front, and its code point; 0 if there is none.
+std::pair<std::size_t, std::uint32_t> sequence(std::string_view bytes) {
+  const auto lead = static_cast<unsigned char>(bytes[0]);
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
+  if (length == 0 || bytes.size() < length || !is_utf8(bytes.substr(0, length))) return {0, 0};
+  std::uint32_t code = lead & (0xffU >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) code = code << 6U | (static_cast<unsigned char>(bytes[i]) & 0x3fU);
+  return {length, code};
+}
+
+bool plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+}
+
+std::string percent(char c) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  const auto byte = static_cast<unsigned char>(c);
+  return {'%', kDigits[byte >> 4U], kDigits[byte & 15U]};
+}
+
+// Where a text may be cut at most at `limit`: not within a character nor within a %XX.
+std::size_t cut_position(std::string_view text, std::size_t limit) {
+  std::size_t at = limit;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U) --at;
+  for (std::size_t back = 1; back <= 2 && back <= at; ++back) {
+    if (text[at - back] == '%') return at - back;
+  }
+  return at;
+}
+
+std::string cut(std::string text, std::size_t limit, std::string_view hashed) {
+  if (text.size() <= limit) return text;
+  text.resize(cut_position(text, limit - kHashDigits - 1));
+  return text + '~' + sha256_hex(hashed).substr(0, kHashDigits);
+}
+
+std::string glob_literal(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '*' || c == '?' || c == '[' || c == ']' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+Error wrong(std::string message) { return Error{ErrorKind::kInvalidConfig, std::move(message)}; }
+
+struct Preset {
+  std::string_view name;
+  std::string_view text;
+  std::array<const char*, 3> words;
+  bool script_only;
+};
+constexpr Preset kPresets[] = {
+    {"user-month", "{user}/{year}/{month}/{job_id}-{job_name}.{ext}", {"sh", "env", "json"}, false},
+    // SArchive's file archive with --period daily; its own tools and its users' scripts look for these names.
+    {"sarchive-daily", "{year}{month}{day}/job.{job_id}_{ext}", {"script", "environment", "metadata.json"}, false},
+    // What Open XDMoD's job script ingestion reads.
+    {"xdmod", "{year}{month}{day}/{job_id}.{ext}", {"savescript", "env", "json"}, true},
+};
+
+}  // namespace
+
+const char* to_string(FileKind kind) noexcept {
+  switch (kind) {
+    case FileKind::kScript: return "script";
+    case FileKind::kEnvironment: return "environment";
+    case FileKind::kMetadata: return "metadata";
+  }
+  return "unknown";
+}
+
+std::string safe_value(std::string_view value) {
+  if (value.empty()) return std::string(kNone);
+  std::string result;
+  // What lies beyond cannot show in a name that is cut anyway.
+  const std::string_view shown = value.substr(0, kMaxValueBytes * 4);
+  for (std::size_t i = 0; i < shown.size();) {
+    const char c = shown[i];
+    if (plain(c) && (i != 0 || (c != '.' && c != '-'))) {
+      result += c;
+    } else if (c == ' ' || c == '\t') {
+      result += '_';
+    } else if (const auto [length, code] = sequence(shown.substr(i)); length != 0 && visible(code)) {
+      result.append(shown, i, length);
+      i += length;
+      continue;
+    } else {
+      result += percent(c);
+    }
+    ++i;
+  }
+  if (shown.size() < value.size()) result.resize(std::max(result.size(), kMaxValueBytes + 1), '_');
+  return cut(std::move(result), kMaxValueBytes, value);
+}
+
+std::string Place::directory() const {
+  std::string result;
+  for (const std::string& d : directories) {
+    if (!result.empty()) result += '/';
+    result += d;
+  }
+  return result;
+}
+
+std::string Place::name(FileKind kind, unsigned slot) const {
+  const std::string& ending = endings[static_cast<std::size_t>(kind)];
+  if (slot <= 1) return stem + ending;
+  // "{ext}" may be the whole name; a name must not begin with a dot.
+  return stem.empty() ? std::to_string(slot) + '.' + ending : stem + '.' + std::to_string(slot) + ending;
+}
+
+struct Layout::Values {
+  std::string cluster, scheduler, user, account, job_id, job_name, array_job_id;
+  CivilDate date;
+};
+
+Result<Layout> Layout::parse(std::string_view text) {
+  Layout layout;
+  for (const Preset& p : kPresets) {
+    if (text != p.name) continue;
+    text = p.text;
+    for (std::size_t i = 0; i < layout.words_.size(); ++i) layout.words_[i] = p.words[i];
+    if (p.script_only) layout.preset_files_ = std::vector<FileKind>{FileKind::kScript};
+    break;
+  }
+  if (text.empty()) return wrong("the layout is empty");
+  if (text.find('{') == std::string_view::npos) {
+    std::vector<std::string> names;
+    for (const Preset& p : kPresets) names.emplace_back(p.name);
+    std::string message = "neither a preset nor a template with fields such as {job_id}";
+    if (const auto near = did_you_mean(text, names)) message += "; did you mean \"" + *near + "\"?";
+    return wrong(message);
+  }
+  if (text.size() > kMaxTemplateBytes) return wrong("the layout is longer than 1024 bytes");
+  if (!is_utf8(text)) return wrong("the layout is not UTF-8");
+  if (text.front() == '/') return wrong("the layout begins with '/': it is relative to root");
+
+  static const std::vector<std::pair<std::string, Field>> fields = {
+      {"cluster", Field::kCluster},  {"scheduler", Field::kScheduler},
+      {"user", Field::kUser},        {"account", Field::kAccount},
+      {"year", Field::kYear},        {"month", Field::kMonth},
+      {"day", Field::kDay},          {"job_id", Field::kJobId},
+      {"job_name", Field::kJobName}, {"array_job_id", Field::kArrayJobId},
+      {"ext", Field::kExt}};
+
+  std::vector<Component> components(1);
+  bool has_job_id = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '/') {
+      components.emplace_back();
+      ++i;
+      continue;
+    }
+    Component& component = components.back();
+    if (c == '}') return wrong("'}' without '{'");
+    if (c != '{') {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return wrong("the layout holds a control character");
+      if (component.empty() || component.back().field != Field::kLiteral) component.push_back({});
+      component.back().literal += c;
+      ++i;
+      continue;
+    }
+    const std::size_t end = text.find('}', i);
+    if (end == std::string_view::npos) return wrong("'{' without '}'");
+    const std::string name(text.substr(i + 1, end - i - 1));
+    const auto found = std::ranges::find(fields, name, &std::pair<std::string, Field>::first);
+    if (found == fields.end()) {
+      std::vector<std::string> names;
+      for (const auto& f : fields) names.push_back(f.first);
+      std::string message = "unknown field {" + printable(name, 64) + "}";
+      if (const auto near = did_you_mean(name, names)) message += "; did you mean {" + *near + "}?";
+      return wrong(message);
+    }
+    if (found->second == Field::kJobId) has_job_id = true;
+    if (found->second == Field::kExt) {
+      if (layout.has_ext_) return wrong("{ext} stands twice in the layout");
+      layout.has_ext_ = true;
+    }
+    component.push_back({found->second, {}});
+    i = end + 1;
+  }
+  if (!has_job_id) return wrong("the layout needs {job_id}, or different jobs would get the same path");
+  if (components.size() > kMaxComponents) return wrong("the layout has more than 16 parts");
+
+  for (const Component& component : components) {
+    if (component.empty()) return wrong("a part between two '/' is empty");
+    const Part& first = component.front();
+    if (first.field == Field::kLiteral && (first.literal[0] == '.' || first.literal[0] == '-')) {
+      return wrong("a part begins with '.' or '-'");
+    }
+    for (const Part& p : component) {
+      if (p.literal.size() > kMaxLiteralBytes) return wrong("a fixed text is longer than 64 bytes");
+    }
+  }
+
+  Component last = std::move(components.back());
+  components.pop_back();
+  for (const Component& component : components) {
+    if (std::ranges::any_of(component, [](const Part& p) { return p.field == Field::kExt; })) {
+      return wrong("{ext} may stand in the last part only");
+    }
+  }
+  layout.directories_ = std::move(components);
+
+  const auto ext = std::ranges::find(last, Field::kExt, &Part::field);
+  if (ext != last.end()) {
+    for (auto p = ext + 1; p != last.end(); ++p) {
+      if (p->field != Field::kLiteral) return wrong("after {ext} only fixed text may follow");
+      layout.after_ext_ += p->literal;
+    }
+    last.erase(ext, last.end());
+    if (!last.empty() && last.back().field == Field::kLiteral) {
+      // The character that sets the ending off goes with it: "4711.2.sh", "job.4711.2_script".
+      std::string& literal = last.back().literal;
+      if (const char c = literal.back(); c == '.' || c == '_' || c == '-') {
+        layout.before_ext_ = c;
+        literal.pop_back();
+        if (literal.empty()) last.pop_back();
+      }
+    }
+  } else if (last.back().field == Field::kLiteral) {
+    std::string& literal = last.back().literal;
+    if (const auto dot = literal.rfind('.'); dot != std::string::npos) {
+      layout.after_ext_ = literal.substr(dot);
+      literal.resize(dot);
+      if (literal.empty()) last.pop_back();
+    }
+  }
+  layout.stem_ = std::move(last);
+  return layout;
+}
+
+std::array<std::string, 3> Layout::endings() const {
+  std::array<std::string, 3> result;
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = has_ext_ ? before_ext_ + words_[i] + after_ext_ : after_ext_;
+  return result;
+}
+
+std::string Layout::render(const Component& component, const Values& values) {
+  std::string result;
+  for (const Part& p : component) {
+    switch (p.field) {
+      case Field::kLiteral: result += p.literal; break;
+      case Field::kCluster: result += values.cluster; break;
+      case Field::kScheduler: result += values.scheduler; break;
+      case Field::kUser: result += values.user; break;
+      case Field::kAccount: result += values.account; break;
+      case Field::kYear: result += values.date.year; break;
+      case Field::kMonth: result += values.date.month; break;
+      case Field::kDay: result += values.date.day; break;
+      case Field::kJobId: result += values.job_id; break;
+      case Field::kJobName: result += values.job_name; break;
+      case Field::kArrayJobId: result += values.array_job_id; break;
+      case Field::kExt: break;  // in the ending
+    }
+  }
+  return result;
+}
+
+Place Layout::place(const Event& event) const {
+  Values values;
+  values.cluster = safe_value(event.cluster);
+  values.scheduler = safe_value(event.scheduler);
+  const bool known_user = event.user.verified && event.user.name && !event.user.name->empty();
+  values.user = known_user ? safe_value(*event.user.name) : std::string(kUnverified);
+  // A person of that very name must not get into the folder that holds everybody's unverified jobs.
+  if (known_user && values.user == kUnverified) values.user.replace(0, 1, percent(kUnverified[0]));
+  values.account = safe_value(event.job.account.value_or(std::string{}));
+  values.job_id = safe_value(event.job.id);
+  values.job_name = safe_value(event.job.name.value_or(std::string{}));
+  values.array_job_id = event.job.array ? safe_value(event.job.array->job_id) : values.job_id;
+  values.date = civil_date(event.time);
+  values.date.year = safe_value(values.date.year);
+
+  Place place;
+  place.owned_from = directories_.size();
+  for (std::size_t i = 0; i < directories_.size(); ++i) {
+    std::string text = render(directories_[i], values);
+    const std::string whole = text;
+    place.directories.push_back(cut(std::move(text), kMaxComponentBytes, whole));
+    const bool of_user = std::ranges::any_of(directories_[i], [](const Part& p) { return p.field == Field::kUser; });
+    if (of_user && known_user) place.owned_from = std::min(place.owned_from, i);
+  }
+  place.endings = endings();
+  std::size_t longest = 0;
+  for (const std::string& e : place.endings) longest = std::max(longest, e.size());
+  constexpr std::size_t kSlotBytes = 7;  // ".10000" and one to spare
+  place.stem = render(stem_, values);
+  const std::string whole = place.stem;
+  place.stem = cut(std::move(place.stem), kMaxComponentBytes - longest - kSlotBytes, whole);
+  return place;
+}
+
+bool Layout::begins_with_user() const noexcept {
+  return !directories_.empty() &&
+         std::ranges::any_of(directories_.front(), [](const Part& p) { return p.field == Field::kUser; });
+}
+
+bool Layout::has_user() const noexcept {
+  return std::ranges::any_of(directories_, [](const Component& component) {
+    return std::ranges::any_of(component, [](const Part& p) { return p.field == Field::kUser; });
+  });
+}
+
+Layout::Search Layout::search(std::string_view job_id) const {
+  const std::string id = safe_value(job_id);
+  const auto pattern = [&](const Component& component) {
+    Search::Pattern result;
+    std::string exact;
+    bool open = false;
+    for (const Part& p : component) {
+      if (p.field == Field::kLiteral || p.field == Field::kJobId) {
+        const std::string& text = p.field == Field::kJobId ? id : p.literal;
+        result.glob += glob_literal(text);
+        exact += text;
+      } else {
+        if (!result.glob.ends_with('*') || result.glob.ends_with("\\*")) result.glob += '*';
+        open = true;
+      }
+    }
+    if (!open) result.exact = std::move(exact);
+    return result;
+  };
+  Search result;
+  for (const Component& component : directories_) result.directories.push_back(pattern(component));
+  result.stem = pattern(stem_).glob;
+  result.endings = endings();
+  return result;
+}
+
+std::optional<Layout::Search::Match> Layout::Search::match(std::string_view name, const std::vector<FileKind>& kinds) const {
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  for (const FileKind kind : kinds) {
+    const std::string& ending = endings[static_cast<std::size_t>(kind)];
+    if (!name.ends_with(ending)) continue;
+    const std::string_view body = name.substr(0, name.size() - ending.size());
+    if (stem.empty()) {  // the ending is the whole name: "sh", "2.sh"
+      if (body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)))) return Match{kind, std::string(body)};
+      continue;
+    }
+    if (glob_match(stem, body)) return Match{kind, std::string(body)};
+    const auto dot = body.rfind('.');
+    if (dot != std::string_view::npos && digits(body.substr(dot + 1)) && glob_match(stem, body.substr(0, dot))) {
+      return Match{kind, std::string(body)};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace scriptorium::file

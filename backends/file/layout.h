@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/api/event.h"
+#include "core/base/result.h"
+
+// Where an event's files lie below the root. Pure: no file system, no clock.
+namespace scriptorium::file {
+
+enum class FileKind { kScript, kEnvironment, kMetadata };
+inline constexpr std::array<FileKind, 3> kFileKinds{FileKind::kScript, FileKind::kEnvironment, FileKind::kMetadata};
+const char* to_string(FileKind kind) noexcept;  // "script", "environment", "metadata"
+
+// A text from outside as part of one path component: never empty, no '/', no leading '.' or '-', no control,
+// blank, zero-width or direction character, always UTF-8, at most 64 bytes. Letters of any language, digits,
+// '.', '_' and '-' stay; a blank becomes '_'; other bytes become %XX; what is too long is cut and gets '~' and
+// eight digits of its sha256. Two texts may give the same part: who writes has to look.
+std::string safe_value(std::string_view value);
+
+inline constexpr std::string_view kUnverified = "unverified";
+inline constexpr std::size_t kMaxValueBytes = 64;
+inline constexpr std::size_t kMaxComponentBytes = 200;
+
+// One event's place. Names of one event differ in the ending only; `slot` 1 is the plain name, 2 and on put ".2" in
+// front of the ending, for another event that would get the same path.
+struct Place {
+  std::vector<std::string> directories;  // below the root, from the top
+  std::size_t owned_from = 0;            // directories[owned_from...] hold files of one verified user only
+  std::string stem;
+  std::array<std::string, 3> endings;  // by FileKind: ".sh", ".env", ".json"
+
+  std::string directory() const;  // "alice/2026/11"; "" is the root itself
+  std::string name(FileKind kind, unsigned slot) const;
+};
+
+// A template such as "{user}/{year}/{month}/{job_id}-{job_name}.{ext}", or the name of a preset.
+// Threads: const members from any.
+class Layout {
+ public:
+  static constexpr std::string_view kDefault = "user-month";
+
+  // kInvalidConfig says what is wrong with the template.
+  static Result<Layout> parse(std::string_view text);
+
+  // Year, month and day are those of event.time, in UTC. A user who is not verified becomes "unverified"; a real
+  // user of that name becomes "%75nverified".
+  Place place(const Event& event) const;
+
+  bool has_ext() const noexcept { return has_ext_; }
+  bool begins_with_user() const noexcept;
+  bool has_user() const noexcept;
+  // What a preset keeps unless the config says otherwise; nothing = all.
+  const std::optional<std::vector<FileKind>>& preset_files() const noexcept { return preset_files_; }
+
+  // For finding a job again: one glob pattern for each directory, and one for the stem of the name.
+  struct Search {
+    struct Pattern {
+      std::string glob;
+      std::optional<std::string> exact;  // set if there is nothing to match, only to open
+    };
+    std::vector<Pattern> directories;
+    std::string stem;
+    std::array<std::string, 3> endings;
+
+    // The stem with its slot ("4711-md.2") if the name is one that this search looks for.
+    struct Match {
+      FileKind kind;
+      std::string stem;
+    };
+    // `kinds` in the order in which endings are tried.
+    std::optional<Match> match(std::string_view name, const std::vector<FileKind>& kinds) const;
+  };
+  Search search(std::string_view job_id) const;
+
+ private:
+  enum class Field { kLiteral, kCluster, kScheduler, kUser, kAccount, kYear, kMonth, kDay, kJobId, kJobName, kArrayJobId, kExt };
+  struct Part {
+    Field field = Field::kLiteral;
+    std::string literal;
+  };
+  using Component = std::vector<Part>;
+  struct Values;
+
+  static std::string render(const Component& component, const Values& values);
+  std::array<std::string, 3> endings() const;
+
+  std::vector<Component> directories_;
+  Component stem_;          // of the last component
+  std::string before_ext_;  // "."
+  std::string after_ext_;   // literal after {ext}, or the whole ending without {ext}
+  bool has_ext_ = false;
+  std::array<std::string, 3> words_{"sh", "env", "json"};  // what {ext} stands for
+  std::optional<std::vector<FileKind>> preset_files_;
+};
+
+}  // namespace scriptorium::file

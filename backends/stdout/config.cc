@@ -1,0 +1,19 @@
+#include "backends/stdout/config.h"
+
+namespace scriptorium::stdout_sink {
+namespace {
+
+const Schema<StdoutConfig>& schema() {
+  static const Schema<StdoutConfig> kSchema{
+      option("script_text", &StdoutConfig::script_text, "put the job script's text into each event"),
+      option("environment", &StdoutConfig::environment, "put the environment's variables into each event"),
+  };
+  return kSchema;
+}
+
+}  // namespace
+
+std::vector<OptionInfo> options() { return schema().options(); }
+StdoutConfig parse_config(const Table& table, Problems& problems) { return schema().parse(table, problems); }
+
+}  // namespace scriptorium::stdout_sink
