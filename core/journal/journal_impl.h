@@ -1,0 +1,302 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "core/journal/format.h"
+#include "core/journal/journal.h"
+#include "core/journal/mark_index.h"
+#include "core/journal/recent_events.h"
+#include "core/journal/sqlite.h"
+
+namespace scriptorium::journal {
+
+using SinkId = Journal::SinkId;
+
+// What is known of a sink. The writer owns the true one; after each commit a copy goes into the shared state.
+struct SinkRow {
+  struct Ahead {
+    State state = State::kSettled;
+    bool stored = false;  // has its row in `exceptions`
+  };
+  std::string name;
+  std::string kinds;  // patterns, one a line
+  std::vector<std::string> patterns;
+  bool registered = false;
+  std::uint64_t cursor = 0;
+  std::uint64_t acknowledged = 0;
+  std::optional<Timestamp> last_success;
+  // Counters, made once at open and then kept.
+  std::uint64_t pending = 0, pending_bytes = 0;  // wanted, beyond the cursor, not in `ahead`
+  std::uint64_t parked = 0, parked_bytes = 0;
+  std::uint64_t dead = 0;
+  std::uint64_t last_wanted = 0;  // highest sequence that it wants
+  std::uint64_t generation = 0;
+  std::map<std::uint64_t, Ahead> ahead;  // what lies beyond the cursor and is no longer to come
+  // No event to come lies in (scanned_from, scanned_to]; only in the shared copy.
+  std::uint64_t scanned_from = 0, scanned_to = 0;
+
+  bool wants(std::string_view kind) const;
+};
+
+std::string join_kinds(const std::vector<std::string>& kinds);
+std::vector<std::string> split_kinds(std::string_view kinds);
+
+// A list of things that the writer does in one transaction, in the order they were queued.
+struct AppendMany {
+  std::string source;
+  std::vector<std::shared_ptr<const Event>> events;
+  std::optional<std::string> position;
+};
+struct PutMark {
+  std::string source;
+  CaptureMark mark;
+};
+struct ForgetMarks {
+  std::string source;
+  std::vector<std::string> entries;
+};
+struct ResolveMany {
+  std::vector<Journal::Resolved> events;
+};
+struct PublishDamaged {  // an unresolved event that cannot be read: its sinks shall see it, as a dead letter
+  std::uint64_t ticket = 0;
+};
+struct SettleMany {
+  SinkId sink = 0;
+  std::vector<Journal::Settle> settlements;
+  std::uint64_t cursor = 0;
+};
+class Writer;
+// Anything else, with a transaction of its own that is tried once. `done` gets the result after commit or rollback.
+struct Command {
+  std::function<Result<std::uint64_t>(Writer&)> run;
+  std::function<void(Result<std::uint64_t>)> done;
+};
+struct Entry {
+  std::variant<Journal::Append, AppendMany, PutMark, ForgetMarks, ResolveMany, PublishDamaged, SettleMany, Command> what;
+  std::uint64_t bytes = 0;
+  bool urgent = true;  // somebody waits for it: no gathering
+};
+
+struct Queue {
+  std::deque<Entry> entries;
+  std::uint64_t bytes = 0;  // of `entries`
+  std::uint64_t lazy = 0;   // settlements and the like that stand in `entries`
+  std::uint64_t urgent = 0;
+  std::uint64_t queued = 0;    // ever
+  std::uint64_t done = 0;      // committed ever
+  std::uint64_t flushing = 0;  // flush() calls that wait
+  SteadyTime first_lazy;
+  bool stuck = false;  // commits fail at the moment
+};
+
+struct SourceState {
+  std::uint64_t unresolved = 0;
+  std::uint64_t last_ticket = 0;
+};
+
+struct Shared {
+  std::map<SinkId, SinkRow> sinks;
+  std::map<std::string, SourceState, std::less<>> sources;
+  RecentEvents events;
+  RecentEvents tickets;
+  std::uint64_t last_seq = 0;
+  std::uint64_t event_count = 0;
+  std::uint64_t used_bytes = 0;
+  std::string last_error;
+};
+
+// Connections for reading, made when needed, at most a few kept.
+class Readers {
+ public:
+  struct Reader {
+    std::unique_ptr<Connection> connection;
+    Codec codec;
+    std::unique_ptr<EventReader> events;
+    Statement scan, row, parked;
+  };
+  class Lease {
+   public:
+    Lease(Readers& pool, std::unique_ptr<Reader> reader) : pool_(&pool), reader_(std::move(reader)) {}
+    Lease(Lease&&) noexcept = default;
+    ~Lease();
+    Reader* operator->() const noexcept { return reader_.get(); }
+
+   private:
+    Readers* pool_;
+    std::unique_ptr<Reader> reader_;
+  };
+
+  Readers(std::string file, Connection::Mode mode) : file_(std::move(file)), mode_(mode) {}
+  Result<Lease> lease();
+
+ private:
+  static constexpr std::size_t kKept = 4;
+  std::string file_;
+  Connection::Mode mode_;
+  Guarded<std::vector<std::unique_ptr<Reader>>> idle_;
+};
+
+struct OpenedDatabase {
+  std::unique_ptr<Connection> connection;
+  Journal::OpenReport report;
+  bool immutable = false;  // read without -wal and -shm: nobody has the file open, and we may not write beside it
+};
+// Makes the directory and the file, checks what is there, quarantines and salvages if need be (journal_open.cc).
+Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& log, const Clock& clock);
+// What is wrong with it, in words; "" = nothing. `whole`: every index, reference and content too, which reads all bytes.
+std::string verify(Connection& connection, bool whole);
+
+// The one who writes: applies queue entries to the database inside a transaction. Everything here belongs to its thread.
+// What a transaction changes in memory is kept apart until it is committed, and undone if it is not.
+class Writer {
+ public:
+  Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes, Guarded<Shared>& shared, const Clock& clock);
+
+  Result<void> load();                             // counters and marks, at open
+  Result<void> commit(std::vector<Entry>& batch);  // all of it or nothing
+  void checkpoint(bool now);
+  bool prune_waiting() const noexcept { return prune_waiting_; }
+  // After a commit: the callbacks of its appends.
+  struct Callback {
+    std::function<void(bool)> durable;
+    bool fresh = false;
+  };
+  std::vector<Callback> take_callbacks() { return std::move(callbacks_); }
+  std::uint64_t used_bytes() const noexcept { return used_bytes_; }
+  bool damaged() const noexcept { return connection_->damaged(); }
+
+  // ---- commands
+  Result<std::uint64_t> register_sink(const std::string& name, const std::vector<std::string>& kinds);
+  Result<std::uint64_t> remove_sink(const std::string& name);
+  Result<std::uint64_t> change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry);
+
+ private:
+  struct Published {
+    std::uint64_t seq = 0;
+    std::shared_ptr<const Event> event;
+  };
+  struct PublishedTicket {
+    std::uint64_t ticket = 0;
+    std::string source;
+    std::shared_ptr<const Event> event;
+  };
+  struct EventInfo {
+    std::uint64_t bytes = 0;
+    std::string kind;
+  };
+
+  void apply(Journal::Append& item);
+  void apply(AppendMany& item);
+  void apply(PutMark& item);
+  void apply(ForgetMarks& item);
+  void apply(ResolveMany& item);
+  void apply(PublishDamaged& item);
+  void apply(SettleMany& item);
+  void apply(Command&) {}
+
+  bool known(std::string_view source, const std::string& id);
+  void put_mark(const std::string& source, const CaptureMark& mark);
+  std::string acquire_blobs(const Event& event);
+  void release_blobs(std::string_view blobs);
+  void insert_event(const std::string& source, const std::shared_ptr<const Event>& event);
+  void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes);
+  SinkRow& touch(SinkId id);
+  std::optional<EventInfo> info(std::uint64_t seq);
+  std::optional<State> exception_state(SinkId sink, std::uint64_t seq);
+  void put_exception(SinkId sink, const Journal::Settle& settle, State state);
+  void erase_exception(SinkId sink, std::uint64_t seq);
+  void advance_idle_cursors();
+  void recount(SinkRow& row);
+  void store_sinks();
+  void prune(bool only_candidates);
+  void delete_event(std::uint64_t seq);
+  void store_blob_counts();
+  void begin_memory();
+  void undo_memory();
+  void publish();
+  std::uint64_t lowest_cursor() const;
+
+  std::unique_ptr<Connection> connection_;
+  Guarded<Shared>& shared_;
+  const Clock& clock_;
+  Codec codec_;
+
+  Statement begin_, commit_, find_event_, find_unresolved_, insert_event_, insert_unresolved_, find_blob_, insert_blob_,
+      drop_blob_, change_blob_, put_mark_, forget_mark_, put_position_, take_unresolved_, delete_unresolved_, event_info_,
+      exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_, exceptions_in_, exception_of_, prune_scan_,
+      prune_range_, prune_one_, blobs_of_, scan_kinds_, page_count_, free_pages_;
+
+  // True state, and what the open transaction would undo.
+  std::map<SinkId, SinkRow> sinks_;
+  MarkIndex marks_;
+  std::map<std::string, SourceState, std::less<>> sources_;
+  std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, event_count_ = 0, unresolved_count_ = 0, pruned_ = 0;
+  bool prune_waiting_ = false;
+  struct Before {
+    std::map<SinkId, SinkRow> sinks;
+    std::vector<SinkId> added;
+    std::map<std::string, SourceState, std::less<>> sources;
+    std::uint64_t last_seq = 0, last_ticket = 0, last_blob = 0, event_count = 0, unresolved_count = 0, pruned = 0;
+    bool prune_waiting = false;
+  } before_;
+
+  std::vector<Published> published_;
+  std::vector<PublishedTicket> published_tickets_;
+  std::vector<std::uint64_t> resolved_tickets_;
+  std::vector<SinkId> removed_sinks_;
+  std::vector<Callback> callbacks_;
+  std::vector<std::uint64_t> candidates_;  // lost an exception: may be prunable below `pruned_`
+  std::unordered_map<std::int64_t, std::int64_t> blob_changes_;
+  std::uint64_t used_bytes_ = 0;
+  std::uint64_t page_size_ = kPageSize;
+};
+
+}  // namespace scriptorium::journal
+
+namespace scriptorium {
+
+class Journal::Impl {
+ public:
+  Impl(Options options, Logger& log, const Clock& clock, journal::OpenedDatabase opened);
+  ~Impl();
+
+  Result<void> start();
+  void put(journal::Entry entry);
+  Result<std::uint64_t> call(std::function<Result<std::uint64_t>(journal::Writer&)> run);
+  SteadyTime real_deadline(SteadyTime deadline) const;
+  void run(const std::stop_token& stop) noexcept;
+  std::vector<journal::Entry> take(const std::stop_token& stop);
+  void commit(std::vector<journal::Entry> batch, const std::stop_token& stop);
+  void update_full();
+  bool backlogged();
+
+  Result<std::shared_ptr<const Event>> load(journal::Readers::Lease& reader, std::uint64_t seq);
+  // Loads for a sink; what is damaged becomes a null event and a dead letter.
+  Result<std::optional<Item>> item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq, std::uint32_t attempts);
+
+  Options options;
+  Logger& log;
+  const Clock& clock;
+  OpenReport report;
+  Guarded<journal::Shared> shared;
+  Guarded<journal::Queue> queue;
+  journal::Readers readers;
+  std::atomic<bool> full{false};
+  std::unique_ptr<journal::Writer> writer;  // the writer thread's; null if read-only
+  std::jthread thread;
+};
+
+}  // namespace scriptorium

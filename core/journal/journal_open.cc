@@ -1,0 +1,297 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "core/base/fault_point.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/journal/journal_impl.h"
+#include "core/journal/salvage.h"
+
+namespace scriptorium::journal {
+namespace {
+
+constexpr const char* kName = "journal.db";
+constexpr const char* kDraft = "journal.salvage";    // a salvaged journal that is not yet the journal
+constexpr const char* kPending = "salvage.pending";  // stands in a quarantine until its salvage is the journal
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+Result<void> sync_directory(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return system_error("open " + path, errno);
+  return sync_fd(fd.get(), path);
+}
+
+Result<void> move(const std::string& from, const std::string& to) {
+  if (!exists(from)) return {};
+  if (::rename(from.c_str(), to.c_str()) != 0) return system_error("rename " + from, errno);
+  return {};
+}
+
+// -wal needs shared memory between processes, which network file systems do not give.
+std::optional<std::string> network_file_system(const std::string& directory) {
+  struct statfs state{};
+  if (::statfs(directory.c_str(), &state) != 0) return std::nullopt;
+  switch (static_cast<std::uint32_t>(state.f_type)) {
+    case 0x6969U: return "NFS";
+    case 0xFF534D42U:
+    case 0xFE534D42U:
+    case 0x517BU: return "SMB";
+    case 0x5346414FU: return "AFS";
+    default: return std::nullopt;
+  }
+}
+
+// A quarantine whose salvage was not finished: the process ended in between.
+std::string unfinished(const std::string& directory) {
+  std::string found;
+  DIR* handle = ::opendir(directory.c_str());
+  if (handle == nullptr) return found;
+  while (const dirent* entry = ::readdir(handle)) {
+    const std::string name = entry->d_name;
+    if (name.starts_with("bad.") && exists(directory + "/" + name + "/" + kPending)) found = directory + "/" + name;
+  }
+  ::closedir(handle);
+  return found;
+}
+
+Result<std::string> new_quarantine(const std::string& directory, const Clock& clock) {
+  std::string stamp = format_rfc3339(clock.now(), TimePrecision::kSeconds);
+  std::erase_if(stamp, [](char c) { return c == ':' || c == '-'; });
+  for (int i = 1; i < 1000; ++i) {
+    const std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
+    if (::mkdir(path.c_str(), 0700) == 0) {
+      UniqueFd fd(::open((path + "/" + kPending).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+      if (!fd) return system_error("create " + path + "/" + kPending, errno);
+      if (auto result = sync_directory(path); !result) return result.error();
+      if (auto result = sync_directory(directory); !result) return result.error();
+      return path;
+    }
+    if (errno != EEXIST) return system_error("mkdir " + path, errno);
+  }
+  return Error{ErrorKind::kTransient, "no free name for a quarantine in " + directory};
+}
+
+// Moves the damaged files away and puts what can be read of them in their place. Ends at any moment, it is taken up again
+// by the next open: the database itself moves last, so as long as it lies in its place, all that lies there belongs to it.
+Result<void> quarantine(const std::string& directory, const std::string& bad, const std::string& damage, Logger& log,
+                        Journal::OpenReport& report) {
+  if (!exists(bad + "/" + kName)) {
+    for (const char* suffix : {"-wal", "-shm", ""}) {
+      FAULT_POINT("journal.quarantine");
+      if (auto result = move(directory + "/" + kName + suffix, bad + "/" + kName + suffix); !result) return result;
+    }
+    if (auto result = sync_directory(bad); !result) return result;
+    if (auto result = sync_directory(directory); !result) return result;
+  }
+  FAULT_POINT("journal.quarantine");
+  auto salvaged = salvage(bad, directory + "/" + kDraft, log);
+  if (!salvaged) return salvaged.error();
+  FAULT_POINT("journal.quarantine");
+  if (auto result = move(directory + "/" + kDraft, directory + "/" + kName); !result) return result;
+  if (auto result = sync_directory(directory); !result) return result;
+  FAULT_POINT("journal.quarantine");
+  ::unlink((bad + "/" + kPending).c_str());
+  if (auto result = sync_directory(bad); !result) return result;
+  report.quarantined = bad;
+  report.salvaged_events = salvaged->events;
+  report.lost_events = salvaged->lost_events;
+  report.damage = damage;
+  log.error("JOURNAL_QUARANTINED",
+            "the journal was damaged; it was put aside, and what could be read of it is in a new one; keep the old one until you "
+            "know what was lost",
+            {{"quarantine", bad},
+             {"damage", printable(damage, 400)},
+             {"salvaged_events", salvaged->events},
+             {"lost_events", salvaged->lost_events},
+             {"dead_letters", salvaged->dead_letters},
+             {"marks", salvaged->marks},
+             {"redelivers", salvaged->redelivers ? "yes" : "no"}});
+  return {};
+}
+
+// What open() finds in a file.
+struct Look {
+  enum class State { kEmpty, kGood, kDamaged, kRefused } state = State::kGood;
+  std::string text;
+};
+
+Look look(Connection& db, const std::string& file) {
+  const auto version = db.integer("PRAGMA user_version");
+  const auto application = db.integer("PRAGMA application_id");
+  const auto tables = db.integer("SELECT count(*) FROM sqlite_schema WHERE type='table'");
+  const auto ours = db.integer(
+      "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name IN "
+      "('events','unresolved','blobs','sinks','exceptions','marks','positions')");
+  if (auto error = db.take_error()) {
+    if (error->kind() == ErrorKind::kCorrupt) return {Look::State::kDamaged, error->message()};
+    return {Look::State::kRefused, error->message()};
+  }
+  if (*application == 0 && *version == 0 && *tables == 0) return {Look::State::kEmpty, ""};
+  if (*application != kApplicationId && *ours < 7) {
+    return {Look::State::kRefused, file + ": found the database of another program (application_id " +
+                                       std::to_string(*application) +
+                                       "), needed a Scriptorium journal; move it away or choose another state_dir"};
+  }
+  if (*application == kApplicationId && *version > kFormatVersion) {
+    return {Look::State::kRefused, file + ": found journal format " + std::to_string(*version) + ", this program needs " +
+                                       std::to_string(kFormatVersion) +
+                                       " or older; install the newer Scriptorium again, which wrote it"};
+  }
+  if (*application != kApplicationId || *version < 1 || *ours < 7) return {Look::State::kDamaged, "header or schema damaged"};
+  const std::string damage = verify(db, false);
+  if (!damage.empty()) return {Look::State::kDamaged, damage};
+  return {Look::State::kGood, ""};
+}
+
+Result<OpenedDatabase> open_read_only(const Journal::Options& options) {
+  const std::string file = options.directory + "/" + kName;
+  if (!exists(file)) return Error{ErrorKind::kVanished, "there is no journal in " + options.directory};
+  OpenedDatabase opened;
+  for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
+    auto connection = Connection::open(file, mode);
+    if (!connection) return connection.error();
+    opened.immutable = mode == Connection::Mode::kImmutable;
+    // Without a daemon there may be no -shm, and it cannot be made where we may not write; then no -wal with content
+    // may be left out.
+    if (!opened.immutable && !(*connection)->integer("PRAGMA user_version")) {
+      const auto error = (*connection)->take_error();
+      const auto wal = stat_path(file + "-wal");
+      if (error && error->kind() != ErrorKind::kCorrupt && (!wal || wal->size == 0)) continue;
+      if (error && error->kind() != ErrorKind::kCorrupt) return *error;
+    }
+    const Look found = look(**connection, file);
+    if (found.state == Look::State::kRefused) return Error{ErrorKind::kInvalidConfig, found.text};
+    if (found.state == Look::State::kDamaged) return Error{ErrorKind::kCorrupt, file + ": " + found.text};
+    if (found.state == Look::State::kEmpty) return Error{ErrorKind::kVanished, "there is no journal in " + options.directory};
+    opened.connection = *std::move(connection);
+    break;
+  }
+  return opened;
+}
+
+}  // namespace
+
+std::string verify(Connection& db, bool whole) {
+  std::string damage;
+  const auto note = [&](const std::string& text) {
+    if (!damage.empty()) damage += "; ";
+    damage += text;
+  };
+  {
+    Statement statement(db, whole ? "PRAGMA integrity_check(10)" : "PRAGMA quick_check(1)");
+    while (statement.step()) {
+      if (statement.text(0) != "ok") note(std::string(statement.text(0)));
+    }
+  }
+  if (damage.empty()) {
+    Statement sinks(db, "SELECT name, kinds, cursor, sum FROM sinks");
+    while (sinks.step()) {
+      if (sinks.integer(3) != sink_sum(sinks.text(0), sinks.text(1), sinks.integer(2)))
+        note("sink " + std::string(sinks.text(0)) + ": checksum differs");
+    }
+    Statement exceptions(db, "SELECT sink, seq, state, sum FROM exceptions");
+    std::uint64_t wrong = 0;
+    while (exceptions.step()) {
+      if (exceptions.integer(3) !=
+          exception_sum(exceptions.integer(0), exceptions.integer(1), static_cast<State>(exceptions.integer(2))))
+        ++wrong;
+    }
+    if (wrong > 0) note("checksum of " + std::to_string(wrong) + " exceptions differs");
+  }
+  if (whole && damage.empty() && db.ok()) {
+    const auto wrong_refs = db.integer(
+        "WITH used(id, n) AS (SELECT value, count(*) FROM (SELECT blobs FROM events UNION ALL SELECT blobs FROM unresolved) t, "
+        "json_each('['||t.blobs||']') GROUP BY value) "
+        "SELECT (SELECT count(*) FROM blobs b LEFT JOIN used u ON u.id=b.id WHERE b.refs<>coalesce(u.n,0)) + "
+        "(SELECT count(*) FROM used u WHERE NOT EXISTS(SELECT 1 FROM blobs b WHERE b.id=u.id))");
+    if (wrong_refs.value_or(0) > 0) note(std::to_string(*wrong_refs) + " file contents are missing or counted wrongly");
+    const auto orphans =
+        db.integer("SELECT count(*) FROM exceptions x WHERE NOT EXISTS(SELECT 1 FROM events e WHERE e.seq=x.seq)");
+    if (orphans.value_or(0) > 0) note(std::to_string(*orphans) + " exceptions without event");
+    Codec codec;
+    EventReader reader(db, codec);
+    std::uint64_t wrong = 0;
+    std::string first;
+    for (const char* sql : {"SELECT meta, blobs FROM events", "SELECT meta, blobs FROM unresolved"}) {
+      Statement rows(db, sql);
+      while (rows.step()) {
+        auto event = reader.load(rows.text(0), rows.text(1));
+        if (event) continue;
+        if (wrong++ == 0) first = event.error().message();
+      }
+    }
+    if (wrong > 0) note(std::to_string(wrong) + " events damaged, the first: " + first);
+  }
+  if (auto error = db.take_error()) note(error->message());
+  return damage;
+}
+
+Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& log, const Clock& clock) {
+  if (options.read_only) return open_read_only(options);
+  if (auto result = make_directories(options.directory, 0700); !result) return result.error();
+  if (const auto name = network_file_system(options.directory)) {
+    return Error{ErrorKind::kInvalidConfig,
+                 options.directory + ": found " + *name + ", needed a local file system; choose another state_dir"};
+  }
+  const std::string file = options.directory + "/" + kName;
+  OpenedDatabase opened;
+  if (const std::string bad = unfinished(options.directory); !bad.empty()) {
+    if (auto result =
+            quarantine(options.directory, bad, "found before, and the process ended while it was put aside", log, opened.report);
+        !result) {
+      return result.error();
+    }
+  }
+  for (int attempt = 0;; ++attempt) {
+    const auto state = stat_path(file);
+    const bool there = state && state->size > 0;
+    // -wal without its database can only be the rest of one that is gone.
+    bool damaged = !there && stat_path(file + "-wal").has_value() && stat_path(file + "-wal")->size > 0;
+    std::string damage = damaged ? "the database of " + file + "-wal is missing or empty" : "";
+    if (there && !state->is_regular()) return Error{ErrorKind::kInvalidConfig, file + ": found no regular file; move it away"};
+    if (!there && !damaged) {
+      if (auto result = create_empty(file); !result) return result.error();
+      if (auto result = sync_directory(options.directory); !result) return result.error();
+      opened.report.created = true;
+    }
+    if (!damaged) {
+      auto connection = Connection::open(file, Connection::Mode::kReadWrite);
+      if (!connection && connection.error().kind() != ErrorKind::kCorrupt) return connection.error();
+      const Look found = connection ? look(**connection, file) : Look{Look::State::kDamaged, connection.error().message()};
+      if (found.state == Look::State::kRefused) return Error{ErrorKind::kInvalidConfig, found.text};
+      if (found.state == Look::State::kEmpty) {
+        connection = Result<std::unique_ptr<Connection>>(std::unique_ptr<Connection>());
+        if (auto result = create_empty(file); !result) return result.error();
+        opened.report.created = true;
+        connection = Connection::open(file, Connection::Mode::kReadWrite);
+        if (!connection) return connection.error();
+      }
+      if (found.state != Look::State::kDamaged) {
+        Connection& db = **connection;
+        db.execute("PRAGMA journal_mode=WAL");
+        db.execute("PRAGMA synchronous=FULL");
+        db.execute("PRAGMA cache_size=-8192");
+        db.execute("PRAGMA wal_autocheckpoint=0");
+        db.execute("PRAGMA journal_size_limit=67108864");
+        if (auto error = db.take_error()) return *std::move(error);
+        opened.connection = *std::move(connection);
+        return opened;
+      }
+      damage = found.text;
+    }
+    if (attempt > 0) return Error{ErrorKind::kCorrupt, file + ": damaged again at once: " + damage};
+    auto bad = new_quarantine(options.directory, clock);
+    if (!bad) return bad.error();
+    if (auto result = quarantine(options.directory, *bad, damage, log, opened.report); !result) return result.error();
+  }
+}
+
+}  // namespace scriptorium::journal

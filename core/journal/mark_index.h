@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace scriptorium::journal {
+
+// Which event ids stand in a mark, per source. About 110 bytes a mark: names and ids are kept as 128-bit hashes.
+// Changes can be undone back to the last commit(). Not thread-safe.
+class MarkIndex {
+ public:
+  void put(std::string_view source, std::string_view entry, std::string_view event_id) {
+    change(key(source, entry), key(source, event_id));
+  }
+  void forget(std::string_view source, std::string_view entry) { change(key(source, entry), std::nullopt); }
+  bool has(std::string_view source, std::string_view event_id) const { return ids_.contains(key(source, event_id)); }
+
+  void commit() { undo_.clear(); }
+  void rollback() {
+    while (!undo_.empty()) {
+      const Undo last = undo_.back();
+      set(last.entry, last.id);
+      undo_.pop_back();
+    }
+  }
+
+ private:
+  struct Key {
+    std::uint64_t high = 0, low = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& key) const noexcept { return key.low; }
+  };
+  struct Undo {
+    Key entry;
+    std::optional<Key> id;
+  };
+
+  // FNV-1a with 128 bits over source, NUL, text.
+  static Key key(std::string_view source, std::string_view text) noexcept {
+    __extension__ using Wide = unsigned __int128;
+    constexpr Wide kPrime = (Wide{1} << 88) + 0x13b;
+    Wide hash = (Wide{0x6c62272e07bb0142ULL} << 64) + 0x62b821756295c58dULL;
+    for (const char c : source) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+    hash *= kPrime;
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
+    return {static_cast<std::uint64_t>(hash >> 64), static_cast<std::uint64_t>(hash)};
+  }
+
+  void change(const Key& entry, const std::optional<Key>& id) {
+    const auto it = entries_.find(entry);
+    undo_.push_back({entry, it == entries_.end() ? std::nullopt : std::optional<Key>(it->second)});
+    set(entry, id);
+  }
+  void set(const Key& entry, const std::optional<Key>& id) {
+    if (const auto it = entries_.find(entry); it != entries_.end()) {
+      if (const auto count = ids_.find(it->second); count != ids_.end() && --count->second == 0) ids_.erase(count);
+      entries_.erase(it);
+    }
+    if (id) {
+      entries_.emplace(entry, *id);
+      ++ids_[*id];
+    }
+  }
+
+  std::unordered_map<Key, Key, Hash> entries_;
+  std::unordered_map<Key, std::uint32_t, Hash> ids_;
+  std::vector<Undo> undo_;
+};
+
+}  // namespace scriptorium::journal

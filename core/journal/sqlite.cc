@@ -1,0 +1,218 @@
+#include "core/journal/sqlite.h"
+
+#include <sqlite3.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/base/text.h"
+
+namespace scriptorium::journal {
+namespace {
+
+constexpr int kBusyMs = 10'000;  // another process (sqlite3 by hand, `check`) may hold a lock for a moment
+
+bool is_lower_hex_id(std::string_view id) noexcept {
+  return id.size() == 64 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// A path as SQLite's URI: what has a meaning there is percent-encoded.
+std::string uri_of(const std::string& file, Connection::Mode mode) {
+  std::string uri = "file:";
+  for (const char c : file) {
+    if (c == '%' || c == '?' || c == '#') {
+      uri += '%';
+      uri += hex_encode({&c, 1});
+    } else {
+      uri += c;
+    }
+  }
+  if (mode == Connection::Mode::kImmutable) uri += "?immutable=1";
+  return uri;
+}
+
+Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
+  const int system = handle == nullptr ? 0 : sqlite3_system_errno(handle);
+  const char* message = handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle);
+  const std::string text = std::string(what) + ": " + message;
+  switch (code & 0xff) {
+    case SQLITE_FULL: return {ErrorKind::kExhausted, std::string(what) + ": no space left on device"};
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB: return {ErrorKind::kCorrupt, text};
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+      if (system != 0) {
+        const Error error = system_error(what, system);
+        return {error.kind() == ErrorKind::kVanished ? ErrorKind::kTransient : error.kind(), error.message()};
+      }
+      return {ErrorKind::kTransient, text};
+    case SQLITE_NOMEM: return {ErrorKind::kExhausted, text};
+    default: return {ErrorKind::kTransient, text};
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mode mode) {
+  sqlite3* handle = nullptr;
+  const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+  const int code = sqlite3_open_v2(uri_of(file, mode).c_str(), &handle,
+                                   access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  if (code != SQLITE_OK) {
+    const Error error = sqlite_error(handle, code, "open " + file);
+    sqlite3_close_v2(handle);
+    return error;
+  }
+  sqlite3_busy_timeout(handle, kBusyMs);
+  return std::unique_ptr<Connection>(new Connection(handle));
+}
+
+Connection::~Connection() { sqlite3_close_v2(handle_); }
+
+bool Connection::execute(const char* sql) {
+  if (error_) return false;
+  if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail(sql);
+  return ok();
+}
+
+std::optional<std::int64_t> Connection::integer(const char* sql) {
+  Statement statement(*this, sql);
+  if (!statement.step()) return std::nullopt;
+  return statement.integer(0);
+}
+
+std::optional<std::string> Connection::text(const char* sql) {
+  Statement statement(*this, sql);
+  if (!statement.step()) return std::nullopt;
+  return std::string(statement.text(0));
+}
+
+std::int64_t Connection::changes() const { return sqlite3_changes(handle_); }
+bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_) == 0; }
+
+void Connection::rollback() noexcept {
+  reset_statements();
+  if (in_transaction()) sqlite3_exec(handle_, "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Connection::reset_statements() noexcept {
+  for (sqlite3_stmt* s = sqlite3_next_stmt(handle_, nullptr); s != nullptr; s = sqlite3_next_stmt(handle_, s)) {
+    if (sqlite3_stmt_busy(s) != 0) sqlite3_reset(s);
+  }
+}
+
+void Connection::manual_checkpoints() {
+  sqlite3_wal_hook(
+      handle_,
+      [](void* self, sqlite3*, const char*, int pages) {
+        static_cast<Connection*>(self)->wal_pages_ = pages;
+        return SQLITE_OK;
+      },
+      this);
+}
+
+bool Connection::checkpoint(bool wait_for_readers) {
+  int in_wal = 0, done = 0;
+  const int mode = wait_for_readers ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
+  return sqlite3_wal_checkpoint_v2(handle_, nullptr, mode, &in_wal, &done) == SQLITE_OK && in_wal == done;
+}
+
+void Connection::fail(std::string_view what) {
+  const int code = sqlite3_extended_errcode(handle_);
+  // The statement's text beyond its first words tells nobody anything.
+  fail(sqlite_error(handle_, code, "journal: " + std::string(what.substr(0, what.find_first_of("(\n")))));
+}
+
+void Connection::fail(Error error) {
+  if (error_) return;
+  damaged_ = error.kind() == ErrorKind::kCorrupt;
+  error_ = std::move(error);
+}
+
+std::optional<Error> Connection::take_error() { return std::exchange(error_, std::nullopt); }
+
+Statement::Statement(Connection& connection, const char* sql) : connection_(&connection) {
+  if (!connection.ok()) return;
+  if (sqlite3_prepare_v3(connection.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr) != SQLITE_OK)
+    connection.fail(sql);
+}
+
+Statement::Statement(Statement&& other) noexcept
+    : connection_(other.connection_), statement_(std::exchange(other.statement_, nullptr)), next_(other.next_) {}
+
+Statement& Statement::operator=(Statement&& other) noexcept {
+  std::swap(connection_, other.connection_);
+  std::swap(statement_, other.statement_);
+  std::swap(next_, other.next_);
+  return *this;
+}
+
+Statement::~Statement() { sqlite3_finalize(statement_); }
+
+Statement& Statement::bind(std::int64_t value) {
+  sqlite3_bind_int64(statement_, next_++, value);
+  return *this;
+}
+Statement& Statement::bind_text(std::string_view value) {
+  sqlite3_bind_text64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT,
+                      SQLITE_UTF8);
+  return *this;
+}
+Statement& Statement::bind_blob(std::string_view value) {
+  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT);
+  return *this;
+}
+Statement& Statement::bind_large(std::string_view value) {
+  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_STATIC);
+  return *this;
+}
+Statement& Statement::bind_id(std::string_view event_id) {
+  if (is_lower_hex_id(event_id)) return bind_blob(hex_decode(event_id).value_or(std::string{}));
+  return bind_text(event_id);
+}
+Statement& Statement::bind_null() {
+  sqlite3_bind_null(statement_, next_++);
+  return *this;
+}
+
+bool Statement::step() {
+  if (statement_ == nullptr || !connection_->ok()) {
+    reset();
+    return false;
+  }
+  const int code = sqlite3_step(statement_);
+  if (code == SQLITE_ROW) return true;
+  if (code != SQLITE_DONE) connection_->fail(sqlite3_sql(statement_));
+  reset();
+  return false;
+}
+
+bool Statement::run() {
+  while (step()) {
+  }
+  return connection_->ok();
+}
+
+void Statement::reset() noexcept {
+  if (statement_ != nullptr) sqlite3_reset(statement_);
+  next_ = 1;
+}
+
+std::int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+
+std::string_view Statement::text(int column) const {
+  // The pointer first: asking for the bytes may convert the value.
+  const void* data = sqlite3_column_type(statement_, column) == SQLITE_BLOB ? sqlite3_column_blob(statement_, column)
+                                                                            : sqlite3_column_text(statement_, column);
+  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+  return data == nullptr ? std::string_view{} : std::string_view{static_cast<const char*>(data), size};
+}
+
+std::string Statement::id(int column) const {
+  if (sqlite3_column_type(statement_, column) == SQLITE_BLOB) return hex_encode(text(column));
+  return std::string(text(column));
+}
+
+bool Statement::is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+
+}  // namespace scriptorium::journal

@@ -1,0 +1,769 @@
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "core/base/fault_point.h"
+#include "core/base/text.h"
+#include "core/journal/journal_impl.h"
+
+namespace scriptorium::journal {
+namespace {
+
+constexpr std::int64_t kPruneChunk = 5000;  // events removed in one transaction
+constexpr int kCheckpointPages = 4000;      // 16 MiB of -wal
+
+std::int64_t stored(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+std::uint64_t loaded(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+void subtract(std::uint64_t& from, std::uint64_t amount) { from -= std::min(from, amount); }
+
+}  // namespace
+
+bool SinkRow::wants(std::string_view kind) const {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return p == kind || glob_match(p, kind); });
+}
+
+std::string join_kinds(const std::vector<std::string>& kinds) {
+  std::string text;
+  for (const std::string& kind : kinds) text.append(text.empty() ? "" : "\n").append(kind);
+  return text;
+}
+
+std::vector<std::string> split_kinds(std::string_view kinds) {
+  std::vector<std::string> list;
+  while (!kinds.empty()) {
+    const auto end = kinds.find('\n');
+    list.emplace_back(kinds.substr(0, end));
+    kinds = end == std::string_view::npos ? std::string_view{} : kinds.substr(end + 1);
+  }
+  return list;
+}
+
+Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes, Guarded<Shared>& shared, const Clock& clock)
+    : connection_(std::move(connection)), shared_(shared), clock_(clock) {
+  Connection& db = *connection_;
+  db.manual_checkpoints();
+  begin_ = Statement(db, "BEGIN IMMEDIATE");
+  commit_ = Statement(db, "COMMIT");
+  find_event_ = Statement(db, "SELECT 1 FROM events WHERE id=?1");
+  find_unresolved_ = Statement(db, "SELECT 1 FROM unresolved WHERE id=?1");
+  insert_event_ = Statement(
+      db, "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
+  insert_unresolved_ = Statement(db,
+                                 "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,entry) "
+                                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
+  find_blob_ = Statement(db, "SELECT id, size FROM blobs WHERE sha256=?1");
+  insert_blob_ = Statement(db, "INSERT INTO blobs(id,sha256,refs,size,data) VALUES(?1,?2,1,?3,?4)");
+  drop_blob_ = Statement(db, "DELETE FROM blobs WHERE id=?1 AND refs<=?2");
+  change_blob_ = Statement(db, "UPDATE blobs SET refs=refs+?2 WHERE id=?1");
+  put_mark_ = Statement(db,
+                        "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id) VALUES(?1,?2,?3,?4,?5,?6,?7) ON "
+                        "CONFLICT(source,entry) "
+                        "DO UPDATE SET device=?3, inode=?4, mtime_ns=?5, size=?6, event_id=?7");
+  forget_mark_ = Statement(db, "DELETE FROM marks WHERE source=?1 AND entry=?2");
+  put_position_ =
+      Statement(db, "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) DO UPDATE SET position=?2");
+  take_unresolved_ =
+      Statement(db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id FROM unresolved WHERE ticket=?1");
+  delete_unresolved_ = Statement(db, "DELETE FROM unresolved WHERE ticket=?1");
+  event_info_ = Statement(db, "SELECT bytes, kind FROM events WHERE seq=?1");
+  exception_state_ = Statement(db, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2");
+  put_exception_ = Statement(
+      db,
+      "INSERT INTO exceptions(sink,seq,state,reason,attempts,first_attempt,last_attempt,sum) VALUES(?1,?2,?3,?4,?5,?6,?7,?8) "
+      "ON CONFLICT(sink,seq) DO UPDATE SET state=?3, reason=?4, attempts=?5, last_attempt=?7, sum=?8");
+  erase_exception_ = Statement(db, "DELETE FROM exceptions WHERE sink=?1 AND seq=?2");
+  erase_settled_ = Statement(db, "DELETE FROM exceptions WHERE sink=?1 AND seq<=?2 AND seq>?3 AND state=3");
+  store_sink_ = Statement(db, "UPDATE sinks SET cursor=?2, acknowledged=?3, last_success=?4, sum=?5 WHERE id=?1");
+  exceptions_in_ = Statement(db, "SELECT DISTINCT seq FROM exceptions WHERE seq>?1 AND seq<=?2");
+  exception_of_ = Statement(db, "SELECT 1 FROM exceptions WHERE seq=?1");
+  prune_scan_ = Statement(db, "SELECT seq, blobs FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3");
+  prune_range_ = Statement(db, "DELETE FROM events WHERE seq>?1 AND seq<=?2");
+  prune_one_ = Statement(db, "DELETE FROM events WHERE seq=?1");
+  blobs_of_ = Statement(db, "SELECT blobs FROM events WHERE seq=?1");
+  scan_kinds_ = Statement(db, "SELECT seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq");
+  page_count_ = Statement(db, "PRAGMA page_count");
+  free_pages_ = Statement(db, "PRAGMA freelist_count");
+  shared_.with([&](Shared& s) {
+    s.events = RecentEvents(cache_bytes - cache_bytes / 4);
+    s.tickets = RecentEvents(cache_bytes / 4);
+  });
+}
+
+Result<void> Writer::load() {
+  Connection& db = *connection_;
+  page_size_ = loaded(db.integer("PRAGMA page_size").value_or(kPageSize));
+  {
+    Statement statement(db, "SELECT id, name, kinds, cursor, acknowledged, last_success FROM sinks");
+    while (statement.step()) {
+      SinkRow row;
+      row.name = statement.text(1);
+      row.kinds = statement.text(2);
+      row.patterns = split_kinds(row.kinds);
+      row.cursor = loaded(statement.integer(3));
+      row.acknowledged = loaded(statement.integer(4));
+      if (!statement.is_null(5)) row.last_success = Timestamp{statement.integer(5)};
+      sinks_.emplace(static_cast<SinkId>(statement.integer(0)), std::move(row));
+    }
+  }
+  last_seq_ = loaded(db.integer("SELECT coalesce(max(seq),0) FROM events").value_or(0));
+  // A number is never given twice, even if all events are gone.
+  for (const auto& [id, row] : sinks_) last_seq_ = std::max(last_seq_, row.cursor);
+  last_seq_ = std::max(last_seq_, loaded(db.integer("SELECT coalesce(max(seq),0) FROM exceptions").value_or(0)));
+  last_ticket_ = loaded(db.integer("SELECT coalesce(max(ticket),0) FROM unresolved").value_or(0));
+  last_blob_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM blobs").value_or(0));
+  {
+    Statement statement(db, "SELECT x.sink, x.seq, x.state, e.bytes FROM exceptions x LEFT JOIN events e ON e.seq=x.seq");
+    while (statement.step()) {
+      const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
+      if (it == sinks_.end()) continue;
+      SinkRow& row = it->second;
+      const std::uint64_t seq = loaded(statement.integer(1));
+      const auto state = static_cast<State>(statement.integer(2));
+      if (state == State::kParked) {
+        ++row.parked;
+        row.parked_bytes += loaded(statement.integer(3));
+      }
+      if (state == State::kDead) ++row.dead;
+      if (seq > row.cursor) row.ahead[seq] = {state, true};
+    }
+  }
+  {
+    std::uint64_t from = last_seq_;
+    for (const auto& [id, row] : sinks_) from = std::min(from, row.cursor);
+    scan_kinds_.bind(stored(from));
+    while (scan_kinds_.step()) {
+      const std::uint64_t seq = loaded(scan_kinds_.integer(0));
+      for (auto& [id, row] : sinks_) {
+        if (seq <= row.cursor || !row.wants(scan_kinds_.text(1)) || row.ahead.contains(seq)) continue;
+        ++row.pending;
+        row.pending_bytes += loaded(scan_kinds_.integer(2));
+        row.last_wanted = seq;
+      }
+    }
+  }
+  {
+    Statement statement(db, "SELECT source, count(*), max(ticket) FROM unresolved GROUP BY source");
+    while (statement.step()) {
+      sources_[std::string(statement.text(0))] = {loaded(statement.integer(1)), loaded(statement.integer(2))};
+      unresolved_count_ += loaded(statement.integer(1));
+    }
+  }
+  {
+    Statement statement(db, "SELECT source, entry, event_id FROM marks");
+    while (statement.step()) marks_.put(statement.text(0), statement.text(1), statement.id(2));
+    marks_.commit();
+  }
+  event_count_ = loaded(db.integer("SELECT count(*) FROM events").value_or(0)) + unresolved_count_;
+  prune_waiting_ = !sinks_.empty();
+  begin_memory();
+  for (auto& [id, row] : sinks_) before_.sinks.emplace(id, row);  // so that publish() shows all
+  for (auto& [name, source] : sources_) before_.sources.emplace(name, source);
+  shared_.with([&](Shared& s) {
+    s.events.start_after(last_seq_);
+    s.tickets.start_after(last_ticket_);
+  });
+  publish();
+  if (auto error = db.take_error()) return *std::move(error);
+  return {};
+}
+
+void Writer::begin_memory() {
+  before_ = Before{};
+  before_.last_seq = last_seq_;
+  before_.last_ticket = last_ticket_;
+  before_.last_blob = last_blob_;
+  before_.event_count = event_count_;
+  before_.unresolved_count = unresolved_count_;
+  before_.pruned = pruned_;
+  before_.prune_waiting = prune_waiting_;
+  published_.clear();
+  published_tickets_.clear();
+  resolved_tickets_.clear();
+  removed_sinks_.clear();
+  callbacks_.clear();
+  candidates_.clear();
+  blob_changes_.clear();
+}
+
+void Writer::undo_memory() {
+  for (auto& [id, row] : before_.sinks) sinks_[id] = std::move(row);
+  for (const SinkId id : before_.added) sinks_.erase(id);
+  for (auto& [name, source] : before_.sources) sources_[name] = source;
+  last_seq_ = before_.last_seq;
+  last_ticket_ = before_.last_ticket;
+  last_blob_ = before_.last_blob;
+  event_count_ = before_.event_count;
+  unresolved_count_ = before_.unresolved_count;
+  pruned_ = before_.pruned;
+  prune_waiting_ = before_.prune_waiting;
+  marks_.rollback();
+  begin_memory();
+}
+
+Result<void> Writer::commit(std::vector<Entry>& batch) {
+  Connection& db = *connection_;
+  begin_memory();
+  std::optional<Result<std::uint64_t>> answer;
+  Command* command = nullptr;
+  const auto give_up = [&](Error error) -> Result<void> {
+    db.rollback();
+    undo_memory();
+    if (command == nullptr) return error;
+    command->done(error);  // a command is tried once; the one who called decides
+    return {};
+  };
+  if (!batch.empty()) command = std::get_if<Command>(&batch.front().what);
+  begin_.run();
+  FAULT_POINT("journal.after_begin");
+  if (command != nullptr && db.ok()) {
+    answer = command->run(*this);
+    if (!*answer && db.ok()) return give_up(answer->error());
+  }
+  for (Entry& entry : batch) {
+    if (!db.ok()) break;
+    std::visit([this](auto& what) { apply(what); }, entry.what);
+  }
+  if (db.ok()) advance_idle_cursors();
+  if (db.ok()) store_sinks();
+  if (db.ok()) prune(command != nullptr);
+  if (db.ok()) store_blob_counts();
+  if (auto error = db.take_error()) return give_up(*std::move(error));
+  FAULT_POINT("journal.before_commit");
+  if (const int code = FAULT_ERROR("journal.commit"); code != 0) return give_up(system_error("journal: commit", code));
+  commit_.run();
+  if (auto error = db.take_error()) return give_up(*std::move(error));
+  marks_.commit();
+  FAULT_POINT("journal.after_commit");
+  publish();
+  if (command != nullptr && answer) command->done(*std::move(answer));
+  return {};
+}
+
+void Writer::publish() {
+  used_bytes_ = 0;
+  std::uint64_t pages = 0, free_pages = 0;
+  if (page_count_.step()) pages = loaded(page_count_.integer(0));
+  page_count_.reset();
+  if (free_pages_.step()) free_pages = loaded(free_pages_.integer(0));
+  free_pages_.reset();
+  connection_->take_error();  // of these two no harm comes
+  used_bytes_ = (pages - std::min(pages, free_pages)) * page_size_;
+  shared_.with_notify([&](Shared& s) {
+    s.last_seq = last_seq_;
+    s.event_count = event_count_;
+    s.used_bytes = used_bytes_;
+    for (Published& p : published_) s.events.add(p.seq, std::move(p.event));
+    for (PublishedTicket& p : published_tickets_) s.tickets.add(p.ticket, std::move(p.event));
+    for (const std::uint64_t ticket : resolved_tickets_) s.tickets.erase(ticket);
+    for (const SinkId id : removed_sinks_) s.sinks.erase(id);
+    for (const auto& [id, old] : before_.sinks) {
+      const auto it = sinks_.find(id);
+      if (it == sinks_.end()) continue;
+      SinkRow& there = s.sinks[id];
+      const std::uint64_t from = there.scanned_from, to = there.scanned_to;
+      const bool same_kinds = there.kinds == it->second.kinds;
+      there = it->second;
+      if (same_kinds) {
+        there.scanned_from = from;
+        there.scanned_to = to;
+      }
+    }
+    for (const auto& [name, old] : before_.sources) s.sources[name] = sources_[name];
+    std::uint64_t passed = std::numeric_limits<std::uint64_t>::max();
+    for (const auto& [id, row] : s.sinks) {
+      if (row.registered) passed = std::min(passed, row.cursor);
+    }
+    if (passed != std::numeric_limits<std::uint64_t>::max()) s.events.drop_until(passed);
+  });
+}
+
+SinkRow& Writer::touch(SinkId id) {
+  SinkRow& row = sinks_.at(id);
+  before_.sinks.try_emplace(id, row);
+  return row;
+}
+
+// ---- sources ---------------------------------------------------------------------------------------------------
+
+bool Writer::known(std::string_view source, const std::string& id) {
+  if (marks_.has(source, id)) return true;
+  bool found = find_event_.bind_id(id).step();
+  find_event_.reset();
+  if (!found && unresolved_count_ > 0) {
+    found = find_unresolved_.bind_id(id).step();
+    find_unresolved_.reset();
+  }
+  return found;
+}
+
+void Writer::put_mark(const std::string& source, const CaptureMark& mark) {
+  put_mark_.bind_text(source).bind_text(mark.entry).bind(stored(mark.device)).bind(stored(mark.inode)).bind(mark.mtime_ns);
+  put_mark_.bind(stored(mark.size)).bind_id(mark.event_id).run();
+  marks_.put(source, mark.entry, mark.event_id);
+}
+
+std::string Writer::acquire_blobs(const Event& event) {
+  std::vector<std::int64_t> blobs;
+  static const std::string kNoBytes;
+  for (const EventFile& file : event.files) {
+    const std::string& bytes = file.bytes ? *file.bytes : kNoBytes;
+    const std::string key = content_key(file);
+    if (find_blob_.bind_blob(key).step()) {
+      blobs.push_back(find_blob_.integer(0));
+      ++blob_changes_[blobs.back()];
+    } else {
+      blobs.push_back(stored(++last_blob_));
+      insert_blob_.bind(blobs.back())
+          .bind_blob(key)
+          .bind(static_cast<std::int64_t>(bytes.size()))
+          .bind_large(codec_.compress(bytes))
+          .run();
+    }
+    find_blob_.reset();
+  }
+  return encode_blobs(blobs);
+}
+
+void Writer::release_blobs(std::string_view blobs) {
+  for (const std::int64_t blob : decode_blobs(blobs)) --blob_changes_[blob];
+}
+
+void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes) {
+  for (auto& [id, unused] : sinks_) {
+    if (!unused.wants(kind)) continue;
+    SinkRow& row = touch(id);
+    ++row.pending;
+    row.pending_bytes += bytes;
+    row.last_wanted = seq;
+  }
+}
+
+void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event) {
+  const std::string blobs = acquire_blobs(*event);
+  FAULT_POINT("journal.after_blob");
+  const std::uint64_t seq = ++last_seq_;
+  const std::uint64_t bytes = event->bytes_size();
+  const std::string meta = encode_meta(*event);
+  insert_event_.bind(stored(seq)).bind_id(event->id).bind_text(source).bind_text(event->kind).bind_text(event->job.id);
+  insert_event_.bind(event->captured_at.nanoseconds).bind(stored(bytes)).bind_text(blobs).bind_large(codec_.compress(meta)).run();
+  ++event_count_;
+  count_new(seq, event->kind, bytes);
+  published_.push_back({seq, event});
+}
+
+void Writer::apply(Journal::Append& item) {
+  if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
+  const bool fresh = !known(item.source, item.event->id);
+  if (fresh && !item.resolve_first) insert_event(item.source, item.event);
+  if (fresh && item.resolve_first) {
+    const std::string blobs = acquire_blobs(*item.event);
+    FAULT_POINT("journal.after_blob");
+    const std::uint64_t ticket = ++last_ticket_;
+    const std::string meta = encode_meta(*item.event);
+    const Event& event = *item.event;
+    insert_unresolved_.bind(stored(ticket))
+        .bind_id(event.id)
+        .bind_text(item.source)
+        .bind_text(event.kind)
+        .bind_text(event.job.id);
+    insert_unresolved_.bind(event.captured_at.nanoseconds)
+        .bind(stored(event.bytes_size()))
+        .bind_text(blobs)
+        .bind_large(codec_.compress(meta));
+    (item.mark ? insert_unresolved_.bind_text(item.mark->entry) : insert_unresolved_.bind_null()).run();
+    ++event_count_;
+    ++unresolved_count_;
+    SourceState& source = sources_[item.source];
+    before_.sources.try_emplace(item.source, source);
+    ++source.unresolved;
+    source.last_ticket = ticket;
+    published_tickets_.push_back({ticket, item.source, item.event});
+  }
+  if (item.mark) put_mark(item.source, *item.mark);
+  if (item.durable) callbacks_.push_back({item.durable, fresh});
+}
+
+void Writer::apply(AppendMany& item) {
+  for (const auto& event : item.events) {
+    if (!known(item.source, event->id)) insert_event(item.source, event);
+  }
+  if (item.position) put_position_.bind_text(item.source).bind_blob(*item.position).run();
+}
+
+void Writer::apply(PutMark& item) { put_mark(item.source, item.mark); }
+
+void Writer::apply(ForgetMarks& item) {
+  for (const std::string& entry : item.entries) {
+    forget_mark_.bind_text(item.source).bind_text(entry).run();
+    marks_.forget(item.source, entry);
+  }
+}
+
+void Writer::apply(ResolveMany& item) {
+  FAULT_POINT("journal.before_resolved");
+  for (const Journal::Resolved& resolved : item.events) {
+    if (!resolved.event || !take_unresolved_.bind(stored(resolved.ticket)).step()) {
+      take_unresolved_.reset();
+      continue;  // resolved before
+    }
+    const std::string source(take_unresolved_.text(0));
+    const std::string blobs(take_unresolved_.text(5));
+    take_unresolved_.reset();
+    delete_unresolved_.bind(stored(resolved.ticket)).run();
+    --event_count_;
+    --unresolved_count_;
+    SourceState& state = sources_[source];
+    before_.sources.try_emplace(source, state);
+    --state.unresolved;
+    resolved_tickets_.push_back(resolved.ticket);
+    // An id that is there already can only be another's by mistake; two events with one id are one.
+    const bool there = find_event_.bind_id(resolved.event->id).step();
+    find_event_.reset();
+    if (!there) insert_event(source, resolved.event);
+    release_blobs(blobs);
+  }
+}
+
+void Writer::apply(PublishDamaged& item) {
+  if (!take_unresolved_.bind(stored(item.ticket)).step()) return;
+  const std::string source(take_unresolved_.text(0));
+  const std::string kind(take_unresolved_.text(1));
+  const std::uint64_t bytes = loaded(take_unresolved_.integer(4));
+  const std::string meta(take_unresolved_.text(6));
+  const std::uint64_t seq = last_seq_ + 1;
+  insert_event_.bind(stored(seq))
+      .bind_id(take_unresolved_.id(7))
+      .bind_text(source)
+      .bind_text(kind)
+      .bind_text(take_unresolved_.text(2));
+  insert_event_.bind(take_unresolved_.integer(3)).bind(stored(bytes)).bind_text(take_unresolved_.text(5)).bind_large(meta).run();
+  take_unresolved_.reset();
+  delete_unresolved_.bind(stored(item.ticket)).run();
+  ++last_seq_;
+  --unresolved_count_;
+  SourceState& state = sources_[source];
+  before_.sources.try_emplace(source, state);
+  --state.unresolved;
+  resolved_tickets_.push_back(item.ticket);
+  count_new(seq, kind, bytes);
+  published_.push_back({seq, nullptr});
+}
+
+// ---- sinks -----------------------------------------------------------------------------------------------------
+
+std::optional<Writer::EventInfo> Writer::info(std::uint64_t seq) {
+  std::optional<EventInfo> result;
+  if (event_info_.bind(stored(seq)).step()) result = EventInfo{loaded(event_info_.integer(0)), std::string(event_info_.text(1))};
+  event_info_.reset();
+  return result;
+}
+
+std::optional<State> Writer::exception_state(SinkId sink, std::uint64_t seq) {
+  std::optional<State> result;
+  if (exception_state_.bind(sink).bind(stored(seq)).step()) result = static_cast<State>(exception_state_.integer(0));
+  exception_state_.reset();
+  return result;
+}
+
+void Writer::put_exception(SinkId sink, const Journal::Settle& settle, State state) {
+  put_exception_.bind(sink)
+      .bind(stored(settle.sequence))
+      .bind(static_cast<std::int64_t>(state))
+      .bind_text(settle.reason)
+      .bind(settle.attempts);
+  put_exception_.bind(settle.first_attempt.nanoseconds).bind(settle.last_attempt.nanoseconds);
+  put_exception_.bind(exception_sum(sink, stored(settle.sequence), state)).run();
+}
+
+void Writer::erase_exception(SinkId sink, std::uint64_t seq) {
+  erase_exception_.bind(sink).bind(stored(seq)).run();
+  candidates_.push_back(seq);
+}
+
+void Writer::apply(SettleMany& item) {
+  if (!sinks_.contains(item.sink)) return;  // removed meanwhile
+  FAULT_POINT("journal.before_settle");
+  SinkRow& row = touch(item.sink);
+  const std::uint64_t old_cursor = row.cursor;
+  const std::uint64_t cursor = std::clamp(item.cursor, old_cursor, std::max(old_cursor, last_seq_));
+  for (const Journal::Settle& settle : item.settlements) {
+    const std::uint64_t seq = settle.sequence;
+    const auto event = info(seq);
+    if (!event) continue;  // settled and removed before
+    const bool beyond = seq > old_cursor;
+    std::optional<State> before;
+    if (beyond) {
+      if (const auto it = row.ahead.find(seq); it != row.ahead.end()) before = it->second.state;
+    } else {
+      before = exception_state(item.sink, seq);
+      if (!before) continue;  // acknowledged before
+    }
+    if (before && before != State::kParked) continue;  // settled before
+    if (!before && row.wants(event->kind)) {
+      subtract(row.pending, 1);
+      subtract(row.pending_bytes, event->bytes);
+    }
+    if (before == State::kParked && settle.outcome != Outcome::kRetry) {
+      subtract(row.parked, 1);
+      subtract(row.parked_bytes, event->bytes);
+    }
+    switch (settle.outcome) {
+      case Outcome::kAcknowledged:
+        if (before) erase_exception(item.sink, seq);
+        ++row.acknowledged;
+        row.last_success = clock_.now();
+        if (beyond) row.ahead[seq] = {State::kSettled, false};
+        break;
+      case Outcome::kRetry:
+        if (!before) {
+          ++row.parked;
+          row.parked_bytes += event->bytes;
+        }
+        put_exception(item.sink, settle, State::kParked);
+        if (beyond) row.ahead[seq] = {State::kParked, true};
+        break;
+      case Outcome::kRejected:
+        ++row.dead;
+        put_exception(item.sink, settle, State::kDead);
+        if (beyond) row.ahead[seq] = {State::kDead, true};
+        break;
+    }
+  }
+  bool stored_ones = false;
+  for (auto it = row.ahead.begin(); it != row.ahead.end() && it->first <= cursor; it = row.ahead.erase(it)) {
+    stored_ones = stored_ones || (it->second.state == State::kSettled && it->second.stored);
+  }
+  if (stored_ones) erase_settled_.bind(item.sink).bind(stored(cursor)).bind(stored(old_cursor)).run();
+  row.cursor = cursor;
+  for (auto& [seq, ahead] : row.ahead) {
+    if (ahead.state != State::kSettled || ahead.stored) continue;
+    put_exception(item.sink, {.sequence = seq, .outcome = Outcome::kAcknowledged}, State::kSettled);
+    ahead.stored = true;
+  }
+  FAULT_POINT("journal.after_settle");
+}
+
+// A sink whose kinds leave out the newest events shall not hold them. What is passed over is looked at, not counted: no
+// mistake in a counter may make an event vanish.
+void Writer::advance_idle_cursors() {
+  for (auto& [id, unused] : sinks_) {
+    if (unused.pending != 0 || unused.cursor >= last_seq_ || !unused.ahead.empty()) continue;
+    SinkRow& row = touch(id);
+    bool wanted = false;
+    scan_kinds_.bind(stored(row.cursor));
+    while (scan_kinds_.step()) {
+      if (!row.wants(scan_kinds_.text(1))) continue;
+      wanted = true;
+      break;
+    }
+    scan_kinds_.reset();
+    if (wanted) {
+      recount(row);
+    } else if (connection_->ok()) {
+      row.cursor = last_seq_;
+    }
+  }
+}
+
+void Writer::recount(SinkRow& row) {
+  row.pending = row.pending_bytes = row.last_wanted = 0;
+  scan_kinds_.bind(stored(row.cursor));
+  while (scan_kinds_.step()) {
+    const std::uint64_t seq = loaded(scan_kinds_.integer(0));
+    if (!row.wants(scan_kinds_.text(1)) || row.ahead.contains(seq)) continue;
+    ++row.pending;
+    row.pending_bytes += loaded(scan_kinds_.integer(2));
+    row.last_wanted = seq;
+  }
+}
+
+void Writer::store_sinks() {
+  for (const auto& [id, old] : before_.sinks) {
+    const auto it = sinks_.find(id);
+    if (it == sinks_.end()) continue;
+    const SinkRow& row = it->second;
+    if (row.cursor == old.cursor && row.acknowledged == old.acknowledged && row.last_success == old.last_success) continue;
+    store_sink_.bind(id).bind(stored(row.cursor)).bind(stored(row.acknowledged));
+    (row.last_success ? store_sink_.bind(row.last_success->nanoseconds) : store_sink_.bind_null())
+        .bind(sink_sum(row.name, row.kinds, stored(row.cursor)))
+        .run();
+  }
+}
+
+std::uint64_t Writer::lowest_cursor() const {
+  if (sinks_.empty()) return 0;  // nobody to deliver to yet: everything stays
+  std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
+  for (const auto& [id, row] : sinks_) lowest = std::min(lowest, row.cursor);
+  return lowest;
+}
+
+void Writer::prune(bool only_candidates) {
+  const std::uint64_t lowest = lowest_cursor();
+  FAULT_POINT("journal.before_prune");
+  for (const std::uint64_t seq : candidates_) {
+    if (seq > lowest) continue;
+    const bool held = exception_of_.bind(stored(seq)).step();
+    exception_of_.reset();
+    if (!held) delete_event(seq);
+  }
+  // A command is tried once, so it does no more than it must.
+  prune_waiting_ = only_candidates && lowest > pruned_;
+  if (only_candidates || lowest <= pruned_) return;
+  std::vector<std::pair<std::int64_t, std::string>> chunk;
+  prune_scan_.bind(stored(pruned_)).bind(stored(lowest)).bind(kPruneChunk);
+  while (prune_scan_.step()) chunk.emplace_back(prune_scan_.integer(0), prune_scan_.text(1));
+  prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == kPruneChunk;
+  const std::uint64_t upto = prune_waiting_ ? loaded(chunk.back().first) : lowest;
+  std::set<std::int64_t> held;
+  exceptions_in_.bind(stored(pruned_)).bind(stored(upto));
+  while (exceptions_in_.step()) held.insert(exceptions_in_.integer(0));
+  if (!connection_->ok()) return;
+  if (!chunk.empty()) FAULT_POINT("journal.during_prune");
+  if (held.empty() && !chunk.empty()) {
+    prune_range_.bind(stored(pruned_)).bind(stored(upto)).run();
+  }
+  for (const auto& [seq, blobs] : chunk) {
+    if (held.contains(seq)) continue;
+    if (!held.empty()) prune_one_.bind(seq).run();
+    release_blobs(blobs);
+    --event_count_;
+  }
+  pruned_ = upto;
+}
+
+void Writer::delete_event(std::uint64_t seq) {
+  if (blobs_of_.bind(stored(seq)).step()) {
+    const std::string blobs(blobs_of_.text(0));
+    blobs_of_.reset();
+    prune_one_.bind(stored(seq)).run();
+    release_blobs(blobs);
+    --event_count_;
+  }
+}
+
+void Writer::store_blob_counts() {
+  for (const auto& [blob, change] : blob_changes_) {
+    if (change == 0) continue;
+    if (change < 0) {
+      FAULT_POINT("journal.before_blob_delete");
+      drop_blob_.bind(blob).bind(-change).run();
+      if (!connection_->ok()) return;
+      if (connection_->changes() > 0) continue;
+    }
+    change_blob_.bind(blob).bind(change).run();
+  }
+}
+
+// ---- commands --------------------------------------------------------------------------------------------------
+
+Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::vector<std::string>& kinds) {
+  const std::string joined = join_kinds(kinds);
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == name; });
+  if (it != sinks_.end()) {
+    SinkRow& row = touch(it->first);
+    row.registered = true;
+    if (row.kinds == joined) return it->first;
+    row.kinds = joined;
+    row.patterns = kinds;
+    recount(row);
+    Statement statement(*connection_, "UPDATE sinks SET kinds=?2, sum=?3 WHERE id=?1");
+    statement.bind(it->first).bind_text(joined).bind(sink_sum(name, joined, stored(row.cursor))).run();
+    return it->first;
+  }
+  const SinkId id = static_cast<SinkId>(connection_->integer("SELECT coalesce(max(id),0)+1 FROM sinks").value_or(1));
+  Statement statement(*connection_,
+                      "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) VALUES(?1,?2,?3,0,0,NULL,?4)");
+  statement.bind(id).bind_text(name).bind_text(joined).bind(sink_sum(name, joined, 0)).run();
+  SinkRow& row = sinks_[id];
+  before_.added.push_back(id);
+  row.name = name;
+  row.kinds = joined;
+  row.patterns = kinds;
+  row.registered = true;
+  touch(id);
+  recount(row);
+  pruned_ = 0;  // what only an exception held has a second holder now
+  return id;
+}
+
+Result<std::uint64_t> Writer::remove_sink(const std::string& name) {
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == name; });
+  if (it == sinks_.end()) return std::uint64_t{0};
+  const SinkId id = it->first;
+  {
+    Statement statement(*connection_, "SELECT seq FROM exceptions WHERE sink=?1");
+    statement.bind(id);
+    while (statement.step()) candidates_.push_back(loaded(statement.integer(0)));
+  }
+  Statement exceptions(*connection_, "DELETE FROM exceptions WHERE sink=?1");
+  exceptions.bind(id).run();
+  Statement sink(*connection_, "DELETE FROM sinks WHERE id=?1");
+  sink.bind(id).run();
+  touch(id);
+  sinks_.erase(id);
+  removed_sinks_.push_back(id);
+  if (sinks_.empty()) candidates_.clear();
+  return std::uint64_t{1};
+}
+
+Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry) {
+  struct Letter {
+    SinkId sink;
+    std::uint64_t seq;
+    std::string id;
+    std::uint64_t bytes;
+  };
+  std::vector<Letter> letters;
+  {
+    Statement statement(*connection_,
+                        "SELECT x.sink, x.seq, e.id, e.bytes FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.state=2 "
+                        "ORDER BY x.sink, x.seq");
+    while (statement.step()) {
+      const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
+      if (it == sinks_.end() || (sink && it->second.name != *sink)) continue;
+      Letter letter{it->first, loaded(statement.integer(1)), statement.id(2), loaded(statement.integer(3))};
+      if (letter.id.starts_with(event_id)) letters.push_back(std::move(letter));
+    }
+  }
+  if (!event_id.empty()) {
+    if (std::any_of(letters.begin(), letters.end(), [&](const Letter& l) { return l.id == event_id; })) {
+      std::erase_if(letters, [&](const Letter& l) { return l.id != event_id; });
+    } else if (event_id.size() < 8) {
+      return Error{ErrorKind::kPermanent, "event id " + printable(event_id) + ": give at least 8 digits"};
+    } else if (std::any_of(letters.begin(), letters.end(), [&](const Letter& l) { return l.id != letters.front().id; })) {
+      return Error{ErrorKind::kPermanent, "event id " + printable(event_id) + ": several events begin so; give more digits"};
+    }
+  }
+  Statement park(*connection_, "UPDATE exceptions SET state=1, sum=?3 WHERE sink=?1 AND seq=?2");
+  for (const Letter& letter : letters) {
+    SinkRow& row = touch(letter.sink);
+    subtract(row.dead, 1);
+    const bool beyond = letter.seq > row.cursor;
+    if (retry) {
+      park.bind(letter.sink).bind(stored(letter.seq)).bind(exception_sum(letter.sink, stored(letter.seq), State::kParked)).run();
+      ++row.parked;
+      row.parked_bytes += letter.bytes;
+      ++row.generation;
+      if (beyond) row.ahead[letter.seq] = {State::kParked, true};
+    } else if (beyond) {  // its row still says that the cursor may pass
+      put_exception(letter.sink, {.sequence = letter.seq, .outcome = Outcome::kAcknowledged}, State::kSettled);
+      row.ahead[letter.seq] = {State::kSettled, true};
+    } else {
+      erase_exception(letter.sink, letter.seq);
+    }
+  }
+  return static_cast<std::uint64_t>(letters.size());
+}
+
+void Writer::checkpoint(bool now) {
+  const int pages = connection_->wal_pages();
+  if (!now && pages < kCheckpointPages) return;
+  FAULT_POINT("journal.checkpoint");
+  // A failure shows again at the next commit that needs the room, and is reported there. Readers hold -wal only for
+  // moments, but if one is always there it would grow for ever: then wait for them.
+  connection_->checkpoint(pages >= 4 * kCheckpointPages);
+}
+
+}  // namespace scriptorium::journal

@@ -1,0 +1,354 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+#include <random>
+#include <set>
+
+#include "core/journal/journal.h"
+#include "tests/support/event_factory.h"
+#include "tests/support/recording_logger.h"
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium {
+namespace {
+
+using test::make_event;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+class JournalDamageTest : public testing::Test {
+ protected:
+  static constexpr int kJobs = 300;
+
+  std::string file(const std::string& suffix = "") const { return dir_.path_to("journal/journal.db" + suffix); }
+  Result<std::unique_ptr<Journal>> try_open() {
+    return Journal::open({.directory = dir_.path_to("journal"), .cache_bytes = 0}, log_, system_clock());
+  }
+  void open() {
+    auto opened = try_open();
+    ASSERT_TRUE(opened) << opened.error().message();
+    journal_ = *std::move(opened);
+  }
+  bool flush() { return journal_->flush(std::chrono::steady_clock::now() + 30s); }
+  // Jobs 1..kJobs, each with a script of its own; the sink has acknowledged the first ten and refused the eleventh.
+  void fill() {
+    open();
+    auto sink = journal_->register_sink("archive", {"*"});
+    ASSERT_TRUE(sink);
+    for (int i = 1; i <= kJobs; ++i) {
+      const auto event = job(i);
+      expected_[event->id] = *event->file("script")->bytes;
+      journal_->append(
+          {.source = "slurm", .event = event, .mark = CaptureMark{.entry = "job." + std::to_string(i), .event_id = event->id}},
+          never_.get_token());
+    }
+    ASSERT_TRUE(flush());
+    std::vector<Journal::Settle> settlements;
+    for (std::uint64_t seq = 1; seq <= 10; ++seq) settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
+    settlements.push_back({.sequence = 11, .outcome = Outcome::kRejected, .reason = "refused"});
+    journal_->settle(*sink, settlements, 11);
+    ASSERT_TRUE(flush());
+  }
+  static std::shared_ptr<const Event> job(int i) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(i));
+    std::string script = "#!/bin/bash\n";
+    for (int k = 0; k < 60; ++k) script += "run " + std::to_string(random()) + "\n";
+    return make_event(std::to_string(i), script);
+  }
+  // Everything that a sink gets, null events counted.
+  struct Got {
+    std::set<std::string> ids;
+    int damaged = 0;
+  };
+  Got drain() {
+    Got got;
+    auto sink = journal_->register_sink("archive", {"*"});
+    EXPECT_TRUE(sink);
+    std::uint64_t after = journal_->cursor(*sink);
+    while (true) {
+      auto items = journal_->read(*sink, after, 100, 1U << 30);
+      EXPECT_TRUE(items) << items.error().message();
+      if (!items || items->empty()) break;
+      for (const auto& item : *items) {
+        after = item.sequence;
+        if (!item.event) {
+          ++got.damaged;
+          continue;
+        }
+        got.ids.insert(item.event->id);
+        EXPECT_EQ(*item.event->file("script")->bytes, expected_[item.event->id]) << "never other bytes than were appended";
+      }
+    }
+    return got;
+  }
+  std::string quarantine() const {
+    for (const auto& entry : fs::directory_iterator(dir_.path_to("journal"))) {
+      if (entry.path().filename().string().starts_with("bad.")) return entry.path();
+    }
+    return "";
+  }
+  void patch(const std::string& path, std::uint64_t at, std::string_view bytes) {
+    std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(static_cast<std::streamoff>(at));
+    f.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    ASSERT_TRUE(f.good());
+  }
+  void sql(const std::string& text) {
+    sqlite3* db = nullptr;
+    ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    char* error = nullptr;
+    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error), SQLITE_OK) << (error != nullptr ? error : "");
+    sqlite3_close(db);
+  }
+  void expect_sound() {
+    auto result = journal_->verify();
+    EXPECT_TRUE(result) << result.error().message();
+  }
+
+  test::TempDir dir_;
+  test::RecordingLogger log_;
+  std::stop_source never_;
+  std::unique_ptr<Journal> journal_;
+  std::map<std::string, std::string> expected_;
+};
+
+TEST_F(JournalDamageTest, RefusesANewerFormatAndLeavesItUntouched) {
+  fill();
+  journal_.reset();
+  sql("PRAGMA user_version=2");
+  const std::string before = dir_.read("journal/journal.db");
+  auto refused = try_open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(refused.error().message(), HasSubstr(file()));
+  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 2"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("needs 1"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("install the newer Scriptorium"));
+  EXPECT_EQ(dir_.read("journal/journal.db"), before);
+  EXPECT_EQ(quarantine(), "");
+}
+
+TEST_F(JournalDamageTest, RefusesAnotherProgramsDatabase) {
+  fs::create_directories(dir_.path_to("journal"));
+  sql("PRAGMA application_id=1234; CREATE TABLE precious(x);");
+  const std::string before = dir_.read("journal/journal.db");
+  auto refused = try_open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(refused.error().message(), HasSubstr("another program"));
+  EXPECT_EQ(dir_.read("journal/journal.db"), before);
+}
+
+TEST_F(JournalDamageTest, AnEmptyFileBecomesAJournal) {
+  dir_.write("journal/journal.db", "");
+  open();
+  EXPECT_TRUE(journal_->open_report().created);
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, PutsGarbageAsideAndStartsAnew) {
+  dir_.write("journal/journal.db", std::string(20'000, 'x'));
+  open();
+  EXPECT_EQ(journal_->open_report().quarantined, quarantine());
+  EXPECT_EQ(dir_.read(fs::path(quarantine()).filename().string().insert(0, "journal/") + "/journal.db"),
+            std::string(20'000, 'x'));
+  EXPECT_TRUE(log_.has("JOURNAL_QUARANTINED"));
+  EXPECT_FALSE(journal_->open_report().damage.empty());
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, SavesWhatATruncatedJournalStillHolds) {
+  fill();
+  journal_.reset();
+  const auto size = fs::file_size(file());
+  fs::resize_file(file(), size / 2 + 1234);
+  open();
+  EXPECT_FALSE(journal_->open_report().quarantined.empty());
+  EXPECT_EQ(fs::file_size(quarantine() + "/journal.db"), size / 2 + 1234) << "evidence stays as it was found";
+  const auto got = drain();
+  EXPECT_GT(got.ids.size(), 50U);
+  EXPECT_EQ(got.damaged, 0);
+  EXPECT_EQ(got.ids.size() + journal_->dead_letters("archive", 10)->size(), journal_->open_report().salvaged_events);
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
+  fill();
+  journal_.reset();
+  const std::string good = dir_.read("journal/journal.db");
+  constexpr std::size_t kPage = 4096;
+  std::mt19937_64 random(20261121);
+  int quarantined = 0;
+  for (int round = 0; round < 40; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    fs::remove_all(dir_.path_to("journal"));
+    std::string bad = good;
+    // The first rounds hit the first page, which holds the header (but for the two fields that are refused) and the schema.
+    const std::size_t at = round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
+    bad[at] = static_cast<char>(bad[at] ^ (1U << (random() % 8)));
+    if (round % 4 == 3) {  // a whole sector of zeros, as after a power cut
+      const std::size_t sector = at / 512 * 512;
+      if (sector >= 512) std::fill_n(bad.begin() + static_cast<std::ptrdiff_t>(sector), 512, '\0');
+    }
+    dir_.write("journal/journal.db", bad);
+    open();
+    const auto got = drain();
+    quarantined += journal_->open_report().quarantined.empty() ? 0 : 1;
+    // One page holds at most a dozen events, and one page of an index none.
+    EXPECT_GE(got.ids.size(), static_cast<std::size_t>(kJobs) - 11 - 45)
+        << "byte " << at << ", " << journal_->open_report().damage;
+    if (journal_->open_report().quarantined.empty()) {
+      EXPECT_EQ(got.ids.size() + static_cast<std::size_t>(got.damaged), static_cast<std::size_t>(kJobs) - 11) << "byte " << at;
+    } else {
+      expect_sound();
+    }
+    journal_.reset();
+  }
+  EXPECT_GT(quarantined, 3);
+}
+
+TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoesOn) {
+  fill();
+  journal_.reset();
+  // One blob's frame, another blob gone altogether.
+  sql("UPDATE blobs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT CAST(blobs AS "
+      "INTEGER) FROM events WHERE seq=20)");
+  sql("DELETE FROM blobs WHERE id=(SELECT CAST(blobs AS INTEGER) FROM events WHERE seq=30)");
+  open();
+  EXPECT_TRUE(journal_->open_report().quarantined.empty());
+  EXPECT_FALSE(journal_->verify());
+  const auto got = drain();
+  EXPECT_EQ(got.damaged, 2);
+  EXPECT_EQ(got.ids.size(), static_cast<std::size_t>(kJobs) - 11 - 2);
+  ASSERT_TRUE(flush());
+  const auto letters = journal_->dead_letters("archive", 10);
+  ASSERT_TRUE(letters);
+  ASSERT_THAT(*letters, SizeIs(3));
+  EXPECT_EQ((*letters)[1].sequence, 20U);
+  EXPECT_THAT((*letters)[1].reason, testing::StartsWith("journal: "));
+  EXPECT_THAT((*letters)[1].reason, HasSubstr("script damaged"));
+  EXPECT_THAT((*letters)[2].reason, HasSubstr("script is missing"));
+  EXPECT_EQ((*letters)[1].job_id, "20");
+  EXPECT_TRUE(log_.has("JOURNAL_EVENT_DAMAGED"));
+  EXPECT_THAT(log_.text(), testing::Not(HasSubstr("#!/bin/bash"))) << "a log never shows a script";
+}
+
+TEST_F(JournalDamageTest, AFlippedCursorLeadsToDeliveryAgainAndNotToLoss) {
+  fill();
+  journal_.reset();
+  sql("UPDATE sinks SET cursor=200");
+  open();
+  EXPECT_THAT(journal_->open_report().damage, HasSubstr("sink archive: checksum differs"));
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
+  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
+}
+
+TEST_F(JournalDamageTest, AFlippedExceptionLeadsToDeliveryAgainAndNotToLoss) {
+  fill();
+  journal_.reset();
+  sql("UPDATE exceptions SET seq=200");
+  open();
+  EXPECT_THAT(journal_->open_report().damage, HasSubstr("1 exceptions"));
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 10) << "the refused one comes again";
+}
+
+TEST_F(JournalDamageTest, KeepsCursorsAndDeadLettersWhereOnlyEventsAreDamaged) {
+  fill();
+  journal_.reset();
+  sql("PRAGMA writable_schema=ON; UPDATE sqlite_schema SET rootpage=999999 WHERE name='events_job';");
+  open();
+  EXPECT_FALSE(journal_->open_report().quarantined.empty());
+  EXPECT_EQ(journal_->open_report().lost_events, 0U);
+  EXPECT_EQ(journal_->open_report().salvaged_events, static_cast<std::uint64_t>(kJobs) - 10);
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
+  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
+  EXPECT_THAT(journal_->marks("slurm"), SizeIs(kJobs));
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, DropsTheMarkOfALostEventSoThatItIsCapturedAgain) {
+  fill();
+  journal_.reset();
+  sql("UPDATE events SET meta=x'00' WHERE seq=50; UPDATE sinks SET sum=0");
+  open();
+  EXPECT_EQ(journal_->open_report().lost_events, 1U);
+  EXPECT_TRUE(log_.has("JOURNAL_EVENT_LOST"));
+  std::promise<bool> fresh;
+  journal_->append({.source = "slurm", .event = job(50), .durable = [&](bool is_fresh) { fresh.set_value(is_fresh); }},
+                   never_.get_token());
+  EXPECT_TRUE(fresh.get_future().get());
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
+}
+
+TEST_F(JournalDamageTest, StartsWithoutItsWal) {
+  fill();
+  // As after a crash: everything still stands in -wal.
+  fs::copy_file(file(), dir_.path_to("db"));
+  fs::copy_file(file("-wal"), dir_.path_to("wal"));
+  journal_.reset();
+  fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
+  open();
+  drain();
+  expect_sound();
+  journal_.reset();
+
+  // With a foreign one, of a journal that never belonged to it, and with its own.
+  fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
+  dir_.write("journal/journal.db-wal", std::string(50'000, 'w'));
+  open();
+  drain();
+  expect_sound();
+  journal_.reset();
+
+  fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
+  fs::copy_file(dir_.path_to("wal"), file("-wal"), fs::copy_options::overwrite_existing);
+  open();
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, PutsAWalWithoutItsDatabaseAside) {
+  dir_.write("journal/journal.db-wal", std::string(50'000, 'w'));
+  open();
+  EXPECT_TRUE(fs::exists(quarantine() + "/journal.db-wal"));
+  EXPECT_THAT(journal_->open_report().damage, HasSubstr("missing"));
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, ADamagedJournalCannotBeOpenedForReadingOnlyAndStaysWhereItIs) {
+  dir_.write("journal/journal.db", std::string(20'000, 'x'));
+  auto opened = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().kind(), ErrorKind::kCorrupt);
+  EXPECT_EQ(quarantine(), "");
+}
+
+TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
+  open();
+  ASSERT_TRUE(journal_->register_sink("archive", {"*"}));
+  journal_->append({.source = "slurm", .event = job(1), .resolve_first = true}, never_.get_token());
+  journal_->append({.source = "slurm", .event = job(2), .resolve_first = true}, never_.get_token());
+  ASSERT_TRUE(flush());
+  journal_.reset();
+  sql("DELETE FROM blobs WHERE id=1");
+  open();
+  EXPECT_THAT(journal_->unresolved("slurm", 0, 10), SizeIs(1));
+  ASSERT_TRUE(flush());
+  EXPECT_EQ(journal_->unresolved_count("slurm"), 1U);
+  EXPECT_EQ(drain().damaged, 1);
+  ASSERT_TRUE(flush());
+  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace scriptorium
