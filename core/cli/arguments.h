@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+
+namespace scriptorium::cli {
+
+inline constexpr const char* kDefaultConfigFile = "/etc/scriptorium/scriptorium.toml";
+
+enum class Command {
+  kRun,
+  kCheck,
+  kPlugins,
+  kStatus,
+  kDeadLettersList,
+  kDeadLettersShow,
+  kDeadLettersRetry,
+  kDeadLettersDiscard,
+  kShow,
+  kSetup,
+  kVersion,
+  kCompletion,
+  kMan,
+};
+
+// What the command line asked for; members that the command does not take keep their defaults.
+struct Arguments {
+  Command command = Command::kVersion;
+  std::string config_file = kDefaultConfigFile;
+  bool config_given = false;
+
+  bool once = false;         // run
+  bool markdown = false;     // plugins
+  bool json = false;         // status, show, deadletters list and show
+  bool all = false;          // deadletters retry, discard
+  bool yes = false;          // deadletters discard
+  bool raw = false;          // show
+  bool environment = false;  // show
+  bool print = false;        // setup
+  std::string name;          // plugins NAME, setup SINK
+  std::string id;            // deadletters show, retry, discard
+  std::string sink;          // deadletters
+  std::string job;           // show
+  std::string shell;         // completion
+};
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,48 @@
+#include <algorithm>
+
+#include "core/cli/commands.h"
+#include "core/cli/common.h"
+#include "core/cli/exit_codes.h"
+#include "core/daemon/log.h"
+
+namespace scriptorium::cli {
+namespace {
+
+std::string level_text(Finding::Level level, const Console& console) {
+  switch (level) {
+    case Finding::Level::kOk: return console.green("ok     ");
+    case Finding::Level::kWarning: return console.yellow("warning");
+    case Finding::Level::kFailed: return console.red("failed ");
+  }
+  return {};
+}
+
+std::string number_of(std::size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+int check_command(const Arguments& arguments, Console& console) {
+  const auto setup = load_or_say(arguments, console);
+  if (!setup) return kExitConfig;
+  const auto log = make_command_logger();
+  const auto findings = check_setup(*setup, *log);
+  for (const Finding& finding : findings) {
+    console.out << level_text(finding.level, console) << "  " << finding.subject << ": " << finding.text << "\n";
+  }
+  const auto failed = static_cast<std::size_t>(
+      std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.level == Finding::Level::kFailed; }));
+  if (failed > 0) {
+    console.out.flush();
+    return fail(console,
+                number_of(failed, "check") + " of " + std::to_string(findings.size()) +
+                    " failed; the daemon would not work as configured",
+                kExitUnavailable);
+  }
+  console.out << "configuration is good: " << number_of(setup->sources.size(), "source") << ", "
+              << number_of(setup->sinks.size(), "sink") << "\n";
+  return kExitGood;
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,205 @@
+#include "core/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/cli/exit_codes.h"
+#include "core/cli/manual.h"
+
+namespace scriptorium::cli {
+namespace {
+
+// The one definition of the command line, bound to `into`, which must live as long as the result.
+class Definition {
+ public:
+  explicit Definition(Arguments& into) : into_(into) {
+    app_.name("scriptorium");
+    app_.require_subcommand(1);
+    app_.footer(help_footer());
+    app_.get_formatter()->column_width(34);
+    add_config(app_);
+
+    CLI::App& run = add(app_, "run", "Capture and deliver until stopped", Command::kRun);
+    run.add_flag("--once", into_.once, "Take what the spool holds, deliver it, and end; 0 only if everything was settled");
+    add(app_, "check", "Do all of start-up but starting, and say every problem", Command::kCheck);
+
+    CLI::App& plugins = add(app_, "plugins", "List the plugins, or all options of one", Command::kPlugins);
+    plugins.add_option("NAME", into_.name, "Of a plugin; \"core\" for the options that belong to no plugin");
+    plugins.add_flag("--markdown", into_.markdown, "As a page of the reference");
+
+    CLI::App& status = add(app_, "status", "Say what the running daemon has captured and delivered", Command::kStatus);
+    status.add_flag("--json", into_.json, "The whole answer, for programs");
+
+    add_dead_letters();
+
+    CLI::App& show = add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
+    show.add_option("JOB", into_.job, "The scheduler's id of the job")->required();
+    show.add_flag("--environment", into_.environment, "The variables instead of the script");
+    CLI::Option* raw = show.add_flag("--raw", into_.raw, "Only the bytes as they were captured, of the newest capture");
+    show.add_flag("--json", into_.json, "Everything, for programs")->excludes(raw);
+
+    CLI::App& setup =
+        add(app_, "setup", "Make what a destination needs once, such as topics or index templates", Command::kSetup);
+    setup.add_option("SINK", into_.name, "A sink of the configuration: archive for [sink.archive]")->required();
+    setup.add_flag("--print", into_.print, "Only print it");
+
+    add(app_, "version", "Print the version", Command::kVersion);
+
+    CLI::App& completion = add(app_, "completion", "Print the completion for a shell", Command::kCompletion);
+    completion.group("");
+    completion.add_option("SHELL", into_.shell, "The shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    CLI::App& man = add(app_, "man", "Print this manual as troff", Command::kMan);
+    man.group("");
+  }
+
+  CLI::App& app() noexcept { return app_; }
+
+ private:
+  static CLI::Option* add_config_option(CLI::App& app, std::string& file) {
+    return app.add_option("-c,--config", file, "The configuration; plugins.d beside it is read as well")
+        ->type_name("FILE")
+        ->default_str(kDefaultConfigFile);
+  }
+  void add_config(CLI::App& app) {
+    add_config_option(app, into_.config_file)->each([this](const std::string&) { into_.config_given = true; });
+  }
+
+  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& help, Command command) {
+    CLI::App& made = *parent.add_subcommand(name, help);
+    add_config(made);  // here as well, so that it may stand behind the command and is in its help
+    made.callback([this, command] { into_.command = command; });
+    return made;
+  }
+
+  void add_dead_letters() {
+    CLI::App& letters = *app_.add_subcommand("deadletters", "List, show, retry or discard what a sink has refused for good");
+    letters.require_subcommand(1);
+    const auto add_sink = [this](CLI::App& app) {
+      app.add_option("--sink", into_.sink, "Only those of this sink")->type_name("SINK");
+    };
+
+    CLI::App& list = add(letters, "list", "List the dead letters", Command::kDeadLettersList);
+    add_sink(list);
+    list.add_flag("--json", into_.json, "For programs");
+
+    CLI::App& show = add(letters, "show", "Show one with its event", Command::kDeadLettersShow);
+    show.add_option("ID", into_.id, kIdHelp)->required();
+    show.add_flag("--json", into_.json, "For programs");
+
+    CLI::App& retry = add(letters, "retry", "Deliver again", Command::kDeadLettersRetry);
+    add_choice(retry);
+    add_sink(retry);
+
+    CLI::App& discard = add(letters, "discard", "Give up for good: the events are removed", Command::kDeadLettersDiscard);
+    add_choice(discard);
+    add_sink(discard);
+    discard.add_flag("--yes", into_.yes, "Do not ask");
+  }
+
+  // ID or --all, and one of them.
+  void add_choice(CLI::App& app) {
+    CLI::Option* id = app.add_option("ID", into_.id, kIdHelp);
+    CLI::Option* all = app.add_flag("--all", into_.all, "All of them")->excludes(id);
+    app.parse_complete_callback([id, all] {
+      if (id->count() + all->count() == 0) throw CLI::RequiredError("ID or --all");
+    });
+  }
+
+  static constexpr const char* kIdHelp = "Event id; its first 8 digits are enough if no other begins so";
+
+  Arguments& into_;
+  CLI::App app_{"Captures the exact script and environment of every batch job and delivers them to plugins."};
+};
+
+OptionModel model_of(const CLI::Option& option) {
+  OptionModel model;
+  model.positional = option.get_positional();
+  model.required = option.get_required();
+  model.help = option.get_description();
+  model.default_value = option.get_default_str();
+  if (model.positional) model.names.push_back(option.get_name(true));
+  for (const std::string& name : option.get_snames()) model.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) model.names.push_back("--" + name);
+  if (option.get_items_expected_max() > 0) {
+    // CLI11 appends the words of IsMember: "TEXT:{bash,zsh,fish}".
+    const std::string type = option.get_type_name();
+    const std::size_t brace = type.find('{');
+    if (brace != std::string::npos) {
+      std::istringstream words(type.substr(brace + 1, type.rfind('}') - brace - 1));
+      for (std::string word; std::getline(words, word, ',');) model.words.push_back(word);
+    }
+    model.value = model.positional ? model.names.front() : type.substr(0, type.find(':'));
+  }
+  return model;
+}
+
+CommandModel model_of(const CLI::App& app) {
+  CommandModel model;
+  model.name = app.get_name();
+  model.help = app.get_description();
+  model.hidden = app.get_group().empty();
+  for (const CLI::Option* option : app.get_options()) model.options.push_back(model_of(*option));
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) model.commands.push_back(model_of(*sub));
+  return model;
+}
+
+// CLI11 only says that a command is missing when it does not know the one that was typed.
+std::optional<std::string> unknown_command(const CommandModel& root, const std::vector<std::string>& words) {
+  const CommandModel* command = &root;
+  for (std::size_t i = 0; i < words.size() && !command->commands.empty(); ++i) {
+    if (words[i] == "-c" || words[i] == "--config") {
+      ++i;
+      continue;
+    }
+    if (words[i].starts_with('-')) continue;
+    const auto found = std::find_if(command->commands.begin(), command->commands.end(),
+                                    [&](const CommandModel& c) { return c.name == words[i]; });
+    if (found != command->commands.end()) {
+      command = &*found;
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const CommandModel& c : command->commands) {
+      if (!c.hidden) names.push_back(c.name);
+    }
+    const auto near = did_you_mean(words[i], names);
+    return "unknown command \"" + printable(words[i]) + "\"" + (near ? "; did you mean \"" + *near + "\"?" : "") +
+           "\nRun with --help for more information.\n";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ParsedLine parse_command_line(const std::vector<std::string>& words) {
+  Arguments arguments;
+  Definition definition(arguments);
+  ParsedLine result;
+  try {
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    definition.app().parse(std::move(reversed));
+    result.arguments = std::move(arguments);
+  } catch (const CLI::ParseError& e) {
+    std::ostringstream out;
+    std::ostringstream err;
+    result.exit_code = definition.app().exit(e, out, err) == 0 ? kExitGood : kExitUsage;
+    result.out = out.str();
+    result.err = err.str();
+    if (result.exit_code != kExitGood) result.err = unknown_command(command_model(), words).value_or(result.err);
+  }
+  return result;
+}
+
+CommandModel command_model() {
+  Arguments unused;
+  Definition definition(unused);
+  CommandModel model = model_of(definition.app());
+  model.hidden = false;
+  return model;
+}
+
+}  // namespace scriptorium::cli

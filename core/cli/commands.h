@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/cli/arguments.h"
+#include "core/cli/console.h"
+
+// One function for each command, in a file of its own. Each says on console.err what is wrong, and returns the exit code.
+namespace scriptorium::cli {
+
+int run_command(const Arguments& arguments, Console& console);
+
+int check_command(const Arguments& arguments, Console& console);
+int plugins_command(const Arguments& arguments, Console& console);
+int status_command(const Arguments& arguments, Console& console);
+int dead_letters_command(const Arguments& arguments, Console& console);
+int show_command(const Arguments& arguments, Console& console);
+int setup_command(const Arguments& arguments, Console& console);
+
+}  // namespace scriptorium::cli

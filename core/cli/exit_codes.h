@@ -1,0 +1,17 @@
+#pragma once
+
+namespace scriptorium::cli {
+
+// The command's exit codes, after sysexits.h. What each means stands once, in manual.cc.
+enum ExitCode : int {
+  kExitGood = 0,
+  kExitUsage = 64,
+  kExitNoInput = 66,
+  kExitUnavailable = 69,
+  kExitSoftware = 70,
+  kExitCannotCreate = 73,
+  kExitTryAgain = 75,
+  kExitConfig = 78,
+};
+
+}  // namespace scriptorium::cli

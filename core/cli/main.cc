@@ -1,0 +1,38 @@
+#include <unistd.h>
+
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "core/cli/command_line.h"
+#include "core/cli/commands.h"
+#include "core/cli/exit_codes.h"
+#include "core/plugin/loader.h"
+
+namespace {
+
+int run(int argc, char** argv) {
+  using namespace scriptorium::cli;  // NOLINT(google-build-using-namespace)
+  const ParsedLine line = parse_command_line(std::vector<std::string>(argv + 1, argv + argc));
+  Console console = standard_console();
+  console.out << line.out;
+  console.err << line.err;
+  return line.arguments ? run_command(*line.arguments, console) : line.exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  // A reader that goes away (`| head`) is an error of write(), not the end of a daemon.
+  std::signal(SIGPIPE, SIG_IGN);
+  const int code = run(argc, argv);
+  std::cout.flush();
+  std::cerr.flush();
+  if (scriptorium::factory_hung()) ::_exit(code);
+  return code;
+} catch (const std::exception& e) {
+  std::cerr << "scriptorium: " << e.what() << "; this is a fault of Scriptorium, please report it\n";
+  return scriptorium::cli::kExitSoftware;
+}

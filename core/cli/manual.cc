@@ -1,0 +1,361 @@
+#include "core/cli/manual.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+namespace scriptorium::cli {
+namespace {
+
+struct Fact {
+  std::string_view term;
+  std::string_view text;
+};
+struct Section {
+  std::string_view title;
+  std::vector<Fact> facts;
+};
+
+// What the man page and the foot of `--help` say beside commands and options.
+const std::vector<Section>& sections() {
+  static const std::vector<Section> all{
+      {"FILES",
+       {
+           {"/etc/scriptorium/scriptorium.toml", "The configuration."},
+           {"/etc/scriptorium/plugins.d/*.toml", "Sources and sinks, one file for each plugin, read in name order."},
+           {"/var/lib/scriptorium", "state_dir: the journal, the lock, and the socket that status asks."},
+       }},
+      {"EXIT STATUS",
+       {
+           {"0", "All is well; run --once: everything was settled."},
+           {"64", "The command line is wrong."},
+           {"66", "There is no such job or dead letter."},
+           {"69", "No daemon answers, a check failed, or run --once could not settle everything."},
+           {"70", "Scriptorium itself is at fault; please report it."},
+           {"73", "state_dir or the journal cannot be made."},
+           {"75", "Another daemon owns state_dir."},
+           {"78", "The configuration is wrong; every problem was printed."},
+       }},
+      {"SIGNALS",
+       {
+           {"SIGTERM, SIGINT", "Deliver what is under way within shutdown_seconds, leave the rest in the journal, and end."},
+           {"SIGHUP", "Read the configuration again; if it is wrong, say so and keep the old one."},
+       }},
+      {"EXAMPLES",
+       {
+           {"scriptorium check --config scriptorium.toml", "Try a configuration before it is used."},
+           {"scriptorium run --once --config scriptorium.toml", "Archive what a spool holds now, and end."},
+           {"scriptorium show 4711 --raw > job.sh", "Get a job's script back, byte for byte."},
+           {"scriptorium status --json", "Ask the daemon, from a program."},
+           {"scriptorium deadletters retry --all --sink archive", "Try again what was refused, once its cause is gone."},
+       }},
+  };
+  return all;
+}
+
+std::string pad(std::string_view text, std::size_t width) {
+  std::string result{text};
+  result.resize(std::max(width, result.size() + 1), ' ');
+  return result;
+}
+
+// ---- troff ---------------------------------------------------------------------------------------------------------
+
+// Text inside a line: a '-' that can be copied, and no escapes.
+std::string troff(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\') {
+      result += "\\e";
+    } else if (c == '-') {
+      result += "\\-";
+    } else if (c == '\'') {
+      result += "\\(aq";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+// A line of its own: a leading '.' would be a request.
+std::string troff_line(std::string_view text) { return (text.starts_with('.') ? "\\&" : "") + troff(text) + "\n"; }
+
+std::string bold(std::string_view text) { return "\\fB" + troff(text) + "\\fR"; }
+std::string italic(std::string_view text) { return "\\fI" + troff(text) + "\\fR"; }
+
+std::string troff_option(const OptionModel& option) {
+  std::string head;
+  for (const std::string& name : option.names) {
+    if (!head.empty()) head += ", ";
+    head += option.positional ? italic(name) : bold(name);
+  }
+  if (!option.positional && !option.value.empty()) head += " " + italic(option.value);
+  std::string text = ".TP\n" + head + "\n" + troff_line(option.help + ".");
+  if (!option.words.empty()) {
+    text += "One of ";
+    for (std::size_t i = 0; i < option.words.size(); ++i) text += (i == 0 ? "" : ", ") + bold(option.words[i]);
+    text += ".\n";
+  }
+  if (!option.default_value.empty()) text += "Default: " + bold(option.default_value) + ".\n";
+  return text;
+}
+
+std::string synopsis(const std::string& path, const CommandModel& command) {
+  std::string line = bold(path);
+  for (const OptionModel& option : command.options) {
+    if (!option.positional) continue;
+    line += option.required ? " " + italic(option.names.front()) : " [" + italic(option.names.front()) + "]";
+  }
+  return line + " [" + italic("OPTION") + "...]";
+}
+
+// Every command that can be called, with its path ("deadletters list").
+template <typename Visit>
+void each_leaf(const CommandModel& command, const std::string& path, const Visit& visit) {
+  for (const CommandModel& sub : command.commands) {
+    const std::string below = path.empty() ? sub.name : path + " " + sub.name;
+    if (sub.commands.empty()) {
+      visit(below, sub);
+    } else {
+      each_leaf(sub, below, visit);
+    }
+  }
+}
+
+// ---- completion ----------------------------------------------------------------------------------------------------
+
+std::string join(const std::vector<std::string>& words) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : " ") + word;
+  return result;
+}
+
+std::vector<std::string> option_words(const CommandModel& command) {
+  std::vector<std::string> words;
+  for (const OptionModel& option : command.options) {
+    if (!option.positional) words.insert(words.end(), option.names.begin(), option.names.end());
+  }
+  return words;
+}
+
+std::vector<std::string> command_words(const CommandModel& command) {
+  std::vector<std::string> words;
+  for (const CommandModel& sub : command.commands) {
+    if (!sub.hidden) words.push_back(sub.name);
+  }
+  return words;
+}
+
+std::vector<std::string> value_words(const CommandModel& command) {
+  std::vector<std::string> words;
+  for (const OptionModel& option : command.options) {
+    if (option.positional) words.insert(words.end(), option.words.begin(), option.words.end());
+  }
+  return words;
+}
+
+// A name for the shells' case: "deadletters list" and all above it.
+template <typename Visit>
+void each_command(const CommandModel& command, const std::string& path, const Visit& visit) {
+  visit(path, command);
+  for (const CommandModel& sub : command.commands) each_command(sub, path.empty() ? sub.name : path + " " + sub.name, visit);
+}
+
+std::vector<std::string> options_with_value(const CommandModel& root, bool files) {
+  std::vector<std::string> words;
+  each_command(root, "", [&](const std::string&, const CommandModel& command) {
+    for (const OptionModel& option : command.options) {
+      if (option.positional || option.value.empty() || (option.value == "FILE") != files) continue;
+      for (const std::string& name : option.names) {
+        if (std::find(words.begin(), words.end(), name) == words.end()) words.push_back(name);
+      }
+    }
+  });
+  return words;
+}
+
+std::string alternatives(const std::vector<std::string>& words) {
+  std::string result;
+  for (const std::string& word : words) result += (result.empty() ? "" : "|") + word;
+  return result.empty() ? "\"\"" : result;
+}
+
+std::string bash_completion(const CommandModel& root) {
+  const std::string files = alternatives(options_with_value(root, true));
+  const std::string others = alternatives(options_with_value(root, false));
+  std::string cases;
+  each_command(root, "", [&](const std::string& path, const CommandModel& command) {
+    auto words = command_words(command);
+    for (auto& more : {option_words(command), value_words(command)}) words.insert(words.end(), more.begin(), more.end());
+    cases += "    \"" + path + "\") words=\"" + join(words) + "\" ;;\n";
+  });
+  return "# bash completion for scriptorium; made by \"scriptorium completion bash\".\n"
+         "_scriptorium() {\n"
+         "  local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" path=\"\" word words=\"\" i\n"
+         "  case \"$previous\" in\n"
+         "    " +
+         files +
+         ") mapfile -t COMPREPLY < <(compgen -f -- \"$current\"); return ;;\n"
+         "    " +
+         others +
+         ") COMPREPLY=(); return ;;\n"
+         "  esac\n"
+         "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "    word=\"${COMP_WORDS[i]}\"\n"
+         "    case \"$word\" in\n"
+         "      " +
+         files + "|" + others +
+         ") ((i++)) ;;\n"
+         "      -*) ;;\n"
+         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters ]]; then path=\"$path $word\"; "
+         "fi ;;\n"
+         "    esac\n"
+         "  done\n"
+         "  case \"$path\" in\n" +
+         cases +
+         "  esac\n"
+         "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+         "}\n"
+         "complete -F _scriptorium scriptorium\n";
+}
+
+std::string single_quoted(std::string_view text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string{"'\\''"} : std::string{c};
+  return result + "'";
+}
+
+// zsh's _arguments reads ':' and brackets in a specification.
+std::string zsh_text(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == ':' || c == '[' || c == ']' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result;
+}
+
+std::string zsh_function_name(const std::string& path) {
+  std::string name = "_scriptorium";
+  for (const char c : path.empty() ? path : " " + path) name += c == ' ' ? '_' : c;
+  return name;
+}
+
+std::string zsh_completion(const CommandModel& root) {
+  std::string text = "#compdef scriptorium\n# zsh completion for scriptorium; made by \"scriptorium completion zsh\".\n";
+  each_command(root, "", [&](const std::string& path, const CommandModel& command) {
+    text += zsh_function_name(path) + "() {\n";
+    if (!command.commands.empty()) text += "  local line state\n  local -a commands\n";
+    text += "  _arguments -C";
+    for (const OptionModel& option : command.options) {
+      if (option.positional) {
+        std::string action = option.words.empty() ? " " : "(" + join(option.words) + ")";
+        text += " \\\n    " + single_quoted(std::string{option.required ? ":" : "::"} + option.names.front() + ":" + action);
+        continue;
+      }
+      for (const std::string& name : option.names) {
+        std::string spec = name + "[" + zsh_text(option.help) + "]";
+        if (!option.value.empty()) spec += ":" + option.value + ":" + (option.value == "FILE" ? "_files" : " ");
+        text += " \\\n    " + single_quoted(spec);
+      }
+    }
+    if (command.commands.empty()) {
+      text += "\n}\n";
+      return;
+    }
+    text += " \\\n    '1: :->command' \\\n    '*:: :->rest'\n  case $state in\n    command)\n      commands=(";
+    for (const CommandModel& sub : command.commands) {
+      if (!sub.hidden) text += "\n        " + single_quoted(sub.name + ":" + zsh_text(sub.help));
+    }
+    text += "\n      )\n      _describe command commands ;;\n    rest)\n      case $line[1] in\n";
+    for (const CommandModel& sub : command.commands) {
+      text += "        " + sub.name + ") " + zsh_function_name(path.empty() ? sub.name : path + " " + sub.name) + " ;;\n";
+    }
+    text += "      esac ;;\n  esac\n}\n";
+  });
+  // Autoloaded from fpath the file is the function; sourced, it has to register itself.
+  return text +
+         "if [[ ${funcstack[1]} == _scriptorium ]]; then\n  _scriptorium \"$@\"\nelse\n  compdef _scriptorium scriptorium\nfi\n";
+}
+
+std::string fish_completion(const CommandModel& root) {
+  std::string text = "# fish completion for scriptorium; made by \"scriptorium completion fish\".\ncomplete -c scriptorium -f\n";
+  each_command(root, "", [&](const std::string& path, const CommandModel& command) {
+    std::string condition = "__fish_use_subcommand";
+    if (!path.empty()) {
+      condition.clear();
+      for (std::size_t at = 0; at < path.size();) {
+        const std::size_t space = std::min(path.find(' ', at), path.size());
+        condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + path.substr(at, space - at));
+        at = space + 1;
+      }
+    }
+    const std::string line = "complete -c scriptorium -n " + single_quoted(condition);
+    for (const CommandModel& sub : command.commands) {
+      if (!sub.hidden) text += line + " -a " + sub.name + " -d " + single_quoted(sub.help) + "\n";
+    }
+    for (const OptionModel& option : command.options) {
+      if (option.positional) {
+        if (!option.words.empty()) text += line + " -a " + single_quoted(join(option.words)) + "\n";
+        continue;
+      }
+      text += line;
+      for (const std::string& name : option.names)
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (!option.value.empty()) text += option.value == "FILE" ? " -r -F" : " -x";
+      text += " -d " + single_quoted(option.help) + "\n";
+    }
+  });
+  return text;
+}
+
+}  // namespace
+
+std::string help_footer() {
+  std::string text;
+  for (const Section& section : sections()) {
+    text += (text.empty() ? "" : "\n") + std::string{section.title} + "\n";
+    const bool examples = section.title == "EXAMPLES";
+    std::size_t width = 0;
+    for (const Fact& fact : section.facts) width = std::max(width, fact.term.size() + 2);
+    for (const Fact& fact : section.facts) {
+      text += "  " + (examples ? std::string{fact.term} + "\n      " : pad(fact.term, width)) + std::string{fact.text} + "\n";
+    }
+  }
+  return text;
+}
+
+std::string man_page(const CommandModel& root, const std::string& version) {
+  std::string text =
+      ".\\\" Made by \"scriptorium man\"; do not edit.\n.TH SCRIPTORIUM 8 \"\" \"Scriptorium " + troff(version) +
+      "\" \"System Administration\"\n.SH NAME\nscriptorium \\- capture every batch job\\(aqs script and environment\n";
+  text += ".SH SYNOPSIS\n";
+  each_leaf(root, "", [&](const std::string& path, const CommandModel& command) {
+    if (!command.hidden) text += synopsis(root.name + " " + path, command) + "\n.br\n";
+  });
+  text += ".SH DESCRIPTION\n" + troff_line(root.help);
+  text += ".SH OPTIONS\n";
+  for (const OptionModel& option : root.options) text += troff_option(option);
+  text += ".SH COMMANDS\n";
+  each_leaf(root, "", [&](const std::string& path, const CommandModel& command) {
+    text += ".SS " + troff(path) + "\n" + troff_line(command.help + ".");
+    for (const OptionModel& option : command.options) text += troff_option(option);
+  });
+  for (const Section& section : sections()) {
+    text += ".SH " +
+            (section.title.find(' ') == std::string_view::npos ? std::string{section.title}
+                                                               : "\"" + std::string{section.title} + "\"") +
+            "\n";
+    for (const Fact& fact : section.facts) text += ".TP\n" + bold(fact.term) + "\n" + troff_line(fact.text);
+  }
+  return text;
+}
+
+std::string completion(const CommandModel& root, const std::string& shell) {
+  if (shell == "bash") return bash_completion(root);
+  if (shell == "zsh") return zsh_completion(root);
+  return fish_completion(root);
+}
+
+}  // namespace scriptorium::cli

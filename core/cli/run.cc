@@ -1,0 +1,31 @@
+#include <unistd.h>
+
+#include "core/cli/command_line.h"
+#include "core/cli/commands.h"
+#include "core/cli/exit_codes.h"
+#include "core/cli/manual.h"
+#include "core/daemon/daemon.h"
+
+namespace scriptorium::cli {
+
+int run_command(const Arguments& arguments, Console& console) {
+  switch (arguments.command) {
+    case Command::kRun:
+      return run_daemon({.config_file = arguments.config_file, .once = arguments.once, .progress = ::isatty(STDERR_FILENO) == 1});
+    case Command::kCheck: return check_command(arguments, console);
+    case Command::kPlugins: return plugins_command(arguments, console);
+    case Command::kStatus: return status_command(arguments, console);
+    case Command::kDeadLettersList:
+    case Command::kDeadLettersShow:
+    case Command::kDeadLettersRetry:
+    case Command::kDeadLettersDiscard: return dead_letters_command(arguments, console);
+    case Command::kShow: return show_command(arguments, console);
+    case Command::kSetup: return setup_command(arguments, console);
+    case Command::kVersion: console.out << "scriptorium " SCRIPTORIUM_VERSION "\n"; return kExitGood;
+    case Command::kCompletion: console.out << completion(command_model(), arguments.shell); return kExitGood;
+    case Command::kMan: console.out << man_page(command_model(), SCRIPTORIUM_VERSION); return kExitGood;
+  }
+  return kExitSoftware;
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,140 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/base/text.h"
+#include "core/cli/commands.h"
+#include "core/cli/common.h"
+#include "core/cli/exit_codes.h"
+#include "core/daemon/control.h"
+#include "core/daemon/log.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The answer comes from a daemon that may be older or newer than this command, so what is missing or of another type is
+// shown as "-", and what is unknown is left to --json.
+const Json& member(const Json& object, const char* key) {
+  static const Json none;
+  return object.is_object() && object.contains(key) ? object.at(key) : none;
+}
+std::string text_of(const Json& value) {
+  if (value.is_string()) return printable(value.get<std::string>());
+  if (value.is_number_float()) return std::to_string(value.get<double>());
+  return value.is_null() ? "-" : printable(value.dump());
+}
+double number_of(const Json& value) { return value.is_number() ? value.get<double>() : 0; }
+std::string bytes_of(const Json& value) {
+  return value.is_number() ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, value.get<double>()))) : "-";
+}
+std::string seconds_of(const Json& value) { return value.is_number() ? format_seconds(value.get<double>()) : "-"; }
+
+double sum_of(const Json& counts) {
+  double sum = 0;
+  if (counts.is_object()) {
+    for (const auto& [reason, count] : counts.items()) sum += number_of(count);
+  }
+  return sum;
+}
+std::string whole(double number) { return std::to_string(static_cast<long long>(std::llround(number))); }
+
+void note_counts(TextTable& table, const Json& counts, const std::string& word) {
+  if (!counts.is_object()) return;
+  for (const auto& [reason, count] : counts.items()) {
+    if (number_of(count) > 0) table.note(word + " " + text_of(count) + " x: " + printable(reason));
+  }
+}
+void note_error(TextTable& table, const Json& object, const Console& console) {
+  if (const Json& error = member(object, "last_error"); error.is_string())
+    table.note(console.yellow("last error: ") + text_of(error));
+}
+
+std::string sources_text(const Json& sources, const Console& console) {
+  TextTable table({"SOURCE", "PLUGIN", "WAY", "CAPTURED", "INCOMPLETE", "MISSED", "LAG"}, {3, 4, 5, 6});
+  for (const auto& [name, source] : sources.items()) {
+    const double missed = sum_of(member(source, "missed"));
+    const double incomplete = number_of(member(source, "incomplete"));
+    table.add({printable(name), text_of(member(source, "plugin")), text_of(member(source, "capture")),
+               text_of(member(source, "captured")), incomplete > 0 ? console.yellow(whole(incomplete)) : whole(incomplete),
+               missed > 0 ? console.red(whole(missed)) : whole(missed), seconds_of(member(source, "lag_seconds"))});
+    if (const Json& why = member(source, "why_not_better"); why.is_string() && !why.get<std::string>().empty()) {
+      table.note("no better way: " + text_of(why));
+    }
+    note_counts(table, member(source, "missed"), console.red("missed"));
+    if (const Json& there = member(source, "spool_there"); there.is_boolean() && !there.get<bool>())
+      table.note(console.red("the spool is not there"));
+    note_error(table, source, console);
+  }
+  return table.text(console);
+}
+
+std::string journal_text(const Json& journal, const Console& console) {
+  std::string text = console.bold("JOURNAL") + "  " + text_of(member(journal, "events")) + " events, " +
+                     bytes_of(member(journal, "bytes")) + " of " + bytes_of(member(journal, "limit_bytes"));
+  const double limit = number_of(member(journal, "limit_bytes"));
+  if (limit > 0) {
+    const double fill = number_of(member(journal, "bytes")) * 100 / limit;
+    const std::string percent = whole(fill) + " %";
+    text += " (" + (fill >= 95 ? console.red(percent) : fill >= 75 ? console.yellow(percent) : percent) + ")";
+  }
+  text += "\n";
+  if (const Json& full = member(journal, "full"); full.is_boolean() && full.get<bool>()) {
+    text += "  " + console.red("full: the spool is not read until a sink takes events") + "\n";
+  }
+  if (const Json& error = member(journal, "last_error"); error.is_string() && !error.get<std::string>().empty()) {
+    text += "  " + console.red("last error: ") + text_of(error) + "\n";
+  }
+  return text;
+}
+
+std::string sinks_text(const Json& sinks, const Console& console) {
+  TextTable table({"SINK", "PLUGIN", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "RETRIES", "DEAD", "LAST SUCCESS"},
+                  {2, 3, 4, 5, 6, 7});
+  for (const auto& [name, sink] : sinks.items()) {
+    const double dead = number_of(member(sink, "dead"));
+    const Json& waiting = member(sink, "waiting");
+    table.add({printable(name), text_of(member(sink, "plugin")), text_of(member(sink, "acknowledged")), text_of(waiting),
+               bytes_of(member(sink, "waiting_bytes")),
+               number_of(waiting) > 0 ? seconds_of(member(sink, "oldest_waiting_seconds")) : "-",
+               whole(sum_of(member(sink, "retries"))), dead > 0 ? console.red(whole(dead)) : whole(dead),
+               text_of(member(sink, "last_success"))});
+    note_counts(table, member(sink, "retries"), "retried");
+    note_error(table, sink, console);
+    if (const Json& next = member(sink, "next_attempt_in_ms"); next.is_number()) {
+      table.note("next attempt in " + format_seconds(next.get<double>() / 1000));
+    }
+    if (dead > 0) table.note("see: scriptorium deadletters list --sink " + printable(name));
+  }
+  return table.text(console);
+}
+
+std::string for_people(const Json& status, const Console& console) {
+  std::string text = console.bold("scriptorium " + text_of(member(status, "version"))) + ", up " +
+                     seconds_of(member(status, "uptime_seconds")) + "\n\n";
+  if (const Json& sources = member(status, "sources"); sources.is_object()) text += sources_text(sources, console) + "\n";
+  text += journal_text(member(status, "journal"), console) + "\n";
+  if (const Json& sinks = member(status, "sinks"); sinks.is_object()) text += sinks_text(sinks, console);
+  return text;
+}
+
+}  // namespace
+
+int status_command(const Arguments& arguments, Console& console) {
+  const auto state_dir = state_dir_of(arguments, console);
+  if (!state_dir) return kExitConfig;
+  const auto log = make_command_logger();
+  const auto answer = control(*state_dir, R"({"command":"status"})", *log);
+  if (!answer) return fail(console, answer.error());
+  if (arguments.json) {
+    console.out << *answer << "\n";
+    return kExitGood;
+  }
+  const Json status = Json::parse(*answer, nullptr, false);
+  if (status.is_discarded()) return fail(console, "the daemon's answer is no JSON", kExitSoftware);
+  console.out << for_people(status, console);
+  return kExitGood;
+}
+
+}  // namespace scriptorium::cli

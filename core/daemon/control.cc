@@ -1,0 +1,153 @@
+#include "core/daemon/control.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/base/file.h"
+#include "core/daemon/control_server.h"
+#include "core/daemon/state_lock.h"
+
+namespace scriptorium {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostLetters = 1000;
+constexpr std::size_t kMostFound = 100;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string refuse(const std::string& reason) { return dump({{"ok", false}, {"error", reason}}); }
+// Events go as the text that they are: parsing them again would cost time with every variable of a hostile environment.
+std::string accept_text(const std::string& result) { return R"({"ok":true,"result":)" + result + "}"; }
+std::string accept(Json result) { return dump({{"ok", true}, {"result", std::move(result)}}); }
+
+Json letter_json(const Journal::DeadLetter& letter) {
+  return {{"sink", letter.sink},
+          {"event_id", letter.event_id},
+          {"kind", letter.kind},
+          {"cluster", letter.cluster},
+          {"job_id", letter.job_id},
+          {"reason", letter.reason},
+          {"attempts", letter.attempts},
+          {"first_attempt", format_rfc3339(letter.first_attempt, TimePrecision::kMilliseconds)},
+          {"last_attempt", format_rfc3339(letter.last_attempt, TimePrecision::kMilliseconds)},
+          {"bytes", letter.bytes}};
+}
+
+std::string answer(Journal& journal, const Json& request) {
+  const std::string command = request.at("command").get<std::string>();
+  std::optional<std::string> sink;
+  if (request.contains("sink") && !request.at("sink").is_null()) sink = request.at("sink").get<std::string>();
+  if (command == "deadletters.list") {
+    auto letters = journal.dead_letters(sink, request.value("limit", kMostLetters));
+    if (!letters) return refuse(letters.error().message());
+    Json list = Json::array();
+    for (const auto& letter : *letters) list.push_back(letter_json(letter));
+    return accept(std::move(list));
+  }
+  if (command == "deadletters.show") {
+    const std::string id = request.at("event_id").get<std::string>();
+    auto letters = journal.dead_letters(std::nullopt, std::numeric_limits<std::int64_t>::max());
+    if (!letters) return refuse(letters.error().message());
+    Json mine = Json::array();
+    std::string whole_id;
+    for (const auto& letter : *letters) {
+      if (id.empty() || !letter.event_id.starts_with(id)) continue;
+      if (!whole_id.empty() && whole_id != letter.event_id) return refuse("more than one dead letter begins with " + id + "; give more digits");
+      whole_id = letter.event_id;
+      mine.push_back(letter_json(letter));
+    }
+    if (whole_id.empty()) return refuse("no dead letter has the event id " + id);
+    auto event = journal.event(whole_id);
+    if (!event) return refuse(event.error().message());
+    return accept_text(R"({"event":)" + event_json(**event) + R"(,"letters":)" + dump(mine) + "}");
+  }
+  if (command == "deadletters.retry" || command == "deadletters.discard") {
+    const std::string id = request.at("event_id").get<std::string>();
+    auto count = command == "deadletters.retry" ? journal.retry_dead(sink, id) : journal.discard_dead(sink, id);
+    if (!count) return refuse(count.error().message());
+    return accept({{"count", *count}});
+  }
+  if (command == "find") {
+    auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
+    if (!events) return refuse(events.error().message());
+    std::string list = "[";
+    for (const auto& event : *events) list.append(list.size() > 1 ? "," : "").append(event_json(*event));
+    return accept_text(list + "]");
+  }
+  return refuse("unknown command: " + command);
+}
+
+// One request to a running daemon; nothing if none listens.
+Result<std::optional<std::string>> ask_daemon(const std::string& state_dir, const std::string& request) {
+  auto path = control_socket_path(state_dir);
+  if (!path) return path.error();
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return system_error("socket", errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path->c_str(), path->size() + 1);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    if (errno == ENOENT || errno == ECONNREFUSED) return std::optional<std::string>{};
+    if (errno == EACCES) return Error{ErrorKind::kTransient, *path + ": permission denied; ask as the daemon's user or as root"};
+    return system_error("connect " + *path, errno);
+  }
+  constexpr timeval kPatience{.tv_sec = 60, .tv_usec = 0};
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  const std::string line = request + "\n";
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return system_error("send to " + *path, errno);
+  std::string answer;
+  std::array<char, 65536> buffer{};
+  for (;;) {
+    const ssize_t n = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " does not answer"};
+    if (n == 0) break;
+    answer.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  if (answer.empty()) return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " ended the connection without an answer"};
+  return std::optional<std::string>{std::move(answer)};
+}
+
+Result<std::string> result_of(const std::string& text) try {
+  constexpr std::string_view kGood = R"({"ok":true,"result":)";
+  std::string_view answer = text;
+  while (answer.ends_with('\n')) answer.remove_suffix(1);
+  if (answer.starts_with(kGood) && answer.ends_with('}')) return std::string(answer.substr(kGood.size(), answer.size() - kGood.size() - 1));
+  const Json json = Json::parse(answer);
+  if (json.at("ok").get<bool>()) return dump(json.at("result"));
+  return Error{ErrorKind::kPermanent, json.at("error").get<std::string>()};
+} catch (const Json::exception&) {
+  return Error{ErrorKind::kTransient, "the daemon's answer is not understood; is it of another version?"};
+}
+
+}  // namespace
+
+std::string answer_from_journal(Journal& journal, const std::string& request_json) try {
+  return answer(journal, Json::parse(request_json));
+} catch (const Json::exception& e) {
+  return refuse(std::string("the request is not understood: ") + e.what());
+}
+
+Result<std::string> control(const std::string& state_dir, const std::string& request_json, Logger& log) {
+  auto answered = ask_daemon(state_dir, request_json);
+  if (!answered) return answered.error();
+  if (*answered) return result_of(**answered);
+
+  const Json request = Json::parse(request_json, nullptr, false);
+  const std::string command = request.is_object() ? request.value("command", "") : "";
+  if (command == "status" || command == "ping") return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
+  if (!stat_path(state_dir + "/journal.db")) return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};
+  auto lock = lock_state_dir(state_dir);
+  if (!lock) return lock.error();
+  auto journal = Journal::open({.directory = state_dir}, log, system_clock());
+  if (!journal) return journal.error();
+  return result_of(answer_from_journal(**journal, request_json));
+}
+
+}  // namespace scriptorium

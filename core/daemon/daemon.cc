@@ -1,0 +1,412 @@
+#include "core/daemon/daemon.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#ifdef SCRIPTORIUM_HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include "core/base/fault_point.h"
+#include "core/base/text.h"
+#include "core/daemon/control.h"
+#include "core/daemon/control_server.h"
+#include "core/daemon/log.h"
+#include "core/daemon/pipeline.h"
+#include "core/daemon/setup.h"
+#include "core/daemon/state_lock.h"
+
+namespace scriptorium {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kTick{1000};
+constexpr milliseconds kDrainTick{20};
+
+void notify_systemd([[maybe_unused]] const char* state) {
+#ifdef SCRIPTORIUM_HAVE_SYSTEMD
+  ::sd_notify(0, state);
+#endif
+}
+
+std::uint64_t watchdog_microseconds() {
+#ifdef SCRIPTORIUM_HAVE_SYSTEMD
+  std::uint64_t period = 0;
+  if (::sd_watchdog_enabled(0, &period) > 0) return period;
+#endif
+  return 0;
+}
+
+std::string host_name(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+int exit_code_of(const Error& error) {
+  switch (error.kind()) {
+    case ErrorKind::kInvalidConfig: return EX_CONFIG;
+    case ErrorKind::kExhausted: return EX_TEMPFAIL;
+    default: return EX_CANTCREAT;
+  }
+}
+
+class Daemon {
+ public:
+  Daemon(const RunOptions& options, int signals) : options_(options), signals_(signals) {}
+
+  int run();
+
+ private:
+  enum class Signal { kNone, kStop, kReload };
+
+  Result<void> start();
+  void watch_forever();
+  int deliver_once();
+  int stop();
+  void reload();
+  Result<void> switch_to(Setup setup);
+  Signal wait_signal(milliseconds most);
+  void tick();
+  std::string answer(const std::string& request);
+  std::string status() const;
+  void report(const Problems& problems);
+
+  const RunOptions options_;
+  const int signals_;
+  const Clock& clock_ = system_clock();
+  const SteadyTime begun_ = clock_.steady();
+  std::unique_ptr<Logger> log_;
+  Setup setup_;
+  UniqueFd lock_;
+  std::unique_ptr<Journal> journal_;
+  std::optional<Runtime> runtime_;
+  // Guards the two lists against the control thread while a reload exchanges them.
+  mutable std::mutex parts_mutex_;
+  std::vector<std::unique_ptr<SourceRun>> sources_;
+  std::vector<std::unique_ptr<SinkRun>> sinks_;
+  std::string last_reload_;
+  bool journal_was_full_ = false;
+  SteadyTime next_watchdog_;
+  std::unique_ptr<ControlServer> control_;
+};
+
+int Daemon::run() {
+  Problems problems;
+  setup_ = load_setup(options_.config_file, problems);
+  log_ = make_stderr_logger(parse_log_level(setup_.config.core.log_level));
+  if (!problems.empty()) {
+    for (const Problem& problem : problems.list()) std::fprintf(stderr, "%s\n", problem.text().c_str());
+    return EX_CONFIG;
+  }
+  if (auto started = start(); !started) {
+    log_->error("START_REFUSED", started.error().message(), {});
+    const int code = exit_code_of(started.error());
+    for (const auto& sink : sinks_) sink->stop(clock_.steady() + milliseconds{1000});
+    return code;
+  }
+  if (options_.once) return deliver_once();
+  watch_forever();
+  return stop();
+}
+
+Result<void> Daemon::start() {
+  const CoreConfig& core = setup_.config.core;
+  auto lock = lock_state_dir(core.state_dir);
+  if (!lock) return lock.error();
+  lock_ = *std::move(lock);
+  FAULT_POINT("daemon.locked");
+
+  auto journal = Journal::open({.directory = core.state_dir, .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)}, *log_, clock_);
+  if (!journal) return journal.error();
+  journal_ = *std::move(journal);
+  runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once});
+
+  // Sinks first: an event that is captured finds all its sinks known.
+  for (const LoadedSink& loaded : setup_.sinks) {
+    auto sink = SinkRun::make(loaded, *runtime_);
+    if (!sink) return sink.error();
+    if (auto started = (*sink)->start(); !started) return started;
+    sinks_.push_back(*std::move(sink));
+  }
+  for (const LoadedSource& loaded : setup_.sources) {
+    auto source = SourceRun::make(loaded, *runtime_);
+    if (!source) return source.error();
+    sources_.push_back(*std::move(source));
+  }
+  for (const std::string& name : journal_->unregistered_sinks()) {
+    log_->warning("SINK_UNKNOWN", "the journal keeps events for a sink that is not configured any more; configure it again, or discard what waits for it",
+                  {{"sink", name}});
+  }
+  if (options_.once) return {};
+  auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
+  if (!control) return control.error();
+  control_ = *std::move(control);
+  for (const auto& source : sources_) source->start();
+  log_->info("STARTED", "captures and delivers", {{"version", SCRIPTORIUM_VERSION}, {"cluster", core.cluster}, {"sources", sources_.size()}, {"sinks", sinks_.size()}});
+  notify_systemd("READY=1");
+  return {};
+}
+
+void Daemon::watch_forever() {
+  next_watchdog_ = clock_.steady();
+  for (;;) {
+    switch (wait_signal(kTick)) {
+      case Signal::kStop: return;
+      case Signal::kReload: reload(); break;
+      case Signal::kNone: break;
+    }
+    tick();
+  }
+}
+
+Daemon::Signal Daemon::wait_signal(milliseconds most) {
+  pollfd fd{signals_, POLLIN, 0};
+  if (::poll(&fd, 1, static_cast<int>(most.count())) <= 0) return Signal::kNone;
+  signalfd_siginfo info{};
+  if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return Signal::kNone;
+  return info.ssi_signo == SIGHUP ? Signal::kReload : Signal::kStop;
+}
+
+void Daemon::tick() {
+  const Journal::Usage usage = journal_->usage();
+  // Notifications that ran over meanwhile are made good by looking.
+  if (!usage.full && journal_was_full_) {
+    for (const auto& source : sources_) source->rescan();
+  }
+  journal_was_full_ = usage.full;
+  const std::uint64_t watchdog = watchdog_microseconds();
+  if (watchdog > 0 && clock_.steady() >= next_watchdog_) {
+    // The status asks every part that could hang on a lock; a part that does not answer keeps us from saying we live.
+    static_cast<void>(status());
+    notify_systemd("WATCHDOG=1");
+    next_watchdog_ = clock_.steady() + std::chrono::microseconds(watchdog / 3);
+  }
+}
+
+int Daemon::deliver_once() {
+  std::stop_source stopping;
+  std::size_t half_written = 0;
+  for (const auto& source : sources_) half_written += source->run_once(stopping.get_token());
+  journal_->flush(clock_.steady() + std::chrono::minutes{5});
+  // Sinks that make no progress for this long will not soon.
+  const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
+  std::uint64_t progress = 0;
+  SteadyTime last_progress = clock_.steady();
+  bool interrupted = false;
+  bool settled = false;
+  for (;;) {
+    settled = std::none_of(sources_.begin(), sources_.end(), [](const auto& s) { return s->owners_pending(); }) &&
+              std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->idle(); });
+    if (settled) break;
+    std::uint64_t now = 0;
+    for (const auto& sink : sinks_) now += sink->dispatcher_status().acknowledged + sink->dispatcher_status().rejected;
+    const bool owners = std::any_of(sources_.begin(), sources_.end(), [](const auto& s) { return s->owners_pending(); });
+    if (now != progress || owners) {
+      progress = now;
+      last_progress = clock_.steady();
+    }
+    if (options_.progress) std::fprintf(stderr, "\rdelivered %llu ", static_cast<unsigned long long>(now));
+    if (clock_.steady() - last_progress >= patience) break;
+    if (wait_signal(kDrainTick) == Signal::kStop) {
+      interrupted = true;
+      break;
+    }
+  }
+  if (options_.progress) std::fprintf(stderr, "\n");
+  std::uint64_t captured = 0;
+  for (const auto& source : sources_) captured += source->captured();
+  const Journal::Usage usage = journal_->usage();
+  for (const Journal::SinkState& sink : usage.sinks) {
+    if (sink.registered && sink.waiting > 0) {
+      const auto run = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == sink.name; });
+      const auto reason = run != sinks_.end() ? (*run)->dispatcher_status().last_error : std::nullopt;
+      log_->error("NOT_SETTLED", "events could not be delivered; they wait in the journal for the next run",
+                  {{"sink", sink.name}, {"waiting", sink.waiting}, {"reason", reason.value_or("no time was left")}});
+    }
+    if (sink.registered && sink.dead > 0) {
+      log_->warning("DEAD_LETTERS", "some events stand as dead letters; `scriptorium deadletters list` shows why", {{"sink", sink.name}, {"dead", sink.dead}});
+    }
+  }
+  if (half_written > 0) {
+    log_->warning("HALF_WRITTEN", "some entries are still being written; run again to capture them", {{"entries", half_written}});
+  }
+  log_->info("ONCE_DONE", "captured all that the spools hold", {{"captured", captured}, {"settled", settled ? "yes" : "no"}});
+  const int code = stop();
+  if (code != 0) return code;
+  if (interrupted) return EX_TEMPFAIL;
+  return settled && half_written == 0 ? 0 : EX_UNAVAILABLE;
+}
+
+int Daemon::stop() {
+  notify_systemd("STOPPING=1");
+  const SteadyTime deadline = clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
+  for (const auto& source : sources_) source->stop();
+  journal_->flush(deadline);
+  FAULT_POINT("daemon.drain");
+  // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
+  while (!options_.once && clock_.steady() < deadline && !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
+    if (wait_signal(kDrainTick) == Signal::kStop) break;
+  }
+  bool hangs = false;
+  for (const auto& sink : sinks_) {
+    if (!sink->stop(std::max(deadline, clock_.steady() + milliseconds{500}))) hangs = true;
+  }
+  const bool flushed = journal_->flush(clock_.steady() + std::chrono::seconds{5});
+  if (!flushed) log_->error("JOURNAL_NOT_WRITTEN", "the journal could not be written before the end; what was not durable is captured again from the spool", {});
+  log_->info("STOPPED", "ends", {});
+  control_.reset();
+  if (hangs) ::_exit(0);  // its thread still runs in the plugin's code
+  sources_.clear();
+  sinks_.clear();
+  journal_.reset();
+  return 0;
+}
+
+void Daemon::reload() {
+  notify_systemd("RELOADING=1");
+  Problems problems;
+  Setup fresh = load_setup(options_.config_file, problems);
+  FAULT_POINT("daemon.reload");
+  Result<void> changed;
+  if (problems.empty()) {
+    changed = switch_to(std::move(fresh));
+  } else {
+    report(problems);
+    changed = Error{ErrorKind::kInvalidConfig, problems.list().front().text()};
+  }
+  if (changed) {
+    log_->info("RELOADED", "the new configuration is in force", {});
+  } else {
+    log_->error("RELOAD_REFUSED", "the new configuration is not good; the old one stays in force", {{"reason", changed.error().message()}});
+  }
+  const std::string when = format_rfc3339(clock_.now(), TimePrecision::kSeconds);
+  const std::lock_guard lock(parts_mutex_);
+  last_reload_ = when + (changed ? " ok" : " refused: " + changed.error().message());
+  notify_systemd("READY=1");
+}
+
+void Daemon::report(const Problems& problems) {
+  for (const Problem& problem : problems.list()) log_->error("CONFIG_PROBLEM", problem.text(), {});
+}
+
+// Changes what has changed and leaves the rest running. Everything new is made before anything old is touched.
+Result<void> Daemon::switch_to(Setup setup) {
+  const CoreConfig& now = setup_.config.core;
+  const CoreConfig& then = setup.config.core;
+  for (const auto& [key, changed] : {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
+                                     std::pair{"host", now.host != then.host}, std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes}}) {
+    if (changed) return Error{ErrorKind::kInvalidConfig, std::string(key) + " cannot change while the daemon runs; restart it"};
+  }
+  std::vector<std::unique_ptr<SinkRun>> new_sinks;
+  std::vector<std::unique_ptr<SourceRun>> new_sources;
+  std::vector<std::string> kept;
+  for (const LoadedSink& loaded : setup.sinks) {
+    const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
+    const auto old = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    if (old != sinks_.end()) {
+      kept.push_back("sink." + loaded.instance.name);
+      continue;
+    }
+    auto sink = SinkRun::make(loaded, *runtime_);
+    if (!sink) return sink.error();
+    new_sinks.push_back(*std::move(sink));
+  }
+  for (const LoadedSource& loaded : setup.sources) {
+    const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
+    const auto old = std::find_if(sources_.begin(), sources_.end(), [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    if (old != sources_.end()) {
+      kept.push_back("source." + loaded.instance.name);
+      continue;
+    }
+    auto source = SourceRun::make(loaded, *runtime_);
+    if (!source) return source.error();
+    new_sources.push_back(*std::move(source));
+  }
+
+  const auto is_kept = [&](const std::string& name) { return std::find(kept.begin(), kept.end(), name) != kept.end(); };
+  const auto take_out = [&](auto& parts, const char* prefix) {
+    std::remove_reference_t<decltype(parts)> out;
+    const std::lock_guard lock(parts_mutex_);
+    for (auto it = parts.begin(); it != parts.end();) {
+      if (is_kept(prefix + (*it)->name())) {
+        ++it;
+        continue;
+      }
+      out.push_back(std::move(*it));
+      it = parts.erase(it);
+    }
+    return out;
+  };
+  // A changed sink rests for a moment, its events wait in the journal. A changed source overlaps with its successor, so
+  // that nothing is missed between them; what both see is one event.
+  std::string refused;
+  for (auto& old : take_out(sinks_, "sink.")) {
+    if (old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) continue;
+    static_cast<void>(old.release());  // its thread still runs in it, so it stays in memory until the daemon ends
+  }
+  for (auto& sink : new_sinks) {
+    if (auto started = sink->start(); !started) {
+      refused = started.error().message();
+      continue;
+    }
+    const std::lock_guard lock(parts_mutex_);
+    sinks_.push_back(std::move(sink));
+  }
+  auto old_sources = take_out(sources_, "source.");
+  for (auto& source : new_sources) {
+    source->start();
+    const std::lock_guard lock(parts_mutex_);
+    sources_.push_back(std::move(source));
+  }
+  for (auto& old : old_sources) old->stop();
+  for (const auto& sink : sinks_) sink->wake();
+  for (const auto& source : sources_) source->rescan();
+  setup_ = std::move(setup);
+  if (!refused.empty()) return Error{ErrorKind::kInvalidConfig, "a changed sink does not start: " + refused + "; its events wait in the journal"};
+  return {};
+}
+
+std::string Daemon::status() const {
+  const Journal::Usage usage = journal_->usage();
+  const double uptime = std::chrono::duration<double>(clock_.steady() - begun_).count();
+  const std::lock_guard lock(parts_mutex_);
+  return render_status(usage, sources_, sinks_, uptime, last_reload_);
+}
+
+std::string Daemon::answer(const std::string& request) {
+  const Json json = Json::parse(request, nullptr, false);
+  const std::string command = json.is_object() ? json.value("command", "") : "";
+  if (command == "status") return R"({"ok":true,"result":)" + status() + "}";
+  if (command == "ping") return Json{{"ok", true}, {"result", {{"pid", ::getpid()}}}}.dump();
+  return answer_from_journal(*journal_, request);
+}
+
+}  // namespace
+
+int run_daemon(const RunOptions& options) {
+  // Nothing that we make is for others; sinks set the modes and ACLs of what they make themselves.
+  ::umask(0077);
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+  const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  return Daemon(options, signals.get()).run();
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,142 @@
+#include "core/daemon/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "core/base/guarded.h"
+#include "core/base/text.h"
+#include "core/base/time.h"
+
+namespace scriptorium {
+namespace {
+
+constexpr int kRepeatsPerMinute = 10;
+
+spdlog::level::level_enum convert(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return spdlog::level::debug;
+    case LogLevel::kInfo: return spdlog::level::info;
+    case LogLevel::kWarning: return spdlog::level::warn;
+    case LogLevel::kError: return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+// sd-daemon(3): the priority of a line that goes to the journal.
+const char* priority(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug: return "<7>";
+    case LogLevel::kInfo: return "<6>";
+    case LogLevel::kWarning: return "<4>";
+    case LogLevel::kError: return "<3>";
+  }
+  return "<3>";
+}
+
+std::string sentence_with(std::string_view sentence, const Logger::Fields& fields) {
+  std::string line(sentence);
+  for (const LogField& field : fields) {
+    line.append(" ").append(field.key).append("=");
+    const std::string value = printable(field.value, 1000);
+    const bool plain = !value.empty() && value.find_first_of(" \"=") == std::string::npos;
+    if (plain) {
+      line += value;
+      continue;
+    }
+    line += '"';
+    for (const char c : value) {
+      if (c == '"') line += '\\';
+      line += c;
+    }
+    line += '"';
+  }
+  return line;
+}
+
+class StderrLogger final : public Logger {
+ public:
+  explicit StderrLogger(LogLevel least)
+      : under_systemd_(std::getenv("JOURNAL_STREAM") != nullptr),
+        logger_("scriptorium", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+    logger_.set_level(convert(least));
+    logger_.set_pattern(under_systemd_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+    logger_.flush_on(spdlog::level::trace);
+  }
+
+  void log(LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept override try {
+    if (!logger_.should_log(convert(level))) return;
+    std::uint64_t held_back = 0;
+    if ((level == LogLevel::kWarning || level == LogLevel::kError) && !allowed(id, fields, held_back)) return;
+    std::string line = under_systemd_ ? priority(level) : "";
+    line.append(id).append(": ").append(sentence_with(sentence, fields));
+    if (held_back > 0) line += " (" + std::to_string(held_back) + " like this were held back before)";
+    logger_.log(convert(level), "{}", line);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a log line that cannot be written must not stop what it tells of
+  }
+
+ private:
+  struct Repeats {
+    SteadyTime since;
+    int written = 0;
+    std::uint64_t held_back = 0;
+  };
+
+  bool allowed(std::string_view id, const Fields& fields, std::uint64_t& held_back) {
+    std::string key(id);
+    // Per instance, so that a noisy sink does not hide what another one says.
+    const auto instance = std::find_if(fields.begin(), fields.end(), [](const LogField& f) { return f.key == "sink" || f.key == "source"; });
+    if (instance != fields.end()) key.append("/").append(instance->value);
+    return repeats_.with([&](std::map<std::string, Repeats>& all) {
+      Repeats& r = all[key];
+      const SteadyTime now = system_clock().steady();
+      if (r.written == 0 || now - r.since >= std::chrono::minutes{1}) {
+        held_back = r.held_back;
+        r = {.since = now, .written = 0, .held_back = 0};
+      }
+      if (r.written >= kRepeatsPerMinute) {
+        ++r.held_back;
+        return false;
+      }
+      ++r.written;
+      return true;
+    });
+  }
+
+  const bool under_systemd_;
+  spdlog::logger logger_;
+  Guarded<std::map<std::string, Repeats>> repeats_;
+};
+
+class CommandLogger final : public Logger {
+ public:
+  CommandLogger() : logger_("command", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
+    logger_.set_pattern("scriptorium: %l: %v");
+    logger_.set_level(spdlog::level::warn);
+  }
+  void log(LogLevel level, std::string_view /*id*/, std::string_view sentence, const Fields& fields) noexcept override try {
+    logger_.log(convert(level), "{}", sentence_with(sentence, fields));
+  } catch (...) {  // NOLINT(bugprone-empty-catch): see StderrLogger
+  }
+
+ private:
+  spdlog::logger logger_;
+};
+
+}  // namespace
+
+std::unique_ptr<Logger> make_stderr_logger(LogLevel least) { return std::make_unique<StderrLogger>(least); }
+std::unique_ptr<Logger> make_command_logger() { return std::make_unique<CommandLogger>(); }
+
+LogLevel parse_log_level(const std::string& text) {
+  if (text == "debug") return LogLevel::kDebug;
+  if (text == "warning") return LogLevel::kWarning;
+  if (text == "error") return LogLevel::kError;
+  return LogLevel::kInfo;
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/capture/capture.h"
+#include "core/daemon/owner_stage.h"
+#include "core/daemon/setup.h"
+#include "core/delivery/dispatcher.h"
+
+namespace scriptorium {
+
+// What the parts of a running daemon share; lives longer than all of them.
+struct Runtime {
+  Journal& journal;
+  Logger& log;
+  const Clock& clock;
+  std::string cluster;
+  std::string host;
+  bool once = false;
+};
+
+// One running source: an adapter with its capture and owner stage, or a free source with its thread.
+// Threads: the main thread; status() from any.
+class SourceRun {
+ public:
+  // Makes and checks, starts nothing. kInvalidConfig refuses to start.
+  static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source, const Runtime& runtime);
+  ~SourceRun();
+  SourceRun(const SourceRun&) = delete;
+  SourceRun& operator=(const SourceRun&) = delete;
+
+  void start();
+  void stop();
+  // For --once: captures all that is there; returns how many entries were still being written.
+  std::size_t run_once(const std::stop_token& stop);
+  bool owners_pending() const;
+  std::string status_json() const;  // one object of "sources" in the status contract
+  std::uint64_t captured() const;
+  void rescan();
+
+  const std::string& name() const noexcept { return name_; }
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
+
+ private:
+  class FreeRun;
+  SourceRun(std::string name, std::string fingerprint, std::string plugin);
+
+  const std::string name_;
+  const std::string fingerprint_;
+  const std::string plugin_;
+  Journal* journal_ = nullptr;
+  std::unique_ptr<SpoolAdapter> adapter_;
+  std::unique_ptr<SpoolCapture> capture_;
+  std::unique_ptr<OwnerStage> owners_;
+  std::unique_ptr<FreeRun> free_;
+};
+
+// One running sink with its dispatcher.
+class SinkRun {
+ public:
+  // Makes the instance; registers nothing yet.
+  static Result<std::unique_ptr<SinkRun>> make(const LoadedSink& sink, const Runtime& runtime);
+  ~SinkRun();
+  SinkRun(const SinkRun&) = delete;
+  SinkRun& operator=(const SinkRun&) = delete;
+
+  // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with the journal, starts
+  // its dispatcher.
+  Result<void> start();
+  // False: it hangs in a call; its thread is left behind and the process must end with _exit.
+  bool stop(SteadyTime deadline);
+  bool idle() const;
+  // Idle, or waiting for a destination that does not answer: nothing is gained by waiting for it.
+  bool at_rest() const;
+  void wake();
+  Dispatcher::Status dispatcher_status() const;
+  std::string status_json(const Journal::SinkState& state) const;  // one object of "sinks" in the status contract
+
+  const std::string& name() const noexcept { return name_; }
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
+
+ private:
+  SinkRun(const LoadedSink& sink, std::string fingerprint, const Runtime& runtime);
+
+  const std::string name_;
+  const std::string fingerprint_;
+  const std::string plugin_;
+  const SinkConfig config_;
+  const Runtime& runtime_;
+  std::unique_ptr<Sink> sink_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+// The whole of `status --json`.
+std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload);
+
+// A text that is the same as long as an instance's configuration means the same.
+std::string fingerprint(const Table& table, const std::string& plugin_file, const Runtime& runtime);
+
+}  // namespace scriptorium

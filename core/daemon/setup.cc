@@ -1,0 +1,303 @@
+#include "core/daemon/setup.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/capture/spool_access.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+namespace {
+
+// ---- load ----------------------------------------------------------------------------------------------------------
+
+enum class Role { kSource, kSink };
+
+bool fits(Role role, PluginKind kind) { return (role == Role::kSink) == (kind == PluginKind::kSink); }
+
+void check_plugin_options(const LoadedPlugin& plugin, const Table& table, const std::vector<OptionInfo>& common,
+                          Problems& problems) try {
+  plugin.descriptor->check(table, problems);
+  std::vector<OptionInfo> known = plugin.descriptor->options();
+  known.insert(known.end(), common.begin(), common.end());
+  check_unknown_keys(table, known, problems);
+} catch (const std::exception& e) {
+  problems.add(table, "plugin",
+               plugin.file + ": its option check throws (" + printable(e.what()) + "); report it to the plugin's author");
+}
+
+// The instance's plugin, its options checked; nothing if there is none to be had.
+std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role, const InstanceConfig& instance,
+                                          const std::string& plugin_name, const std::vector<OptionInfo>& common,
+                                          Problems& problems) {
+  auto plugin = loader.load(plugin_name.empty() ? instance.name : plugin_name);
+  if (!plugin) {
+    problems.add(instance.table, "plugin", plugin.error().message());
+    return std::nullopt;
+  }
+  if (!fits(role, plugin->descriptor->kind)) {
+    const bool is_sink = plugin->descriptor->kind == PluginKind::kSink;
+    problems.add(instance.table, "plugin",
+                 std::string{"\""} + plugin->descriptor->name + "\" is a " + (is_sink ? "sink" : "source") +
+                     ", so it belongs under [" + (is_sink ? "sink." : "source.") + instance.name + "]");
+    return std::nullopt;
+  }
+  check_plugin_options(*plugin, instance.table, common, problems);
+  return *std::move(plugin);
+}
+
+// ---- check ---------------------------------------------------------------------------------------------------------
+
+// What a plugin's call throws becomes an error: `check` goes on with the next instance.
+template <typename T, typename Call>
+Result<T> guarded(Call call) try {
+  return call();
+} catch (const std::exception& e) {
+  return Error{ErrorKind::kInvalidConfig,
+               std::string{"the plugin throws ("} + printable(e.what()) + "); report it to its author"};
+} catch (...) {
+  return Error{ErrorKind::kInvalidConfig, "the plugin throws something that is no std::exception; report it to its author"};
+}
+
+class Findings {
+ public:
+  explicit Findings(std::string subject) : subject_(std::move(subject)) {}
+  void ok(std::string text) { add(Finding::Level::kOk, std::move(text)); }
+  void warning(std::string text) { add(Finding::Level::kWarning, std::move(text)); }
+  void failed(std::string text) { add(Finding::Level::kFailed, std::move(text)); }
+  bool any_failed() const noexcept { return failed_; }
+  std::vector<Finding> take() { return std::move(list_); }
+
+ private:
+  void add(Finding::Level level, std::string text) {
+    failed_ = failed_ || level == Finding::Level::kFailed;
+    list_.push_back({level, subject_, std::move(text)});
+  }
+
+  std::string subject_;
+  std::vector<Finding> list_;
+  bool failed_ = false;
+};
+
+std::string parent_of(const std::string& path) {
+  const std::size_t slash = path.find_last_not_of('/') == std::string::npos ? 0 : path.rfind('/', path.find_last_not_of('/'));
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+std::vector<Finding> check_state_dir(const std::string& directory) {
+  Findings found("state_dir");
+  const auto stat = stat_path(directory);
+  if (!stat && stat.error().kind() != ErrorKind::kVanished) {
+    found.failed(stat.error().message());
+  } else if (!stat) {
+    std::string above = parent_of(directory);
+    while (above != "/" && ::access(above.c_str(), F_OK) != 0 && errno == ENOENT) above = parent_of(above);
+    if (::access(above.c_str(), W_OK | X_OK) == 0) {
+      found.ok(directory + " is not there yet; `run` makes it");
+    } else {
+      found.failed(directory + " is not there and cannot be made: " + system_error("write into " + above, errno).message() +
+                   "; make it and give it to the daemon's user");
+    }
+  } else if (!stat->is_directory()) {
+    found.failed(directory + " is no directory");
+  } else {
+    std::string probe = directory + "/.check.XXXXXX";
+    const UniqueFd fd{::mkostemp(probe.data(), O_CLOEXEC)};
+    if (!fd) {
+      found.failed(system_error("write into " + directory, errno).message() + "; give it to the user that runs the daemon");
+    } else {
+      ::unlink(probe.c_str());
+      found.ok(directory + " is writable");
+    }
+    if ((stat->mode & S_IWOTH) != 0) found.warning(directory + " can be written by everyone; chmod o-w " + directory);
+  }
+  return found.take();
+}
+
+std::vector<Finding> check_journal(const std::string& directory, const CoreConfig& config, Logger& log) {
+  Findings found("journal");
+  if (::access((directory + "/journal.db").c_str(), F_OK) != 0) {
+    found.ok("none yet; `run` makes it");
+    return found.take();
+  }
+  Journal::Options options;
+  options.directory = directory;
+  options.max_bytes = static_cast<std::uint64_t>(config.journal_max_bytes);
+  options.read_only = true;
+  const auto journal = Journal::open(options, log, system_clock());
+  if (!journal) {
+    found.failed(journal.error().message());
+    return found.take();
+  }
+  if (const auto& report = (*journal)->open_report(); !report.damage.empty()) {
+    found.warning("damaged (" + report.damage + "); `run` puts it aside and keeps what can be read");
+  }
+  const auto usage = (*journal)->usage();
+  const std::string text =
+      std::to_string(usage.events) + " events, " + format_bytes(usage.bytes) + " of " + format_bytes(options.max_bytes);
+  if (usage.full) {
+    found.warning(text + ": full; the spool is not read until a sink takes events, or journal_max_bytes is raised");
+  } else {
+    found.ok(text);
+  }
+  return found.take();
+}
+
+void check_notifications(const SourceConfig& common, const OpenedAccess& opened, Findings& found) {
+  const std::string& way = common.capture;
+  if (way == "scan") {
+    found.ok("capture: scan, as configured; jobs shorter than rescan_seconds can be missed");
+    return;
+  }
+  std::string fanotify = opened.fanotify_problem;
+  if ((way == "auto" || way == "fanotify") && fanotify.empty()) {
+    const auto marked = opened.access->mark();
+    if (marked) {
+      found.ok("capture: fanotify works");
+      return;
+    }
+    fanotify = marked.error().message();
+  }
+  if (way == "fanotify") {
+    found.failed("capture = \"fanotify\" is not possible here: " + fanotify +
+                 "; give the daemon CAP_SYS_ADMIN, or set capture = \"auto\"");
+    return;
+  }
+  if (!opened.inotify_problem.empty()) {
+    const std::string text = "inotify is not possible here: " + opened.inotify_problem;
+    way == "auto" ? found.warning("capture: scan only; " + text) : found.failed(text);
+    return;
+  }
+  if (way == "auto") {
+    found.warning("capture: inotify, as fanotify is not possible with the rights of this command: " + fanotify +
+                  "; entries that live for a few milliseconds only may be missed");
+  } else {
+    found.ok("capture: inotify works");
+  }
+}
+
+void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, Findings& found) {
+  const std::string root = adapter.spool_root();
+  const bool auto_way = common.capture == "auto";
+  auto opened = open_direct_access(root, {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
+                                          .fanotify = auto_way || common.capture == "fanotify"});
+  if (!opened) {
+    found.failed("spool " + root + ": " + opened.error().message());
+    return;
+  }
+  const auto listed = opened->access->list("");
+  if (!listed) {
+    found.failed("spool " + root + ": " + listed.error().message() +
+                 "; let the daemon's user read it (group, ACL, or CAP_DAC_READ_SEARCH)");
+    return;
+  }
+  std::vector<std::string> names;
+  names.reserve(listed->size());
+  for (const SpoolName& name : *listed) names.push_back(name.name);
+  if (auto ok = guarded<void>([&] { return adapter.check_root(names); }); !ok) {
+    found.failed("spool " + root + ": " + ok.error().message());
+    return;
+  }
+  found.ok("spool " + root + " is readable (" + std::to_string(names.size()) + " names)");
+  check_notifications(common, *opened, found);
+}
+
+void check_resolver(SpoolAdapter& adapter, Findings& found) {
+  auto resolver =
+      guarded<std::unique_ptr<OwnerResolver>>([&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
+  if (!resolver) {
+    found.failed(resolver.error().message());
+  } else if (*resolver == nullptr) {
+    found.ok("nobody is asked for the owners of jobs: user.verified stays false");
+  } else if (auto ok = guarded<void>([&] { return (*resolver)->check(); }); ok) {
+    found.ok("the scheduler answers who owns jobs");
+  } else if (ok.error().kind() == ErrorKind::kInvalidConfig) {
+    found.failed("owners of jobs: " + ok.error().message());
+  } else {
+    // The daemon starts all the same: events go out unverified after resolve_timeout_seconds.
+    found.warning("owners of jobs: " + ok.error().message());
+  }
+}
+
+std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core, Logger& log) {
+  Findings found("source." + source.instance.name);
+  const SourceContext context{.name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
+  if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
+    auto made = create_free_source(source.plugin, source.instance.table, context);
+    if (!made) {
+      found.failed(made.error().message());
+    } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
+      found.ok("ready");
+    } else {
+      found.failed(ok.error().message());
+    }
+    return found.take();
+  }
+  auto made = create_spool_adapter(source.plugin, source.instance.table, context);
+  if (!made) {
+    found.failed(made.error().message());
+    return found.take();
+  }
+  check_spool(source.instance.common, **made, found);
+  check_resolver(**made, found);
+  return found.take();
+}
+
+std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log) {
+  Findings found("sink." + sink.instance.name);
+  const SinkContext context{.name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
+  auto made = create_sink(sink.plugin, sink.instance.table, context);
+  if (!made) {
+    found.failed(made.error().message());
+  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
+    found.ok("ready");
+  } else {
+    found.failed(ok.error().message());
+  }
+  return found.take();
+}
+
+}  // namespace
+
+Setup load_setup(const std::string& config_file, Problems& problems) {
+  Setup setup;
+  setup.config = load_config(config_file, problems);
+  setup.plugin_dirs = setup.config.core.plugin_dirs.empty() ? default_plugin_directories() : setup.config.core.plugin_dirs;
+  PluginLoader loader(setup.plugin_dirs);
+  const auto source_common = source_options();
+  const auto sink_common = sink_options();
+  for (const SourceInstance& instance : setup.config.sources) {
+    auto plugin = load_instance(loader, Role::kSource, instance, instance.common.plugin, source_common, problems);
+    if (plugin) setup.sources.push_back({instance, *std::move(plugin)});
+  }
+  for (const SinkInstance& instance : setup.config.sinks) {
+    auto plugin = load_instance(loader, Role::kSink, instance, instance.common.plugin, sink_common, problems);
+    if (plugin) setup.sinks.push_back({instance, *std::move(plugin)});
+  }
+  return setup;
+}
+
+std::vector<Finding> check_setup(const Setup& setup, Logger& log) {
+  std::vector<Finding> all;
+  const auto append = [&all](std::vector<Finding> more) {
+    for (Finding& finding : more) all.push_back(std::move(finding));
+  };
+  const CoreConfig& core = setup.config.core;
+  append(check_state_dir(core.state_dir));
+  append(check_journal(core.state_dir, core, log));
+  for (const LoadedSource& source : setup.sources) append(check_source(source, core, log));
+  for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log));
+  return all;
+}
+
+}  // namespace scriptorium

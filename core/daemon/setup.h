@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/api/logger.h"
+#include "core/config/config.h"
+#include "core/plugin/loader.h"
+
+namespace scriptorium {
+
+struct LoadedSource {
+  SourceInstance instance;
+  LoadedPlugin plugin;
+};
+struct LoadedSink {
+  SinkInstance instance;
+  LoadedPlugin plugin;
+};
+
+// A configuration whose plugins are loaded and whose every option was checked; nothing was created yet.
+struct Setup {
+  Config config;
+  std::vector<std::string> plugin_dirs;
+  std::vector<LoadedSource> sources;
+  std::vector<LoadedSink> sinks;
+};
+
+// Reads the config, loads every plugin that it names, checks all options (core's and the plugins', unknown keys). All
+// problems of all files and plugins go into `problems`; a plugin that does not load is one at its instance's place.
+// The result is only to be used if there were none.
+Setup load_setup(const std::string& config_file, Problems& problems);
+
+// One line of `scriptorium check`.
+struct Finding {
+  enum class Level { kOk, kWarning, kFailed } level = Level::kOk;
+  std::string subject;  // "sink.archive", "source.slurm", "state_dir", "journal"
+  std::string text;
+};
+
+// The rest of start-up but starting: state_dir writable, journal readable and not damaged (no lock is taken, so a daemon may
+// run), every plugin instance made and its check() asked, every spool looked at. Leaves nothing behind.
+std::vector<Finding> check_setup(const Setup& setup, Logger& log);
+
+}  // namespace scriptorium

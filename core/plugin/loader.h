@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/api/plugin.h"
+#include "core/base/result.h"
+
+namespace scriptorium {
+
+// A plugin that passed all checks. Its library stays loaded until the process ends: unloading code under a live
+// vtable or callback is a crash far away.
+struct LoadedPlugin {
+  std::string file;
+  const PluginDescriptor* descriptor = nullptr;
+};
+
+// Finds and checks plugins in a list of directories. Owns nothing that must be freed.
+// Threads: the main thread only.
+class PluginLoader {
+ public:
+  // First directory that has NAME.so wins.
+  explicit PluginLoader(std::vector<std::string> directories) : directories_(std::move(directories)) {}
+
+  // Checked in this order, and nothing of the library runs before the last file check: the file is there; it and its
+  // folder cannot be written by others; it is a whole ELF file for this machine (a truncated one would be a SIGBUS in
+  // dlopen); it loads; it has the descriptor; ABI version; size; build stamp; name and kind are sane. kInvalidConfig
+  // with: file, found, needed, remedy.
+  Result<LoadedPlugin> load(const std::string& name);
+
+  // Every NAME.so in the directories, loadable or not: name and either the plugin or why not.
+  struct Listed {
+    std::string name;
+    std::string file;
+    Result<LoadedPlugin> plugin;
+  };
+  std::vector<Listed> list();
+
+  const std::vector<std::string>& directories() const noexcept { return directories_; }
+
+ private:
+  Result<LoadedPlugin> load_file(const std::string& name, const std::string& file);
+
+  std::vector<std::string> directories_;
+  std::vector<LoadedPlugin> loaded_;
+};
+
+// Where the command looks unless plugin_dirs says otherwise: "plugins" beside the executable (a build folder), then
+// the installed place (../lib/scriptorium/plugins from its bin).
+std::vector<std::string> default_plugin_directories();
+
+inline constexpr std::chrono::seconds kFactoryTimeLimit{30};
+
+// Make the instance, within the time limit: a factory that throws, answers null or hangs is kInvalidConfig with the
+// plugin's file. The factory runs in a thread of its own while the caller waits for it. After a hang the caller can only
+// end the process (with _exit: the thread still runs).
+Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table, const SinkContext& context,
+                                          std::chrono::milliseconds limit = kFactoryTimeLimit);
+Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& plugin, const Table& table,
+                                                           const SourceContext& context,
+                                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
+Result<std::unique_ptr<FreeSource>> create_free_source(const LoadedPlugin& plugin, const Table& table,
+                                                       const SourceContext& context,
+                                                       std::chrono::milliseconds limit = kFactoryTimeLimit);
+
+// True once a factory did not come back: flush what was said, then _exit. Destructors of static objects would pull the
+// ground from under the thread that is still in the plugin.
+bool factory_hung() noexcept;
+
+}  // namespace scriptorium

@@ -1,0 +1,86 @@
+#include "core/cli/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace scriptorium::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Arguments good(const std::vector<std::string>& words) {
+  const ParsedLine line = parse_command_line(words);
+  EXPECT_TRUE(line.arguments) << line.err;
+  return line.arguments.value_or(Arguments{});
+}
+
+TEST(CommandLineTest, TakesTheConfigBeforeOrBehindTheCommand) {
+  EXPECT_EQ(good({"check"}).config_file, "/etc/scriptorium/scriptorium.toml");
+  EXPECT_FALSE(good({"check"}).config_given);
+  for (const auto& words : std::vector<std::vector<std::string>>{
+           {"--config", "f", "check"}, {"check", "--config", "f"}, {"check", "-c", "f"}, {"check", "--config=f"}}) {
+    EXPECT_EQ(good(words).config_file, "f");
+    EXPECT_TRUE(good(words).config_given);
+    EXPECT_EQ(good(words).command, Command::kCheck);
+  }
+  EXPECT_EQ(good({"deadletters", "list", "--config", "f"}).config_file, "f");
+}
+
+TEST(CommandLineTest, KnowsEachCommand) {
+  EXPECT_TRUE(good({"run", "--once"}).once);
+  EXPECT_EQ(good({"plugins"}).name, "");
+  EXPECT_EQ(good({"plugins", "file"}).name, "file");
+  EXPECT_TRUE(good({"status", "--json"}).json);
+  EXPECT_EQ(good({"show", "4711", "--raw"}).job, "4711");
+  EXPECT_EQ(good({"setup", "archive", "--print"}).command, Command::kSetup);
+  EXPECT_EQ(good({"version"}).command, Command::kVersion);
+  EXPECT_EQ(good({"deadletters", "list", "--sink", "archive"}).sink, "archive");
+  EXPECT_EQ(good({"deadletters", "show", "0123abcd"}).id, "0123abcd");
+  const Arguments discard = good({"deadletters", "discard", "--all", "--yes"});
+  EXPECT_EQ(discard.command, Command::kDeadLettersDiscard);
+  EXPECT_TRUE(discard.all && discard.yes);
+  EXPECT_EQ(good({"completion", "zsh"}).shell, "zsh");
+}
+
+TEST(CommandLineTest, ExitsWith64AndSaysWhatIsWrong) {
+  const struct {
+    std::vector<std::string> words;
+    const char* why;
+  } kCases[] = {
+      {{}, "subcommand is required"},
+      {{"chekc"}, "unknown command \"chekc\"; did you mean \"check\"?"},
+      {{"-c", "f", "deadletters", "retyr"}, "unknown command \"retyr\"; did you mean \"retry\"?"},
+      {{"check", "--colour"}, "--colour"},
+      {{"show"}, "JOB is required"},
+      {{"show", "1", "--raw", "--json"}, "excludes"},
+      {{"deadletters"}, "subcommand is required"},
+      {{"deadletters", "retry"}, "ID or --all is required"},
+      {{"deadletters", "retry", "0123abcd", "--all"}, "excludes"},
+      {{"deadletters", "discard"}, "ID or --all is required"},
+      {{"completion", "tcsh"}, "tcsh not in {bash,zsh,fish}"},
+      {{"check", "--config"}, "--config"},
+  };
+  for (const auto& one : kCases) {
+    const ParsedLine line = parse_command_line(one.words);
+    EXPECT_FALSE(line.arguments);
+    EXPECT_EQ(line.exit_code, 64);
+    EXPECT_THAT(line.err, HasSubstr(one.why));
+    EXPECT_EQ(line.out, "");
+  }
+}
+
+TEST(CommandLineTest, PrintsHelpWithExitCode0AndHidesTheGenerators) {
+  const ParsedLine line = parse_command_line({"--help"});
+  EXPECT_EQ(line.exit_code, 0);
+  EXPECT_THAT(line.out, HasSubstr("deadletters"));
+  EXPECT_THAT(line.out, HasSubstr("EXIT STATUS"));
+  EXPECT_THAT(line.out, Not(HasSubstr("completion")));
+  EXPECT_THAT(parse_command_line({"show", "--help"}).out, HasSubstr("--environment"));
+}
+
+}  // namespace
+}  // namespace scriptorium::cli
