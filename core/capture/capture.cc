@@ -317,6 +317,7 @@ class SpoolCapture::Engine {
     FAULT_POINT("capture.content_read");
     Pending& pending = pending_of(std::string(place.entry), "fanotify");
     pending.noticed = true;
+    pending.way = "fanotify";  // whatever noticed the entry's directory first
     put_file(pending, std::string(place.file), *stat, *std::move(bytes));
     consider(std::string(place.entry), stop, true);
   }
@@ -690,7 +691,7 @@ class SpoolCapture::Engine {
       }
       const SpoolFile* known = pending.entry.file(place.file);
       if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns && known->stat.size == stat->size &&
-          known->bytes->size() == stat->size) {
+          (known->truncated || known->bytes->size() == stat->size)) {
         continue;
       }
       auto bytes = read_fd(fd->get(), static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
@@ -850,6 +851,7 @@ class SpoolCapture::Engine {
     const auto found = pending_.find(key);
     const SpoolEntry entry = std::move(found->second.entry);
     const char* const way = found->second.way;
+    for (const SpoolFile& file : entry.files) complete = complete && !file.truncated;
     auto parsed = parse(entry);
     FAULT_POINT("capture.parsed");
     if (!parsed) {

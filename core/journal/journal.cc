@@ -20,7 +20,7 @@ using journal::SinkRow;
 using journal::State;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kQueueBytes = 16U << 20;  // above it append() waits
+constexpr std::uint64_t kQueueBytes = 16U << 20;  // above it append() waits; a small journal's queue is a quarter of it
 constexpr std::uint64_t kBatchBytes = 16U << 20;  // one transaction
 constexpr std::size_t kBatchEntries = 2000;
 constexpr std::uint64_t kLazyLimit = 100'000;  // unsettled settlements, above which sinks get nothing new
@@ -222,6 +222,9 @@ void Journal::Impl::commit(std::vector<Entry> batch, const std::stop_token& stop
   writer->checkpoint(false);
 }
 
+// What is queued is written even if the journal is full by then, so it must be small beside the limit.
+std::uint64_t Journal::Impl::queue_limit() const { return std::min(kQueueBytes, options.max_bytes / 4); }
+
 void Journal::Impl::update_full() {
   const std::uint64_t used = writer->used_bytes();
   if (!full && used >= options.max_bytes) {
@@ -274,7 +277,7 @@ bool Journal::append(Append item, const std::stop_token& stop) {
   bool taken = false;
   const auto try_it = [&](Queue& q) {
     if (taken) return true;
-    if (impl.full || (q.bytes + cost > kQueueBytes && q.bytes > 0)) return false;
+    if (impl.full || (q.bytes + cost > impl.queue_limit() && q.bytes > 0)) return false;
     ++q.urgent;
     ++q.queued;
     q.bytes += cost;
@@ -300,7 +303,7 @@ Result<void> Journal::append_all(const std::string& source, std::vector<std::sha
   Entry entry{.what = journal::AppendMany{source, std::move(events), std::move(position)}, .bytes = cost};
   const auto try_it = [&](Queue& q) {
     if (number > 0) return true;
-    if (impl.full || (q.bytes + cost > kQueueBytes && q.bytes > 0)) return false;
+    if (impl.full || (q.bytes + cost > impl.queue_limit() && q.bytes > 0)) return false;
     ++q.urgent;
     q.bytes += cost;
     number = ++q.queued;

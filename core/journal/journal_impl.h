@@ -280,6 +280,7 @@ class Journal::Impl {
   void run(const std::stop_token& stop) noexcept;
   std::vector<journal::Entry> take(const std::stop_token& stop);
   void commit(std::vector<journal::Entry> batch, const std::stop_token& stop);
+  std::uint64_t queue_limit() const;
   void update_full();
   bool backlogged();
 

@@ -35,11 +35,6 @@ std::string_view bytes_of(const SpoolFile& file) noexcept {
   return file.bytes ? std::string_view(*file.bytes) : std::string_view();
 }
 
-std::string over_the_limit(std::string_view name, const SpoolFile& file) {
-  return std::string(name) + ": larger than max_file_bytes; only its first " + std::to_string(bytes_of(file).size()) +
-         " bytes are kept";
-}
-
 void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   const std::string_view bytes = bytes_of(file);
   const EnvironmentShape shape = environment_shape(bytes);
@@ -50,9 +45,8 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   }
   parsed.environment = file.bytes ? file.bytes : make_bytes({});
   parsed.environment_format = EnvironmentFormat::kRaw;
-  if (file.truncated) {
-    parsed.problems.push_back(over_the_limit(kEnvironment, file));
-  } else if (bytes.size() < kHeader) {
+  if (file.truncated) return;  // core says so
+  if (bytes.size() < kHeader) {
     parsed.problems.push_back("environment: " + std::to_string(bytes.size()) + " bytes, too short for its count");
   } else if (shape.state == EnvironmentShape::State::kMalformed) {
     parsed.problems.push_back("environment: count " + std::to_string(shape.count) + ", more bytes after that many strings");
@@ -64,11 +58,9 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
 
 void read_script(const SpoolFile& file, ParsedJob& parsed) {
   std::string_view bytes = bytes_of(file);
-  if (file.truncated) {
-    parsed.problems.push_back(over_the_limit(kScript, file));
-  } else if (ends_with_nul(file)) {
+  if (!file.truncated && ends_with_nul(file)) {
     bytes.remove_suffix(1);
-  } else {
+  } else if (!file.truncated) {  // core says it of a file that is cut
     parsed.problems.emplace_back("script: its final NUL is missing, so its end may be");
   }
   if (const void* nul = bytes.empty() ? nullptr : std::memchr(bytes.data(), '\0', bytes.size())) {

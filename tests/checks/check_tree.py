@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""check_tree.py CHECK [ARGUMENT]: one check of the source tree; prints every problem as file:line: words and exits 1.
+
+  includes            arrows go one way: a plugin includes core/api, core/base, its own folder and the system; core/api and
+                      core/base include nothing above them; core includes and names no plugin; headers say #pragma once
+  messages            every error and warning id of the sources stands once in docs/messages.md, and nothing else does
+  faults              every named fault point stands in docs/testing.md, and nothing else does
+  private             nothing refers to places that a user of this repository does not have
+  shell               shellcheck on every shell script
+  examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs, packaging/scriptorium.toml and each file
+                      of plugins.d, as it stands and with its comments taken away, is a configuration that COMMAND takes
+  exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
+Exit 77: skipped, with the reason.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+problems = []
+
+
+def problem(file, line, words):
+    problems.append(f"{file.relative_to(ROOT)}:{line}: {words}")
+
+
+def skip(reason):
+    print(f"SKIPPED: {reason}")
+    sys.exit(77)
+
+
+def files(*patterns):
+    for pattern in patterns:
+        for file in sorted(ROOT.glob(pattern)):
+            if file.is_file() and "build" not in file.relative_to(ROOT).parts[:1]:
+                yield file
+
+
+def lines(file):
+    return enumerate(file.read_text(errors="replace").splitlines(), 1)
+
+
+def sources(*folders):
+    for folder in folders:
+        yield from files(f"{folder}/**/*.h", f"{folder}/**/*.cc")
+
+
+# ---- includes -----------------------------------------------------------------------------------------------------
+def check_includes():
+    for file in sources("core", "backends", "schedulers"):
+        path = file.relative_to(ROOT)
+        top, folder = path.parts[0], path.parts[1]
+        own = f"{top}/{folder}/"
+        if file.suffix == ".h" and "#pragma once" not in file.read_text():
+            problem(file, 1, "no #pragma once")
+        for number, line in lines(file):
+            found = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+            if found:
+                name = found.group(1)
+                if not (ROOT / name).is_file():
+                    problem(file, number, f'"{name}" is not a path from the top of the tree')
+                elif top != "core":
+                    if not name.startswith(("core/api/", "core/base/", own)):
+                        problem(file, number, f'a plugin may include core/api, core/base and its own folder only, not "{name}"')
+                elif folder == "base" and not name.startswith("core/base/"):
+                    problem(file, number, f'core/base may include core/base only, not "{name}"')
+                elif folder == "api" and not name.startswith(("core/base/", "core/api/")):
+                    problem(file, number, f'core/api may include core/api and core/base only, not "{name}"')
+                elif not name.startswith("core/"):
+                    problem(file, number, f'core must not include a plugin: "{name}"')
+            third_party = re.match(r"\s*#\s*include\s*<(nlohmann/|toml|CLI/|sqlite3|zstd|spdlog/|fmt/|boost/|openssl/|sys/acl)", line)
+            if third_party and file.suffix == ".h" and path.parts[:2] in (("core", "api"), ("core", "base")):
+                problem(file, number, f"a third-party header ({third_party.group(1)}) in core/api or core/base")
+    plugins = sorted(p.name for folder in ("backends", "schedulers") for p in (ROOT / folder).iterdir() if p.is_dir())
+    # Words of the language or of every program; a mention of these is no mention of the plugin.
+    plugins = [p for p in plugins if p not in ("file", "null", "stdout")]
+    for file in sources("core"):
+        for number, line in lines(file):
+            code = line.split("//")[0]
+            for name in plugins:
+                if re.search(rf'"{name}"', code) and "plugin" not in line.lower() and "example" not in line.lower():
+                    problem(file, number, f'core names the plugin "{name}"')
+
+
+# ---- messages -----------------------------------------------------------------------------------------------------
+def check_messages():
+    page = ROOT / "docs" / "messages.md"
+    documented = {}
+    if not page.exists():
+        problems.append("docs/messages.md: is not there")
+    else:
+        for number, line in lines(page):
+            found = re.match(r"\|\s*`?([A-Z][A-Z0-9_]{3,})`?\s*\|", line)
+            if found:
+                if found.group(1) in documented:
+                    problem(page, number, f"{found.group(1)} stands here and in line {documented[found.group(1)]}")
+                documented[found.group(1)] = number
+    mentioned = set()
+    for file in sources("core", "backends", "schedulers"):
+        text = file.read_text()
+        mentioned.update(re.findall(r'"([A-Z][A-Z0-9_]{3,})"', text))
+        for found in re.finditer(r'\b(\w+)\(\s*(?:LogLevel::k(\w+),\s*)?"([A-Z][A-Z0-9_]{3,})",\s*(?:"|\w)', text):
+            call, level, name = found.groups()
+            if call in ("info", "debug", "getenv", "setenv", "FAULT_POINT", "FAULT_ERROR") or level in ("Info", "Debug"):
+                continue
+            if call in ("error", "warning") or "_" in name:
+                if name not in documented:
+                    problem(file, text.count("\n", 0, found.start()) + 1, f"{name} is not explained in docs/messages.md")
+    for name, number in documented.items():
+        if name not in mentioned:
+            problem(page, number, f"{name} is in no source")
+
+
+# ---- fault points ---------------------------------------------------------------------------------------------------
+def check_faults():
+    page = ROOT / "docs" / "testing.md"
+    text = page.read_text() if page.exists() else ""
+    documented = set(re.findall(r"^\|\s*`([a-z]+\.[a-z_]+)`", text, re.M))
+    used = {}
+    for file in sources("core", "backends", "schedulers"):
+        if file.name.startswith("fault_point."):
+            continue
+        for number, line in lines(file):
+            for name in re.findall(r'FAULT_(?:POINT|ERROR)\("([^"]+)"\)', line):
+                used[name] = (file, number)
+    for name, (file, number) in sorted(used.items()):
+        if name not in documented:
+            problem(file, number, f"fault point {name} has no row in docs/testing.md")
+    for name in sorted(documented - set(used)):
+        problem(page, 1, f"fault point {name} is in no source")
+
+
+# ---- private places -------------------------------------------------------------------------------------------------
+def check_private():
+    words = re.compile(r"\.\./shared|/work/|\bfacts/[a-z]+\.md|\bDESIGN\.md|\bSTYLE\.md|/tmp/brief")
+    skipped = {pathlib.Path(__file__).resolve()}
+    for file in files("*", ".ci/*", "core/**/*", "backends/**/*", "schedulers/**/*", "cmake/**/*", "tests/**/*", "docs/**/*",
+                      "packaging/**/*", "plugins.d/*", "changelog.d/*"):
+        if file in skipped or "fixtures" in file.parts and file.suffix not in (".md", ".sh"):
+            continue
+        for number, line in lines(file):
+            found = words.search(line)
+            if found and "fuzz/work" not in line:
+                problem(file, number, f'"{found.group(0)}" means nothing to who has only this repository')
+
+
+# ---- shell ----------------------------------------------------------------------------------------------------------
+def check_shell():
+    if not shutil.which("shellcheck"):
+        skip("shellcheck is not installed")
+    scripts = []
+    for file in files("*", ".ci/*", "tests/**/*", "packaging/**/*", "docs/**/*", "cmake/*"):
+        if "fixtures" in file.parts and file.name != "record.sh":
+            continue
+        if file.suffix == ".sh":
+            scripts.append(file)
+            continue
+        with open(file, "rb") as opened:
+            if re.match(rb"#!.*\b(ba)?sh\b", opened.readline()):
+                scripts.append(file)
+    # A recorder of fixtures is run by hand, once a release: its warnings count, its style does not.
+    recorders = [s for s in scripts if "fixtures" in s.parts]
+    for severity, chosen in (("style", [s for s in scripts if s not in recorders]), ("warning", recorders)):
+        if chosen:
+            result = subprocess.run(["shellcheck", "-f", "gcc", "-S", severity, *map(str, chosen)], capture_output=True, text=True)
+            problems.extend(result.stdout.replace(str(ROOT) + "/", "").splitlines())
+    print(f"{len(scripts)} scripts")
+
+
+# ---- examples -------------------------------------------------------------------------------------------------------
+SOURCE = '\n[source.slurm]\nspool = "/var/spool/slurmctld"\nresolve = "none"\n'
+SINK = '\n[sink.archive]\nplugin = "file"\nroot = "/var/lib/scriptorium/archive"\n'
+
+
+def completed(text):
+    """A part of a configuration with what it lacks to be whole."""
+    head = "" if re.search(r"^\s*cluster\s*=", text, re.M) else 'cluster = "example"\n'
+    tail = "" if re.search(r"^\s*\[source\.", text, re.M) else SOURCE
+    tail += "" if re.search(r"^\s*\[sink\.", text, re.M) else SINK
+    return head + text + tail
+
+
+def uncommented(text):
+    """Options and tables that stand behind a '#' for the reader to switch on: '#key = value' and '#[sink.x]'."""
+    return re.sub(r"^#\s?(?=[a-z_]+\s*=\s|\[(?:source|sink)\.)", "", text, flags=re.M)
+
+
+def take(command, where, line, text, plugins_d=None):
+    with tempfile.TemporaryDirectory() as folder:
+        config = pathlib.Path(folder) / "scriptorium.toml"
+        config.write_text(text)
+        if plugins_d is not None:
+            (config.parent / "plugins.d").mkdir()
+            (config.parent / "plugins.d" / where.name).write_text(plugins_d)
+        result = subprocess.run([command, "check", "--config", str(config)], capture_output=True, text=True, timeout=60,
+                                stdin=subprocess.DEVNULL)
+        # Whether the folders of an example are on this machine is another matter (exit 69).
+        if result.returncode not in (0, 69):
+            words = (result.stderr + result.stdout).replace(folder + "/", "").strip()
+            problem(where, line, f"exit {result.returncode}: {words}")
+
+
+def check_examples(command):
+    if not pathlib.Path(command).exists():
+        skip(f"{command} is not built")
+    count = 0
+    for file in files("README.md", "docs/**/*.md", "backends/*/README.md", "schedulers/*/README.md"):
+        text = file.read_text()
+        for found in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
+            take(command, file, text.count("\n", 0, found.start()) + 1, completed(found.group(1)))
+            count += 1
+    for file in files("packaging/scriptorium.toml"):
+        take(command, file, 1, completed(file.read_text()))
+        take(command, file, 1, completed(uncommented(file.read_text())))
+        count += 1
+    for file in files("plugins.d/*.toml"):
+        for text in (file.read_text(), uncommented(file.read_text())):
+            main = 'cluster = "example"\n'
+            main += "" if re.search(r"^\s*\[source\.", text, re.M) else SOURCE
+            main += "" if re.search(r"^\s*\[sink\.", text, re.M) else SINK
+            take(command, file, 1, main, text)
+            count += 1
+    print(f"{count} examples")
+    if count == 0:
+        problems.append("no example found: this check looks in the wrong places")
+
+
+# ---- exports --------------------------------------------------------------------------------------------------------
+def check_exports(folder):
+    if not shutil.which("nm"):
+        skip("nm is not installed")
+    plugins = sorted(pathlib.Path(folder).glob("*.so"))
+    if not plugins:
+        problems.append(f"{folder}: no plugins")
+    for file in plugins:
+        text = subprocess.run(["nm", "-D", "--defined-only", "-P", str(file)], capture_output=True, text=True, check=True).stdout
+        names = sorted(line.split()[0] for line in text.splitlines() if line and not line.split()[0].startswith("__odr_asan"))
+        if names != ["scriptorium_plugin"]:
+            problems.append(f"{file.name}: exports {names[:5]}, and must export scriptorium_plugin only")
+
+
+def main():
+    checks = {name[len("check_"):]: function for name, function in globals().items() if name.startswith("check_")}
+    if len(sys.argv) < 2 or sys.argv[1] not in checks:
+        print(__doc__)
+        sys.exit(64)
+    checks[sys.argv[1]](*sys.argv[2:])
+    for text in problems:
+        print(text)
+    if problems:
+        print(f"{len(problems)} problems")
+        sys.exit(1)
+
+
+main()
