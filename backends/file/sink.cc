@@ -321,10 +321,14 @@ Result<std::shared_ptr<FileSink::Directory>> FileSink::open_place(Batch& batch, 
   directory->path = path;
   if (known_.with([&](const auto& known) { return known.contains(path); })) {
     auto fd = open_directory(batch.root, path);
-    if (fd) directory->fd = *std::move(fd);
-    if (!fd && fd.error().kind() != ErrorKind::kVanished) return fd.error();
-    // Somebody removed it meanwhile: make it again below, and trust nothing above it.
-    if (!fd) known_.with([](auto& known) { known.clear(); });
+    if (fd) {
+      directory->fd = *std::move(fd);
+    } else if (fd.error().kind() != ErrorKind::kVanished) {
+      return fd.error();
+    } else {
+      // Somebody removed it meanwhile: make it again below, and trust nothing above it.
+      known_.with([](auto& known) { known.clear(); });
+    }
   }
   if (!directory->fd) {
     auto fd = open_directory(batch.root, "");
@@ -668,7 +672,8 @@ Result<std::vector<StoredJob>> FileSink::find(std::string_view job_id) {
       return;
     }
     while (const dirent* entry = ::readdir(stream.get())) {
-      if (++looked_at > kMaxNamesLookedAt || (looked_at % 4096 == 0 && clock_.steady() > deadline)) cut_short = true;
+      ++looked_at;
+      if (looked_at > kMaxNamesLookedAt || (looked_at % 4096 == 0 && clock_.steady() > deadline)) cut_short = true;
       if (cut_short || jobs.size() >= kMaxFound) return;
       const std::string_view name = entry->d_name;
       if (!name.starts_with('.')) each(std::string(name));

@@ -19,7 +19,7 @@ Bytes make_bytes(std::string bytes);
 // One file that belongs to an event. `size` and `sha256` describe the bytes that we keep, so that a
 // reader can check them.
 struct EventFile {
-  std::string name;    // "script", "environment", "record"; [a-z0-9_.-]
+  std::string name;  // "script", "environment", "record"; [a-z0-9_.-]
   std::uint64_t size = 0;
   std::string sha256;  // 64 hexadecimal digits
   Bytes bytes;         // null only in metadata read back without its bytes
@@ -33,9 +33,9 @@ struct JobArray {
 
 // Component of a heterogeneous (Slurm) job.
 struct HetJob {
-  std::string job_id;               // of the leader
+  std::string job_id;                      // of the leader
   std::optional<std::uint32_t> component;  // 0 = leader
-  bool synthetic = false;           // the scheduler made this script up; the leader's holds the user's
+  bool synthetic = false;                  // the scheduler made this script up; the leader's holds the user's
 };
 
 struct Job {
@@ -86,9 +86,9 @@ struct Redaction {
 // but may hold anything that a user can type: control characters, '/', newlines. The files hold the exact bytes.
 // Absent means unknown, never empty or 0.
 struct Event {
-  std::string id;    // event_id(): the same after a crash, from another capture way, at each attempt
-  std::string kind;  // "job.script", "usage.node", ...
-  Timestamp time;    // when the scheduler took the job (a usage sample: the end of its interval)
+  std::string id;         // event_id(): the same after a crash, from another capture way, at each attempt
+  std::string kind;       // "job.script", "usage.node", ...
+  Timestamp time;         // when the scheduler took the job (a usage sample: the end of its interval)
   Timestamp captured_at;  // ours, information only
   std::string capture;    // "fanotify", "inotify", "scan"; a free source names its own way
   bool complete = true;   // false: a file was still half written at incomplete_after_seconds
@@ -106,10 +106,10 @@ struct Event {
   std::vector<std::string> problems;      // what was wrong with the input, in words: "environment: count 9, 4 strings"
   std::optional<std::string> supersedes;  // event id of an earlier, shorter capture of the same job
   std::vector<std::string> lossy;         // members that were not UTF-8 and were made so: "job.name"
-  std::string extra_json;  // members of other kinds: one JSON object, merged at the top; "" = none
+  std::string extra_json;                 // members of other kinds: one JSON object, merged at the top; "" = none
 
   const EventFile* file(std::string_view name) const noexcept;  // null if there is none
-  std::uint64_t bytes_size() const noexcept;                     // of all files together
+  std::uint64_t bytes_size() const noexcept;                    // of all files together
 };
 
 // Replaces what is not UTF-8 in the text members by U+FFFD and notes it in `lossy`. The files stay as they are.
@@ -135,10 +135,10 @@ struct Variable {
 std::vector<Variable> split_environment(std::string_view environment);
 
 struct JsonOptions {
-  bool script_text = true;        // script.text, script.encoding
-  bool environment = true;        // "environment": {name: value}; of duplicates the last one counts
-  bool exact_times = false;       // nanoseconds instead of the schema's milli- and microseconds
-  int indent = -1;                // < 0: one line
+  bool script_text = true;   // script.text, script.encoding
+  bool environment = true;   // "environment": {name: value}; of duplicates the last one counts
+  bool exact_times = false;  // nanoseconds instead of the schema's milli- and microseconds
+  int indent = -1;           // < 0: one line
 };
 
 // The event as schema 1 says, always valid UTF-8. A script that is not UTF-8 goes as base64; other bytes

@@ -40,7 +40,8 @@ class Writer {
     if (!event_.files.empty()) json["files"] = files();
     if (!event_.redactions.empty()) {
       for (const Redaction& r : event_.redactions) {
-        json["redactions"].push_back({{"rule", text("redactions", r.rule)}, {"where", text("redactions", r.where)}, {"count", r.count}});
+        json["redactions"].push_back(
+            {{"rule", text("redactions", r.rule)}, {"where", text("redactions", r.where)}, {"count", r.count}});
       }
     }
     for (const std::string& problem : event_.problems) json["problems"].push_back(text("problems", problem));
@@ -160,7 +161,8 @@ class Writer {
 
   Json files() {
     Json json = Json::array();
-    for (const EventFile& f : event_.files) json.push_back({{"name", text("files", f.name)}, {"size", f.size}, {"sha256", f.sha256}});
+    for (const EventFile& f : event_.files)
+      json.push_back({{"name", text("files", f.name)}, {"size", f.size}, {"sha256", f.sha256}});
     return json;
   }
 
@@ -170,9 +172,10 @@ class Writer {
 };
 
 // Members that Event has fields for; what else stands in a record goes back into extra_json.
-constexpr std::string_view kKnown[] = {"schema",  "id",   "kind",   "time",        "captured_at", "capture",    "complete", "cluster",
-                                       "scheduler", "host", "job",    "user",        "script",      "environment", "files",    "redactions",
-                                       "problems",  "lossy", "supersedes", "environment_size", "environment_format"};
+constexpr std::string_view kKnown[] = {
+    "schema",  "id",         "kind",     "time",  "captured_at", "capture",          "complete",
+    "cluster", "scheduler",  "host",     "job",   "user",        "script",           "environment",
+    "files",   "redactions", "problems", "lossy", "supersedes",  "environment_size", "environment_format"};
 
 std::optional<std::string> optional_text(const Json& json, const char* key) {
   const auto found = json.find(key);
@@ -202,11 +205,13 @@ Event read(const Json& json) {
   event.job.id = job.at("id").get<std::string>();
   event.job.name = optional_text(job, "name");
   if (const auto array = job.find("array"); array != job.end()) {
-    event.job.array = JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"), optional_text(*array, "task_spec")};
+    event.job.array =
+        JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"), optional_text(*array, "task_spec")};
   }
   if (const auto het = job.find("het"); het != job.end()) {
     event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(), .synthetic = het->at("synthetic").get<bool>()};
-    if (const auto component = het->find("component"); component != het->end()) event.job.het->component = component->get<std::uint32_t>();
+    if (const auto component = het->find("component"); component != het->end())
+      event.job.het->component = component->get<std::uint32_t>();
   }
   event.job.account = optional_text(job, "account");
   event.job.partition = optional_text(job, "partition");
@@ -229,7 +234,8 @@ Event read(const Json& json) {
   }
   if (json.contains("files")) {
     for (const Json& f : json.at("files")) {
-      event.files.push_back({f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(), f.at("sha256").get<std::string>(), nullptr});
+      event.files.push_back(
+          {f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(), f.at("sha256").get<std::string>(), nullptr});
     }
   }
   if (json.contains("environment_size")) {
@@ -237,7 +243,8 @@ Event read(const Json& json) {
   }
   if (json.contains("redactions")) {
     for (const Json& r : json.at("redactions")) {
-      event.redactions.push_back({r.at("rule").get<std::string>(), r.at("where").get<std::string>(), r.at("count").get<std::uint64_t>()});
+      event.redactions.push_back(
+          {r.at("rule").get<std::string>(), r.at("where").get<std::string>(), r.at("count").get<std::uint64_t>()});
     }
   }
   if (json.contains("problems")) event.problems = json.at("problems").get<std::vector<std::string>>();
@@ -288,9 +295,7 @@ void make_text_utf8(Event& event) {
   for (std::string& problem : event.problems) fix("problems", problem);
 }
 
-Result<Event> event_from_json(std::string_view json) try {
-  return read(Json::parse(json));
-} catch (const std::exception& e) {
+Result<Event> event_from_json(std::string_view json) try { return read(Json::parse(json)); } catch (const std::exception& e) {
   // what() may quote the input, which may hold a script.
   const auto* parse = dynamic_cast<const Json::parse_error*>(&e);
   return Error{ErrorKind::kCorrupt, parse != nullptr ? "event metadata: not JSON at byte " + std::to_string(parse->byte)

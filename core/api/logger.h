@@ -33,10 +33,18 @@ class Logger {
   virtual ~Logger() = default;
   virtual void log(LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept = 0;
 
-  void error(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept { log(LogLevel::kError, id, sentence, fields); }
-  void warning(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept { log(LogLevel::kWarning, id, sentence, fields); }
-  void info(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept { log(LogLevel::kInfo, id, sentence, fields); }
-  void debug(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept { log(LogLevel::kDebug, id, sentence, fields); }
+  void error(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept {
+    log(LogLevel::kError, id, sentence, fields);
+  }
+  void warning(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept {
+    log(LogLevel::kWarning, id, sentence, fields);
+  }
+  void info(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept {
+    log(LogLevel::kInfo, id, sentence, fields);
+  }
+  void debug(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept {
+    log(LogLevel::kDebug, id, sentence, fields);
+  }
 };
 
 }  // namespace scriptorium

@@ -14,7 +14,7 @@ namespace scriptorium {
 
 // What core gives to a sink; all references live as long as the sink.
 struct SinkContext {
-  std::string name;     // of the instance: "archive" for [sink.archive]
+  std::string name;  // of the instance: "archive" for [sink.archive]
   std::string cluster;
   Logger& log;
   const Clock& clock;

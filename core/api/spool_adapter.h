@@ -73,10 +73,10 @@ struct ParsedJob {
   std::string script_file = "script";  // whose modification time is the event's `time`, and whose identity marks the entry
   Bytes script;                        // null: the entry has none
   ScriptInfo script_info;
-  Bytes environment;                   // null: none
+  Bytes environment;  // null: none
   EnvironmentFormat environment_format = EnvironmentFormat::kNone;
-  std::vector<EventFile> more_files;   // name and bytes only
-  std::vector<std::string> problems;   // in words; each makes the event countable as malformed
+  std::vector<EventFile> more_files;  // name and bytes only
+  std::vector<std::string> problems;  // in words; each makes the event countable as malformed
 };
 
 // What the scheduler says of a job, by a way that users cannot forge.
@@ -110,14 +110,15 @@ class OwnerResolver {
   virtual std::chrono::milliseconds min_interval() const { return std::chrono::seconds{1}; }
   // One answer for each query, in order. An error means that the scheduler cannot be asked now: core counts its
   // message in status and asks again. Must return soon after `stop`, and by `deadline` in any case.
-  virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop, SteadyTime deadline) = 0;
+  virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
+                                                   SteadyTime deadline) = 0;
   // For `scriptorium check`: can the scheduler be asked, and may we see other users' jobs?
   virtual Result<void> check() { return {}; }
 };
 
 // What core gives to an adapter; references live as long as the adapter.
 struct SourceContext {
-  std::string name;     // of the instance: "slurm" for [source.slurm]
+  std::string name;  // of the instance: "slurm" for [source.slurm]
   std::string cluster;
   Logger& log;
   const Clock& clock;

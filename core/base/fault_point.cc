@@ -32,8 +32,9 @@ int errno_of(std::string_view name) {
     const char* name;
     int value;
   };
-  static constexpr Named kNames[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},     {"EROFS", EROFS},   {"ESTALE", ESTALE},
-                                     {"EMFILE", EMFILE}, {"EACCES", EACCES}, {"EFBIG", EFBIG}, {"ENOMEM", ENOMEM}, {"EINTR", EINTR}};
+  static constexpr Named kNames[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EROFS", EROFS},
+                                     {"ESTALE", ESTALE}, {"EMFILE", EMFILE}, {"EACCES", EACCES}, {"EFBIG", EFBIG},
+                                     {"ENOMEM", ENOMEM}, {"EINTR", EINTR}};
   for (const Named& n : kNames) {
     if (name == n.name) return n.value;
   }
@@ -64,9 +65,9 @@ std::deque<Armed>& armed() {
           a.value = errno_of(std::string_view(part).substr(6));
         } else if (part.starts_with("delay=")) {
           a.action = Armed::Action::kDelay;
-          a.value = std::atoi(part.c_str() + 6);
+          a.value = static_cast<int>(std::strtol(part.c_str() + 6, nullptr, 10));
         } else {
-          a.nth = std::atol(part.c_str());
+          a.nth = std::strtol(part.c_str(), nullptr, 10);
           a.from_then_on = part.ends_with('+');
         }
       }

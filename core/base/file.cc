@@ -34,13 +34,13 @@ bool FileStat::is_regular() const noexcept { return S_ISREG(mode); }
 bool FileStat::is_directory() const noexcept { return S_ISDIR(mode); }
 
 Result<FileStat> stat_fd(int fd) {
-  struct stat s {};
+  struct stat s{};
   if (::fstat(fd, &s) != 0) return system_error("fstat", errno);
   return convert(s);
 }
 
 Result<FileStat> stat_path(const std::string& path) {
-  struct stat s {};
+  struct stat s{};
   if (::stat(path.c_str(), &s) != 0) return system_error(path, errno);
   return convert(s);
 }

@@ -141,7 +141,8 @@ std::string base64_encode(std::string_view bytes) {
   result.reserve((bytes.size() + 2) / 3 * 4);
   for (std::size_t i = 0; i < bytes.size(); i += 3) {
     std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    for (std::size_t j = 0; j < 3; ++j)
+      group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
     result += kBase64[group >> 18 & 63];
     result += kBase64[group >> 12 & 63];
     result += i + 1 < bytes.size() ? kBase64[group >> 6 & 63] : '=';

@@ -22,7 +22,8 @@ Civil split(Timestamp time) {
   }
   const auto days = std::chrono::floor<std::chrono::days>(std::chrono::sys_seconds{std::chrono::seconds{seconds}});
   const std::chrono::year_month_day date{days};
-  const auto in_day = static_cast<int>(seconds - std::chrono::duration_cast<std::chrono::seconds>(days.time_since_epoch()).count());
+  const auto in_day =
+      static_cast<int>(seconds - std::chrono::duration_cast<std::chrono::seconds>(days.time_since_epoch()).count());
   return {static_cast<int>(date.year()),
           static_cast<int>(static_cast<unsigned>(date.month())),
           static_cast<int>(static_cast<unsigned>(date.day())),
@@ -45,12 +46,14 @@ class SystemClock final : public Clock {
 std::string format_rfc3339(Timestamp time, TimePrecision precision) {
   const Civil c = split(time);
   std::array<char, 64> text{};
-  int length = std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d", c.year, c.month, c.day, c.hour, c.minute, c.second);
+  int length = std::snprintf(text.data(), text.size(), "%04d-%02d-%02dT%02d:%02d:%02d", c.year, c.month, c.day, c.hour, c.minute,
+                             c.second);
   const int digits = static_cast<int>(precision);
   if (digits > 0) {
     std::array<char, 16> fraction{};
     std::snprintf(fraction.data(), fraction.size(), ".%09lld", static_cast<long long>(c.nanos));
-    length += std::snprintf(text.data() + length, text.size() - static_cast<std::size_t>(length), "%.*s", digits + 1, fraction.data());
+    length +=
+        std::snprintf(text.data() + length, text.size() - static_cast<std::size_t>(length), "%.*s", digits + 1, fraction.data());
   }
   return std::string(text.data(), static_cast<std::size_t>(length)) + "Z";
 }
@@ -64,7 +67,8 @@ std::optional<Timestamp> parse_rfc3339(std::string_view text) {
     }
     return value;
   };
-  if (text.size() < 20 || text.back() != 'Z' || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' || text[16] != ':') {
+  if (text.size() < 20 || text.back() != 'Z' || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
+      text[16] != ':') {
     return std::nullopt;
   }
   const auto year = number(0, 4), month = number(5, 2), day = number(8, 2);

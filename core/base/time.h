@@ -38,7 +38,7 @@ using SteadyTime = std::chrono::steady_clock::time_point;
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Timestamp now() const = 0;     // civil; may jump; for what we record
+  virtual Timestamp now() const = 0;      // civil; may jump; for what we record
   virtual SteadyTime steady() const = 0;  // never goes back; for every delay and deadline
 };
 

@@ -34,7 +34,9 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   event.user = std::move(parsed.user);
   event.problems = std::move(parsed.problems);
   for (const SpoolFile& file : entry.files) {
-    if (file.truncated) event.problems.push_back(file.name + ": larger than max_file_bytes, cut after " + std::to_string(file.bytes->size()) + " bytes");
+    if (file.truncated)
+      event.problems.push_back(file.name + ": larger than max_file_bytes, cut after " + std::to_string(file.bytes->size()) +
+                               " bytes");
   }
 
   std::string script_sha256;
@@ -49,7 +51,8 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   // Over the bytes before redaction: other rules, same event.
   event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, identity.stat.mtime_ns, script_sha256);
 
-  if (parsed.environment != nullptr && parsed.environment_format == EnvironmentFormat::kRaw && rule.mode != EnvironmentRule::Mode::kAll) {
+  if (parsed.environment != nullptr && parsed.environment_format == EnvironmentFormat::kRaw &&
+      rule.mode != EnvironmentRule::Mode::kAll) {
     // Names cannot be told apart in it, so a rule that forbids some forbids all: it must not fail open.
     event.redactions.push_back({"environment.unparsable", "environment", 1});
   } else if (parsed.environment != nullptr) {

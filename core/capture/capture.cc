@@ -46,7 +46,8 @@ constexpr std::size_t kScanSlice = 32;
 // tenth one compares the files themselves.
 constexpr std::uint64_t kFullScanEvery = 10;
 
-constexpr std::uint32_t kDirectoryMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+constexpr std::uint32_t kDirectoryMask =
+    IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
 constexpr std::uint32_t kEntryMask = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
 
 // An entry that was captured and, as far as we know, still stands.
@@ -56,11 +57,11 @@ struct Taken {
   std::uint64_t size = 0;             // of the script as kept
   std::uint64_t directory_inode = 0;  // as readdir names the entry; 0 = not known yet
   std::uint64_t device = 0;
-  std::string event_id;               // "" = ignored on purpose
+  std::string event_id;  // "" = ignored on purpose
   std::string file;
-  std::uint64_t scan = 0;             // the last scan that saw it
-  bool marked = false;                // the journal has a mark of it
-  bool may_grow = false;              // taken half written
+  std::uint64_t scan = 0;  // the last scan that saw it
+  bool marked = false;     // the journal has a mark of it
+  bool may_grow = false;   // taken half written
 };
 
 // An entry that was seen and not yet taken.
@@ -71,7 +72,7 @@ struct Pending {
   int watch = -1;
   std::uint64_t bytes = 0;
   bool settling = false;
-  bool noticed = false;     // a notification told of it: if it vanishes unread, it counts as missed
+  bool noticed = false;  // a notification told of it: if it vanishes unread, it counts as missed
   const char* way = "scan";
 };
 
@@ -104,7 +105,12 @@ void raise_descriptor_limit() {
 class SpoolCapture::Engine {
  public:
   Engine(Options options, const SpoolAdapter& adapter, OpenedAccess opened, Journal& journal, Logger& log, const Clock& clock)
-      : options_(std::move(options)), adapter_(adapter), access_(std::move(opened.access)), journal_(journal), log_(log), clock_(clock),
+      : options_(std::move(options)),
+        adapter_(adapter),
+        access_(std::move(opened.access)),
+        journal_(journal),
+        log_(log),
+        clock_(clock),
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     raise_descriptor_limit();
     counters_->with([&](Counters& c) {
@@ -210,7 +216,8 @@ class SpoolCapture::Engine {
   }
 
   void wait(milliseconds most) {
-    std::array<pollfd, 3> fds{{{wake_.get(), POLLIN, 0}, {access_->inotify_fd(), POLLIN, 0}, {access_->fanotify_fd(), POLLIN, 0}}};
+    std::array<pollfd, 3> fds{
+        {{wake_.get(), POLLIN, 0}, {access_->inotify_fd(), POLLIN, 0}, {access_->fanotify_fd(), POLLIN, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(most.count()));
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof count);
@@ -251,7 +258,8 @@ class SpoolCapture::Engine {
     if (n < 0) {
       if (errno == EMFILE || errno == ENFILE) {
         // The kernel has thrown events away without a word: it opens their descriptors inside read().
-        overflow("CAPTURE_DESCRIPTORS_USED_UP", "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit");
+        overflow("CAPTURE_DESCRIPTORS_USED_UP",
+                 "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit");
       } else if (errno != EAGAIN && errno != EINTR) {
         overflow("CAPTURE_READ_FAILED", "reading notifications failed; the spool is scanned again");
       }
@@ -345,7 +353,9 @@ class SpoolCapture::Engine {
 
   void on_structure(const inotify_event& event, std::string_view name, const std::stop_token& stop) {
     if ((event.mask & IN_Q_OVERFLOW) != 0) {
-      return overflow("CAPTURE_OVERFLOW", "the kernel's queue of notifications ran over; the spool is scanned again; raise fs.inotify.max_queued_events");
+      return overflow(
+          "CAPTURE_OVERFLOW",
+          "the kernel's queue of notifications ran over; the spool is scanned again; raise fs.inotify.max_queued_events");
     }
     const auto watch = watches_.find(event.wd);
     if (watch == watches_.end()) return;
@@ -452,8 +462,10 @@ class SpoolCapture::Engine {
     const auto watch = watches_.find(number);
     if (watch == watches_.end()) return;
     if (watch->second.of_entry) {
-      if (const auto pending = pending_.find(watch->second.path); pending != pending_.end() && pending->second.watch == number) pending->second.watch = -1;
-    } else if (const auto directory = directories_.find(watch->second.path); directory != directories_.end() && directory->second == number) {
+      if (const auto pending = pending_.find(watch->second.path); pending != pending_.end() && pending->second.watch == number)
+        pending->second.watch = -1;
+    } else if (const auto directory = directories_.find(watch->second.path);
+               directory != directories_.end() && directory->second == number) {
       directories_.erase(directory);
     }
     watches_.erase(watch);
@@ -486,7 +498,8 @@ class SpoolCapture::Engine {
     spool_there_ = true;
     counters_->with([](Counters& c) { c.status.spool_there = true; });
     adopt_root(*stat);
-    log_.info("SPOOL_BACK", "the spool directory is there again; it is scanned", {{"source", options_.name}, {"spool", access_->root()}});
+    log_.info("SPOOL_BACK", "the spool directory is there again; it is scanned",
+              {{"source", options_.name}, {"spool", access_->root()}});
     begin_scan(true);
   }
 
@@ -534,7 +547,9 @@ class SpoolCapture::Engine {
         scan_failed_ = true;
         note_error("list " + (path.empty() ? access_->root() : path) + ": " + names.error().message());
         log_.error("SPOOL_UNREADABLE", "a directory of the spool cannot be listed; give the daemon's user the right to read it",
-                   {{"source", options_.name}, {"directory", path.empty() ? access_->root() : path}, {"reason", names.error().message()}});
+                   {{"source", options_.name},
+                    {"directory", path.empty() ? access_->root() : path},
+                    {"reason", names.error().message()}});
       }
       return;
     }
@@ -561,7 +576,9 @@ class SpoolCapture::Engine {
       const auto taken = taken_.find(item.key);
       if (taken != taken_.end()) {
         taken->second.scan = scan_number_;
-        if (!scan_full_ && !taken->second.may_grow && item.directory_inode != 0 && taken->second.directory_inode == item.directory_inode) continue;
+        if (!scan_full_ && !taken->second.may_grow && item.directory_inode != 0 &&
+            taken->second.directory_inode == item.directory_inode)
+          continue;
         if (still_stands(item.key, taken->second)) {
           taken->second.directory_inode = item.directory_inode;
           continue;
@@ -684,14 +701,15 @@ class SpoolCapture::Engine {
       if (!stat) continue;
       if (stat->owner != owner_) {
         count_ignored("another owner");
-        log_.error("SPOOL_OWNER", "a file in the spool does not belong to the owner of the spool directory and is left out; "
+        log_.error("SPOOL_OWNER",
+                   "a file in the spool does not belong to the owner of the spool directory and is left out; "
                    "the spool directory must belong to the user that the scheduler runs as",
                    {{"source", options_.name}, {"path", printable(path)}, {"file_uid", stat->owner}, {"spool_uid", owner_}});
         continue;
       }
       const SpoolFile* known = pending.entry.file(place.file);
-      if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns && known->stat.size == stat->size &&
-          (known->truncated || known->bytes->size() == stat->size)) {
+      if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns &&
+          known->stat.size == stat->size && (known->truncated || known->bytes->size() == stat->size)) {
         continue;
       }
       auto bytes = read_fd(fd->get(), static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
@@ -735,7 +753,8 @@ class SpoolCapture::Engine {
         return schedule_look(key, assessment.settle, pending.way);
       case Assessment::State::kIncomplete: break;
     }
-    if (clock_.steady() - pending.first_seen >= incomplete_after() || (once_ && is_old(pending.entry))) return take(key, false, stop);
+    if (clock_.steady() - pending.first_seen >= incomplete_after() || (once_ && is_old(pending.entry)))
+      return take(key, false, stop);
     if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0) {
       // Found by a scan half written: from here on its own watch tells, and a look after the watch closes the gap.
       const bool fresh = pending.watch < 0;
@@ -773,7 +792,8 @@ class SpoolCapture::Engine {
     const SteadyTime give_up = pending.first_seen + incomplete_after();
     SteadyTime at = clock_.steady() + in;
     // Not seldomer than needed, not more often than the entry's age deserves.
-    if (in == kLookAgain) at = clock_.steady() + std::max(in, std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8));
+    if (in == kLookAgain)
+      at = clock_.steady() + std::max(in, std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8));
     if (clock_.steady() < give_up) at = std::min(at, give_up);
     if (pending.due && *pending.due <= at) return;
     pending.due = at;
@@ -795,7 +815,8 @@ class SpoolCapture::Engine {
       const std::string key = due_.top().key;
       due_.pop();
       const auto pending = pending_.find(key);
-      if (const auto taken = taken_.find(key); taken != taken_.end() && pending->second.entry.files.empty() && still_stands(key, taken->second)) {
+      if (const auto taken = taken_.find(key);
+          taken != taken_.end() && pending->second.entry.files.empty() && still_stands(key, taken->second)) {
         drop_pending(pending);
         continue;
       }
@@ -818,7 +839,8 @@ class SpoolCapture::Engine {
   }
 
   void forget(TakenMap::iterator taken) {
-    if (const auto inode = taken_inodes_.find(taken->second.inode); inode != taken_inodes_.end() && inode->second == taken->second.mtime_ns) {
+    if (const auto inode = taken_inodes_.find(taken->second.inode);
+        inode != taken_inodes_.end() && inode->second == taken->second.mtime_ns) {
       taken_inodes_.erase(inode);
     }
     if (taken->second.marked) forgotten_.push_back(taken->first);
@@ -858,7 +880,8 @@ class SpoolCapture::Engine {
       found->second.entry.files.push_back(entry.files.front());
       ignore(found);
       note_error(key + ": " + parsed.error().message());
-      log_.error("ENTRY_UNPARSABLE", "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",
+      log_.error("ENTRY_UNPARSABLE",
+                 "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",
                  {{"source", options_.name}, {"entry", printable(key)}, {"reason", parsed.error().message()}});
       count_missed("unparsable");
       return;
@@ -867,7 +890,8 @@ class SpoolCapture::Engine {
     if (!complete) found->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
     drop_pending(found);
     const SpoolFile& identity = identity_file(entry, parsed->script_file);
-    auto event = std::make_shared<Event>(assemble(options_.origin, entry, *std::move(parsed), options_.common.environment, complete, way, clock_.now()));
+    auto event = std::make_shared<Event>(
+        assemble(options_.origin, entry, *std::move(parsed), options_.common.environment, complete, way, clock_.now()));
 
     Taken taken;
     taken.inode = identity.stat.inode;
@@ -899,8 +923,8 @@ class SpoolCapture::Engine {
     item.event = event;
     item.resolve_first = options_.resolve_first;
     if (taken.marked) item.mark = mark_of(key, taken);
-    item.durable = [counters = counters_, &clock = clock_, way, time = event->time, malformed = !event->problems.empty(), complete,
-                    supersedes = event->supersedes.has_value()](bool fresh) {
+    item.durable = [counters = counters_, &clock = clock_, way, time = event->time, malformed = !event->problems.empty(),
+                    complete, supersedes = event->supersedes.has_value()](bool fresh) {
       const double lag = static_cast<double>(clock.now().nanoseconds - time.nanoseconds) / 1e9;
       counters->with([&](Counters& c) {
         if (!fresh) {
@@ -932,32 +956,32 @@ class SpoolCapture::Engine {
   }
 
   static CaptureMark mark_of(const std::string& key, const Taken& taken) {
-    return {.entry = key, .device = taken.device, .inode = taken.inode, .mtime_ns = taken.mtime_ns, .size = taken.size, .file = taken.file,
+    return {.entry = key,
+            .device = taken.device,
+            .inode = taken.inode,
+            .mtime_ns = taken.mtime_ns,
+            .size = taken.size,
+            .file = taken.file,
             .event_id = taken.event_id};
   }
 
   // ---- the adapter: a plugin, so nothing that escapes from it may end the thread --------------------------------
 
-  SpoolPath classify(std::string_view path) const try {
-    return adapter_.classify(path);
-  } catch (const std::exception& e) {
+  SpoolPath classify(std::string_view path) const try { return adapter_.classify(path); } catch (const std::exception& e) {
     adapter_threw(e);
     return {};
   }
-  Assessment assess(const SpoolEntry& entry) const try {
-    return adapter_.assess(entry);
-  } catch (const std::exception& e) {
+  Assessment assess(const SpoolEntry& entry) const try { return adapter_.assess(entry); } catch (const std::exception& e) {
     adapter_threw(e);
     return {};
   }
-  Result<ParsedJob> parse(const SpoolEntry& entry) const try {
-    return adapter_.parse(entry);
-  } catch (const std::exception& e) {
+  Result<ParsedJob> parse(const SpoolEntry& entry) const try { return adapter_.parse(entry); } catch (const std::exception& e) {
     adapter_threw(e);
     return Error{ErrorKind::kPermanent, std::string("the adapter threw: ") + e.what()};
   }
   void adapter_threw(const std::exception& e) const {
-    log_.error("ADAPTER_THREW", "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
+    log_.error("ADAPTER_THREW",
+               "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
                {{"source", options_.name}, {"what", printable(e.what())}});
   }
 
@@ -965,7 +989,8 @@ class SpoolCapture::Engine {
 
   void count_missed(const std::string& reason) {
     counters_->with([&](Counters& c) { ++c.status.missed[reason]; });
-    log_.warning("ENTRY_MISSED", "a spool entry was seen to appear and could not be read", {{"source", options_.name}, {"reason", reason}});
+    log_.warning("ENTRY_MISSED", "a spool entry was seen to appear and could not be read",
+                 {{"source", options_.name}, {"reason", reason}});
   }
   void count_ignored(const std::string& reason) {
     counters_->with([&](Counters& c) { ++c.status.ignored[reason]; });
@@ -1030,7 +1055,8 @@ class SpoolCapture::Engine {
   std::jthread thread_;
 };
 
-SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log, const Clock& clock)
+SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log,
+                           const Clock& clock)
     : engine_(std::make_unique<Engine>(std::move(options), adapter, std::move(access), journal, log, clock)) {}
 SpoolCapture::~SpoolCapture() { stop(); }
 
@@ -1042,7 +1068,9 @@ Notifications SpoolCapture::wanted(const SourceConfig& common) {
 
 void SpoolCapture::start() { engine_->start(); }
 void SpoolCapture::stop() { engine_->stop(); }
-std::size_t SpoolCapture::run_once(milliseconds patience, const std::stop_token& stop) { return engine_->run_once(patience, stop); }
+std::size_t SpoolCapture::run_once(milliseconds patience, const std::stop_token& stop) {
+  return engine_->run_once(patience, stop);
+}
 void SpoolCapture::rescan() { engine_->rescan(); }
 CaptureStatus SpoolCapture::status() const { return engine_->status(); }
 bool SpoolCapture::unchanged(const CaptureMark& mark) const { return engine_->unchanged(mark); }

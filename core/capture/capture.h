@@ -17,19 +17,19 @@ namespace scriptorium {
 
 // What a spool source has seen, since the daemon started.
 struct CaptureStatus {
-  std::string way;                  // "fanotify", "inotify", "scan"
-  std::string why_not_better;       // "" = it is the best there is, or what was asked for
-  std::uint64_t captured = 0;       // events that are durable in the journal
-  std::uint64_t incomplete = 0;     // of them, taken half written at incomplete_after_seconds
-  std::uint64_t malformed = 0;      // of them, with problems
-  std::uint64_t superseding = 0;    // of them, longer than an earlier capture of the same file
-  std::map<std::string, std::uint64_t> by_way;    // captured, by what noticed them
-  std::map<std::string, std::uint64_t> missed;    // seen to appear, never read: reason
-  std::map<std::string, std::uint64_t> ignored;   // not archived on purpose: reason
-  std::uint64_t duplicates = 0;     // seen again, known already
-  std::uint64_t overflows = 0;      // notification queues that ran over; each was followed by a scan
+  std::string way;                               // "fanotify", "inotify", "scan"
+  std::string why_not_better;                    // "" = it is the best there is, or what was asked for
+  std::uint64_t captured = 0;                    // events that are durable in the journal
+  std::uint64_t incomplete = 0;                  // of them, taken half written at incomplete_after_seconds
+  std::uint64_t malformed = 0;                   // of them, with problems
+  std::uint64_t superseding = 0;                 // of them, longer than an earlier capture of the same file
+  std::map<std::string, std::uint64_t> by_way;   // captured, by what noticed them
+  std::map<std::string, std::uint64_t> missed;   // seen to appear, never read: reason
+  std::map<std::string, std::uint64_t> ignored;  // not archived on purpose: reason
+  std::uint64_t duplicates = 0;                  // seen again, known already
+  std::uint64_t overflows = 0;                   // notification queues that ran over; each was followed by a scan
   std::uint64_t scans = 0;
-  std::uint64_t pending = 0;        // entries that are not whole yet
+  std::uint64_t pending = 0;          // entries that are not whole yet
   std::optional<double> lag_seconds;  // file closed -> durable, of the newest event that a notification brought
   std::optional<std::string> last_error;
   bool spool_there = true;
@@ -50,10 +50,11 @@ class SpoolCapture {
     std::string name;  // of the source instance
     SourceConfig common;
     EventOrigin origin;
-    bool resolve_first = false;  // the events wait for an OwnerResolver
+    bool resolve_first = false;   // the events wait for an OwnerResolver
     bool skip_own_writes = true;  // what this process writes on the spool's file system (the archive, say) is no entry
   };
-  SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log, const Clock& clock);
+  SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log,
+               const Clock& clock);
   ~SpoolCapture();
   SpoolCapture(const SpoolCapture&) = delete;
   SpoolCapture& operator=(const SpoolCapture&) = delete;

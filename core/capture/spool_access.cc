@@ -24,7 +24,9 @@ struct DirCloser {
 
 std::string fanotify_init_problem(int code) {
   switch (code) {
-    case EPERM: return "fanotify needs CAP_SYS_ADMIN in the first user namespace, and a system call filter that allows fanotify_init and fanotify_mark";
+    case EPERM:
+      return "fanotify needs CAP_SYS_ADMIN in the first user namespace, and a system call filter that allows fanotify_init and "
+             "fanotify_mark";
     case ENOSYS: return "this kernel has no fanotify";
     case EMFILE: return "fanotify groups used up; raise fs.fanotify.max_user_groups";
     default: return system_error("fanotify_init", code).message();
@@ -97,7 +99,7 @@ class DirectAccess final : public SpoolAccess {
       if (name == "." || name == "..") continue;
       bool is_directory = entry->d_type == DT_DIR;
       if (entry->d_type == DT_UNKNOWN) {
-        struct stat s {};
+        struct stat s{};
         is_directory = ::fstatat(::dirfd(dir.get()), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
       }
       names.push_back({std::string(name), entry->d_ino, is_directory});

@@ -131,7 +131,7 @@ class Search {
 std::optional<std::string> script_of(const Found& found) {
   if (const StoredFile* file = found.file("script")) return *file->bytes;
   const Json& script = member(found.event, "script");
-  const auto text = string_of(member(script, "text"));
+  auto text = string_of(member(script, "text"));
   if (text && string_of(member(script, "encoding")).value_or("utf-8") == "base64") return base64_decode(*text);
   return text;
 }

@@ -38,7 +38,7 @@ double sum_of(const Json& counts) {
   }
   return sum;
 }
-std::string whole(double number) { return std::to_string(static_cast<long long>(std::llround(number))); }
+std::string whole(double number) { return std::to_string(std::llround(number)); }
 
 void note_counts(TextTable& table, const Json& counts, const std::string& word) {
   if (!counts.is_object()) return;

@@ -58,7 +58,8 @@ std::string answer(Journal& journal, const Json& request) {
     std::string whole_id;
     for (const auto& letter : *letters) {
       if (id.empty() || !letter.event_id.starts_with(id)) continue;
-      if (!whole_id.empty() && whole_id != letter.event_id) return refuse("more than one dead letter begins with " + id + "; give more digits");
+      if (!whole_id.empty() && whole_id != letter.event_id)
+        return refuse("more than one dead letter begins with " + id + "; give more digits");
       whole_id = letter.event_id;
       mine.push_back(letter_json(letter));
     }
@@ -100,7 +101,8 @@ Result<std::optional<std::string>> ask_daemon(const std::string& state_dir, cons
   constexpr timeval kPatience{.tv_sec = 60, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   const std::string line = request + "\n";
-  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size())) return system_error("send to " + *path, errno);
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+    return system_error("send to " + *path, errno);
   std::string answer;
   std::array<char, 65536> buffer{};
   for (;;) {
@@ -110,7 +112,8 @@ Result<std::optional<std::string>> ask_daemon(const std::string& state_dir, cons
     if (n == 0) break;
     answer.append(buffer.data(), static_cast<std::size_t>(n));
   }
-  if (answer.empty()) return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " ended the connection without an answer"};
+  if (answer.empty())
+    return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " ended the connection without an answer"};
   return std::optional<std::string>{std::move(answer)};
 }
 
@@ -118,7 +121,8 @@ Result<std::string> result_of(const std::string& text) try {
   constexpr std::string_view kGood = R"({"ok":true,"result":)";
   std::string_view answer = text;
   while (answer.ends_with('\n')) answer.remove_suffix(1);
-  if (answer.starts_with(kGood) && answer.ends_with('}')) return std::string(answer.substr(kGood.size(), answer.size() - kGood.size() - 1));
+  if (answer.starts_with(kGood) && answer.ends_with('}'))
+    return std::string(answer.substr(kGood.size(), answer.size() - kGood.size() - 1));
   const Json json = Json::parse(answer);
   if (json.at("ok").get<bool>()) return dump(json.at("result"));
   return Error{ErrorKind::kPermanent, json.at("error").get<std::string>()};
@@ -142,7 +146,8 @@ Result<std::string> control(const std::string& state_dir, const std::string& req
   const Json request = Json::parse(request_json, nullptr, false);
   const std::string command = request.is_object() ? request.value("command", "") : "";
   if (command == "status" || command == "ping") return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
-  if (!stat_path(state_dir + "/journal.db")) return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};
+  if (!stat_path(state_dir + "/journal.db"))
+    return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};
   auto lock = lock_state_dir(state_dir);
   if (!lock) return lock.error();
   auto journal = Journal::open({.directory = state_dir}, log, system_clock());

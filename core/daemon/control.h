@@ -10,7 +10,8 @@ namespace scriptorium {
 // Commands and the daemon talk over the Unix socket STATE_DIR/control.sock (mode 0600, so the daemon's user and root): one
 // JSON object a line in, one out, then the connection ends.
 //   {"command": "status"}                                               -> the contract of `status --json`
-//   {"command": "deadletters.list", "sink"?: "archive", "limit"?: 1000} -> [{"sink","event_id","kind","cluster","job_id","reason",
+//   {"command": "deadletters.list", "sink"?: "archive", "limit"?: 1000} ->
+//   [{"sink","event_id","kind","cluster","job_id","reason",
 //                                                    "attempts","first_attempt","last_attempt","bytes"}]
 //   {"command": "deadletters.show", "event_id": "..."}                  -> {"event": {...}, "letters": [...]}
 //   {"command": "deadletters.retry" | "deadletters.discard", "sink"?: "archive", "event_id": "..." or ""} -> {"count": N}

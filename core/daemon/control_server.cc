@@ -22,8 +22,9 @@ constexpr timeval kPatience{.tv_sec = 5, .tv_usec = 0};
 Result<std::string> control_socket_path(const std::string& state_dir) {
   std::string path = state_dir + "/control.sock";
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return Error{ErrorKind::kInvalidConfig, "state_dir: too long for the control socket: " + path + " has " + std::to_string(path.size()) +
-                                                " bytes, " + std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " are possible"};
+    return Error{ErrorKind::kInvalidConfig, "state_dir: too long for the control socket: " + path + " has " +
+                                                std::to_string(path.size()) + " bytes, " +
+                                                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " are possible"};
   }
   return path;
 }
@@ -38,7 +39,8 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& s
   std::memcpy(address.sun_path, path->c_str(), path->size() + 1);
   ::unlink(path->c_str());  // state_dir is locked: whoever left it is gone
   // Of a process's umask only the main thread may change it, and only before others make files: the daemon sets 0077.
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return system_error("bind " + *path, errno);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return system_error("bind " + *path, errno);
   if (::chmod(path->c_str(), 0600) != 0) return system_error("chmod " + *path, errno);
   if (::listen(socket.get(), 16) != 0) return system_error("listen " + *path, errno);
   UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -47,7 +49,11 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& s
 }
 
 ControlServer::ControlServer(UniqueFd socket, UniqueFd wake, std::string file, Answer answer, Logger& log)
-    : socket_(std::move(socket)), wake_(std::move(wake)), file_(std::move(file)), answer_(std::move(answer)), log_(log),
+    : socket_(std::move(socket)),
+      wake_(std::move(wake)),
+      file_(std::move(file)),
+      answer_(std::move(answer)),
+      log_(log),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
 ControlServer::~ControlServer() {

@@ -98,6 +98,7 @@ class Daemon {
   mutable std::mutex parts_mutex_;
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
+  std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;  // replaced, but a thread of theirs is still in a call
   std::string last_reload_;
   bool journal_was_full_ = false;
   SteadyTime next_watchdog_;
@@ -130,7 +131,8 @@ Result<void> Daemon::start() {
   lock_ = *std::move(lock);
   FAULT_POINT("daemon.locked");
 
-  auto journal = Journal::open({.directory = core.state_dir, .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)}, *log_, clock_);
+  auto journal = Journal::open({.directory = core.state_dir, .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)},
+                               *log_, clock_);
   if (!journal) return journal.error();
   journal_ = *std::move(journal);
   runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once});
@@ -148,15 +150,19 @@ Result<void> Daemon::start() {
     sources_.push_back(*std::move(source));
   }
   for (const std::string& name : journal_->unregistered_sinks()) {
-    log_->warning("SINK_UNKNOWN", "the journal keeps events for a sink that is not configured any more; configure it again, or discard what waits for it",
-                  {{"sink", name}});
+    log_->warning(
+        "SINK_UNKNOWN",
+        "the journal keeps events for a sink that is not configured any more; configure it again, or discard what waits for it",
+        {{"sink", name}});
   }
   if (options_.once) return {};
   auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
   if (!control) return control.error();
   control_ = *std::move(control);
   for (const auto& source : sources_) source->start();
-  log_->info("STARTED", "captures and delivers", {{"version", SCRIPTORIUM_VERSION}, {"cluster", core.cluster}, {"sources", sources_.size()}, {"sinks", sinks_.size()}});
+  log_->info(
+      "STARTED", "captures and delivers",
+      {{"version", SCRIPTORIUM_VERSION}, {"cluster", core.cluster}, {"sources", sources_.size()}, {"sinks", sinks_.size()}});
   notify_systemd("READY=1");
   return {};
 }
@@ -238,7 +244,8 @@ int Daemon::deliver_once() {
                   {{"sink", sink.name}, {"waiting", sink.waiting}, {"reason", reason.value_or("no time was left")}});
     }
     if (sink.registered && sink.dead > 0) {
-      log_->warning("DEAD_LETTERS", "some events stand as dead letters; `scriptorium deadletters list` shows why", {{"sink", sink.name}, {"dead", sink.dead}});
+      log_->warning("DEAD_LETTERS", "some events stand as dead letters; `scriptorium deadletters list` shows why",
+                    {{"sink", sink.name}, {"dead", sink.dead}});
     }
   }
   if (half_written > 0) {
@@ -258,15 +265,18 @@ int Daemon::stop() {
   journal_->flush(deadline);
   FAULT_POINT("daemon.drain");
   // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
-  while (!options_.once && clock_.steady() < deadline && !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
+  while (!options_.once && clock_.steady() < deadline &&
+         !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
     if (wait_signal(kDrainTick) == Signal::kStop) break;
   }
-  bool hangs = false;
+  bool hangs = !hanging_sinks_.empty();
   for (const auto& sink : sinks_) {
     if (!sink->stop(std::max(deadline, clock_.steady() + milliseconds{500}))) hangs = true;
   }
   const bool flushed = journal_->flush(clock_.steady() + std::chrono::seconds{5});
-  if (!flushed) log_->error("JOURNAL_NOT_WRITTEN", "the journal could not be written before the end; what was not durable is captured again from the spool", {});
+  if (!flushed)
+    log_->error("JOURNAL_NOT_WRITTEN",
+                "the journal could not be written before the end; what was not durable is captured again from the spool", {});
   log_->info("STOPPED", "ends", {});
   control_.reset();
   if (hangs) ::_exit(0);  // its thread still runs in the plugin's code
@@ -291,7 +301,8 @@ void Daemon::reload() {
   if (changed) {
     log_->info("RELOADED", "the new configuration is in force", {});
   } else {
-    log_->error("RELOAD_REFUSED", "the new configuration is not good; the old one stays in force", {{"reason", changed.error().message()}});
+    log_->error("RELOAD_REFUSED", "the new configuration is not good; the old one stays in force",
+                {{"reason", changed.error().message()}});
   }
   const std::string when = format_rfc3339(clock_.now(), TimePrecision::kSeconds);
   const std::lock_guard lock(parts_mutex_);
@@ -307,8 +318,10 @@ void Daemon::report(const Problems& problems) {
 Result<void> Daemon::switch_to(Setup setup) {
   const CoreConfig& now = setup_.config.core;
   const CoreConfig& then = setup.config.core;
-  for (const auto& [key, changed] : {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
-                                     std::pair{"host", now.host != then.host}, std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes}}) {
+  for (const auto& [key, changed] :
+       {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
+        std::pair{"host", now.host != then.host},
+        std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes}}) {
     if (changed) return Error{ErrorKind::kInvalidConfig, std::string(key) + " cannot change while the daemon runs; restart it"};
   }
   std::vector<std::unique_ptr<SinkRun>> new_sinks;
@@ -316,7 +329,8 @@ Result<void> Daemon::switch_to(Setup setup) {
   std::vector<std::string> kept;
   for (const LoadedSink& loaded : setup.sinks) {
     const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
-    const auto old = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    const auto old = std::find_if(sinks_.begin(), sinks_.end(),
+                                  [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
     if (old != sinks_.end()) {
       kept.push_back("sink." + loaded.instance.name);
       continue;
@@ -327,7 +341,8 @@ Result<void> Daemon::switch_to(Setup setup) {
   }
   for (const LoadedSource& loaded : setup.sources) {
     const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
-    const auto old = std::find_if(sources_.begin(), sources_.end(), [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    const auto old = std::find_if(sources_.begin(), sources_.end(),
+                                  [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
     if (old != sources_.end()) {
       kept.push_back("source." + loaded.instance.name);
       continue;
@@ -356,7 +371,7 @@ Result<void> Daemon::switch_to(Setup setup) {
   std::string refused;
   for (auto& old : take_out(sinks_, "sink.")) {
     if (old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) continue;
-    static_cast<void>(old.release());  // its thread still runs in it, so it stays in memory until the daemon ends
+    hanging_sinks_.push_back(std::move(old));
   }
   for (auto& sink : new_sinks) {
     if (auto started = sink->start(); !started) {
@@ -376,7 +391,8 @@ Result<void> Daemon::switch_to(Setup setup) {
   for (const auto& sink : sinks_) sink->wake();
   for (const auto& source : sources_) source->rescan();
   setup_ = std::move(setup);
-  if (!refused.empty()) return Error{ErrorKind::kInvalidConfig, "a changed sink does not start: " + refused + "; its events wait in the journal"};
+  if (!refused.empty())
+    return Error{ErrorKind::kInvalidConfig, "a changed sink does not start: " + refused + "; its events wait in the journal"};
   return {};
 }
 

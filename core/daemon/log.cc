@@ -89,7 +89,8 @@ class StderrLogger final : public Logger {
   bool allowed(std::string_view id, const Fields& fields, std::uint64_t& held_back) {
     std::string key(id);
     // Per instance, so that a noisy sink does not hide what another one says.
-    const auto instance = std::find_if(fields.begin(), fields.end(), [](const LogField& f) { return f.key == "sink" || f.key == "source"; });
+    const auto instance =
+        std::find_if(fields.begin(), fields.end(), [](const LogField& f) { return f.key == "sink" || f.key == "source"; });
     if (instance != fields.end()) key.append("/").append(instance->value);
     return repeats_.with([&](std::map<std::string, Repeats>& all) {
       Repeats& r = all[key];

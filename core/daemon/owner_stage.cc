@@ -32,7 +32,8 @@ std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& a
   return result;
 }
 
-OwnerStage::OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal, Logger& log, const Clock& clock)
+OwnerStage::OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal, Logger& log,
+                       const Clock& clock)
     : options_(std::move(options)), resolver_(std::move(resolver)), journal_(journal), log_(log), clock_(clock) {}
 
 OwnerStage::~OwnerStage() { stop(); }
@@ -125,11 +126,14 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
       return Error{ErrorKind::kPermanent, std::string("the resolver threw: ") + e.what()};
     }
   }();
-  if (answers && answers->size() != queries.size()) answers = Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
+  if (answers && answers->size() != queries.size())
+    answers = Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
   next_query_ = clock_.steady() + resolver_->min_interval();
   if (stop.stop_requested()) return answers;
   if (!answers && !last_failed_) {
-    log_.warning("OWNER_UNKNOWN", "the scheduler cannot be asked who owns its jobs; their events wait for it, and go out unverified after resolve_timeout_seconds",
+    log_.warning("OWNER_UNKNOWN",
+                 "the scheduler cannot be asked who owns its jobs; their events wait for it, and go out unverified after "
+                 "resolve_timeout_seconds",
                  {{"source", options_.source}, {"reason", answers.error().message()}});
   } else if (answers && last_failed_) {
     log_.info("OWNER_KNOWN", "the scheduler answers again", {{"source", options_.source}});

@@ -127,7 +127,8 @@ class SourceRun::FreeRun final : public EventWriter {
       if (stop.stop_requested()) return;
       if (!ended) {
         error_.with([&](auto& e) { e = printable(ended.error().message()); });
-        runtime_.log.warning("SOURCE_FAILED", "a source ended with an error and is started again", {{"source", name_}, {"reason", ended.error().message()}});
+        runtime_.log.warning("SOURCE_FAILED", "a source ended with an error and is started again",
+                             {{"source", name_}, {"reason", ended.error().message()}});
       }
       Guarded<int> nothing;
       nothing.wait_until(stop, runtime_.clock.steady() + delay, [](int) { return false; });
@@ -160,7 +161,8 @@ SourceRun::~SourceRun() { stop(); }
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, const Runtime& runtime) {
   const std::string& name = source.instance.name;
   const SourceContext context{name, runtime.cluster, runtime.log, runtime.clock};
-  std::unique_ptr<SourceRun> run(new SourceRun(name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime), source.plugin.descriptor->name));
+  std::unique_ptr<SourceRun> run(new SourceRun(name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime),
+                                               source.plugin.descriptor->name));
   run->journal_ = &runtime.journal;
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     auto made = create_free_source(source.plugin, source.instance.table, context);
@@ -173,15 +175,19 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   run->adapter_ = *std::move(adapter);
 
   const SourceConfig& common = source.instance.common;
-  auto opened = open_direct_access(run->adapter_->spool_root(), runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
+  auto opened =
+      open_direct_access(run->adapter_->spool_root(), runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
   if (!opened) {
-    return Error{ErrorKind::kInvalidConfig, "source." + name + ": spool " + opened.error().message() + "; is the path right, and may this user enter it?"};
+    return Error{ErrorKind::kInvalidConfig,
+                 "source." + name + ": spool " + opened.error().message() + "; is the path right, and may this user enter it?"};
   }
   if (common.capture == "fanotify" && !opened->fanotify_problem.empty()) {
-    return Error{ErrorKind::kInvalidConfig, "source." + name + ": capture = \"fanotify\" is not possible: " + opened->fanotify_problem};
+    return Error{ErrorKind::kInvalidConfig,
+                 "source." + name + ": capture = \"fanotify\" is not possible: " + opened->fanotify_problem};
   }
   if (common.capture == "inotify" && !opened->inotify_problem.empty()) {
-    return Error{ErrorKind::kInvalidConfig, "source." + name + ": capture = \"inotify\" is not possible: " + opened->inotify_problem};
+    return Error{ErrorKind::kInvalidConfig,
+                 "source." + name + ": capture = \"inotify\" is not possible: " + opened->inotify_problem};
   }
   if (auto names = opened->access->list("")) {
     std::vector<std::string> list;
@@ -192,11 +198,13 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   }
   std::unique_ptr<OwnerResolver> resolver = run->adapter_->make_resolver();
   SpoolCapture::Options options{name, common, {runtime.cluster, run->adapter_->scheduler(), runtime.host}, resolver != nullptr};
-  run->capture_ = std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened), runtime.journal, runtime.log, runtime.clock);
+  run->capture_ = std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened), runtime.journal,
+                                                 runtime.log, runtime.clock);
   if (resolver != nullptr) {
     OwnerStage::Options stage{name, std::chrono::seconds(common.resolve_timeout_seconds),
                               [capture = run->capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); }};
-    run->owners_ = std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
+    run->owners_ =
+        std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
   }
   return run;
 }
@@ -251,8 +259,9 @@ std::string SourceRun::status_json() const {
   json["lag_seconds"] = s.lag_seconds ? Json(thousandths(*s.lag_seconds)) : Json(nullptr);
   if (owners_ != nullptr) {
     const OwnerStage::Status o = owners_->status();
-    json["owners"] = {{"verified", o.verified},       {"unverified", counts(o.unverified)},         {"waiting", journal_->unresolved_count(name_)},
-                      {"queries", o.queries},         {"failed_queries", o.failed_queries},         {"last_error", optional_json(o.last_error)}};
+    json["owners"] = {
+        {"verified", o.verified}, {"unverified", counts(o.unverified)}, {"waiting", journal_->unresolved_count(name_)},
+        {"queries", o.queries},   {"failed_queries", o.failed_queries}, {"last_error", optional_json(o.last_error)}};
   }
   json["last_error"] = optional_json(s.last_error);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -261,14 +270,19 @@ std::string SourceRun::status_json() const {
 // ---- sinks -------------------------------------------------------------------------------------------------------
 
 SinkRun::SinkRun(const LoadedSink& sink, std::string fingerprint, const Runtime& runtime)
-    : name_(sink.instance.name), fingerprint_(std::move(fingerprint)), plugin_(sink.plugin.descriptor->name), config_(sink.instance.common), runtime_(runtime) {}
+    : name_(sink.instance.name),
+      fingerprint_(std::move(fingerprint)),
+      plugin_(sink.plugin.descriptor->name),
+      config_(sink.instance.common),
+      runtime_(runtime) {}
 SinkRun::~SinkRun() = default;
 
 Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
   const SinkContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
   auto made = create_sink(sink.plugin, sink.instance.table, context);
   if (!made) return made.error();
-  std::unique_ptr<SinkRun> run(new SinkRun(sink, scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime), runtime));
+  std::unique_ptr<SinkRun> run(
+      new SinkRun(sink, scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime), runtime));
   run->sink_ = *std::move(made);
   return run;
 }
@@ -283,7 +297,8 @@ Result<void> SinkRun::start() {
   }();
   if (!started) {
     if (started.error().kind() == ErrorKind::kInvalidConfig) return started.error().with_context("sink." + name_);
-    runtime_.log.warning("SINK_NOT_READY", "a destination is not ready; its events wait in the journal until it is", {{"sink", name_}, {"reason", started.error().message()}});
+    runtime_.log.warning("SINK_NOT_READY", "a destination is not ready; its events wait in the journal until it is",
+                         {{"sink", name_}, {"reason", started.error().message()}});
   }
   auto id = runtime_.journal.register_sink(name_, config_.kinds);
   if (!id) return id.error().with_context("sink." + name_);
@@ -296,26 +311,26 @@ Result<void> SinkRun::start() {
 
 bool SinkRun::stop(SteadyTime deadline) { return dispatcher_ == nullptr || dispatcher_->stop(deadline); }
 bool SinkRun::idle() const { return dispatcher_ == nullptr || dispatcher_->idle(); }
-bool SinkRun::at_rest() const { return idle() || (dispatcher_->status().next_attempt_in_ms && dispatcher_->status().in_flight == 0); }
+bool SinkRun::at_rest() const {
+  return idle() || (dispatcher_->status().next_attempt_in_ms && dispatcher_->status().in_flight == 0);
+}
 void SinkRun::wake() {
   if (dispatcher_ != nullptr) dispatcher_->wake();
 }
-Dispatcher::Status SinkRun::dispatcher_status() const { return dispatcher_ != nullptr ? dispatcher_->status() : Dispatcher::Status{}; }
+Dispatcher::Status SinkRun::dispatcher_status() const {
+  return dispatcher_ != nullptr ? dispatcher_->status() : Dispatcher::Status{};
+}
 
 std::string SinkRun::status_json(const Journal::SinkState& state) const {
   const Dispatcher::Status s = dispatcher_status();
-  Json json = {{"plugin", plugin_},
-               {"acknowledged", s.acknowledged},
-               {"acknowledged_total", state.acknowledged},
-               {"attempts", s.attempts},
-               {"in_flight", s.in_flight},
-               {"retries", counts(s.retries)},
-               {"dead", state.dead},
-               {"waiting", state.waiting},
-               {"waiting_bytes", state.waiting_bytes},
+  Json json = {{"plugin", plugin_},      {"acknowledged", s.acknowledged}, {"acknowledged_total", state.acknowledged},
+               {"attempts", s.attempts}, {"in_flight", s.in_flight},       {"retries", counts(s.retries)},
+               {"dead", state.dead},     {"waiting", state.waiting},       {"waiting_bytes", state.waiting_bytes},
                {"parked", state.parked}};
   json["oldest_waiting_seconds"] =
-      state.oldest_waiting ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds - state.oldest_waiting->nanoseconds) / 1e9)) : Json(nullptr);
+      state.oldest_waiting
+          ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds - state.oldest_waiting->nanoseconds) / 1e9))
+          : Json(nullptr);
   json["next_attempt_in_ms"] = optional_json(s.next_attempt_in_ms);
   json["last_error"] = optional_json(s.last_error);
   json["last_success"] = optional_time(s.last_success ? s.last_success : state.last_success);
@@ -331,18 +346,27 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
 
 std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
                           const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload) {
-  Json json = {{"version", SCRIPTORIUM_VERSION}, {"uptime_seconds", thousandths(uptime_seconds)}, {"last_reload", reload.empty() ? Json(nullptr) : Json(reload)}};
+  Json json = {{"version", SCRIPTORIUM_VERSION},
+               {"uptime_seconds", thousandths(uptime_seconds)},
+               {"last_reload", reload.empty() ? Json(nullptr) : Json(reload)}};
   json["sources"] = Json::object();
   for (const auto& source : sources) json["sources"][source->name()] = Json::parse(source->status_json());
-  json["journal"] = {{"events", usage.events},       {"bytes", usage.bytes},          {"limit_bytes", usage.limit_bytes},
-                     {"full", usage.full},           {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
+  json["journal"] = {{"events", usage.events},
+                     {"bytes", usage.bytes},
+                     {"limit_bytes", usage.limit_bytes},
+                     {"full", usage.full},
+                     {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
   json["sinks"] = Json::object();
   for (const Journal::SinkState& state : usage.sinks) {
     const auto run = std::find_if(sinks.begin(), sinks.end(), [&](const auto& s) { return s->name() == state.name; });
     if (run != sinks.end()) {
       json["sinks"][state.name] = Json::parse((*run)->status_json(state));
     } else {
-      json["sinks"][state.name] = {{"plugin", nullptr}, {"configured", false}, {"waiting", state.waiting}, {"waiting_bytes", state.waiting_bytes}, {"dead", state.dead}};
+      json["sinks"][state.name] = {{"plugin", nullptr},
+                                   {"configured", false},
+                                   {"waiting", state.waiting},
+                                   {"waiting_bytes", state.waiting_bytes},
+                                   {"dead", state.dead}};
     }
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

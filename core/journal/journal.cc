@@ -17,7 +17,6 @@ using journal::Entry;
 using journal::Queue;
 using journal::Shared;
 using journal::SinkRow;
-using journal::State;
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kQueueBytes = 16U << 20;  // above it append() waits; a small journal's queue is a quarter of it

@@ -66,7 +66,7 @@ Result<std::string> new_quarantine(const std::string& directory, const Clock& cl
   std::string stamp = format_rfc3339(clock.now(), TimePrecision::kSeconds);
   std::erase_if(stamp, [](char c) { return c == ':' || c == '-'; });
   for (int i = 1; i < 1000; ++i) {
-    const std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
+    std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
     if (::mkdir(path.c_str(), 0700) == 0) {
       UniqueFd fd(::open((path + "/" + kPending).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
       if (!fd) return system_error("create " + path + "/" + kPending, errno);

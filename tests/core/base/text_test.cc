@@ -75,16 +75,18 @@ struct GlobCase {
 class GlobTest : public testing::TestWithParam<GlobCase> {};
 
 TEST_P(GlobTest, MatchesTheWholeName) {
-  EXPECT_EQ(glob_match(GetParam().pattern, GetParam().text), GetParam().matches) << GetParam().pattern << " on " << GetParam().text;
+  EXPECT_EQ(glob_match(GetParam().pattern, GetParam().text), GetParam().matches)
+      << GetParam().pattern << " on " << GetParam().text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, GlobTest,
                          testing::Values(GlobCase{"SLURM_*", "SLURM_JOB_ID", true}, GlobCase{"SLURM_*", "XSLURM_JOB_ID", false},
-                                         GlobCase{"*TOKEN*", "HF_TOKEN", true}, GlobCase{"*TOKEN*", "TOKE", false}, GlobCase{"?", "a", true},
-                                         GlobCase{"?", "", false}, GlobCase{"[a-c]x", "bx", true}, GlobCase{"[!a-c]x", "bx", false},
-                                         GlobCase{"[!a-c]x", "dx", true}, GlobCase{"[]]", "]", true}, GlobCase{"[a-]", "-", true},
-                                         GlobCase{"a\\*b", "a*b", true}, GlobCase{"a\\*b", "aXb", false}, GlobCase{"*", "", true},
-                                         GlobCase{"", "", true}, GlobCase{"a*b*c", "aXXbYYc", true}, GlobCase{"a*b*c", "aXXcYYb", false},
+                                         GlobCase{"*TOKEN*", "HF_TOKEN", true}, GlobCase{"*TOKEN*", "TOKE", false},
+                                         GlobCase{"?", "a", true}, GlobCase{"?", "", false}, GlobCase{"[a-c]x", "bx", true},
+                                         GlobCase{"[!a-c]x", "bx", false}, GlobCase{"[!a-c]x", "dx", true},
+                                         GlobCase{"[]]", "]", true}, GlobCase{"[a-]", "-", true}, GlobCase{"a\\*b", "a*b", true},
+                                         GlobCase{"a\\*b", "aXb", false}, GlobCase{"*", "", true}, GlobCase{"", "", true},
+                                         GlobCase{"a*b*c", "aXXbYYc", true}, GlobCase{"a*b*c", "aXXcYYb", false},
                                          GlobCase{"BASH_FUNC_*%%", "BASH_FUNC_module%%", true}));
 
 TEST(GlobTimeTest, IsNotExponential) {
@@ -113,7 +115,10 @@ TEST(DidYouMeanTest, FindsTheNearKeyAndNothingFarAway) {
 
 TEST(PrintableTest, EscapesWhatATerminalWouldActOn) {
   EXPECT_EQ(printable("a\nb\tc\x1b[31m"), "a\\nb\\tc\\x1b[31m");
-  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\xc2\\x9b31m") << "an 8-bit CSI";
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\xc2\\x9b31m")
+      << "an 8-bit CSI";
   EXPECT_EQ(printable("油\xff"), "油\\xff");
   EXPECT_EQ(printable("abcdef", 3), "abc...");
 }

@@ -24,7 +24,9 @@ class AssembleTest : public testing::Test {
     parsed_.environment = make_bytes("A=1\0SECRET=x\0"s);
     parsed_.environment_format = EnvironmentFormat::kNulEnded;
   }
-  Event make(const EnvironmentRule& rule = {}) const { return assemble({"lab", "slurm", "ctl1"}, entry_, parsed_, rule, true, "scan", {42}); }
+  Event make(const EnvironmentRule& rule = {}) const {
+    return assemble({"lab", "slurm", "ctl1"}, entry_, parsed_, rule, true, "scan", {42});
+  }
 
   SpoolEntry entry_;
   ParsedJob parsed_;

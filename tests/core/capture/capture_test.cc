@@ -350,7 +350,8 @@ TEST_P(CaptureTest, StopWhileTheJournalIsFullLosesNothing) {
   for (int id = 1; id <= 2000; ++id) EXPECT_EQ(events.count(id), 1U) << id;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, CaptureTest, testing::Values("fanotify", "inotify", "scan"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Ways, CaptureTest, testing::Values("fanotify", "inotify", "scan"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace scriptorium

@@ -40,7 +40,8 @@ class ToyAdapter final : public SpoolAdapter {
     const bool whole = !script->bytes->empty() && script->bytes->back() == '\0';
     if (!whole) return {.state = Assessment::State::kIncomplete, .reason = "script short"};
     if (entry.file("environment") != nullptr) return {.state = Assessment::State::kComplete};
-    return {.state = script->stat.links >= 2 ? Assessment::State::kDuplicate : Assessment::State::kIncomplete, .reason = "environment missing"};
+    return {.state = script->stat.links >= 2 ? Assessment::State::kDuplicate : Assessment::State::kIncomplete,
+            .reason = "environment missing"};
   }
 
   Result<ParsedJob> parse(const SpoolEntry& entry) const override {
@@ -77,7 +78,8 @@ class ToySpool {
   }
   static void write_file(const std::string& path, std::string_view bytes) {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) throw std::runtime_error("write " + path);
+    if (fd < 0 || ::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+      throw std::runtime_error("write " + path);
     ::close(fd);
   }
   static std::string script(int id) { return "#!/bin/sh\necho job " + std::to_string(id) + "\n"; }

@@ -45,7 +45,8 @@ TEST_F(ControlTest, JournalsCommandsAreAnsweredTheSameWithAndWithoutADaemon) {
   const std::string list = R"({"command":"deadletters.list"})";
   std::string with_daemon;
   {
-    auto server = ControlServer::start(dir_.path(), [&](const std::string& request) { return answer_from_journal(*journal, request); }, log_);
+    auto server = ControlServer::start(
+        dir_.path(), [&](const std::string& request) { return answer_from_journal(*journal, request); }, log_);
     ASSERT_TRUE(server) << server.error().message();
     auto answer = control(dir_.path(), list, log_);
     ASSERT_TRUE(answer) << answer.error().message();
@@ -60,7 +61,9 @@ TEST_F(ControlTest, JournalsCommandsAreAnsweredTheSameWithAndWithoutADaemon) {
   EXPECT_EQ(letters[0]["job_id"], "7");
   EXPECT_EQ(letters[0]["reason"], "too large");
 
-  auto shown = control(dir_.path(), Json{{"command", "deadletters.show"}, {"event_id", letters[0]["event_id"].get<std::string>().substr(0, 10)}}.dump(), log_);
+  auto shown = control(
+      dir_.path(),
+      Json{{"command", "deadletters.show"}, {"event_id", letters[0]["event_id"].get<std::string>().substr(0, 10)}}.dump(), log_);
   ASSERT_TRUE(shown) << shown.error().message();
   EXPECT_EQ(Json::parse(*shown)["event"]["script"]["text"], test::kScript);
   auto found = control(dir_.path(), R"({"command":"find","job":"7"})", log_);
@@ -81,7 +84,8 @@ TEST_F(ControlTest, StatusNeedsADaemonAndSaysSo) {
 
 TEST_F(ControlTest, RequestsThatMakeNoSenseAreRefusedInWords) {
   auto journal = make_journal();
-  for (const char* request : {"", "[]", "{", R"({"command":"explode"})", R"({"command":7})", R"({"command":"deadletters.show"})"}) {
+  for (const char* request :
+       {"", "[]", "{", R"({"command":"explode"})", R"({"command":7})", R"({"command":"deadletters.show"})"}) {
     const Json answer = Json::parse(answer_from_journal(*journal, request));
     EXPECT_EQ(answer["ok"], false) << request;
     EXPECT_FALSE(answer["error"].get<std::string>().empty()) << request;

@@ -33,7 +33,8 @@ class FakeResolver final : public OwnerResolver {
 
   milliseconds min_interval() const override { return milliseconds{20}; }
 
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token /*stop*/, SteadyTime /*deadline*/) override {
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token /*stop*/,
+                                           SteadyTime /*deadline*/) override {
     return state_.with([&](State& s) -> Result<std::vector<OwnerAnswer>> {
       ++s.questions;
       s.most_at_once = std::max(s.most_at_once, queries.size());
@@ -147,7 +148,8 @@ TEST_F(OwnerStageTest, JobThatTheSchedulerListsOnlyLaterIsAskedForAgain) {
   capture("1");
   const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
   ASSERT_TRUE(state_.wait_until({}, deadline, [](const auto&) { return true; }));
-  while (state_.with([](const auto& s) { return s.questions; }) < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while (state_.with([](const auto& s) { return s.questions; }) < 2 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::yield();
   state_.with([](auto& s) { s.known = {"1"}; });
   const auto event = next();
   ASSERT_NE(event, nullptr);

@@ -34,7 +34,9 @@ TEST_F(DeliveryTest, OnlyTheFirstSettlementCounts) {
 }
 
 TEST_F(DeliveryTest, DestroyedUnsettledIsARetryThatSaysSo) {
-  { const Delivery delivery = make(7); }
+  {
+    const Delivery delivery = make(7);
+  }
   ASSERT_EQ(recorder_->all.size(), 1U);
   EXPECT_EQ(recorder_->all[0].outcome, Outcome::kRetry);
   EXPECT_TRUE(recorder_->all[0].by_destructor);
