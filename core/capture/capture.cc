@@ -317,7 +317,7 @@ class SpoolCapture::Engine {
         return;
       }
     }
-    auto bytes = read_fd(fd, static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
+    auto bytes = read_settled(fd, *stat);
     if (!bytes) {
       note_error("read " + std::string(relative) + ": " + bytes.error().message());
       return schedule_look(std::string(place.entry), kLookAgain, "fanotify");
@@ -328,6 +328,22 @@ class SpoolCapture::Engine {
     pending.way = "fanotify";  // whatever noticed the entry's directory first
     put_file(pending, std::string(place.file), *stat, *std::move(bytes));
     consider(std::string(place.entry), stop, true);
+  }
+
+  // The bytes of a file, and in `stat` the state that belongs to them. The time is part of the event's id: a write between
+  // fstat and read would put the time of the file's beginning beside the bytes of its end, and the next look would make a
+  // second event of them. A file that never rests is incomplete, and is looked at again.
+  Result<std::string> read_settled(int fd, FileStat& stat) const {
+    constexpr int kAttempts = 4;
+    for (int attempt = 1;; ++attempt) {
+      auto bytes = read_fd(fd, static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat.size);
+      if (!bytes) return bytes;
+      auto after = stat_fd(fd);
+      if (!after) return after.error();
+      const bool rested = after->mtime_ns == stat.mtime_ns && after->size == stat.size;
+      stat = *after;
+      if (rested || attempt == kAttempts) return bytes;
+    }
   }
 
   // The end of a path that might be an entry's file although the spool's own path is not in front of it.
@@ -712,7 +728,7 @@ class SpoolCapture::Engine {
           known->stat.size == stat->size && (known->truncated || known->bytes->size() == stat->size)) {
         continue;
       }
-      auto bytes = read_fd(fd->get(), static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat->size);
+      auto bytes = read_settled(fd->get(), *stat);
       if (!bytes) {
         note_error(path + ": " + bytes.error().message());
         continue;

@@ -214,7 +214,9 @@ class JournalCrashTest : public testing::Test {
       auto again = journal.parked(*sink, 1'000'000);
       ASSERT_TRUE(again);
       for (const auto& item : *again) parked.insert(item.event->job.id);
-      for (const auto& letter : *journal.dead_letters(name, 1'000'000)) dead.insert(letter.job_id);
+      auto letters = journal.dead_letters(name, 1'000'000);
+      ASSERT_TRUE(letters);
+      for (const auto& letter : *letters) dead.insert(letter.job_id);
       for (const std::string& id : durable_) {
         const Fate told = ever_[name].contains(id) ? ever_[name][id] : Fate{};
         EXPECT_TRUE(unresolved.contains(id) || waiting.contains(id) || parked.contains(id) || dead.contains(id) ||

@@ -1,0 +1,128 @@
+"""Fixtures of the system tests; what they hand out is in harness.py."""
+
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import harness  # noqa: E402
+from harness import Archive, Daemon, Slurm, Spool, Storm  # noqa: E402
+
+
+def pytest_configure(config):
+    if not harness.SCRIPTORIUM.exists():
+        raise pytest.UsageError(f"{harness.SCRIPTORIUM} is not there: build it (cmake --build --preset dev), "
+                                "or point SCRIPTORIUM_BUILD_DIR at a build folder")
+
+
+@pytest.hookimpl(tryfirst=True, hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call":
+        item.failed_in_call = report.failed
+
+
+@pytest.fixture
+def work(request):
+    """A short-named folder of the test's own (a Unix socket's path is bounded), kept if the test failed."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="scr-", dir=harness.test_directory(getattr(request.module, "ON_DISK", False))))
+    path.chmod(0o755)
+    yield path
+    if getattr(request.node, "failed_in_call", True):
+        print(f"kept for a look: {path}")
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def spool(work):
+    return Spool(work / "spool")
+
+
+@pytest.fixture
+def archive(work):
+    return Archive(work / "archive")
+
+
+@pytest.fixture
+def make_storm(work, spool):
+    storms = []
+
+    def make(jobs, **options):
+        storm = Storm(spool, work, jobs, **options)
+        storms.append(storm)
+        return storm
+    yield make
+    for storm in storms:
+        if storm.running():
+            storm.process.kill()
+            storm.process.wait()
+
+
+@pytest.fixture
+def make_daemon(work):
+    """make_daemon(sources={...}, sinks={...}, key=value): a Daemon on a config, not yet started."""
+    daemons = []
+
+    def make(sources=None, sinks=None, environment=None, directory=None, **core):
+        directory = pathlib.Path(directory or work)
+        daemon = Daemon(directory, harness.config_text(directory, sources, sinks, **core), environment)
+        daemons.append(daemon)
+        return daemon
+    yield make
+    for daemon in daemons:
+        daemon.cleanup()
+
+
+@pytest.fixture(scope="session")
+def slurm():
+    """One real Slurm for the session; every test that needs it skips with the reason where it cannot be had."""
+    reason = harness.slurm_missing()
+    if reason:
+        pytest.skip(reason)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
+    directory.chmod(0o755)
+    lab = Slurm(directory / "lab")
+    result = lab.up("--nodes", "1", "--min-job-age", "300")
+    if result.returncode != 0:
+        lab.down()
+        shutil.rmtree(directory, ignore_errors=True)
+        if result.returncode == 3:
+            pytest.skip(result.stderr)
+        pytest.fail(f"slurm-lab up: {result.stderr}")
+    yield lab
+    lab.down()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def fresh_slurm():
+    """A Slurm of the test's own, for tests that stop its controller."""
+    reason = harness.slurm_missing()
+    if reason:
+        pytest.skip(reason)
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
+    directory.chmod(0o755)
+    lab = Slurm(directory / "lab")
+
+    def up(*options):
+        result = lab.up(*options)
+        assert result.returncode == 0, result.stderr
+        return lab
+    yield up
+    lab.down()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def ordinary_user():
+    user = harness.ordinary_user()
+    if user is None:
+        pytest.skip("no ordinary user to submit as")
+    return user

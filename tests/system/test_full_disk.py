@@ -1,0 +1,85 @@
+"""A full disk delays, and loses nothing: neither the archive's nor the journal's."""
+
+import subprocess
+
+import pytest
+
+import harness
+
+
+@pytest.fixture
+def small_disk(work):
+    """make(name, size): a tmpfs in the test's folder."""
+    mounted = []
+
+    def make(name, size):
+        if not harness.IS_ROOT:
+            pytest.skip("mounting a tmpfs needs root")
+        path = work / name
+        path.mkdir()
+        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=750", "tmpfs", str(path)], capture_output=True, text=True)
+        if result.returncode != 0:
+            pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
+        mounted.append(path)
+        return path
+    yield make
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=False)
+
+
+def fill(path):
+    """A file that takes all that is left."""
+    ballast = path / "ballast"
+    with open(ballast, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"\0" * 4096)
+        except OSError:
+            pass
+    return ballast
+
+
+def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, make_storm, small_disk, archive):
+    small_disk("archive", "8m")
+    ballast = fill(archive.path)
+    with open(ballast, "r+b") as file:
+        file.truncate(ballast.stat().st_size - 200_000)  # room for some, not for all
+    daemon = make_daemon().start()
+    storm = make_storm(300, rate=500).finish()
+    status = daemon.wait_status(lambda s: any("no space left" in reason for reason in s["sinks"]["archive"]["retries"]),
+                                "the archive is full and status says so")
+    assert status["sinks"]["archive"]["waiting"] > 0
+    assert "no space left" in (daemon.sink()["last_error"] or "")
+    torn = [f for f in archive.scripts() if harness.sha256((archive.path / f"{f}.sh").read_bytes()) != storm.manifest()[f][0]]
+    assert not torn, f"torn files are visible: {torn}"
+
+    ballast.unlink()
+    daemon.wait_acknowledged(300)
+    archive.compare(storm.manifest())
+    assert daemon.sink()["dead"] == 0
+
+
+def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemon, make_storm, small_disk, work, archive):
+    state = small_disk("state", "16m")
+    state.chmod(0o700)
+    daemon = make_daemon(state_dir=str(state)).start()
+    ballast = fill(state)
+    storm = make_storm(300, rate=500).finish()
+    daemon.wait_log("JOURNAL_WRITE_FAILED")
+    assert daemon.running()
+    ballast.unlink()
+    daemon.wait_acknowledged(300)
+    archive.compare(storm.manifest())
+
+
+def test_at_journal_max_bytes_capture_waits_and_goes_on_when_the_sink_is_back(make_daemon, make_storm, small_disk, archive):
+    small_disk("archive", "64m")
+    ballast = fill(archive.path)
+    jobs = harness.storm_jobs(3000)
+    daemon = make_daemon(journal_max_bytes=1 << 20).start()
+    storm = make_storm(jobs, script_bytes=4000).finish()
+    status = daemon.wait_status(lambda s: s["journal"]["bytes"] > 0.9 * s["journal"]["limit_bytes"], "the journal is full")
+    assert status["journal"]["bytes"] < 2 * status["journal"]["limit_bytes"], "the limit does not hold"
+    ballast.unlink()
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0 and len(archive.scripts()) >= jobs, "all are archived", 120)
+    archive.compare(storm.manifest())

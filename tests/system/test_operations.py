@@ -1,0 +1,388 @@
+"""What an operator does: check, status, reload, dead letters, a second daemon, a broken plugin."""
+
+import json
+import os
+import re
+import signal
+
+import pytest
+
+import harness
+from harness import EX_CONFIG, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, scriptorium, wait_for
+
+ON_DISK = True  # a real file system, with its ACLs and its syncs
+
+
+def test_check_prints_five_mistakes_with_their_lines_and_exits_78(work, spool):
+    config = work / "scriptorium.toml"
+    config.write_text('''cluster = "lab"
+state_dir = "relative/state"
+journal_max_bytess = 5
+
+[source.slurm]
+spool = "%s"
+capture = "fanotfy"
+
+[sink.archive]
+plugin = "file"
+root = "%s"
+batch_max_events = "many"
+owner_may_raed = true
+''' % (spool.path, work / "archive"))
+    result = scriptorium("check", "--config", config, check=False)
+    assert result.returncode == EX_CONFIG, result.stdout + result.stderr
+    text = result.stdout + result.stderr
+    for line, word in ((2, "state_dir"), (3, "journal_max_bytes"), (7, "capture"), (12, "batch_max_events"), (13, "owner_may_read")):
+        assert re.search(rf"^{re.escape(str(config))}:{line}: .*{word}", text, re.M), f"no word of line {line} ({word}) in:\n{text}"
+    assert "did you mean" in text
+    assert '"fanotify"' in text and '"fanotfy"' in text
+
+
+def test_check_of_a_good_config_exits_0_and_leaves_nothing_behind(make_daemon, work, spool):
+    daemon = make_daemon()
+    result = daemon.command("check")
+    assert "1 source" in result.stdout and "1 sink" in result.stdout, result.stdout
+    assert sorted(p.name for p in work.iterdir()) == ["scriptorium.toml", "spool"]
+
+
+def test_check_while_the_daemon_runs_disturbs_nothing(make_daemon, spool, archive):
+    daemon = make_daemon().start()
+    daemon.command("check")
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_config_that_is_not_there_exits_78_with_its_name(work, command):
+    result = scriptorium(command, "--config", work / "nowhere.toml", check=False)
+    assert result.returncode == EX_CONFIG
+    assert "nowhere.toml" in result.stdout + result.stderr
+
+
+def test_a_wrong_option_exits_64():
+    assert scriptorium("run", "--onec", check=False).returncode == EX_USAGE
+
+
+def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
+    daemon = make_daemon().start()
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+    spool.write(11)  # a notification brings this one for sure: hash.1 stands and is watched
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["lag_seconds"] is not None, "the lag of a notification is known")
+    daemon.wait_acknowledged(2)
+    status = json.loads(daemon.command("status", "--json").stdout)
+    assert re.match(r"\d+\.\d+\.\d+", status["version"])
+    assert status["uptime_seconds"] >= 0
+    source = status["sources"]["slurm"]
+    assert source["plugin"] == "slurm"
+    assert source["capture"] in ("fanotify", "inotify", "scan")
+    assert source["captured"] == 2 and source["incomplete"] == 0
+    assert isinstance(source["missed"], dict)
+    assert isinstance(source["lag_seconds"], (int, float))
+    assert source["last_error"] is None
+    journal = status["journal"]
+    assert journal["limit_bytes"] == 1 << 30 and journal["bytes"] >= 0 and journal["events"] >= 0
+    sink = status["sinks"]["archive"]
+    assert sink["plugin"] == "file" and sink["acknowledged"] == 2 and sink["dead"] == 0
+    assert sink["retries"] == {} and sink["waiting"] == 0 and sink["waiting_bytes"] == 0
+    assert sink["oldest_waiting_seconds"] in (None, 0)
+    assert sink["last_error"] is None
+    assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", sink["last_success"])
+
+
+def test_status_for_a_person_names_sources_and_sinks_and_uses_no_colour_in_a_pipe(make_daemon, spool):
+    daemon = make_daemon().start()
+    text = daemon.command("status").stdout
+    assert "slurm" in text and "archive" in text
+    assert "\x1b" not in text
+
+
+def test_status_without_a_daemon_exits_69_and_says_so(make_daemon, work, spool):
+    result = make_daemon().command("status", check=False)
+    assert result.returncode == EX_UNAVAILABLE, result.stderr
+    assert "no daemon" in result.stderr
+
+
+def test_the_metadata_beside_a_script_has_the_shape_of_schema_1(make_daemon, archive, spool):
+    script, environment = spool.write(4711, script=b"#!/bin/bash\n#SBATCH --time=00:10:00\nmodule load GROMACS/2023.1\nsrun md\n")
+    make_daemon().command("run", "--once")
+    event = archive.metadata("4711")
+    assert event["schema"] == "scriptorium.event/1"
+    assert re.fullmatch(r"[0-9a-f]{64}", event["id"])
+    assert event["kind"] == "job.script" and event["cluster"] == "lab" and event["scheduler"] == "slurm"
+    assert event["complete"] is True and event["capture"] == "scan"
+    assert event["job"]["id"] == "4711"
+    assert event["user"] is None or not event["user"].get("verified"), "nobody was asked, so nothing may be verified"
+    assert event["script"]["sha256"] == harness.sha256(script) and event["script"]["size"] == len(script)
+    assert event["script"]["interpreter"] == "/bin/bash"
+    assert event["script"]["directives"] == ["--time=00:10:00"]
+    assert event["script"]["modules"] == ["GROMACS/2023.1"]
+    assert {f["name"] for f in event["files"]} == {"script", "environment"}
+
+
+# ---- two daemons, reload, plugins ------------------------------------------------------------------------------
+def test_a_second_daemon_on_the_same_state_dir_refuses_to_start(make_daemon, spool, work, archive):
+    daemon = make_daemon().start()
+    second = scriptorium("run", "--config", daemon.config, check=False)
+    assert second.returncode == EX_TEMPFAIL, second.stderr
+    assert str(daemon.state_dir) in second.stderr
+    once = scriptorium("run", "--once", "--config", daemon.config, check=False)
+    assert once.returncode == EX_TEMPFAIL, once.stderr
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+
+
+def test_sighup_with_a_bad_config_keeps_the_old_one(make_daemon, spool, archive):
+    daemon = make_daemon().start()
+    good = daemon.config.read_text()
+    daemon.config.write_text(good + "\n[sink.archive]\nroot = 5\nnonsense = true\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_log(r"scriptorium\.toml:\d+")
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+    assert daemon.running()
+
+
+def test_sighup_with_a_good_config_takes_the_new_one(make_daemon, spool, work, archive):
+    daemon = make_daemon().start()
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+    second = harness.config_text(work, sinks={"second": {"plugin": "file", "root": str(work / "second"), "layout": "{job_id}.{ext}",
+                                                         "acl": "best-effort"}})
+    daemon.config.write_text(second)
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_status(lambda s: "second" in s["sinks"], "status shows the new sink")
+    spool.write(2)
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 2 and s["sinks"]["second"]["waiting"] == 0
+                       and s["sinks"]["second"]["acknowledged"] >= 1, "both sinks have job 2")
+    assert "2" in harness.Archive(work / "second").scripts()
+
+
+def test_sighup_again_and_again_in_a_storm_loses_nothing(make_daemon, make_storm, archive):
+    daemon = make_daemon().start()
+    jobs = harness.storm_jobs(2000)
+    storm = make_storm(jobs, rate=1000)
+    reloads = 0
+    while storm.running():
+        seen = len(archive.scripts())
+        daemon.process.send_signal(signal.SIGHUP)
+        reloads += 1
+        wait_for(lambda s=seen: len(archive.scripts()) > s or not storm.running(), "progress after a reload")
+    storm.finish()
+    daemon.wait_acknowledged(jobs)
+    archive.compare(storm.manifest())
+    assert reloads > 3
+
+
+# good, noisy, throwing and sleepy load; refusing_factory and the like only refuse when they are made.
+BROKEN = sorted(p.stem for p in harness.TEST_PLUGINS.glob("*.so")
+                if p.stem not in ("good", "noisy", "throwing", "sleepy")) if harness.TEST_PLUGINS.is_dir() else []
+
+
+def test_a_plugin_that_is_not_there_stops_the_start_and_names_the_folders(make_daemon, spool):
+    daemon = make_daemon(sinks={"archive": {"plugin": "nosuchthing"}})
+    result = scriptorium("run", "--config", daemon.config, check=False)
+    assert result.returncode == EX_CONFIG
+    assert "nosuchthing" in result.stderr and "plugins" in result.stderr
+
+
+def test_a_plugin_that_others_may_write_stops_the_start(make_daemon, spool, work):
+    folder = work / "plugins"
+    folder.mkdir()
+    for name in ("file", "slurm"):
+        (folder / f"{name}.so").write_bytes((harness.BUILD / "plugins" / f"{name}.so").read_bytes())
+        (folder / f"{name}.so").chmod(0o755)
+    (folder / "file.so").chmod(0o757)
+    daemon = make_daemon(plugin_dirs=[str(folder)])
+    result = scriptorium("run", "--config", daemon.config, check=False)
+    assert result.returncode == EX_CONFIG
+    assert "file.so" in result.stderr and "chmod" in result.stderr
+
+
+def test_a_truncated_plugin_stops_the_start(make_daemon, spool, work):
+    folder = work / "plugins"
+    folder.mkdir()
+    whole = (harness.BUILD / "plugins" / "file.so").read_bytes()
+    (folder / "file.so").write_bytes(whole[:len(whole) // 2])
+    (folder / "slurm.so").write_bytes((harness.BUILD / "plugins" / "slurm.so").read_bytes())
+    daemon = make_daemon(plugin_dirs=[str(folder)])
+    result = scriptorium("run", "--config", daemon.config, check=False)
+    assert result.returncode == EX_CONFIG, f"{result.returncode}: {result.stderr}"
+    assert "truncated" in result.stderr and "file.so" in result.stderr
+
+
+@pytest.mark.skipif(not BROKEN, reason="this build has no broken plugins")
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_stops_the_start_and_is_named(make_daemon, spool, name):
+    daemon = make_daemon(sinks={"archive": None, "bad": {"plugin": name}},
+                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+    result = scriptorium("run", "--config", daemon.config, check=False)
+    assert result.returncode == EX_CONFIG, f"{result.returncode}: {result.stderr}"
+    assert f"{name}.so" in result.stderr
+
+
+# ---- dead letters -----------------------------------------------------------------------------------------------
+def write_recording(folder, name):
+    (folder / name).mkdir(parents=True)
+    (folder / name / "environment").write_bytes(b"A=1\0")
+    (folder / name / "script").write_bytes(b"#!/bin/sh\necho %s\n" % name.encode())
+
+
+@pytest.fixture
+def poisoned(make_daemon, work, archive):
+    """A daemon with a good sink and one that throws at job ids with "poison" in them; two of five jobs are such."""
+    if not (harness.TEST_PLUGINS / "throwing.so").exists():
+        pytest.skip("this build has no test plugins")
+    folder = work / "recorded"
+    for name in ("good-1", "poison-1", "good-2", "poison-2", "good-3"):
+        write_recording(folder, name)
+    daemon = make_daemon(sources={"slurm": None, "replay": {"folder": str(folder)}},
+                         sinks={"bad": {"plugin": "throwing", "retry_max_ms": 20}},
+                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+    daemon.start()
+    daemon.wait_status(lambda s: s["sinks"]["bad"]["dead"] == 2 and s["sinks"]["bad"]["waiting"] == 0, "both poisoned jobs are dead letters")
+    return daemon
+
+
+def test_a_sink_that_throws_makes_dead_letters_of_the_poisoned_jobs_only(poisoned, archive):
+    status = poisoned.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 5, "the good sink has all five")
+    assert status["sinks"]["bad"]["acknowledged"] == 3
+    text = poisoned.command("deadletters", "list").stdout
+    assert "poison-1" in text and "poison-2" in text and "good" not in text
+    letters = poisoned.request({"command": "deadletters.list"})
+    assert {letter["job_id"] for letter in letters} == {"poison-1", "poison-2"}
+    for letter in letters:
+        assert letter["sink"] == "bad" and letter["attempts"] >= 3 and "plugin threw" in letter["reason"]
+        assert letter["event_id"][:12] in text or letter["event_id"][:8] in text
+        shown = poisoned.command("deadletters", "show", letter["event_id"]).stdout
+        assert letter["job_id"] in shown
+
+
+def test_dead_letters_survive_a_restart_and_can_be_retried_and_discarded(poisoned):
+    poisoned.kill()
+    poisoned.start()
+    letters = poisoned.request({"command": "deadletters.list"})
+    assert len(letters) == 2
+    one, other = letters[0]["event_id"], letters[1]["event_id"]
+
+    poisoned.command("deadletters", "retry", one)
+    # It is tried again, throws again, and is a dead letter again, with a later last attempt.
+    def dead_again():
+        now = {l["event_id"]: l for l in poisoned.request({"command": "deadletters.list"})}
+        return one in now and now[one]["last_attempt"] > letters[0]["last_attempt"]
+    wait_for(dead_again, "the retried one is a dead letter again, with a later attempt")
+
+    poisoned.command("deadletters", "discard", other, "--yes")
+    assert [l["event_id"] for l in poisoned.request({"command": "deadletters.list"})] == [one]
+    poisoned.terminate()
+    # And without a daemon, from the journal on disk.
+    text = poisoned.command("deadletters", "list").stdout
+    assert one[:8] in text and other[:8] not in text
+    poisoned.command("deadletters", "discard", one, "--yes")
+    assert poisoned.command("deadletters", "list").stdout.count("poison") == 0
+
+
+def test_a_sink_that_hangs_delays_neither_the_other_sink_nor_the_stop(make_daemon, make_storm, work, archive):
+    if not (harness.TEST_PLUGINS / "sleepy.so").exists():
+        pytest.skip("this build has no test plugins")
+    gate = work / "gate"
+    daemon = make_daemon(sinks={"stuck": {"plugin": "sleepy", "file": str(gate)}}, shutdown_seconds=2,
+                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+    daemon.start()
+    storm = make_storm(200).finish()
+    daemon.wait_acknowledged(200)
+    archive.compare(storm.manifest())
+    assert daemon.sink("stuck")["acknowledged"] == 0 and daemon.sink("stuck")["waiting"] == 200
+    daemon.terminate(30)
+    gate.touch()
+    daemon.start()
+    daemon.wait_acknowledged(200, sink="stuck")
+
+
+# ---- show ----------------------------------------------------------------------------------------------------------
+def test_show_finds_a_job_in_the_archive_and_prints_its_script_raw_into_a_pipe(make_daemon, spool, archive):
+    script, _ = spool.write(4711, script=b"#!/bin/sh\necho \xc3\xa9 found me\n")
+    daemon = make_daemon().start()
+    daemon.wait_acknowledged(1)
+    result = daemon.command("show", "4711")
+    assert "found me" in result.stdout
+    assert "4711.sh" in result.stdout or "4711.sh" in result.stderr, "show does not say where the job lies"
+    daemon.terminate()
+    assert "found me" in daemon.command("show", "4711").stdout, "show needs no daemon"
+
+
+def test_show_of_an_unknown_job_says_so_and_fails(make_daemon, spool):
+    daemon = make_daemon()
+    result = daemon.command("show", "99", check=False)
+    assert result.returncode != 0
+    assert "99" in result.stdout + result.stderr
+
+
+def test_plugins_lists_what_a_build_has():
+    text = scriptorium("plugins").stdout
+    for name in ("file", "null", "stdout", "slurm", "replay"):
+        assert name in text
+    assert "layout" in scriptorium("plugins", "file").stdout
+
+
+def test_the_stdout_sink_prints_one_json_event_a_line(make_daemon, spool, work):
+    spool.write(1)
+    spool.write(2)
+    daemon = make_daemon(sinks={"archive": None, "print": {"plugin": "stdout"}})
+    result = daemon.command("run", "--once")
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert sorted(e["job"]["id"] for e in events) == ["1", "2"]
+    assert all(e["script"]["text"].startswith("#!/bin/bash") for e in events)
+
+
+def test_the_scan_way_alone_finds_every_entry(make_daemon, make_storm, archive):
+    daemon = make_daemon(sources={"slurm": {"capture": "scan", "rescan_seconds": 1}}).start()
+    storm = make_storm(100).finish()
+    daemon.wait_acknowledged(100)
+    archive.compare(storm.manifest())
+    assert daemon.source()["capture"] == "scan"
+
+
+def test_a_descriptor_limit_of_256_loses_nothing(make_daemon, make_storm, archive, work):
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    storm = make_storm(500).finish()
+    daemon = make_daemon()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        daemon.start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    more = make_storm(1000, first_id=1001).finish()
+    daemon.wait_acknowledged(1500)
+    archive.compare({**storm.manifest(), **more.manifest()})
+
+
+def test_a_state_dir_that_cannot_be_made_exits_73_or_78_and_names_it(work, spool, make_daemon):
+    (work / "file").write_text("in the way")
+    daemon = make_daemon(state_dir=str(work / "file" / "state"))
+    result = scriptorium("run", "--config", daemon.config, check=False)
+    assert result.returncode in (harness.EX_CANTCREAT, EX_CONFIG), result.stderr
+    assert str(work / "file") in result.stderr
+
+
+def test_a_journal_of_a_newer_version_is_refused_untouched(make_daemon, spool):
+    import sqlite3
+    daemon = make_daemon()
+    daemon.command("run", "--once")
+    file = daemon.state_dir / "journal.db"
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = file.read_bytes()
+    result = daemon.command("run", "--once", check=False)
+    assert result.returncode in (harness.EX_CANTCREAT, EX_CONFIG), f"{result.returncode}: {result.stderr}"
+    assert "99" in result.stderr and "journal.db" in result.stderr
+    assert file.read_bytes() == before
+
+
+def test_sigint_ends_it_as_cleanly_as_sigterm(make_daemon, spool):
+    daemon = make_daemon().start()
+    daemon.process.send_signal(signal.SIGINT)
+    assert daemon.wait_exit() == 0
+    assert not os.path.exists(daemon.state_dir / "control.sock") or daemon.start()
