@@ -41,8 +41,8 @@ struct PluginDescriptor {
   // Parses and cross-checks an instance's table without touching the world; reports all problems.
   void (*check)(const Table& table, Problems& problems) = nullptr;
 
-  // Exactly one of these is set, by kind. Called once for each instance, in the main thread, after check() found
-  // nothing; must return within 30 s and do no network I/O.
+  // Exactly one of these is set, by kind. Called once for each instance, in a thread of its own while the main thread waits,
+  // after check() found nothing; must return within 30 s and do no network I/O.
   Result<std::unique_ptr<Sink>> (*create_sink)(const Table& table, const SinkContext& context) = nullptr;
   Result<std::unique_ptr<SpoolAdapter>> (*create_spool_adapter)(const Table& table, const SourceContext& context) = nullptr;
   Result<std::unique_ptr<FreeSource>> (*create_free_source)(const Table& table, const SourceContext& context) = nullptr;

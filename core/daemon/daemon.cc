@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #ifdef SCRIPTORIUM_HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
@@ -81,6 +83,7 @@ class Daemon {
   Result<void> switch_to(Setup setup);
   Signal wait_signal(milliseconds most);
   void tick();
+  void show_progress() const;
   std::string answer(const std::string& request);
   std::string status() const;
   void report(const Problems& problems);
@@ -204,17 +207,31 @@ void Daemon::tick() {
 }
 
 int Daemon::deliver_once() {
-  std::stop_source stopping;
-  std::size_t half_written = 0;
-  for (const auto& source : sources_) half_written += source->run_once(stopping.get_token());
+  bool interrupted = false;
+  std::atomic<std::size_t> half_written = 0;
+  std::atomic<std::size_t> scanning = sources_.size();
+  {
+    std::vector<std::jthread> scans;
+    for (const auto& source : sources_) {
+      scans.emplace_back([&, run = source.get()](const std::stop_token& stop) {
+        half_written += run->run_once(stop);
+        --scanning;
+      });
+    }
+    while (scanning > 0) {
+      show_progress();
+      if (wait_signal(kDrainTick) != Signal::kStop) continue;
+      interrupted = true;
+      for (std::jthread& scan : scans) scan.request_stop();
+    }
+  }
   journal_->flush(clock_.steady() + std::chrono::minutes{5});
   // Sinks that make no progress for this long will not soon.
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t progress = 0;
   SteadyTime last_progress = clock_.steady();
-  bool interrupted = false;
   bool settled = false;
-  for (;;) {
+  while (!interrupted) {
     settled = std::none_of(sources_.begin(), sources_.end(), [](const auto& s) { return s->owners_pending(); }) &&
               std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->idle(); });
     if (settled) break;
@@ -225,7 +242,7 @@ int Daemon::deliver_once() {
       progress = now;
       last_progress = clock_.steady();
     }
-    if (options_.progress) std::fprintf(stderr, "\rdelivered %llu ", static_cast<unsigned long long>(now));
+    show_progress();
     if (clock_.steady() - last_progress >= patience) break;
     if (wait_signal(kDrainTick) == Signal::kStop) {
       interrupted = true;
@@ -249,13 +266,24 @@ int Daemon::deliver_once() {
     }
   }
   if (half_written > 0) {
-    log_->warning("HALF_WRITTEN", "some entries are still being written; run again to capture them", {{"entries", half_written}});
+    log_->warning("HALF_WRITTEN", "some entries are still being written; run again to capture them",
+                  {{"entries", half_written.load()}});
   }
   log_->info("ONCE_DONE", "captured all that the spools hold", {{"captured", captured}, {"settled", settled ? "yes" : "no"}});
   const int code = stop();
   if (code != 0) return code;
   if (interrupted) return EX_TEMPFAIL;
   return settled && half_written == 0 ? 0 : EX_UNAVAILABLE;
+}
+
+void Daemon::show_progress() const {
+  if (!options_.progress) return;
+  std::uint64_t captured = 0;
+  std::uint64_t delivered = 0;
+  for (const auto& source : sources_) captured += source->captured();
+  for (const auto& sink : sinks_) delivered += sink->dispatcher_status().acknowledged;
+  std::fprintf(stderr, "\rcaptured %llu, delivered %llu ", static_cast<unsigned long long>(captured),
+               static_cast<unsigned long long>(delivered));
 }
 
 int Daemon::stop() {

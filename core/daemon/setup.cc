@@ -141,6 +141,8 @@ std::vector<Finding> check_journal(const std::string& directory, const CoreConfi
   }
   if (const auto& report = (*journal)->open_report(); !report.damage.empty()) {
     found.warning("damaged (" + report.damage + "); `run` puts it aside and keeps what can be read");
+  } else if (auto verified = (*journal)->verify(); !verified) {
+    found.warning("damaged (" + verified.error().message() + "); what is damaged becomes a dead letter, the rest is delivered");
   }
   const auto usage = (*journal)->usage();
   const std::string text =
@@ -284,6 +286,7 @@ Setup load_setup(const std::string& config_file, Problems& problems) {
     auto plugin = load_instance(loader, Role::kSink, instance, instance.common.plugin, sink_common, problems);
     if (plugin) setup.sinks.push_back({instance, *std::move(plugin)});
   }
+  problems.sort();
   return setup;
 }
 

@@ -1,5 +1,8 @@
 """`scriptorium run --once`: scan, deliver, exit 0 only if everything was settled."""
 
+import signal
+import subprocess
+
 import harness
 from harness import EX_OK
 
@@ -42,3 +45,16 @@ def test_once_exits_69_and_keeps_the_events_when_the_archive_cannot_be_written(m
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")
     harness.Archive(archive.path / "blocked").compare(storm.manifest())
+
+
+def test_once_that_is_interrupted_ends_soon_and_the_next_run_takes_the_rest(make_daemon, make_storm, archive):
+    storm = make_storm(harness.storm_jobs(5000)).finish()
+    daemon = make_daemon()
+    process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--once", "--config", str(daemon.config)],
+                               stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    harness.wait_for(lambda: archive.scripts(), "the first job is archived")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30 * harness.PATIENCE) == harness.EX_TEMPFAIL
+    assert len(archive.scripts()) < len(storm.manifest()), "it was done before it could be interrupted"
+    daemon.command("run", "--once", seconds=300)
+    archive.compare(storm.manifest())
