@@ -72,6 +72,7 @@ struct Pending {
   int watch = -1;
   std::uint64_t bytes = 0;
   bool settling = false;
+  bool gone = false;     // it was not there at the last look; its content may still be in fanotify's queue
   bool noticed = false;  // a notification told of it: if it vanishes unread, it counts as missed
   const char* way = "scan";
 };
@@ -196,6 +197,7 @@ class SpoolCapture::Engine {
     begin_scan(true);
     while (!stop.stop_requested()) {
       const bool drained = take_notifications(stop);
+      if (forget_unseen_ && structure_drained_) forget_unseen(*std::exchange(forget_unseen_, std::nullopt));
       if (rescan_asked_.exchange(false)) begin_scan(true);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
       // A due look may only count an entry as missed once every event that came before has been read.
@@ -231,7 +233,8 @@ class SpoolCapture::Engine {
       structure = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
       if (structure < 0) structure = 0;
     }
-    bool drained = structure == 0;
+    structure_drained_ = structure == 0;
+    bool drained = structure_drained_;
     if (access_->fanotify_fd() >= 0) {
       int queued = 0;
       if (::ioctl(access_->fanotify_fd(), FIONREAD, &queued) != 0) queued = 0;
@@ -610,14 +613,18 @@ class SpoolCapture::Engine {
     }
     if (!scanning_ || !to_scan_.empty() || stop.stop_requested()) return;
     scanning_ = false;
-    if (!scan_failed_) {
-      // What no complete scan has seen is gone from the spool.
-      for (auto it = taken_.begin(); it != taken_.end();) {
-        const auto entry = it++;
-        if (entry->second.scan < scan_number_ && !access_->stat(entry->first)) forget(entry);
-      }
-    }
+    if (!scan_failed_) forget_unseen_ = scan_number_;
     if (std::exchange(scan_again_, false)) begin_scan(true);
+  }
+
+  // What a complete scan has not seen is gone from the spool. Not before every notification of structure has been read that
+  // is older than that: an entry that was captured and forgotten would look like one that was missed when the word of its
+  // appearance comes late.
+  void forget_unseen(std::uint64_t scan) {
+    for (auto it = taken_.begin(); it != taken_.end();) {
+      const auto entry = it++;
+      if (entry->second.scan < scan && !access_->stat(entry->first)) forget(entry);
+    }
   }
 
   bool still_stands(const std::string& key, const Taken& taken) const {
@@ -675,7 +682,12 @@ class SpoolCapture::Engine {
     if (vanished) {
       // Bytes that an event brought are as good as ever; what is missing will not come any more.
       if (pending->second.entry.files.empty()) {
-        if (pending->second.noticed && !taken_.contains(key)) count_missed("vanished");
+        const bool counts = pending->second.noticed && !taken_.contains(key);
+        if (counts && access_->fanotify_fd() >= 0 && !std::exchange(pending->second.gone, true)) {
+          // It may have been closed and removed since the queue of content was found empty: once more after that.
+          return schedule_look(key, milliseconds{0}, way);
+        }
+        if (counts) count_missed("vanished");
         return drop_pending(pending);
       }
       const Assessment assessment = assess(pending->second.entry);
@@ -1059,6 +1071,8 @@ class SpoolCapture::Engine {
   bool scan_again_ = false;
   bool scan_failed_ = false;
   std::uint64_t scan_number_ = 0;
+  std::optional<std::uint64_t> forget_unseen_;  // number of a complete scan
+  bool structure_drained_ = true;
   std::uint64_t periodic_scans_ = 0;
   SteadyTime next_scan_;
   bool spool_there_ = true;
