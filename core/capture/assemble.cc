@@ -51,22 +51,16 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   // Over the bytes before redaction: other rules, same event.
   event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, identity.stat.mtime_ns, script_sha256);
 
-  if (parsed.environment != nullptr && parsed.environment_format == EnvironmentFormat::kRaw &&
-      rule.mode != EnvironmentRule::Mode::kAll) {
-    // Names cannot be told apart in it, so a rule that forbids some forbids all: it must not fail open.
-    event.redactions.push_back({"environment.unparsable", "environment", 1});
-  } else if (parsed.environment != nullptr) {
-    Bytes kept = parsed.environment;
-    if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
-      FilteredEnvironment filtered = filter_environment(parsed.environment, rule);
-      if (filtered.dropped > 0) event.redactions.push_back({"environment", "environment", filtered.dropped});
-      kept = std::move(filtered.bytes);
-    }
-    if (kept != nullptr) {
-      event.environment_format = parsed.environment_format;
-      std::string sha256 = sha256_hex(*kept);
-      add_file(event, "environment", std::move(kept), std::move(sha256));
-    }
+  const bool raw = parsed.environment_format == EnvironmentFormat::kRaw;
+  FilteredEnvironment filtered =
+      raw ? filter_raw_environment(parsed.environment, rule) : filter_environment(parsed.environment, rule);
+  if (filtered.dropped > 0) {
+    event.redactions.push_back({raw ? "environment.unparsable" : "environment", "environment", filtered.dropped});
+  }
+  if (filtered.bytes != nullptr) {
+    event.environment_format = parsed.environment_format;
+    std::string sha256 = sha256_hex(*filtered.bytes);
+    add_file(event, "environment", std::move(filtered.bytes), std::move(sha256));
   }
   for (EventFile& file : parsed.more_files) {
     std::string sha256 = sha256_hex(*file.bytes);

@@ -231,18 +231,23 @@ void check_resolver(SpoolAdapter& adapter, Findings& found) {
   }
 }
 
+// Of a sink or a free source: was it made, and what does it say of its other side?
+template <typename Instance>
+void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found) {
+  if (!made) {
+    found.failed(made.error().message());
+  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
+    found.ok("ready");
+  } else {
+    found.failed(ok.error().message());
+  }
+}
+
 std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core, Logger& log) {
   Findings found("source." + source.instance.name);
   const SourceContext context{.name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
-    auto made = create_free_source(source.plugin, source.instance.table, context);
-    if (!made) {
-      found.failed(made.error().message());
-    } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
-      found.ok("ready");
-    } else {
-      found.failed(ok.error().message());
-    }
+    check_ready(create_free_source(source.plugin, source.instance.table, context), found);
     return found.take();
   }
   auto made = create_spool_adapter(source.plugin, source.instance.table, context);
@@ -258,14 +263,7 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
 std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log) {
   Findings found("sink." + sink.instance.name);
   const SinkContext context{.name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
-  auto made = create_sink(sink.plugin, sink.instance.table, context);
-  if (!made) {
-    found.failed(made.error().message());
-  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
-    found.ok("ready");
-  } else {
-    found.failed(ok.error().message());
-  }
+  check_ready(create_sink(sink.plugin, sink.instance.table, context), found);
   return found.take();
 }
 

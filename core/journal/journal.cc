@@ -228,9 +228,12 @@ void Journal::Impl::update_full() {
   const std::uint64_t used = writer->used_bytes();
   if (!full && used >= options.max_bytes) {
     full = true;
-    log.warning("JOURNAL_FULL",
-                "the journal has reached its limit; capture waits until sinks have taken events, and the spool keeps what is new",
-                {{"bytes", used}, {"limit_bytes", options.max_bytes}});
+    log.warning(
+        "JOURNAL_FULL",
+        "the journal has reached its limit; capture waits until sinks have taken events, and new jobs wait in the spool for as "
+        "long as the scheduler keeps them; mend the sinks that `scriptorium status` shows behind, or raise "
+        "journal_max_bytes and restart",
+        {{"bytes", used}, {"limit_bytes", options.max_bytes}});
     queue.with_notify([](Queue&) {});
   } else if (full && used < options.max_bytes / 100 * 95) {
     full = false;
