@@ -158,7 +158,7 @@ SourceRun::SourceRun(std::string name, std::string fingerprint, std::string plug
     : name_(std::move(name)), fingerprint_(std::move(fingerprint)), plugin_(std::move(plugin)) {}
 SourceRun::~SourceRun() { stop(); }
 
-Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, const Runtime& runtime) {
+Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, const Runtime& runtime) try {
   const std::string& name = source.instance.name;
   const SourceContext context{name, runtime.cluster, runtime.log, runtime.clock};
   std::unique_ptr<SourceRun> run(new SourceRun(name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime),
@@ -207,6 +207,9 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
         std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
   }
   return run;
+} catch (const std::exception& e) {
+  // check_root() and make_resolver() are a plugin's: on a reload its exception must not end the daemon.
+  return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": the plugin threw: " + e.what()};
 }
 
 void SourceRun::start() {
