@@ -26,6 +26,7 @@
 #include "core/base/guarded.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
+#include "core/capture/foreign_filter.h"
 
 namespace scriptorium {
 namespace {
@@ -279,17 +280,32 @@ class SpoolCapture::Engine {
         overflow("CAPTURE_OVERFLOW", "the kernel's queue of notifications ran over; the spool is scanned again");
         continue;
       }
-      if (fd && (event->pid != own_pid_ || !options_.skip_own_writes) && !stop.stop_requested()) on_content(fd.get(), stop);
+      if (!fd || stop.stop_requested()) continue;
+      if (event->pid == own_pid_ && options_.skip_own_writes) {
+        // Our own archive. One of eight is enough to learn where it stands.
+        if (++own_writes_ % 8 == 0) {
+          if (const auto path = path_of_descriptor(fd.get())) foreign_.saw(*path);
+        }
+        continue;
+      }
+      on_content(fd.get(), stop);
     }
     return n;
   }
 
-  void on_content(int fd, const std::stop_token& stop) {
+  // As the kernel names it; valid until the next call.
+  std::optional<std::string_view> path_of_descriptor(int fd) {
     std::array<char, 32> link{};
     std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd);
     const ssize_t n = ::readlink(link.data(), path_buffer_.data(), path_buffer_.size());
-    if (n <= 0) return;
-    std::string_view path(path_buffer_.data(), static_cast<std::size_t>(n));
+    if (n <= 0) return std::nullopt;
+    return std::string_view(path_buffer_.data(), static_cast<std::size_t>(n));
+  }
+
+  void on_content(int fd, const std::stop_token& stop) {
+    const auto named = path_of_descriptor(fd);
+    if (!named) return;
+    std::string_view path = *named;
     constexpr std::string_view kDeleted = " (deleted)";
     bool deleted = false;
     if (path.ends_with(kDeleted)) {
@@ -300,8 +316,10 @@ class SpoolCapture::Engine {
     const bool below = path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
     const std::string_view relative = below ? path.substr(root.size() + 1) : tail_of(path);
     const SpoolPath place = classify(relative);
-    if (place.role != SpoolPath::Role::kEntryFile) return;
-
+    if (place.role != SpoolPath::Role::kEntryFile) {
+      if (!below) foreign_.saw(path);
+      return;
+    }
     auto stat = stat_fd(fd);
     if (!stat || !stat->is_regular()) return;
     // A file that lives on under another name (links left) may have lost this one; or its name really ends so.
@@ -394,6 +412,7 @@ class SpoolCapture::Engine {
     const SpoolPath place = classify(path);
     const bool appeared = (event.mask & (IN_CREATE | IN_MOVED_TO)) != 0;
     const bool gone = (event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0;
+    if ((event.mask & IN_MOVED_TO) != 0 && (event.mask & IN_ISDIR) != 0) foreign_.forget();
     switch (place.role) {
       case SpoolPath::Role::kForeign: return;
       case SpoolPath::Role::kDirectory:
@@ -553,6 +572,7 @@ class SpoolCapture::Engine {
     scanning_ = true;
     scan_full_ = full;
     ++scan_number_;
+    foreign_.forget();
     counters_->with([](Counters& c) { ++c.status.scans; });
     scan_failed_ = false;
     scan_directory("");
@@ -1081,6 +1101,8 @@ class SpoolCapture::Engine {
   // 170 events a read: their descriptors are open at once, far below any limit on descriptors.
   alignas(fanotify_event_metadata) std::array<char, 170 * sizeof(fanotify_event_metadata)> fanotify_buffer_;
   std::array<char, PATH_MAX> path_buffer_;
+  ForeignFilter foreign_{*access_};
+  std::uint64_t own_writes_ = 0;
 
   std::jthread thread_;
 };

@@ -15,6 +15,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "core/capture/foreign_filter.h"
+
 namespace scriptorium {
 namespace {
 
@@ -77,6 +79,9 @@ class DirectAccess final : public SpoolAccess {
     }
     return {};
   }
+
+  Result<void> leave_out(const std::string& directory) override { return leave_out_directory(fanotify_.get(), root_, directory); }
+  void leave_nothing_out() override { scriptorium::leave_nothing_out(fanotify_.get()); }
 
   Result<FileStat> stat(const std::string& path) override {
     auto fd = resolve(path, O_PATH | O_NOFOLLOW);

@@ -38,6 +38,10 @@ class SpoolAccess {
   virtual Result<int> watch(const std::string& path, std::uint32_t mask) = 0;  // the watch's number
   virtual void unwatch(int number) = 0;
   virtual Result<void> mark() = 0;  // fanotify: the root's whole file system, closed after writing
+  // fanotify: content events of what stands directly in `directory` (absolute, outside the spool) need not come any more,
+  // until leave_nothing_out(). A wish only; see leave_out_directory() in foreign_filter.h for the errors.
+  virtual Result<void> leave_out(const std::string& directory) = 0;
+  virtual void leave_nothing_out() = 0;
 };
 
 // Which notifications to open.
