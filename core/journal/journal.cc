@@ -19,8 +19,8 @@ using journal::Shared;
 using journal::SinkRow;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kQueueBytes = 16U << 20;  // above it append() waits; a small journal's queue is a quarter of it
-constexpr std::uint64_t kBatchBytes = 16U << 20;  // one transaction
+constexpr std::uint64_t kQueueBytes = 8U << 20;  // above it append() waits; a small journal's queue is a quarter of it
+constexpr std::uint64_t kBatchBytes = 8U << 20;  // one transaction
 constexpr std::size_t kBatchEntries = 2000;
 constexpr std::uint64_t kLazyLimit = 100'000;  // unsettled settlements, above which sinks get nothing new
 constexpr milliseconds kGather{10};            // settlements may wait that long for company: nobody waits for them

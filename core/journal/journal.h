@@ -42,7 +42,7 @@ class Journal {
   struct Options {
     std::string directory;                             // made with mode 0700 if missing
     std::uint64_t max_bytes = std::uint64_t{1} << 30;  // journal_max_bytes: above it full() is true
-    std::uint64_t cache_bytes = 16U << 20;             // recent events kept in memory for sinks that keep up
+    std::uint64_t cache_bytes = 8U << 20;              // recent events kept in memory for sinks that keep up
     bool read_only = false;                            // for commands while no daemon runs; no writer thread
   };
   // What open() found and did; to be logged.
