@@ -24,6 +24,7 @@ constexpr std::uint64_t kBatchBytes = 8U << 20;  // one transaction
 constexpr std::size_t kBatchEntries = 2000;
 constexpr std::uint64_t kLazyLimit = 100'000;  // unsettled settlements, above which sinks get nothing new
 constexpr milliseconds kGather{10};            // settlements may wait that long for company: nobody waits for them
+constexpr milliseconds kCommitPause{5};  // between the end of a commit and the begin of the next: company for whoever comes then
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLongestBackOff{5000};
 constexpr int kClosingAttempts = 5;
@@ -120,6 +121,7 @@ void Journal::Impl::put(Entry entry) {
     } else {
       ++q.urgent;
     }
+    if (std::holds_alternative<journal::Command>(entry.what)) ++q.commands;
     q.bytes += entry.bytes;
     ++q.queued;
     q.entries.push_back(std::move(entry));
@@ -138,10 +140,14 @@ Result<std::uint64_t> Journal::Impl::call(std::function<Result<std::uint64_t>(jo
 
 std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
   const auto busy = [](const Queue& q) { return q.urgent > 0 || q.flushing > 0 || q.lazy > kBatchEntries / 2; };
+  const auto pressing = [](const Queue& q) {
+    return q.commands > 0 || q.flushing > 0 || q.entries.size() > kBatchEntries / 2 || q.bytes > kBatchBytes / 2;
+  };
   if (!writer->prune_waiting()) {
     queue.wait(stop, [](const Queue& q) { return !q.entries.empty(); });
     const SteadyTime gathered = queue.with([](const Queue& q) { return q.first_lazy + kGather; });
     queue.wait_until(stop, gathered, busy);
+    queue.wait_until(stop, last_commit + kCommitPause, pressing);
   }
   std::vector<Entry> batch;
   queue.with_notify([&](Queue& q) {
@@ -153,6 +159,7 @@ std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
       bytes += entry.bytes;
       q.bytes -= entry.bytes;
       --(entry.urgent ? q.urgent : q.lazy);
+      if (command) --q.commands;
       batch.push_back(std::move(entry));
       q.entries.pop_front();
       if (command) break;
@@ -197,7 +204,7 @@ void Journal::Impl::commit(std::vector<Entry> batch, const std::stop_token& stop
             command->done(Error{ErrorKind::kExhausted, "journal: closed"});
         }
         q.entries.clear();
-        q.urgent = q.lazy = q.bytes = 0;
+        q.urgent = q.lazy = q.bytes = q.commands = 0;
       });
       return;
     }
@@ -219,6 +226,7 @@ void Journal::Impl::commit(std::vector<Entry> batch, const std::stop_token& stop
   });
   update_full();
   writer->checkpoint(false);
+  last_commit = std::chrono::steady_clock::now();
 }
 
 // What is queued is written even if the journal is full by then, so it must be small beside the limit.

@@ -95,6 +95,7 @@ struct Queue {
   std::uint64_t bytes = 0;  // of `entries`
   std::uint64_t lazy = 0;   // settlements and the like that stand in `entries`
   std::uint64_t urgent = 0;
+  std::uint64_t commands = 0;
   std::uint64_t queued = 0;    // ever
   std::uint64_t done = 0;      // committed ever
   std::uint64_t flushing = 0;  // flush() calls that wait
@@ -296,6 +297,7 @@ class Journal::Impl {
   Guarded<journal::Queue> queue;
   journal::Readers readers;
   std::atomic<bool> full{false};
+  SteadyTime last_commit;                   // of the writer thread
   std::unique_ptr<journal::Writer> writer;  // the writer thread's; null if read-only
   std::jthread thread;
 };
