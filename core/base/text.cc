@@ -9,11 +9,16 @@
 namespace scriptorium {
 namespace {
 
-// Length of the well-formed sequence at `at`, or 0. Bounds per Unicode 15, table 3-7.
-std::size_t sequence_length(std::string_view s, std::size_t at) noexcept {
+// What begins at a place: the bytes that belong together, and whether they are a whole character. Of an ill-formed sequence
+// these are the ones that could have begun a character, at least one ("maximal subpart", Unicode 15, section 3.9).
+struct Sequence {
+  std::size_t length = 1;
+  bool whole = false;
+};
+Sequence sequence_at(std::string_view s, std::size_t at) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned char first = byte(at);
-  if (first < 0x80) return 1;
+  if (first < 0x80) return {1, true};
   std::size_t length = 0;
   unsigned char low = 0x80;
   unsigned char high = 0xBF;
@@ -28,14 +33,14 @@ std::size_t sequence_length(std::string_view s, std::size_t at) noexcept {
     if (first == 0xF0) low = 0x90;
     if (first == 0xF4) high = 0x8F;
   } else {
-    return 0;
+    return {};
   }
-  if (at + length > s.size()) return 0;
-  if (byte(at + 1) < low || byte(at + 1) > high) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if ((byte(at + i) & 0xC0) != 0x80) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (at + i >= s.size() || byte(at + i) < low || byte(at + i) > high) return {i, false};
+    low = 0x80;
+    high = 0xBF;
   }
-  return length;
+  return {length, true};
 }
 
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -108,9 +113,9 @@ bool is_utf8(std::string_view bytes) noexcept {
       i += 8;
     }
     if (i == bytes.size()) break;
-    const std::size_t length = sequence_length(bytes, i);
-    if (length == 0) return false;
-    i += length;
+    const Sequence sequence = sequence_at(bytes, i);
+    if (!sequence.whole) return false;
+    i += sequence.length;
   }
   return true;
 }
@@ -118,20 +123,14 @@ bool is_utf8(std::string_view bytes) noexcept {
 std::string to_utf8_lossy(std::string_view bytes) {
   std::string result;
   result.reserve(bytes.size());
-  bool in_bad = false;
   for (std::size_t i = 0; i < bytes.size();) {
-    const std::size_t length = sequence_length(bytes, i);
-    if (length != 0) {
-      result.append(bytes, i, length);
-      i += length;
-      in_bad = false;
-      continue;
+    const Sequence sequence = sequence_at(bytes, i);
+    if (sequence.whole) {
+      result.append(bytes, i, sequence.length);
+    } else {
+      result += "\xEF\xBF\xBD";
     }
-    // A truncated sequence is one replacement, whatever its length: continuation bytes after it are swallowed.
-    const bool continuation = (static_cast<unsigned char>(bytes[i]) & 0xC0) == 0x80;
-    if (!in_bad || !continuation) result += "\xEF\xBF\xBD";
-    in_bad = true;
-    ++i;
+    i += sequence.length;
   }
   return result;
 }
@@ -271,10 +270,10 @@ std::string printable(std::string_view bytes, std::size_t limit) {
   std::size_t i = 0;
   while (i < bytes.size() && result.size() < limit) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
-    const std::size_t length = sequence_length(bytes, i);
+    const auto [length, whole] = sequence_at(bytes, i);
     // U+0080..U+009F are control characters too, and terminals act on some of them.
     const bool c1 = length == 2 && byte == 0xC2 && static_cast<unsigned char>(bytes[i + 1]) < 0xA0;
-    if (length != 0 && byte >= 0x20 && byte != 0x7F && !c1) {
+    if (whole && byte >= 0x20 && byte != 0x7F && !c1) {
       result.append(bytes, i, length);
       i += length;
     } else if (byte == '\n') {

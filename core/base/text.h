@@ -12,7 +12,8 @@ namespace scriptorium {
 // True if the bytes are well-formed UTF-8 (Unicode 15, table 3-7: no surrogates, no overlong forms).
 bool is_utf8(std::string_view bytes) noexcept;
 
-// The bytes with each ill-formed sequence replaced by U+FFFD.
+// The bytes with each ill-formed sequence replaced by U+FFFD, one for each maximal subpart, as Unicode 15 (section 3.9)
+// recommends and Rust's, Java's and Python's decoders do.
 std::string to_utf8_lossy(std::string_view bytes);
 
 // RFC 4648 base64, with padding. decode returns nothing for anything that encode does not write.

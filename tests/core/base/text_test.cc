@@ -28,6 +28,16 @@ TEST(Utf8Test, TakesWellFormedAndRefusesSurrogatesOverlongAndCutSequences) {
 TEST(Utf8Test, LossyTextIsWellFormedAndKeepsWhatWas) {
   EXPECT_EQ(to_utf8_lossy("bad\xff\xfename"), "bad\xEF\xBF\xBD\xEF\xBF\xBDname");
   EXPECT_EQ(to_utf8_lossy("油"), "油");
+  // The example of Unicode 15, table 3-8, with what Python's bytes.decode("utf-8", "replace") makes of it.
+  const std::string bad = "\xEF\xBF\xBD";
+  EXPECT_EQ(to_utf8_lossy("\xE0\x80\x80"), bad + bad + bad);
+  EXPECT_EQ(to_utf8_lossy("\xED\xA0\x80"), bad + bad + bad);
+  EXPECT_EQ(to_utf8_lossy("a\xF1\x80\x80\xE1\x80\xC2"
+                          "b\x80"
+                          "c\x80\xBF"
+                          "d"),
+            "a" + bad + bad + bad + "b" + bad + "c" + bad + bad + "d");
+  EXPECT_EQ(to_utf8_lossy("\xE6\xB2"), bad);
   for (int first = 0; first < 256; ++first) {
     for (int second = 0; second < 256; ++second) {
       const std::string bytes = {'x', static_cast<char>(first), static_cast<char>(second)};
