@@ -1,0 +1,263 @@
+#include "backends/elasticsearch/admin.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "backends/elasticsearch/outcome.h"
+#include "backends/elasticsearch/server.h"
+#include "backends/elasticsearch/setup.h"
+#include "core/base/text.h"
+
+namespace scriptorium::elasticsearch {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kSearchTimeout{20'000};
+constexpr milliseconds kSetupTimeout{60'000};  // a policy's first one makes an index of the server's own
+constexpr std::size_t kSearchMaxBytes = std::size_t{64} << 20;
+
+Error cannot(const std::string& what, const HttpResponse& response) {
+  return Error{ErrorKind::kTransient, what + ": " + describe(response)};
+}
+
+std::string text_at(const Json& json, const Json::json_pointer& where) {
+  return json.contains(where) && json[where].is_string() ? json[where].get<std::string>() : std::string{};
+}
+
+bool true_at(const Json& json, const char* key) { return json.contains(key) && json[key].is_boolean() && json[key].get<bool>(); }
+
+void add_file(StoredJob& job, const char* name, std::string bytes) {
+  job.files.push_back({.name = name, .location = job.location, .bytes = make_bytes(std::move(bytes))});
+}
+
+// What the document still has of the job's files: only what is whole.
+StoredJob job_of(const Json& hit, const std::string& host) {
+  StoredJob job;
+  job.event_id = text_at(hit, "/_id"_json_pointer);
+  job.location = host + "/" + text_at(hit, "/_index"_json_pointer) + "/_doc/" + job.event_id;
+  Json source = hit.value("_source", Json::object());
+  if (!source.is_object()) return job;
+  if (auto script = source.find("script"); script != source.end() && script->is_object()) {
+    if (!true_at(*script, "truncated") && script->contains("text") && (*script)["text"].is_string()) {
+      if (script->contains("raw")) {
+        if (auto raw = base64_decode(text_at(*script, "/raw"_json_pointer))) add_file(job, "script", *std::move(raw));
+      } else {
+        add_file(job, "script", (*script)["text"].get<std::string>());
+      }
+    }
+    for (const char* name : {"text", "encoding", "raw", "truncated"}) script->erase(name);
+  }
+  if (auto environment = source.find("environment"); environment != source.end() && environment->is_object()) {
+    const Json lossy = source.value("lossy", Json::array());
+    const bool exact =
+        !true_at(source, "environment_truncated") && std::find(lossy.begin(), lossy.end(), Json("environment")) == lossy.end();
+    std::string bytes;
+    for (const auto& [name, value] : environment->items()) {
+      if (!value.is_string()) continue;
+      bytes += name;
+      bytes += '=';
+      bytes += value.get<std::string>();
+      bytes += '\0';
+    }
+    if (exact) add_file(job, "environment", std::move(bytes));
+    source.erase(environment);
+  }
+  for (const char* name : {"@timestamp", "environment_truncated", "labels"}) source.erase(name);
+  add_file(job, "metadata", source.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  return job;
+}
+
+}  // namespace
+
+Admin::Admin(const ElasticsearchConfig& config, const Credentials& credentials, const SinkContext& context)
+    : config_(config), context_(context), http_(config, credentials), hosts_(config.hosts), product_(config.product) {}
+
+Result<void> Admin::check() {
+  if (auto reachable = check_reachable(); !reachable) return reachable.error();
+  if (auto rights = check_rights(); !rights) return rights.error();
+  return check_templates();
+}
+
+Result<void> Admin::check_reachable() {
+  std::vector<std::string> answering;
+  std::string words;
+  for (const std::string& host : config_.hosts) {
+    const HttpResponse response = http_.ask(get(host, "/"));
+    const bool answers =
+        response.failure == HttpResponse::Failure::kNone && judge_request(response.status, {}) != RequestAction::kNextHost;
+    if (answers && response.status == 401) return cannot(host, response);
+    if (!answers) {
+      words += (words.empty() ? "" : "; ") + host + ": " + describe(response);
+      continue;
+    }
+    answering.push_back(host);
+    if (product_ == Product::kAuto) product_ = server_info(response).product;
+  }
+  if (answering.empty()) return Error{ErrorKind::kTransient, words};
+  if (answering.size() < config_.hosts.size()) {
+    context_.log.warning("ES_HOST_DOWN", "a server of the list does not answer; the others get its requests",
+                         {{"sink", context_.name}, {"reason", words}});
+  }
+  hosts_ = std::move(answering);
+  return {};
+}
+
+std::string Admin::sample_index() const {
+  Event event;
+  event.kind = "job.script";
+  event.cluster = context_.cluster;
+  event.scheduler = "scheduler";
+  event.time = context_.clock.now();
+  return config_.index_name.of(event);
+}
+
+Result<void> Admin::check_rights() {
+  const std::string index = sample_index();
+  const Json question = {
+      {"index", Json::array({{{"names", {index}}, {"privileges", {"create_doc", "auto_configure", "create_index"}}}})}};
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    return send_json("POST", host, "/_security/user/_has_privileges", question.dump());
+  });
+  // Only Elasticsearch with its security has this; what does not answer it is asked in another way.
+  if (answer && answer->response.status == 200) {
+    const Json json = Json::parse(answer->response.body, nullptr, false);
+    const Json rights = json.is_object() ? json.value("index", Json::object()).value(index, Json()) : Json();
+    if (rights.is_object()) {
+      if (!true_at(rights, "create_doc")) {
+        return Error{ErrorKind::kTransient, "we may not create documents in " + index + ": give the privilege create_doc"};
+      }
+      if (!config_.require_alias && !true_at(rights, "auto_configure") && !true_at(rights, "create_index")) {
+        return Error{ErrorKind::kTransient, "we may not make the index " + index +
+                                                ": give the privilege auto_configure, or the next month's will be missing"};
+      }
+    }
+  }
+  return try_to_write(index);
+}
+
+// A document that cannot be stored, because it asks for an alias of a name that is none: what the server says before it
+// comes to that tells whether we may write at all.
+Result<void> Admin::try_to_write(const std::string& index) {
+  const std::string nowhere = index + "-check." + std::to_string(context_.clock.now().nanoseconds);
+  const std::string body = R"({"create":{"_index":")" + nowhere + R"(","_id":"check"}})" + "\n" + R"({"@timestamp":")" +
+                           format_rfc3339(context_.clock.now(), TimePrecision::kMilliseconds) + "\"}\n";
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    HttpRequest request = send_json("POST", host, "/_bulk?require_alias=true", body);
+    request.content_type = "application/x-ndjson";
+    return request;
+  });
+  if (!answer) return answer.error();
+  const HttpResponse& response = answer->response;
+  if (response.status == 401 || response.status == 403) return cannot("we may not write", response);
+  if (response.status != 200) return {};  // a server of another age; the deliveries will tell
+  if (const auto items = parse_bulk_answer(response.body, {"check"});
+      items && (items->front().status == 401 || items->front().status == 403)) {
+    return Error{ErrorKind::kTransient, "we may not write to " + index + ": " +
+                                            short_reason(items->front().status, items->front().type) + ": " +
+                                            safe_reason(items->front().reason)};
+  }
+  return {};
+}
+
+Result<void> Admin::check_templates() {
+  if (!config_.require_template) return {};
+  const std::string name = config_.index_name.template_name("job");
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) { return get(host, "/_index_template/" + name); });
+  if (answer && says_no_template(answer->response)) {
+    return Error{ErrorKind::kTransient, "the index template " + name + " is missing; run: scriptorium setup " + context_.name +
+                                            " (or set require_template = false)"};
+  }
+  return {};
+}
+
+Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {
+  const Json query = {{"query", {{"term", {{"job.id", {{"value", job_id}}}}}}},
+                      {"size", kMostFound},
+                      {"sort", Json::array({{{"@timestamp", {{"order", "desc"}, {"unmapped_type", "date"}}}}})}};
+  const std::string path =
+      "/" + config_.index_name.pattern("job") +
+      "/_search?ignore_unavailable=true&allow_no_indices=true&filter_path=hits.hits._index,hits.hits._id,hits.hits._source";
+  const std::string body = query.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    HttpRequest request = send_json("POST", host, path, body);
+    request.timeout = kSearchTimeout;
+    request.response_max_bytes = kSearchMaxBytes;
+    return request;
+  });
+  if (!answer) return answer.error();
+  const HttpResponse& response = answer->response;
+  std::vector<StoredJob> jobs;
+  if (response.status == 401 || response.status == 403) {
+    context_.log.info("ES_MAY_NOT_READ", "this sink may write but not search, so it is not looked into",
+                      {{"sink", context_.name}, {"reason", describe(response)}});
+    return jobs;
+  }
+  if (response.status == 404) return jobs;
+  if (response.status != 200) return cannot("search", response);
+  const Json json = Json::parse(response.body, nullptr, false);
+  if (!json.is_object()) return Error{ErrorKind::kTransient, "search: the answer is not understood"};
+  for (const Json& hit : json.value("/hits/hits"_json_pointer, Json::array())) {
+    // Without our template job.id may be words instead of one name.
+    if (hit.is_object() && text_at(hit, "/_source/job/id"_json_pointer) == job_id) jobs.push_back(job_of(hit, answer->host));
+  }
+  return jobs;
+}
+
+Result<std::string> Admin::setup(bool print) {
+  if (product_ == Product::kAuto) {
+    const auto answer = ask_any(http_, hosts_, [](const std::string& host) { return get(host, "/"); });
+    if (answer) product_ = server_info(answer->response).product;
+    if (!answer && !print) return answer.error();
+  }
+  if (print && product_ == Product::kAuto) {
+    std::string both;
+    for (const Product product : {Product::kElasticsearch, Product::kOpensearch}) {
+      const auto steps = setup_steps(config_, product);
+      if (!steps) return steps.error();
+      both += setup_text(config_, product, *steps);
+    }
+    return both;
+  }
+  // A server that does not say what it is: a proxy, or a user who may not ask.
+  if (product_ == Product::kAuto) product_ = Product::kElasticsearch;
+  const auto steps = setup_steps(config_, product_);
+  if (!steps) return steps.error();
+  if (print) return setup_text(config_, product_, *steps);
+
+  std::string text;
+  bool policies = true;
+  for (const SetupStep& step : *steps) {
+    const bool is_policy = step.kind == SetupStep::Kind::kPolicy;
+    if (is_policy && !policies) continue;
+    const std::string& body = !policies && !step.without_policy.empty() ? step.without_policy : step.body;
+    const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+      HttpRequest request = send_json("PUT", host, step.path, body);
+      request.timeout = kSetupTimeout;
+      return request;
+    });
+    if (!answer) return answer.error();
+    const HttpResponse& response = answer->response;
+    if (response.status >= 200 && response.status < 300) {
+      text += "installed " + step.path +
+              (step.deletes ? ": deletes what is older than " + std::to_string(config_.retention_days) +
+                                  " days (retention_days; 0 keeps everything)"
+                            : std::string{}) +
+              "\n";
+    } else if (is_policy && response.status == 409) {
+      text += "left " + step.path + " as it is: it is there already\n";
+    } else if (is_policy && (response.status == 400 || response.status == 404 || response.status == 405)) {
+      policies = false;
+      text += "no policies on this server (" + describe(response) + "): nothing will be deleted by itself\n";
+    } else {
+      return cannot(
+          "PUT " + step.path + " (the commands for somebody with more rights: scriptorium setup " + context_.name + " --print)",
+          response);
+    }
+  }
+  return text;
+}
+
+}  // namespace scriptorium::elasticsearch

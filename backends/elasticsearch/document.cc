@@ -1,0 +1,262 @@
+#include "backends/elasticsearch/document.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/base/time.h"
+
+namespace scriptorium::elasticsearch {
+namespace {
+
+// Directives and modules come from the script, which may hold nothing else; what is listed beside its text is bounded.
+constexpr std::size_t kListMaxBytes = 65'536;
+
+constexpr std::string_view kHexDigits = "0123456789abcdef";
+
+// For each byte what stands behind the backslash; 0 = as it is, 'u' = \u00XX.
+constexpr std::array<char, 256> kEscapes = [] {
+  std::array<char, 256> table{};
+  for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
+  table['\n'] = 'n';
+  table['\t'] = 't';
+  table['\r'] = 'r';
+  table['\b'] = 'b';
+  table['\f'] = 'f';
+  table['"'] = '"';
+  table['\\'] = '\\';
+  return table;
+}();
+
+// UTF-8 of the bytes: themselves if they are, else a copy that lives in `copies`.
+std::string_view as_utf8(std::string_view bytes, std::deque<std::string>& copies) {
+  return is_utf8(bytes) ? bytes : std::string_view(copies.emplace_back(to_utf8_lossy(bytes)));
+}
+
+// Cuts a list where its bytes exceed the limit; true if it did.
+bool cap(std::vector<std::string>& list) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    bytes += list[i].size() + 3;
+    if (bytes > kListMaxBytes) {
+      list.resize(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+std::size_t list_bytes(const std::vector<std::string>& list) {
+  std::size_t bytes = 0;
+  for (const std::string& item : list) bytes += item.size() + 3;
+  return bytes;
+}
+
+class Renderer {
+ public:
+  Renderer(const Event& event, const ElasticsearchConfig& config, std::string& out) : event_(event), config_(config), out_(out) {}
+
+  Cuts render() {
+    const EventFile* script = event_.file("script");
+    if (script != nullptr && script->bytes != nullptr && config_.script_text && event_.script) script_ = script->bytes.get();
+    const EventFile* environment = event_.file("environment");
+    if (environment != nullptr && environment->bytes != nullptr && config_.environment &&
+        event_.environment_format == EnvironmentFormat::kNulEnded) {
+      environment_ = environment->bytes.get();
+    }
+    const std::string json = known_members();
+
+    out_ += R"({"@timestamp":")";
+    out_ += format_rfc3339(event_.time, TimePrecision::kMilliseconds);
+    out_ += "\",";
+    // event_json() writes one object: without its braces. In a JSON text an unescaped "script":{ is structure, never a
+    // value; and what stands before the event's own script has no member of that name.
+    std::string_view members = std::string_view(json).substr(1, json.size() - 2);
+    constexpr std::string_view kScript = R"("script":{)";
+    const std::size_t at = event_.script && (script_ != nullptr || lists_cut_) ? members.find(kScript) : std::string_view::npos;
+    if (at != std::string_view::npos) {
+      const std::size_t inside = at + kScript.size();
+      out_ += members.substr(0, inside);
+      const std::size_t before = out_.size();
+      add_script();
+      members.remove_prefix(inside);
+      if (members.front() == '}' && out_.size() > before) out_.pop_back();  // the comma: there is nothing more in it
+    }
+    out_ += members;
+    if (environment_ != nullptr) add_environment();
+    add_labels();
+    out_ += '}';
+    return cuts_;
+  }
+
+ private:
+  // What another kind of event brings along, without the members that this file writes: a document that names one twice
+  // is refused. Its labels go among ours.
+  std::string fit_extra() {
+    using Json = nlohmann::ordered_json;
+    Json extra = Json::parse(event_.extra_json, nullptr, false);
+    if (!extra.is_object()) return {};
+    if (const auto labels = extra.find("labels"); labels != extra.end() && labels->is_object()) {
+      for (const auto& [name, value] : labels->items()) {
+        if (labels_.size() >= kMostLabels || !is_label_name(name) || !value.is_primitive() || value.is_null()) continue;
+        std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+        if (is_utf8(text)) labels_.emplace_back(name, std::string(utf8_prefix(text, kLabelMaxBytes)));
+      }
+    }
+    for (const char* name : {"@timestamp", "labels", "environment", "environment_truncated"}) extra.erase(name);
+    return extra.empty() ? std::string{} : extra.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  // The event without script text and environment.
+  std::string known_members() {
+    constexpr JsonOptions kBare{.script_text = false, .environment = false};
+    const bool lossy_environment = environment_ != nullptr && !is_utf8(*environment_) &&
+                                   std::ranges::find(event_.lossy, "environment") == event_.lossy.end();
+    const bool long_lists = event_.script && (list_bytes(event_.script->directives) > kListMaxBytes ||
+                                              list_bytes(event_.script->modules) > kListMaxBytes);
+    if (!lossy_environment && !long_lists && event_.extra_json.empty()) return event_json(event_, kBare);
+    Event copy = event_;
+    if (!copy.extra_json.empty()) copy.extra_json = fit_extra();
+    if (lossy_environment) copy.lossy.emplace_back("environment");
+    if (long_lists) {
+      const bool directives = cap(copy.script->directives);
+      const bool modules = cap(copy.script->modules);
+      lists_cut_ = directives || modules;
+    }
+    return event_json(copy, kBare);
+  }
+
+  void add_script() {
+    bool cut = lists_cut_;
+    if (script_ != nullptr) {
+      const auto limit = static_cast<std::size_t>(config_.script_max_bytes);
+      const bool utf8 = is_utf8(*script_);
+      std::string lossy;
+      // Three bytes of U+FFFD may stand for one, so the bytes are cut first, and then the text.
+      const std::string_view beginning = std::string_view(*script_).substr(0, utf8 ? std::string_view::npos : limit);
+      if (!utf8) lossy = to_utf8_lossy(beginning);
+      const std::string_view whole = utf8 ? beginning : std::string_view(lossy);
+      const std::string_view text = utf8_prefix(whole, limit);
+      cut = cut || text.size() < whole.size() || beginning.size() < script_->size();
+      out_ += R"("text":)";
+      append_json_string(text, out_);
+      out_ += utf8 ? R"(,"encoding":"utf-8",)" : R"(,"encoding":"base64",)";
+      if (!utf8) out_ += R"("raw":")" + base64_encode(beginning) + "\",";
+    }
+    if (cut) out_ += R"("truncated":true,)";
+    cuts_.script = cut;
+  }
+
+  // The last one of equal names counts, in the place of the first, as in every rendering of an event.
+  void add_environment() {
+    std::vector<std::pair<std::string_view, std::string_view>> variables;
+    std::unordered_map<std::string_view, std::size_t> seen;
+    std::deque<std::string> copies;
+    for (const Variable& v : split_environment(*environment_)) {
+      // Compared as they will be written: a document that names a member twice is refused.
+      const std::string_view name = as_utf8(v.name, copies);
+      const auto [place, fresh] = seen.try_emplace(name, variables.size());
+      if (fresh) {
+        variables.emplace_back(name, v.value);
+      } else {
+        variables[place->second].second = v.value;
+      }
+    }
+    const auto limit = static_cast<std::size_t>(config_.environment_max_bytes);
+    std::size_t used = 0;
+    out_ += R"(,"environment":{)";
+    bool first = true;
+    for (const auto& [name, bytes] : variables) {
+      const std::string_view whole = as_utf8(bytes, copies);
+      const std::string_view value = utf8_prefix(whole, kVariableMaxBytes);
+      if (name.empty() || name.size() > kVariableNameMaxBytes || used + name.size() + value.size() > limit) {
+        cuts_.environment = true;
+        continue;
+      }
+      cuts_.environment = cuts_.environment || value.size() < whole.size();
+      used += name.size() + value.size();
+      if (!first) out_ += ',';
+      first = false;
+      append_json_string(name, out_);
+      out_ += ':';
+      append_json_string(value, out_);
+    }
+    out_ += '}';
+    if (cuts_.environment) out_ += R"(,"environment_truncated":true)";
+  }
+
+  void add_labels() {
+    for (const auto& label : config_.labels) {
+      std::erase_if(labels_, [&](const auto& other) { return other.first == label.first; });
+      labels_.push_back(label);
+    }
+    if (labels_.empty()) return;
+    out_ += R"(,"labels":{)";
+    bool first = true;
+    for (const auto& [name, value] : labels_) {
+      if (!first) out_ += ',';
+      first = false;
+      append_json_string(name, out_);
+      out_ += ':';
+      append_json_string(value, out_);
+    }
+    out_ += '}';
+  }
+
+  const Event& event_;
+  const ElasticsearchConfig& config_;
+  std::string& out_;
+  const std::string* script_ = nullptr;
+  const std::string* environment_ = nullptr;
+  bool lists_cut_ = false;
+  std::vector<std::pair<std::string, std::string>> labels_;
+  Cuts cuts_;
+};
+
+}  // namespace
+
+void append_json_string(std::string_view text, std::string& out) {
+  out += '"';
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const char escape = kEscapes[byte];
+    if (escape == 0) continue;
+    out.append(text, begin, i - begin);
+    begin = i + 1;
+    out += '\\';
+    out += escape;
+    if (escape == 'u') {
+      out += "00";
+      out += kHexDigits[byte >> 4U];
+      out += kHexDigits[byte & 15U];
+    }
+  }
+  out.append(text, begin);
+  out += '"';
+}
+
+std::string_view utf8_prefix(std::string_view text, std::size_t limit) noexcept {
+  if (text.size() <= limit) return text;
+  std::size_t end = limit;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+  return text.substr(0, end);
+}
+
+Cuts append_document(const Event& event, const ElasticsearchConfig& config, std::string& body) {
+  body += R"({"create":{"_index":")";
+  body += config.index_name.of(event);  // only characters that JSON takes as they are
+  body += R"(","_id":)";
+  append_json_string(event.id, body);
+  body += "}}\n";
+  const Cuts cuts = Renderer(event, config, body).render();
+  body += '\n';
+  return cuts;
+}
+
+}  // namespace scriptorium::elasticsearch

@@ -1,0 +1,13 @@
+# cmake -DINTO=FILE -DFOLDER=TEMPLATES -P embed.cmake: a C++ source with every JSON file of a folder.
+file(GLOB files "${FOLDER}/*.json")
+list(SORT files)
+set(text "// Made by embed.cmake; do not edit.\n#include \"backends/elasticsearch/templates.h\"\n\n")
+string(APPEND text "namespace scriptorium::elasticsearch {\n\nconst std::vector<EmbeddedFile>& embedded_files() {\n")
+string(APPEND text "  static const std::vector<EmbeddedFile> kFiles = {\n")
+foreach(file IN LISTS files)
+  get_filename_component(name "${file}" NAME)
+  file(READ "${file}" content)
+  string(APPEND text "      {\"${name}\", R\"--json--(${content})--json--\"},\n")
+endforeach()
+string(APPEND text "  };\n  return kFiles;\n}\n\n}  // namespace scriptorium::elasticsearch\n")
+file(WRITE "${INTO}" "${text}")

@@ -1,0 +1,223 @@
+#include "backends/elasticsearch/outcome.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/base/text.h"
+
+namespace scriptorium::elasticsearch {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kReasonMaxBytes = 200;
+constexpr std::size_t kTypeMaxBytes = 64;
+constexpr std::size_t kQuoteBytes = 12;  // as much of a script in a server's words is no coincidence
+
+// Behind each of these a server quotes what it was sent: the request, the source, a value, a term in decimal.
+constexpr std::array<std::string_view, 13> kQuotations = {"request: [",
+                                                          "source[",
+                                                          "Preview of",
+                                                          "[Source:",
+                                                          "prefix of",
+                                                          "For input string",
+                                                          "Source: (",
+                                                          "parsing `",
+                                                          "value [",
+                                                          "failed to parse date field [",
+                                                          "Illegal character",
+                                                          "Unrecognized token",
+                                                          " for REST request ["};
+
+bool has(std::string_view text, std::string_view part) noexcept { return text.find(part) != std::string_view::npos; }
+
+// An exception's name, or "" for anything else that stands in its place.
+std::string exception_name(std::string_view type) {
+  const bool plain = !type.empty() && type.size() <= kTypeMaxBytes && std::ranges::all_of(type, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  return plain ? std::string(type) : std::string{};
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string{};
+}
+
+ServerError error_of(const Json& json) {
+  const auto error = json.find("error");
+  if (error == json.end()) return {};
+  if (error->is_object()) return {exception_name(text_of(*error, "type")), text_of(*error, "reason")};
+  if (error->is_string()) return {{}, error->get<std::string>()};
+  return {};
+}
+
+Item item_of(const Json& json) {
+  Item item;
+  const auto status = json.find("status");
+  if (status == json.end() || !status->is_number_integer()) return item;
+  item.status = status->get<int>();
+  item.id = text_of(json, "_id");
+  ServerError error = error_of(json);
+  item.type = std::move(error.type);
+  item.reason = std::move(error.reason);
+  item.failure_store = text_of(json, "failure_store") == "used";
+  return item;
+}
+
+ItemAction judge_bad_request(const Item& item) noexcept {
+  // These say that the cluster or an index is in no state to take any document: the shard limit is reached (often on the
+  // first of a month), an index is closed, an alias has nowhere to write to.
+  if (item.type == "validation_exception" || item.type == "index_closed_exception" ||
+      item.type == "invalid_index_name_exception") {
+    return ItemAction::kHold;
+  }
+  if (item.type == "illegal_argument_exception") {
+    if (has(item.reason, "immense term") || has(item.reason, "DocValuesField") || has(item.reason, "Limit of total fields") ||
+        has(item.reason, "immense field")) {
+      return ItemAction::kReject;
+    }
+    if (has(item.reason, "no write index is defined") || has(item.reason, "only write ops with an op_type of create") ||
+        (has(item.reason, "pipeline with id") && has(item.reason, "does not exist"))) {
+      return ItemAction::kHold;
+    }
+    return ItemAction::kSuspect;
+  }
+  if (item.type == "mapper_parsing_exception" || item.type == "document_parsing_exception" ||
+      item.type == "strict_dynamic_mapping_exception") {
+    return ItemAction::kReject;
+  }
+  return ItemAction::kSuspect;
+}
+
+// Where `reason` first repeats kQuoteBytes of `text`; its size if it does not.
+std::size_t quoted_at(std::string_view reason, std::string_view text) noexcept {
+  for (std::size_t i = 0; i + kQuoteBytes <= reason.size(); ++i) {
+    if (text.find(reason.substr(i, kQuoteBytes)) != std::string_view::npos) return i;
+  }
+  return reason.size();
+}
+
+void trim_end(std::string& text) {
+  while (!text.empty() && std::string_view(" ,.:").find(text.back()) != std::string_view::npos) text.pop_back();
+}
+
+}  // namespace
+
+Result<std::vector<Item>> parse_bulk_answer(std::string_view body, const std::vector<std::string_view>& ids) {
+  const Error unknown(ErrorKind::kTransient, "the server's answer is not understood");
+  const Json json = Json::parse(body, nullptr, false);
+  if (!json.is_object()) return unknown;
+  const auto items = json.find("items");
+  if (items == json.end() || !items->is_array()) return unknown;
+  if (items->size() != ids.size()) return Error(ErrorKind::kTransient, "the server answers for another number of documents");
+  std::vector<Item> result;
+  result.reserve(ids.size());
+  for (const Json& entry : *items) {
+    // {"create": {"status": 201, ...}}
+    if (!entry.is_object() || entry.size() != 1 || !entry.begin()->is_object()) return unknown;
+    Item item = item_of(*entry.begin());
+    if (item.status == 0) return unknown;
+    if (!item.id.empty() && item.id != ids[result.size()]) {
+      return Error(ErrorKind::kTransient, "the server answers for other documents");
+    }
+    result.push_back(std::move(item));
+  }
+  return result;
+}
+
+ServerError parse_error(std::string_view body) {
+  const Json json = Json::parse(body, nullptr, false);
+  return json.is_object() ? error_of(json) : ServerError{};
+}
+
+ItemAction judge_item(const Item& item) noexcept {
+  switch (item.status) {
+    case 200:
+    case 201: return ItemAction::kStored;
+    case 409:
+      // `create` has no other conflict than a document that is there.
+      return item.type.empty() || item.type == "version_conflict_engine_exception" ? ItemAction::kDuplicate
+                                                                                   : ItemAction::kSuspect;
+    case 408:
+    case 429:
+    case 502:
+    case 503:
+    case 504: return ItemAction::kRetry;
+    case 401:
+    case 403:
+    case 404:
+    case 405:
+    case 406: return ItemAction::kHold;
+    case 400: return judge_bad_request(item);
+    default: return ItemAction::kSuspect;
+  }
+}
+
+RequestAction judge_request(long status, const ServerError& error) noexcept {
+  switch (status) {
+    case 200: return RequestAction::kItems;
+    case 400: return error.type == "validation_exception" ? RequestAction::kHold : RequestAction::kSuspect;
+    case 413:
+    case 417: return RequestAction::kSplit;
+    case 502:
+    case 503:
+    case 504: return RequestAction::kNextHost;
+    case 408:
+    case 429:
+    case 500: return RequestAction::kRetry;
+    default: break;
+  }
+  // 401, 403, 404, 405, 406, a redirect: somebody must act. 1xx and other 2xx say nothing about the documents.
+  if (status >= 300 && status < 500) return RequestAction::kHold;
+  return RequestAction::kRetry;
+}
+
+std::string short_reason(long status, std::string_view type) {
+  std::string result = std::to_string(status);
+  if (!type.empty()) result.append(" ").append(type);
+  return result;
+}
+
+std::string safe_reason(std::string_view reason) {
+  std::size_t end = reason.size();
+  for (const std::string_view quotation : kQuotations) end = std::min(end, reason.find(quotation));
+  std::string result = printable(reason.substr(0, end), kReasonMaxBytes);
+  trim_end(result);
+  return result;
+}
+
+std::string safe_reason(std::string_view reason, const Event& event) {
+  std::string result = safe_reason(reason);
+  std::size_t end = result.size();
+  for (const EventFile& file : event.files) {
+    if (file.bytes != nullptr) end = std::min(end, quoted_at(result, *file.bytes));
+  }
+  if (end < result.size()) {
+    result.resize(end);
+    trim_end(result);
+    result += "...";
+  }
+  return result;
+}
+
+std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view text, std::int64_t now) {
+  constexpr std::int64_t kMostSeconds = 3600;
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  if (text.empty() || text.size() > 64) return std::nullopt;
+  std::int64_t seconds = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (problem != std::errc{} || end != text.data() + text.size()) {
+    const std::int64_t date = curl_getdate(std::string(text).c_str(), nullptr);
+    if (date < 0) return std::nullopt;
+    seconds = date - now;
+  }
+  return std::chrono::seconds(std::clamp<std::int64_t>(seconds, 0, kMostSeconds));
+}
+
+}  // namespace scriptorium::elasticsearch

@@ -1,0 +1,202 @@
+#include <nlohmann/json.hpp>
+
+#include "core/base/text.h"
+#include "tests/backends/elasticsearch/sink_fixture.h"
+
+// What the commands check, show and setup get.
+namespace scriptorium::elasticsearch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Json = nlohmann::json;
+using namespace std::string_literals;
+
+class AdminTest : public SinkFixture {
+ protected:
+  ElasticsearchSink& unstarted() {
+    auto made = ElasticsearchSink::create(config_, context_);
+    if (!made) throw std::runtime_error(made.error().message());
+    unstarted_ = *std::move(made);
+    return *unstarted_;
+  }
+  std::string check() {
+    const auto checked = unstarted().check();
+    return checked ? "good" : checked.error().message();
+  }
+  std::unique_ptr<ElasticsearchSink> unstarted_;
+};
+
+TEST_F(AdminTest, CheckIsGoodAndStoresNothing) {
+  EXPECT_EQ(check(), "good");
+  EXPECT_TRUE(server_.documents().empty());
+}
+
+TEST_F(AdminTest, CheckNamesTheServerThatDoesNotAnswer) {
+  server_.go_down();
+  EXPECT_THAT(check(), HasSubstr(server_.url() + ": cannot connect"));
+}
+
+TEST_F(AdminTest, OneServerOfSeveralIsEnough) {
+  Fake second;
+  config_.hosts.push_back(second.url());
+  server_.go_down();
+  EXPECT_EQ(check(), "good");
+  EXPECT_THAT(log_.last("ES_HOST_DOWN")->field("reason"), HasSubstr(server_.url()));
+}
+
+TEST_F(AdminTest, CheckSaysThatTheCredentialsAreUnknown) {
+  server_.answer("/", {.status = 401, .body = "Unauthorized", .content_type = "text/plain"});
+  EXPECT_THAT(check(), HasSubstr("401: the server does not know our credentials"));
+}
+
+TEST_F(AdminTest, AUserWhoMayNotAskForTheVersionIsWelcome) {
+  for (const int status : {403, 405, 400}) {
+    server_.answer("/", {.status = status});
+    server_.answer("/_bulk", {.body = R"({"errors":true,"items":[{"create":{"_id":"check","status":404}}]})"});
+    server_.answer("/_index_template/", {.body = "{}"});
+    EXPECT_EQ(check(), "good") << status;
+  }
+}
+
+TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
+  const auto rights = [&](bool create, bool configure) {
+    server_.answer("/_security/user/_has_privileges",
+                   {.body = Json{{"has_all_requested", false},
+                                 {"index",
+                                  {{"scriptorium-job-2026.11",
+                                    {{"create_doc", create}, {"auto_configure", configure}, {"create_index", false}}}}}}
+                                .dump()});
+  };
+  rights(false, true);
+  EXPECT_THAT(check(), HasSubstr("create_doc"));
+  rights(true, false);
+  EXPECT_THAT(check(), HasSubstr("auto_configure"));
+  rights(true, true);
+  EXPECT_EQ(check(), "good");
+}
+
+TEST_F(AdminTest, CheckAsksByARequestThatCannotStoreAnythingWhetherWeMayWrite) {
+  server_.next_bulk(Fake::Reply{
+      .status = 403,
+      .body =
+          R"({"error":{"type":"security_exception","reason":"no permissions for [indices:data/write/bulk] and User [name=u]"}})"});
+  EXPECT_THAT(check(), HasSubstr("we may not write: 403 security_exception: no permissions for [indices:data/write/bulk]"));
+  EXPECT_THAT(server_.requests().front().target, HasSubstr("require_alias=true"));
+}
+
+TEST_F(AdminTest, CheckSaysThatTheTemplateIsMissing) {
+  server_.answer(
+      "/_index_template/scriptorium-job",
+      {.status = 404, .body = R"({"error":{"type":"resource_not_found_exception","reason":"not found"},"status":404})"});
+  EXPECT_THAT(check(), HasSubstr("the index template scriptorium-job is missing; run: scriptorium setup search"));
+  config_.require_template = false;
+  EXPECT_EQ(check(), "good");
+}
+
+TEST_F(AdminTest, CreateRefusesASecretThatIsNotThere) {
+  config_.api_key_file = directory_.path_to("none");
+  const auto made = ElasticsearchSink::create(config_, context_);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(made.error().message(), HasSubstr("none"));
+}
+
+TEST_F(AdminTest, FindGivesBackScriptAndEnvironmentByteForByte) {
+  const std::string script = "#!/bin/sh\n# caf\xe9 \0 end\n"s;
+  const auto event = test::make_event("4711", script, {"A=b=c", "MULTI=1\n2"});
+  deliver({event, test::make_event("47110")});
+  const auto found = unstarted().find("4711");
+  ASSERT_TRUE(found) << found.error().message();
+  ASSERT_EQ(found->size(), 1U);
+  const StoredJob& job = found->front();
+  EXPECT_EQ(job.event_id, event->id);
+  EXPECT_EQ(job.location, server_.url() + "/scriptorium-job-2026.11/_doc/" + event->id);
+  std::map<std::string, std::string> files;
+  for (const StoredFile& file : job.files) files[file.name] = *file.bytes;
+  EXPECT_EQ(files["script"], script);
+  EXPECT_EQ(files["environment"], "A=b=c\0MULTI=1\n2\0"s);
+  EXPECT_EQ(Json::parse(files["metadata"])["job"]["name"], "md");
+}
+
+TEST_F(AdminTest, FindDoesNotPassACutScriptOffAsTheWhole) {
+  config_.script_max_bytes = 1024;
+  deliver({test::make_event("4711", std::string(5000, 'x'))});
+  const auto found = unstarted().find("4711");
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->size(), 1U);
+  for (const StoredFile& file : found->front().files) EXPECT_NE(file.name, "script");
+}
+
+TEST_F(AdminTest, FindIsEmptyWhereWeMayOnlyWrite) {
+  server_.answer("/scriptorium-job-*/_search",
+                 {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"no"}})"});
+  const auto found = unstarted().find("4711");
+  ASSERT_TRUE(found) << found.error().message();
+  EXPECT_TRUE(found->empty());
+}
+
+TEST_F(AdminTest, FindSaysWhatWentWrong) {
+  server_.answer("/scriptorium-job-*/_search", {.status = 500, .body = R"({"error":{"type":"odd_exception","reason":"no"}})"});
+  const auto found = unstarted().find("4711");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().message(), "search: 500 odd_exception: no");
+}
+
+TEST_F(AdminTest, SetupInstallsAllAndSaysWhatIsDeleted) {
+  const auto done = unstarted().setup(false);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_THAT(*done, HasSubstr("installed /_ilm/policy/scriptorium-job: deletes what is older than 730 days"));
+  EXPECT_THAT(*done, HasSubstr("installed /_index_template/scriptorium-usage"));
+  const auto put = server_.requests("/_index_template/scriptorium-job");
+  ASSERT_EQ(put.size(), 1U);
+  EXPECT_EQ(put[0].method, "PUT");
+  EXPECT_EQ(Json::parse(put[0].body)["template"]["settings"]["index"]["lifecycle"]["name"], "scriptorium-job");
+}
+
+TEST_F(AdminTest, SetupChoosesTheFormByTheServer) {
+  server_.answer("/",
+                 {.body = R"({"version":{"distribution":"opensearch","number":"2.19.1"},"tagline":"The OpenSearch Project"})"});
+  server_.answer("/_index_template/", {.body = "{}"});
+  server_.answer("/_plugins/_ism/policies/",
+                 {.status = 409, .body = R"({"error":{"type":"version_conflict_engine_exception"}})"});
+  const auto done = unstarted().setup(false);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_THAT(*done, HasSubstr("left /_plugins/_ism/policies/scriptorium-job as it is"));
+  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body, HasSubstr("flat_object"));
+}
+
+TEST_F(AdminTest, SetupGoesOnWithoutPoliciesWhereThereAreNone) {
+  server_.answer("/_ilm/", {.status = 400,
+                            .body = R"({"error":"no handler found for uri [/_ilm/policy/x] and method [PUT]","status":400})"});
+  const auto done = unstarted().setup(false);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_THAT(*done, HasSubstr("no policies on this server"));
+  EXPECT_EQ(server_.requests("/_ilm/").size(), 1U);
+  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body, Not(HasSubstr("lifecycle")));
+}
+
+TEST_F(AdminTest, SetupWithoutTheRightsNamesTheWayOut) {
+  server_.answer("/_index_template/", {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"not you"}})"});
+  const auto done = unstarted().setup(false);
+  ASSERT_FALSE(done);
+  EXPECT_THAT(done.error().message(), HasSubstr("403 security_exception: not you"));
+  EXPECT_THAT(done.error().message(), HasSubstr("scriptorium setup search --print"));
+}
+
+TEST_F(AdminTest, PrintingNeedsNoServerAndChangesNothing) {
+  const auto printed = unstarted().setup(true);
+  ASSERT_TRUE(printed);
+  EXPECT_THAT(*printed, HasSubstr("# For Elasticsearch\n"));
+  EXPECT_THAT(*printed, HasSubstr("PUT /_index_template/scriptorium-job\n{"));
+  EXPECT_THAT(*printed, Not(HasSubstr("# For OpenSearch")));
+  EXPECT_TRUE(server_.requests("/_index_template").empty());
+  server_.go_down();
+  const auto both = unstarted().setup(true);
+  ASSERT_TRUE(both);
+  EXPECT_THAT(*both, HasSubstr("# For Elasticsearch\n"));
+  EXPECT_THAT(*both, HasSubstr("# For OpenSearch\n"));
+}
+
+}  // namespace
+}  // namespace scriptorium::elasticsearch
