@@ -25,7 +25,11 @@ struct SpoolPath {
     kDirectory,       // a directory that holds entries: watched and listed (the root itself always is)
     kEntryDirectory,  // the directory of one entry: listed, and watched while the entry is incomplete
     kEntryFile,       // a file of an entry
+    // A file that tells about an entry and is written again throughout the job's life, such as Torque's job record. While
+    // empty it is not there yet; alone it is no job that could be missed; once the entry is taken, it is left alone.
+    kEntryRecord,
   };
+  bool is_file() const noexcept { return role == Role::kEntryFile || role == Role::kEntryRecord; }
   Role role = Role::kForeign;
   std::string_view entry;  // what ties an entry's files together, such as "hash.1/job.11"; a view into the path
   std::string_view file;   // the file's name within its entry, such as "script"; a view into the path
@@ -58,6 +62,7 @@ struct Assessment {
     kIncomplete,  // more must come: wait for events, look again, give up at incomplete_after_seconds
     kComplete,    // take it now
     kSettling,    // may be whole; take it if nothing changes for `settle`
+    kDoubtful,    // may lack its end, and nothing will ever tell: take it as incomplete if nothing changes for `settle`
     kDuplicate,   // a hard link to the script of another entry: taken only if that one was never captured
     kIgnore,      // nothing to archive (an interactive job): counted, not an error
   };
@@ -75,8 +80,13 @@ struct ParsedJob {
   ScriptInfo script_info;
   Bytes environment;  // null: none
   EnvironmentFormat environment_format = EnvironmentFormat::kNone;
-  std::vector<EventFile> more_files;  // name and bytes only
-  std::vector<std::string> problems;  // in words; each makes the event countable as malformed
+  // The scheduler's list of variables does not tell for certain where one ends, so a site's choice of variables cannot be
+  // applied to it: core then keeps all of it where the site keeps everything, and else nothing.
+  bool environment_guessed = false;
+  std::vector<EventFile> more_files;   // name and bytes only
+  std::vector<std::string> problems;   // in words; each makes the event countable as malformed
+  std::vector<EventFile> mixed_files;  // as more_files; variables stand in them among other things, so as environment_guessed
+  std::string extra_json;              // becomes the event's; "" = none
 };
 
 // What the scheduler says of a job, by a way that users cannot forge.
@@ -116,6 +126,27 @@ class OwnerResolver {
   virtual Result<void> check() { return {}; }
 };
 
+// What the scheduler did with a job number that it has given out.
+struct NumberUse {
+  enum class Kind {
+    kOwnEntry,       // a job with a script: the spool has or had an entry for it
+    kWithoutScript,  // a job without one, such as Slurm's srun and salloc
+    kPartOfAnother,  // a part of a job whose entry bears another number, such as one task of an array
+  };
+  std::uint64_t number = 0;
+  Kind kind = Kind::kOwnEntry;
+};
+
+// Asks the scheduler which job numbers it has given out, so that one that never came into the spool can be told from one
+// that had no script. Core calls it from a thread of its own, seldom.
+class NumberResolver {
+ public:
+  virtual ~NumberResolver() = default;
+  // Every number that the scheduler still knows, in no particular order. Must return soon after `stop`, and by `deadline`
+  // in any case. An error means that the scheduler cannot be asked now.
+  virtual Result<std::vector<NumberUse>> numbers(std::stop_token stop, SteadyTime deadline) = 0;
+};
+
 // What core gives to an adapter; references live as long as the adapter.
 struct SourceContext {
   std::string name;  // of the instance: "slurm" for [source.slurm]
@@ -141,13 +172,17 @@ class SpoolAdapter {
   // `path` is relative to the root, without a leading '/': "hash.1/job.11/script".
   virtual SpoolPath classify(std::string_view path) const = 0;
   virtual Assessment assess(const SpoolEntry& entry) const = 0;
-  // Also for an incomplete entry, at incomplete_after_seconds. An error drops the entry, counted under its message.
+  // Also for an incomplete entry, at incomplete_after_seconds. An error drops the entry, counted under its message;
+  // kVanished says that there is no job to archive, and is not logged.
   virtual Result<ParsedJob> parse(const SpoolEntry& entry) const = 0;
 
   // The path of an entry's file relative to the root; the inverse of classify().
   virtual std::string path_of(std::string_view entry, std::string_view file) const {
     return std::string(entry).append("/").append(file);
   }
+  // For a spool without a directory for each entry: the names that files of an entry can have, so that core asks path_of()
+  // for these instead of listing a directory that holds all jobs. Empty: list it.
+  virtual std::span<const std::string_view> file_names() const { return {}; }
 
   // Null: there is nobody to ask, or the config forbids it; events then go out as parse() made them.
   virtual std::unique_ptr<OwnerResolver> make_resolver() { return nullptr; }
@@ -158,6 +193,15 @@ class SpoolAdapter {
     static_cast<void>(names);
     return {};
   }
+
+  // The job number of an entry, for a scheduler that counts its jobs up one by one: core then tells of numbers that were
+  // passed over. Nothing: this one does not count so.
+  virtual std::optional<std::uint64_t> number_of(std::string_view entry) const {
+    static_cast<void>(entry);
+    return std::nullopt;
+  }
+  // Null: there is nobody to ask what became of a number. From the main thread, once.
+  virtual std::unique_ptr<NumberResolver> make_number_resolver() const { return nullptr; }
 };
 
 }  // namespace scriptorium

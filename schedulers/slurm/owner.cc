@@ -153,6 +153,12 @@ Result<std::vector<QueueRow>> SqueueResolver::ask_numbers(const std::optional<st
   return parse_numbers(*output);
 }
 
+Result<std::vector<NumberUse>> SqueueResolver::uses(const std::stop_token& stop, SteadyTime deadline) {
+  auto output = ask(use_arguments(), child_environment(), stop, deadline);
+  if (!output) return output.error();
+  return parse_uses(*output);
+}
+
 Result<std::vector<TextRow>> SqueueResolver::ask_texts(const std::optional<std::string>& job, const std::stop_token& stop,
                                                        SteadyTime deadline) {
   auto nonce = make_nonce();

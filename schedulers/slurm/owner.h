@@ -45,6 +45,9 @@ class SqueueResolver final : public OwnerResolver {
                                            SteadyTime deadline) override;
   Result<void> check() override;
 
+  // Every number that slurmctld knows now.
+  Result<std::vector<NumberUse>> uses(const std::stop_token& stop, SteadyTime deadline);
+
  private:
   struct CachedName {
     std::optional<std::string> name;
@@ -84,6 +87,18 @@ class SqueueResolver final : public OwnerResolver {
   std::map<std::uint64_t, LatestEntry> latest_;
   std::map<std::uint32_t, CachedName> users_;
   std::map<std::uint32_t, CachedName> groups_;
+};
+
+// Tells a job without a script, or an array's task, from a job whose entry was never seen.
+class SqueueNumbers final : public NumberResolver {
+ public:
+  SqueueNumbers(SlurmConfig config, Logger& log, const Clock& clock) : squeue_(std::move(config), log, clock) {}
+  Result<std::vector<NumberUse>> numbers(std::stop_token stop, SteadyTime deadline) override {
+    return squeue_.uses(stop, deadline);
+  }
+
+ private:
+  SqueueResolver squeue_;
 };
 
 }  // namespace scriptorium::slurm

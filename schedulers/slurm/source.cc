@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "schedulers/slurm/owner.h"
@@ -59,6 +60,22 @@ Result<ParsedJob> SlurmSource::parse(const SpoolEntry& entry) const { return par
 std::unique_ptr<OwnerResolver> SlurmSource::make_resolver() {
   if (config_.resolve == Resolve::kNone) return nullptr;
   return std::make_unique<SqueueResolver>(config_, context_.log, context_.clock);
+}
+
+// "hash.1/job.11": slurmctld counts up to MaxJobId, then begins at FirstJobId again.
+std::optional<std::uint64_t> SlurmSource::number_of(std::string_view entry) const {
+  const auto dot = entry.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view digits = entry.substr(dot + 1);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+  return number;
+}
+
+std::unique_ptr<NumberResolver> SlurmSource::make_number_resolver() const {
+  if (config_.resolve == Resolve::kNone) return nullptr;
+  return std::make_unique<SqueueNumbers>(config_, context_.log, context_.clock);
 }
 
 Result<void> SlurmSource::check_root(std::span<const std::string> names) const {

@@ -23,6 +23,8 @@ class SlurmSource final : public SpoolAdapter {
   std::unique_ptr<OwnerResolver> make_resolver() override;
   // Takes an empty folder, and one that holds anything slurmctld leaves there.
   Result<void> check_root(std::span<const std::string> names) const override;
+  std::optional<std::uint64_t> number_of(std::string_view entry) const override;
+  std::unique_ptr<NumberResolver> make_number_resolver() const override;
 
  private:
   SlurmConfig config_;

@@ -12,6 +12,7 @@ using namespace std::literals;
 
 constexpr std::size_t kNumberFields = 10;
 constexpr std::size_t kTextFields = 9;
+constexpr std::size_t kUseFields = 3;
 constexpr std::string_view kNone = "N/A";
 constexpr std::int64_t kSecond = 1'000'000'000;
 
@@ -43,8 +44,10 @@ bool is_state(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-std::optional<QueueRow> read_row(std::string_view line) {
-  std::array<std::string_view, kNumberFields> fields;
+// A line of fields that end with '|' each; nothing if it has another number of them.
+template <std::size_t kFields>
+std::optional<std::array<std::string_view, kFields>> split_row(std::string_view line) {
+  std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) {
     const std::size_t end = line.find('|');
     if (end == std::string_view::npos) return std::nullopt;
@@ -52,8 +55,13 @@ std::optional<QueueRow> read_row(std::string_view line) {
     line.remove_prefix(end + 1);
   }
   if (!line.empty()) return std::nullopt;
+  return fields;
+}
 
-  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state] = fields;
+std::optional<QueueRow> read_row(std::string_view line) {
+  const auto fields = split_row<kNumberFields>(line);
+  if (!fields) return std::nullopt;
+  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state] = *fields;
   const auto job_id = read_number<std::uint64_t>(job);
   const auto array_job_id = read_number<std::uint64_t>(array);
   const auto user = read_number<std::uint32_t>(uid);
@@ -86,6 +94,33 @@ std::optional<std::string> read_text(std::string_view text) {
 Error odd_answer(std::string_view question) {
   return {ErrorKind::kTransient,
           "squeue: a row of " + std::string(question) + " is not as Slurm writes it; the whole answer is refused"};
+}
+
+// One row a line; one odd line refuses them all.
+template <typename Row, typename Read>
+Result<std::vector<Row>> parse_lines(std::string_view answer, std::string_view question, Read read) {
+  std::vector<Row> rows;
+  while (!answer.empty()) {
+    const std::size_t end = answer.find('\n');
+    if (end == std::string_view::npos) return odd_answer(question);  // cut short
+    std::optional<Row> row = read(answer.substr(0, end));
+    if (!row) return odd_answer(question);
+    rows.push_back(*std::move(row));
+    answer.remove_prefix(end + 1);
+  }
+  return rows;
+}
+
+// An array has one entry, under its own number; each of its tasks gets a number when it starts.
+std::optional<NumberUse> read_use(std::string_view line) {
+  const auto fields = split_row<kUseFields>(line);
+  if (!fields) return std::nullopt;
+  const auto& [job, array, batch] = *fields;
+  const auto number = read_number<std::uint64_t>(job);
+  const auto array_number = read_number<std::uint64_t>(array);
+  if (!number || !array_number || (batch != "0" && batch != "1")) return std::nullopt;
+  if (*array_number != 0 && *number != *array_number) return NumberUse{*number, NumberUse::Kind::kPartOfAnother};
+  return NumberUse{*number, batch == "1" ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
 }
 
 std::vector<std::string> arguments(const std::optional<std::string>& job) {
@@ -137,17 +172,17 @@ std::string text_format(std::string_view nonce) {
 }
 
 Result<std::vector<QueueRow>> parse_numbers(std::string_view answer) {
-  std::vector<QueueRow> rows;
-  while (!answer.empty()) {
-    const std::size_t end = answer.find('\n');
-    if (end == std::string_view::npos) return odd_answer("numbers");  // cut short
-    std::optional<QueueRow> row = read_row(answer.substr(0, end));
-    if (!row) return odd_answer("numbers");
-    rows.push_back(*std::move(row));
-    answer.remove_prefix(end + 1);
-  }
-  return rows;
+  return parse_lines<QueueRow>(answer, "numbers", read_row);
 }
+
+std::vector<std::string> use_arguments() {
+  std::vector<std::string> result = arguments(std::nullopt);
+  result.emplace_back("-O");
+  result.emplace_back("JobID:|,ArrayJobID:|,BatchFlag:|");
+  return result;
+}
+
+Result<std::vector<NumberUse>> parse_uses(std::string_view answer) { return parse_lines<NumberUse>(answer, "uses", read_use); }
 
 Result<std::vector<TextRow>> parse_texts(std::string_view answer, std::string_view nonce) {
   std::vector<TextRow> rows;

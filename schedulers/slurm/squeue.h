@@ -50,6 +50,10 @@ std::string text_format(std::string_view nonce);
 Result<std::vector<QueueRow>> parse_numbers(std::string_view answer);
 Result<std::vector<TextRow>> parse_texts(std::string_view answer, std::string_view nonce);
 
+// The third question, for the gap detector: which numbers slurmctld has given out, and whether for a batch script.
+std::vector<std::string> use_arguments();
+Result<std::vector<NumberUse>> parse_uses(std::string_view answer);
+
 // True if squeue ended because the one job that it was asked for does not exist (any more).
 bool says_unknown_job(std::string_view standard_error) noexcept;
 

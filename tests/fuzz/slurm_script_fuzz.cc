@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api/job_script.h"
 #include "schedulers/slurm/parse.h"
 #include "schedulers/slurm/script.h"
 
@@ -24,9 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (job->user.verified || job->user.name || job->user.id) std::abort();
 
   for (const std::vector<std::string>* items : {&job->script_info.directives, &job->script_info.modules}) {
-    if (items->size() > slurm::kMaxItems) std::abort();
+    if (items->size() > kMaxScriptItems) std::abort();
     for (const std::string& item : *items) {
-      if (item.empty() || item.size() > slurm::kMaxItemBytes) std::abort();
+      if (item.empty() || item.size() > kMaxScriptItemBytes) std::abort();
     }
   }
   slurm::is_het_stub(*job->script);

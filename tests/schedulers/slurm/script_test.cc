@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/api/job_script.h"
 #include "tests/schedulers/slurm/fixtures.h"
 
 namespace scriptorium::slurm {
@@ -52,12 +53,12 @@ TEST(SlurmScriptTest, DirectivesKeepTheirExactText) {
 TEST(SlurmScriptTest, AHostileScriptCannotMakeDirectivesOrModulesWithoutEnd) {
   std::string script;
   for (int i = 0; i < 5000; ++i) script += "#SBATCH -n1\n";
-  script += "#SBATCH " + std::string(kMaxItemBytes + 1, 'x') + "\n";
+  script += "#SBATCH " + std::string(kMaxScriptItemBytes + 1, 'x') + "\n";
   for (int i = 0; i < 5000; ++i) script += "ml a b c\n";
-  EXPECT_THAT(directives(script), SizeIs(kMaxItems));
-  EXPECT_THAT(modules(script), SizeIs(kMaxItems));
-  EXPECT_THAT(directives("#SBATCH " + std::string(kMaxItemBytes + 1, 'x') + "\n#SBATCH -n1\n"), ElementsAre("-n1"));
-  EXPECT_THAT(modules("module load " + std::string(kMaxItemBytes + 1, 'x') + " b\n"), ElementsAre("b"));
+  EXPECT_THAT(directives(script), SizeIs(kMaxScriptItems));
+  EXPECT_THAT(modules(script), SizeIs(kMaxScriptItems));
+  EXPECT_THAT(directives("#SBATCH " + std::string(kMaxScriptItemBytes + 1, 'x') + "\n#SBATCH -n1\n"), ElementsAre("-n1"));
+  EXPECT_THAT(modules("module load " + std::string(kMaxScriptItemBytes + 1, 'x') + " b\n"), ElementsAre("b"));
 }
 
 TEST(SlurmScriptTest, FindsTheModulesThatAreLoaded) {

@@ -55,6 +55,14 @@ TEST_F(SlurmSourceTest, HasNobodyToAskWhenToldSo) {
   EXPECT_EQ(SlurmSource(config_, {"slurm", "lab", log_, clock_}).make_resolver(), nullptr);
 }
 
+TEST_F(SlurmSourceTest, AnEntrysNumberIsItsJobId) {
+  EXPECT_EQ(source_.number_of("hash.7/job.4711117"), 4711117U);
+  EXPECT_EQ(source_.number_of("hash.7/job."), std::nullopt);
+  EXPECT_EQ(source_.number_of("hash.7/job.x7"), std::nullopt);
+  EXPECT_EQ(source_.number_of("nothing"), std::nullopt);
+  EXPECT_NE(source_.make_number_resolver(), nullptr);
+}
+
 TEST_F(SlurmSourceTest, NamesItsSchedulerAndSpool) {
   EXPECT_EQ(source_.scheduler(), "slurm");
   EXPECT_EQ(source_.spool_root(), "/var/spool/slurmctld");

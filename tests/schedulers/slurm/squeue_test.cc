@@ -271,6 +271,26 @@ TEST(SqueueAnswerTest, TextsOfAnotherJobAreNotTaken) {
   EXPECT_EQ(make_answer({&row}, {&other}, {.job_id = 7, .unchanged = true}).name, std::nullopt);
 }
 
+TEST(SqueueUsesTest, ATaskABatchJobAndAJobWithoutScriptAreToldApart) {
+  const auto uses = parse_uses("10|10|0|\n8|8|1|\n9|7|1|\n7|7|1|\n");
+  ASSERT_TRUE(uses) << uses.error().message();
+  ASSERT_EQ(uses->size(), 4U);
+  EXPECT_EQ((*uses)[0].kind, NumberUse::Kind::kWithoutScript);
+  EXPECT_EQ((*uses)[1].kind, NumberUse::Kind::kOwnEntry);
+  EXPECT_EQ((*uses)[2].number, 9U);
+  EXPECT_EQ((*uses)[2].kind, NumberUse::Kind::kPartOfAnother);
+  EXPECT_EQ((*uses)[3].kind, NumberUse::Kind::kOwnEntry);
+}
+
+TEST(SqueueUsesTest, OneOddRowRefusesTheWholeAnswer) {
+  for (const char* odd : {"8|8|1|\n9|9|2|\n", "8|8|\n", "8|8|1|x\n", "8|8|1|", "a|8|1|\n", "8|8|1|9|\n"}) {
+    const auto uses = parse_uses(odd);
+    ASSERT_FALSE(uses) << odd;
+    EXPECT_EQ(uses.error().kind(), ErrorKind::kTransient);
+  }
+  EXPECT_TRUE(parse_uses("")->empty());
+}
+
 TEST(SqueueAnswerTest, NoRowIsUnknown) { EXPECT_EQ(make_answer({}, {}, {.job_id = 7}).state, OwnerAnswer::State::kUnknown); }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_F(AbiLayoutTest, SpoolAdaptersKeepTheirShape) {
   EXPECT_OFFSET(Assessment, state, 0);
   EXPECT_OFFSET(Assessment, settle, 8);
   EXPECT_OFFSET(Assessment, reason, 16);
-  EXPECT_SIZE(ParsedJob, 800);
+  EXPECT_SIZE(ParsedJob, 856);
   EXPECT_OFFSET(ParsedJob, job, 0);
   EXPECT_OFFSET(ParsedJob, user, 424);
   EXPECT_OFFSET(ParsedJob, script_file, 592);
@@ -178,8 +178,11 @@ TEST_F(AbiLayoutTest, SpoolAdaptersKeepTheirShape) {
   EXPECT_OFFSET(ParsedJob, script_info, 640);
   EXPECT_OFFSET(ParsedJob, environment, 728);
   EXPECT_OFFSET(ParsedJob, environment_format, 744);
+  EXPECT_OFFSET(ParsedJob, environment_guessed, 748);
   EXPECT_OFFSET(ParsedJob, more_files, 752);
   EXPECT_OFFSET(ParsedJob, problems, 776);
+  EXPECT_OFFSET(ParsedJob, mixed_files, 800);
+  EXPECT_OFFSET(ParsedJob, extra_json, 824);
   EXPECT_SIZE(OwnerAnswer, 568);
   EXPECT_OFFSET(OwnerAnswer, state, 0);
   EXPECT_OFFSET(OwnerAnswer, user, 8);
@@ -195,6 +198,9 @@ TEST_F(AbiLayoutTest, SpoolAdaptersKeepTheirShape) {
   EXPECT_OFFSET(OwnerQuery, event, 0);
   EXPECT_OFFSET(OwnerQuery, script_mtime_ns, 8);
   EXPECT_OFFSET(OwnerQuery, entry_unchanged, 16);
+  EXPECT_SIZE(NumberUse, 16);
+  EXPECT_OFFSET(NumberUse, number, 0);
+  EXPECT_OFFSET(NumberUse, kind, 8);
 }
 
 TEST_F(AbiLayoutTest, OptionsKeepTheirShape) {
@@ -264,11 +270,15 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(SpoolAdapter, assess, 5);
   EXPECT_SLOT(SpoolAdapter, parse, 6);
   EXPECT_SLOT(SpoolAdapter, path_of, 7);
-  EXPECT_SLOT(SpoolAdapter, make_resolver, 8);
-  EXPECT_SLOT(SpoolAdapter, check_root, 9);
+  EXPECT_SLOT(SpoolAdapter, file_names, 8);
+  EXPECT_SLOT(SpoolAdapter, make_resolver, 9);
+  EXPECT_SLOT(SpoolAdapter, check_root, 10);
+  EXPECT_SLOT(SpoolAdapter, number_of, 11);
+  EXPECT_SLOT(SpoolAdapter, make_number_resolver, 12);
   EXPECT_SLOT(OwnerResolver, min_interval, 2);
   EXPECT_SLOT(OwnerResolver, resolve, 3);
   EXPECT_SLOT(OwnerResolver, check, 4);
+  EXPECT_SLOT(NumberResolver, numbers, 2);
   EXPECT_SLOT(FreeSource, check, 2);
   EXPECT_SLOT(FreeSource, run, 3);
   EXPECT_SLOT(FreeSource, status_json, 4);
