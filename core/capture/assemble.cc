@@ -51,7 +51,7 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   // Over the bytes before redaction: other rules, same event.
   event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, identity.stat.mtime_ns, script_sha256);
 
-  const bool raw = parsed.environment_format == EnvironmentFormat::kRaw;
+  const bool raw = parsed.environment_format == EnvironmentFormat::kRaw || parsed.environment_guessed;
   FilteredEnvironment filtered =
       raw ? filter_raw_environment(parsed.environment, rule) : filter_environment(parsed.environment, rule);
   if (filtered.dropped > 0) {
@@ -66,6 +66,15 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
     std::string sha256 = sha256_hex(*file.bytes);
     add_file(event, std::move(file.name), std::move(file.bytes), std::move(sha256));
   }
+  for (EventFile& file : parsed.mixed_files) {
+    // The same answer as for an environment that nobody can take apart: all of it or nothing.
+    FilteredEnvironment kept = filter_raw_environment(file.bytes, rule);
+    if (kept.dropped > 0) event.redactions.push_back({"environment.unparsable", file.name, kept.dropped});
+    if (kept.bytes == nullptr) continue;
+    std::string sha256 = sha256_hex(*kept.bytes);
+    add_file(event, std::move(file.name), std::move(kept.bytes), std::move(sha256));
+  }
+  event.extra_json = std::move(parsed.extra_json);
   make_text_utf8(event);
   return event;
 }

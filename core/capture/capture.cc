@@ -27,6 +27,8 @@
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/capture/foreign_filter.h"
+#include "core/capture/gap_watch.h"
+#include "core/capture/mount_table.h"
 
 namespace scriptorium {
 namespace {
@@ -37,12 +39,31 @@ using std::chrono::milliseconds;
 constexpr milliseconds kStructureGrace{300};
 // How soon an incomplete entry is looked at again when no notification can tell that it changed.
 constexpr milliseconds kLookAgain{200};
-// Directories of the spool that are gone are looked for this often.
+// Under load notifications are taken at most so often, unless they come in numbers.
+constexpr milliseconds kGather{1};
+// A spool that is gone is looked for at once, then less and less often, until this.
 constexpr milliseconds kSpoolGoneRetry{1000};
+constexpr milliseconds kSpoolGoneFirst{20};
+// Descriptors that one read of fanotify may open: a quarter of all that we may have, so that none is ever missing.
+constexpr std::size_t kEventsARead = 170;
+constexpr std::size_t kEventsAReadLeast = 4;
 // Bytes of half-seen entries held in memory; beyond it they are let go and read again from the spool.
 constexpr std::uint64_t kPendingBytesLimit = 32U << 20;
 // Entries that one turn of the loop scans before it looks at notifications again.
 constexpr std::size_t kScanSlice = 32;
+// How long files of an entry that is being written are held open, and how many: not so long that a spool could not be
+// unmounted, not so many that descriptors would run out.
+constexpr milliseconds kHoldOpen{1000};
+constexpr std::size_t kHeldMost = 64;
+// The longest time between two looks at an entry that stands and is not taken.
+constexpr milliseconds kLookAtLeast{30'000};
+// Entries that went and were counted, until no late word of them can come any more.
+constexpr std::size_t kAccountedMost = 100'000;
+// Notifications of structure that are handled before new ones are read, and how many may be in hand.
+constexpr std::size_t kStructureSlice = 16;
+constexpr std::size_t kStructureMost = 50'000;
+// Without fanotify: how long a new entry is looked at again and again.
+constexpr std::chrono::microseconds kInsist{400};
 // A scan by d_ino alone finds nothing new in a directory that was removed and made again with the same inode, so every
 // tenth one compares the files themselves.
 constexpr std::uint64_t kFullScanEvery = 10;
@@ -72,9 +93,12 @@ struct Pending {
   std::optional<SteadyTime> due;  // of the next look
   int watch = -1;
   std::uint64_t bytes = 0;
-  bool settling = false;
-  bool gone = false;     // it was not there at the last look; its content may still be in fanotify's queue
-  bool noticed = false;  // a notification told of it: if it vanishes unread, it counts as missed
+  SteadyTime changed;       // when a file of it was last read anew
+  std::uint64_t gone = 0;   // the turn in which it was not there; its content may still be in fanotify's queue
+  bool noticed = false;     // it was seen to be there: if it vanishes unread, it counts as missed
+  bool unreadable = false;  // at the last look something of it could not be opened
+  // Without fanotify: its files that are not whole yet. They can be read to their end even if the entry goes first.
+  std::vector<std::pair<std::string, UniqueFd>> held;
   const char* way = "scan";
 };
 
@@ -94,12 +118,22 @@ std::string join(std::string_view directory, std::string_view name) {
   return std::string(directory).append("/").append(name);
 }
 
-void raise_descriptor_limit() {
+// The limit on descriptors, raised as far as it goes.
+std::uint64_t raise_descriptor_limit() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  if (limit.rlim_cur < limit.rlim_max) {
+    const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
   }
+  return limit.rlim_cur;
+}
+
+// What a file system or a careful administrator leaves in a directory that nobody uses.
+bool is_nobodys(std::string_view name) { return name.starts_with('.') || name == "lost+found"; }
+
+std::chrono::seconds rescan_interval(const SourceConfig& common) {
+  return std::chrono::seconds(common.rescan_seconds.value_or(common.capture == "scan" ? 2 : 60));
 }
 
 }  // namespace
@@ -113,8 +147,11 @@ class SpoolCapture::Engine {
         journal_(journal),
         log_(log),
         clock_(clock),
-        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-    raise_descriptor_limit();
+        wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
+        // An entry may be found by the scan alone, long after one with a higher number was.
+        gaps_(options_.name, rescan_interval(options_.common) + std::chrono::seconds{5}, adapter.make_number_resolver(), journal,
+              log, clock) {
+    events_a_read_ = std::clamp<std::size_t>(raise_descriptor_limit() / 4, kEventsAReadLeast, kEventsARead);
     counters_->with([&](Counters& c) {
       c.status.way = access_->fanotify_fd() >= 0 ? "fanotify" : (access_->inotify_fd() >= 0 ? "inotify" : "scan");
       const bool all = options_.common.capture == "auto";
@@ -127,9 +164,11 @@ class SpoolCapture::Engine {
       owner_ = stat->owner;
       root_inode_ = stat->inode;
       root_device_ = stat->device;
+      root_mount_ = MountTable::mount_of(access_->root());
     }
     for (CaptureMark& mark : journal_.marks(options_.name)) {
       Taken taken;
+      if (const auto number = number_of(mark.entry)) gaps_.seen(*number);
       taken.inode = mark.inode;
       taken.device = mark.device;
       taken.mtime_ns = mark.mtime_ns;
@@ -142,6 +181,7 @@ class SpoolCapture::Engine {
   }
 
   void start() {
+    gaps_.start();
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 
@@ -149,6 +189,7 @@ class SpoolCapture::Engine {
     thread_.request_stop();
     wake();
     if (thread_.joinable()) thread_.join();
+    gaps_.stop();
   }
 
   void wake() const {
@@ -162,7 +203,9 @@ class SpoolCapture::Engine {
   }
 
   CaptureStatus status() const {
-    return counters_->with([](const Counters& c) { return c.status; });
+    CaptureStatus status = counters_->with([](const Counters& c) { return c.status; });
+    if (GapStatus gaps = gaps_.status(); gaps.highest) status.gaps = std::move(gaps);
+    return status;
   }
 
   bool unchanged(const CaptureMark& mark) const {
@@ -190,38 +233,68 @@ class SpoolCapture::Engine {
     CaptureStatus status;
   };
 
+  struct StructureEvent {
+    int wd = -1;
+    std::uint32_t mask = 0;
+    std::string name;
+  };
+
   // ---- the loop ----------------------------------------------------------------------------------------------
 
   void run(const std::stop_token& stop) noexcept {
     const std::stop_callback wake_on_stop(stop, [this] { wake(); });
-    watch_directory("");
-    begin_scan(true);
+    if (is_another_place()) {
+      // The file system with the spool may not be mounted yet. What the journal remembers of it must outlast that.
+      root_inode_ = 0;
+      lose_spool("an empty directory stands in its place");
+    } else {
+      watch_directory("");
+      begin_scan(true);
+    }
     while (!stop.stop_requested()) {
+      ++turns_;
       const bool drained = take_notifications(stop);
       if (forget_unseen_ && structure_drained_) forget_unseen(*std::exchange(forget_unseen_, std::nullopt));
+      if ((structure_drained_ && !scanning_ && to_scan_.empty()) || accounted_.size() > kAccountedMost) accounted_.clear();
       if (rescan_asked_.exchange(false)) begin_scan(true);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
       // A due look may only count an entry as missed once every event that came before has been read.
       if (drained) look_at_due(stop);
+      if (mounts_changed_ || turns_ % 16 == 0) look_at_mounts();
       if (!spool_there_ && clock_.steady() >= spool_retry_) find_spool_again();
       if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0);
       publish();
-      if (!stop.stop_requested() && !scanning_ && to_scan_.empty() && drained) wait(until_next());
+      if (stop.stop_requested() || scanning_ || !to_scan_.empty()) continue;
+      if (drained) {
+        wait(until_next());
+      } else if (few_) {
+        gather();
+      }
     }
   }
 
   milliseconds until_next() {
     SteadyTime next = spool_there_ ? next_scan_ : std::min(next_scan_, spool_retry_);
     while (!due_.empty() && !is_current(due_.top())) due_.pop();
-    if (!due_.empty()) next = std::min(next, due_.top().at);
+    if (!due_.empty() && spool_there_) next = std::min(next, due_.top().at);
     const auto left = std::chrono::ceil<milliseconds>(next - clock_.steady());
     return std::clamp(left, milliseconds{0}, milliseconds{60'000});
   }
 
+  // Waking up for each notification costs more than reading it. fanotify's hold their files, so nothing is lost meanwhile;
+  // inotify's do not.
+  void gather() const {
+    pollfd wake{wake_.get(), POLLIN, 0};
+    ::poll(&wake, 1, static_cast<int>(kGather.count()));
+  }
+
   void wait(milliseconds most) {
-    std::array<pollfd, 3> fds{
-        {{wake_.get(), POLLIN, 0}, {access_->inotify_fd(), POLLIN, 0}, {access_->fanotify_fd(), POLLIN, 0}}};
+    std::array<pollfd, 4> fds{{{wake_.get(), POLLIN, 0},
+                               {access_->inotify_fd(), POLLIN, 0},
+                               {access_->fanotify_fd(), POLLIN, 0},
+                               {mounts_.fd(), POLLPRI, 0}}};
     ::poll(fds.data(), fds.size(), static_cast<int>(most.count()));
+    if (fds[3].revents != 0) mounts_changed_ = true;
     std::uint64_t count = 0;
     [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof count);
   }
@@ -229,41 +302,109 @@ class SpoolCapture::Engine {
   // True if nothing is left to read. Structure is read first but handled last: what it tells of was written before, so
   // the content events that are queued by now must be taken before a missing entry may be called missing.
   bool take_notifications(const std::stop_token& stop) {
-    ssize_t structure = 0;
-    if (access_->inotify_fd() >= 0) {
-      structure = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
-      if (structure < 0) structure = 0;
-    }
-    structure_drained_ = structure == 0;
+    const bool content = access_->fanotify_fd() >= 0;
+    read_structure(!content);
+    structure_drained_ = structure_.empty();
     bool drained = structure_drained_;
-    if (access_->fanotify_fd() >= 0) {
+    if (content) {
       int queued = 0;
       if (::ioctl(access_->fanotify_fd(), FIONREAD, &queued) != 0) queued = 0;
       long left = queued;
       while (left > 0 && !stop.stop_requested()) {
-        const ssize_t n = read_content(stop);
+        const ssize_t n = read_content(left, stop);
         if (n <= 0) break;
         left -= n;
       }
       if (queued > 0) drained = false;
+      few_ = static_cast<std::size_t>(queued) < fanotify_buffer_.size() / 4;
     }
-    for (ssize_t at = 0; at < structure && !stop.stop_requested();) {
-      const auto* event = reinterpret_cast<const inotify_event*>(inotify_buffer_.data() + at);
-      on_structure(*event, event->len > 0 ? std::string_view(event->name) : std::string_view{}, stop);
-      at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+    // Without fanotify only some: what has appeared meanwhile must be grabbed before it goes.
+    const std::size_t most = content ? structure_.size() : std::min(structure_.size(), kStructureSlice);
+    for (std::size_t i = 0; i < most && !structure_.empty() && !stop.stop_requested(); ++i) {
+      const StructureEvent event = std::move(structure_.front());
+      structure_.pop_front();
+      on_structure(event, stop);
     }
     return drained;
   }
 
+  // `grab`: reads what has appeared at once, before anything is made of it.
+  void read_structure(bool grab) {
+    if (access_->inotify_fd() < 0) return;
+    // With fanotify one read: the content that is queued by then is taken before this is believed.
+    while (structure_.size() < kStructureMost) {
+      const ssize_t n = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
+      for (ssize_t at = 0; at < n;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(inotify_buffer_.data() + at);
+        structure_.push_back({event->wd, event->mask, event->len > 0 ? std::string(event->name) : std::string{}});
+        if (grab) grab_early(structure_.back());
+        at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+      }
+      if (n <= 0 || !grab) return;
+    }
+  }
+
+  // An entry without fanotify can only be read while it stands, so its bytes are read before any other entry is parsed or
+  // given to the journal. What this leaves open is done when the event's turn comes.
+  void grab_early(const StructureEvent& event) {
+    if ((event.mask & (IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)) == 0 || pending_bytes_ > kPendingBytesLimit) return;
+    const auto watch = watches_.find(event.wd);
+    if (watch == watches_.end()) return;
+    const std::string path = join(watch->second.path, event.name);
+    const SpoolPath place = classify(path);
+    const std::string key(place.entry);
+    if (place.role == SpoolPath::Role::kEntryFile && watch->second.of_entry) {
+      if (const auto pending = pending_.find(key); pending != pending_.end()) read_entry_file(key, path, pending->second);
+      return;
+    }
+    if (place.role != SpoolPath::Role::kEntryDirectory || (event.mask & IN_ISDIR) == 0) return;
+    // Of a name that is known already nobody can tell yet which of its lives this is.
+    if (pending_.contains(key) || taken_.contains(key) || accounted_.contains(key)) return;
+    read_appeared(key, pending_of(key, "inotify"));
+  }
+
+  // Reads what an entry's directory usually has, each file by its name; true if that is the whole entry. If not, the
+  // directory is watched from here on. The scheduler writes an entry within a fraction of a millisecond, and may remove it
+  // as quickly: so this insists for as long, and opens a file when it is there but not yet whole.
+  bool read_appeared(const std::string& key, Pending& pending) {
+    pending.noticed = true;
+    const SteadyTime until = clock_.steady() + kInsist;
+    for (int round = 0; !usual_files_.empty(); ++round) {
+      bool there = false;
+      for (const std::string& name : usual_files_) there = read_entry_file(key, adapter_.path_of(key, name), pending) || there;
+      if (is_whole(pending)) return true;
+      if (!there && !pending.held.empty()) {
+        read_held(pending);  // gone
+        return is_whole(pending);
+      }
+      // The watch, then at least once more: what is written in between is seen by one of the two.
+      if (round == 0 && !watch_entry(key, pending)) return false;
+      if (round > 0 && (clock_.steady() >= until || pending.unreadable)) return false;
+      if (!there && round % 4 == 3 && !access_->stat(key)) return false;
+    }
+    watch_entry(key, pending);
+    return false;
+  }
+
+  bool is_whole(const Pending& pending) const {
+    return !pending.entry.files.empty() && assess(pending.entry).state == Assessment::State::kComplete;
+  }
+
   // ---- content: fanotify -------------------------------------------------------------------------------------
 
-  ssize_t read_content(const std::stop_token& stop) {
-    const ssize_t n = ::read(access_->fanotify_fd(), fanotify_buffer_.data(), fanotify_buffer_.size());
+  // `queued`: how many bytes of events there are at least.
+  ssize_t read_content(long queued, const std::stop_token& stop) {
+    const std::size_t room = events_a_read_ * sizeof(fanotify_event_metadata);
+    const ssize_t n = ::read(access_->fanotify_fd(), fanotify_buffer_.data(), room);
+    // The kernel opens the events' descriptors inside read(). Where that fails it throws the event away without a word, and
+    // without an error if others came before it: but then it gave fewer than there were.
+    if (n >= 0 ? n < std::min(queued, static_cast<long>(room)) : errno == EMFILE || errno == ENFILE) {
+      overflow("CAPTURE_DESCRIPTORS_USED_UP",
+               "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit, or fs.file-max");
+    }
     if (n < 0) {
       if (errno == EMFILE || errno == ENFILE) {
-        // The kernel has thrown events away without a word: it opens their descriptors inside read().
-        overflow("CAPTURE_DESCRIPTORS_USED_UP",
-                 "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit");
+        // Said above.
       } else if (errno != EAGAIN && errno != EINTR) {
         overflow("CAPTURE_READ_FAILED", "reading notifications failed; the spool is scanned again");
       }
@@ -316,12 +457,14 @@ class SpoolCapture::Engine {
     const bool below = path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
     const std::string_view relative = below ? path.substr(root.size() + 1) : tail_of(path);
     const SpoolPath place = classify(relative);
-    if (place.role != SpoolPath::Role::kEntryFile) {
+    if (!place.is_file()) {
       if (!below) foreign_.saw(path);
       return;
     }
+    const bool record = place.role == SpoolPath::Role::kEntryRecord;
+    if (record && tells_nothing_new(place)) return;
     auto stat = stat_fd(fd);
-    if (!stat || !stat->is_regular()) return;
+    if (!stat || !stat->is_regular() || (record && stat->size == 0)) return;
     // A file that lives on under another name (links left) may have lost this one; or its name really ends so.
     if (deleted && stat->links > 0 && access_->stat(std::string(relative) + std::string(kDeleted))) return;
     // Whoever may write anywhere on this file system can mount a directory of his own over the spool's path in a
@@ -331,8 +474,10 @@ class SpoolCapture::Engine {
       return;
     }
     if (!below) {
-      // Written through another mount. Only what also stands in the spool is believed; the rest comes in by the scan.
-      auto same = access_->stat(std::string(relative));
+      // Written through another mount. It is believed if that shows the spool's own root, or if the very file also stands in
+      // the spool; the rest comes in by the scan.
+      auto same = shows_spool(path.substr(0, path.size() - relative.size())) ? Result<FileStat>(*stat)
+                                                                             : access_->stat(std::string(relative));
       if (!same || same->inode != stat->inode || same->device != stat->device) {
         count_ignored("another path");
         return;
@@ -345,10 +490,18 @@ class SpoolCapture::Engine {
     }
     FAULT_POINT("capture.content_read");
     Pending& pending = pending_of(std::string(place.entry), "fanotify");
-    pending.noticed = true;
+    pending.noticed = pending.noticed || !record;
     pending.way = "fanotify";  // whatever noticed the entry's directory first
     put_file(pending, std::string(place.file), *stat, *std::move(bytes));
-    consider(std::string(place.entry), stop, true);
+    consider(std::string(place.entry), stop);
+  }
+
+  // A record of an entry that was taken: the scheduler writes it again throughout the job's life, and nobody waits for it.
+  bool tells_nothing_new(const SpoolPath& place) const {
+    const auto taken = taken_.find(std::string(place.entry));
+    if (taken == taken_.end() || taken->second.may_grow || taken->second.event_id.empty()) return false;
+    const auto pending = pending_.find(taken->first);
+    return pending == pending_.end() || pending->second.entry.files.empty();
   }
 
   // The bytes of a file, and in `stat` the state that belongs to them. The time is part of the event's id: a write between
@@ -367,6 +520,19 @@ class SpoolCapture::Engine {
     }
   }
 
+  // True if this directory is the spool's root under another name. As good as the root's own name: both come from the
+  // writer's mounts, and neither tells who he is.
+  bool shows_spool(std::string_view directory) {
+    constexpr std::size_t kKept = 64;
+    const auto [place, fresh] = trusted_.try_emplace(std::string(directory), false);
+    if (!fresh) return place->second;
+    const auto stat = stat_path(place->first);
+    const bool is_root = stat && stat->inode == root_inode_ && stat->device == root_device_;
+    place->second = is_root;
+    if (trusted_.size() > kKept) trusted_.clear();
+    return is_root;
+  }
+
   // The end of a path that might be an entry's file although the spool's own path is not in front of it.
   std::string_view tail_of(std::string_view path) const {
     std::string_view tail;
@@ -375,7 +541,7 @@ class SpoolCapture::Engine {
       at = path.rfind('/', at - 1);
       if (at == std::string_view::npos) break;
       const std::string_view candidate = path.substr(at + 1);
-      if (classify(candidate).role == SpoolPath::Role::kEntryFile) tail = candidate;
+      if (classify(candidate).is_file()) tail = candidate;
     }
     return tail;
   }
@@ -388,7 +554,7 @@ class SpoolCapture::Engine {
 
   // ---- structure: inotify ------------------------------------------------------------------------------------
 
-  void on_structure(const inotify_event& event, std::string_view name, const std::stop_token& stop) {
+  void on_structure(const StructureEvent& event, const std::stop_token& stop) {
     if ((event.mask & IN_Q_OVERFLOW) != 0) {
       return overflow(
           "CAPTURE_OVERFLOW",
@@ -402,13 +568,19 @@ class SpoolCapture::Engine {
       forget_watch(event.wd);
       return;
     }
-    if ((event.mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT)) != 0) {
+    if ((event.mask & IN_UNMOUNT) != 0) return lose_spool("it was unmounted");
+    if (!spool_there_) {
+      // Something happened where it should be: a look at once.
+      spool_retry_ = clock_.steady();
+      return;
+    }
+    if ((event.mask & (IN_DELETE_SELF | IN_MOVE_SELF)) != 0) {
       drop_watch(event.wd);
-      if (directory.empty()) return lose_spool();
+      if (directory.empty()) return lose_spool("it was removed or renamed");
       if (of_entry) return look(directory, "inotify", stop);
       return;
     }
-    const std::string path = join(directory, name);
+    const std::string path = join(directory, event.name);
     const SpoolPath place = classify(path);
     const bool appeared = (event.mask & (IN_CREATE | IN_MOVED_TO)) != 0;
     const bool gone = (event.mask & (IN_DELETE | IN_MOVED_FROM)) != 0;
@@ -425,16 +597,33 @@ class SpoolCapture::Engine {
       case SpoolPath::Role::kEntryDirectory:
         if ((event.mask & IN_ISDIR) == 0) return;
         return on_entry(std::string(place.entry), appeared, gone, stop);
-      case SpoolPath::Role::kEntryFile:
-        // Content notifications tell of closed files; only links and renames need a look beside them.
-        if (access_->fanotify_fd() >= 0) {
-          if (appeared) schedule_look(std::string(place.entry), kStructureGrace, "scan");
-          return;
-        }
-        if (gone) return;
-        notice(std::string(place.entry));
-        return look(std::string(place.entry), "inotify", stop);
+      case SpoolPath::Role::kEntryRecord:
+        if (gone || tells_nothing_new(place)) return;
+        [[fallthrough]];
+      case SpoolPath::Role::kEntryFile: return on_entry_file(place, of_entry, appeared, gone, stop);
     }
+  }
+
+  void on_entry_file(const SpoolPath& place, bool in_entry_directory, bool appeared, bool gone, const std::stop_token& stop) {
+    const std::string key(place.entry);
+    const auto taken = taken_.find(key);
+    if (gone) {
+      // An entry without a directory of its own is gone with the file that it is known by.
+      if (!in_entry_directory && taken != taken_.end() && taken->second.file == place.file && !still_stands(key, taken->second))
+        forget(taken);
+      return;
+    }
+    // Content notifications tell of closed files; only links and renames need a look beside them.
+    if (access_->fanotify_fd() >= 0) {
+      if (appeared && (taken == taken_.end() || !still_stands(key, taken->second))) schedule_look(key, kStructureGrace, "scan");
+      return;
+    }
+    if (taken != taken_.end() && taken->second.file == place.file && is_as_taken(key, taken->second)) return;
+    if (place.role == SpoolPath::Role::kEntryFile) {
+      if (appeared && !in_entry_directory && taken == taken_.end()) pending_of(key, "inotify");
+      notice(key);
+    }
+    return look(key, "inotify", stop);
   }
 
   void on_entry(const std::string& key, bool appeared, bool gone, const std::stop_token& stop) {
@@ -443,13 +632,21 @@ class SpoolCapture::Engine {
       const auto taken = taken_.find(key);
       if (taken != taken_.end()) {
         // The same name may stand again already, captured, before its predecessor's removal is read here.
-        if (!access_->stat(key)) forget(taken);
+        if (!access_->stat(key)) {
+          forget(taken);
+          accounted_[key] = true;
+        }
         return;
       }
       if (!fanotify && pending_.contains(key)) look(key, "inotify", stop);
+      if (const auto accounted = accounted_.find(key); accounted != accounted_.end()) accounted->second = true;
       return;
     }
     if (!appeared) return;
+    if (const auto accounted = accounted_.find(key); accounted != accounted_.end()) {
+      if (!accounted->second) return;  // the late word of what was counted already
+      accounted_.erase(accounted);     // its end was read: this is another one of the same name
+    }
     if (fanotify) {
       if (!taken_.contains(key)) {
         schedule_look(key, kStructureGrace, "scan");
@@ -457,22 +654,22 @@ class SpoolCapture::Engine {
       }
       return;
     }
-    // The watch first, then a look: what is written in between is seen by one of the two.
     Pending& pending = pending_of(key, "inotify");
     pending.noticed = true;
-    watch_entry(key, pending);
+    if (is_whole(pending) || read_appeared(key, pending)) return consider(key, stop);
     look(key, "inotify", stop);
   }
 
-  void watch_entry(const std::string& key, Pending& pending) {
-    if (pending.watch >= 0) return;
+  bool watch_entry(const std::string& key, Pending& pending) {
+    if (pending.watch >= 0) return true;
     auto number = access_->watch(key, kEntryMask);
     if (!number) {
       if (number.error().kind() == ErrorKind::kExhausted) watch_failed(number.error());
-      return;
+      return false;
     }
     pending.watch = *number;
     watches_[*number] = {key, true};
+    return true;
   }
 
   void watch_directory(const std::string& path) {
@@ -520,19 +717,90 @@ class SpoolCapture::Engine {
     next_scan_ = std::min(next_scan_, clock_.steady() + kStructureGrace);
   }
 
-  void lose_spool() {
+  // ---- the root ----------------------------------------------------------------------------------------------
+
+  void look_at_mounts() {
+    if (!mounts_.changed() && !mounts_changed_) return;
+    mounts_changed_ = false;
+    trusted_.clear();
+    if (spool_there_) {
+      const auto before = root_mount_;
+      if (check_root() && root_mount_ != before) begin_scan(true);
+    } else {
+      spool_retry_ = clock_.steady();
+    }
+  }
+
+  // Is the spool still the directory that we know? If not, whatever is there now is looked at; true if that is a spool.
+  bool check_root() {
+    auto root = access_->stat("");
+    if (root && root->inode == root_inode_ && root->device == root_device_) {
+      // The same directory through a new mount: what watched the old one may have ended with it.
+      if (MountTable::mount_of(access_->root()) != root_mount_) adopt_root(*root);
+      return true;
+    }
+    lose_spool(root ? "another directory stands in its place" : root.error().message());
+    find_spool_again();
+    return spool_there_;
+  }
+
+  // True for a directory that holds nothing and lies elsewhere than what was captured: the place where the spool's file
+  // system is to be mounted. To take it for the spool would mean to forget all entries.
+  bool is_another_place() const {
+    auto root = access_->stat("");
+    if (!root) return false;
+    const bool moved = root_inode_ == 0 || root->device != root_device_ || MountTable::mount_of(access_->root()) != root_mount_ ||
+                       std::any_of(taken_.begin(), taken_.end(), [&](const auto& entry) {
+                         return entry.second.device != 0 && entry.second.device != root->device;
+                       });
+    if (!moved || (root_inode_ != 0 && taken_.empty() && spool_there_)) return false;
+    auto names = access_->list("");
+    return names && std::all_of(names->begin(), names->end(), [](const SpoolName& n) { return is_nobodys(n.name); });
+  }
+
+  // Why what is there now is not the spool; "" = it is.
+  std::string why_no_spool() const {
+    if (is_another_place()) return "an empty directory stands in its place";
+    auto names = access_->list("");
+    if (!names) return names.error().message();
+    std::vector<std::string> list;
+    for (SpoolName& name : *names) list.push_back(std::move(name.name));
+    try {
+      if (auto fits = adapter_.check_root(list); !fits) return fits.error().message();
+    } catch (const std::exception& e) {
+      adapter_threw(e);
+    }
+    return {};
+  }
+
+  void lose_spool(const std::string& reason) {
     if (!spool_there_) return;
     spool_there_ = false;
     spool_retry_ = clock_.steady();
+    spool_retry_delay_ = kSpoolGoneFirst;
+    to_scan_.clear();
+    scanning_ = false;
+    scan_again_ = false;
+    forget_unseen_.reset();
+    while (!watches_.empty()) drop_watch(watches_.begin()->first);
+    for (auto& [key, pending] : pending_) drop_held(pending);
     counters_->with([](Counters& c) { c.status.spool_there = false; });
-    log_.error("SPOOL_GONE", "the spool directory is gone or was unmounted; it is looked for every second",
-               {{"source", options_.name}, {"spool", access_->root()}});
+    note_error("spool: " + reason);
+    log_.error("SPOOL_GONE", "the spool directory is gone or was unmounted; it is looked for until it is there again",
+               {{"source", options_.name}, {"spool", access_->root()}, {"reason", reason}});
   }
 
   void find_spool_again() {
-    spool_retry_ = clock_.steady() + kSpoolGoneRetry;
+    spool_retry_ = clock_.steady() + spool_retry_delay_;
+    spool_retry_delay_ = std::min(spool_retry_delay_ * 2, kSpoolGoneRetry);
     auto stat = access_->stat("");
     if (!stat) return;
+    if (const std::string why = why_no_spool(); !why.empty()) {
+      note_error("spool: " + why);
+      // The first thing in it tells that it is the spool after all.
+      if (directories_.empty()) watch_directory("");
+      return;
+    }
     spool_there_ = true;
     counters_->with([](Counters& c) { c.status.spool_there = true; });
     adopt_root(*stat);
@@ -545,6 +813,8 @@ class SpoolCapture::Engine {
     owner_ = stat.owner;
     root_inode_ = stat.inode;
     root_device_ = stat.device;
+    root_mount_ = MountTable::mount_of(access_->root());
+    trusted_.clear();
     if (access_->fanotify_fd() >= 0) {
       if (auto marked = access_->mark(); !marked) note_error(marked.error().message());
     }
@@ -555,15 +825,10 @@ class SpoolCapture::Engine {
   // ---- scan --------------------------------------------------------------------------------------------------
 
   void begin_scan(bool full) {
-    const auto every = options_.common.rescan_seconds.value_or(options_.common.capture == "scan" ? 2 : 60);
-    next_scan_ = clock_.steady() + std::chrono::seconds(every);
-    auto root = access_->stat("");
-    if (!root) {
-      if (root.error().kind() == ErrorKind::kVanished) return lose_spool();
-      note_error("spool: " + root.error().message());
-    } else if (root->inode != root_inode_ || root->device != root_device_) {
-      adopt_root(*root);
-    }
+    next_scan_ = clock_.steady() + rescan_interval(options_.common);
+    if (!spool_there_) return;  // it is scanned when it is there again
+    // What is found again is scanned by that.
+    if (const std::uint64_t before = scan_number_; !check_root() || scan_number_ != before) return;
     if (scanning_) {
       // The running one may have passed the place already: once more when it is done.
       scan_again_ = true;
@@ -572,10 +837,12 @@ class SpoolCapture::Engine {
     scanning_ = true;
     scan_full_ = full;
     ++scan_number_;
+    trusted_.clear();
     foreign_.forget();
     counters_->with([](Counters& c) { ++c.status.scans; });
     scan_failed_ = false;
     scan_directory("");
+    if (spool_there_ && !scan_failed_) gaps_.scanned();
   }
 
   // Lists a directory and puts what it finds into the scan's list.
@@ -592,6 +859,10 @@ class SpoolCapture::Engine {
       }
       return;
     }
+    // An empty root says nothing of the entries that it had: it may be the bare place of a mount.
+    if (path.empty() && !taken_.empty() &&
+        std::all_of(names->begin(), names->end(), [](const SpoolName& n) { return is_nobodys(n.name); }))
+      scan_failed_ = true;
     std::unordered_set<std::string> seen;
     for (const SpoolName& name : *names) {
       const std::string child = join(path, name.name);
@@ -600,9 +871,11 @@ class SpoolCapture::Engine {
         if (!directories_.contains(child)) watch_directory(child);
         scan_directory(child);
       } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
-        to_scan_.push_back({std::string(place.entry), name.inode});
-      } else if (place.role == SpoolPath::Role::kEntryFile && seen.insert(std::string(place.entry)).second) {
-        to_scan_.push_back({std::string(place.entry), 0});
+        note_number(std::string(place.entry));
+        to_scan_.push_back({std::string(place.entry), name.inode, true});
+      } else if (place.is_file() && seen.insert(std::string(place.entry)).second) {
+        note_number(std::string(place.entry));
+        to_scan_.push_back({std::string(place.entry), 0, place.role == SpoolPath::Role::kEntryFile});
       }
     }
   }
@@ -625,6 +898,7 @@ class SpoolCapture::Engine {
       } else if (const auto pending = pending_.find(item.key); pending != pending_.end() && pending->second.due) {
         continue;  // has a look of its own to come
       }
+      if (item.counts && taken == taken_.end()) pending_of(item.key, "scan").noticed = true;
       look(item.key, "scan", stop);
       if (const auto now = taken_.find(item.key); now != taken_.end()) {
         now->second.scan = scan_number_;
@@ -643,7 +917,8 @@ class SpoolCapture::Engine {
   void forget_unseen(std::uint64_t scan) {
     for (auto it = taken_.begin(); it != taken_.end();) {
       const auto entry = it++;
-      if (entry->second.scan < scan && !access_->stat(entry->first)) forget(entry);
+      if (entry->second.scan >= scan || access_->stat(entry->first)) continue;
+      if (entry->second.file.empty() || !access_->stat(adapter_.path_of(entry->first, entry->second.file))) forget(entry);
     }
   }
 
@@ -652,16 +927,29 @@ class SpoolCapture::Engine {
     return stat && stat->inode == taken.inode && stat->mtime_ns == taken.mtime_ns;
   }
 
+  // As above, and it has not grown within the same tick of the file system's clock either.
+  bool is_as_taken(const std::string& key, const Taken& taken) const {
+    auto stat = access_->stat(adapter_.path_of(key, taken.file));
+    return stat && stat->inode == taken.inode && stat->mtime_ns == taken.mtime_ns && stat->size == taken.size;
+  }
+
   // ---- entries -----------------------------------------------------------------------------------------------
 
   Pending& pending_of(std::string key, const char* way) {
     const auto [place, fresh] = pending_.try_emplace(std::move(key));
     if (fresh) {
+      note_number(place->first);
       place->second.entry.key = place->first;
       place->second.first_seen = clock_.steady();
       place->second.way = way;
     }
     return place->second;
+  }
+
+  // The job number of an entry that is no old one.
+  void note_number(const std::string& key) {
+    if (once_ || taken_.contains(key)) return;
+    if (const auto number = number_of(key)) gaps_.seen(*number);
   }
 
   void notice(const std::string& key) {
@@ -679,7 +967,7 @@ class SpoolCapture::Engine {
     pending.bytes += bytes.size();
     pending_bytes_ += bytes.size();
     file.bytes = make_bytes(std::move(bytes));
-    pending.settling = false;
+    pending.changed = clock_.steady();
     for (SpoolFile& old : pending.entry.files) {
       if (old.name != file.name) continue;
       pending.bytes -= old.bytes->size();
@@ -696,90 +984,151 @@ class SpoolCapture::Engine {
     {
       Pending& pending = pending_of(key, way);
       pending.due.reset();
+      const bool unreadable = std::exchange(pending.unreadable, false);
       vanished = !read_entry(key, pending);
+      if (vanished) pending.unreadable = unreadable;  // what it was counts as the reason
+      if (vanished) read_held(pending);
     }
     const auto pending = pending_.find(key);
     if (vanished) {
       // Bytes that an event brought are as good as ever; what is missing will not come any more.
-      if (pending->second.entry.files.empty()) {
-        const bool counts = pending->second.noticed && !taken_.contains(key);
-        if (counts && access_->fanotify_fd() >= 0 && !std::exchange(pending->second.gone, true)) {
-          // It may have been closed and removed since the queue of content was found empty: once more after that.
-          return schedule_look(key, milliseconds{0}, way);
+      const bool nothing = pending->second.entry.files.empty();
+      const bool counts = pending->second.noticed && !taken_.contains(key) && !accounted_.contains(key);
+      const Assessment assessment = nothing ? Assessment{} : assess(pending->second.entry);
+      const bool partial = assessment.state == Assessment::State::kIncomplete || assessment.state == Assessment::State::kDoubtful;
+      if (counts && mounts_.changed()) mounts_changed_ = true;
+      // With its spool, perhaps; then it comes back with it.
+      if (counts && (mounts_changed_ || !spool_there_)) return schedule_look(key, kLookAgain, way);
+      if ((nothing ? counts : partial) && access_->fanotify_fd() >= 0 &&
+          (pending->second.gone == 0 || pending->second.gone == turns_)) {
+        // It may have been closed and removed since the queue of content was found empty: once more after that.
+        pending->second.gone = turns_;
+        return schedule_look(key, milliseconds{1}, way);
+      }
+      if (nothing) {
+        if (counts) {
+          count_missed(pending->second.unreadable ? "unreadable" : "vanished");
+          accounted_.emplace(key, false);
         }
-        if (counts) count_missed("vanished");
         return drop_pending(pending);
       }
-      const Assessment assessment = assess(pending->second.entry);
-      if (assessment.state == Assessment::State::kIncomplete) return take(key, false, stop);
-      return take(key, true, stop);
+      if (assessment.state == Assessment::State::kIgnore) {
+        if (!taken_.contains(key)) count_ignored(std::string(assessment.reason));
+        return drop_pending(pending);
+      }
+      return take(key, !partial, stop);
     }
-    consider(key, stop, false);
+    consider(key, stop);
   }
 
   // False if the entry is gone.
   bool read_entry(const std::string& key, Pending& pending) {
-    std::vector<std::string> paths;
+    if (const auto names = adapter_.file_names(); !names.empty()) {
+      bool any = false;
+      for (const std::string_view name : names) any = read_entry_file(key, adapter_.path_of(key, name), pending) || any;
+      return any;
+    }
     const SpoolPath self = classify(key);
     const std::string directory = self.role == SpoolPath::Role::kEntryDirectory ? key : parent_of(key);
     auto names = access_->list(directory);
     if (!names) {
       if (names.error().kind() == ErrorKind::kVanished) return false;
-      note_error(key + ": " + names.error().message());
-      if (names.error().kind() == ErrorKind::kTransient) log_unreadable(key, names.error());
+      log_unreadable(key, names.error());
+      pending.unreadable = true;
       return true;
     }
     bool any = self.role == SpoolPath::Role::kEntryDirectory;
-    for (const SpoolName& name : *names) {
-      const std::string path = join(directory, name.name);
-      const SpoolPath place = classify(path);
-      if (place.role != SpoolPath::Role::kEntryFile || place.entry != key) continue;
-      any = true;
-      auto fd = access_->open(path);
-      if (!fd) {
-        if (fd.error().kind() == ErrorKind::kPermanent) {
-          count_ignored(fd.error().message());
-        } else if (fd.error().kind() != ErrorKind::kVanished) {
-          note_error(path + ": " + fd.error().message());
-          log_unreadable(path, fd.error());
-        }
-        continue;
-      }
-      auto stat = stat_fd(fd->get());
-      if (!stat) continue;
-      if (stat->owner != owner_) {
-        count_ignored("another owner");
-        log_.error("SPOOL_OWNER",
-                   "a file in the spool does not belong to the owner of the spool directory and is left out; "
-                   "the spool directory must belong to the user that the scheduler runs as",
-                   {{"source", options_.name}, {"path", printable(path)}, {"file_uid", stat->owner}, {"spool_uid", owner_}});
-        continue;
-      }
-      const SpoolFile* known = pending.entry.file(place.file);
-      if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns &&
-          known->stat.size == stat->size && (known->truncated || known->bytes->size() == stat->size)) {
-        continue;
-      }
-      auto bytes = read_settled(fd->get(), *stat);
-      if (!bytes) {
-        note_error(path + ": " + bytes.error().message());
-        continue;
-      }
-      FAULT_POINT("capture.content_read");
-      put_file(pending, std::string(place.file), *stat, *std::move(bytes));
-    }
+    for (const SpoolName& name : *names) any = read_entry_file(key, join(directory, name.name), pending) || any;
     return any;
   }
 
+  // Reads one file of an entry, unless it is known already. False if it is not there.
+  bool read_entry_file(const std::string& key, const std::string& path, Pending& pending) {
+    const SpoolPath place = classify(path);
+    if (!place.is_file() || place.entry != key) return false;
+    auto fd = access_->open(path);
+    if (!fd) {
+      if (fd.error().kind() == ErrorKind::kVanished) return false;
+      if (fd.error().kind() == ErrorKind::kPermanent) {
+        count_ignored(fd.error().message());
+      } else {
+        log_unreadable(path, fd.error());
+        pending.unreadable = true;
+      }
+      return true;
+    }
+    auto stat = stat_fd(fd->get());
+    if (!stat) return true;
+    if (stat->owner != owner_) {
+      count_ignored("another owner");
+      log_.error("SPOOL_OWNER",
+                 "a file in the spool does not belong to the owner of the spool directory and is left out; "
+                 "the spool directory must belong to the user that the scheduler runs as",
+                 {{"source", options_.name}, {"path", printable(path)}, {"file_uid", stat->owner}, {"spool_uid", owner_}});
+      return true;
+    }
+    if (place.role == SpoolPath::Role::kEntryRecord && stat->size == 0) return false;
+    const SpoolFile* known = pending.entry.file(place.file);
+    if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns &&
+        known->stat.size == stat->size && (known->truncated || known->bytes->size() == stat->size)) {
+      return true;
+    }
+    auto bytes = read_settled(fd->get(), *stat);
+    if (!bytes) {
+      note_error(path + ": " + bytes.error().message());
+      return true;
+    }
+    FAULT_POINT("capture.content_read");
+    put_file(pending, std::string(place.file), *stat, *std::move(bytes));
+    if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0) hold(pending, std::string(place.file), *std::move(fd));
+    return true;
+  }
+
+  void hold(Pending& pending, std::string name, UniqueFd fd) {
+    if (clock_.steady() - pending.first_seen > kHoldOpen) return;
+    for (auto& [held, old] : pending.held) {
+      if (held != name) continue;
+      old = std::move(fd);
+      return;
+    }
+    if (held_ >= kHeldMost) return;
+    ++held_;
+    pending.held.emplace_back(std::move(name), std::move(fd));
+  }
+  void drop_held(Pending& pending) {
+    held_ -= pending.held.size();
+    pending.held.clear();
+  }
+  // The entry is gone; what is held of it is whole by now.
+  void read_held(Pending& pending) {
+    for (const auto& [name, fd] : pending.held) {
+      auto stat = stat_fd(fd.get());
+      if (!stat) continue;
+      auto bytes = read_settled(fd.get(), *stat);
+      if (bytes) put_file(pending, name, *stat, *std::move(bytes));
+    }
+    drop_held(pending);
+  }
+
   void log_unreadable(const std::string& path, const Error& error) {
+    note_error(path + ": " + error.message());
+    if (error.kind() == ErrorKind::kExhausted) {
+      log_.warning("CAPTURE_DESCRIPTORS_USED_UP",
+                   "no descriptor was left to read an entry; it is tried again; raise LimitNOFILE of the unit, or fs.file-max",
+                   {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
+      return;
+    }
     log_.error("SPOOL_UNREADABLE", "an entry of the spool cannot be read; give the daemon's user the right to read it",
                {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
   }
 
-  // Is the entry whole? `from_content`: an event brought the last file; what else there is may not have been read.
-  void consider(const std::string& key, const std::stop_token& stop, bool from_content) {
+  // Is the entry whole?
+  void consider(const std::string& key, const std::stop_token& stop) {
     const auto found = pending_.find(key);
     Pending& pending = found->second;
+    if (clock_.steady() - pending.first_seen > kHoldOpen) drop_held(pending);
+    // It waits in the spool until somebody mends the rights; if it goes before that, it was missed.
+    if (pending.unreadable) return schedule_look(key, kLookAgain, pending.way);
     if (pending.entry.files.empty()) {
       if (clock_.steady() - pending.first_seen < incomplete_after()) return schedule_look(key, kLookAgain, pending.way);
       count_ignored("empty entry");
@@ -788,7 +1137,10 @@ class SpoolCapture::Engine {
     const Assessment assessment = assess(pending.entry);
     switch (assessment.state) {
       case Assessment::State::kComplete: return take(key, true, stop);
-      case Assessment::State::kIgnore: count_ignored(std::string(assessment.reason)); return ignore(found);
+      case Assessment::State::kIgnore:
+        // Its record may be written again many times: it is one all the same.
+        if (!taken_.contains(key)) count_ignored(std::string(assessment.reason));
+        return ignore(found);
       case Assessment::State::kDuplicate:
         if (known_inode(pending.entry)) {
           count_ignored("hard link to another entry's script");
@@ -796,9 +1148,12 @@ class SpoolCapture::Engine {
         }
         return take(key, true, stop);
       case Assessment::State::kSettling:
-        if (pending.settling && !from_content) return take(key, true, stop);
-        pending.settling = true;
-        return schedule_look(key, assessment.settle, pending.way);
+      case Assessment::State::kDoubtful: {
+        const auto quiet = clock_.steady() - pending.changed;
+        if (quiet >= assessment.settle || newest_age(pending.entry) >= assessment.settle)
+          return take(key, assessment.state == Assessment::State::kSettling, stop);
+        return schedule_look(key, std::chrono::ceil<milliseconds>(assessment.settle - quiet), pending.way);
+      }
       case Assessment::State::kIncomplete: break;
     }
     if (clock_.steady() - pending.first_seen >= incomplete_after() || (once_ && is_old(pending.entry)))
@@ -813,10 +1168,13 @@ class SpoolCapture::Engine {
   }
 
   // With --once there is no time to wait: what was written last long ago will not be completed.
-  bool is_old(const SpoolEntry& entry) const {
+  bool is_old(const SpoolEntry& entry) const { return newest_age(entry) >= incomplete_after(); }
+
+  // How long ago any of its files was written, as the files themselves tell.
+  std::chrono::nanoseconds newest_age(const SpoolEntry& entry) const {
     std::int64_t newest = 0;
     for (const SpoolFile& file : entry.files) newest = std::max(newest, file.stat.mtime_ns);
-    return clock_.now().nanoseconds - newest >= std::chrono::nanoseconds(incomplete_after()).count();
+    return std::chrono::nanoseconds(clock_.now().nanoseconds - newest);
   }
 
   milliseconds incomplete_after() const { return std::chrono::seconds(options_.common.incomplete_after_seconds); }
@@ -841,7 +1199,8 @@ class SpoolCapture::Engine {
     SteadyTime at = clock_.steady() + in;
     // Not seldomer than needed, not more often than the entry's age deserves.
     if (in == kLookAgain)
-      at = clock_.steady() + std::max(in, std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8));
+      at = clock_.steady() +
+           std::clamp(std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8), in, kLookAtLeast);
     if (clock_.steady() < give_up) at = std::min(at, give_up);
     if (pending.due && *pending.due <= at) return;
     pending.due = at;
@@ -854,7 +1213,7 @@ class SpoolCapture::Engine {
   }
 
   void look_at_due(const std::stop_token& stop) {
-    while (!due_.empty() && !stop.stop_requested()) {
+    while (spool_there_ && !due_.empty() && !stop.stop_requested()) {
       if (!is_current(due_.top())) {
         due_.pop();
         continue;
@@ -877,6 +1236,7 @@ class SpoolCapture::Engine {
 
   void drop_pending(PendingMap::iterator pending) {
     pending_bytes_ -= pending->second.bytes;
+    drop_held(pending->second);
     if (pending->second.watch >= 0) drop_watch(pending->second.watch);
     pending_.erase(pending);
   }
@@ -925,8 +1285,13 @@ class SpoolCapture::Engine {
     auto parsed = parse(entry);
     FAULT_POINT("capture.parsed");
     if (!parsed) {
+      const bool counts = found->second.noticed && !taken_.contains(key);
       found->second.entry.files.push_back(entry.files.front());
       ignore(found);
+      if (parsed.error().kind() == ErrorKind::kVanished) {
+        if (counts) return count_missed("vanished");
+        return count_ignored(parsed.error().message());
+      }
       note_error(key + ": " + parsed.error().message());
       log_.error("ENTRY_UNPARSABLE",
                  "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",
@@ -935,6 +1300,7 @@ class SpoolCapture::Engine {
       return;
     }
     found->second.entry.files.clear();
+    if (complete) learn_usual_files(entry);
     if (!complete) found->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
     drop_pending(found);
     const SpoolFile& identity = identity_file(entry, parsed->script_file);
@@ -984,7 +1350,9 @@ class SpoolCapture::Engine {
         if (!complete) ++c.status.incomplete;
         if (malformed) ++c.status.malformed;
         if (supersedes) ++c.status.superseding;
-        if (std::strcmp(way, "scan") != 0) c.status.lag_seconds = lag;
+        if (std::strcmp(way, "scan") == 0) return;
+        c.status.lag_seconds = lag;
+        c.status.close_to_durable.add(lag);
       });
     };
     remember(key, std::move(taken));
@@ -992,6 +1360,14 @@ class SpoolCapture::Engine {
     if (!journal_.append(std::move(item), stop)) {
       // Stopping. The entry is looked at again at the next start, if it still stands.
       taken_.erase(key);
+    }
+  }
+
+  void learn_usual_files(const SpoolEntry& entry) {
+    constexpr std::size_t kMost = 4;
+    for (const SpoolFile& file : entry.files) {
+      if (usual_files_.size() < kMost && std::find(usual_files_.begin(), usual_files_.end(), file.name) == usual_files_.end())
+        usual_files_.push_back(file.name);
     }
   }
 
@@ -1027,6 +1403,12 @@ class SpoolCapture::Engine {
     adapter_threw(e);
     return Error{ErrorKind::kPermanent, std::string("the adapter threw: ") + e.what()};
   }
+  std::optional<std::uint64_t> number_of(std::string_view entry) const try {
+    return adapter_.number_of(entry);
+  } catch (const std::exception& e) {
+    adapter_threw(e);
+    return std::nullopt;
+  }
   void adapter_threw(const std::exception& e) const {
     log_.error("ADAPTER_THREW",
                "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
@@ -1051,6 +1433,7 @@ class SpoolCapture::Engine {
     counters_->with([&](Counters& c) { c.status.pending = pending_.size(); });
   }
 
+  std::deque<StructureEvent> structure_;  // read, not yet handled
   struct Watch {
     std::string path;
     bool of_entry = false;
@@ -1058,6 +1441,7 @@ class SpoolCapture::Engine {
   struct ScanItem {
     std::string key;
     std::uint64_t directory_inode = 0;
+    bool counts = false;  // as missed, if it vanishes unread
   };
 
   const Options options_;
@@ -1070,14 +1454,26 @@ class SpoolCapture::Engine {
   const pid_t own_pid_ = ::getpid();
   // Shared with the callbacks that the journal may still hold when we are gone.
   const std::shared_ptr<Guarded<Counters>> counters_ = std::make_shared<Guarded<Counters>>();
+  GapWatch gaps_;
   std::atomic<bool> rescan_asked_ = false;
 
   // Everything below belongs to the capture thread.
   std::uint32_t owner_ = 0;
   std::uint64_t root_inode_ = 0;
   std::uint64_t root_device_ = 0;
+  std::optional<std::uint64_t> root_mount_;
+  MountTable mounts_;
+  bool mounts_changed_ = false;
+  std::uint64_t turns_ = 0;
+  std::size_t events_a_read_ = kEventsARead;
+  // Directories through which other mounts show the spool, or do not: path -> it is the spool's root.
+  std::unordered_map<std::string, bool> trusted_;
   PendingMap pending_;
   std::uint64_t pending_bytes_ = 0;
+  std::size_t held_ = 0;
+  std::vector<std::string> usual_files_;  // that an entry's directory has
+  // Gone and counted, as captured or as missed; true: the word of the end was read, not only seen to be so.
+  std::unordered_map<std::string, bool> accounted_;
   TakenMap taken_;
   std::unordered_map<std::uint64_t, std::int64_t> taken_inodes_;  // of scripts: inode -> modification time
   std::vector<std::string> forgotten_;
@@ -1093,13 +1489,14 @@ class SpoolCapture::Engine {
   std::uint64_t scan_number_ = 0;
   std::optional<std::uint64_t> forget_unseen_;  // number of a complete scan
   bool structure_drained_ = true;
+  bool few_ = false;  // fanotify's queue was short when it was looked at last
   std::uint64_t periodic_scans_ = 0;
   SteadyTime next_scan_;
   bool spool_there_ = true;
   SteadyTime spool_retry_;
+  milliseconds spool_retry_delay_ = kSpoolGoneFirst;
   alignas(inotify_event) std::array<char, 65536> inotify_buffer_;
-  // 170 events a read: their descriptors are open at once, far below any limit on descriptors.
-  alignas(fanotify_event_metadata) std::array<char, 170 * sizeof(fanotify_event_metadata)> fanotify_buffer_;
+  alignas(fanotify_event_metadata) std::array<char, kEventsARead * sizeof(fanotify_event_metadata)> fanotify_buffer_;
   std::array<char, PATH_MAX> path_buffer_;
   ForeignFilter foreign_{*access_};
   std::uint64_t own_writes_ = 0;

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "core/api/spool_adapter.h"
+#include "core/base/histogram.h"
 #include "core/capture/assemble.h"
+#include "core/capture/gap_tracker.h"
 #include "core/capture/spool_access.h"
 #include "core/config/config.h"
 #include "core/journal/journal.h"
@@ -31,8 +33,10 @@ struct CaptureStatus {
   std::uint64_t scans = 0;
   std::uint64_t pending = 0;          // entries that are not whole yet
   std::optional<double> lag_seconds;  // file closed -> durable, of the newest event that a notification brought
+  Histogram close_to_durable;         // of all of those
   std::optional<std::string> last_error;
   bool spool_there = true;
+  std::optional<GapStatus> gaps;  // of a scheduler that counts its jobs
 };
 
 // Watches one spool and journals an event for each entry, the moment it is complete. Notifications are hints; the

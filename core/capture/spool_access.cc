@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
-#include <mutex>
+#include <string_view>
+#include <utility>
 
 #include "core/capture/foreign_filter.h"
 
@@ -47,131 +47,169 @@ std::string fanotify_mark_problem(int code) {
   }
 }
 
+std::string watch_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
 class DirectAccess final : public SpoolAccess {
  public:
-  DirectAccess(std::string configured, std::string resolved) : configured_(std::move(configured)), root_(std::move(resolved)) {}
+  DirectAccess(SpoolRoot root, OpenedNotifications& opened)
+      : root_(std::move(root)), inotify_(std::move(opened.inotify)), fanotify_(std::move(opened.fanotify)) {}
 
-  const std::string& root() const override { return root_; }
+  const std::string& root() const override { return root_.path(); }
   int inotify_fd() const override { return inotify_.get(); }
   int fanotify_fd() const override { return fanotify_.get(); }
 
-  std::string start_inotify() {
-    inotify_.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-    if (inotify_) return {};
-    if (errno == EMFILE) return "inotify instances used up; raise fs.inotify.max_user_instances";
-    return system_error("inotify_init", errno).message();
-  }
-
-  std::string start_fanotify() {
-    fanotify_.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_UNLIMITED_QUEUE | FAN_CLOEXEC | FAN_NONBLOCK,
-                                    O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK));
-    if (!fanotify_) return fanotify_init_problem(errno);
-    if (auto marked = mark(); !marked) {
-      fanotify_.reset();
-      return marked.error().message();
-    }
-    return {};
-  }
-
-  Result<void> mark() override {
-    if (::fanotify_mark(fanotify_.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, AT_FDCWD, root_.c_str()) != 0) {
-      return Error{errno == ENOENT ? ErrorKind::kVanished : ErrorKind::kTransient, fanotify_mark_problem(errno)};
-    }
-    return {};
-  }
-
-  Result<void> leave_out(const std::string& directory) override { return leave_out_directory(fanotify_.get(), root_, directory); }
-  void leave_nothing_out() override { scriptorium::leave_nothing_out(fanotify_.get()); }
-
-  Result<FileStat> stat(const std::string& path) override {
-    auto fd = resolve(path, O_PATH | O_NOFOLLOW);
-    if (!fd) return fd.error();
-    return stat_fd(fd->get());
-  }
-
+  Result<FileStat> stat(const std::string& path) override { return root_.stat(path); }
   Result<std::vector<SpoolName>> list(const std::string& path) override {
-    auto fd = resolve(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-    if (!fd) return fd.error();
-    const std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd->get()));
-    if (dir == nullptr) return system_error("list " + path, errno);
-    static_cast<void>(fd->release());  // closedir closes it
     std::vector<SpoolName> names;
-    for (;;) {
-      errno = 0;
-      const dirent* entry = ::readdir(dir.get());
-      if (entry == nullptr) break;
-      const std::string_view name = entry->d_name;
-      if (name == "." || name == "..") continue;
-      bool is_directory = entry->d_type == DT_DIR;
-      if (entry->d_type == DT_UNKNOWN) {
-        struct stat s{};
-        is_directory = ::fstatat(::dirfd(dir.get()), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
-      }
-      names.push_back({std::string(name), entry->d_ino, is_directory});
-    }
-    if (errno != 0) return system_error("list " + path, errno);
+    auto listed = root_.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
+      names.push_back({std::string(name), inode, is_directory});
+      return true;
+    });
+    if (!listed) return listed.error();
     return names;
   }
-
-  Result<UniqueFd> open(const std::string& path) override {
-    // O_NONBLOCK: a FIFO in the spool must not hold us.
-    auto fd = resolve(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-    if (!fd) return fd;
-    auto stat = stat_fd(fd->get());
-    if (!stat) return stat.error();
-    if (!stat->is_regular()) return Error{ErrorKind::kPermanent, "not a regular file"};
-    return fd;
-  }
-
-  Result<int> watch(const std::string& path, std::uint32_t mask) override {
-    const int number = ::inotify_add_watch(inotify_.get(), (path.empty() ? root_ : root_ + "/" + path).c_str(),
-                                           mask | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK);
-    if (number < 0) {
-      if (errno == ENOSPC) return Error{ErrorKind::kExhausted, "inotify watches used up; raise fs.inotify.max_user_watches"};
-      return system_error("watch " + (path.empty() ? root_ : path), errno);
-    }
-    return number;
-  }
-
+  Result<UniqueFd> open(const std::string& path) override { return root_.open(path); }
+  Result<int> watch(const std::string& path, std::uint32_t mask) override { return root_.watch(inotify_.get(), path, mask); }
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
+  Result<void> mark() override { return root_.mark(fanotify_.get()); }
+  Result<void> leave_out(const std::string& directory) override {
+    return leave_out_directory(fanotify_.get(), root_.path(), directory);
+  }
+  void leave_nothing_out() override { scriptorium::leave_nothing_out(fanotify_.get()); }
 
  private:
-  Result<UniqueFd> resolve(const std::string& path, int flags) {
-    UniqueFd root(::open(configured_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!root) return system_error("open " + configured_, errno);
-    open_how how{};
-    how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, root.get(), path.empty() ? "." : path.c_str(), &how, sizeof how)));
-    if (fd) return fd;
-    const int code = errno;
-    if (code == ELOOP) return Error{ErrorKind::kPermanent, "a symbolic link stands in the way"};
-    if (code == ENXIO) return Error{ErrorKind::kPermanent, "not a regular file"};  // a socket
-    return system_error("open " + path, code);
-  }
-
-  std::string configured_;
-  std::string root_;
-  UniqueFd inotify_;
-  UniqueFd fanotify_;
+  const SpoolRoot root_;
+  const UniqueFd inotify_;
+  const UniqueFd fanotify_;
 };
 
 }  // namespace
 
-Result<OpenedAccess> open_direct_access(const std::string& root, Notifications wanted) {
+Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
   struct Freed {
     void operator()(char* text) const noexcept { std::free(text); }  // NOLINT: realpath's memory is malloc's
   };
-  const std::unique_ptr<char, Freed> resolved(::realpath(root.c_str(), nullptr));
-  if (resolved == nullptr) return system_error(root, errno);
-  auto stat = stat_path(resolved.get());
+  const std::string whole = below.empty() ? configured : configured + "/" + below;
+  const std::unique_ptr<char, Freed> resolved(::realpath(whole.c_str(), nullptr));
+  if (resolved == nullptr) return system_error(whole, errno);
+  SpoolRoot root(std::move(configured), std::move(below), resolved.get());
+  auto stat = stat_path(root.resolved_);
   if (!stat) return stat.error();
-  if (!stat->is_directory()) return Error{ErrorKind::kInvalidConfig, root + ": is not a directory"};
+  if (!stat->is_directory()) return Error{ErrorKind::kInvalidConfig, whole + ": is not a directory"};
+  if (!root.below_.empty()) {
+    if (auto opened = root.resolve("", O_PATH | O_DIRECTORY); !opened) return opened.error().with_context(whole);
+  }
+  return root;
+}
+
+Result<UniqueFd> SpoolRoot::resolve(const std::string& path, int flags) const {
+  const auto beneath = [](const UniqueFd& directory, const std::string& name, int how_flags) {
+    open_how how{};
+    how.flags = static_cast<std::uint64_t>(how_flags | O_CLOEXEC);
+    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+    return UniqueFd(
+        static_cast<int>(::syscall(SYS_openat2, directory.get(), name.empty() ? "." : name.c_str(), &how, sizeof how)));
+  };
+  UniqueFd root(::open(configured_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return system_error("open " + configured_, errno);
+  if (!below_.empty()) root = beneath(root, below_, O_PATH | O_DIRECTORY);
+  UniqueFd fd;
+  if (root) fd = beneath(root, path, flags);
+  if (fd) return fd;
+  const int code = errno;
+  if (code == ELOOP) return Error{ErrorKind::kPermanent, "a symbolic link stands in the way"};
+  if (code == ENXIO) return Error{ErrorKind::kPermanent, "not a regular file"};  // a socket
+  return system_error("open " + path, code);
+}
+
+Result<FileStat> SpoolRoot::stat(const std::string& path) const {
+  auto fd = resolve(path, O_PATH | O_NOFOLLOW);
+  if (!fd) return fd.error();
+  return stat_fd(fd->get());
+}
+
+Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
+  auto fd = resolve(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  if (!fd) return fd.error();
+  const std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd->get()));
+  if (dir == nullptr) return system_error("list " + path, errno);
+  static_cast<void>(fd->release());  // closedir closes it
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    bool is_directory = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_UNKNOWN) {
+      struct stat s{};
+      is_directory = ::fstatat(::dirfd(dir.get()), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+    }
+    if (!take(name, entry->d_ino, is_directory)) return {};
+  }
+  if (errno != 0) return system_error("list " + path, errno);
+  return {};
+}
+
+Result<UniqueFd> SpoolRoot::open(const std::string& path) const {
+  // O_NONBLOCK: a FIFO in the spool must not hold us.
+  auto fd = resolve(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  if (!fd) return fd;
+  auto stat = stat_fd(fd->get());
+  if (!stat) return stat.error();
+  if (!stat->is_regular()) return Error{ErrorKind::kPermanent, "not a regular file"};
+  return fd;
+}
+
+Result<int> SpoolRoot::watch(int inotify, const std::string& path, std::uint32_t mask) const {
+  auto fd = resolve(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  if (!fd) return fd.error();
+  // By the descriptor: inotify takes paths only, and a path may lead elsewhere by now.
+  const int number = ::inotify_add_watch(inotify, watch_path(fd->get()).c_str(), mask | IN_ONLYDIR | IN_EXCL_UNLINK);
+  if (number >= 0) return number;
+  if (errno == ENOSPC) return Error{ErrorKind::kExhausted, "inotify watches used up; raise fs.inotify.max_user_watches"};
+  return system_error("watch " + (path.empty() ? resolved_ : path), errno);
+}
+
+Result<void> SpoolRoot::mark(int fanotify) const {
+  auto fd = resolve("", O_RDONLY | O_DIRECTORY);
+  if (!fd) return fd.error();
+  if (::fanotify_mark(fanotify, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, fd->get(), nullptr) != 0) {
+    return Error{errno == ENOENT ? ErrorKind::kVanished : ErrorKind::kTransient, fanotify_mark_problem(errno)};
+  }
+  return {};
+}
+
+OpenedNotifications open_notifications(const SpoolRoot& root, Notifications wanted) {
+  OpenedNotifications opened;
+  if (wanted.inotify) {
+    opened.inotify.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+    if (!opened.inotify) {
+      opened.inotify_problem = errno == EMFILE ? "inotify instances used up; raise fs.inotify.max_user_instances"
+                                               : system_error("inotify_init", errno).message();
+    }
+  }
+  if (wanted.fanotify) {
+    opened.fanotify.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_UNLIMITED_QUEUE | FAN_CLOEXEC | FAN_NONBLOCK,
+                                          O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK));
+    if (!opened.fanotify) {
+      opened.fanotify_problem = fanotify_init_problem(errno);
+    } else if (auto marked = root.mark(opened.fanotify.get()); !marked) {
+      opened.fanotify.reset();
+      opened.fanotify_problem = marked.error().message();
+    }
+  }
+  return opened;
+}
+
+Result<OpenedAccess> open_direct_access(const std::string& root, Notifications wanted) {
+  auto found = SpoolRoot::find(root);
+  if (!found) return found.error();
+  OpenedNotifications notifications = open_notifications(*found, wanted);
   OpenedAccess opened;
-  auto access = std::make_unique<DirectAccess>(root, resolved.get());
-  if (wanted.inotify) opened.inotify_problem = access->start_inotify();
-  if (wanted.fanotify) opened.fanotify_problem = access->start_fanotify();
-  opened.access = std::move(access);
+  opened.fanotify_problem = std::move(notifications.fanotify_problem);
+  opened.inotify_problem = std::move(notifications.inotify_problem);
+  opened.access = std::make_unique<DirectAccess>(*std::move(found), notifications);
   return opened;
 }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/file.h"
@@ -50,13 +54,50 @@ struct Notifications {
   bool fanotify = true;
 };
 
-// Access with this process's own rights. `fanotify_problem` says why there is no fanotify though it was asked for.
-// kVanished if the root is not there.
+// A spool's directory, and all that is done with it by this process's own rights. What both ways of access share: the
+// direct one calls it in the daemon, the spool opener in its own process.
+class SpoolRoot {
+ public:
+  // `configured` is looked up anew at each call, so that a spool that was unmounted is found again. With `below`, the root is
+  // that directory beneath it, without symbolic links on the way. kVanished if it is not there; kInvalidConfig if it is no
+  // directory.
+  static Result<SpoolRoot> find(std::string configured, std::string below = {});
+
+  const std::string& path() const noexcept { return resolved_; }  // as the kernel named it when it was found
+  Result<FileStat> stat(const std::string& path) const;
+  // Calls `take` for each name, until it returns false. The view is valid during the call.
+  using TakeName = std::function<bool(std::string_view name, std::uint64_t inode, bool is_directory)>;
+  Result<void> each_name(const std::string& path, const TakeName& take) const;
+  Result<UniqueFd> open(const std::string& path) const;
+  Result<int> watch(int inotify, const std::string& path, std::uint32_t mask) const;
+  Result<void> mark(int fanotify) const;
+
+ private:
+  SpoolRoot(std::string configured, std::string below, std::string resolved)
+      : configured_(std::move(configured)), below_(std::move(below)), resolved_(std::move(resolved)) {}
+  Result<UniqueFd> resolve(const std::string& path, int flags) const;
+
+  std::string configured_;
+  std::string below_;
+  std::string resolved_;
+};
+
+// The descriptors to read notifications from; -1 and why, where there are none though they were asked for.
+struct OpenedNotifications {
+  UniqueFd inotify;
+  UniqueFd fanotify;
+  std::string inotify_problem;
+  std::string fanotify_problem;
+};
+OpenedNotifications open_notifications(const SpoolRoot& root, Notifications wanted);
+
+// `fanotify_problem` says why there is no fanotify though it was asked for.
 struct OpenedAccess {
   std::unique_ptr<SpoolAccess> access;
   std::string fanotify_problem;
   std::string inotify_problem;
 };
+// Access with this process's own rights. kVanished if the root is not there.
 Result<OpenedAccess> open_direct_access(const std::string& root, Notifications wanted);
 
 }  // namespace scriptorium

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace scriptorium::cli {
@@ -28,19 +29,22 @@ struct Arguments {
   std::string config_file = kDefaultConfigFile;
   bool config_given = false;
 
-  bool once = false;         // run
-  bool markdown = false;     // plugins
-  bool json = false;         // status, show, deadletters list and show
-  bool all = false;          // deadletters retry, discard
-  bool yes = false;          // deadletters discard
-  bool raw = false;          // show
-  bool environment = false;  // show
-  bool print = false;        // setup
-  std::string name;          // plugins NAME, setup SINK
-  std::string id;            // deadletters show, retry, discard
-  std::string sink;          // deadletters
-  std::string job;           // show
-  std::string shell;         // completion
+  bool once = false;                      // run
+  bool markdown = false;                  // plugins
+  bool json = false;                      // status, show, deadletters list and show
+  bool health = false;                    // status --check
+  std::int64_t behind_warning_s = 300;    // status --check
+  std::int64_t behind_critical_s = 3600;  // status --check
+  bool all = false;                       // deadletters retry, discard
+  bool yes = false;                       // deadletters discard
+  bool raw = false;                       // show
+  bool environment = false;               // show
+  bool print = false;                     // setup
+  std::string name;                       // plugins NAME, setup SINK
+  std::string id;                         // deadletters show, retry, discard
+  std::string sink;                       // deadletters
+  std::string job;                        // show
+  std::string shell;                      // completion
 };
 
 }  // namespace scriptorium::cli

@@ -4,6 +4,7 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/daemon/log.h"
+#include "core/daemon/privileges.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -21,13 +22,31 @@ std::string number_of(std::size_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
+// Splits this process as `run` would, so that what is found is what the daemon will find. If that is refused, the rest is
+// looked at as who we are.
+Privileges privileges_as_run(const Arguments& arguments, const Console& console) {
+  Privileges none;
+  if (!console.owns_process) {
+    none.why = "this command does not own its process";
+    return none;
+  }
+  Problems problems;
+  const CoreConfig core = load_config(arguments.config_file, problems).core;
+  auto split =
+      separate_privileges(core, arguments.config_file, problems.empty() ? PrivilegesFor::kLook : PrivilegesFor::kRefusal);
+  if (split) return *std::move(split);
+  none.refused = split.error().message();
+  return none;
+}
+
 }  // namespace
 
 int check_command(const Arguments& arguments, Console& console) {
+  const Privileges privileges = privileges_as_run(arguments, console);
   const auto setup = load_or_say(arguments, console);
   if (!setup) return kExitConfig;
   const auto log = make_command_logger();
-  const auto findings = check_setup(*setup, *log);
+  const auto findings = check_setup(*setup, *log, privileges);
   for (const Finding& finding : findings) {
     console.out << level_text(finding.level, console) << "  " << finding.subject << ": " << finding.text << "\n";
   }

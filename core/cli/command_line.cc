@@ -32,7 +32,18 @@ class Definition {
     plugins.add_flag("--markdown", into_.markdown, "As a page of the reference");
 
     CLI::App& status = add(app_, "status", "Say what the running daemon has captured and delivered", Command::kStatus);
-    status.add_flag("--json", into_.json, "The whole answer, for programs");
+    CLI::Option* json = status.add_flag("--json", into_.json, "The whole answer, for programs");
+    CLI::Option* check = status
+                             .add_flag("--check", into_.health,
+                                       "One line for Nagios, Icinga and the like; exits 0 if all is well, 1 (warning) or 2 "
+                                       "(critical)")
+                             ->excludes(json);
+    status.add_option("--warning", into_.behind_warning_s, "With --check: seconds that a sink may be behind without a warning")
+        ->needs(check)
+        ->check(CLI::NonNegativeNumber);
+    status.add_option("--critical", into_.behind_critical_s, "With --check: seconds behind from which it is critical")
+        ->needs(check)
+        ->check(CLI::NonNegativeNumber);
 
     add_dead_letters();
 

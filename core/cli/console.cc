@@ -49,7 +49,8 @@ Console standard_console() {
           .err = std::cerr,
           .in_is_terminal = ::isatty(STDIN_FILENO) == 1,
           .out_is_terminal = terminal,
-          .colour = terminal && !dumb && (no_colour == nullptr || *no_colour == '\0')};
+          .colour = terminal && !dumb && (no_colour == nullptr || *no_colour == '\0'),
+          .owns_process = true};
 }
 
 TextTable::TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers) : numbers_(std::move(numbers)) {

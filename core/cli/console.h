@@ -15,7 +15,8 @@ struct Console {
   std::ostream& err;
   bool in_is_terminal = false;
   bool out_is_terminal = false;
-  bool colour = false;  // out_is_terminal and NO_COLOR unset
+  bool colour = false;        // out_is_terminal and NO_COLOR unset
+  bool owns_process = false;  // the command may change, for good, who this process is and what it may do
 
   std::string bold(std::string_view text) const;
   std::string green(std::string_view text) const;

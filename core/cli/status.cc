@@ -6,6 +6,7 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/cli/health.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
 
@@ -51,6 +52,29 @@ void note_error(TextTable& table, const Json& object, const Console& console) {
     table.note(console.yellow("last error: ") + text_of(error));
 }
 
+// "numbers 5-7, 12 (4 jobs) ...", with the newest few ranges.
+std::string ranges_of(const Json& ranges, const Json& count) {
+  constexpr std::size_t kShown = 8;
+  std::string text;
+  std::size_t shown = 0;
+  for (const Json& range : ranges.is_array() ? ranges : Json::array()) {
+    if (++shown > kShown) break;
+    text += (text.empty() ? "" : ", ") + text_of(range);
+  }
+  return text + (shown > kShown ? ", ..." : "") + " (" + text_of(count) + ")";
+}
+
+void note_gaps(TextTable& table, const Json& gaps, const Console& console) {
+  if (number_of(member(gaps, "confirmed")) > 0) {
+    table.note(console.red("jobs whose script was never seen: ") +
+               ranges_of(member(gaps, "confirmed_ranges"), member(gaps, "confirmed")));
+  }
+  if (number_of(member(gaps, "suspected")) > 0) {
+    table.note(console.yellow("job numbers that never appeared: ") +
+               ranges_of(member(gaps, "ranges"), member(gaps, "suspected")));
+  }
+}
+
 std::string sources_text(const Json& sources, const Console& console) {
   TextTable table({"SOURCE", "PLUGIN", "WAY", "CAPTURED", "INCOMPLETE", "MISSED", "LAG"}, {3, 4, 5, 6});
   for (const auto& [name, source] : sources.items()) {
@@ -63,6 +87,7 @@ std::string sources_text(const Json& sources, const Console& console) {
       table.note("no better way: " + text_of(why));
     }
     note_counts(table, member(source, "missed"), console.red("missed"));
+    note_gaps(table, member(source, "gaps"), console);
     if (const Json& there = member(source, "spool_there"); there.is_boolean() && !there.get<bool>())
       table.note(console.red("the spool is not there"));
     note_error(table, source, console);
@@ -123,9 +148,20 @@ std::string for_people(const Json& status, const Console& console) {
 
 int status_command(const Arguments& arguments, Console& console) {
   const auto state_dir = state_dir_of(arguments, console);
-  if (!state_dir) return kExitConfig;
+  if (!state_dir) {
+    if (!arguments.health) return kExitConfig;
+    console.out << no_answer("the configuration " + arguments.config_file + " is wrong").line << "\n";
+    return Health::kCritical;
+  }
   const auto log = make_command_logger();
   const auto answer = control(*state_dir, R"({"command":"status"})", *log);
+  if (arguments.health) {
+    const Health health = answer ? judge_health(*answer, {.behind_warning_s = arguments.behind_warning_s,
+                                                          .behind_critical_s = arguments.behind_critical_s})
+                                 : no_answer(answer.error().message());
+    console.out << health.line << "\n";
+    return health.state;
+  }
   if (!answer) return fail(console, answer.error());
   if (arguments.json) {
     console.out << *answer << "\n";

@@ -23,10 +23,14 @@ struct EnvironmentRule {
 struct CoreConfig {
   std::string cluster;  // required; [A-Za-z0-9][A-Za-z0-9._-]*, at most 64
   std::string state_dir = "/var/lib/scriptorium";
+  std::string user;                      // whom the daemon becomes; "" = it stays who starts it
   std::string host;                      // the event's host.name; "" = this machine's
   std::vector<std::string> plugin_dirs;  // empty: beside the command, then the installed place
   std::int64_t journal_max_bytes = std::int64_t{1} << 30;
   std::int64_t shutdown_seconds = 30;
+  std::string metrics_listen;      // "127.0.0.1:9417"; "" = not by network
+  std::string metrics_socket;      // "" = metrics.sock in state_dir
+  std::string metrics_textfile;    // "" = none
   std::string log_level = "info";  // "debug" | "info" | "warning" | "error"
 };
 
@@ -70,6 +74,13 @@ struct Config {
   std::vector<SinkInstance> sinks;
   std::vector<std::string> files;  // that were read, in order
 };
+
+// "127.0.0.1:9417" or "[::1]:9417": an address that only this machine reaches.
+struct LoopbackAddress {
+  bool v6 = false;
+  std::uint16_t port = 0;
+};
+std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noexcept;
 
 // The options that core itself knows, for reference pages and `scriptorium plugins`.
 std::vector<OptionInfo> core_options();

@@ -1,6 +1,7 @@
 #include "core/config/options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
@@ -36,6 +37,16 @@ std::optional<std::string> host_problem(const std::string& name) {
   return "cannot be a host's name";
 }
 
+std::optional<std::string> user_problem(const std::string& name) {
+  if (name.empty() || name == "_" || is_plain_name(name.front() == '_' ? name.substr(1) : name, 32)) return std::nullopt;
+  return "cannot be a user's name";
+}
+
+std::optional<std::string> metrics_address_problem(const std::string& address) {
+  if (address.empty() || parse_loopback_address(address)) return std::nullopt;
+  return "not an address of this machine alone";
+}
+
 std::optional<std::string> path_problem(const std::string& path) {
   if (path.empty()) return "is empty";
   if (path.front() != '/') return "is not an absolute path";
@@ -44,6 +55,16 @@ std::optional<std::string> path_problem(const std::string& path) {
     return "holds a control character";
   }
   return std::nullopt;
+}
+
+std::optional<std::string> path_or_nothing_problem(const std::string& path) {
+  return path.empty() ? std::nullopt : path_problem(path);
+}
+
+std::optional<std::string> textfile_problem(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  if (!path.ends_with(".prom")) return "node_exporter reads only files that end in .prom";
+  return path_problem(path);
 }
 
 std::optional<std::string> plugin_problem(const std::string& name) {
@@ -177,6 +198,18 @@ void read_environment(const Value& value, const Table& table, SourceConfig& into
 
 }  // namespace
 
+std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noexcept {
+  constexpr std::string_view kV4 = "127.0.0.1:";
+  constexpr std::string_view kV6 = "[::1]:";
+  LoopbackAddress address;
+  address.v6 = text.starts_with(kV6);
+  if (!address.v6 && !text.starts_with(kV4)) return std::nullopt;
+  text.remove_prefix(address.v6 ? kV6.size() : kV4.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), address.port);
+  if (error != std::errc{} || end != text.data() + text.size() || address.port == 0) return std::nullopt;
+  return address;
+}
+
 bool is_instance_name(std::string_view name) noexcept {
   const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
   return !name.empty() && name.size() <= 64 && lower(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
@@ -191,6 +224,9 @@ const Schema<CoreConfig>& core_schema() {
       checked(option("state_dir", &CoreConfig::state_dir,
                      "folder of the journal, the lock and the control socket; one daemon owns it"),
               "an absolute path", &CoreConfig::state_dir, path_problem),
+      checked(option("user", &CoreConfig::user,
+                     "user that the daemon becomes when it is started as root; empty: it stays the user that starts it"),
+              "a user's name: letters, digits, '.', '_' and '-', at most 32", &CoreConfig::user, user_problem),
       checked(option("host", &CoreConfig::host, "host name that events carry; empty: this machine's"),
               "letters, digits, '.', '_' and '-', at most 253", &CoreConfig::host, host_problem),
       checked(
@@ -202,6 +238,16 @@ const Schema<CoreConfig>& core_schema() {
               "size of the journal in bytes at which capture stops and entries wait in the spool"),
       integer("shutdown_seconds", &CoreConfig::shutdown_seconds, 1, 3600,
               "seconds that a stop may take to deliver what waits; the rest stays in the journal"),
+      checked(option("metrics_listen", &CoreConfig::metrics_listen,
+                     "address on which metrics are given by HTTP (GET /metrics); empty: on the socket only"),
+              "\"127.0.0.1:PORT\" or \"[::1]:PORT\": nothing asks there who is asking", &CoreConfig::metrics_listen,
+              metrics_address_problem),
+      checked(option("metrics_socket", &CoreConfig::metrics_socket,
+                     "Unix socket on which metrics are given by HTTP; empty: metrics.sock in state_dir"),
+              "an absolute path", &CoreConfig::metrics_socket, path_or_nothing_problem),
+      checked(option("metrics_textfile", &CoreConfig::metrics_textfile,
+                     "file that gets the metrics every 15 s, for node_exporter's textfile collector; empty: none"),
+              "an absolute path that ends in .prom", &CoreConfig::metrics_textfile, textfile_problem),
       choice("log_level", &CoreConfig::log_level, words({"debug", "info", "warning", "error"}),
              "least important messages that are logged"),
   };

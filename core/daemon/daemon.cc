@@ -24,7 +24,9 @@
 #include "core/daemon/control.h"
 #include "core/daemon/control_server.h"
 #include "core/daemon/log.h"
+#include "core/daemon/metrics_server.h"
 #include "core/daemon/pipeline.h"
+#include "core/daemon/privileges.h"
 #include "core/daemon/setup.h"
 #include "core/daemon/state_lock.h"
 
@@ -68,7 +70,8 @@ int exit_code_of(const Error& error) {
 
 class Daemon {
  public:
-  Daemon(const RunOptions& options, int signals) : options_(options), signals_(signals) {}
+  Daemon(const RunOptions& options, int signals, Privileges privileges)
+      : options_(options), signals_(signals), privileges_(std::move(privileges)) {}
 
   int run();
 
@@ -90,6 +93,8 @@ class Daemon {
 
   const RunOptions options_;
   const int signals_;
+  const Privileges privileges_;  // before everything that reaches a spool
+  bool opener_died_ = false;
   const Clock& clock_ = system_clock();
   const SteadyTime begun_ = clock_.steady();
   std::unique_ptr<Logger> log_;
@@ -106,6 +111,7 @@ class Daemon {
   bool journal_was_full_ = false;
   SteadyTime next_watchdog_;
   std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<MetricsServer> metrics_;
 };
 
 int Daemon::run() {
@@ -124,7 +130,8 @@ int Daemon::run() {
   }
   if (options_.once) return deliver_once();
   watch_forever();
-  return stop();
+  const int code = stop();
+  return opener_died_ ? EX_SOFTWARE : code;
 }
 
 Result<void> Daemon::start() {
@@ -138,7 +145,8 @@ Result<void> Daemon::start() {
                                *log_, clock_);
   if (!journal) return journal.error();
   journal_ = *std::move(journal);
-  runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once});
+  runtime_.emplace(
+      Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once, privileges_.opener.get()});
 
   // Sinks first: an event that is captured finds all its sinks known.
   for (const LoadedSink& loaded : setup_.sinks) {
@@ -162,10 +170,21 @@ Result<void> Daemon::start() {
   auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
   if (!control) return control.error();
   control_ = *std::move(control);
+  auto metrics = MetricsServer::start(
+      {.socket = core.metrics_socket.empty() ? core.state_dir + "/metrics.sock" : core.metrics_socket,
+       .listen = parse_loopback_address(core.metrics_listen),
+       .textfile = core.metrics_textfile},
+      [this] { return status(); }, *log_, clock_);
+  if (!metrics) return metrics.error();
+  metrics_ = *std::move(metrics);
   for (const auto& source : sources_) source->start();
-  log_->info(
-      "STARTED", "captures and delivers",
-      {{"version", SCRIPTORIUM_VERSION}, {"cluster", core.cluster}, {"sources", sources_.size()}, {"sinks", sinks_.size()}});
+  log_->info("STARTED", "captures and delivers",
+             {{"version", SCRIPTORIUM_VERSION},
+              {"cluster", core.cluster},
+              {"sources", sources_.size()},
+              {"sinks", sinks_.size()},
+              {"user", privileges_.user},
+              {"separated", privileges_.separated ? "yes" : "no"}});
   notify_systemd("READY=1");
   return {};
 }
@@ -183,8 +202,18 @@ void Daemon::watch_forever() {
 }
 
 Daemon::Signal Daemon::wait_signal(milliseconds most) {
-  pollfd fd{signals_, POLLIN, 0};
-  if (::poll(&fd, 1, static_cast<int>(most.count())) <= 0) return Signal::kNone;
+  std::array<pollfd, 2> fds{
+      {{signals_, POLLIN, 0}, {privileges_.opener != nullptr && !opener_died_ ? privileges_.opener->pidfd() : -1, POLLIN, 0}}};
+  if (::poll(fds.data(), fds.size(), static_cast<int>(most.count())) <= 0) return Signal::kNone;
+  if (fds[1].revents != 0) {
+    opener_died_ = true;
+    log_->error(
+        "OPENER_DIED",
+        "the process that opens the spool for the daemon has ended; the daemon ends as well, so that both are started again "
+        "and look at the whole spool",
+        {{"pid", privileges_.opener->pid()}});
+    return Signal::kStop;
+  }
   signalfd_siginfo info{};
   if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return Signal::kNone;
   return info.ssi_signo == SIGHUP ? Signal::kReload : Signal::kStop;
@@ -272,6 +301,7 @@ int Daemon::deliver_once() {
   log_->info("ONCE_DONE", "captured all that the spools hold", {{"captured", captured}, {"settled", settled ? "yes" : "no"}});
   const int code = stop();
   if (code != 0) return code;
+  if (opener_died_) return EX_SOFTWARE;
   if (interrupted) return EX_TEMPFAIL;
   return settled && half_written == 0 ? 0 : EX_UNAVAILABLE;
 }
@@ -293,7 +323,8 @@ int Daemon::stop() {
   journal_->flush(deadline);
   FAULT_POINT("daemon.drain");
   // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
-  while (!options_.once && clock_.steady() < deadline &&
+  // Without an opener the jobs of each moment may be lost, so the rest waits in the journal for the next start.
+  while (!options_.once && !opener_died_ && clock_.steady() < deadline &&
          !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
     if (wait_signal(kDrainTick) == Signal::kStop) break;
   }
@@ -306,8 +337,9 @@ int Daemon::stop() {
     log_->error("JOURNAL_NOT_WRITTEN",
                 "the journal could not be written before the end; what was not durable is captured again from the spool", {});
   log_->info("STOPPED", "ends", {});
+  metrics_.reset();
   control_.reset();
-  if (hangs) ::_exit(0);  // its thread still runs in the plugin's code
+  if (hangs) ::_exit(opener_died_ ? EX_SOFTWARE : 0);  // its thread still runs in the plugin's code
   sources_.clear();
   sinks_.clear();
   journal_.reset();
@@ -348,8 +380,11 @@ Result<void> Daemon::switch_to(Setup setup) {
   const CoreConfig& then = setup.config.core;
   for (const auto& [key, changed] :
        {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
-        std::pair{"host", now.host != then.host},
-        std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes}}) {
+        std::pair{"host", now.host != then.host}, std::pair{"user", now.user != then.user},
+        std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes},
+        std::pair{"metrics_listen", now.metrics_listen != then.metrics_listen},
+        std::pair{"metrics_socket", now.metrics_socket != then.metrics_socket},
+        std::pair{"metrics_textfile", now.metrics_textfile != then.metrics_textfile}}) {
     if (changed) return Error{ErrorKind::kInvalidConfig, std::string(key) + " cannot change while the daemon runs; restart it"};
   }
   std::vector<std::unique_ptr<SinkRun>> new_sinks;
@@ -428,7 +463,7 @@ std::string Daemon::status() const {
   const Journal::Usage usage = journal_->usage();
   const double uptime = std::chrono::duration<double>(clock_.steady() - begun_).count();
   const std::lock_guard lock(parts_mutex_);
-  return render_status(usage, sources_, sinks_, uptime, last_reload_);
+  return render_status(usage, sources_, sinks_, uptime, last_reload_, privileges_json(privileges_));
 }
 
 std::string Daemon::answer(const std::string& request) {
@@ -449,8 +484,19 @@ int run_daemon(const RunOptions& options) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  // Before a plugin is loaded, a thread started or a byte of a spool read. What is wrong with the configuration is said later,
+  // by who can also ask the plugins.
+  Problems problems;
+  const CoreConfig core = load_config(options.config_file, problems).core;
+  auto privileges =
+      separate_privileges(core, options.config_file, problems.empty() ? PrivilegesFor::kRun : PrivilegesFor::kRefusal);
+  if (!privileges) {
+    const auto log = make_stderr_logger(parse_log_level(core.log_level));
+    log->error("START_REFUSED", privileges.error().message(), {});
+    return exit_code_of(privileges.error());
+  }
   const UniqueFd signals(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  return Daemon(options, signals.get()).run();
+  return Daemon(options, signals.get(), *std::move(privileges)).run();
 }
 
 }  // namespace scriptorium

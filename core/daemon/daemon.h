@@ -11,7 +11,8 @@ struct RunOptions {
 };
 
 // The daemon, from start to end. Returns the exit code: 0; 69 (EX_UNAVAILABLE) once: not everything could be settled;
-// 73 (EX_CANTCREAT) state_dir or journal cannot be made; 75 (EX_TEMPFAIL) another daemon owns state_dir; 78 (EX_CONFIG).
+// 70 (EX_SOFTWARE) the spool opener died, so start both again; 73 (EX_CANTCREAT) state_dir or journal cannot be made; 75
+// (EX_TEMPFAIL) another daemon owns state_dir; 78 (EX_CONFIG).
 // Threads: the main thread, before any other exists; blocks SIGTERM, SIGINT, SIGHUP for the whole process.
 int run_daemon(const RunOptions& options);
 

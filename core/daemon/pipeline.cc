@@ -3,10 +3,12 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
+#include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/text.h"
 
@@ -19,11 +21,29 @@ constexpr std::chrono::milliseconds kOncePatience{2000};
 
 void add_text(std::string& out, const Value& value);
 
+// Tells apart what stands in a file at two times; "" if the value names none.
+std::string state_of_file(const Value& value) {
+  const auto* name = std::get_if<std::string>(&value.data);
+  if (name == nullptr) return {};
+  std::string path = *name;
+  if (path.find('/') == std::string::npos) {
+    const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    if (credentials == nullptr) return {};
+    path = std::string(credentials) + '/' + path;
+  }
+  const auto stat = stat_path(path);
+  if (!stat) return {};
+  return "@" + std::to_string(stat->device) + "." + std::to_string(stat->inode) + "." + std::to_string(stat->size) + "." +
+         std::to_string(stat->mtime_ns);
+}
+
 void add_text(std::string& out, const Table& table) {
   out += '{';
   for (const TableEntry& entry : table.entries) {
     out.append(entry.key).append("=");
     add_text(out, entry.value);
+    // A password or certificate that was exchanged is a change too, although its name stayed.
+    if (entry.key.ends_with("_file")) out += state_of_file(entry.value);
     out += ';';
   }
   out += '}';
@@ -64,6 +84,32 @@ Json optional_json(const std::optional<T>& value) {
 
 Json optional_time(const std::optional<Timestamp>& time) {
   return time ? Json(format_rfc3339(*time, TimePrecision::kMilliseconds)) : Json(nullptr);
+}
+
+Json gaps_json(const GapStatus& gaps) {
+  return {{"suspected", gaps.suspected},
+          {"confirmed", gaps.confirmed},
+          {"waiting", gaps.waiting},
+          {"ranges", gaps.ranges},
+          {"confirmed_ranges", gaps.confirmed_ranges},
+          {"not_in_ranges", gaps.forgotten},
+          {"explained", {{"job without a script", gaps.without_script}, {"part of another job", gaps.part_of_another}}},
+          {"appeared_late", gaps.late},
+          {"count_changes", gaps.count_changes},
+          {"highest", optional_json(gaps.highest)},
+          {"queries", gaps.queries},
+          {"last_error", optional_json(gaps.last_error)}};
+}
+
+// {"count", "sum", "buckets": [{"le", "count"}]}, each bucket with all that is below its bound, as Prometheus counts.
+Json histogram_json(const Histogram& histogram) {
+  Json buckets = Json::array();
+  std::uint64_t below = 0;
+  for (std::size_t i = 0; i < Histogram::kBounds.size(); ++i) {
+    below += histogram.in_bucket(i);
+    buckets.push_back({{"le", Histogram::kBounds[i]}, {"count", below}});
+  }
+  return {{"count", histogram.count()}, {"sum", histogram.sum()}, {"buckets", std::move(buckets)}};
 }
 
 double thousandths(double value) { return std::round(value * 1000) / 1000; }
@@ -175,11 +221,13 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   run->adapter_ = *std::move(adapter);
 
   const SourceConfig& common = source.instance.common;
-  auto opened =
-      open_direct_access(run->adapter_->spool_root(), runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
+  auto opened = open_spool(runtime.opener, run->adapter_->spool_root(),
+                           runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
   if (!opened) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "source." + name + ": spool " + opened.error().message() + "; is the path right, and may this user enter it?"};
+    // What is invalid has its remedy in its own words.
+    const bool says_why = opened.error().kind() == ErrorKind::kInvalidConfig;
+    return Error{ErrorKind::kInvalidConfig, "source." + name + ": spool " + opened.error().message() +
+                                                (says_why ? "" : "; is the path right, and may this user enter it?")};
   }
   if (common.capture == "fanotify" && !opened->fanotify_problem.empty()) {
     return Error{ErrorKind::kInvalidConfig,
@@ -260,12 +308,14 @@ std::string SourceRun::status_json() const {
   json["scans"] = s.scans;
   json["pending"] = s.pending;
   json["lag_seconds"] = s.lag_seconds ? Json(thousandths(*s.lag_seconds)) : Json(nullptr);
+  json["close_to_durable_seconds"] = histogram_json(s.close_to_durable);
   if (owners_ != nullptr) {
     const OwnerStage::Status o = owners_->status();
     json["owners"] = {
         {"verified", o.verified}, {"unverified", counts(o.unverified)}, {"waiting", journal_->unresolved_count(name_)},
         {"queries", o.queries},   {"failed_queries", o.failed_queries}, {"last_error", optional_json(o.last_error)}};
   }
+  json["gaps"] = s.gaps ? gaps_json(*s.gaps) : Json(nullptr);
   json["last_error"] = optional_json(s.last_error);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -334,6 +384,7 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
       state.oldest_waiting
           ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds - state.oldest_waiting->nanoseconds) / 1e9))
           : Json(nullptr);
+  json["captured_to_acknowledged_seconds"] = histogram_json(s.latency);
   json["next_attempt_in_ms"] = optional_json(s.next_attempt_in_ms);
   json["last_error"] = optional_json(s.last_error);
   json["last_success"] = optional_time(s.last_success ? s.last_success : state.last_success);
@@ -348,10 +399,12 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
 }
 
 std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload) {
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload,
+                          const std::string& privileges_json) {
   Json json = {{"version", SCRIPTORIUM_VERSION},
                {"uptime_seconds", thousandths(uptime_seconds)},
-               {"last_reload", reload.empty() ? Json(nullptr) : Json(reload)}};
+               {"last_reload", reload.empty() ? Json(nullptr) : Json(reload)},
+               {"privileges", Json::parse(privileges_json)}};
   json["sources"] = Json::object();
   for (const auto& source : sources) json["sources"][source->name()] = Json::parse(source->status_json());
   json["journal"] = {{"events", usage.events},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/capture/capture.h"
+#include "core/capture/spool_opener.h"
 #include "core/daemon/owner_stage.h"
 #include "core/daemon/setup.h"
 #include "core/delivery/dispatcher.h"
@@ -21,6 +22,7 @@ struct Runtime {
   std::string cluster;
   std::string host;
   bool once = false;
+  SpoolOpener* opener = nullptr;  // reaches the spools; null: this process does, by its own rights
 };
 
 // One running source: an adapter with its capture and owner stage, or a free source with its thread.
@@ -97,7 +99,8 @@ class SinkRun {
 
 // The whole of `status --json`.
 std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload);
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload,
+                          const std::string& privileges_json);
 
 // A text that is the same as long as an instance's configuration means the same.
 std::string fingerprint(const Table& table, const std::string& plugin_file, const Runtime& runtime);

@@ -13,7 +13,8 @@
 
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/capture/spool_access.h"
+#include "core/capture/spool_opener.h"
+#include "core/daemon/privileges.h"
 #include "core/journal/journal.h"
 
 namespace scriptorium {
@@ -88,6 +89,23 @@ class Findings {
   std::vector<Finding> list_;
   bool failed_ = false;
 };
+
+std::vector<Finding> check_privileges(const Privileges& privileges) {
+  Findings found("privileges");
+  const std::string user = printable(privileges.user);
+  if (!privileges.refused.empty()) {
+    found.failed(privileges.refused);
+  } else if (!privileges.separated) {
+    found.warning("not separated: " + privileges.why);
+  } else if (privileges.uid == 0) {
+    found.warning("everything but the spool opener runs without capabilities, but as root, who owns much; set user = \"...\"");
+  } else {
+    std::string kept;
+    for (const std::string& name : capability_names(privileges.opener->capabilities())) kept += (kept.empty() ? "" : ", ") + name;
+    found.ok("the spool opener keeps " + kept + "; everything else runs as " + user + ", without capabilities");
+  }
+  return found.take();
+}
 
 std::string parent_of(const std::string& path) {
   const std::size_t slash = path.find_last_not_of('/') == std::string::npos ? 0 : path.rfind('/', path.find_last_not_of('/'));
@@ -188,11 +206,12 @@ void check_notifications(const SourceConfig& common, const OpenedAccess& opened,
   }
 }
 
-void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, Findings& found) {
+void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolOpener* opener, Findings& found) {
   const std::string root = adapter.spool_root();
   const bool auto_way = common.capture == "auto";
-  auto opened = open_direct_access(root, {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
-                                          .fanotify = auto_way || common.capture == "fanotify"});
+  auto opened = open_spool(opener, root,
+                           {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
+                            .fanotify = auto_way || common.capture == "fanotify"});
   if (!opened) {
     found.failed("spool " + root + ": " + opened.error().message());
     return;
@@ -243,7 +262,7 @@ void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found)
   }
 }
 
-std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core, Logger& log) {
+std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core, SpoolOpener* opener, Logger& log) {
   Findings found("source." + source.instance.name);
   const SourceContext context{.name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
@@ -255,7 +274,7 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
     found.failed(made.error().message());
     return found.take();
   }
-  check_spool(source.instance.common, **made, found);
+  check_spool(source.instance.common, **made, opener, found);
   check_resolver(**made, found);
   return found.take();
 }
@@ -288,15 +307,20 @@ Setup load_setup(const std::string& config_file, Problems& problems) {
   return setup;
 }
 
-std::vector<Finding> check_setup(const Setup& setup, Logger& log) {
+std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileges& privileges) {
   std::vector<Finding> all;
   const auto append = [&all](std::vector<Finding> more) {
     for (Finding& finding : more) all.push_back(std::move(finding));
   };
   const CoreConfig& core = setup.config.core;
-  append(check_state_dir(core.state_dir));
-  append(check_journal(core.state_dir, core, log));
-  for (const LoadedSource& source : setup.sources) append(check_source(source, core, log));
+  append(check_privileges(privileges));
+  if (privileges.state_dir_note.empty()) {
+    append(check_state_dir(core.state_dir));
+    append(check_journal(core.state_dir, core, log));
+  } else {
+    all.push_back({Finding::Level::kOk, "state_dir", privileges.state_dir_note});
+  }
+  for (const LoadedSource& source : setup.sources) append(check_source(source, core, privileges.opener.get(), log));
   for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log));
   return all;
 }

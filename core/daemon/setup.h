@@ -10,6 +10,8 @@
 
 namespace scriptorium {
 
+struct Privileges;
+
 struct LoadedSource {
   SourceInstance instance;
   LoadedPlugin plugin;
@@ -41,6 +43,7 @@ struct Finding {
 
 // The rest of start-up but starting: state_dir writable, journal readable and not damaged (no lock is taken, so a daemon may
 // run), every plugin instance made and its check() asked, every spool looked at. Leaves nothing behind.
-std::vector<Finding> check_setup(const Setup& setup, Logger& log);
+// `privileges`: how this process was separated; the spools are then looked at by its opener, as the daemon would.
+std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileges& privileges);
 
 }  // namespace scriptorium

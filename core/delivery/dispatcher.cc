@@ -152,6 +152,7 @@ struct State {
   std::uint64_t rejected = 0;
   std::uint64_t attempts = 0;
   std::uint64_t in_flight = 0;
+  Histogram latency;
   std::optional<std::string> last_error;
   std::optional<Timestamp> last_success;
 
@@ -243,6 +244,7 @@ class Dispatcher::Impl {
                     .rejected = s.rejected,
                     .attempts = s.attempts,
                     .in_flight = s.in_flight,
+                    .latency = s.latency,
                     .last_error = s.last_error,
                     .last_success = s.last_success,
                     .next_attempt_in_ms = std::nullopt};
@@ -650,6 +652,7 @@ class Dispatcher::Impl {
     std::vector<Pending> suspects;
     std::vector<Journal::Settle> dead;
     std::vector<std::shared_ptr<const Event>> dead_events;
+    std::vector<double> latencies;  // of what was acknowledged, in seconds
     Batch kept;
     kept.refusals = batch.refusals;
     kept.accepts_seen = batch.accepts_seen;
@@ -663,7 +666,10 @@ class Dispatcher::Impl {
       Journal::Settle settle{
           .sequence = item.sequence, .attempts = item.attempts, .first_attempt = item.first_attempt, .last_attempt = started};
       switch (decisions[i]) {
-        case Decision::kAcknowledged: settle.outcome = Outcome::kAcknowledged; break;
+        case Decision::kAcknowledged:
+          settle.outcome = Outcome::kAcknowledged;
+          latencies.push_back(static_cast<double>(now.nanoseconds - item.event->captured_at.nanoseconds) / 1e9);
+          break;
         case Decision::kDeadLetter:
         case Decision::kThrewTooOften:
           settle.outcome = Outcome::kRejected;
@@ -717,6 +723,7 @@ class Dispatcher::Impl {
         s.hold(due, std::move(parked.item));
       }
       count(s, settlements, thrown, now);
+      for (const double seconds : latencies) s.latency.add(seconds);
       s.in_flight -= handed.size();
       return !s.held.empty() && s.held.begin()->first < before;
     });

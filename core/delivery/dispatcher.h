@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/api/sink.h"
+#include "core/base/histogram.h"
 #include "core/config/config.h"
 #include "core/journal/journal.h"
 
@@ -46,6 +47,7 @@ class Dispatcher {
     std::uint64_t rejected = 0;
     std::uint64_t attempts = 0;
     std::uint64_t in_flight = 0;
+    Histogram latency;                      // captured_at -> acknowledged; durable is some milliseconds after captured
     std::optional<std::string> last_error;  // reason of the last retry or rejection
     std::optional<Timestamp> last_success;
     std::optional<std::int64_t> next_attempt_in_ms;  // while backing off

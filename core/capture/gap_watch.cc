@@ -1,0 +1,137 @@
+#include "core/capture/gap_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/text.h"
+
+namespace scriptorium {
+namespace {
+
+using namespace std::chrono_literals;
+
+// The scheduler forgets short jobs, and an array's tasks take numbers long before the next job is submitted: so it is
+// asked in any case, as long as the count has been seen at all.
+constexpr auto kRound = 60s;
+constexpr auto kBetweenQuestions = 10s;
+constexpr auto kQueryLimit = 20s;
+constexpr auto kKeepEvery = 1s;
+constexpr auto kStopLimit = 2s;
+
+}  // namespace
+
+GapWatch::GapWatch(std::string source, std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver, Journal& journal,
+                   Logger& log, const Clock& clock)
+    : source_(std::move(source)), resolver_(std::move(resolver)), journal_(journal), log_(log), clock_(clock) {
+  state_.with([&](State& s) { s.tracker = GapTracker(patience); });
+}
+
+GapWatch::~GapWatch() { stop(); }
+
+void GapWatch::start() {
+  // Not before: on a reload another one still writes this until then.
+  const auto kept = journal_.position(place());
+  state_.with([&](State& s) {
+    if (kept) s.tracker.load(*kept, clock_.steady());
+    s.counts = s.counts || s.tracker.status().highest.has_value();
+  });
+  next_round_ = clock_.steady() + kRound;
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void GapWatch::stop() {
+  if (!thread_.joinable()) return;
+  state_.with_notify([](State& s) { s.ended = true; });
+  state_.wait_until({}, clock_.steady() + kStopLimit, [](const State& s) { return s.closed; });
+  thread_.request_stop();
+  thread_.join();
+}
+
+void GapWatch::seen(std::uint64_t number) {
+  const bool first = state_.with([&](State& s) {
+    s.tracker.seen(number, clock_.steady());
+    return !std::exchange(s.counts, true);
+  });
+  if (first) state_.with_notify([](State&) {});
+}
+
+void GapWatch::scanned() {
+  state_.with_notify([&](State& s) { s.tracker.scanned(clock_.steady()); });
+}
+
+GapStatus GapWatch::status() const {
+  return state_.with([](const State& s) {
+    GapStatus status = s.tracker.status();
+    status.queries = s.queries;
+    status.last_error = s.last_error;
+    return status;
+  });
+}
+
+void GapWatch::run(const std::stop_token& stop) noexcept {
+  while (!stop.stop_requested()) {
+    if (!state_.wait(stop, [](const State& s) { return s.counts || s.ended; })) break;
+    // What seen() changes is found at the next turn: nobody is woken for each job.
+    const SteadyTime turn = clock_.steady() + kKeepEvery;
+    const bool ended = state_.wait_until(stop, turn, [](const State& s) { return s.ended; });
+    if (!ended && !stop.stop_requested()) look(stop);
+    keep(stop);
+    if (ended) break;
+  }
+  state_.with_notify([](State& s) { s.closed = true; });
+}
+
+void GapWatch::look(const std::stop_token& stop) {
+  const SteadyTime now = clock_.steady();
+  const auto due = state_.with([](const State& s) { return s.tracker.due(); });
+  const bool waits = due && *due <= now;
+  const bool round = resolver_ != nullptr && now >= next_round_;
+  if (!waits && !round) return;
+  std::optional<std::vector<NumberUse>> answer;
+  if (resolver_ != nullptr) {
+    if (now < next_question_) return;
+    auto asked = [&]() -> Result<std::vector<NumberUse>> {
+      try {
+        return resolver_->numbers(stop, now + kQueryLimit);
+      } catch (const std::exception& e) {
+        return Error{ErrorKind::kPermanent, std::string("the resolver threw: ") + e.what()};
+      }
+    }();
+    if (stop.stop_requested()) return;
+    next_question_ = clock_.steady() + kBetweenQuestions;
+    next_round_ = clock_.steady() + kRound;
+    state_.with([&](State& s) {
+      ++s.queries;
+      s.last_error = asked ? std::nullopt : std::optional(printable(asked.error().message()));
+    });
+    if (asked) answer = *std::move(asked);
+  }
+  const GapTracker::Verdict verdict =
+      state_.with([&](State& s) { return s.tracker.judge(clock_.steady(), resolver_ != nullptr, answer); });
+  if (verdict.confirmed > 0) {
+    log_.warning("JOB_SCRIPT_NEVER_SEEN",
+                 "the scheduler has jobs with a script that never appeared in the spool; see docs/capture.md, \"Numbers that "
+                 "never came\"",
+                 {{"source", source_}, {"jobs", verdict.confirmed}, {"numbers", verdict.confirmed_ranges}});
+  }
+  if (verdict.suspected > 0) {
+    log_.info("JOB_NUMBERS_SKIPPED",
+              "job numbers were passed over without an entry in the spool: refused submissions, or jobs that nothing was seen of",
+              {{"source", source_}, {"numbers", verdict.suspected_ranges}, {"count", verdict.suspected}});
+  }
+}
+
+void GapWatch::keep(const std::stop_token& stop) {
+  const auto text = state_.with([](State& s) -> std::optional<std::string> {
+    if (!s.tracker.changed()) return std::nullopt;
+    s.tracker.saved();
+    return s.tracker.save();
+  });
+  // Not in a full journal: this would wait for room there, and what waits in the spool is seen again anyway.
+  if (!text || journal_.full()) return;
+  if (auto kept = journal_.append_all(place(), {}, text, stop); !kept && !stop.stop_requested()) {
+    state_.with([&](State& s) { s.last_error = printable(kept.error().message()); });
+  }
+}
+
+}  // namespace scriptorium

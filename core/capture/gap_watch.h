@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/api/logger.h"
+#include "core/api/spool_adapter.h"
+#include "core/base/guarded.h"
+#include "core/capture/gap_tracker.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+
+// Tells of job numbers that the scheduler gave out and that never came into the spool: asks the scheduler about them,
+// keeps what it knows in the journal, and says once for each batch what nobody can explain.
+//
+// Owns:    its thread, the resolver (null: nobody can be asked). Borrows journal, logger and clock for its life.
+// Threads: start(), stop() from the main thread; the rest from any.
+class GapWatch {
+ public:
+  GapWatch(std::string source, std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver, Journal& journal,
+           Logger& log, const Clock& clock);
+  ~GapWatch();
+  GapWatch(const GapWatch&) = delete;
+  GapWatch& operator=(const GapWatch&) = delete;
+
+  void start();
+  // Keeps what is known by now, if the journal takes it soon.
+  void stop();
+
+  void seen(std::uint64_t number);
+  void scanned();
+  GapStatus status() const;
+
+ private:
+  struct State {
+    GapTracker tracker{std::chrono::seconds{10}};
+    bool counts = false;  // an entry with a number was seen: the scheduler counts
+    bool ended = false;   // stop() was called
+    bool closed = false;  // and the thread has kept what it knew
+    std::uint64_t queries = 0;
+    std::optional<std::string> last_error;
+  };
+
+  void run(const std::stop_token& stop) noexcept;
+  void look(const std::stop_token& stop);
+  void keep(const std::stop_token& stop);
+  std::string place() const { return source_ + "#numbers"; }
+
+  const std::string source_;
+  const std::unique_ptr<NumberResolver> resolver_;
+  Journal& journal_;
+  Logger& log_;
+  const Clock& clock_;
+  Guarded<State> state_;
+  // Of the thread alone:
+  SteadyTime next_question_;  // not before
+  SteadyTime next_round_;     // asked then whether or not anything waits
+  std::jthread thread_;
+};
+
+}  // namespace scriptorium

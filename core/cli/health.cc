@@ -1,0 +1,137 @@
+#include "core/cli/health.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/cli/common.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kJournalWarning = 0.8;
+
+const Json& member(const Json& object, const char* key) {
+  static const Json none;
+  return object.is_object() && object.contains(key) ? object.at(key) : none;
+}
+double number(const Json& object, const char* key) {
+  const Json& value = member(object, key);
+  return value.is_number() ? value.get<double>() : 0;
+}
+double sum(const Json& counts) {
+  double total = 0;
+  if (counts.is_object()) {
+    for (const auto& [reason, count] : counts.items()) total += count.is_number() ? count.get<double>() : 0;
+  }
+  return total;
+}
+std::string whole(double value) { return std::to_string(std::llround(value)); }
+bool is(const Json& object, const char* key, bool wanted) { return member(object, key) == Json(wanted); }
+
+class Judge {
+ public:
+  explicit Judge(const HealthLimits& limits) : limits_(limits) {}
+
+  void source(const std::string& name, const Json& source) {
+    captured_ += number(source, "captured");
+    const double missed = sum(member(source, "missed"));
+    missed_ += missed;
+    if (is(source, "spool_there", false)) say(Health::kCritical, name + ": the spool is not there");
+    if (missed > 0) say(Health::kWarning, name + ": " + whole(missed) + " missed");
+    if (const double gaps = number(member(source, "gaps"), "confirmed"); gaps > 0)
+      say(Health::kWarning, name + ": " + whole(gaps) + " jobs whose script was never seen");
+  }
+
+  void journal(const Json& journal) {
+    const double limit = number(journal, "limit_bytes");
+    const double filled = limit > 0 ? number(journal, "bytes") / limit : 0;
+    if (is(journal, "full", true)) {
+      say(Health::kCritical, "the journal is full, capture waits");
+    } else if (filled > kJournalWarning) {
+      say(Health::kWarning, "the journal is at " + whole(filled * 100) + " %");
+    }
+    if (const Json& error = member(journal, "last_error"); error.is_string() && !error.get<std::string>().empty())
+      say(Health::kCritical, "journal: " + error.get<std::string>());
+    journal_percent_ = filled * 100;
+  }
+
+  void sink(const std::string& name, const Json& sink) {
+    const double behind = number(sink, "waiting") > 0 ? number(sink, "oldest_waiting_seconds") : 0;
+    const double dead = number(sink, "dead");
+    waiting_ += number(sink, "waiting");
+    dead_ += dead;
+    if (is(sink, "configured", false)) {
+      if (number(sink, "waiting") > 0) say(Health::kWarning, name + ": not configured any more, events wait for it");
+    } else if (behind >= static_cast<double>(limits_.behind_warning_s)) {
+      const Json& error = member(sink, "last_error");
+      say(behind >= static_cast<double>(limits_.behind_critical_s) ? Health::kCritical : Health::kWarning,
+          name + ": behind by " + format_seconds(behind) + (error.is_string() ? " (" + error.get<std::string>() + ")" : ""));
+    }
+    if (dead > 0) say(Health::kWarning, name + ": " + whole(dead) + " dead letters");
+  }
+
+  Health verdict() const {
+    static constexpr std::string_view kWords[] = {"OK", "WARNING", "CRITICAL"};
+    std::string text = "SCRIPTORIUM " + std::string(kWords[state_]) + " - ";
+    if (state_ == Health::kOk) text += whole(captured_) + " captured, " + whole(waiting_) + " waiting";
+    // What is worst comes first.
+    bool first = true;
+    for (const Health::State state : {Health::kCritical, Health::kWarning}) {
+      for (const auto& [of, what] : said_) {
+        if (of != state) continue;
+        text += (first ? "" : "; ") + what;
+        first = false;
+      }
+    }
+    // The guidelines keep '|' for the figures.
+    for (char& c : text) {
+      if (c == '|') c = '/';
+    }
+    text += " | captured=" + whole(captured_) + "c missed=" + whole(missed_) + "c waiting=" + whole(waiting_) +
+            " dead=" + whole(dead_) + " journal=" + whole(journal_percent_) + "%;80;100";
+    return {state_, printable(text, 2000)};
+  }
+
+ private:
+  void say(Health::State state, std::string what) {
+    state_ = std::max(state_, state);
+    said_.emplace_back(state, std::move(what));
+  }
+
+  const HealthLimits limits_;
+  Health::State state_ = Health::kOk;
+  std::vector<std::pair<Health::State, std::string>> said_;
+  double captured_ = 0;
+  double missed_ = 0;
+  double waiting_ = 0;
+  double dead_ = 0;
+  double journal_percent_ = 0;
+};
+
+}  // namespace
+
+Health judge_health(const std::string& status_json, const HealthLimits& limits) {
+  const Json status = Json::parse(status_json, nullptr, false);
+  if (!status.is_object()) return no_answer("the daemon's answer is no JSON object");
+  Judge judge(limits);
+  const Json& sources = member(status, "sources");
+  const Json& sinks = member(status, "sinks");
+  if (sources.is_object()) {
+    for (const auto& [name, source] : sources.items()) judge.source(name, source);
+  }
+  judge.journal(member(status, "journal"));
+  if (sinks.is_object()) {
+    for (const auto& [name, sink] : sinks.items()) judge.sink(name, sink);
+  }
+  return judge.verdict();
+}
+
+Health no_answer(const std::string& reason) { return {Health::kCritical, printable("SCRIPTORIUM CRITICAL - " + reason, 2000)}; }
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,269 @@
+#include "core/daemon/metrics.h"
+
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/base/time.h"
+
+namespace scriptorium {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Labels = std::vector<std::pair<std::string_view, std::string>>;
+
+std::string number_text(const Json& value) {
+  if (value.is_number_unsigned()) return std::to_string(value.get<std::uint64_t>());
+  if (value.is_number_integer()) return std::to_string(value.get<std::int64_t>());
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  std::array<char, 32> text{};
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value.get<double>());
+  return {text.data(), written.ptr};
+}
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') result += '\\';
+    if (c == '\n') {
+      result += "\\n";
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+const Json& member(const Json& object, const char* key) {
+  static const Json none;
+  return object.is_object() && object.contains(key) ? object.at(key) : none;
+}
+
+// Families are written one after the other, all samples of one together, as both formats demand.
+class Writer {
+ public:
+  explicit Writer(MetricsFormat format) : open_(format == MetricsFormat::kOpenMetrics) {}
+
+  enum class Type { kGauge, kCounter, kHistogram, kInfo };
+
+  // `name` without the suffix that its type brings.
+  void family(const std::string& name, Type type, std::string_view help) {
+    name_ = "scriptorium_" + name;
+    type_ = type;
+    // OpenMetrics names the family, Prometheus each series.
+    const std::string shown = open_ ? name_ : name_ + suffix();
+    static constexpr std::array<const char*, 4> kWords = {"gauge", "counter", "histogram", "info"};
+    const char* word = !open_ && type == Type::kInfo ? "gauge" : kWords.at(static_cast<std::size_t>(type));
+    text_ += "# HELP " + shown + " " + std::string(help) + "\n# TYPE " + shown + " " + word + "\n";
+  }
+
+  // Nothing for what is absent: absent is not 0.
+  void sample(const Json& value, const Labels& labels = {}) {
+    if (!value.is_number() && !value.is_boolean()) return;
+    line(name_ + suffix(), number_text(value), labels);
+  }
+
+  void histogram(const Json& value, const Labels& labels) {
+    if (!value.is_object()) return;
+    for (const Json& bucket : member(value, "buckets")) {
+      Labels with = labels;
+      with.emplace_back("le", number_text(member(bucket, "le")));
+      if (open_ && with.back().second.find_first_of(".e") == std::string::npos) with.back().second += ".0";
+      line(name_ + "_bucket", number_text(member(bucket, "count")), with);
+    }
+    Labels with = labels;
+    with.emplace_back("le", "+Inf");
+    line(name_ + "_bucket", number_text(member(value, "count")), with);
+    line(name_ + "_sum", number_text(member(value, "sum")), labels);
+    line(name_ + "_count", number_text(member(value, "count")), labels);
+  }
+
+  std::string end() {
+    if (open_) text_ += "# EOF\n";
+    return std::move(text_);
+  }
+
+ private:
+  std::string suffix() const {
+    if (type_ == Type::kCounter) return "_total";
+    return type_ == Type::kInfo ? "_info" : "";
+  }
+
+  void line(const std::string& name, const std::string& value, const Labels& labels) {
+    text_ += name;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      text_.append(i == 0 ? "{" : ",").append(labels[i].first).append("=\"") += escaped(labels[i].second);
+      text_ += '"';
+    }
+    if (!labels.empty()) text_ += '}';
+    text_ += ' ' + value + '\n';
+  }
+
+  const bool open_;
+  std::string name_;
+  Type type_ = Type::kGauge;
+  std::string text_;
+};
+
+using Type = Writer::Type;
+
+struct Row {
+  const char* name;
+  Type type;
+  const char* key;  // in the status
+  const char* help;
+};
+
+constexpr std::array kJournal = {
+    Row{"journal_events", Type::kGauge, "events", "Events in the journal that some sink still has to take."},
+    Row{"journal_size_bytes", Type::kGauge, "bytes", "Size of the journal on disk."},
+    Row{"journal_limit_bytes", Type::kGauge, "limit_bytes", "Size at which capture waits (journal_max_bytes)."},
+    Row{"journal_full", Type::kGauge, "full", "1 while the journal is at its limit and the spool is not read."},
+};
+constexpr std::array kSource = {
+    Row{"source_captured", Type::kCounter, "captured", "Events that this source made durable."},
+    Row{"source_incomplete", Type::kCounter, "incomplete", "Of them, entries that were taken half written."},
+    Row{"source_malformed", Type::kCounter, "malformed", "Of them, entries in which something was wrong."},
+    Row{"source_superseding", Type::kCounter, "superseding", "Of them, scripts that grew after they had been captured."},
+    Row{"source_duplicates", Type::kCounter, "duplicates", "Entries that were seen again and known already."},
+    Row{"source_overflows", Type::kCounter, "overflows", "Notification queues that ran over; a scan followed each."},
+    Row{"source_scans", Type::kCounter, "scans", "Scans of the whole spool."},
+    Row{"source_pending_entries", Type::kGauge, "pending", "Entries that are not whole yet."},
+    Row{"source_spool_there", Type::kGauge, "spool_there", "1 while the spool directory is there."},
+    Row{"source_lag_seconds", Type::kGauge, "lag_seconds", "From closed to durable, of the newest event."},
+};
+constexpr std::array kSourceReasons = {
+    Row{"source_captured_by_way", Type::kCounter, "captured_by", "way"},
+    Row{"source_missed", Type::kCounter, "missed", "reason"},
+    Row{"source_ignored", Type::kCounter, "ignored", "reason"},
+};
+constexpr std::array kSink = {
+    Row{"sink_acknowledged", Type::kCounter, "acknowledged", "Events that the destination has proved to hold, since the start."},
+    Row{"sink_attempts", Type::kCounter, "attempts", "Events handed to the sink, each attempt counted."},
+    Row{"sink_dead_letters", Type::kGauge, "dead", "Events that were given up and are kept with their reason."},
+    Row{"sink_waiting_events", Type::kGauge, "waiting", "Events that the sink still has to take."},
+    Row{"sink_waiting_bytes", Type::kGauge, "waiting_bytes", "Their size."},
+    Row{"sink_parked_events", Type::kGauge, "parked", "Of them, events that were refused alone and are tried on their own time."},
+    Row{"sink_in_flight_events", Type::kGauge, "in_flight", "Events that the sink has in hand."},
+    Row{"sink_oldest_waiting_seconds", Type::kGauge, "oldest_waiting_seconds",
+        "Age of the oldest event that waits; absent if none does."},
+};
+
+std::string reason_help(std::string_view name) {
+  if (name == "source_captured_by_way") return "Captured events by what noticed them.";
+  if (name == "source_missed") return "Entries that were seen to appear and could not be read.";
+  return "Entries that were left out on purpose.";
+}
+
+void sources(Writer& out, const Json& all) {
+  const auto each = [&](const auto& make) {
+    for (const auto& [name, source] : all.items()) make(Labels{{"source", name}}, source);
+  };
+  for (const Row& row : kSource) {
+    out.family(row.name, row.type, row.help);
+    each([&](const Labels& labels, const Json& source) { out.sample(member(source, row.key), labels); });
+  }
+  for (const Row& row : kSourceReasons) {
+    out.family(row.name, row.type, reason_help(row.name));
+    each([&](const Labels& labels, const Json& source) {
+      const Json& reasons = member(source, row.key);
+      if (!reasons.is_object()) return;
+      for (const auto& [reason, count] : reasons.items()) {
+        Labels with = labels;
+        with.emplace_back(row.help, reason);
+        out.sample(count, with);
+      }
+    });
+  }
+  out.family("source_gap_jobs", Type::kGauge, "Job numbers that the scheduler used and that never appeared in the spool.");
+  each([&](const Labels& labels, const Json& source) {
+    for (const char* state : {"suspected", "confirmed"}) {
+      Labels with = labels;
+      with.emplace_back("state", state);
+      out.sample(member(member(source, "gaps"), state), with);
+    }
+  });
+  out.family("source", Type::kInfo, "How a source captures.");
+  each([&](Labels labels, const Json& source) {
+    const Json& plugin = member(source, "plugin");
+    const Json& way = member(source, "capture");
+    if (plugin.is_string()) labels.emplace_back("plugin", plugin.get<std::string>());
+    if (way.is_string()) labels.emplace_back("way", way.get<std::string>());
+    out.sample(1, labels);
+  });
+  out.family("source_close_to_durable_seconds", Type::kHistogram,
+             "From the script's last write to its event durable in the journal, for what a notification brought.");
+  each([&](const Labels& labels, const Json& source) { out.histogram(member(source, "close_to_durable_seconds"), labels); });
+}
+
+void sinks(Writer& out, const Json& all) {
+  const auto each = [&](const auto& make) {
+    for (const auto& [name, sink] : all.items()) make(Labels{{"sink", name}}, sink);
+  };
+  for (const Row& row : kSink) {
+    out.family(row.name, row.type, row.help);
+    each([&](const Labels& labels, const Json& sink) { out.sample(member(sink, row.key), labels); });
+  }
+  out.family("sink_retries", Type::kCounter, "Attempts that the destination did not take, by its reason.");
+  each([&](const Labels& labels, const Json& sink) {
+    const Json& reasons = member(sink, "retries");
+    if (!reasons.is_object()) return;
+    for (const auto& [reason, count] : reasons.items()) {
+      Labels with = labels;
+      with.emplace_back("reason", reason);
+      out.sample(count, with);
+    }
+  });
+  out.family("sink_last_success_timestamp_seconds", Type::kGauge, "When the sink last acknowledged an event, in Unix time.");
+  each([&](const Labels& labels, const Json& sink) {
+    const Json& when = member(sink, "last_success");
+    if (!when.is_string()) return;
+    if (const auto time = parse_rfc3339(when.get<std::string>()))
+      out.sample(static_cast<double>(time->nanoseconds) / 1e9, labels);
+  });
+  out.family("sink", Type::kInfo, "What a sink is; configured=\"false\": its name is in the journal only.");
+  each([&](Labels labels, const Json& sink) {
+    const Json& plugin = member(sink, "plugin");
+    labels.emplace_back("plugin", plugin.is_string() ? plugin.get<std::string>() : "");
+    labels.emplace_back("configured", member(sink, "configured") == Json(false) ? "false" : "true");
+    out.sample(1, labels);
+  });
+  out.family("sink_captured_to_acknowledged_seconds", Type::kHistogram,
+             "From captured (durable some milliseconds later) to acknowledged by the destination.");
+  each([&](const Labels& labels, const Json& sink) { out.histogram(member(sink, "captured_to_acknowledged_seconds"), labels); });
+}
+
+}  // namespace
+
+const char* content_type(MetricsFormat format) noexcept {
+  return format == MetricsFormat::kOpenMetrics ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                                               : "text/plain; version=0.0.4; charset=utf-8";
+}
+
+std::string render_metrics(const std::string& status_json, MetricsFormat format) {
+  const Json status = Json::parse(status_json, nullptr, false);
+  Writer out(format);
+  out.family("build", Type::kInfo, "The version that runs.");
+  const Json& version = member(status, "version");
+  out.sample(1, {{"version", version.is_string() ? version.get<std::string>() : ""}});
+  out.family("uptime_seconds", Type::kGauge, "Since the daemon was started.");
+  out.sample(member(status, "uptime_seconds"));
+  const Json& journal = member(status, "journal");
+  for (const Row& row : kJournal) {
+    out.family(row.name, row.type, row.help);
+    out.sample(member(journal, row.key));
+  }
+  const Json none = Json::object();
+  const Json& all_sources = member(status, "sources");
+  const Json& all_sinks = member(status, "sinks");
+  sources(out, all_sources.is_object() ? all_sources : none);
+  sinks(out, all_sinks.is_object() ? all_sinks : none);
+  return out.end();
+}
+
+}  // namespace scriptorium

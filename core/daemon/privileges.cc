@@ -1,0 +1,261 @@
+#include "core/daemon/privileges.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "core/base/file.h"
+#include "core/base/text.h"
+
+namespace scriptorium {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct User {
+  std::string name;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+};
+
+// An entry of the user database; `ask` is getpwnam_r or getpwuid_r with its key.
+template <typename Ask>
+Result<std::optional<User>> look_up(const std::string& what, Ask ask) {
+  std::vector<char> buffer(1 << 14);
+  passwd entry{};
+  passwd* found = nullptr;
+  int code = 0;
+  while ((code = ask(entry, buffer, found)) == ERANGE) buffer.resize(buffer.size() * 2);
+  if (found == nullptr && code != 0 && code != ENOENT && code != ESRCH) return system_error(what, code);
+  if (found == nullptr) return std::optional<User>{};
+  return std::optional<User>{User{found->pw_name, found->pw_uid, found->pw_gid, {}}};
+}
+
+std::vector<gid_t> own_groups() {
+  std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
+  groups.resize(static_cast<std::size_t>(std::max(0, ::getgroups(static_cast<int>(groups.size()), groups.data()))));
+  groups.push_back(::getegid());
+  return groups;
+}
+
+User ourselves() {
+  User user{std::to_string(::geteuid()), ::geteuid(), ::getegid(), own_groups()};
+  const auto found = look_up("user", [](passwd& entry, std::vector<char>& buffer, passwd*& result) {
+    return ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &result);
+  });
+  if (found && *found) user.name = (*found)->name;
+  return user;
+}
+
+Result<User> user_of(const std::string& name, const std::string& config_file) {
+  const std::string place = config_file + ": user";
+  auto found = look_up(place, [&name](passwd& entry, std::vector<char>& buffer, passwd*& result) {
+    return ::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &result);
+  });
+  if (!found) return found.error();
+  if (!*found) {
+    return Error{ErrorKind::kInvalidConfig, place + ": there is no user \"" + name +
+                                                "\"; make one (useradd --system --no-create-home " +
+                                                "--shell /usr/sbin/nologin " + name + "), or name another"};
+  }
+  User user = **std::move(found);
+  int count = 32;
+  user.groups.resize(32);
+  while (::getgrouplist(user.name.c_str(), user.gid, user.groups.data(), &count) < 0) {
+    user.groups.resize(static_cast<std::size_t>(count));
+  }
+  user.groups.resize(static_cast<std::size_t>(count));
+  return user;
+}
+
+Result<void> become(const User& user) {
+  // Now, as the right to do so goes with the user.
+  if (auto emptied = empty_bounding_set(); !emptied) return emptied;
+  if (::setgroups(user.groups.size(), user.groups.data()) != 0) return system_error("setgroups", errno);
+  if (::setresgid(user.gid, user.gid, user.gid) != 0) return system_error("setresgid", errno);
+  if (::setresuid(user.uid, user.uid, user.uid) != 0) return system_error("setresuid", errno);
+  if (user.uid != 0 && ::setresuid(0, 0, 0) == 0) {
+    return Error{ErrorKind::kInvalidConfig, "the step back to root is still open"};
+  }
+  // The step has taken away what every service of this user has: a core dump, and its own /proc files.
+  ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  return {};
+}
+
+// ---- state_dir ------------------------------------------------------------------------------------------------------
+
+// A part of state_dir that a daemon makes; the archive and whatever else stands there belongs to somebody who knows why.
+bool is_ours(std::string_view name) {
+  return name == "lock" || name == "control.sock" || name.starts_with("journal.") || name.starts_with("bad.");
+}
+
+struct CloseDirectory {
+  void operator()(DIR* d) const noexcept { ::closedir(d); }
+};
+
+// Calls `each(name)` for what stands in an open directory.
+template <typename Each>
+Result<void> each_name(const UniqueFd& directory, Each each) {
+  UniqueFd again(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, CloseDirectory> stream(again ? ::fdopendir(again.get()) : nullptr);
+  if (!stream) return system_error("state_dir", errno);
+  static_cast<void>(again.release());                      // closedir closes it
+  while (const dirent* entry = ::readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") {
+      if (auto done = each(std::string(name)); !done) return done;
+    }
+  }
+  return {};
+}
+
+// Gives a file, or a directory with what is in it, to the user. Only what is ours is touched, and no link, by which another
+// file would get into his hands.
+Result<void> give(const UniqueFd& directory, const std::string& name, const User& user, int depth) {
+  const UniqueFd fd(::openat(directory.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return system_error("state_dir: " + name, errno);
+  const auto stat = stat_fd(fd.get());
+  if (!stat) return stat.error();
+  if (stat->owner != ::geteuid() || S_ISLNK(stat->mode) || (!stat->is_directory() && stat->links != 1)) return {};
+  if (stat->is_directory() && depth > 0) {
+    const UniqueFd inside(::openat(directory.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!inside) return system_error("state_dir: " + name, errno);
+    auto given = each_name(inside, [&](const std::string& child) { return give(inside, child, user, depth - 1); });
+    if (!given) return given;
+  }
+  if (::fchownat(fd.get(), "", user.uid, user.gid, AT_EMPTY_PATH) != 0) return system_error("state_dir: chown " + name, errno);
+  return {};
+}
+
+// Makes the directories above; others may pass through them, whatever our umask says.
+Result<void> make_above(const std::string& directory) {
+  const std::filesystem::path above = std::filesystem::path(directory).parent_path();
+  std::error_code failed;
+  if (above.empty() || std::filesystem::exists(above, failed)) return {};
+  if (auto made = make_above(above); !made) return made;
+  if (::mkdir(above.c_str(), 0755) != 0 && errno != EEXIST) return system_error("state_dir: mkdir " + above.string(), errno);
+  if (::chmod(above.c_str(), 0755) != 0) return system_error("state_dir: chmod " + above.string(), errno);
+  return {};
+}
+
+// Sees to it that state_dir is the user's, and returns what was done, or for `look` would be.
+Result<std::string> prepare_state_dir(std::string directory, const User& user, bool look) {
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorKind::kInvalidConfig,
+                 "state_dir " + directory + " " + why + "; chown " + user.name + " " + directory + ", or name another state_dir"};
+  };
+  UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) {
+    if (look) return directory + " is not there yet; `run` makes it, for " + user.name;
+    if (auto made = make_above(directory); !made) return made.error();
+    if (::mkdir(directory.c_str(), 0750) != 0) return system_error("state_dir: mkdir " + directory, errno);
+    fd.reset(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  }
+  // A link, or no directory: not ours to give away. The start goes on with what the user can do there, and says what not.
+  if (!fd) return std::string{};
+  const auto stat = stat_fd(fd.get());
+  if (!stat) return stat.error();
+  if (stat->owner == user.uid) return std::string{};
+  if (stat->owner != ::geteuid()) return refuse("belongs to uid " + std::to_string(stat->owner));
+  if ((stat->mode & (S_IWGRP | S_IWOTH)) != 0) return refuse("can be written by others than its owner");
+  bool empty = true;
+  bool ours = false;
+  auto looked = each_name(fd, [&](const std::string& name) {
+    empty = false;
+    ours = ours || name == "lock" || name == "journal.db";
+    return Result<void>{};
+  });
+  if (!looked) return looked.error();
+  if (!empty && !ours)
+    return refuse("belongs to uid " + std::to_string(stat->owner) + " and holds things that are not Scriptorium's");
+  if (look) return directory + " belongs to uid " + std::to_string(stat->owner) + "; `run` gives it to " + user.name;
+  auto given = each_name(fd, [&](const std::string& name) { return is_ours(name) ? give(fd, name, user, 2) : Result<void>{}; });
+  if (!given) return given.error();
+  // Last, so that a start that was killed on the way does the rest of it again.
+  if (::fchown(fd.get(), user.uid, user.gid) != 0) return system_error("state_dir: chown " + directory, errno);
+  return directory + " was given to " + user.name;
+}
+
+Result<User> wanted_user(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
+  if (config.user.empty()) return ourselves();
+  auto user = user_of(config.user, config_file);
+  if (!user && purpose == PrivilegesFor::kRefusal) return ourselves();
+  return user;
+}
+
+}  // namespace
+
+Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
+  const auto rights = effective_capabilities();
+  if (!rights) return rights.error();
+  auto user = wanted_user(config, config_file, purpose);
+  if (!user) return user.error();
+  const bool changes = user->uid != ::geteuid();
+  if (changes && (!has_capability(*rights, CAP_SETUID) || !has_capability(*rights, CAP_SETGID))) {
+    if (purpose == PrivilegesFor::kRefusal) return Privileges{};
+    return Error{ErrorKind::kInvalidConfig,
+                 config_file + ": user: \"" + user->name + "\" cannot be become by uid " + std::to_string(::geteuid()) +
+                     "; start as root, or as that user (User=" + user->name + " in the unit), or take the line out"};
+  }
+  Privileges privileges;
+  privileges.user = user->name;
+  privileges.uid = user->uid;
+  const CapabilitySet keep = *rights & kSpoolCapabilities;
+  if (keep != 0 && purpose != PrivilegesFor::kRefusal) {
+    auto opener = SpoolOpener::start({.config_file = std::filesystem::absolute(config_file).lexically_normal(),
+                                      .client = {.uid = user->uid, .groups = user->groups}},
+                                     keep);
+    if (!opener) return opener.error();
+    privileges.opener = *std::move(opener);
+    privileges.separated = true;
+  } else {
+    privileges.why =
+        "neither CAP_SYS_ADMIN nor CAP_DAC_READ_SEARCH is in effect, so there is nothing to keep apart: the spool is read with "
+        "the rights of this user; start as root with `user` set, or give the unit AmbientCapabilities= with both";
+  }
+  if (changes) {
+    if (purpose != PrivilegesFor::kRefusal) {
+      auto prepared = prepare_state_dir(config.state_dir, *user, purpose == PrivilegesFor::kLook);
+      if (!prepared) return prepared.error();
+      privileges.state_dir_note = *std::move(prepared);
+    }
+    if (auto became = become(*user); !became) return became.error().with_context("becoming " + user->name);
+  }
+  if (keep != 0 || changes) {
+    if (auto given_up = keep_only_capabilities(0); !given_up) return given_up.error();
+  } else {
+    privileges.capabilities = *rights;
+  }
+  return privileges;
+}
+
+std::string privileges_json(const Privileges& privileges) {
+  Json json = {{"separated", privileges.separated},
+               {"why", privileges.why.empty() ? Json(nullptr) : Json(privileges.why)},
+               {"user", privileges.user},
+               {"uid", privileges.uid},
+               {"capabilities", capability_names(privileges.capabilities)},
+               {"opener", nullptr}};
+  if (privileges.opener != nullptr) {
+    json["opener"] = {{"pid", privileges.opener->pid()}, {"capabilities", capability_names(privileges.opener->capabilities())}};
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace scriptorium

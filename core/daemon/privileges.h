@@ -1,0 +1,42 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/capture/spool_opener.h"
+#include "core/config/config.h"
+
+namespace scriptorium {
+
+// What this process may do, and who does for it what it may not.
+struct Privileges {
+  bool separated = false;
+  std::string why;      // not separated: why, and what would help
+  std::string refused;  // `check` only: why a start would be refused
+  std::string user;
+  uid_t uid = 0;
+  CapabilitySet capabilities = 0;       // that this process still has
+  std::string state_dir_note;           // kLook: what kRun would do to state_dir; "" = nothing
+  std::unique_ptr<SpoolOpener> opener;  // null unless separated
+};
+
+enum class PrivilegesFor {
+  kRun,      // a daemon: state_dir is made for its user, and given to him
+  kLook,     // `check`: the same, but nothing is made or given away
+  kRefusal,  // the configuration is bad: give up all rights, so that plugins can be loaded to say more about it
+};
+
+// Splits this process in two, before it has loaded a plugin, read a byte of a spool or started a thread: where it has rights
+// that reach spools of others (CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH), the spool opener is forked and keeps them. This process
+// becomes the user that `config` names (or stays who it is) and gives up every capability. Without such rights and without a
+// user to become, nothing changes.
+// kInvalidConfig: the user does not exist or cannot be become, or state_dir cannot be given to him; say it and end.
+Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose);
+
+// The object "privileges" of `status --json`.
+std::string privileges_json(const Privileges& privileges);
+
+}  // namespace scriptorium

@@ -1,0 +1,69 @@
+#include "core/cli/health.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+namespace scriptorium::cli::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string status(const std::string& source, const std::string& journal, const std::string& sink) {
+  return R"({"sources":{"slurm":{"captured":10,"spool_there":true)" + source + R"(}},"journal":{"limit_bytes":100,"full":false)" +
+         journal + R"(},"sinks":{"archive":{"plugin":"file")" + sink + "}}}";
+}
+Health judged(const std::string& source, const std::string& journal, const std::string& sink) {
+  return judge_health(status(source, journal, sink), {.behind_warning_s = 300, .behind_critical_s = 3600});
+}
+
+TEST(HealthTest, AllWellIsOneLineAndZero) {
+  const Health health =
+      judged(R"(,"missed":{"vanished":0})", R"(,"bytes":80)", R"(,"waiting":7,"oldest_waiting_seconds":299,"dead":0)");
+  EXPECT_EQ(health.state, 0);
+  EXPECT_EQ(health.line, "SCRIPTORIUM OK - 10 captured, 7 waiting | captured=10c missed=0c waiting=7 dead=0 journal=80%;80;100");
+}
+
+TEST(HealthTest, ASinkThatIsBehindWarnsThenIsCritical) {
+  const Health warning = judged("", "", R"(,"waiting":7,"oldest_waiting_seconds":300,"last_error":"no space | left\n")");
+  EXPECT_EQ(warning.state, 1);
+  EXPECT_THAT(warning.line, StartsWith("SCRIPTORIUM WARNING - archive: behind by 5 min"));
+  EXPECT_THAT(warning.line, HasSubstr("(no space / left\\n)"));
+  EXPECT_EQ(judged("", "", R"(,"waiting":7,"oldest_waiting_seconds":3600)").state, 2);
+  // Nothing waits: then nothing is old.
+  EXPECT_EQ(judged("", "", R"(,"waiting":0,"oldest_waiting_seconds":3600)").state, 0);
+}
+
+TEST(HealthTest, WhatIsLostOrGivenUpWarns) {
+  EXPECT_THAT(judged(R"(,"missed":{"vanished":2,"other":1})", "", "").line, StartsWith("SCRIPTORIUM WARNING - slurm: 3 missed"));
+  EXPECT_THAT(judged(R"(,"gaps":{"suspected":9,"confirmed":1})", "", "").line,
+              HasSubstr("slurm: 1 jobs whose script was never seen"));
+  EXPECT_EQ(judged(R"(,"gaps":{"suspected":9,"confirmed":0})", "", "").state, 0);
+  EXPECT_THAT(judged("", "", R"(,"dead":2)").line, HasSubstr("archive: 2 dead letters"));
+}
+
+TEST(HealthTest, WhatStopsCaptureIsCriticalAndComesFirst) {
+  const Health health = judged(R"(,"missed":{"vanished":1},"x":0)", R"(,"bytes":100,"full":true)", "");
+  EXPECT_EQ(health.state, 1 + 1);
+  EXPECT_THAT(health.line, HasSubstr("CRITICAL - "));
+  EXPECT_LT(health.line.find("the journal is full"), health.line.find("1 missed"));
+  EXPECT_EQ(judge_health(R"({"sources":{"slurm":{"spool_there":false}}})", {}).state, 2);
+  EXPECT_EQ(judged("", R"(,"last_error":"disk I/O error")", "").state, 2);
+  EXPECT_THAT(judged("", R"(,"bytes":81)", "").line, HasSubstr("the journal is at 81 %"));
+}
+
+TEST(HealthTest, ASinkOfThePastWarnsWhileEventsWaitForIt) {
+  EXPECT_EQ(judged("", "", R"(,"configured":false,"waiting":1,"oldest_waiting_seconds":99999)").state, 1);
+  EXPECT_EQ(judged("", "", R"(,"configured":false,"waiting":0)").state, 0);
+}
+
+TEST(HealthTest, NoAnswerIsCritical) {
+  for (const char* text : {"", "[]", "null"}) EXPECT_EQ(judge_health(text, {}).state, 2) << text;
+  EXPECT_EQ(no_answer("no daemon runs").line, "SCRIPTORIUM CRITICAL - no daemon runs");
+  EXPECT_THAT(no_answer("x\ny").line, Not(HasSubstr("\n")));
+}
+
+}  // namespace
+}  // namespace scriptorium::cli::test
