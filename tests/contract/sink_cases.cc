@@ -9,6 +9,15 @@
 #include "backends/file/sink.h"
 #include "backends/null/sink.h"
 #include "backends/stdout/sink.h"
+#ifdef SCRIPTORIUM_HAS_KAFKA
+#include "backends/kafka/sink.h"
+#include "tests/backends/kafka/config_builder.h"
+#include "tests/backends/kafka/mock_cluster.h"
+#endif
+#ifdef SCRIPTORIUM_HAS_ELASTICSEARCH
+#include "backends/elasticsearch/sink.h"
+#include "tests/backends/elasticsearch/fake_elasticsearch.h"
+#endif
 #include "tests/contract/sink_contract.h"
 #include "tests/support/temp_dir.h"
 
@@ -74,6 +83,55 @@ file::FileConfig file_config(const std::string& layout, std::vector<file::FileKi
   return config;
 }
 
+#ifdef SCRIPTORIUM_HAS_KAFKA
+// Into librdkafka's own cluster. A topic only appends; its consumers drop what has an event-id that they know.
+class KafkaDestination : public SinkCase::Destination {
+ public:
+  explicit KafkaDestination(const char* format) {
+    cluster_.make_topic("jobs", 3);
+    options_.set("brokers", cluster_.brokers().c_str()).set("topic", "jobs").set("format", format);
+  }
+  std::unique_ptr<Sink> make(const SinkContext& context) override {
+    auto sink = kafka::KafkaSink::create(options_.config(), context);
+    if (!sink) throw std::runtime_error(sink.error().message());
+    return *std::move(sink);
+  }
+  std::string contents() override {
+    std::string result;
+    for (const Consumed& message : cluster_.consume("jobs", 3)) result += message.value + '\n';
+    return result;
+  }
+  bool keeps_events_apart() const override { return false; }
+
+ private:
+  MockCluster cluster_;
+  ConfigBuilder options_;
+};
+#endif
+
+#ifdef SCRIPTORIUM_HAS_ELASTICSEARCH
+class ElasticsearchDestination : public SinkCase::Destination {
+ public:
+  std::unique_ptr<Sink> make(const SinkContext& context) override {
+    elasticsearch::ElasticsearchConfig config;
+    config.hosts = {server_.url()};
+    config.index_name = *elasticsearch::IndexName::parse(elasticsearch::IndexName::kDefault);
+    auto sink = elasticsearch::ElasticsearchSink::create(config, context);
+    if (!sink) throw std::runtime_error(sink.error().message());
+    return *std::move(sink);
+  }
+  std::string contents() override {
+    std::string result;
+    for (const auto& document : server_.documents()) result += document.index + ' ' + document.id + ' ' + document.source + '\n';
+    return result;
+  }
+  bool finds() const override { return true; }
+
+ private:
+  FakeElasticsearch server_;
+};
+#endif
+
 }  // namespace
 
 std::vector<SinkCase> sink_cases() {
@@ -86,6 +144,13 @@ std::vector<SinkCase> sink_cases() {
   return {
       {"Null", [] { return std::make_unique<NullDestination>(); }},
       {"Stdout", [] { return std::make_unique<StdoutDestination>(); }},
+#ifdef SCRIPTORIUM_HAS_ELASTICSEARCH
+      {"Elasticsearch", [] { return std::make_unique<ElasticsearchDestination>(); }},
+#endif
+#ifdef SCRIPTORIUM_HAS_KAFKA
+      {"KafkaEvent", [] { return std::make_unique<KafkaDestination>("event"); }},
+      {"KafkaSarchive", [] { return std::make_unique<KafkaDestination>("sarchive"); }},
+#endif
       file_case("FileByUserAndMonth", file_config("user-month", all, SyncMode::kAuto)),
       file_case("FileSyncedOneByOne", file_config("user-month", all, SyncMode::kFile)),
       file_case("FileSyncedByBatch", file_config("sarchive-daily", all, SyncMode::kBatch)),

@@ -1,5 +1,6 @@
 #include "schedulers/replay/source.h"
 #include "schedulers/slurm/source.h"
+#include "schedulers/torque/source.h"
 #include "tests/contract/source_contract.h"
 
 namespace scriptorium::test {
@@ -19,6 +20,18 @@ const std::vector<SourceCase>& source_cases() {
          return std::vector<std::pair<std::string, std::string>>{{entry + "/environment", "\x02\0\0\0A=1\0B=two words\0"s},
                                                                  {entry + "/script", std::string(script) + '\0'}};
        }},
+      {"torque",
+       [](const std::string& root, const SourceContext& context) -> std::unique_ptr<SpoolAdapter> {
+         return std::make_unique<torque::TorqueSource>(torque::TorqueConfig{root}, context);
+       },
+       [](int number, std::string_view script) {
+         const std::string stem = std::to_string(number) + ".host";
+         const std::string record = "<?xml version=\"1.0\"?>\n<job>\n  <jobid>" + stem + "</jobid>\n  <fileprefix>" + stem +
+                                    "</fileprefix>\n  <attributes>\n    <Job_Owner flags=\"1\">carol@host</Job_Owner>\n"
+                                    "    <Variable_List flags=\"1\">A=1,B=two words</Variable_List>\n  </attributes>\n</job>\n";
+         return std::vector<std::pair<std::string, std::string>>{{stem + ".SC", std::string(script)}, {stem + ".JB", record}};
+       },
+       "jobs"},
       {"replay",
        [](const std::string& root, const SourceContext& /*context*/) -> std::unique_ptr<SpoolAdapter> {
          replay::ReplayConfig config;

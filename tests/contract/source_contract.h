@@ -18,6 +18,7 @@ struct SourceCase {
   // The files of one job as its scheduler leaves them, in the order in which they are written: path below the root, bytes.
   // `number` is below 1000; `script` has no NUL and does not end in whitespace that a scheduler might drop.
   std::function<std::vector<std::pair<std::string, std::string>>(int number, std::string_view script)> files;
+  std::string folder = "spool";  // the root's own name, for an adapter that looks at it
 };
 
 const std::vector<SourceCase>& source_cases();

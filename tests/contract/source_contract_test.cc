@@ -20,7 +20,9 @@ constexpr std::chrono::seconds kPatience{60};
 
 class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
  protected:
-  SourceContractTest() : root_(dir_.make_directory("spool")), adapter_(GetParam().make(root_, context_)) { open_journal(); }
+  SourceContractTest() : root_(dir_.make_directory(GetParam().folder)), adapter_(GetParam().make(root_, context_)) {
+    open_journal();
+  }
 
   void open_journal() {
     auto journal = Journal::open({.directory = dir_.path_to("state")}, log_, system_clock());
@@ -39,7 +41,7 @@ class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
   }
 
   void submit(int number) const {
-    for (const auto& [path, bytes] : GetParam().files(number, script(number))) dir_.write("spool/" + path, bytes);
+    for (const auto& [path, bytes] : GetParam().files(number, script(number))) dir_.write(GetParam().folder + "/" + path, bytes);
   }
   static std::string script(int number) { return "#!/bin/sh\necho \xff " + std::to_string(number) + "\n# end"; }
 
@@ -142,7 +144,7 @@ TEST_P(SourceContractTest, StoppedInTheMiddleItLosesNothing) {
 TEST_P(SourceContractTest, PathsOfAnEntryAreNamedTheSameBothWays) {
   for (const auto& [path, bytes] : GetParam().files(7, "x")) {
     const SpoolPath place = adapter_->classify(path);
-    ASSERT_EQ(place.role, SpoolPath::Role::kEntryFile) << path;
+    ASSERT_TRUE(place.is_file()) << path;
     EXPECT_EQ(adapter_->path_of(place.entry, place.file), path);
   }
 }
@@ -150,7 +152,7 @@ TEST_P(SourceContractTest, PathsOfAnEntryAreNamedTheSameBothWays) {
 TEST_P(SourceContractTest, NamesThatAreNotTheSchedulersAreForeign) {
   for (const char* path : {"", "/", "..", ".", ".hidden", "jwt_hs256.key/..", "a/b/c/d/e", "\xff\n", "//", "job.1//script"}) {
     const SpoolPath place = adapter_->classify(path);
-    if (place.role == SpoolPath::Role::kEntryFile) ADD_FAILURE() << "taken for a job's file: " << path;
+    if (place.is_file()) ADD_FAILURE() << "taken for a job's file: " << path;
   }
 }
 

@@ -1,0 +1,117 @@
+"""Brokers and daemons that die, hang and come back under load: nothing missing at the consumer, and nothing twice but after a
+SIGKILL of the daemon."""
+
+import random
+import signal
+import uuid
+
+import pytest
+
+import harness
+import kafka_lab
+from kafka_lab import kafka_sink, make_kafka_daemon  # noqa: F401  (a fixture)
+
+SEED = 20261121
+
+
+@pytest.fixture(scope="module", params=kafka_lab.VERSIONS)
+def broker(request):
+    directory = kafka_lab.brokers_directory(request)
+    yield from kafka_lab.running(directory, kafka_lab.Broker(directory, request.param))
+
+
+@pytest.fixture
+def topic(broker):
+    """A new topic; and whatever a test did to the broker, the next one finds it alive."""
+    broker.thaw()
+    if not all(harness._alive(pid) for pid in broker.pids()):
+        broker.start()
+    return broker.create(f"faults-{uuid.uuid4().hex[:8]}", partitions=2)
+
+
+@pytest.fixture
+def daemon(make_kafka_daemon, broker, topic):
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, topic, librdkafka={"reconnect.backoff.max.ms": 1000})}, archive=False,
+                               sources=kafka_lab.OWN_EVENTS_ONLY, shutdown_seconds=5)
+    yield daemon.start()
+    broker.thaw()
+
+
+def finish(daemon, broker, topic, storm, duplicates=0):
+    """Until all is acknowledged; then what a consumer has. Returns how many messages were there twice."""
+    storm.finish()
+    manifest = storm.manifest()
+    daemon.wait_acknowledged(len(manifest), "kafka")
+    status = daemon.sink("kafka")
+    assert status["dead"] == 0 and status["acknowledged_total"] == len(manifest), status
+    return kafka_lab.compare(broker.read(topic), manifest, duplicates)
+
+
+def acknowledged(daemon, count):
+    daemon.wait_status(lambda s: s["sinks"]["kafka"]["acknowledged"] >= count, f"{count} are acknowledged")
+
+
+def test_a_broker_killed_and_started_again_under_load_costs_nothing(daemon, broker, topic, make_storm):
+    jobs = harness.storm_jobs(6000)
+    storm = make_storm(jobs, rate=600)
+    for part in (1, 2):
+        acknowledged(daemon, jobs * part // 4)
+        broker.kill()
+        broker.start()
+    finish(daemon, broker, topic, storm)
+
+
+def test_a_hung_broker_costs_no_processor_and_loses_nothing(daemon, broker, topic, make_storm):
+    jobs = harness.storm_jobs(1000)
+    storm = make_storm(jobs, rate=500)
+    acknowledged(daemon, 50)
+    broker.freeze()
+    storm.finish()
+    # Capturing is work of its own, so it is over before the clock starts.
+    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] == jobs, "all are captured")
+    assert status["sinks"]["kafka"]["waiting"] > 0, status
+    kafka_lab.assert_quiet(daemon, "the broker hangs", seconds=10)
+    broker.thaw()
+    finish(daemon, broker, topic, storm)
+
+
+def test_sigterm_with_messages_in_flight_leaves_none_out_and_none_twice(daemon, broker, topic, make_storm):
+    jobs = harness.storm_jobs(4000)
+    storm = make_storm(jobs, rate=800)
+    for part in (1, 2, 3):
+        acknowledged(daemon, 1)
+        harness.wait_for(lambda p=part: broker.count(topic) >= jobs * p // 5, "messages come")
+        assert daemon.terminate() == 0
+        daemon.start()
+    finish(daemon, broker, topic, storm)
+
+
+@pytest.mark.parametrize("broker_is", ["away", "hung"])
+def test_sigterm_while_nothing_answers_ends_in_time_and_keeps_everything(daemon, broker, topic, make_storm, broker_is):
+    storm = make_storm(harness.storm_jobs(1000), rate=500)
+    acknowledged(daemon, 50)
+    (broker.kill if broker_is == "away" else broker.freeze)()
+    storm.finish()
+    daemon.wait_status(lambda s: s["sinks"]["kafka"]["waiting"] > 50, "events wait")
+    assert daemon.terminate(30) == 0
+    (broker.start if broker_is == "away" else broker.thaw)()
+    daemon.start()
+    # A request may lie in the hung broker's socket: once it wakes up it stores those, and gets them again after the restart.
+    twice = finish(daemon, broker, topic, storm, duplicates=500 if broker_is == "hung" else 0)
+    print(f"SIGTERM, broker {broker_is}: {twice} messages twice")
+
+
+def test_sigkill_with_messages_in_flight_loses_none_and_at_most_what_was_in_flight_comes_twice(daemon, broker, topic, make_storm):
+    chance = random.Random(SEED)
+    jobs = harness.storm_jobs(5000)
+    storm = make_storm(jobs, rate=800)
+    kills = 4
+    for kill in range(kills):
+        target = jobs * (kill + 1) // (kills + 2) + chance.randrange(100)
+        harness.wait_for(lambda t=target: broker.count(topic) >= t, f"{target} messages", step=0.005)
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait()
+        daemon.start()
+    # One batch of at most batch_max_events was under way at each.
+    twice = finish(daemon, broker, topic, storm, duplicates=500 * kills)
+    print(f"{kills} SIGKILLs: {twice} messages twice of {jobs}")

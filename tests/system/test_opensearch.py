@@ -1,0 +1,13 @@
+"""OpenSearch 2.19, plain: templates and searching, and what the daemon brings there."""
+
+from search_suite import Content, Delivery, empty, node, templated  # noqa: F401
+
+KIND = "opensearch2"
+
+
+class TestContent(Content):
+    pass
+
+
+class TestDelivery(Delivery):
+    pass

@@ -1,0 +1,14 @@
+"""OpenSearch 3: templates and searching, and what the daemon brings there."""
+
+from search_suite import Content, Delivery, empty, node, templated  # noqa: F401
+
+KIND = "opensearch3"
+SANITIZED_TOO = False
+
+
+class TestContent(Content):
+    pass
+
+
+class TestDelivery(Delivery):
+    pass
