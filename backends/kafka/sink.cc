@@ -352,7 +352,7 @@ void KafkaSink::conclude() {
 
 void KafkaSink::conclude(Item& item, std::vector<Item>& again) {
   Verdict verdict = judge(item.error, item.delivery.attempt());
-  if (verdict.alarm != Alarm::kNone) sound(verdict.alarm, item, verdict.reason);
+  if (verdict.alarm != Alarm::kNone) sound(verdict.alarm, item.message.topic, verdict.reason);
   if (item.alone && verdict.action != Action::kTooLarge && verdict.action != Action::kResend) leave_company(item, false);
   switch (verdict.action) {
     case Action::kAcknowledge: acknowledge(item); break;
@@ -488,7 +488,11 @@ void KafkaSink::give_up_producer(const Producer::Fatal& fatal) {
   status_.with([](Status& s) { ++s.producers_given_up; });
   const std::string reason =
       rights ? judge(fatal.error, 1).reason : "the producer was given up by librdkafka (" + name_of(fatal.error) + ")";
-  if (rights && !chunk_.empty()) sound(Alarm::kNotAuthorized, chunk_.front(), reason);
+  // It may come before there is anything to send: librdkafka asks for a producer's number at once.
+  if (rights) {
+    const Item* waiting = !chunk_.empty() ? &chunk_.front() : queue_.empty() ? nullptr : &queue_.front();
+    sound(Alarm::kNotAuthorized, waiting != nullptr ? waiting->message.topic : config_.topic, reason);
+  }
   if (!rights) {
     log_.warning("KAFKA_FATAL",
                  "librdkafka gave its producer up; a new one is made, and what has no acknowledgement is sent again",
@@ -531,9 +535,9 @@ void KafkaSink::finish() {
       item.delivery.retry("stopped before the broker answered");
     }
   }
+  producer_.reset();  // before the messages: librdkafka may still point into them
   chunk_.clear();
   settle_all("stopped before the broker answered", std::nullopt);
-  producer_.reset();
   update_status();
 }
 
@@ -591,8 +595,7 @@ void KafkaSink::on_log(int level, std::string_view facility, std::string_view te
 
 // ---- alarms --------------------------------------------------------------------------------------------------------
 
-void KafkaSink::sound(Alarm alarm, const Item& item, const std::string& reason) {
-  const std::string& topic = item.message.topic;
+void KafkaSink::sound(Alarm alarm, const std::string& topic, const std::string& reason) {
   const SteadyTime now = clock_.steady();
   const auto [said, fresh] = said_alarms_.try_emplace({topic, alarm}, now);
   if (!fresh && now - said->second < kRepeat) return;

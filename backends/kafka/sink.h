@@ -102,7 +102,7 @@ class KafkaSink final : public Sink, private ProducerListener {
   bool time_is_up() const;
   SteadyTime last_flush() const;
 
-  void sound(Alarm alarm, const Item& item, const std::string& reason);
+  void sound(Alarm alarm, const std::string& topic, const std::string& reason);
   void all_clear(const std::string& topic);
   void say_stalled();
   void warn_of_settings();

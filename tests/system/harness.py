@@ -242,12 +242,13 @@ class Daemon:
 
     def wait_ready(self, seconds=60):
         def answering():
-            assert self.process.poll() is None, f"the daemon ended with {self.process.returncode}:\n{self.log_tail()}"
-            return self.request({"command": "ping"}).get("pid")
+            # One that has ended will not answer any more.
+            return self.process.poll() is not None or self.request({"command": "ping"}).get("pid")
         try:
             wait_for(answering, "the daemon answers on its socket", seconds)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.log_tail()}") from None
+        assert self.process.poll() is None, f"the daemon ended with {self.process.returncode}:\n{self.log_tail()}"
         return self
 
     def running(self):

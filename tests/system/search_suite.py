@@ -290,6 +290,7 @@ class Delivery:
         storm = make_storm(jobs, variables=10).finish()
         daemon.start().wait_acknowledged(jobs, "search")
         daemon.kill()
+        empty.refresh()
         before = empty.call("POST", "/scriptorium-job-*/_search?version=true", {"size": 1})
         shutil.rmtree(work / "state")  # the journal is lost, the spool is not
         daemon.start().wait_acknowledged(jobs, "search")

@@ -70,14 +70,14 @@ def test_a_scrape_agrees_with_the_status_and_with_what_was_written(make_daemon, 
     assert buckets == sorted(buckets) and buckets[-1] == 500
 
 
-def test_openmetrics_for_who_asks(make_daemon, work):
+def test_openmetrics_for_who_asks(make_daemon, spool, work):
     make_daemon().start()
     kind, text = scrape(UnixConnection(work / "state" / "metrics.sock"), "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text; version=1.0.0")
     assert text.endswith("\n# EOF\n")
 
 
-def test_on_loopback_and_as_a_file(make_daemon, work):
+def test_on_loopback_and_as_a_file(make_daemon, spool, work):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -90,7 +90,7 @@ def test_on_loopback_and_as_a_file(make_daemon, work):
     assert not textfile.exists(), "old figures are worse than none"
 
 
-def test_other_addresses_are_refused_with_file_and_line(make_daemon):
+def test_other_addresses_are_refused_with_file_and_line(make_daemon, spool):
     daemon = make_daemon(metrics_listen="0.0.0.0:9417")
     result = daemon.command("check", check=False)
     assert result.returncode == harness.EX_CONFIG

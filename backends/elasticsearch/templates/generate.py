@@ -100,7 +100,7 @@ def job_family(flavor):
             text=dict(SHELL), encoding=keyword(32), size=LONG, sha256=HASH, interpreter=keyword(),
             directives=keyword(4096, words=True), modules=keyword(words=True),
             location=keyword(4096), truncated=BOOLEAN, raw={"type": "binary"}),  # the last one: the sink's
-        "environment": environment, "environment_size": LONG, "environment_format": keyword(),
+        "environment": environment, "details": environment, "environment_size": LONG, "environment_format": keyword(),
         "environment_truncated": BOOLEAN,
         "files": obj(name=keyword(), size=LONG, sha256=HASH),
         "redactions": obj(rule=keyword(), where=keyword(), count=LONG),
