@@ -137,7 +137,7 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
         daemon.terminate()
         damage_journal(daemon)
     daemon.start(ready=False, environment=fault)
-    storm = make_storm(300, first_id=1001, rate=600, script_bytes=200_000 if scenario == "large" else 2048)
+    storm = make_storm(300, first_id=1001, rate=600, script_bytes=600_000 if scenario == "large" else 2048)
     died = 0
     signal_number = getattr(signal, scenario, None)
     # Twice: a recovery that dies at the same place must be as good.
