@@ -1,36 +1,25 @@
 #include "core/cli/health.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/text.h"
 #include "core/cli/common.h"
+#include "core/daemon/status_answer.h"
 
 namespace scriptorium::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using status_answer::Json;
+using status_answer::member;
+using status_answer::number_of;
+using status_answer::sum_of;
 
 constexpr double kJournalWarning = 0.8;
 
-const Json& member(const Json& object, const char* key) {
-  static const Json none;
-  return object.is_object() && object.contains(key) ? object.at(key) : none;
-}
-double number(const Json& object, const char* key) {
-  const Json& value = member(object, key);
-  return value.is_number() ? value.get<double>() : 0;
-}
-double sum(const Json& counts) {
-  double total = 0;
-  if (counts.is_object()) {
-    for (const auto& [reason, count] : counts.items()) total += count.is_number() ? count.get<double>() : 0;
-  }
-  return total;
-}
+double number(const Json& object, const char* key) { return number_of(member(object, key)); }
 std::string whole(double value) { return std::to_string(std::llround(value)); }
 bool is(const Json& object, const char* key, bool wanted) { return member(object, key) == Json(wanted); }
 
@@ -40,7 +29,7 @@ class Judge {
 
   void source(const std::string& name, const Json& source) {
     captured_ += number(source, "captured");
-    const double missed = sum(member(source, "missed"));
+    const double missed = sum_of(member(source, "missed"));
     missed_ += missed;
     if (is(source, "spool_there", false)) say(Health::kCritical, name + ": the spool is not there");
     if (missed > 0) say(Health::kWarning, name + ": " + whole(missed) + " missed");

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/base/text.h"
@@ -9,36 +8,27 @@
 #include "core/cli/health.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
+#include "core/daemon/status_answer.h"
 
 namespace scriptorium::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using status_answer::Json;
+using status_answer::member;
+using status_answer::number_of;
+using status_answer::sum_of;
 
-// The answer comes from a daemon that may be older or newer than this command, so what is missing or of another type is
-// shown as "-", and what is unknown is left to --json.
-const Json& member(const Json& object, const char* key) {
-  static const Json none;
-  return object.is_object() && object.contains(key) ? object.at(key) : none;
-}
+// What is missing or of another type is shown as "-", and what is unknown is left to --json.
 std::string text_of(const Json& value) {
   if (value.is_string()) return printable(value.get<std::string>());
   if (value.is_number_float()) return std::to_string(value.get<double>());
   return value.is_null() ? "-" : printable(value.dump());
 }
-double number_of(const Json& value) { return value.is_number() ? value.get<double>() : 0; }
 std::string bytes_of(const Json& value) {
   return value.is_number() ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, value.get<double>()))) : "-";
 }
 std::string seconds_of(const Json& value) { return value.is_number() ? format_seconds(value.get<double>()) : "-"; }
 
-double sum_of(const Json& counts) {
-  double sum = 0;
-  if (counts.is_object()) {
-    for (const auto& [reason, count] : counts.items()) sum += number_of(count);
-  }
-  return sum;
-}
 std::string whole(double number) { return std::to_string(std::llround(number)); }
 
 void note_counts(TextTable& table, const Json& counts, const std::string& word) {

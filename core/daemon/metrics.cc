@@ -3,18 +3,19 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/base/text.h"
 #include "core/base/time.h"
+#include "core/daemon/status_answer.h"
 
 namespace scriptorium {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using status_answer::Json;
+using status_answer::member;
 using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
 std::string number_text(const Json& value) {
@@ -37,11 +38,6 @@ std::string escaped(std::string_view text) {
     }
   }
   return result;
-}
-
-const Json& member(const Json& object, const char* key) {
-  static const Json none;
-  return object.is_object() && object.contains(key) ? object.at(key) : none;
 }
 
 // Families are written one after the other, all samples of one together, as both formats demand.
@@ -137,10 +133,20 @@ constexpr std::array kSource = {
     Row{"source_spool_there", Type::kGauge, "spool_there", "1 while the spool directory is there."},
     Row{"source_lag_seconds", Type::kGauge, "lag_seconds", "From closed to durable, of the newest event."},
 };
+// Counters that the status gives by reason.
+struct ReasonRow {
+  const char* name;
+  const char* key;
+  const char* label;
+  const char* help;
+};
 constexpr std::array kSourceReasons = {
-    Row{"source_captured_by_way", Type::kCounter, "captured_by", "way"},
-    Row{"source_missed", Type::kCounter, "missed", "reason"},
-    Row{"source_ignored", Type::kCounter, "ignored", "reason"},
+    ReasonRow{"source_captured_by_way", "captured_by", "way", "Captured events by what noticed them."},
+    ReasonRow{"source_missed", "missed", "reason", "Entries that were seen to appear and could not be read."},
+    ReasonRow{"source_ignored", "ignored", "reason", "Entries that were left out on purpose."},
+};
+constexpr std::array kSinkReasons = {
+    ReasonRow{"sink_retries", "retries", "reason", "Attempts that the destination did not take, by its reason."},
 };
 constexpr std::array kSink = {
     Row{"sink_acknowledged", Type::kCounter, "acknowledged", "Events that the destination has proved to hold, since the start."},
@@ -154,32 +160,32 @@ constexpr std::array kSink = {
         "Age of the oldest event that waits; absent if none does."},
 };
 
-std::string reason_help(std::string_view name) {
-  if (name == "source_captured_by_way") return "Captured events by what noticed them.";
-  if (name == "source_missed") return "Entries that were seen to appear and could not be read.";
-  return "Entries that were left out on purpose.";
+// The families of the rows; `each(make)` calls make(labels, object) for every source or sink.
+template <typename Rows, typename ReasonRows, typename Each>
+void write_rows(Writer& out, const Rows& rows, const ReasonRows& reason_rows, const Each& each) {
+  for (const Row& row : rows) {
+    out.family(row.name, row.type, row.help);
+    each([&](const Labels& labels, const Json& object) { out.sample(member(object, row.key), labels); });
+  }
+  for (const ReasonRow& row : reason_rows) {
+    out.family(row.name, Type::kCounter, row.help);
+    each([&](const Labels& labels, const Json& object) {
+      const Json& reasons = member(object, row.key);
+      if (!reasons.is_object()) return;
+      for (const auto& [reason, count] : reasons.items()) {
+        Labels with = labels;
+        with.emplace_back(row.label, reason);
+        out.sample(count, with);
+      }
+    });
+  }
 }
 
 void sources(Writer& out, const Json& all) {
   const auto each = [&](const auto& make) {
     for (const auto& [name, source] : all.items()) make(Labels{{"source", name}}, source);
   };
-  for (const Row& row : kSource) {
-    out.family(row.name, row.type, row.help);
-    each([&](const Labels& labels, const Json& source) { out.sample(member(source, row.key), labels); });
-  }
-  for (const Row& row : kSourceReasons) {
-    out.family(row.name, row.type, reason_help(row.name));
-    each([&](const Labels& labels, const Json& source) {
-      const Json& reasons = member(source, row.key);
-      if (!reasons.is_object()) return;
-      for (const auto& [reason, count] : reasons.items()) {
-        Labels with = labels;
-        with.emplace_back(row.help, reason);
-        out.sample(count, with);
-      }
-    });
-  }
+  write_rows(out, kSource, kSourceReasons, each);
   out.family("source_gap_jobs", Type::kGauge, "Job numbers that the scheduler used and that never appeared in the spool.");
   each([&](const Labels& labels, const Json& source) {
     for (const char* state : {"suspected", "confirmed"}) {
@@ -205,20 +211,7 @@ void sinks(Writer& out, const Json& all) {
   const auto each = [&](const auto& make) {
     for (const auto& [name, sink] : all.items()) make(Labels{{"sink", name}}, sink);
   };
-  for (const Row& row : kSink) {
-    out.family(row.name, row.type, row.help);
-    each([&](const Labels& labels, const Json& sink) { out.sample(member(sink, row.key), labels); });
-  }
-  out.family("sink_retries", Type::kCounter, "Attempts that the destination did not take, by its reason.");
-  each([&](const Labels& labels, const Json& sink) {
-    const Json& reasons = member(sink, "retries");
-    if (!reasons.is_object()) return;
-    for (const auto& [reason, count] : reasons.items()) {
-      Labels with = labels;
-      with.emplace_back("reason", reason);
-      out.sample(count, with);
-    }
-  });
+  write_rows(out, kSink, kSinkReasons, each);
   out.family("sink_last_success_timestamp_seconds", Type::kGauge, "When the sink last acknowledged an event, in Unix time.");
   each([&](const Labels& labels, const Json& sink) {
     const Json& when = member(sink, "last_success");
