@@ -26,6 +26,7 @@
 #include "core/base/guarded.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 #include "core/capture/foreign_filter.h"
 #include "core/capture/gap_watch.h"
 #include "core/capture/mount_table.h"
@@ -242,6 +243,7 @@ class SpoolCapture::Engine {
   // ---- the loop ----------------------------------------------------------------------------------------------
 
   void run(const std::stop_token& stop) noexcept {
+    name_thread("capture", options_.name);
     const std::stop_callback wake_on_stop(stop, [this] { wake(); });
     if (is_another_place()) {
       // The file system with the spool may not be mounted yet. What the journal remembers of it must outlast that.
@@ -632,7 +634,7 @@ class SpoolCapture::Engine {
       const auto taken = taken_.find(key);
       if (taken != taken_.end()) {
         // The same name may stand again already, captured, before its predecessor's removal is read here.
-        if (!access_->stat(key)) {
+        if (is_gone(key)) {
           forget(taken);
           accounted_[key] = true;
         }
@@ -917,9 +919,15 @@ class SpoolCapture::Engine {
   void forget_unseen(std::uint64_t scan) {
     for (auto it = taken_.begin(); it != taken_.end();) {
       const auto entry = it++;
-      if (entry->second.scan >= scan || access_->stat(entry->first)) continue;
-      if (entry->second.file.empty() || !access_->stat(adapter_.path_of(entry->first, entry->second.file))) forget(entry);
+      if (entry->second.scan >= scan || !is_gone(entry->first)) continue;
+      if (entry->second.file.empty() || is_gone(adapter_.path_of(entry->first, entry->second.file))) forget(entry);
     }
+  }
+
+  // An error of another kind says nothing of it.
+  bool is_gone(const std::string& path) const {
+    const auto stat = access_->stat(path);
+    return !stat && stat.error().kind() == ErrorKind::kVanished;
   }
 
   bool still_stands(const std::string& key, const Taken& taken) const {
@@ -1030,23 +1038,33 @@ class SpoolCapture::Engine {
     }
     const SpoolPath self = classify(key);
     const std::string directory = self.role == SpoolPath::Role::kEntryDirectory ? key : parent_of(key);
-    auto names = access_->list(directory);
+    // Without a directory of its own its files stand among those of others, which need not be opened.
+    const bool alone = self.role == SpoolPath::Role::kEntryDirectory;
+    auto names = alone ? access_->list_open(directory) : unopened(access_->list(directory));
     if (!names) {
       if (names.error().kind() == ErrorKind::kVanished) return false;
       log_unreadable(key, names.error());
       pending.unreadable = true;
       return true;
     }
-    bool any = self.role == SpoolPath::Role::kEntryDirectory;
-    for (const SpoolName& name : *names) any = read_entry_file(key, join(directory, name.name), pending) || any;
+    bool any = alone;
+    for (auto& [name, fd] : *names) any = read_entry_file(key, join(directory, name.name), pending, std::move(fd)) || any;
     return any;
   }
 
-  // Reads one file of an entry, unless it is known already. False if it is not there.
-  bool read_entry_file(const std::string& key, const std::string& path, Pending& pending) {
+  static Result<std::vector<OpenedName>> unopened(Result<std::vector<SpoolName>> names) {
+    if (!names) return names.error();
+    std::vector<OpenedName> all;
+    all.reserve(names->size());
+    for (SpoolName& name : *names) all.push_back({std::move(name), {}});
+    return all;
+  }
+
+  // Reads one file of an entry, unless it is known already. False if it is not there. `opened`: the file, if it is open.
+  bool read_entry_file(const std::string& key, const std::string& path, Pending& pending, UniqueFd opened = {}) {
     const SpoolPath place = classify(path);
     if (!place.is_file() || place.entry != key) return false;
-    auto fd = access_->open(path);
+    Result<UniqueFd> fd = opened ? Result<UniqueFd>(std::move(opened)) : access_->open(path);
     if (!fd) {
       if (fd.error().kind() == ErrorKind::kVanished) return false;
       if (fd.error().kind() == ErrorKind::kPermanent) {
@@ -1430,7 +1448,10 @@ class SpoolCapture::Engine {
   }
   void publish() {
     send_forgotten();
-    counters_->with([&](Counters& c) { c.status.pending = pending_.size(); });
+    counters_->with([&](Counters& c) {
+      c.status.pending = pending_.size();
+      c.status.pending_bytes = pending_bytes_;
+    });
   }
 
   std::deque<StructureEvent> structure_;  // read, not yet handled

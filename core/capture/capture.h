@@ -32,6 +32,7 @@ struct CaptureStatus {
   std::uint64_t overflows = 0;                   // notification queues that ran over; each was followed by a scan
   std::uint64_t scans = 0;
   std::uint64_t pending = 0;          // entries that are not whole yet
+  std::uint64_t pending_bytes = 0;    // what has been read of them
   std::optional<double> lag_seconds;  // file closed -> durable, of the newest event that a notification brought
   Histogram close_to_durable;         // of all of those
   std::optional<std::string> last_error;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 
 namespace scriptorium {
 namespace {
@@ -69,6 +70,7 @@ GapStatus GapWatch::status() const {
 }
 
 void GapWatch::run(const std::stop_token& stop) noexcept {
+  name_thread("gaps");
   while (!stop.stop_requested()) {
     if (!state_.wait(stop, [](const State& s) { return s.counts || s.ended; })) break;
     // What seen() changes is found at the next turn: nobody is woken for each job.

@@ -25,6 +25,7 @@ enum class Operation : std::uint32_t {
   kOpen,          // Answer: one descriptor, for reading
   kWatch,         // argument: the mask of inotify. Answer: number = the watch
   kMark,          // the root's file system, on the root's fanotify descriptor
+  kListOpen,      // as kList; the last answer brings the descriptors of the names that are `opened`, in their order
 };
 
 inline constexpr std::uint32_t kWantInotify = 1;
@@ -48,7 +49,7 @@ struct Answer {
   std::uint32_t outcome = 0;
   std::uint32_t error_kind = 0;   // with kError; its text follows
   std::int32_t number = 0;        // of a root or a watch
-  std::uint32_t descriptors = 0;  // which of them came along: kWantInotify | kWantFanotify; 1 for kOpen
+  std::uint32_t descriptors = 0;  // which of them came along: kWantInotify | kWantFanotify; else how many
   std::uint32_t payload_bytes = 0;
 };
 static_assert(sizeof(Answer) == 28 && std::is_trivially_copyable_v<Answer>);
@@ -58,7 +59,8 @@ struct Name {
   std::uint64_t inode = 0;
   std::uint16_t bytes = 0;
   std::uint8_t is_directory = 0;
-  std::array<std::uint8_t, 5> zero{};
+  std::uint8_t opened = 0;
+  std::array<std::uint8_t, 4> zero{};
 };
 static_assert(sizeof(Name) == 16 && std::is_trivially_copyable_v<Name>);
 

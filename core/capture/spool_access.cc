@@ -20,10 +20,6 @@
 namespace scriptorium {
 namespace {
 
-struct DirCloser {
-  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
-};
-
 std::string fanotify_init_problem(int code) {
   switch (code) {
     case EPERM:
@@ -45,6 +41,37 @@ std::string fanotify_mark_problem(int code) {
     case ENOSPC: return "fanotify marks used up; raise fs.fanotify.max_user_marks";
     default: return system_error("fanotify_mark", code).message();
   }
+}
+
+// Beneath `directory`, and no link on the way. An invalid descriptor, and errno, if it cannot be.
+UniqueFd open_beneath(int directory, const char* name, int flags) {
+  open_how how{};
+  how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
+  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, directory, *name == '\0' ? "." : name, &how, sizeof how)));
+}
+
+// O_NONBLOCK: a FIFO in the spool must not hold us.
+constexpr int kForReading = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+// Calls `take` with an entry of readdir() and whether it is a directory, until it returns false.
+template <typename Take>
+Result<void> each_entry(DIR* dir, const std::string& path, const Take& take) {
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(dir);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    bool is_directory = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_UNKNOWN) {
+      struct stat s{};
+      is_directory = ::fstatat(::dirfd(dir), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+    }
+    if (!take(*entry, is_directory)) return {};
+  }
+  if (errno != 0) return system_error("list " + path, errno);
+  return {};
 }
 
 std::string watch_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
@@ -69,6 +96,7 @@ class DirectAccess final : public SpoolAccess {
     return names;
   }
   Result<UniqueFd> open(const std::string& path) override { return root_.open(path); }
+  Result<std::vector<OpenedName>> list_open(const std::string& path) override { return root_.list_open(path); }
   Result<int> watch(const std::string& path, std::uint32_t mask) override { return root_.watch(inotify_.get(), path, mask); }
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
   Result<void> mark() override { return root_.mark(fanotify_.get()); }
@@ -84,6 +112,8 @@ class DirectAccess final : public SpoolAccess {
 };
 
 }  // namespace
+
+void SpoolRoot::DirectoryCloser::operator()(DIR* dir) const noexcept { ::closedir(dir); }
 
 Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
   struct Freed {
@@ -103,18 +133,11 @@ Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
 }
 
 Result<UniqueFd> SpoolRoot::resolve(const std::string& path, int flags) const {
-  const auto beneath = [](const UniqueFd& directory, const std::string& name, int how_flags) {
-    open_how how{};
-    how.flags = static_cast<std::uint64_t>(how_flags | O_CLOEXEC);
-    how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-    return UniqueFd(
-        static_cast<int>(::syscall(SYS_openat2, directory.get(), name.empty() ? "." : name.c_str(), &how, sizeof how)));
-  };
   UniqueFd root(::open(configured_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return system_error("open " + configured_, errno);
-  if (!below_.empty()) root = beneath(root, below_, O_PATH | O_DIRECTORY);
+  if (!below_.empty()) root = open_beneath(root.get(), below_.c_str(), O_PATH | O_DIRECTORY);
   UniqueFd fd;
-  if (root) fd = beneath(root, path, flags);
+  if (root) fd = open_beneath(root.get(), path.c_str(), flags);
   if (fd) return fd;
   const int code = errno;
   if (code == ELOOP) return Error{ErrorKind::kPermanent, "a symbolic link stands in the way"};
@@ -128,32 +151,44 @@ Result<FileStat> SpoolRoot::stat(const std::string& path) const {
   return stat_fd(fd->get());
 }
 
-Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
+Result<SpoolRoot::Directory> SpoolRoot::directory(const std::string& path) const {
   auto fd = resolve(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!fd) return fd.error();
-  const std::unique_ptr<DIR, DirCloser> dir(::fdopendir(fd->get()));
+  Directory dir(::fdopendir(fd->get()));
   if (dir == nullptr) return system_error("list " + path, errno);
   static_cast<void>(fd->release());  // closedir closes it
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(dir.get());
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    bool is_directory = entry->d_type == DT_DIR;
-    if (entry->d_type == DT_UNKNOWN) {
-      struct stat s{};
-      is_directory = ::fstatat(::dirfd(dir.get()), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+  return dir;
+}
+
+Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
+  auto dir = directory(path);
+  if (!dir) return dir.error();
+  return each_entry(dir->get(), path,
+                    [&](const dirent& entry, bool is_directory) { return take(entry.d_name, entry.d_ino, is_directory); });
+}
+
+Result<std::vector<OpenedName>> SpoolRoot::list_open(const std::string& path) const {
+  auto dir = directory(path);
+  if (!dir) return dir.error();
+  std::vector<OpenedName> names;
+  std::size_t opened = 0;
+  auto listed = each_entry(dir->get(), path, [&](const dirent& entry, bool is_directory) {
+    OpenedName& name = names.emplace_back(OpenedName{{entry.d_name, entry.d_ino, is_directory}, {}});
+    if (is_directory || opened == kMostOpenedNames) return true;
+    name.fd = open_beneath(::dirfd(dir->get()), entry.d_name, kForReading);
+    if (name.fd) {
+      auto stat = stat_fd(name.fd.get());
+      if (!stat || !stat->is_regular()) name.fd.reset();
     }
-    if (!take(name, entry->d_ino, is_directory)) return {};
-  }
-  if (errno != 0) return system_error("list " + path, errno);
-  return {};
+    if (name.fd) ++opened;
+    return true;
+  });
+  if (!listed) return listed.error();
+  return names;
 }
 
 Result<UniqueFd> SpoolRoot::open(const std::string& path) const {
-  // O_NONBLOCK: a FIFO in the spool must not hold us.
-  auto fd = resolve(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+  auto fd = resolve(path, kForReading);
   if (!fd) return fd;
   auto stat = stat_fd(fd->get());
   if (!stat) return stat.error();

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <dirent.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +23,13 @@ struct SpoolName {
   bool is_directory = false;
 };
 
+// The same with the file open for reading, where it is a regular one that can be opened.
+struct OpenedName {
+  SpoolName name;
+  UniqueFd fd;
+};
+inline constexpr std::size_t kMostOpenedNames = 8;
+
 // The one way in which capture reaches a spool. All paths are relative to its root ("" = the root itself). Nothing is
 // ever written, and nothing outside the root is reached: paths are resolved beneath it and symbolic links are refused.
 // No descriptor of the spool's file system is held between calls, so that it can be unmounted while we run.
@@ -35,6 +45,9 @@ class SpoolAccess {
   virtual Result<std::vector<SpoolName>> list(const std::string& path) = 0;
   // For reading. Never blocks on a FIFO; kPermanent for anything but a regular file.
   virtual Result<UniqueFd> open(const std::string& path) = 0;
+  // list() and open() in one: what an entry has, at the cost of one request. The first kMostOpenedNames files come open; for
+  // one that did not, open() says why.
+  virtual Result<std::vector<OpenedName>> list_open(const std::string& path) = 0;
 
   // Notifications. The descriptors are non-blocking, and -1 if there are none.
   virtual int inotify_fd() const = 0;
@@ -68,6 +81,7 @@ class SpoolRoot {
   // Calls `take` for each name, until it returns false. The view is valid during the call.
   using TakeName = std::function<bool(std::string_view name, std::uint64_t inode, bool is_directory)>;
   Result<void> each_name(const std::string& path, const TakeName& take) const;
+  Result<std::vector<OpenedName>> list_open(const std::string& path) const;
   Result<UniqueFd> open(const std::string& path) const;
   Result<int> watch(int inotify, const std::string& path, std::uint32_t mask) const;
   Result<void> mark(int fanotify) const;
@@ -75,7 +89,12 @@ class SpoolRoot {
  private:
   SpoolRoot(std::string configured, std::string below, std::string resolved)
       : configured_(std::move(configured)), below_(std::move(below)), resolved_(std::move(resolved)) {}
+  struct DirectoryCloser {
+    void operator()(DIR* dir) const noexcept;
+  };
+  using Directory = std::unique_ptr<DIR, DirectoryCloser>;
   Result<UniqueFd> resolve(const std::string& path, int flags) const;
+  Result<Directory> directory(const std::string& path) const;
 
   std::string configured_;
   std::string below_;

@@ -36,7 +36,7 @@ using opener::Operation;
 using opener::Outcome;
 using opener::Request;
 
-constexpr std::size_t kMostDescriptors = 2;
+constexpr std::size_t kMostDescriptors = kMostOpenedNames;
 constexpr std::size_t kMostErrorBytes = 2048;
 constexpr std::uint32_t kAllowedWatchMask = IN_ALL_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
@@ -247,6 +247,7 @@ class Server {
         return done({.descriptors = 1}, {}, {fd->get()});
       }
       case Operation::kList: return list(opened.root, path);
+      case Operation::kListOpen: return list_open(opened.root, path);
       case Operation::kWatch: {
         if (!opened.inotify) return refuse("a root without inotify");
         if (request.argument == 0 || (request.argument & ~kAllowedWatchMask) != 0) return refuse("a mask that is not allowed");
@@ -301,20 +302,38 @@ class Server {
   void list(const SpoolRoot& root, const std::string& path) {
     std::string payload;
     auto listed = root.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-      if (payload.size() + sizeof(Name) + name.size() > opener::kMostAnswerBytes - sizeof(Answer)) {
-        send(Outcome::kMore, {}, payload);
-        payload.clear();
-      }
-      Name head;
-      head.inode = inode;
-      head.bytes = static_cast<std::uint16_t>(name.size());
-      head.is_directory = is_directory ? 1 : 0;
-      opener::append(payload, head);
-      payload.append(name);
-      return alive_;
+      return add_name(payload, name, inode, is_directory, false);
     });
     if (!listed) return fail(listed.error());
     done({}, payload);
+  }
+
+  void list_open(const SpoolRoot& root, const std::string& path) {
+    auto names = root.list_open(path);
+    if (!names) return fail(names.error());
+    std::string payload;
+    std::vector<int> descriptors;
+    for (const auto& [name, fd] : *names) {
+      if (fd) descriptors.push_back(fd.get());
+      if (!add_name(payload, name.name, name.inode, name.is_directory, static_cast<bool>(fd))) return;
+    }
+    done({.descriptors = static_cast<std::uint32_t>(descriptors.size())}, payload, descriptors);
+  }
+
+  // Sends what there is before it where a packet is full. False if nobody listens any more.
+  bool add_name(std::string& payload, std::string_view name, std::uint64_t inode, bool is_directory, bool opened) {
+    if (payload.size() + sizeof(Name) + name.size() > opener::kMostAnswerBytes - sizeof(Answer)) {
+      send(Outcome::kMore, {}, payload);
+      payload.clear();
+    }
+    Name head;
+    head.inode = inode;
+    head.bytes = static_cast<std::uint16_t>(name.size());
+    head.is_directory = is_directory ? 1 : 0;
+    head.opened = opened ? 1 : 0;
+    opener::append(payload, head);
+    payload.append(name);
+    return alive_;
   }
 
   void refuse(std::string_view why) {
@@ -498,18 +517,25 @@ class SpoolOpener::Access final : public SpoolAccess {
 
   Result<std::vector<SpoolName>> list(const std::string& path) override {
     std::vector<SpoolName> names;
-    const auto read = [&names](std::string_view payload) {
-      while (!payload.empty()) {
-        Name head;
-        if (!opener::take(payload, head) || payload.size() < head.bytes) return false;
-        names.push_back({std::string(payload.substr(0, head.bytes)), head.inode, head.is_directory != 0});
-        payload.remove_prefix(head.bytes);
-      }
-      return true;
+    const auto take = [&names](const Name& head, std::string_view name) {
+      names.push_back({std::string(name), head.inode, head.is_directory != 0});
     };
-    auto reply = connection_.call(Operation::kList, number_, 0, path, read);
+    auto reply = call_for_names(Operation::kList, path, take);
     if (!reply) return reply.error();
-    if (!read(reply->payload)) return misunderstood();
+    return names;
+  }
+
+  Result<std::vector<OpenedName>> list_open(const std::string& path) override {
+    std::vector<OpenedName> names;
+    std::vector<std::size_t> opened;
+    const auto take = [&](const Name& head, std::string_view name) {
+      if (head.opened != 0) opened.push_back(names.size());
+      names.push_back({{std::string(name), head.inode, head.is_directory != 0}, {}});
+    };
+    auto reply = call_for_names(Operation::kListOpen, path, take);
+    if (!reply) return reply.error();
+    if (reply->descriptors.size() != opened.size()) return misunderstood();
+    for (std::size_t i = 0; i < opened.size(); ++i) names[opened[i]].fd = std::move(reply->descriptors[i]);
     return names;
   }
 
@@ -539,6 +565,23 @@ class SpoolOpener::Access final : public SpoolAccess {
   static Error misunderstood() { return {ErrorKind::kTransient, "the spool opener's answer cannot be understood"}; }
 
  private:
+  template <typename Take>
+  Result<Connection::Reply> call_for_names(Operation operation, const std::string& path, const Take& take) {
+    const auto read = [&take](std::string_view payload) {
+      while (!payload.empty()) {
+        Name head;
+        if (!opener::take(payload, head) || payload.size() < head.bytes) return false;
+        take(head, payload.substr(0, head.bytes));
+        payload.remove_prefix(head.bytes);
+      }
+      return true;
+    };
+    auto reply = connection_.call(operation, number_, 0, path, read);
+    if (!reply) return reply.error();
+    if (!read(reply->payload)) return misunderstood();
+    return reply;
+  }
+
   Connection& connection_;
   const std::uint32_t number_;
   const std::string root_;

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/base/thread_name.h"
+
 namespace scriptorium {
 namespace {
 
@@ -65,6 +67,7 @@ ControlServer::~ControlServer() {
 }
 
 void ControlServer::run(const std::stop_token& stop) noexcept {
+  name_thread("control");
   while (!stop.stop_requested()) {
     std::array<pollfd, 2> fds{{{socket_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
     if (::poll(fds.data(), fds.size(), -1) < 0 || (fds[0].revents & POLLIN) == 0) continue;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 
 namespace scriptorium {
 namespace {
@@ -52,6 +53,7 @@ OwnerStage::Status OwnerStage::status() const {
 }
 
 void OwnerStage::run(const std::stop_token& stop) noexcept {
+  name_thread("owners", options_.source);
   next_query_ = clock_.steady();
   while (!stop.stop_requested()) {
     const SteadyTime long_from_now = clock_.steady() + std::chrono::minutes{1};

@@ -11,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 
 namespace scriptorium {
 namespace {
@@ -167,6 +168,7 @@ class SourceRun::FreeRun final : public EventWriter {
 
  private:
   void run(const std::stop_token& stop) noexcept {
+    name_thread("source", name_);
     auto delay = std::chrono::milliseconds{500};
     while (!stop.stop_requested()) {
       auto ended = call(stop, false);
@@ -307,6 +309,7 @@ std::string SourceRun::status_json() const {
   json["overflows"] = s.overflows;
   json["scans"] = s.scans;
   json["pending"] = s.pending;
+  json["pending_bytes"] = s.pending_bytes;
   json["lag_seconds"] = s.lag_seconds ? Json(thousandths(*s.lag_seconds)) : Json(nullptr);
   json["close_to_durable_seconds"] = histogram_json(s.close_to_durable);
   if (owners_ != nullptr) {

@@ -117,7 +117,9 @@ spool.remove(11)
     writer.stdin.write("\n")
     writer.stdin.flush()
     assert writer.stdout.readline() == "begun\n"
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 1, "it has seen the beginning")
+    # The count of the environment, its one string, and the script's first line.
+    begun = len(b"\x01\0\0\0A=1\0" + b"#!/bin/sh\n")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending_bytes"] == begun, "it has read the beginning")
     writer.stdin.write("\n")
     writer.stdin.flush()
     assert writer.wait(60) == 0

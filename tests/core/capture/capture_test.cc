@@ -1,5 +1,6 @@
 #include "core/capture/capture.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -164,6 +165,29 @@ TEST_P(CaptureTest, HashDirectoryMadeAnewAndRenamedAwayIsWatchedAgain) {
   ASSERT_EQ(::rename((spool_.root() + "/hash.3").c_str(), (spool_.root() + "/old").c_str()), 0);
   spool_.submit(23);
   EXPECT_EQ(collect(1).begin()->first, 23);
+}
+
+TEST_P(CaptureTest, EntryThatCannotBeLookedAtForAWhileIsNotForgotten) {
+  START_OR_SKIP(config());
+  spool_.submit(3);
+  collect(1);
+  const std::string hash = spool_.root() + "/hash.3";
+  const std::string away = spool_.root() + "/away";
+  ASSERT_EQ(::symlink("away", away.c_str()), 0);
+  // A link is not followed: what is behind it is out of reach, and not known to be gone. At no moment is nothing there.
+  const auto exchange = [&] { return ::renameat2(AT_FDCWD, hash.c_str(), AT_FDCWD, away.c_str(), RENAME_EXCHANGE); };
+  ASSERT_EQ(exchange(), 0);
+  const std::uint64_t scans = capture_->status().scans;
+  capture_->rescan();
+  ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.scans > scans; }));
+  ASSERT_EQ(exchange(), 0);
+  const std::uint64_t looks = capture_->status().scans;
+  capture_->rescan();
+  ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.scans > looks; }));
+  spool_.submit(13);
+  collect(1);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.captured >= 2; }));
+  EXPECT_EQ(capture_->status().captured, 2U) << "the first was captured twice";
 }
 
 TEST_P(CaptureTest, SpoolMadeAnewIsFoundAgain) {

@@ -29,6 +29,7 @@ class AskedAccess final : public SpoolAccess {
   Result<FileStat> stat(const std::string& /*path*/) override { return FileStat{}; }
   Result<std::vector<SpoolName>> list(const std::string& /*path*/) override { return std::vector<SpoolName>{}; }
   Result<UniqueFd> open(const std::string& /*path*/) override { return UniqueFd{}; }
+  Result<std::vector<OpenedName>> list_open(const std::string& /*path*/) override { return std::vector<OpenedName>{}; }
   int inotify_fd() const override { return -1; }
   int fanotify_fd() const override { return -1; }
   Result<int> watch(const std::string& /*path*/, std::uint32_t /*mask*/) override { return 0; }

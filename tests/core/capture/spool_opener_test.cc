@@ -122,6 +122,39 @@ TEST_F(SpoolOpenerTest, ShowsASpoolAsDirectAccessDoes) {
   EXPECT_EQ(access->list("hash.7").error().kind(), ErrorKind::kVanished);
 }
 
+TEST_F(SpoolOpenerTest, OpensAnEntryWithOneRequest) {
+  const std::string entry = spool() + "/hash.1/job.1/";
+  EXPECT_EQ(::symlink("script", (entry + "link").c_str()), 0);
+  EXPECT_EQ(::mkfifo((entry + "fifo").c_str(), 0600), 0);
+  EXPECT_EQ(::mkdir((entry + "directory").c_str(), 0700), 0);
+  for (std::size_t i = 0; i < 2 * kMostOpenedNames; ++i) dir_.write("spool/hash.1/job.1/file" + std::to_string(i), "y");
+  const auto opener = start();
+  const auto direct = open_direct_access(spool(), {false, false});
+  ASSERT_TRUE(direct);
+  const auto opened_access = access_to(*opener);
+  for (SpoolAccess* access : {opened_access.get(), direct->access.get()}) {
+    const auto names = access->list_open("hash.1/job.1");
+    ASSERT_TRUE(names) << names.error().message();
+    EXPECT_EQ(names->size(), 4 + 2 * kMostOpenedNames);
+    std::size_t opened = 0;
+    for (const auto& [name, fd] : *names) {
+      if (!fd) continue;
+      ++opened;
+      EXPECT_TRUE(name.name == "script" || name.name.starts_with("file")) << name.name;
+      const auto stat = stat_fd(fd.get());
+      ASSERT_TRUE(stat);
+      EXPECT_EQ(stat->inode, name.inode) << name.name << " came with another file";
+      EXPECT_EQ(*read_fd(fd.get(), 10), name.name == "script" ? "x" : "y");
+      EXPECT_EQ(::write(fd.get(), "z", 1), -1) << "it is open for reading only";
+      EXPECT_NE(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, 0);
+    }
+    EXPECT_EQ(opened, kMostOpenedNames) << "as many as there may be";
+    EXPECT_EQ(access->list_open("hash.7").error().kind(), ErrorKind::kVanished);
+    EXPECT_FALSE(access->list_open("..")) << "out of the spool";
+    EXPECT_FALSE(access->list_open("link"));
+  }
+}
+
 TEST_F(SpoolOpenerTest, ReachesNothingOutsideTheSpool) {
   const auto opener = start();
   const auto access = access_to(*opener, {.inotify = true, .fanotify = false});
