@@ -59,7 +59,10 @@ if(SCRIPTORIUM_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# The build stamp: what must be equal on both sides for C++ types to cross between daemon and plugin.
+include(ScriptoriumPlugin)
+include(ScriptoriumInstall)
+
+# The hash that makes the build stamp one of these headers.
 file(GLOB SCRIPTORIUM_API_HEADERS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/core/api/*.h" "${CMAKE_SOURCE_DIR}/core/base/*.h")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SCRIPTORIUM_API_HEADERS})
 set(api_hashes "")
@@ -68,9 +71,8 @@ foreach(header IN LISTS SCRIPTORIUM_API_HEADERS)
   string(APPEND api_hashes "${hash}")
 endforeach()
 string(SHA256 api_hash "${api_hashes}")
-string(SUBSTRING "${api_hash}" 0 16 api_hash)
-string(TOLOWER "${CMAKE_CXX_COMPILER_ID}" compiler_id)
-set(SCRIPTORIUM_BUILD_STAMP "${compiler_id}-${CMAKE_CXX_COMPILER_VERSION}/cxx11/${api_hash}")
+string(SUBSTRING "${api_hash}" 0 16 SCRIPTORIUM_API_HASH)
+scriptorium_build_stamp(SCRIPTORIUM_BUILD_STAMP "${SCRIPTORIUM_API_HASH}")
 if(SCRIPTORIUM_SANITIZE)
   string(APPEND SCRIPTORIUM_BUILD_STAMP "/${SCRIPTORIUM_SANITIZE}")
 endif()
@@ -102,11 +104,9 @@ function(scriptorium_add_plugin name)
   endif()
   add_library(${name}_module MODULE plugin.cc)
   target_link_libraries(${name}_module PRIVATE ${name}_plugin ${ARG_LIBRARIES})
-  target_link_options(${name}_module PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/plugin.map -Wl,-z,nodelete)
-  set_target_properties(${name}_module PROPERTIES PREFIX "" OUTPUT_NAME ${name}
-                        LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/plugin.map"
-                        LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/plugins")
-  install(TARGETS ${name}_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/scriptorium/plugins)
+  scriptorium_plugin_module(${name}_module)
+  set_target_properties(${name}_module PROPERTIES OUTPUT_NAME ${name} LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/plugins")
+  scriptorium_install_plugin(${name})
 endfunction()
 
 # scriptorium_add_test(NAME SOURCES a.cc... [LIBRARIES lib...] [LABELS l...]): a GoogleTest program whose cases are

@@ -130,6 +130,19 @@ std::string safe_value(std::string_view value) {
   return cut(std::move(result), kMaxValueBytes, value);
 }
 
+std::string record_word(const Event& event) {
+  if (event.kind == "usage.job") return "usage.json";
+  std::string word = event.kind;
+  std::replace(word.begin(), word.end(), '.', '-');
+  if (event.kind == "usage.node" || event.kind == "usage.sample") word += '-' + safe_value(event.host);
+  if (event.kind == "usage.sample") {
+    std::string time = format_rfc3339(event.time, TimePrecision::kMilliseconds);
+    std::erase_if(time, [](char c) { return c == '-' || c == ':'; });
+    word += '-' + time;
+  }
+  return safe_value(word) + ".json";
+}
+
 std::string Place::directory() const {
   std::string result;
   for (const std::string& d : directories) {
@@ -320,6 +333,9 @@ Place Layout::place(const Event& event) const {
     if (of_user && known_user) place.owned_from = std::min(place.owned_from, i);
   }
   place.endings = endings();
+  if (event.kind != "job.script") {
+    place.endings[static_cast<std::size_t>(FileKind::kMetadata)] = before_record() + record_word(event) + after_record();
+  }
   std::size_t longest = 0;
   for (const std::string& e : place.endings) longest = std::max(longest, e.size());
   constexpr std::size_t kSlotBytes = 7;  // ".10000" and one to spare
@@ -363,6 +379,8 @@ Layout::Search Layout::search(std::string_view job_id) const {
   for (const Component& component : directories_) result.directories.push_back(pattern(component));
   result.stem = pattern(stem_).glob;
   result.endings = endings();
+  result.record_begin = before_record() + "usage";
+  result.record_end = ".json" + after_record();
   return result;
 }
 
@@ -370,19 +388,23 @@ std::optional<Layout::Search::Match> Layout::Search::match(std::string_view name
   const auto digits = [](std::string_view text) {
     return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   };
+  // With or without the ".2" of a second event on this path.
+  const auto is_body = [&](std::string_view body) {
+    // Without a stem the ending is the whole name: "sh", "2.sh".
+    if (stem.empty()) return body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)));
+    if (glob_match(stem, body)) return true;
+    const auto dot = body.rfind('.');
+    return dot != std::string_view::npos && digits(body.substr(dot + 1)) && glob_match(stem, body.substr(0, dot));
+  };
+  if (const auto mark = name.rfind(record_begin); mark != std::string_view::npos && name.ends_with(record_end)) {
+    const char next = name[std::min(mark + record_begin.size(), name.size() - 1)];
+    if ((next == '.' || next == '-') && is_body(name.substr(0, mark))) return Match{FileKind::kMetadata, std::string(name)};
+  }
   for (const FileKind kind : kinds) {
     const std::string& ending = endings[static_cast<std::size_t>(kind)];
     if (!name.ends_with(ending)) continue;
     const std::string_view body = name.substr(0, name.size() - ending.size());
-    if (stem.empty()) {  // the ending is the whole name: "sh", "2.sh"
-      if (body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)))) return Match{kind, std::string(body)};
-      continue;
-    }
-    if (glob_match(stem, body)) return Match{kind, std::string(body)};
-    const auto dot = body.rfind('.');
-    if (dot != std::string_view::npos && digits(body.substr(dot + 1)) && glob_match(stem, body.substr(0, dot))) {
-      return Match{kind, std::string(body)};
-    }
+    if (is_body(body)) return Match{kind, std::string(body)};
   }
   return std::nullopt;
 }

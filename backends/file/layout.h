@@ -27,6 +27,11 @@ inline constexpr std::string_view kUnverified = "unverified";
 inline constexpr std::size_t kMaxValueBytes = 64;
 inline constexpr std::size_t kMaxComponentBytes = 200;
 
+// What an event that is no job script stands under: one file, its record, beside the job's script. "usage.json" for usage.job;
+// "usage-node-n1.json" and "usage-sample-n1-20261121T012622.364Z.json", because a job has one for each node and each time;
+// for any other kind its words with dashes.
+std::string record_word(const Event& event);
+
 // One event's place. Names of one event differ in the ending only; `slot` 1 is the plain name, 2 and on put ".2" in
 // front of the ending, for another event that would get the same path.
 struct Place {
@@ -67,13 +72,16 @@ class Layout {
     std::vector<Pattern> directories;
     std::string stem;
     std::array<std::string, 3> endings;
+    std::string record_begin;  // ".usage" and, at the end, ".json": the ending of a record that is no job script's
+    std::string record_end;
 
     // The stem with its slot ("4711-md.2") if the name is one that this search looks for.
     struct Match {
       FileKind kind;
       std::string stem;
     };
-    // `kinds` in the order in which endings are tried.
+    // `kinds` in the order in which endings are tried. A record of another kind is always looked for, and its stem is its
+    // whole name, as it is no part of what the script's files are.
     std::optional<Match> match(std::string_view name, const std::vector<FileKind>& kinds) const;
   };
   Search search(std::string_view job_id) const;
@@ -89,6 +97,9 @@ class Layout {
 
   static std::string render(const Component& component, const Values& values);
   std::array<std::string, 3> endings() const;
+  // Without {ext} the ending of the script's file stands before it, so that no name of a script can be the same.
+  std::string before_record() const { return has_ext_ ? before_ext_ : after_ext_ + "."; }
+  std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
   std::vector<Component> directories_;
   Component stem_;          // of the last component

@@ -49,6 +49,12 @@ std::optional<uid_t> verified_uid(const Event& event) {
   return uid;
 }
 
+// An event that is no job script is one file, its record, whatever is kept of scripts.
+const std::vector<FileKind>& kinds_of(const Event& event, const FileConfig& config) {
+  static const std::vector<FileKind> kRecord{FileKind::kMetadata};
+  return event.kind == "job.script" ? config.kinds : kRecord;
+}
+
 // Whether the JSON that event_json() wrote has a member "id" of this value. A quote within a string is escaped, so the
 // pattern cannot stand inside of one.
 bool has_id(std::string_view json, std::string_view id) {
@@ -365,7 +371,7 @@ void FileSink::make_item(Item& item, Delivery& delivery) const {
   item.delivery = &delivery;
   item.place = layout_.place(event);
   if (config_.owner_may_read) item.reader = verified_uid(event);
-  for (const FileKind kind : config_.kinds) {
+  for (const FileKind kind : kinds_of(event, config_)) {
     Item::File file;
     if (kind == FileKind::kMetadata) {
       file.bytes = make_bytes(event_json(event, {.script_text = false, .environment = false, .indent = 2}) + '\n');
@@ -415,7 +421,8 @@ Result<FileSink::Slot> FileSink::examine(const Batch& batch, const Item& item, u
   const uid_t owner = batch.prepared->owner;
   std::array<Found, 3> found;
   bool anything = false;
-  for (const FileKind kind : config_.kinds) {
+  const auto& kinds = kinds_of(item.delivery->event(), config_);
+  for (const FileKind kind : kinds) {
     auto looked = look_at(directory, item.place.name(kind, slot), owner);
     if (!looked) return looked.error();
     found[index_of(kind)] = *looked;
@@ -443,7 +450,7 @@ Result<FileSink::Slot> FileSink::examine(const Batch& batch, const Item& item, u
     if (!json || !has_id(*json, item.delivery->event().id)) result.other = true;
     return result;
   }
-  for (const FileKind kind : config_.kinds) {
+  for (const FileKind kind : kinds) {
     if (found[index_of(kind)].kind != Found::Kind::kFile) continue;
     auto same = item.files[index_of(kind)] ? same_bytes(kind) : Result<bool>(false);
     if (!same) return same.error();

@@ -470,8 +470,8 @@ void KafkaSink::replace_producer(const std::string& reason) {
   outstanding_ = 0;
   const std::size_t before = queue_.size();
   conclude();
+  producer_.reset();  // before the messages: librdkafka may still point into them
   chunk_.clear();
-  producer_.reset();
   const std::size_t resent = queue_.size() - before;
   status_.with([&](Status& s) {
     s.resent += resent;

@@ -44,6 +44,8 @@ class KafkaSink final : public Sink, private ProducerListener {
   void stop(SteadyTime deadline) override;
   Result<std::string> setup(bool print) override;
   std::string status_json() const override;
+  // One that is being sent, one that is being made into messages and one that is being read.
+  std::size_t batches_under_way() const override { return 3; }
 
  private:
   // A delivery on its way.

@@ -106,7 +106,8 @@ struct Event {
   std::vector<std::string> problems;      // what was wrong with the input, in words: "environment: count 9, 4 strings"
   std::optional<std::string> supersedes;  // event id of an earlier, shorter capture of the same job
   std::vector<std::string> lossy;         // members that were not UTF-8 and were made so: "job.name"
-  std::string extra_json;                 // members of other kinds: one JSON object, merged at the top; "" = none
+  std::string extra_json;                 // members of other kinds: one JSON object, merged at the top and
+                                          // into host, job, user and script, whose own members stay; "" = none
 
   const EventFile* file(std::string_view name) const noexcept;  // null if there is none
   std::uint64_t bytes_size() const noexcept;                    // of all files together

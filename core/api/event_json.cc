@@ -1,11 +1,18 @@
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 
 #include "core/api/event.h"
 #include "core/base/text.h"
 
-// Event to JSON and back. The shape is docs/schema/event-1.schema.json; nlohmann/json stays in this file.
+// Event to JSON; event_from_json.cc is the way back. The shape is docs/schema/event-1.schema.json.
+//
+// Every delivery of an event to every sink passes through here, so the text is written as it comes, without a tree of it
+// in memory; only `extra_json` is parsed. tests/core/api/event/event_json_oracle.h does the same with a tree, and both
+// must agree in every byte.
 namespace scriptorium {
 namespace {
 
@@ -17,246 +24,479 @@ void note_lossy(std::vector<std::string>& list, const char* where) {
   if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
 }
 
+// What stands after the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for the others.
+constexpr std::array<char, 256> kEscapes = [] {
+  std::array<char, 256> table{};
+  for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
+  table['"'] = '"';
+  table['\\'] = '\\';
+  table['\b'] = 'b';
+  table['\t'] = 't';
+  table['\n'] = 'n';
+  table['\f'] = 'f';
+  table['\r'] = 'r';
+  return table;
+}();
+
+char escape_of(char c) { return kEscapes[static_cast<unsigned char>(c)]; }
+
+// Sixteen bytes at once; the compilers make of it what the processor has.
+constexpr std::size_t kBlock = 16;
+using Block = unsigned char __attribute__((vector_size(kBlock)));
+
+// How many bytes at the beginning of a block need no escape.
+std::size_t plain_bytes(const char* from) {
+  Block block;
+  std::memcpy(&block, from, kBlock);
+  const auto found = (block < 0x20) | (block == '"') | (block == '\\');  // a byte of ones for each
+  std::array<std::uint64_t, 2> halves{};
+  std::memcpy(halves.data(), &found, kBlock);
+  if ((halves[0] | halves[1]) == 0) return kBlock;
+  if constexpr (std::endian::native != std::endian::little) {
+    return static_cast<std::size_t>(std::find_if(from, from + kBlock, escape_of) - from);
+  }
+  const int zeros = halves[0] != 0 ? std::countr_zero(halves[0]) : 64 + std::countr_zero(halves[1]);
+  return static_cast<std::size_t>(zeros) / 8;
+}
+
+// JSON text as it grows. Members and items are called for in their order; commas, line ends and indentation come by themselves.
+class Text {
+ public:
+  explicit Text(int indent) : indent_(indent) {}
+
+  void reserve(std::size_t size) { out_.reserve(size); }
+  std::string take() { return std::move(out_); }
+
+  void open(char bracket) {
+    out_ += bracket;
+    ++depth_;
+    empty_ = true;
+  }
+  void close(char bracket) {
+    --depth_;
+    if (!empty_) new_line();
+    out_ += bracket;
+    empty_ = false;
+  }
+  void next_item() {
+    if (!empty_) out_ += ',';
+    empty_ = false;
+    new_line();
+  }
+  // `key` must be UTF-8, as every text here.
+  void key(std::string_view key) {
+    next_item();
+    string(key);
+    out_ += indent_ < 0 ? ":" : ": ";
+  }
+  // By way of a small buffer: a block is copied before it is known how much of it was plain.
+  void string(std::string_view text) {
+    std::array<char, 512> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+    const char* from = text.data();
+    const char* const end = from + text.size();
+    char* to = buffer.data();
+    *to++ = '"';
+    while (from != end) {
+      if (to > buffer.data() + buffer.size() - 2 * kBlock) {
+        out_.append(buffer.data(), to);
+        to = buffer.data();
+      }
+      if (static_cast<std::size_t>(end - from) >= kBlock) {
+        std::memcpy(to, from, kBlock);
+        const std::size_t plain = plain_bytes(from);
+        from += plain;
+        to += plain;
+        if (plain == kBlock) continue;
+      } else if (escape_of(*from) == 0) {
+        *to++ = *from++;
+        continue;
+      }
+      to = escape(*from++, to);
+    }
+    *to++ = '"';
+    out_.append(buffer.data(), to);
+  }
+  void number(std::uint64_t number) {
+    std::array<char, 20> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
+    out_.append(digits.data(), end);
+  }
+  void boolean(bool value) { out_ += value ? "true" : "false"; }
+  void raw(std::string_view json) { out_ += json; }
+
+ private:
+  void new_line() {
+    if (indent_ < 0) return;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(indent_) * depth_, ' ');
+  }
+  // At most six bytes; returns where the next one goes.
+  static char* escape(char c, char* to) {
+    *to++ = '\\';
+    *to++ = escape_of(c);
+    if (to[-1] != 'u') return to;
+    constexpr std::string_view kHex = "0123456789abcdef";
+    *to++ = '0';
+    *to++ = '0';
+    *to++ = kHex[static_cast<unsigned char>(c) >> 4U];
+    *to++ = kHex[static_cast<unsigned char>(c) & 15U];
+    return to;
+  }
+
+  std::string out_;
+  int indent_;
+  std::size_t depth_ = 0;
+  bool empty_ = true;  // the object or list that is open has nothing yet
+};
+
+// Of equal names the last value counts, as in a shell that imports them one after the other; its place is the first's.
+// Neither a long list nor one made to collide takes more than n log n.
+void drop_repeated(std::vector<Variable>& variables) {
+  constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::vector<std::uint32_t> order(variables.size());
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto shorter_or_less = [&](std::uint32_t a, std::uint32_t b) {
+    const std::string_view x = variables[a].name;
+    const std::string_view y = variables[b].name;
+    if (x.size() != y.size()) return x.size() < y.size();
+    const int compared = x.compare(y);
+    return compared != 0 ? compared < 0 : a < b;
+  };
+  std::sort(order.begin(), order.end(), shorter_or_less);
+  bool any = false;
+  for (std::size_t first = 0, i = 1; i < order.size(); ++i) {
+    if (variables[order[i]].name != variables[order[first]].name) {
+      first = i;
+      continue;
+    }
+    variables[order[first]].value = variables[order[i]].value;
+    order[i] = kNone;
+    any = true;
+  }
+  if (!any) return;
+  std::erase(order, kNone);
+  std::sort(order.begin(), order.end());
+  for (std::size_t i = 0; i < order.size(); ++i) variables[i] = variables[order[i]];
+  variables.resize(order.size());
+}
+
 class Writer {
  public:
-  Writer(const Event& event, const JsonOptions& options) : event_(event), options_(options), lossy_(event.lossy) {}
+  Writer(const Event& event, const JsonOptions& options)
+      : event_(event), options_(options), text_(options.indent), lossy_(event.lossy) {
+    if (!event_.extra_json.empty()) extra_ = Json::parse(event_.extra_json, nullptr, false);
+  }
 
   std::string write() {
-    Json json = Json::object();
-    json["schema"] = kSchema;
-    json["id"] = event_.id;
-    json["kind"] = event_.kind;
-    json["time"] = time(event_.time, TimePrecision::kMilliseconds);
-    json["captured_at"] = time(event_.captured_at, TimePrecision::kMicroseconds);
-    json["capture"] = event_.capture;
-    json["complete"] = event_.complete;
-    json["cluster"] = text("cluster", event_.cluster);
-    json["scheduler"] = text("scheduler", event_.scheduler);
-    json["host"]["name"] = text("host.name", event_.host);
-    json["job"] = job();
-    json["user"] = user();
-    if (event_.script) json["script"] = script();
-    environment(json);
-    if (!event_.files.empty()) json["files"] = files();
-    if (!event_.redactions.empty()) {
-      for (const Redaction& r : event_.redactions) {
-        json["redactions"].push_back(
-            {{"rule", text("redactions", r.rule)}, {"where", text("redactions", r.where)}, {"count", r.count}});
-      }
-    }
-    for (const std::string& problem : event_.problems) json["problems"].push_back(text("problems", problem));
-    if (event_.supersedes) json["supersedes"] = *event_.supersedes;
-    if (!event_.extra_json.empty()) {
-      Json extra = Json::parse(event_.extra_json, nullptr, false);
-      // A member that schema 1 has already stays as it is: a source cannot change what an event is.
-      if (extra.is_object()) {
-        for (auto& [key, value] : extra.items()) {
-          if (!json.contains(key)) json[key] = std::move(value);
-        }
-      }
-    }
-    if (!lossy_.empty()) json["lossy"] = lossy_;
-    return json.dump(options_.indent, ' ', false, Json::error_handler_t::replace);
+    text_.reserve(likely_size());
+    open(extra_.is_object() ? &extra_ : nullptr);
+    add_plain("schema", kSchema);
+    add_unchecked("id", event_.id);
+    add_unchecked("kind", event_.kind);
+    add_time("time", event_.time, TimePrecision::kMilliseconds);
+    add_time("captured_at", event_.captured_at, TimePrecision::kMicroseconds);
+    add_unchecked("capture", event_.capture);
+    add_boolean("complete", event_.complete);
+    add_text("cluster", "cluster", event_.cluster);
+    add_text("scheduler", "scheduler", event_.scheduler);
+    open("host");
+    add_text("name", "host.name", event_.host);
+    close();
+    job();
+    user();
+    if (event_.script) script();
+    environment();
+    files();
+    redactions();
+    list("problems", "problems", event_.problems);
+    if (event_.supersedes) add_unchecked("supersedes", *event_.supersedes);
+    extras();
+    if (!lossy_.empty() && !lossy_written_) add_unchecked("lossy", lossy_);
+    text_.close('}');
+    return text_.take();
   }
 
  private:
-  std::string time(Timestamp at, TimePrecision precision) const {
-    return format_rfc3339(at, options_.exact_times ? TimePrecision::kNanoseconds : precision);
+  // An object that is open, and what extra_json has for the same place.
+  struct Level {
+    const Json* extra = nullptr;
+    std::vector<std::string_view> keys;  // that the event has a say in; only if there is an extra
+  };
+
+  std::size_t likely_size() const {
+    std::size_t size = 1024 + event_.extra_json.size() + event_.files.size() * 128;
+    for (const EventFile& file : event_.files) {
+      const bool wanted = (options_.script_text && file.name == "script") || (options_.environment && file.name == "environment");
+      if (wanted && file.bytes != nullptr) size += file.bytes->size() + file.bytes->size() / 8;
+    }
+    return size;
   }
 
-  std::string text(const char* where, std::string_view bytes) {
-    if (is_utf8(bytes)) return std::string(bytes);
-    note_lossy(lossy_, where);
-    return to_utf8_lossy(bytes);
+  // ---- objects, into which extra_json's are merged -------------------------------------------------------------------
+  void open(const Json* extra) {
+    text_.open('{');
+    levels_.push_back({.extra = extra, .keys = {}});
+  }
+  void open_plain(const char* name) {
+    key(name);
+    open(static_cast<const Json*>(nullptr));
+  }
+  void open(const char* name) {
+    const Json* extra = nullptr;
+    if (levels_.back().extra != nullptr) {
+      const auto found = levels_.back().extra->find(name);
+      if (found != levels_.back().extra->end() && found->is_object()) extra = &*found;
+    }
+    key(name);
+    open(extra);
+  }
+  void key(const char* name) {
+    reserve(name);
+    text_.key(name);
+  }
+  // Not to be taken from extra_json, whether it is written or not.
+  void reserve(const char* name) {
+    if (levels_.back().extra != nullptr) levels_.back().keys.emplace_back(name);
+  }
+  void close() {
+    extras();
+    text_.close('}');
+    levels_.pop_back();
+  }
+  // A member that schema 1 has already stays as it is: a source cannot change what an event is.
+  void extras() {
+    const Level& level = levels_.back();
+    if (level.extra == nullptr) return;
+    for (const auto& [name, value] : level.extra->items()) {
+      if (std::find(level.keys.begin(), level.keys.end(), name) != level.keys.end()) continue;
+      const bool lossy = levels_.size() == 1 && name == "lossy" && !lossy_.empty();
+      text_.key(name);
+      if (lossy) {
+        unchecked(lossy_);
+        lossy_written_ = true;
+      } else {
+        tree(value);
+      }
+    }
+  }
+  void tree(const Json& json) {
+    if (json.is_object()) {
+      text_.open('{');
+      for (const auto& [name, value] : json.items()) {
+        text_.key(name);
+        tree(value);
+      }
+      text_.close('}');
+    } else if (json.is_array()) {
+      text_.open('[');
+      for (const Json& value : json) {
+        text_.next_item();
+        tree(value);
+      }
+      text_.close(']');
+    } else if (json.is_string()) {
+      text_.string(json.get_ref<const std::string&>());
+    } else {
+      text_.raw(json.dump());
+    }
   }
 
-  void add(Json& json, const char* key, const char* where, const std::optional<std::string>& value) {
-    if (value) json[key] = text(where, *value);
+  void add_plain(const char* name, std::string_view utf8) {
+    key(name);
+    text_.string(utf8);
+  }
+  void add_text(const char* name, const char* where, std::string_view bytes) {
+    key(name);
+    string(where, bytes);
+  }
+  template <typename T>
+  void add_unchecked(const char* name, const T& value) {
+    key(name);
+    unchecked(value);
+  }
+  void add_number(const char* name, std::uint64_t number) {
+    key(name);
+    text_.number(number);
+  }
+  void add_boolean(const char* name, bool value) {
+    key(name);
+    text_.boolean(value);
+  }
+  void add_time(const char* name, Timestamp at, TimePrecision precision) {
+    key(name);
+    text_.string(format_rfc3339(at, options_.exact_times ? TimePrecision::kNanoseconds : precision));
   }
 
-  Json job() {
+  // ---- values --------------------------------------------------------------------------------------------------------
+  void string(const char* where, std::string_view bytes) {
+    if (is_utf8(bytes)) {
+      text_.string(bytes);
+    } else {
+      note_lossy(lossy_, where);
+      text_.string(to_utf8_lossy(bytes));
+    }
+  }
+  // What is not a user's: repaired like the rest, but not worth a note.
+  void unchecked(const std::string& bytes) {
+    if (is_utf8(bytes)) {
+      text_.string(bytes);
+    } else {
+      text_.raw(Json(bytes).dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+  }
+  void unchecked(const std::vector<std::string>& list) {
+    text_.open('[');
+    for (const std::string& item : list) {
+      text_.next_item();
+      unchecked(item);
+    }
+    text_.close(']');
+  }
+  void add(const char* name, const char* where, const std::optional<std::string>& value) {
+    value ? add_text(name, where, *value) : reserve(name);
+  }
+  void list(const char* name, const char* where, const std::vector<std::string>& items) {
+    if (items.empty()) return;
+    key(name);
+    text_.open('[');
+    for (const std::string& item : items) {
+      text_.next_item();
+      string(where, item);
+    }
+    text_.close(']');
+  }
+
+  // ---- members -------------------------------------------------------------------------------------------------------
+  void job() {
     const Job& job = event_.job;
-    Json json = Json::object();
-    json["id"] = text("job.id", job.id);
-    add(json, "name", "job.name", job.name);
+    open("job");
+    add_text("id", "job.id", job.id);
+    add("name", "job.name", job.name);
+    if (!job.array) reserve("array");
+    if (!job.het) reserve("het");
     if (job.array) {
-      json["array"]["job_id"] = text("job.array", job.array->job_id);
-      add(json["array"], "task_id", "job.array", job.array->task_id);
-      add(json["array"], "task_spec", "job.array", job.array->task_spec);
+      open_plain("array");
+      add_text("job_id", "job.array", job.array->job_id);
+      add("task_id", "job.array", job.array->task_id);
+      add("task_spec", "job.array", job.array->task_spec);
+      close();
     }
     if (job.het) {
-      json["het"]["job_id"] = text("job.het", job.het->job_id);
-      if (job.het->component) json["het"]["component"] = *job.het->component;
-      json["het"]["synthetic"] = job.het->synthetic;
+      open_plain("het");
+      add_text("job_id", "job.het", job.het->job_id);
+      if (job.het->component) add_number("component", *job.het->component);
+      add_boolean("synthetic", job.het->synthetic);
+      close();
     }
-    add(json, "account", "job.account", job.account);
-    add(json, "partition", "job.partition", job.partition);
-    add(json, "qos", "job.qos", job.qos);
-    if (job.submitted_at) json["submitted_at"] = time(*job.submitted_at, TimePrecision::kSeconds);
-    add(json, "work_dir", "job.work_dir", job.work_dir);
-    return json;
+    add("account", "job.account", job.account);
+    add("partition", "job.partition", job.partition);
+    add("qos", "job.qos", job.qos);
+    reserve("submitted_at");
+    if (job.submitted_at) add_time("submitted_at", *job.submitted_at, TimePrecision::kSeconds);
+    add("work_dir", "job.work_dir", job.work_dir);
+    close();
   }
 
-  Json user() {
+  void user() {
     const User& user = event_.user;
-    Json json = Json::object();
-    add(json, "name", "user.name", user.name);
-    add(json, "id", "user.id", user.id);
+    open("user");
+    add("name", "user.name", user.name);
+    add("id", "user.id", user.id);
+    reserve("group");
     if (user.group_name || user.group_id) {
-      add(json["group"], "name", "user.group.name", user.group_name);
-      add(json["group"], "id", "user.group.id", user.group_id);
+      open_plain("group");
+      add("name", "user.group.name", user.group_name);
+      add("id", "user.group.id", user.group_id);
+      close();
     }
-    json["verified"] = user.verified;
-    return json;
+    add_boolean("verified", user.verified);
+    close();
   }
 
-  Json script() {
-    Json json = Json::object();
-    const EventFile* file = event_.file("script");
-    if (file != nullptr) {
+  void script() {
+    open("script");
+    for (const char* name : {"text", "encoding", "size", "sha256", "directives", "modules"}) reserve(name);
+    if (const EventFile* file = event_.file("script"); file != nullptr) {
       if (options_.script_text && file->bytes != nullptr) {
         const bool utf8 = is_utf8(*file->bytes);
-        json["text"] = utf8 ? *file->bytes : base64_encode(*file->bytes);
-        json["encoding"] = utf8 ? "utf-8" : "base64";
+        add_plain("text", utf8 ? std::string_view(*file->bytes) : base64_encode(*file->bytes));
+        add_plain("encoding", utf8 ? "utf-8" : "base64");
       }
-      json["size"] = file->size;
-      json["sha256"] = file->sha256;
+      add_number("size", file->size);
+      add_unchecked("sha256", file->sha256);
     }
-    add(json, "interpreter", "script.interpreter", event_.script->interpreter);
-    if (!event_.script->directives.empty()) json["directives"] = list("script.directives", event_.script->directives);
-    if (!event_.script->modules.empty()) json["modules"] = list("script.modules", event_.script->modules);
-    return json;
+    add("interpreter", "script.interpreter", event_.script->interpreter);
+    list("directives", "script.directives", event_.script->directives);
+    list("modules", "script.modules", event_.script->modules);
+    close();
   }
 
-  Json list(const char* where, const std::vector<std::string>& items) {
-    Json json = Json::array();
-    for (const std::string& item : items) json.push_back(text(where, item));
-    return json;
-  }
-
-  void environment(Json& json) {
+  void environment() {
     const EventFile* file = event_.file("environment");
     if (file == nullptr) return;
     if (options_.environment && file->bytes != nullptr && event_.environment_format == EnvironmentFormat::kNulEnded) {
-      // The last one of equal names counts, as in a shell that imports them one after the other; its place is the first's.
-      Json variables = Json::object();
-      std::unordered_map<std::string, std::size_t> seen;
-      // ordered_map's own operator[] compares with every member: quadratic in hostile environments.
-      Json::object_t::Container& members = variables.get_ref<Json::object_t&>();
-      for (const Variable& v : split_environment(*file->bytes)) {
-        std::string name = text("environment", v.name);
-        std::string value = text("environment", v.value);
-        const auto [place, fresh] = seen.try_emplace(name, members.size());
-        if (fresh) {
-          members.emplace_back(std::move(name), std::move(value));
-        } else {
-          members[place->second].second = std::move(value);
+      std::vector<Variable> variables = split_environment(*file->bytes);
+      std::vector<std::string> repaired;
+      // NUL and '=' are characters of their own, so the whole is UTF-8 if every part is.
+      if (!is_utf8(*file->bytes)) {
+        note_lossy(lossy_, "environment");
+        repaired.reserve(variables.size() * 2);  // so that none moves
+        for (Variable& v : variables) {
+          v.name = repaired.emplace_back(to_utf8_lossy(v.name));
+          v.value = repaired.emplace_back(to_utf8_lossy(v.value));
         }
       }
-      json["environment"] = std::move(variables);
+      drop_repeated(variables);
+      key("environment");
+      text_.open('{');
+      for (const Variable& v : variables) {
+        text_.key(v.name);
+        text_.string(v.value);
+      }
+      text_.close('}');
     }
-    if (event_.environment_format == EnvironmentFormat::kRaw) json["environment_format"] = "raw";
-    json["environment_size"] = file->size;
+    if (event_.environment_format == EnvironmentFormat::kRaw) add_plain("environment_format", "raw");
+    add_number("environment_size", file->size);
   }
 
-  Json files() {
-    Json json = Json::array();
-    for (const EventFile& f : event_.files)
-      json.push_back({{"name", text("files", f.name)}, {"size", f.size}, {"sha256", f.sha256}});
-    return json;
+  void files() {
+    if (event_.files.empty()) return;
+    key("files");
+    text_.open('[');
+    for (const EventFile& file : event_.files) {
+      text_.next_item();
+      open(static_cast<const Json*>(nullptr));
+      add_text("name", "files", file.name);
+      add_number("size", file.size);
+      add_unchecked("sha256", file.sha256);
+      close();
+    }
+    text_.close(']');
+  }
+
+  void redactions() {
+    if (event_.redactions.empty()) return;
+    key("redactions");
+    text_.open('[');
+    for (const Redaction& redaction : event_.redactions) {
+      text_.next_item();
+      open(static_cast<const Json*>(nullptr));
+      add_text("rule", "redactions", redaction.rule);
+      add_text("where", "redactions", redaction.where);
+      add_number("count", redaction.count);
+      close();
+    }
+    text_.close(']');
   }
 
   const Event& event_;
   const JsonOptions& options_;
+  Text text_;
+  Json extra_;
+  std::vector<Level> levels_;
   std::vector<std::string> lossy_;
+  bool lossy_written_ = false;
 };
-
-// Members that Event has fields for; what else stands in a record goes back into extra_json.
-constexpr std::string_view kKnown[] = {
-    "schema",  "id",         "kind",     "time",  "captured_at", "capture",          "complete",
-    "cluster", "scheduler",  "host",     "job",   "user",        "script",           "environment",
-    "files",   "redactions", "problems", "lossy", "supersedes",  "environment_size", "environment_format"};
-
-std::optional<std::string> optional_text(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || found->is_null()) return std::nullopt;
-  return found->get<std::string>();
-}
-
-Timestamp required_time(const Json& json, const char* key) {
-  const auto time = parse_rfc3339(json.at(key).get_ref<const std::string&>());
-  if (!time) throw std::invalid_argument(std::string(key) + " is not a time");
-  return *time;
-}
-
-Event read(const Json& json) {
-  if (json.at("schema").get<std::string>() != kSchema) throw std::invalid_argument("schema is not scriptorium.event/1");
-  Event event;
-  event.id = json.at("id").get<std::string>();
-  event.kind = json.at("kind").get<std::string>();
-  event.time = required_time(json, "time");
-  event.captured_at = required_time(json, "captured_at");
-  event.capture = json.at("capture").get<std::string>();
-  event.complete = json.at("complete").get<bool>();
-  event.cluster = json.at("cluster").get<std::string>();
-  event.scheduler = json.at("scheduler").get<std::string>();
-  event.host = json.at("host").at("name").get<std::string>();
-  const Json& job = json.at("job");
-  event.job.id = job.at("id").get<std::string>();
-  event.job.name = optional_text(job, "name");
-  if (const auto array = job.find("array"); array != job.end()) {
-    event.job.array =
-        JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"), optional_text(*array, "task_spec")};
-  }
-  if (const auto het = job.find("het"); het != job.end()) {
-    event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(), .synthetic = het->at("synthetic").get<bool>()};
-    if (const auto component = het->find("component"); component != het->end())
-      event.job.het->component = component->get<std::uint32_t>();
-  }
-  event.job.account = optional_text(job, "account");
-  event.job.partition = optional_text(job, "partition");
-  event.job.qos = optional_text(job, "qos");
-  if (job.contains("submitted_at")) event.job.submitted_at = required_time(job, "submitted_at");
-  event.job.work_dir = optional_text(job, "work_dir");
-  const Json& user = json.at("user");
-  event.user.name = optional_text(user, "name");
-  event.user.id = optional_text(user, "id");
-  if (const auto group = user.find("group"); group != user.end()) {
-    event.user.group_name = optional_text(*group, "name");
-    event.user.group_id = optional_text(*group, "id");
-  }
-  event.user.verified = user.at("verified").get<bool>();
-  if (const auto script = json.find("script"); script != json.end()) {
-    ScriptInfo& info = event.script.emplace();
-    info.interpreter = optional_text(*script, "interpreter");
-    if (script->contains("directives")) info.directives = script->at("directives").get<std::vector<std::string>>();
-    if (script->contains("modules")) info.modules = script->at("modules").get<std::vector<std::string>>();
-  }
-  if (json.contains("files")) {
-    for (const Json& f : json.at("files")) {
-      event.files.push_back(
-          {f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(), f.at("sha256").get<std::string>(), nullptr});
-    }
-  }
-  if (json.contains("environment_size")) {
-    event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
-  }
-  if (json.contains("redactions")) {
-    for (const Json& r : json.at("redactions")) {
-      event.redactions.push_back(
-          {r.at("rule").get<std::string>(), r.at("where").get<std::string>(), r.at("count").get<std::uint64_t>()});
-    }
-  }
-  if (json.contains("problems")) event.problems = json.at("problems").get<std::vector<std::string>>();
-  event.supersedes = optional_text(json, "supersedes");
-  if (json.contains("lossy")) event.lossy = json.at("lossy").get<std::vector<std::string>>();
-  Json extra = Json::object();
-  for (const auto& [key, value] : json.items()) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) extra[key] = value;
-  }
-  if (!extra.empty()) event.extra_json = extra.dump();
-  return event;
-}
 
 }  // namespace
 
@@ -293,13 +533,6 @@ void make_text_utf8(Event& event) {
     for (std::string& item : event.script->modules) fix("script.modules", item);
   }
   for (std::string& problem : event.problems) fix("problems", problem);
-}
-
-Result<Event> event_from_json(std::string_view json) try { return read(Json::parse(json)); } catch (const std::exception& e) {
-  // what() may quote the input, which may hold a script.
-  const auto* parse = dynamic_cast<const Json::parse_error*>(&e);
-  return Error{ErrorKind::kCorrupt, parse != nullptr ? "event metadata: not JSON at byte " + std::to_string(parse->byte)
-                                                     : std::string("event metadata: a member is missing or of another type")};
 }
 
 }  // namespace scriptorium

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,7 +55,8 @@ class Sink {
   virtual Result<void> start() { return {}; }
 
   // Settle each delivery exactly once, now or later from any thread. A batch holds 1 to batch_max_events
-  // deliveries in the journal's order; core hands over the next one when all of these are settled.
+  // deliveries in the journal's order; core hands over the next one when all of these are settled, or sooner if
+  // batches_under_way() says so.
   virtual void deliver(std::vector<Delivery> batch) = 0;
 
   // Flush what is in flight, at most until `deadline`. What is unsettled then stays in the journal. After
@@ -76,6 +78,12 @@ class Sink {
 
   // One JSON object with what only this sink knows, shown under "plugin_status" in `status --json`; "" = nothing.
   virtual std::string status_json() const { return {}; }
+
+  // How many batches core may hand over before the first of them is settled. With more than 1 the next batches are read
+  // and handed over while the destination is busy with the last; deliver() then must not wait for the destination. Its
+  // calls still come one at a time and in the journal's order (as long as `workers` is 1), and batch_max_bytes is for all
+  // of them together. Asked once, after start().
+  virtual std::size_t batches_under_way() const { return 1; }
 };
 
 }  // namespace scriptorium

@@ -103,6 +103,8 @@ Result<void> replace_file(const std::string& path, std::string_view bytes, std::
   const std::string folder = std::filesystem::path(path).parent_path();
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!fd) return system_error("open " + temporary, errno);
+  // Whatever the umask of a unit leaves of it.
+  if (::fchmod(fd.get(), mode) != 0) return system_error("chmod " + temporary, errno);
   if (auto written = write_fd(fd.get(), bytes); !written) return written.error().with_context(temporary);
   if (auto synced = sync_fd(fd.get(), temporary); !synced) return synced;
   if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error("rename " + temporary, errno);

@@ -1231,12 +1231,14 @@ class SpoolCapture::Engine {
   }
 
   void look_at_due(const std::stop_token& stop) {
+    // What is due by now, and not what a look puts off: that is to wait for the notifications which come in between.
+    const SteadyTime now = clock_.steady();
     while (spool_there_ && !due_.empty() && !stop.stop_requested()) {
       if (!is_current(due_.top())) {
         due_.pop();
         continue;
       }
-      if (due_.top().at > clock_.steady()) return;
+      if (due_.top().at > now) return;
       const std::string key = due_.top().key;
       due_.pop();
       const auto pending = pending_.find(key);
@@ -1261,6 +1263,7 @@ class SpoolCapture::Engine {
 
   void remember(std::string key, Taken taken) {
     if (!taken.event_id.empty()) taken_inodes_[taken.inode] = taken.mtime_ns;
+    taken.scan = scan_number_;  // it may have come after the running scan's lists
     taken_.insert_or_assign(std::move(key), std::move(taken));
   }
 
@@ -1333,7 +1336,6 @@ class SpoolCapture::Engine {
     const EventFile* script = event->file("script");
     taken.size = script != nullptr ? script->size : identity.stat.size;
     taken.event_id = event->id;
-    taken.scan = scan_number_;
     taken.may_grow = !complete;
     if (const auto before = taken_.find(key); before != taken_.end()) {
       if (before->second.event_id == event->id) {

@@ -17,7 +17,9 @@ enum class Command {
   kDeadLettersRetry,
   kDeadLettersDiscard,
   kShow,
+  kReport,
   kSetup,
+  kImport,
   kVersion,
   kCompletion,
   kMan,
@@ -43,7 +45,22 @@ struct Arguments {
   std::string name;                       // plugins NAME, setup SINK
   std::string id;                         // deadletters show, retry, discard
   std::string sink;                       // deadletters
-  std::string job;                        // show
+  std::string job;                        // show, report
+  std::string user;                       // report
+  std::string since;                      // report
+  std::string archive;                    // report
+  std::int64_t limit = 50;                // report
+  bool js1 = false;                       // report
+  std::string format;                     // import
+  std::string tree;                       // import
+  std::string source;                     // import
+  std::string cluster;                    // import
+  std::string scheduler;                  // import
+  std::string before;                     // import
+  std::string owners;                     // import
+  bool dry_run = false;                   // import
+  bool again = false;                     // import
+  bool of_import = false;                 // deadletters
   std::string shell;                      // completion
 };
 

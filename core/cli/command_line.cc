@@ -53,10 +53,14 @@ class Definition {
     CLI::Option* raw = show.add_flag("--raw", into_.raw, "Only the bytes as they were captured, of the newest capture");
     show.add_flag("--json", into_.json, "Everything, for programs")->excludes(raw);
 
+    add_report();
+
     CLI::App& setup =
         add(app_, "setup", "Make what a destination needs once, such as topics or index templates", Command::kSetup);
     setup.add_option("SINK", into_.name, "A sink of the configuration: archive for [sink.archive]")->required();
     setup.add_flag("--print", into_.print, "Only print it");
+
+    add_import();
 
     add(app_, "version", "Print the version", Command::kVersion);
 
@@ -86,11 +90,36 @@ class Definition {
     return made;
   }
 
+  void add_report() {
+    CLI::App& report =
+        add(app_, "report", "Tell what jobs used of what they had asked for, and what to ask for next", Command::kReport);
+    CLI::Option* job = report.add_option("JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
+    CLI::Option* user = report.add_option("--user", into_.user, "Jobs of this user, by name or uid, most wasteful first")
+                            ->type_name("USER")
+                            ->excludes(job);
+    CLI::Option* since = report
+                             .add_option("--since", into_.since,
+                                         "Jobs that ended since then: a date or time (UTC), or an age such as 7d, 12h or 30m")
+                             ->type_name("TIME")
+                             ->excludes(job);
+    report.add_option("--archive", into_.archive, "A file tree to read instead of those of the configuration's sinks")
+        ->type_name("DIR");
+    report.add_option("--limit", into_.limit, "Rows of the table; 0 = all")->check(CLI::NonNegativeNumber)->excludes(job);
+    CLI::Option* json = report.add_flag("--json", into_.json, "Everything, for programs");
+    report.add_flag("--jobstats", into_.js1, "The summary of one job as jobstats writes it, for tools that read that")
+        ->excludes(json)
+        ->needs(job);
+    report.parse_complete_callback([job, user, since] {
+      if (job->count() + user->count() + since->count() == 0) throw CLI::RequiredError("JOB, --user or --since");
+    });
+  }
+
   void add_dead_letters() {
     CLI::App& letters = *app_.add_subcommand("deadletters", "List, show, retry or discard what a sink has refused for good");
     letters.require_subcommand(1);
     const auto add_sink = [this](CLI::App& app) {
       app.add_option("--sink", into_.sink, "Only those of this sink")->type_name("SINK");
+      add_of_import(app);
     };
 
     CLI::App& list = add(letters, "list", "List the dead letters", Command::kDeadLettersList);
@@ -100,6 +129,7 @@ class Definition {
     CLI::App& show = add(letters, "show", "Show one with its event", Command::kDeadLettersShow);
     show.add_option("ID", into_.id, kIdHelp)->required();
     show.add_flag("--json", into_.json, "For programs");
+    add_of_import(show);
 
     CLI::App& retry = add(letters, "retry", "Deliver again", Command::kDeadLettersRetry);
     add_choice(retry);
@@ -109,6 +139,34 @@ class Definition {
     add_choice(discard);
     add_sink(discard);
     discard.add_flag("--yes", into_.yes, "Do not ask");
+  }
+
+  void add_of_import(CLI::App& app) {
+    app.add_flag("--import", into_.of_import, "Those of \"scriptorium import\", which has a journal of its own");
+  }
+
+  void add_import() {
+    CLI::App& import = add(app_, "import", "Bring what another archiver has kept into the sinks, with its dates, each job once",
+                           Command::kImport);
+    import.add_option("FORMAT", into_.format, "Who wrote the tree; savescript is the layout that XDMoD reads")
+        ->required()
+        ->check(CLI::IsMember({"sarchive", "job_archive", "savescript"}));
+    import.add_option("DIR", into_.tree, "The top of the tree")->required();
+    import.add_option("--source", into_.source, "Whose scheduler and rule for environments count, if there are several sources")
+        ->type_name("SOURCE");
+    import.add_option("--cluster", into_.cluster, "The cluster that the jobs ran on, if not the configuration's")
+        ->type_name("NAME");
+    import.add_option("--scheduler", into_.scheduler, "The scheduler that they ran under, if not the source's")
+        ->type_name("NAME");
+    import.add_option("--sink", into_.sink, "Only into this sink")->type_name("SINK");
+    import.add_option("--before", into_.before, "Only jobs from before this date or time (UTC)")->type_name("TIME");
+    import
+        .add_option("--owners", into_.owners,
+                    "Whose the jobs were, as accounting says: sacct -P with JobIDRaw, User, UID, Submit")
+        ->type_name("FILE");
+    import.add_flag("--dry-run", into_.dry_run, "Read and count, and change nothing");
+    import.add_flag("--again", into_.again, "Also what was imported before; sinks that have it change nothing");
+    import.add_flag("--json", into_.json, "The summary, for programs");
   }
 
   // ID or --all, and one of them.

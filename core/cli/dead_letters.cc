@@ -1,12 +1,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
+#include "core/import/importer.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -46,10 +48,15 @@ std::string letter_text(const Json& letter, const Console& console) {
 
 // Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
 std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request, int& code) {
-  const auto state_dir = state_dir_of(arguments, console);
+  auto state_dir = state_dir_of(arguments, console);
   if (!state_dir) {
     code = kExitConfig;
     return std::nullopt;
+  }
+  if (arguments.of_import) {
+    // An import into one sink only has a journal of its own.
+    const std::string of_sink = import::import_directory(*state_dir, arguments.sink);
+    state_dir = stat_path(of_sink) ? of_sink : import::import_directory(*state_dir, "");
   }
   const auto log = make_command_logger();
   const auto answer = control(*state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), *log);

@@ -6,6 +6,7 @@ namespace scriptorium::cli {
 enum ExitCode : int {
   kExitGood = 0,
   kExitUsage = 64,
+  kExitDataError = 65,
   kExitNoInput = 66,
   kExitUnavailable = 69,
   kExitSoftware = 70,

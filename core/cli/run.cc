@@ -20,7 +20,9 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kDeadLettersRetry:
     case Command::kDeadLettersDiscard: return dead_letters_command(arguments, console);
     case Command::kShow: return show_command(arguments, console);
+    case Command::kReport: return report_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);
+    case Command::kImport: return import_command(arguments, console);
     case Command::kVersion: console.out << "scriptorium " SCRIPTORIUM_VERSION "\n"; return kExitGood;
     case Command::kCompletion: console.out << completion(command_model(), arguments.shell); return kExitGood;
     case Command::kMan: console.out << man_page(command_model(), SCRIPTORIUM_VERSION); return kExitGood;

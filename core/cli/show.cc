@@ -255,7 +255,17 @@ int show_command(const Arguments& arguments, Console& console) {
   if (!setup) return kExitConfig;
   const auto log = make_command_logger();
   Search search(*setup, arguments.job, console);
-  const auto found = search.run(*log);
+  auto found = search.run(*log);
+  // What the job used is another question, and `report` answers it.
+  const bool has_usage = std::erase_if(found, [](const Found& f) {
+                           return string_of(member(f.event, "kind")).value_or("job.script") != "job.script";
+                         }) > 0;
+  if (found.empty() && has_usage) {
+    return fail(console,
+                "no script of job " + printable(arguments.job) + " was kept; \"scriptorium report " + printable(arguments.job) +
+                    "\" tells what it used",
+                kExitNoInput);
+  }
   if (found.empty()) {
     return fail(console,
                 "job " + printable(arguments.job) + " is neither in the journal nor in a sink" +

@@ -167,17 +167,19 @@ Result<void> Daemon::start() {
         {{"sink", name}});
   }
   if (options_.once) return {};
-  auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
-  if (!control) return control.error();
-  control_ = *std::move(control);
-  auto metrics = MetricsServer::start(
+  auto metrics = MetricsServer::open(
       {.socket = core.metrics_socket.empty() ? core.state_dir + "/metrics.sock" : core.metrics_socket,
        .listen = parse_loopback_address(core.metrics_listen),
        .textfile = core.metrics_textfile},
       [this] { return status(); }, *log_, clock_);
   if (!metrics) return metrics.error();
   metrics_ = *std::move(metrics);
+  // After it, so that who gets an answer here can connect there.
+  auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
+  if (!control) return control.error();
+  control_ = *std::move(control);
   for (const auto& source : sources_) source->start();
+  metrics_->start();
   log_->info("STARTED", "captures and delivers",
              {{"version", SCRIPTORIUM_VERSION},
               {"cluster", core.cluster},

@@ -103,7 +103,7 @@ std::string MetricsServer::respond(std::string_view request, const StatusJson& s
   return answer(200, content_type(format), render_metrics(status(), format), with_body);
 }
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::start(Options options, StatusJson status, Logger& log, const Clock& clock) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, StatusJson status, Logger& log, const Clock& clock) {
   std::vector<UniqueFd> listeners;
   auto local = listen_unix(options.socket);
   if (!local) return local.error();
@@ -126,14 +126,17 @@ MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> listeners, U
       wake_(std::move(wake)),
       status_(std::move(status)),
       log_(log),
-      clock_(clock),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+      clock_(clock) {}
+
+void MetricsServer::start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
 
 MetricsServer::~MetricsServer() {
   thread_.request_stop();
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   ::unlink(options_.socket.c_str());
   // Old figures are worse than none: node_exporter would go on to show them.
   if (!options_.textfile.empty()) ::unlink(options_.textfile.c_str());

@@ -31,8 +31,12 @@ class MetricsServer {
   };
   using StatusJson = std::function<std::string()>;
 
-  // kInvalidConfig if the socket's path is too long or the port is taken.
-  static Result<std::unique_ptr<MetricsServer>> start(Options options, StatusJson status, Logger& log, const Clock& clock);
+  // Takes the addresses; who connects now is answered after start(). kInvalidConfig if the socket's path is too long or the port
+  // is taken.
+  static Result<std::unique_ptr<MetricsServer>> open(Options options, StatusJson status, Logger& log, const Clock& clock);
+  // Once, when everything that `status` tells of runs: what is given away before would lack what comes with that, and the file
+  // would keep showing it for 15 s.
+  void start();
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <set>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -34,6 +35,7 @@ constexpr std::size_t kHeldEvents = 10'000;
 constexpr std::uint64_t kHeldBytes = 16U << 20;
 // A full batch that was refused as a whole this often is parked: if it is refused for what is in it, those behind it go on.
 constexpr std::uint32_t kRefusalsUntilParked = 10;
+constexpr std::size_t kMostUnderWay = 16;  // batches, whatever a sink asks for
 constexpr seconds kJournalPause{1};
 constexpr seconds kRefillPause{30};
 constexpr minutes kDownRepeat{10};
@@ -57,6 +59,8 @@ struct Batch {
   std::uint64_t accepts_seen = 0;  // State::accepts at the last refusal
   bool full = false;               // the event after it did not fit
   bool probe = false;              // went through the closed gate
+  // Its place among batches that are to be handed over in order; nothing if there is none to keep.
+  std::optional<std::uint64_t> turn;
 
   bool empty() const { return items.empty(); }
   bool fresh() const { return !items.empty() && !items.front().parked && !items.front().alone; }
@@ -125,6 +129,10 @@ struct State {
   std::uint64_t position = 0;  // everything up to here was read
   CursorTrack track{0};
   std::uint64_t cursor_told = 0;
+
+  // Handing over in order, if that is asked for.
+  std::set<std::uint64_t> turns;  // of batches that were read and are not handed over, or are to be once more
+  bool handing_over = false;
 
   // Parked events.
   std::multimap<SteadyTime, Pending> held;  // by when they are due
@@ -199,7 +207,14 @@ class Dispatcher::Impl {
 
   void start() {
     const std::uint64_t cursor = journal_.cursor(id_);
-    const auto count = static_cast<std::size_t>(std::max<std::int64_t>(config_.workers, 1));
+    std::size_t count = static_cast<std::size_t>(std::max<std::int64_t>(config_.workers, 1));
+    if (count == 1) {
+      if (auto thrown = call_plugin([&] { count = std::clamp<std::size_t>(sink_.batches_under_way(), 1, kMostUnderWay); })) {
+        log_.warning("PLUGIN_THREW", "a sink threw an exception; nothing is lost, and its plugin should be repaired",
+                     {{"sink", name_}, {"call", "batches_under_way"}, {"what", *thrown}});
+      }
+      under_way_ = count;
+    }
     state_.with([&](State& s) {
       s.position = cursor;
       s.track = CursorTrack(cursor);
@@ -337,20 +352,24 @@ class Dispatcher::Impl {
     while (!stop.stop_requested()) {
       SteadyTime until;
       std::uint64_t pokes = 0;
+      // The first in order tries it, once what is under way has come back: it may be an earlier one that is to be tried again.
+      const auto may_try = [&](const State& s) {
+        return !s.probing && (!batch.turn || (s.in_flight == 0 && *s.turns.begin() == *batch.turn));
+      };
       const bool open = state_.with([&](State& s) {
         if (!s.down) return true;
         const SteadyTime now = clock_.steady();
-        if (!s.probing && now >= s.retry_at) {
+        if (may_try(s) && now >= s.retry_at) {
           s.probing = batch.probe = true;
           return true;
         }
-        until = s.probing ? now + hours(1) : s.retry_at;
+        until = may_try(s) ? s.retry_at : now + hours(1);
         pokes = s.pokes;
         return false;
       });
       if (open) return true;
       state_.wait_until(stop, until,
-                        [&](const State& s) { return s.pokes != pokes || !s.down || (!s.probing && s.retry_at < until); });
+                        [&](const State& s) { return s.pokes != pokes || !s.down || (may_try(s) && s.retry_at < until); });
     }
     return false;
   }
@@ -438,9 +457,11 @@ class Dispatcher::Impl {
   }
 
   BatchLimits make_limits() const {
+    const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_bytes, 1));
     return BatchLimits(static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_events, 1)),
-                       static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_bytes, 1)));
+                       std::max<std::uint64_t>(bytes / under_way_, 1));
   }
+  bool in_order() const { return under_way_ > 1; }
 
   // By the worker that has `reading`. Gives a batch the time to fill.
   Batch read_fresh(const std::stop_token& stop, const std::stop_token& interrupted, std::uint64_t generation) {
@@ -460,9 +481,20 @@ class Dispatcher::Impl {
     return batch;
   }
 
+  // By the time it is given out, the batches before it have their turns.
+  void line_up(State& s, Batch& batch) const {
+    if (!in_order()) return;
+    batch.turn = batch.items.front().sequence;
+    s.turns.insert(*batch.turn);
+  }
+
   // A refused batch that has room takes new events along: if it is refused for what is in it, they show it.
   void top_up(Batch& batch) {
-    const bool may_read = state_.with([](State& s) { return !std::exchange(s.reading, true); });
+    const bool may_read = state_.with([&](State& s) {
+      // What it would take along comes after what waits behind it or is under way.
+      if (in_order() && (s.turns.size() > 1 || s.in_flight > 0)) return false;
+      return !std::exchange(s.reading, true);
+    });
     if (!may_read) return;
     BatchLimits limits = make_limits();
     for (const Pending& item : batch.items) limits.add(item.bytes());
@@ -489,8 +521,9 @@ class Dispatcher::Impl {
     return batch.full = limits.full();
   }
 
-  void give_out(const Batch& batch, std::size_t from, std::uint64_t position) {
+  void give_out(Batch& batch, std::size_t from, std::uint64_t position) {
     state_.with([&](State& s) {
+      if (from == 0) line_up(s, batch);
       for (std::size_t i = from; i < batch.items.size(); ++i) s.track.give_out(batch.items[i].sequence);
       s.position = position;
     });
@@ -568,19 +601,13 @@ class Dispatcher::Impl {
       handed.push_back(i);
     }
     if (handed.empty()) {
-      if (batch.probe) pass_judgement(batch.fresh(), true, false, false, {});
+      if (batch.turn) state_.with_notify([&](State& s) { s.turns.erase(*batch.turn); });
+      if (batch.probe) pass_judgement(batch.fresh(), true, false, false, {}, {});
       tell({}, sequences_of(batch));
       return {};
     }
 
-    const bool may_deliver = state_.with([&](State& s) {
-      if (s.stopping) return false;
-      ++s.delivering;
-      s.in_flight += handed.size();
-      s.attempts += handed.size();
-      return true;
-    });
-    if (!may_deliver) {
+    if (!take_turn(batch, handed.size(), stop)) {
       // Not handed over, so not to be settled: take the deliveries' settler away from what follows.
       deliveries.clear();
       return {};
@@ -588,7 +615,11 @@ class Dispatcher::Impl {
     FAULT_POINT("delivery.before_deliver");
     const std::optional<std::string> thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
     deliveries.clear();  // a plugin that threw before it took the batch
-    state_.with_notify([](State& s) { --s.delivering; });
+    state_.with_notify([&](State& s) {
+      --s.delivering;
+      s.handing_over = false;
+      if (batch.turn) s.turns.erase(*batch.turn);
+    });
     if (!settler->wait(give_up_.get_token())) {
       state_.with([&](State& s) { s.in_flight -= handed.size(); });
       log_.info("DELIVERIES_LEFT", "a sink stopped before it settled all it had; the events stay in the journal",
@@ -599,6 +630,21 @@ class Dispatcher::Impl {
     const std::vector<Settler::Settlement> settlements = settler->take();
     log_misbehaviour(batch, handed, settlements, thrown);
     return conclude(std::move(batch), handed, settlements, thrown, started, stop);
+  }
+
+  // Until this batch may be handed over; false at a stop.
+  bool take_turn(const Batch& batch, std::size_t events, const std::stop_token& stop) {
+    bool taken = false;
+    state_.wait(stop, [&](State& s) {
+      if (taken || s.stopping) return true;
+      if (in_order() && (s.handing_over || (batch.turn && *s.turns.begin() != *batch.turn))) return false;
+      s.handing_over = true;
+      ++s.delivering;
+      s.in_flight += events;
+      s.attempts += events;
+      return taken = true;
+    });
+    return taken;
   }
 
   void log_misbehaviour(const Batch& batch, const std::vector<std::size_t>& handed,
@@ -632,8 +678,8 @@ class Dispatcher::Impl {
     const bool useful = std::any_of(settlements.begin(), settlements.end(),
                                     [](const Settler::Settlement& s) { return s.outcome != Outcome::kRetry; });
     if (refused && fresh) ++batch.refusals;
-    const bool worn_out = batch.full && batch.refusals >= kRefusalsUntilParked;
-    const std::uint64_t accepts = state_.with([](const State& s) { return s.accepts; });
+    const auto [accepts, others_wait] = state_.with([](const State& s) { return std::pair(s.accepts, !s.turns.empty()); });
+    const bool worn_out = (batch.full || others_wait) && batch.refusals >= kRefusalsUntilParked;
     // The destination took something else since this batch was last refused: so it is not down, the batch is the matter.
     const bool overtaken = batch.refusals > 1 && accepts != batch.accepts_seen;
     batch.accepts_seen = accepts;
@@ -657,6 +703,7 @@ class Dispatcher::Impl {
     kept.refusals = batch.refusals;
     kept.accepts_seen = batch.accepts_seen;
     kept.full = batch.full;
+    kept.turn = batch.turn;
 
     for (const Pending& item : batch.items) {
       if (item.event == nullptr) told.push_back(item.sequence);
@@ -710,7 +757,7 @@ class Dispatcher::Impl {
     });
     tell(std::move(settles), std::move(told));
 
-    pass_judgement(fresh, batch.probe, refused, useful, settlements);
+    pass_judgement(fresh, batch.probe, refused, useful, settlements, kept);
     const bool poke = state_.with_notify([&](State& s) {
       const SteadyTime steady = clock_.steady();
       for (const std::uint64_t sequence : final_sequences) {
@@ -772,7 +819,8 @@ class Dispatcher::Impl {
 
   // Opens or closes the gate by what became of a batch, and says so. What was parked, or is tried alone, may open it;
   // its refusal closes nothing.
-  void pass_judgement(bool fresh, bool probe, bool refused, bool useful, const std::vector<Settler::Settlement>& settlements) {
+  void pass_judgement(bool fresh, bool probe, bool refused, bool useful, const std::vector<Settler::Settlement>& settlements,
+                      const Batch& kept) {
     std::optional<milliseconds> hint;
     for (const Settler::Settlement& s : settlements) {
       if (s.hint) hint = std::max(hint.value_or(*s.hint), *s.hint);
@@ -782,6 +830,7 @@ class Dispatcher::Impl {
     state_.with_notify([&](State& s) {
       const SteadyTime now = clock_.steady();
       if (probe) s.probing = false;
+      if (kept.turn && !kept.empty()) s.turns.insert(*kept.turn);
       if (useful) {
         ++s.accepts;
         if (!fresh && !probe) return;
@@ -849,8 +898,9 @@ class Dispatcher::Impl {
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
-  std::stop_source give_up_;  // on what is in flight
-  std::jthread stopper_;      // in Sink::stop()
+  std::size_t under_way_ = 1;  // batches at once, handed over in order; 1 also with several workers, which keep none
+  std::stop_source give_up_;   // on what is in flight
+  std::jthread stopper_;       // in Sink::stop()
   std::vector<std::jthread> workers_;
 };
 

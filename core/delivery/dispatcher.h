@@ -23,11 +23,14 @@ namespace scriptorium {
 // - Some did: those are parked in the journal and tried again on their own time, the rest goes on.
 // - The plugin threw: what it left unsettled is tried again one by one; an event that makes it throw three times
 //   alone becomes a dead letter ("plugin threw: ...").
+// - A sink that takes several batches at once (Sink::batches_under_way) is handed them one after the other in the journal's
+//   order, each while the ones before it may still be unsettled. While it is down, the first of them tries it.
 //
-// Owns:    its threads (one, or `workers`). Borrows sink, journal, logger and clock for its life. The clock is the
+// Owns:    its threads (one, or `workers`, or one for each batch under way). Borrows sink, journal, logger and clock for its
+// life. The clock is the
 //          machine's: threads wait by it.
-// Memory:  a batch for each worker, and parked events up to 10,000 or 16 MiB; more of them wait in the journal.
-// Threads: start(), stop() from the main thread; status() and idle() from any.
+// Memory:  a batch for each worker (batches that are handed over in order share one's bytes), and parked events up to 10,000 or
+// 16 MiB; more of them wait in the journal. Threads: start(), stop() from the main thread; status() and idle() from any.
 class Dispatcher {
  public:
   Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,

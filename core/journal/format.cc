@@ -12,7 +12,9 @@
 namespace scriptorium::journal {
 namespace {
 
-constexpr int kCompressionLevel = 1;
+// Level 1 takes a fifth less room, and three times the time to write and five times the time to read back an event of 2 KB:
+// most of that goes into Huffman tables for texts that are too short for them.
+constexpr int kCompressionLevel = -1;
 constexpr std::uint64_t kLargestFrame = std::uint64_t{1} << 31;  // more than SQLite can store; a frame that claims it is damaged
 
 class Sum {

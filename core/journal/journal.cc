@@ -25,6 +25,7 @@ constexpr std::size_t kBatchEntries = 2000;
 constexpr std::uint64_t kLazyLimit = 100'000;  // unsettled settlements, above which sinks get nothing new
 constexpr milliseconds kGather{10};            // settlements may wait that long for company: nobody waits for them
 constexpr milliseconds kCommitPause{5};  // between the end of a commit and the begin of the next: company for whoever comes then
+constexpr milliseconds kPruneDelay{50};  // what no sink needs any more stays that long, unless it becomes much
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLongestBackOff{5000};
 constexpr int kClosingAttempts = 5;
@@ -66,7 +67,7 @@ Result<Readers::Lease> Readers::lease() {
   Connection& db = *reader->connection;
   db.execute("PRAGMA cache_size=-2048");
   reader->events = std::make_unique<EventReader>(db, reader->codec);
-  reader->scan = Statement(db, "SELECT seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2");
+  reader->scan = Statement(db, "SELECT seq, kind, bytes, meta, blobs FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2");
   reader->row = Statement(db, "SELECT meta, blobs FROM events WHERE seq=?1");
   reader->parked = Statement(db, "SELECT seq, attempts FROM exceptions WHERE sink=?1 AND state=1 ORDER BY seq LIMIT ?2");
   if (auto error = db.take_error()) return *std::move(error);
@@ -143,8 +144,10 @@ std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
   const auto pressing = [](const Queue& q) {
     return q.commands > 0 || q.flushing > 0 || q.entries.size() > kBatchEntries / 2 || q.bytes > kBatchBytes / 2;
   };
-  if (!writer->prune_waiting()) {
-    queue.wait(stop, [](const Queue& q) { return !q.entries.empty(); });
+  const auto anything = [](const Queue& q) { return !q.entries.empty() || (q.flushing > 0 && q.pruned < q.queued); };
+  const auto deferred = writer->prune_deferred_since();
+  if (!writer->prune_waiting() &&
+      (deferred ? queue.wait_until(stop, *deferred + kPruneDelay, anything) : queue.wait(stop, anything))) {
     const SteadyTime gathered = queue.with([](const Queue& q) { return q.first_lazy + kGather; });
     queue.wait_until(stop, gathered, busy);
     queue.wait_until(stop, last_commit + kCommitPause, pressing);
@@ -172,17 +175,28 @@ std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
 void Journal::Impl::run(const std::stop_token& stop) noexcept {
   while (true) {
     std::vector<Entry> batch = take(stop);
-    if (batch.empty() && stop.stop_requested()) return;
-    commit(std::move(batch), stop);
+    const bool end = batch.empty() && stop.stop_requested();
+    if (end && !writer->prune_deferred_since()) return;
+    const bool prune = end || queue.with([&](const Queue& q) { return must_prune(q); });
+    commit(std::move(batch), prune, stop);
+    if (end) return;
   }
 }
 
+// Whether what no sink needs any more is to be removed now, however little it is.
+bool Journal::Impl::must_prune(const Queue& q) const {
+  const auto since = writer->prune_deferred_since();
+  if (!since && q.flushing == 0) return false;
+  return full || (q.flushing > 0 && q.pruned < q.queued) || writer->used_bytes() > options.max_bytes / 10 * 9 ||
+         (since && std::chrono::steady_clock::now() >= *since + kPruneDelay);
+}
+
 // Tries until it is done: what was given to us is not given up while the process lives.
-void Journal::Impl::commit(std::vector<Entry> batch, const std::stop_token& stop) {
+void Journal::Impl::commit(std::vector<Entry> batch, bool prune, const std::stop_token& stop) {
   milliseconds back_off = kFirstBackOff;
   const std::uint64_t count = batch.size();
   for (int closing = 0;;) {
-    auto result = writer->commit(batch);
+    auto result = writer->commit(batch, prune);
     if (result) break;
     const std::string why = result.error().message();
     const bool first = shared.with([&](Shared& s) { return std::exchange(s.last_error, why) != why; });
@@ -222,6 +236,7 @@ void Journal::Impl::commit(std::vector<Entry> batch, const std::stop_token& stop
   for (auto& callback : writer->take_callbacks()) callback.durable(callback.fresh);
   queue.with_notify([&](Queue& q) {
     q.done += count;
+    if (!writer->prune_deferred_since()) q.pruned = q.done;
     q.stuck = false;
   });
   update_full();
@@ -487,8 +502,15 @@ Result<std::shared_ptr<const Event>> Journal::Impl::load(journal::Readers::Lease
 Result<std::optional<Journal::Item>> Journal::Impl::item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq,
                                                          std::uint32_t attempts) {
   auto event = load(reader, seq);
-  if (event) return std::optional<Item>(Item{seq, *std::move(event), attempts});
-  if (event.error().kind() == ErrorKind::kVanished) return std::optional<Item>();
+  if (!event && event.error().kind() == ErrorKind::kVanished) return std::optional<Item>();
+  auto item = checked(sink, seq, attempts, std::move(event));
+  if (!item) return item.error();
+  return std::optional<Item>(*std::move(item));
+}
+
+Result<Journal::Item> Journal::Impl::checked(SinkId sink, std::uint64_t seq, std::uint32_t attempts,
+                                             Result<std::shared_ptr<const Event>> event) {
+  if (event) return Item{seq, *std::move(event), attempts};
   if (event.error().kind() != ErrorKind::kCorrupt) return event.error();
   const Timestamp now = clock.now();
   const std::string reason = "journal: " + event.error().message();
@@ -503,7 +525,7 @@ Result<std::optional<Journal::Item>> Journal::Impl::item(journal::Readers::Lease
              .first_attempt = now,
              .last_attempt = now};
   put({.what = journal::SettleMany{sink, std::move(dead), 0}, .urgent = false});
-  return std::optional<Item>(Item{seq, nullptr, attempts});
+  return Item{seq, nullptr, attempts};
 }
 
 Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t after, std::size_t max_events,
@@ -550,28 +572,37 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
 
   auto reader = impl.readers.lease();
   if (!reader) return reader.error();
-  std::vector<std::uint64_t> wanted;
+  journal::Connection& db = *(*reader)->connection;
+  journal::Statement& scan = (*reader)->scan;
   std::uint64_t at = after;
   bool more = true;
   const std::size_t chunk = std::min<std::size_t>(std::max<std::size_t>(max_events, 64), kScanLimit);
-  std::uint64_t planned = 0;
-  while (more && wanted.size() < max_events) {
+  while (more && items.size() < max_events) {
     std::size_t rows = 0;
-    (*reader)->scan.bind(stored(at)).bind(static_cast<std::int64_t>(chunk));
-    while ((*reader)->scan.step()) {
+    scan.bind(stored(at)).bind(static_cast<std::int64_t>(chunk));
+    while (more && scan.step()) {
       ++rows;
-      at = loaded((*reader)->scan.integer(0));
-      if (!row->wants((*reader)->scan.text(1)) || row->ahead.contains(at)) continue;
-      const std::uint64_t size = loaded((*reader)->scan.integer(2));
-      if (wanted.size() >= max_events || (!wanted.empty() && planned + size > max_bytes)) {
+      at = loaded(scan.integer(0));
+      if (!row->wants(scan.text(1)) || row->ahead.contains(at)) continue;
+      const std::uint64_t size = loaded(scan.integer(2));
+      if (!room(size)) {
         more = false;
         break;
       }
-      planned += size;
-      wanted.push_back(at);
+      Result<std::shared_ptr<const Event>> event = impl.shared.with([&](Shared& s) { return s.events.find(at); });
+      if (*event == nullptr) event = (*reader)->events->load(scan.text(3), scan.text(4));
+      auto loaded_item = impl.checked(sink, at, 0, std::move(event));
+      if (!loaded_item) {
+        scan.reset();
+        if (!items.empty()) return items;
+        return loaded_item.error();
+      }
+      bytes += size;
+      items.push_back(*std::move(loaded_item));
+      more = items.size() < max_events;
     }
-    (*reader)->scan.reset();
-    if (auto error = (*reader)->connection->take_error()) {
+    scan.reset();
+    if (auto error = db.take_error()) {
       if (error->kind() == ErrorKind::kCorrupt) {
         impl.log.error("JOURNAL_DAMAGED", "the journal's file is damaged; restart the daemon: it then saves what can be read",
                        {{"directory", impl.options.directory}, {"reason", error->message()}});
@@ -580,15 +611,7 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
     }
     more = more && rows == chunk;
   }
-  for (const std::uint64_t seq : wanted) {
-    auto loaded_item = impl.item(*reader, sink, seq, 0);
-    if (!loaded_item) {
-      if (!items.empty()) return items;
-      return loaded_item.error();
-    }
-    if (*loaded_item) items.push_back(**std::move(loaded_item));
-  }
-  if (wanted.empty()) {
+  if (items.empty()) {
     impl.shared.with([&](Shared& s) {
       const auto it = s.sinks.find(sink);
       if (it == s.sinks.end() || it->second.kinds != row->kinds) return;
@@ -803,8 +826,8 @@ bool Journal::flush(SteadyTime deadline) {
   if (impl_->options.read_only) return true;
   const std::uint64_t upto = impl_->queue.with([](const Queue& q) { return q.queued; });
   impl_->queue.with_notify([](Queue& q) { ++q.flushing; });
-  const bool done =
-      impl_->queue.wait_until(std::stop_token{}, impl_->real_deadline(deadline), [&](const Queue& q) { return q.done >= upto; });
+  const bool done = impl_->queue.wait_until(std::stop_token{}, impl_->real_deadline(deadline),
+                                            [&](const Queue& q) { return q.done >= upto && q.pruned >= upto; });
   impl_->queue.with([](Queue& q) { --q.flushing; });
   return done;
 }

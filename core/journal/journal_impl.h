@@ -98,6 +98,7 @@ struct Queue {
   std::uint64_t commands = 0;
   std::uint64_t queued = 0;    // ever
   std::uint64_t done = 0;      // committed ever
+  std::uint64_t pruned = 0;    // of those, up to where what they made superfluous was removed, or begun to be
   std::uint64_t flushing = 0;  // flush() calls that wait
   SteadyTime first_lazy;
   bool stuck = false;  // commits fail at the moment
@@ -166,10 +167,13 @@ class Writer {
  public:
   Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes, Guarded<Shared>& shared, const Clock& clock);
 
-  Result<void> load();                             // counters and marks, at open
-  Result<void> commit(std::vector<Entry>& batch);  // all of it or nothing
+  Result<void> load();  // counters and marks, at open
+  // All of it or nothing. What no sink needs any more is removed with it, once there is much of it: each removal touches
+  // pages all over the indices, and many together touch hardly more of them than a few. `prune`: however little it is.
+  Result<void> commit(std::vector<Entry>& batch, bool prune);
   void checkpoint(bool now);
-  bool prune_waiting() const noexcept { return prune_waiting_; }
+  bool prune_waiting() const noexcept { return prune_waiting_; }  // more to remove at once
+  std::optional<SteadyTime> prune_deferred_since() const noexcept { return prune_deferred_since_; }
   // After a commit: the callbacks of its appends.
   struct Callback {
     std::function<void(bool)> durable;
@@ -195,6 +199,7 @@ class Writer {
     std::shared_ptr<const Event> event;
   };
   struct EventInfo {
+    std::uint64_t seq = 0;
     std::uint64_t bytes = 0;
     std::string kind;
   };
@@ -215,14 +220,17 @@ class Writer {
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event);
   void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes);
   SinkRow& touch(SinkId id);
-  std::optional<EventInfo> info(std::uint64_t seq);
+  void look_up(const std::vector<Journal::Settle>& settlements);
+  const EventInfo* info(std::uint64_t seq) const;
+  void change_blobs(std::int64_t first, std::int64_t last, std::int64_t change);
   std::optional<State> exception_state(SinkId sink, std::uint64_t seq);
   void put_exception(SinkId sink, const Journal::Settle& settle, State state);
   void erase_exception(SinkId sink, std::uint64_t seq);
   void advance_idle_cursors();
   void recount(SinkRow& row);
   void store_sinks();
-  void prune(bool only_candidates);
+  enum class Prune { kCandidates, kIfMuch, kAll };
+  void prune(Prune what, std::int64_t most);
   void delete_event(std::uint64_t seq);
   void store_blob_counts();
   void begin_memory();
@@ -236,7 +244,7 @@ class Writer {
   Codec codec_;
 
   Statement begin_, commit_, find_event_, find_unresolved_, insert_event_, insert_unresolved_, find_blob_, insert_blob_,
-      drop_blob_, change_blob_, put_mark_, forget_mark_, put_position_, take_unresolved_, delete_unresolved_, event_info_,
+      drop_blobs_, change_blobs_, put_mark_, forget_mark_, put_position_, take_unresolved_, delete_unresolved_, event_info_,
       exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_, exceptions_in_, exception_of_, prune_scan_,
       prune_range_, prune_one_, blobs_of_, scan_kinds_, page_count_, free_pages_;
 
@@ -246,6 +254,8 @@ class Writer {
   std::map<std::string, SourceState, std::less<>> sources_;
   std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, event_count_ = 0, unresolved_count_ = 0, pruned_ = 0;
   bool prune_waiting_ = false;
+  std::optional<SteadyTime> prune_deferred_since_;
+  std::vector<EventInfo> infos_;  // of what is being settled, by seq
   struct Before {
     std::map<SinkId, SinkRow> sinks;
     std::vector<SinkId> added;
@@ -280,13 +290,16 @@ class Journal::Impl {
   SteadyTime real_deadline(SteadyTime deadline) const;
   void run(const std::stop_token& stop) noexcept;
   std::vector<journal::Entry> take(const std::stop_token& stop);
-  void commit(std::vector<journal::Entry> batch, const std::stop_token& stop);
+  void commit(std::vector<journal::Entry> batch, bool prune, const std::stop_token& stop);
+  bool must_prune(const journal::Queue& queue) const;
   std::uint64_t queue_limit() const;
   void update_full();
   bool backlogged();
 
   Result<std::shared_ptr<const Event>> load(journal::Readers::Lease& reader, std::uint64_t seq);
-  // Loads for a sink; what is damaged becomes a null event and a dead letter.
+  // What was loaded for a sink; what is damaged becomes a null event and a dead letter.
+  Result<Item> checked(SinkId sink, std::uint64_t seq, std::uint32_t attempts, Result<std::shared_ptr<const Event>> event);
+  // Loads it too; nothing if it is not there any more.
   Result<std::optional<Item>> item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq, std::uint32_t attempts);
 
   Options options;

@@ -12,6 +12,7 @@ namespace scriptorium::journal {
 namespace {
 
 constexpr std::int64_t kPruneChunk = 5000;  // events removed in one transaction
+constexpr std::int64_t kPruneStep = 1000;   // the same, beside something that somebody waits for
 constexpr int kCheckpointPages = 4000;      // 16 MiB of -wal
 
 std::int64_t stored(std::uint64_t value) { return static_cast<std::int64_t>(value); }
@@ -55,8 +56,8 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
                                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
   find_blob_ = Statement(db, "SELECT id, size FROM blobs WHERE sha256=?1");
   insert_blob_ = Statement(db, "INSERT INTO blobs(id,sha256,refs,size,data) VALUES(?1,?2,1,?3,?4)");
-  drop_blob_ = Statement(db, "DELETE FROM blobs WHERE id=?1 AND refs<=?2");
-  change_blob_ = Statement(db, "UPDATE blobs SET refs=refs+?2 WHERE id=?1");
+  drop_blobs_ = Statement(db, "DELETE FROM blobs WHERE id>=?1 AND id<=?2 AND refs<=?3");
+  change_blobs_ = Statement(db, "UPDATE blobs SET refs=refs+?3 WHERE id>=?1 AND id<=?2");
   put_mark_ = Statement(db,
                         "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id) VALUES(?1,?2,?3,?4,?5,?6,?7) ON "
                         "CONFLICT(source,entry) "
@@ -67,7 +68,7 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
   take_unresolved_ =
       Statement(db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id FROM unresolved WHERE ticket=?1");
   delete_unresolved_ = Statement(db, "DELETE FROM unresolved WHERE ticket=?1");
-  event_info_ = Statement(db, "SELECT bytes, kind FROM events WHERE seq=?1");
+  event_info_ = Statement(db, "SELECT seq, bytes, kind FROM events WHERE seq>=?1 AND seq<=?2");
   exception_state_ = Statement(db, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2");
   put_exception_ = Statement(
       db,
@@ -198,11 +199,12 @@ void Writer::undo_memory() {
   unresolved_count_ = before_.unresolved_count;
   pruned_ = before_.pruned;
   prune_waiting_ = before_.prune_waiting;
+  if (!prune_deferred_since_ && lowest_cursor() > pruned_) prune_deferred_since_ = std::chrono::steady_clock::now();
   marks_.rollback();
   begin_memory();
 }
 
-Result<void> Writer::commit(std::vector<Entry>& batch) {
+Result<void> Writer::commit(std::vector<Entry>& batch, bool prune_all) {
   Connection& db = *connection_;
   begin_memory();
   std::optional<Result<std::uint64_t>> answer;
@@ -227,7 +229,14 @@ Result<void> Writer::commit(std::vector<Entry>& batch) {
   }
   if (db.ok()) advance_idle_cursors();
   if (db.ok()) store_sinks();
-  if (db.ok()) prune(command != nullptr);
+  if (db.ok()) {
+    // Nobody shall wait long for a commit of his own.
+    const bool urgent = std::any_of(batch.begin(), batch.end(), [](const Entry& entry) { return entry.urgent; });
+    prune(command != nullptr            ? Prune::kCandidates
+          : prune_all || prune_waiting_ ? Prune::kAll
+                                        : Prune::kIfMuch,
+          urgent ? kPruneStep : kPruneChunk);
+  }
   if (db.ok()) store_blob_counts();
   if (auto error = db.take_error()) return give_up(*std::move(error));
   FAULT_POINT("journal.before_commit");
@@ -453,11 +462,30 @@ void Writer::apply(PublishDamaged& item) {
 
 // ---- sinks -----------------------------------------------------------------------------------------------------
 
-std::optional<Writer::EventInfo> Writer::info(std::uint64_t seq) {
-  std::optional<EventInfo> result;
-  if (event_info_.bind(stored(seq)).step()) result = EventInfo{loaded(event_info_.integer(0)), std::string(event_info_.text(1))};
-  event_info_.reset();
-  return result;
+// What is known of the events that these settle. They mostly lie side by side: then one statement finds them all.
+void Writer::look_up(const std::vector<Journal::Settle>& settlements) {
+  infos_.clear();
+  if (settlements.empty()) return;
+  const auto range = [this](std::uint64_t first, std::uint64_t last) {
+    event_info_.bind(stored(first)).bind(stored(last));
+    while (event_info_.step()) {
+      infos_.push_back({loaded(event_info_.integer(0)), loaded(event_info_.integer(1)), std::string(event_info_.text(2))});
+    }
+  };
+  const auto by_seq = [](const auto& a, const auto& b) { return a.sequence < b.sequence; };
+  const auto [least, most] = std::minmax_element(settlements.begin(), settlements.end(), by_seq);
+  if (most->sequence - least->sequence < 2 * settlements.size()) {
+    range(least->sequence, most->sequence);
+    return;
+  }
+  for (const Journal::Settle& settle : settlements) range(settle.sequence, settle.sequence);
+  std::sort(infos_.begin(), infos_.end(), [](const EventInfo& a, const EventInfo& b) { return a.seq < b.seq; });
+}
+
+const Writer::EventInfo* Writer::info(std::uint64_t seq) const {
+  const auto found =
+      std::lower_bound(infos_.begin(), infos_.end(), seq, [](const EventInfo& event, std::uint64_t n) { return event.seq < n; });
+  return found == infos_.end() || found->seq != seq ? nullptr : &*found;
 }
 
 std::optional<State> Writer::exception_state(SinkId sink, std::uint64_t seq) {
@@ -488,10 +516,11 @@ void Writer::apply(SettleMany& item) {
   SinkRow& row = touch(item.sink);
   const std::uint64_t old_cursor = row.cursor;
   const std::uint64_t cursor = std::clamp(item.cursor, old_cursor, std::max(old_cursor, last_seq_));
+  look_up(item.settlements);
   for (const Journal::Settle& settle : item.settlements) {
     const std::uint64_t seq = settle.sequence;
-    const auto event = info(seq);
-    if (!event) continue;  // settled and removed before
+    const EventInfo* const event = info(seq);
+    if (event == nullptr) continue;  // settled and removed before
     const bool beyond = seq > old_cursor;
     std::optional<State> before;
     if (beyond) {
@@ -599,7 +628,7 @@ std::uint64_t Writer::lowest_cursor() const {
   return lowest;
 }
 
-void Writer::prune(bool only_candidates) {
+void Writer::prune(Prune what, std::int64_t most) {
   const std::uint64_t lowest = lowest_cursor();
   FAULT_POINT("journal.before_prune");
   for (const std::uint64_t seq : candidates_) {
@@ -609,12 +638,18 @@ void Writer::prune(bool only_candidates) {
     if (!held) delete_event(seq);
   }
   // A command is tried once, so it does no more than it must.
-  prune_waiting_ = only_candidates && lowest > pruned_;
-  if (only_candidates || lowest <= pruned_) return;
+  prune_waiting_ = what == Prune::kCandidates && lowest > pruned_;
+  if (what == Prune::kCandidates) return;
+  if (what == Prune::kIfMuch && lowest > pruned_ && lowest - pruned_ < loaded(kPruneChunk)) {
+    if (!prune_deferred_since_) prune_deferred_since_ = std::chrono::steady_clock::now();
+    return;
+  }
+  prune_deferred_since_.reset();
+  if (lowest <= pruned_) return;
   std::vector<std::pair<std::int64_t, std::string>> chunk;
-  prune_scan_.bind(stored(pruned_)).bind(stored(lowest)).bind(kPruneChunk);
+  prune_scan_.bind(stored(pruned_)).bind(stored(lowest)).bind(most);
   while (prune_scan_.step()) chunk.emplace_back(prune_scan_.integer(0), prune_scan_.text(1));
-  prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == kPruneChunk;
+  prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == most;
   const std::uint64_t upto = prune_waiting_ ? loaded(chunk.back().first) : lowest;
   std::set<std::int64_t> held;
   exceptions_in_.bind(stored(pruned_)).bind(stored(upto));
@@ -644,16 +679,27 @@ void Writer::delete_event(std::uint64_t seq) {
 }
 
 void Writer::store_blob_counts() {
-  for (const auto& [blob, change] : blob_changes_) {
-    if (change == 0) continue;
-    if (change < 0) {
-      FAULT_POINT("journal.before_blob_delete");
-      drop_blob_.bind(blob).bind(-change).run();
-      if (!connection_->ok()) return;
-      if (connection_->changes() > 0) continue;
-    }
-    change_blob_.bind(blob).bind(change).run();
+  std::vector<std::pair<std::int64_t, std::int64_t>> changes(blob_changes_.begin(), blob_changes_.end());
+  std::erase_if(changes, [](const auto& change) { return change.second == 0; });
+  std::sort(changes.begin(), changes.end());
+  for (auto from = changes.begin(); from != changes.end();) {
+    // Neighbours that change alike, as those of events that leave one after the other.
+    auto to = from;
+    while (to + 1 != changes.end() && (to + 1)->first == to->first + 1 && (to + 1)->second == from->second) ++to;
+    change_blobs(from->first, to->first, from->second);
+    if (!connection_->ok()) return;
+    from = to + 1;
   }
+}
+
+// The contents first to last have `change` users more, each; those without any go.
+void Writer::change_blobs(std::int64_t first, std::int64_t last, std::int64_t change) {
+  if (change < 0) {
+    FAULT_POINT("journal.before_blob_delete");
+    drop_blobs_.bind(first).bind(last).bind(-change).run();
+    if (!connection_->ok() || connection_->changes() > last - first) return;
+  }
+  change_blobs_.bind(first).bind(last).bind(change).run();
 }
 
 // ---- commands --------------------------------------------------------------------------------------------------

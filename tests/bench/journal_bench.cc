@@ -1,37 +1,18 @@
 // What one event costs in the journal: append, settle, prune, with a 2 KB script and a 4 KB environment of its own.
 //   journal_bench [DIRECTORY [EVENTS]]
 // Prints CPU time per event (all threads), bytes on disk per waiting event, and memory with all of them waiting.
-#include <stdlib.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <string>
 
-#include "core/base/sha256.h"
 #include "core/journal/journal.h"
+#include "tests/bench/bench_fixture.h"
 
 namespace {
 
 using namespace scriptorium;
-
-class SilentLogger : public Logger {
- public:
-  void log(LogLevel level, std::string_view id, std::string_view, const Fields&) noexcept override {
-    if (level >= LogLevel::kWarning) std::fprintf(stderr, "%s\n", std::string(id).c_str());
-  }
-};
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+using bench::cpu_seconds;
 
 long resident_kilobytes() {
   std::ifstream status("/proc/self/status");
@@ -42,48 +23,14 @@ long resident_kilobytes() {
   return 0;
 }
 
-EventFile file(std::string name, std::string bytes) {
-  return {.name = std::move(name), .size = bytes.size(), .sha256 = sha256_hex(bytes), .bytes = make_bytes(std::move(bytes))};
-}
-
-std::shared_ptr<const Event> make_job(int number) {
-  Event event;
-  event.kind = "job.script";
-  event.time = event.captured_at = {1795224382'364'000'000 + number * 1'000'000LL};
-  event.capture = "fanotify";
-  event.cluster = "lab";
-  event.scheduler = "slurm";
-  event.host = "ctl1";
-  event.job.id = std::to_string(100'000 + number);
-  event.job.name = "simulation";
-  event.job.account = "chem";
-  event.job.partition = "batch";
-  event.user.name = "alice";
-  event.user.id = "1001";
-  event.script =
-      ScriptInfo{.interpreter = "/bin/bash", .directives = {"--time=00:10:00", "--nodes=2"}, .modules = {"GROMACS/2023.1"}};
-  std::string script = "#!/bin/bash\n#SBATCH --time=00:10:00\n#SBATCH --nodes=2\nmodule load GROMACS/2023.1\n";
-  for (int i = 0; script.size() < 2000; ++i)
-    script += "srun gmx_mpi mdrun -deffnm run" + std::to_string(number % 50) + "_" + std::to_string(i * 37) + "\n";
-  std::string environment;
-  for (int i = 0; environment.size() < 4000; ++i) {
-    environment += "VARIABLE_" + std::to_string(i) + "=/opt/software/" + std::to_string(i * 7919) +
-                   "/lib:" + std::to_string(number * 31 + i) + '\0';
-  }
-  event.environment_format = EnvironmentFormat::kNulEnded;
-  event.files = {file("script", std::move(script)), file("environment", std::move(environment))};
-  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, event.time.nanoseconds, event.files[0].sha256);
-  return std::make_shared<const Event>(std::move(event));
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string directory = argc > 1 ? argv[1] : "/tmp/journal-bench.XXXXXX";
-  if (argc <= 1 && ::mkdtemp(directory.data()) == nullptr) return 1;
+  const bench::TemporaryDirectory own;
+  const std::string directory = argc > 1 ? argv[1] : own.path();
   const int events = argc > 2 ? std::atoi(argv[2]) : 50'000;
   constexpr int kGroup = 1000;
-  SilentLogger log;
+  bench::WarningLogger log;
   auto opened = Journal::open({.directory = directory, .max_bytes = std::uint64_t{64} << 30}, log, system_clock());
   if (!opened) {
     std::fprintf(stderr, "%s\n", opened.error().message().c_str());
@@ -96,7 +43,8 @@ int main(int argc, char** argv) {
   const auto append_group = [&](int from) {
     // Making the events is not what is measured.
     std::vector<std::shared_ptr<const Event>> jobs;
-    for (int i = 0; i < kGroup; ++i) jobs.push_back(make_job(from + i));
+    for (int i = 0; i < kGroup; ++i)
+      jobs.push_back(bench::make_job(from + i, 2000, 4000, {1795224382'364'000'000 + (from + i) * 1'000'000LL}));
     const double before = cpu_seconds();
     for (auto& job : jobs) {
       const std::string entry = "hash." + job->job.id.substr(job->job.id.size() - 1) + "/job." + job->job.id;
@@ -141,6 +89,5 @@ int main(int argc, char** argv) {
   std::printf("draining from disk:     read + settle + prune %.1f us CPU an event; %llu left\n", settle / events * 1e6,
               static_cast<unsigned long long>(journal.usage().events));
   opened = Error{ErrorKind::kVanished, ""};
-  if (argc <= 1) std::filesystem::remove_all(directory);
   return 0;
 }

@@ -290,6 +290,8 @@ class Bench:
             storm = self.start_storm(spool, scenario, work, first_id=scenario.present + 1)
             present_seconds = self.wait_present(daemon, scenario, begin) if scenario.present else None
             wrote = self.end_storm(storm)
+            ended = time.monotonic()
+            waiting = daemon.status()["sinks"]["archive"]["waiting"]
             written = scenario.jobs + scenario.present
             sinks = ("archive", "clock") if scenario.latency else ("archive",)
             status = self.wait_settled(daemon, written, scenario.lossless, sinks)
@@ -298,6 +300,7 @@ class Bench:
             code = daemon.terminate(120)
             row = self.row(scenario, work, status, usage, wrote, written)
             row["seconds"] = round(seconds, 2)
+            row["waiting_at_end"], row["drain_seconds"] = waiting, round(begin + seconds - ended, 2)
             row["present_seconds"] = present_seconds
             if code != 0:
                 self.fail(scenario.name, f"the daemon exited {code}")
@@ -469,6 +472,13 @@ class Bench:
         self.aim(f"{present} entries at start captured in {row['present_seconds']} s while 500 jobs/s came in (at most 30), "
                  f"{row['written'] - row['captured']} lost (load {row['load']})",
                  row["present_seconds"] is not None and row["present_seconds"] <= 30)
+
+    def shown_3_sustained(self):
+        """2,000 jobs/s for a minute: what waits at the end, and how long it takes to drain."""
+        row = self.run(Scenario("shown-3/sustained", self.scaled(120_000), 2000, 50, latency=False, reference=False))
+        self.aim(f"2,000 jobs/s for {row['written'] / 2000:.0f} s (the storm reached {row['storm_rate']:.0f}): "
+                 f"{row['waiting_at_end']} waited at its end, drained {row['drain_seconds']} s later (load {row['load']})",
+                 row["drain_seconds"] <= 5)
 
     def shown_3_memory(self):
         """1,000,000 events waiting for a sink that is down."""

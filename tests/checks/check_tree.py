@@ -139,7 +139,7 @@ def check_private():
     words = re.compile(r"\.\./shared|/work/|\bfacts/[a-z]+\.md|\bDESIGN\.md|\bSTYLE\.md|/tmp/brief")
     skipped = {pathlib.Path(__file__).resolve()}
     for file in files("*", ".ci/*", "core/**/*", "backends/**/*", "schedulers/**/*", "cmake/**/*", "tests/**/*", "docs/**/*",
-                      "packaging/**/*", "plugins.d/*", "changelog.d/*"):
+                      "examples/**/*", "packaging/**/*", "plugins.d/*", "changelog.d/*"):
         if file in skipped or "fixtures" in file.parts and file.suffix not in (".md", ".sh"):
             continue
         for number, line in lines(file):

@@ -171,23 +171,27 @@ class Content:
     def test_the_usage_template_takes_samples_and_summaries_into_one_index(self, templated):
         templated.put_template("usage")
         index = "scriptorium-usage-2026.11"
-        common = {"@timestamp": "2026-11-15T12:00:00Z", "cluster": "lab", "job": {"id": "7", "state": "COMPLETED", "exit_code": 0}}
+        common = {"@timestamp": "2026-11-15T12:00:00Z", "cluster": "lab", "job": {"id": "7", "state": "COMPLETED", "exit_code": "0:0"}}
         cpu = {"time_seconds": 5231.421, "allocated": 16}
+        spread = {"avg_ratio": 0.3, "min_ratio": 0, "max_ratio": 1, "p50_ratio": 0.2}
         result = templated.bulk(index, [
             ("sample", {**common, "kind": "usage.sample", "usage": {"cpu": {**cpu, "utilization_ratio": 0.91},
                         "gpus": [{"id": "GPU-1", "utilization_ratio": 0.98, "power_watts": 312.4}]}}),
-            ("node", {**common, "kind": "usage.node", "usage": {"cpu": {**cpu, "efficiency_ratio": 0.3,
-                      "utilization_ratio": {"avg": 0.3, "min": 0, "max": 1, "p50": 0.2}},
-                      "gpus": [{"id": "GPU-1", "utilization_ratio": {"avg": 0.1, "max": 0.2}, "zero_ratio": 0.5}]}}),
+            ("node", {**common, "kind": "usage.node", "usage": {"cpu": {**cpu, "efficiency_ratio": 0.3, "utilization": spread},
+                      "gpus": [{"id": "GPU-1", "utilization": {"avg_ratio": 0.1, "max_ratio": 0.2}, "zero_ratio": 0.5}]}}),
             ("job", {**common, "kind": "usage.job", "usage": {
-                "cpu": {"efficiency_ratio": 0.3}, "nodes": [{"host": {"name": "n1"}, "cpu": {"utilization_ratio": {"avg": 0.3}}}],
+                "cpu": {"efficiency_ratio": 0.3}, "nodes": [{"host": {"name": "n1"}, "cpu": {"utilization": spread}}],
                 "findings": [{"id": "cpu_low", "severity": "warning", "value": 0.3, "threshold": 0.65, "suggest": {"cpus": 5},
-                              "text": "5 of 16 cores would have done"}]}})])
+                              "text": "5 of 16 cores would have done"}],
+                "suggest": {"memory_bytes": 541065216, "directives": ["--mem=520M"]}}})])
         assert [r["status"] for r in result] == [201] * 3, json.dumps(result)[:900]
         assert templated.hits(index, kql("usage.findings.id: cpu_low")) == ["job"]
         assert templated.hits(index, kql("usage.cpu.efficiency_ratio < 0.5")) == ["job", "node"]
+        assert templated.hits(index, kql("usage.cpu.utilization_ratio > 0.9")) == ["sample"]
+        assert templated.hits(index, kql("usage.cpu.utilization.max_ratio >= 1")) == ["node"]
         assert templated.hits(index, kql("usage.nodes.host.name: n1")) == ["job"]
         assert templated.hits(index, kql('usage.findings.text.words: "16 cores"')) == ["job"]
+        assert templated.hits(index, kql("usage.suggest.memory_bytes > 500000000")) == ["job"]
 
     def test_a_data_stream_takes_our_documents(self, templated):
         for family in ("job", "usage"):

@@ -60,6 +60,52 @@ def test_every_member_of_the_event_has_a_field_of_its_type(flavor):
         assert fields[path] in allowed[kind], (path, kind, fields[path])
 
 
+def usage_leaves(kind):
+    """{path: JSON type} of every member below "usage" that the schema of a kind names."""
+    documents = {file.name: json.loads(file.read_text()) for file in (harness.ROOT / "docs" / "schema").glob("*.json")}
+
+    def walk(document, member, path, found):
+        while "$ref" in member:
+            file, _, pointer = member["$ref"].partition("#/")
+            document = file or document
+            member = documents[document]
+            for step in pointer.split("/"):
+                member = member[step]
+        for part in member.get("allOf", []):
+            walk(document, part, path, found)
+        if member.get("type") == "array":
+            walk(document, member["items"], path, found)
+        elif "properties" in member:
+            for name, inner in member["properties"].items():
+                walk(document, inner, f"{path}.{name}", found)
+        elif "allOf" not in member and "required" not in member:
+            found[path] = "time" if "T[0-9]" in member.get("pattern", "") else member.get("type", "string")
+    found = {}
+    name = f"usage-{kind}-1.schema.json"
+    walk(name, documents[name]["properties"]["usage"], "usage", found)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["sample", "node", "job"])
+@pytest.mark.parametrize("flavor", ["elasticsearch", "opensearch"])
+def test_every_member_of_a_usage_event_has_a_field_of_its_type(flavor, kind):
+    fields = mapped(json.loads((TEMPLATES / f"{flavor}-usage.json").read_text())["template"]["mappings"]["properties"])
+    allowed = {"string": {"keyword", "text"}, "time": {"date"}, "integer": {"long"}, "number": {"double"}}
+    members = usage_leaves(kind)
+    assert len(members) > 25
+    for path, json_type in members.items():
+        # Only the names of a job's nodes are fields; the rest of a node's block is searched in its own document.
+        if path.startswith("usage.nodes.") and path != "usage.nodes.host.name":
+            continue
+        if path.startswith("usage.findings.suggest."):
+            assert fields["usage.findings.suggest"] == "object"
+            continue
+        if path == "usage.host.name":  # a node's block within usage.job only
+            continue
+        assert path in fields, f"{path} is in the schema of usage.{kind} and not in the template"
+        assert fields[path] in allowed[json_type], (path, json_type, fields[path])
+
+
 def test_no_keyword_can_have_a_document_refused():
     def keywords(field, path):
         for name, inner in {**field.get("properties", {}), **field.get("fields", {})}.items():

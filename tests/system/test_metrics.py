@@ -5,7 +5,9 @@ import http.client
 import json
 import pathlib
 import re
+import shutil
 import socket
+import subprocess
 
 import pytest
 
@@ -43,31 +45,68 @@ def samples(text):
     return found
 
 
-def test_a_scrape_agrees_with_the_status_and_with_what_was_written(make_daemon, make_storm, work):
-    daemon = make_daemon().start()
-    connection = UnixConnection(work / "state" / "metrics.sock")
-    storm = make_storm(500, rate=500, lifetime_ms=20)
-    seen = []
-    while storm.running():
-        kind, text = scrape(UnixConnection(work / "state" / "metrics.sock"))
-        assert kind.startswith("text/plain; version=0.0.4")
-        seen.append(samples(text)["scriptorium_sink_acknowledged_total", 'sink="archive"'])
-    storm.finish()
-    assert seen == sorted(seen), "a counter went back"
-    daemon.wait_acknowledged(500)
+def total(found, name):
+    """A counter's sum over all of its labels."""
+    return sum(value for (family, _), value in found.items() if family == name)
 
+
+def figures(status):
+    """What a scrape must lie between, of two answers of the status: counters that only grow."""
+    source, sink = status["sources"]["slurm"], status["sinks"]["archive"]
+    return {"scriptorium_source_captured_total": source["captured"],
+            "scriptorium_source_captured_by_way_total": sum(source["captured_by"].values()),
+            "scriptorium_source_missed_total": sum(source["missed"].values()),
+            "scriptorium_source_scans_total": source["scans"],
+            "scriptorium_source_duplicates_total": source["duplicates"],
+            "scriptorium_source_close_to_durable_seconds_count": source["close_to_durable_seconds"]["count"],
+            "scriptorium_sink_acknowledged_total": sink["acknowledged"],
+            "scriptorium_sink_attempts_total": sink["attempts"],
+            "scriptorium_sink_retries_total": sum(sink["retries"].values()),
+            "scriptorium_sink_captured_to_acknowledged_seconds_count": sink["captured_to_acknowledged_seconds"]["count"]}
+
+
+def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(make_daemon, make_storm, archive, work):
+    jobs = harness.storm_jobs(1500)
+    daemon = make_daemon().start()
+    socket_path = work / "state" / "metrics.sock"
+    storm = make_storm(jobs, rate=500, lifetime_ms=2000)
+    scrapes, in_the_middle = 0, 0
+    last = {}
+    while storm.running():
+        before = figures(daemon.status())
+        kind, text = scrape(UnixConnection(socket_path))
+        after = figures(daemon.status())
+        assert kind.startswith("text/plain; version=0.0.4")
+        found = samples(text)
+        for name in before:
+            value = total(found, name)
+            assert before[name] <= value <= after[name], f"{name}: {value} is not between {before[name]} and {after[name]}"
+            assert value >= last.get(name, 0), f"{name} went back"
+            last[name] = value
+        assert last["scriptorium_sink_acknowledged_total"] <= last["scriptorium_sink_attempts_total"]
+        assert max(last["scriptorium_source_captured_total"], last["scriptorium_sink_acknowledged_total"]) <= jobs
+        scrapes += 1
+        in_the_middle += 0 < last["scriptorium_sink_acknowledged_total"] < jobs
+    storm.finish()
+    assert in_the_middle >= 3, f"only {in_the_middle} of {scrapes} scrapes fell into the storm"
+    daemon.wait_acknowledged(jobs)
+
+    # At rest the three agree to the job.
+    manifest = storm.manifest()
+    archive.compare(manifest)
     status = daemon.status()
-    found = samples(scrape(connection)[1])
-    assert found["scriptorium_source_captured_total", 'source="slurm"'] == len(storm.manifest()) == 500
-    assert found["scriptorium_sink_acknowledged_total", 'sink="archive"'] == status["sinks"]["archive"]["acknowledged"] == 500
-    assert found["scriptorium_sink_waiting_events", 'sink="archive"'] == 0
+    found = samples(scrape(UnixConnection(socket_path))[1])
+    assert {name: total(found, name) for name in figures(status)} == figures(status)
+    assert total(found, "scriptorium_source_captured_total") == len(manifest) == jobs
+    assert total(found, "scriptorium_source_captured_by_way_total") == jobs
+    assert total(found, "scriptorium_sink_acknowledged_total") == status["sinks"]["archive"]["acknowledged_total"] == jobs
+    assert total(found, "scriptorium_source_missed_total") == 0
+    assert found["scriptorium_sink_waiting_events", 'sink="archive"'] == found["scriptorium_sink_dead_letters", 'sink="archive"'] == 0
     assert found["scriptorium_journal_limit_bytes", ""] == status["journal"]["limit_bytes"]
-    assert sum(value for (name, _), value in found.items() if name == "scriptorium_source_missed_total") == sum(
-        status["sources"]["slurm"]["missed"].values())
     # Every event was counted once in each histogram, and the buckets add up.
-    assert found["scriptorium_sink_captured_to_acknowledged_seconds_count", 'sink="archive"'] == 500
+    assert found["scriptorium_sink_captured_to_acknowledged_seconds_count", 'sink="archive"'] == jobs
     buckets = [value for (name, _), value in found.items() if name == "scriptorium_sink_captured_to_acknowledged_seconds_bucket"]
-    assert buckets == sorted(buckets) and buckets[-1] == 500
+    assert buckets == sorted(buckets) and buckets[-1] == jobs
 
 
 def test_openmetrics_for_who_asks(make_daemon, spool, work):
@@ -84,7 +123,7 @@ def test_on_loopback_and_as_a_file(make_daemon, spool, work):
     textfile = work / "scriptorium.prom"
     daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}", metrics_textfile=str(textfile)).start()
     kind, text = scrape(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
-    harness.wait_for(textfile.exists, "the textfile")
+    # Written before the first scrape is answered, and like it only when everything runs: so nothing is in one and not in the other.
     assert set(samples(textfile.read_text())) == set(samples(text))
     daemon.terminate()
     assert not textfile.exists(), "old figures are worse than none"
@@ -135,3 +174,63 @@ def test_rules_and_dashboard_ask_only_for_metrics_that_exist(make_daemon, spool,
     asked = set(re.findall(r"\bscriptorium_[a-z_]+", content))
     assert len(asked) > 5
     assert asked <= there, f"no such metric: {sorted(asked - there)}"
+
+
+# ---- as Prometheus itself sees it -------------------------------------------------------------------------------------
+@pytest.fixture
+def promtool():
+    found = shutil.which("promtool")
+    if not found:
+        pytest.skip("promtool is not installed: apt-get install prometheus (it need not run)")
+
+    def run(*arguments, **kwargs):
+        return subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, timeout=60, **kwargs)
+    return run
+
+
+def test_promtool_finds_nothing_wrong_with_the_metrics(promtool, make_daemon, make_storm, work):
+    daemon = make_daemon().start()
+    make_storm(20, rate=200, lifetime_ms=2000).finish()
+    daemon.wait_acknowledged(20)
+    result = promtool("check", "metrics", input=scrape(UnixConnection(work / "state" / "metrics.sock"))[1])
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_promtool_takes_the_alert_rules(promtool):
+    result = promtool("check", "rules", PACKAGING / "scriptorium-alerts.yml")
+    assert result.returncode == 0 and re.search(r"\b\d+ rules found", result.stdout), result.stdout + result.stderr
+
+
+# alert -> (series, values that must raise it, values that must not), one value a minute for two hours unless it says otherwise
+ALERTS = {
+    "ScriptoriumDown": ('up{job="scriptorium", instance="ctl1"}', "0x120", "1x120"),
+    "ScriptoriumJobsMissed": ('scriptorium_source_missed_total{source="slurm", reason="vanished"}', "0x60 1+1x60", "7x120"),
+    "ScriptoriumGaps": ('scriptorium_source_gap_jobs{source="slurm", state="confirmed"}', "2x120", "0x120"),
+    "ScriptoriumSpoolGone": ('scriptorium_source_spool_there{source="slurm"}', "0x120", "1x120"),
+    "ScriptoriumSinkBehind": ('scriptorium_sink_oldest_waiting_seconds{sink="archive"}', "1000x120", "800x120"),
+    "ScriptoriumDeadLetters": ('scriptorium_sink_dead_letters{sink="archive"}', "3x100 4x20", "3x60 2x60"),
+    "ScriptoriumJournalFilling": ("scriptorium_journal_size_bytes", "900x120", "700x120"),
+    "ScriptoriumNoEventForADay": ('scriptorium_source_captured_total{source="slurm"}', "5x1600", "5+1x1600"),
+}
+
+
+def test_each_alert_fires_for_its_cause_and_for_nothing_else(promtool, work):
+    rules = PACKAGING / "scriptorium-alerts.yml"
+    assert set(re.findall(r"alert: (\w+)", rules.read_text())) == set(ALERTS)
+    groups = []
+    for alert, (series, bad, good) in ALERTS.items():
+        for values, fires in ((bad, True), (good, False)):
+            inputs = [{"series": series, "values": values}]
+            if alert != "ScriptoriumDown":
+                inputs.append({"series": 'up{job="scriptorium", instance="ctl1"}', "values": "1x1600"})
+            inputs.append({"series": "scriptorium_build_info", "values": "1x1600"})
+            if alert == "ScriptoriumJournalFilling":
+                inputs.append({"series": "scriptorium_journal_limit_bytes", "values": "1000x120"})
+            at = "26h" if "1600" in values else "110m"
+            # promql_expr_test, as an alert's whole text would have to be repeated here.
+            groups.append({"interval": "1m", "input_series": inputs, "promql_expr_test": [
+                {"expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})', "eval_time": at,
+                 "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}]})
+    (work / "test.yml").write_text(json.dumps({"rule_files": [str(rules)], "tests": groups}))  # JSON is YAML
+    result = promtool("test", "rules", work / "test.yml")
+    assert result.returncode == 0, result.stdout + result.stderr

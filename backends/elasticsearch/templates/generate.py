@@ -108,31 +108,34 @@ def job_family(flavor):
 
 
 def usage_family(_):
-    def gpu():
-        return obj(id=keyword(), index=LONG, model=keyword(), memory_used_bytes=LONG, memory_limit_bytes=LONG, power_watts=DOUBLE,
-                   peak_memory_bytes=LONG, energy_joules=DOUBLE, zero_ratio=DOUBLE, longest_zero_seconds=DOUBLE,
-                   utilization_ratio=UNINDEXED)
-    # utilization_ratio is a number in a sample and a group of numbers in a node's summary, and no field can be both: it
-    # stays in _source. What is searched and drawn are the efficiency ratios.
+    # Of a sample, of a node's summary and of a job's share one mapping, so nothing has one name and two types: what is a
+    # number at one time (utilization_ratio) is a group of statistics in a summary (utilization.avg_ratio).
+    statistics = obj(avg_ratio=DOUBLE, min_ratio=DOUBLE, max_ratio=DOUBLE, p50_ratio=DOUBLE)
     return {
         "usage": obj(
-            seq=LONG, interval_seconds=DOUBLE, elapsed_seconds=DOUBLE, started_at=DATE, ended_at=DATE, submit_line_sha256=HASH,
+            seq=LONG, interval_seconds=DOUBLE, elapsed_seconds=DOUBLE, started_at=DATE, ended_at=DATE,
             source=obj(cpu=keyword(), memory=keyword(), io=keyword(), gpu=keyword()),
             request=obj(nodes=LONG, cpus=LONG, memory_bytes=LONG, gpus=LONG, time_limit_seconds=DOUBLE),
             cpu=obj(time_seconds=DOUBLE, user_seconds=DOUBLE, system_seconds=DOUBLE, allocated=LONG, pressure_some_seconds=DOUBLE,
-                    efficiency_ratio=DOUBLE, system_ratio=DOUBLE, idle_tail_seconds=DOUBLE, utilization_ratio=UNINDEXED),
+                    throttled_seconds=DOUBLE, efficiency_ratio=DOUBLE, system_ratio=DOUBLE, idle_tail_seconds=DOUBLE,
+                    utilization_ratio=DOUBLE, utilization=statistics),
             memory=obj(working_set_bytes=LONG, anon_bytes=LONG, shmem_bytes=LONG, file_bytes=LONG, swap_bytes=LONG, charged_bytes=LONG,
                        limit_bytes=LONG, oom_kills=LONG, peak_working_set_bytes=LONG, avg_working_set_bytes=LONG,
                        peak_charged_bytes=LONG, peak_swap_bytes=LONG, peak_bytes=LONG, efficiency_ratio=DOUBLE,
                        pressure_full_seconds=DOUBLE),
             io=obj(read_bytes=LONG, written_bytes=LONG, pressure_full_seconds=DOUBLE),
-            time=obj(efficiency_ratio=DOUBLE), gpu=obj(utilization_ratio=DOUBLE, memory_efficiency_ratio=DOUBLE),
-            tasks=obj(current=LONG, peak=LONG), gpus=gpu(),
+            time=obj(efficiency_ratio=DOUBLE),
+            gpu=obj(count=LONG, utilization_ratio=DOUBLE, memory_efficiency_ratio=DOUBLE, energy_joules=DOUBLE),
+            tasks=obj(current=LONG, peak=LONG), node=obj(cpus=LONG, memory_bytes=LONG),
+            gpus=obj(id=keyword(), index=LONG, model=keyword(), utilization_ratio=DOUBLE, utilization=statistics,
+                     memory_used_bytes=LONG, memory_limit_bytes=LONG, peak_memory_bytes=LONG, power_watts=DOUBLE, energy_joules=DOUBLE,
+                     zero_ratio=DOUBLE, longest_zero_seconds=DOUBLE, samples=LONG),
             quality=obj(samples=LONG, covered_ratio=DOUBLE, last_read=keyword(), gap_seconds=DOUBLE, nodes_reporting=LONG,
                         nodes_expected=LONG, status=keyword()),
             nodes=obj(host=obj(name=keyword())),  # the rest of a node's block is in _source, and in its own usage.node document
             findings=obj(id=keyword(), severity=keyword(), value=DOUBLE, threshold=DOUBLE, unit=keyword(), scope=keyword(),
-                         hosts=keyword(), suggest=UNINDEXED, text=keyword(4096, words=True))),
+                         hosts=keyword(), suggest=UNINDEXED, text=keyword(4096, words=True)),
+            suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE, directives=keyword())),
     }
 
 

@@ -183,5 +183,57 @@ TEST(LayoutTest, SearchMatchesTheNamesThatPlaceMakes) {
   }
 }
 
+Event usage_event(const std::string& kind) {
+  Event event = test::make_event_value("4711");
+  event.kind = kind;
+  event.host = "n1";
+  event.time = parse_rfc3339("2026-11-21T01:26:22.364Z").value();
+  return event;
+}
+
+TEST(LayoutTest, UsageLiesBesideTheScriptUnderAnEndingOfItsOwn) {
+  const auto path = [](const char* text, const std::string& kind, unsigned slot = 1) {
+    const Place place = Layout::parse(text)->place(usage_event(kind));
+    return (place.directory().empty() ? "" : place.directory() + "/") + place.name(FileKind::kMetadata, slot);
+  };
+  EXPECT_EQ(path("user-month", "usage.job"), "alice/2026/11/4711-md.usage.json");
+  EXPECT_EQ(path("user-month", "usage.job", 2), "alice/2026/11/4711-md.2.usage.json");
+  EXPECT_EQ(path("user-month", "usage.node"), "alice/2026/11/4711-md.usage-node-n1.json");
+  EXPECT_EQ(path("user-month", "usage.sample"), "alice/2026/11/4711-md.usage-sample-n1-20261121T012622.364Z.json");
+  EXPECT_EQ(path("sarchive-daily", "usage.job"), "20261121/job.4711_usage.json");
+  EXPECT_EQ(path("xdmod", "usage.job"), "20261121/4711.usage.json");
+  EXPECT_EQ(path("{job_id}/{ext}", "usage.job"), "4711/usage.json");
+  EXPECT_EQ(path("{job_id}.sh", "usage.job"), "4711.sh.usage.json") << "never the name of a script";
+  EXPECT_EQ(path("user-month", "job.checkpoint"), "alice/2026/11/4711-md.job-checkpoint.json");
+}
+
+TEST(LayoutTest, ANodesNameCannotLeaveItsFolder) {
+  Event event = usage_event("usage.node");
+  event.host = "../../" + std::string(300, 'n');
+  const Place place = Layout::parse("user-month")->place(event);
+  const std::string name = place.name(FileKind::kMetadata, 10'000);
+  EXPECT_EQ(name.find('/'), std::string::npos);
+  EXPECT_LE(name.size(), kMaxComponentBytes);
+  event.job.name = std::string(300, 'j');
+  EXPECT_LE(Layout::parse("user-month")->place(event).name(FileKind::kMetadata, 10'000).size(), kMaxComponentBytes);
+}
+
+TEST(LayoutTest, SearchFindsUsageWhateverIsKeptOfScripts) {
+  for (const char* text : {"user-month", "sarchive-daily", "xdmod", "{job_id}.{ext}", "{job_id}/{ext}", "{job_id}.sh"}) {
+    const auto layout = Layout::parse(text);
+    ASSERT_TRUE(layout) << text;
+    const auto search = layout->search("4711");
+    for (const char* kind : {"usage.job", "usage.node", "usage.sample"}) {
+      for (const unsigned slot : {1U, 2U}) {
+        const std::string name = layout->place(usage_event(kind)).name(FileKind::kMetadata, slot);
+        const auto match = search.match(name, {FileKind::kScript});
+        ASSERT_TRUE(match) << text << ' ' << name;
+        EXPECT_EQ(match->kind, FileKind::kMetadata);
+        EXPECT_EQ(match->stem, name) << "one capture for itself";
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace scriptorium::file

@@ -137,6 +137,39 @@ TEST_F(FileSinkTest, AnotherEventOnTheSamePathGetsASuffixOnAllItsFilesAndKeepsIt
   EXPECT_EQ(tree().size(), 3U + 15U);
 }
 
+TEST_F(FileSinkTest, UsageIsOneFileBesideTheScriptWhateverIsKeptOfScripts) {
+  config_.kinds = {FileKind::kScript};
+  auto sink = make_started();
+  Event usage = make_event_value("4711");
+  usage.id = std::string(64, 'b');
+  usage.kind = "usage.job";
+  usage.script.reset();
+  usage.environment_format = EnvironmentFormat::kNone;
+  usage.files.clear();
+  usage.extra_json = R"({"usage":{"elapsed_seconds":3}})";
+  const auto shared = share(usage);
+  ASSERT_EQ(deliver(*sink, make_event("4711", "script\n")), Outcome::kAcknowledged);
+  ASSERT_EQ(deliver(*sink, shared), Outcome::kAcknowledged) << outbox_.reason("4711");
+  ASSERT_EQ(deliver(*sink, shared), Outcome::kAcknowledged) << "again, and nothing changes";
+  usage.id = std::string(64, 'c');  // the same job in another life
+  ASSERT_EQ(deliver(*sink, share(usage)), Outcome::kAcknowledged);
+  EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/2026/", "alice/2026/11/", "alice/2026/11/4711-md.2.usage.json",
+                                              "alice/2026/11/4711-md.sh", "alice/2026/11/4711-md.usage.json"}));
+  EXPECT_THAT(read("alice/2026/11/4711-md.usage.json"), HasSubstr("\"elapsed_seconds\": 3"));
+  EXPECT_THAT(read("alice/2026/11/4711-md.2.usage.json"), HasSubstr(std::string(64, 'c')));
+
+  const auto found = sink->find("4711");
+  ASSERT_TRUE(found) << found.error().message();
+  ASSERT_EQ(found->size(), 3U);
+  std::vector<std::string> ids;
+  for (const StoredJob& job : *found) {
+    EXPECT_EQ(job.files.size(), 1U) << job.location;
+    ids.push_back(job.event_id.substr(0, 1));
+  }
+  std::ranges::sort(ids);
+  EXPECT_EQ(ids, (std::vector<std::string>{"", "b", "c"}));
+}
+
 TEST_F(FileSinkTest, EqualScriptsOfDifferentEventsAreKeptApartByTheirMetadata) {
   auto sink = make_started();
   Event first = make_event_value("4711");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <memory>
@@ -500,6 +501,21 @@ TEST_F(KafkaSinkTest, ATinyQueueOfLibrdkafkaIsWaitedForAndNothingIsDropped) {
   expect_all_once(events);
 }
 
+TEST_F(KafkaSinkTest, BatchesThatComeBeforeTheLastIsSettledAreStoredInTheirOrder) {
+  EXPECT_GT(KafkaSink::create(options_.config(), context_).value()->batches_under_way(), 1U);
+  start();
+  std::vector<std::shared_ptr<const Event>> all;
+  for (int batch = 0; batch < 8; ++batch) {
+    const auto events = jobs(1000 + batch * 150, 150);
+    all.insert(all.end(), events.begin(), events.end());
+    deliver(events);  // none of them waits for the one before
+  }
+  expect_all_once(all);
+  const auto stored = cluster_->consume(kTopic);
+  ASSERT_EQ(stored.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(stored[i].header("event-id"), all[i]->id) << i;
+}
+
 TEST_F(KafkaSinkTest, SeveralWorkersAtOnceSettleEachEventOnce) {
   start();
   std::vector<std::vector<std::shared_ptr<const Event>>> portions;
@@ -555,6 +571,27 @@ TEST_F(KafkaSinkTest, StoppingWithoutABrokerLeavesAllAsRetryWithinItsTime) {
   deliver(events);
   events.push_back(make_event("1"));
   expect_all_once(events);
+}
+
+TEST_F(KafkaSinkTest, AMessageOutlivesTheProducerThatItWasGivenTo) {
+  // Messages are not copied, and a request that was purged may still be read from until its handle is gone.
+  const int before = rd_kafka_thread_cnt();
+  options_.set("compression", "none");
+  start();
+  ASSERT_EQ(outcome_of(make_event("1")), Outcome::kAcknowledged);
+  ASSERT_GT(rd_kafka_thread_cnt(), before);
+  cluster_->slow(1, 30'000);
+  std::atomic<int> at_its_end{-1};
+  {
+    const auto event = std::make_shared<const Event>(make_event_value("2", std::string(100'000, 'x')));
+    deliver(
+        {std::shared_ptr<const Event>(event.get(), [event, &at_its_end](const Event*) { at_its_end = rd_kafka_thread_cnt(); })});
+  }
+  ASSERT_TRUE(wait_status("\"in_flight\":1")) << sink_->status_json();
+  EXPECT_EQ(at_its_end, -1);
+  sink_->stop(std::chrono::steady_clock::now());
+  EXPECT_EQ(at_its_end, before) << "it went while the producer's threads were there";
+  EXPECT_EQ(outbox_.outcome("2"), Outcome::kRetry);
 }
 
 TEST_F(KafkaSinkTest, ADeadlineThatIsOverStopsAtOnce) {

@@ -46,6 +46,23 @@ TEST(CommandLineTest, KnowsEachCommand) {
   EXPECT_EQ(good({"completion", "zsh"}).shell, "zsh");
 }
 
+TEST(CommandLineTest, ImportTakesAFormatATreeAndWhatItIsToBelieve) {
+  const Arguments import =
+      good({"import", "job_archive", "/srv/old", "--dry-run", "--before", "2026-11-21", "--owners", "o.txt"});
+  EXPECT_EQ(import.command, Command::kImport);
+  EXPECT_EQ(import.format, "job_archive");
+  EXPECT_EQ(import.tree, "/srv/old");
+  EXPECT_EQ(import.before, "2026-11-21");
+  EXPECT_EQ(import.owners, "o.txt");
+  EXPECT_TRUE(import.dry_run);
+  EXPECT_FALSE(import.again);
+  EXPECT_TRUE(good({"deadletters", "list", "--import"}).of_import);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"import"}, {"import", "sarchive"}, {"import", "tarball", "/srv/old"}}) {
+    EXPECT_EQ(parse_command_line(words).exit_code, 64);
+  }
+}
+
 TEST(CommandLineTest, ExitsWith64AndSaysWhatIsWrong) {
   const struct {
     std::vector<std::string> words;

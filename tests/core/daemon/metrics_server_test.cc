@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -58,7 +59,12 @@ TEST(RespondTest, SaysNoInHttpsWords) {
 class MetricsServerTest : public ::testing::Test {
  protected:
   MetricsServer::Options options() const { return {.socket = directory.path_to("m.sock"), .listen = {}, .textfile = {}}; }
-  auto start(MetricsServer::Options o) { return MetricsServer::start(std::move(o), status, log, system_clock()); }
+  auto open(MetricsServer::Options o) { return MetricsServer::open(std::move(o), status, log, system_clock()); }
+  Result<std::unique_ptr<MetricsServer>> start(MetricsServer::Options o) {
+    auto server = open(std::move(o));
+    if (server) (*server)->start();
+    return server;
+  }
 
   UniqueFd connect_unix() const {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -92,6 +98,30 @@ TEST_F(MetricsServerTest, AnswersOnItsSocketARequestThatComesInPieces) {
   ASSERT_EQ(::stat(directory.path_to("m.sock").c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777U, 0660U);
 }
+
+// The daemon opens it before its sources run, as a port that is taken must refuse the start, and starts it after them.
+TEST_F(MetricsServerTest, GivesNothingAwayBeforeItIsStarted) {
+  MetricsServer::Options wanted = options();
+  wanted.textfile = directory.path_to("x.prom");
+  std::atomic<int> asked = 0;
+  auto counted = MetricsServer::open(
+      wanted,
+      [&asked] {
+        ++asked;
+        return status();
+      },
+      log, system_clock());
+  ASSERT_TRUE(counted) << counted.error().message();
+  const UniqueFd early = connect_unix();
+  EXPECT_EQ(asked, 0);
+  EXPECT_FALSE(directory.exists("x.prom"));
+  (*counted)->start();
+  EXPECT_THAT(ask(early, {"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"}), HasSubstr("scriptorium_uptime_seconds 1\n"))
+      << "who came early is answered then";
+  EXPECT_TRUE(directory.exists("x.prom")) << "written before the first answer";
+}
+
+TEST_F(MetricsServerTest, OneThatWasNeverStartedEnds) { EXPECT_TRUE(open(options())); }
 
 TEST_F(MetricsServerTest, OneWhoSaysNothingIsCutOffAndOthersAreServed) {
   auto server = start(options());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -533,7 +534,8 @@ TEST_F(DispatcherTest, SeveralWorkersDeliverDisjointBatchesAtOnce) {
 // Settles each batch's deliveries from a thread of its own in random order, with all kinds of answers.
 class UnrulySink : public Sink {
  public:
-  explicit UnrulySink(std::uint32_t seed, std::size_t limit) : random_(seed), limit_(limit) {
+  UnrulySink(std::uint32_t seed, std::size_t limit, std::size_t under_way = 1)
+      : random_(seed), limit_(limit), under_way_(under_way) {
     settler_ = std::jthread([this](const std::stop_token& stop) { settle(stop); });
   }
   ~UnrulySink() override = default;
@@ -548,6 +550,8 @@ class UnrulySink : public Sink {
     settler_.join();
     held_.clear();
   }
+
+  std::size_t batches_under_way() const override { return under_way_; }
 
   std::multiset<std::string> acknowledged() const {
     std::lock_guard lock(mutex_);
@@ -589,6 +593,7 @@ class UnrulySink : public Sink {
   std::condition_variable_any changed_;
   std::mt19937 random_;
   std::size_t limit_;
+  std::size_t under_way_;
   std::size_t settled_ = 0;
   std::vector<Delivery> held_;
   std::multiset<std::string> acknowledged_;
@@ -596,16 +601,20 @@ class UnrulySink : public Sink {
   std::jthread settler_;
 };
 
-TEST_F(DispatcherTest, FourWorkersWithRandomAnswersLoseNothingAcrossRestarts) {
+// Both ways to have four batches under way: as many workers, or a sink that takes them one after the other.
+class DispatcherAtOnceTest : public DispatcherTest, public testing::WithParamInterface<bool> {};
+
+TEST_P(DispatcherAtOnceTest, RandomAnswersLoseNothingAcrossRestarts) {
   constexpr int kJobs = 600;
-  config_.workers = 4;
+  const bool in_order = GetParam();
+  config_.workers = in_order ? 1 : 4;
   config_.batch_max_events = 7;
   append_numbered(1, kJobs);
   commit();
   std::map<std::string, int> settled;
   std::uint32_t seed = 1;
   for (std::size_t limit : {100U, 300U, 700U, 1'000'000U}) {
-    UnrulySink sink(seed, limit);
+    UnrulySink sink(seed, limit, in_order ? 4 : 1);
     seed_ = seed++;
     Dispatcher& dispatcher = dispatch("archive", sink);
     if (limit == 1'000'000U) {
@@ -628,6 +637,223 @@ TEST_F(DispatcherTest, FourWorkersWithRandomAnswersLoseNothingAcrossRestarts) {
   EXPECT_EQ(state.waiting, 0U);
   EXPECT_EQ(state.parked, 0U);
   EXPECT_EQ(state.acknowledged + state.dead, static_cast<std::uint64_t>(kJobs));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, DispatcherAtOnceTest, testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "InOrder" : "Workers"; });
+
+// ---- several batches under way, in order -----------------------------------------------------------------------------
+
+// Takes up to `under_way` batches at once; keeps what it is given until the test says what becomes of it.
+class OverlappingSink : public Sink {
+ public:
+  explicit OverlappingSink(std::size_t under_way) : under_way_(under_way) {}
+
+  std::size_t batches_under_way() const override { return under_way_; }
+  void deliver(std::vector<Delivery> batch) override {
+    std::unique_lock lock(mutex_);
+    overlapped_ = overlapped_ || std::exchange(inside_, true);
+    for (const Delivery& delivery : batch) {
+      order_.push_back(delivery.event().job.id);
+      bytes_ += delivery.event().bytes_size();
+    }
+    most_bytes_ = std::max(most_bytes_, bytes_);
+    ++batches_;
+    changed_.notify_all();
+    const auto act = act_;
+    lock.unlock();
+    if (act) {
+      for (Delivery& delivery : batch) act(delivery);
+    }
+    lock.lock();
+    if (!act) held_.push_back(std::move(batch));
+    inside_ = false;
+    changed_.notify_all();
+  }
+  void stop(SteadyTime) override { held_.clear(); }
+
+  // What was given so far as this says, and from now on each at once.
+  void settle(const std::function<void(Delivery&)>& act) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !inside_; });
+    act_ = act;
+    auto held = std::move(held_);
+    held_.clear();
+    bytes_ = 0;
+    lock.unlock();
+    for (auto& batch : held) {
+      for (Delivery& delivery : batch) act(delivery);
+    }
+  }
+  // Those of the oldest batch that is held.
+  void acknowledge_oldest() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !inside_ && !held_.empty(); });
+    std::vector<Delivery> batch = std::move(held_.front());
+    held_.erase(held_.begin());
+    for (const Delivery& delivery : batch) bytes_ -= delivery.event().bytes_size();
+    lock.unlock();
+    for (Delivery& delivery : batch) delivery.acknowledge();
+  }
+  bool wait_batches(std::size_t batches, milliseconds limit = seconds(20)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [&] { return batches_ >= batches && !inside_; });
+  }
+  std::vector<std::string> order() const {
+    std::lock_guard lock(mutex_);
+    return order_;
+  }
+  bool overlapped() const {
+    std::lock_guard lock(mutex_);
+    return overlapped_;
+  }
+  std::uint64_t most_bytes() const {
+    std::lock_guard lock(mutex_);
+    return most_bytes_;
+  }
+
+ private:
+  const std::size_t under_way_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void(Delivery&)> act_;
+  std::vector<std::vector<Delivery>> held_;
+  std::vector<std::string> order_;
+  std::size_t batches_ = 0;
+  std::uint64_t bytes_ = 0;
+  std::uint64_t most_bytes_ = 0;
+  bool inside_ = false;
+  bool overlapped_ = false;
+};
+
+std::vector<std::string> numbers(int first, int last) {
+  std::vector<std::string> list;
+  for (int i = first; i <= last; ++i) list.push_back(std::to_string(i));
+  return list;
+}
+
+// Two events a batch, three batches under way, and all three handed over before a test goes on.
+class DispatcherOverlapTest : public DispatcherTest {
+ protected:
+  Dispatcher& dispatch_numbered(int last) {
+    config_.batch_max_events = 2;
+    append_numbered(1, last);
+    commit();
+    Dispatcher& dispatcher = dispatch("archive", overlapping_);
+    EXPECT_TRUE(overlapping_.wait_batches(3));
+    return dispatcher;
+  }
+  void TearDown() override {
+    dispatchers_.clear();  // before the sink
+    DispatcherTest::TearDown();
+  }
+
+  static void acknowledge(Delivery& delivery) { delivery.acknowledge(); }
+
+  OverlappingSink overlapping_{3};
+};
+
+TEST_F(DispatcherOverlapTest, ASinkThatTakesSeveralBatchesGetsThemInOrderAndNoMoreThanItAskedFor) {
+  Dispatcher& dispatcher = dispatch_numbered(20);
+  EXPECT_FALSE(overlapping_.wait_batches(4, milliseconds(50)));
+  EXPECT_EQ(overlapping_.order(), numbers(1, 6));
+  overlapping_.acknowledge_oldest();
+  ASSERT_TRUE(overlapping_.wait_batches(4));
+  EXPECT_FALSE(overlapping_.wait_batches(5, milliseconds(50)));
+  overlapping_.settle(acknowledge);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(overlapping_.order(), numbers(1, 20));
+  EXPECT_FALSE(overlapping_.overlapped()) << "deliver() is called by one thread at a time";
+}
+
+TEST_F(DispatcherTest, WithSeveralWorkersASinkIsNotAskedForItsOrder) {
+  config_.batch_max_events = 1;
+  config_.workers = 2;
+  OverlappingSink sink(5);
+  append_numbered(1, 9);
+  commit();
+  dispatch("archive", sink);
+  ASSERT_TRUE(sink.wait_batches(2));
+  EXPECT_FALSE(sink.wait_batches(3, milliseconds(50)));
+  dispatchers_.clear();
+}
+
+TEST_F(DispatcherTest, BatchesUnderWayShareTheBytesOfOne) {
+  constexpr std::int64_t kBytes = 40'000;
+  config_.batch_max_bytes = kBytes;
+  OverlappingSink sink(4);
+  for (int i = 1; i <= 60; ++i) append(std::to_string(i), std::string(2000, 'x'));
+  commit();
+  Dispatcher& dispatcher = dispatch("archive", sink);
+  ASSERT_TRUE(sink.wait_batches(4));
+  EXPECT_FALSE(sink.wait_batches(5, milliseconds(50)));
+  EXPECT_LE(sink.most_bytes(), static_cast<std::uint64_t>(kBytes));
+  EXPECT_GT(sink.most_bytes(), static_cast<std::uint64_t>(kBytes) / 2);
+  sink.settle([](Delivery& delivery) { delivery.acknowledge(); });
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  dispatchers_.clear();
+}
+
+TEST_F(DispatcherOverlapTest, WhenADestinationThatWasDownIsBackTheOrderIsThatOfTheJournal) {
+  Dispatcher& dispatcher = dispatch_numbered(30);
+  std::mutex mutex;
+  std::vector<std::string> taken;
+  int refusals = 0;
+  overlapping_.settle([&](Delivery& delivery) {
+    std::unique_lock lock(mutex);
+    // The three batches that it holds, and three more of two events each.
+    if (refusals < 12) {
+      ++refusals;
+      lock.unlock();
+      return delivery.retry("503");
+    }
+    taken.push_back(delivery.event().job.id);
+    lock.unlock();
+    delivery.acknowledge();
+  });
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  // While it is down one batch tries it, always the first.
+  const auto tried = overlapping_.order();
+  for (const std::size_t i : {6U, 8U, 10U}) EXPECT_EQ(tried[i], "1");
+  EXPECT_EQ(taken, numbers(1, 30));
+  EXPECT_EQ(sink_state("archive").acknowledged, 30U);
+}
+
+TEST_F(DispatcherOverlapTest, ABatchThatIsRefusedForWhatIsInItHoldsNoneOfThoseBehindIt) {
+  Dispatcher& dispatcher = dispatch_numbered(41);
+  std::atomic<bool> mended{false};
+  overlapping_.settle([&](Delivery& delivery) {
+    const std::string& job = delivery.event().job.id;
+    const bool poison = job == "3" || job == "4" || job == "41";
+    if (poison && !mended) return delivery.retry("422");
+    delivery.acknowledge();
+  });
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 38; }));
+  EXPECT_EQ(sink_state("archive").waiting, 3U);
+  mended = true;
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(sink_state("archive").acknowledged, 41U);
+}
+
+TEST_F(DispatcherOverlapTest, EveryBatchThatIsRefusedForWhatIsInItIsPutAsideInTheEnd) {
+  Dispatcher& dispatcher = dispatch_numbered(7);
+  overlapping_.settle([](Delivery& delivery) {
+    if (delivery.event().job.id == "7") {
+      delivery.acknowledge();
+    } else {
+      delivery.retry("422");
+    }
+  });
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 1; }));
+  overlapping_.settle(acknowledge);
+  ASSERT_TRUE(becomes_idle(dispatcher));
+}
+
+TEST_F(DispatcherOverlapTest, StopLeavesAllBatchesUnderWayInTheJournal) {
+  Dispatcher& dispatcher = dispatch_numbered(20);
+  ASSERT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_EQ(sink_state("archive").waiting, 20U);
+  EXPECT_EQ(overlapping_.order(), numbers(1, 6));
 }
 
 TEST_F(DispatcherTest, TheCursorNeverPassesABatchThatIsStillInFlight) {

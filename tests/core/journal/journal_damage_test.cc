@@ -63,7 +63,8 @@ class JournalDamageTest : public testing::Test {
     std::mt19937_64 random(static_cast<std::uint64_t>(i));
     std::string script = "#!/bin/bash\n";
     for (int k = 0; k < 60; ++k) script += "run " + std::to_string(random()) + "\n";
-    return make_event(std::to_string(i), script);
+    // No content is shared: one byte in it would cost every event that has it.
+    return make_event(std::to_string(i), script, {"HOME=/home/alice", "JOB=" + std::to_string(i)});
   }
   // Everything that a sink gets, null events counted.
   struct Got {
@@ -215,6 +216,35 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
     journal_.reset();
   }
   EXPECT_GT(quarantined, 3);
+}
+
+TEST_F(JournalDamageTest, ATableWhoseColumnHasAnotherNameIsMadeAnewWithAllThatItHeld) {
+  fill();
+  journal_.reset();
+  const std::string good = dir_.read("journal/journal.db");
+  for (const std::string column : {"acknowledged INTEGER", "last_attempt INTEGER", "captured_at INTEGER", "position BLOB"}) {
+    SCOPED_TRACE(column);
+    fs::remove_all(dir_.path_to("journal"));
+    std::string bad = good;
+    const std::size_t at = bad.find(column);
+    ASSERT_LT(at, 4096U) << "in the first page, which holds the schema";
+    bad[at] = static_cast<char>(bad[at] ^ 2);
+    dir_.write("journal/journal.db", bad);
+    open();
+    EXPECT_THAT(journal_->open_report().damage, HasSubstr("not as it was made"));
+    EXPECT_GE(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
+    expect_sound();
+    journal_.reset();
+  }
+}
+
+TEST_F(JournalDamageTest, AColumnOfALaterReleaseIsNoDamage) {
+  fill();
+  journal_.reset();
+  sql("ALTER TABLE sinks ADD COLUMN later TEXT; ALTER TABLE positions ADD COLUMN later TEXT; CREATE TABLE later(a)");
+  open();
+  EXPECT_EQ(journal_->open_report().damage, "");
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
 }
 
 TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoesOn) {

@@ -1,0 +1,477 @@
+#include "core/cli/report_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/cli/report_archive.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kBarWidth = 24;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// ---- reading what may be of any shape --------------------------------------------------------------------------------
+
+const Json& at(const Json& object, std::initializer_list<const char*> path) {
+  static const Json kNothing;
+  const Json* value = &object;
+  for (const char* key : path) {
+    if (!value->is_object()) return kNothing;
+    const auto found = value->find(key);
+    if (found == value->end()) return kNothing;
+    value = &*found;
+  }
+  return *value;
+}
+std::optional<double> number(const Json& object, std::initializer_list<const char*> path) {
+  const Json& value = at(object, path);
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+std::string text(const Json& object, std::initializer_list<const char*> path, std::size_t limit = 256) {
+  const Json& value = at(object, path);
+  return value.is_string() ? printable(value.get<std::string>(), limit) : std::string{};
+}
+
+// ---- words -----------------------------------------------------------------------------------------------------------
+
+template <typename... Values>
+std::string format(const char* pattern, Values... values) {
+  std::array<char, 256> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), pattern, values...);
+  return buffer.data();
+}
+std::string percent(const std::optional<double>& ratio) {
+  if (!ratio) return "-";
+  return format(*ratio < 0.0995 && *ratio > 0 ? "%.1f %%" : "%.0f %%", *ratio * 100);
+}
+std::string bytes_text(double value) { return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18))); }
+std::string count_text(double value) { return format(value == std::floor(value) ? "%.0f" : "%.2f", value); }
+// "2026-11-21 20:17:56" of "2026-11-21T20:17:56.123Z".
+std::string moment(std::string time) {
+  const auto t = time.find('T');
+  if (t == std::string::npos) return time;
+  time[t] = ' ';
+  return time.substr(0, t + 9);
+}
+
+std::string coloured(const std::string& words, const std::string& severity, const Console& console) {
+  if (severity == "critical") return console.red(words);
+  if (severity == "warning") return console.yellow(words);
+  return words;
+}
+
+std::string bar(double ratio) {
+  const auto full = static_cast<std::size_t>(std::lround(std::clamp(ratio, 0.0, 1.0) * kBarWidth));
+  return "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "]";
+}
+
+std::string pad(std::string words, std::size_t width) {
+  words.resize(std::max(words.size(), width), ' ');
+  return words;
+}
+
+// Words broken into lines that stand beneath each other.
+std::string wrapped(const std::string& words, std::size_t indent) {
+  constexpr std::size_t kWidth = 96;
+  std::string result;
+  std::size_t column = indent;
+  for (std::size_t begin = 0; begin < words.size();) {
+    const std::size_t end = std::min(words.find(' ', begin), words.size());
+    if (column > indent && column + 1 + (end - begin) > kWidth) {
+      result += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      result += ' ';
+      ++column;
+    }
+    result += words.substr(begin, end - begin);
+    column += end - begin;
+    begin = end + 1;
+  }
+  return result;
+}
+
+// ---- one job ---------------------------------------------------------------------------------------------------------
+
+void line(std::string& into, const char* key, const std::string& value) {
+  if (!value.empty()) into += "  " + pad(key, 11) + value + "\n";
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string result;
+  for (const std::string& part : parts) {
+    if (!part.empty()) result += (result.empty() ? "" : ", ") + part;
+  }
+  return result;
+}
+std::string with(const char* word, const std::string& value) { return value.empty() ? value : word + value; }
+
+std::string head_text(const Json& event, const Console& console) {
+  const Json& job = at(event, {"job"});
+  std::string id = text(job, {"id"});
+  if (const std::string task = text(job, {"array", "task_id"}); !task.empty()) {
+    id += " (" + text(job, {"array", "job_id"}) + "_" + task + ")";
+  }
+  std::string result = console.bold("job " + id);
+  if (const std::string name = text(job, {"name"}); !name.empty()) result += "  " + name;
+  const std::string state = text(job, {"state"});
+  if (!state.empty()) {
+    const std::string exit = text(job, {"exit_code"});
+    result += "  " + (state == "COMPLETED" ? state : console.yellow(state)) +
+              (exit.empty() || exit == "0:0" ? "" : " (exit " + exit + ")");
+  }
+  result += "\n";
+
+  std::string owner = text(event, {"user", "name"});
+  if (owner.empty() && !text(event, {"user", "id"}).empty()) owner = "uid " + text(event, {"user", "id"});
+  const Json& verified = at(event, {"user", "verified"});
+  if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
+  line(result, "owner", joined({owner, with("account ", text(job, {"account"})), with("partition ", text(job, {"partition"}))}));
+  return result;
+}
+
+std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
+  const Json& usage = at(event, {kUsage});
+  std::string result;
+  if (const auto elapsed = number(usage, {"elapsed_seconds"})) result = format_seconds(*elapsed);
+  if (const auto limit = number(usage, {"request", "time_limit_seconds"}))
+    result += " of " + format_seconds(*limit) + " asked for";
+  if (const std::string begin = text(usage, {"started_at"}); !begin.empty()) result += ", from " + moment(begin) + " UTC";
+  std::vector<std::string> names;
+  for (const Json* node : nodes) names.push_back(text(*node, {"host", "name"}));
+  if (names.size() == 1) {
+    result += ", on " + names.front();
+  } else if (const auto count = number(usage, {"request", "nodes"}); count && *count > 1) {
+    result += ", on " + count_text(*count) + " nodes";
+  }
+  return result;
+}
+
+// Why there are, or are not, findings: never a 0 that nobody measured.
+std::string measured_text(const Json& usage) {
+  const Json& quality = at(usage, {"quality"});
+  const std::string status = text(quality, {"status"});
+  std::string source = text(usage, {"source", "cpu"});
+  if (source.empty()) source = text(usage, {"source", "memory"});
+  std::string result;
+  if (status == "none") return "no data: nobody saw this job at work, and accounting has no figures of it";
+  if (status == "accounting") {
+    return "by the scheduler's accounting only: memory is the largest of a few readings, and may be too low";
+  }
+  result = "by " + (source.empty() ? "?" : source);
+  if (const auto samples = number(quality, {"samples"}))
+    result += ", " + count_text(*samples) + (*samples == 1 ? " reading" : " readings");
+  if (const auto covered = number(quality, {"covered_ratio"})) result += ", " + percent(covered) + " of the time seen";
+  if (status == "short") result += "; too short to judge";
+  if (status == "partial") {
+    const auto reporting = number(quality, {"nodes_reporting"});
+    const auto expected = number(quality, {"nodes_expected"});
+    result += reporting && expected && *reporting < *expected
+                  ? "; only " + count_text(*reporting) + " of " + count_text(*expected) + " nodes told, so it is not judged"
+                  : "; too much of it was not seen to judge";
+  }
+  return result;
+}
+
+void bar_line(std::string& into, const char* what, const std::optional<double>& ratio, const std::string& words,
+              const Console& console) {
+  if (!ratio) return line(into, what, words.empty() ? "no data" : words);
+  const std::string shown = bar(*ratio);
+  const std::string share = percent(ratio);
+  into += "  " + pad(what, 11) + (*ratio < 0.35 ? console.yellow(shown) : console.green(shown)) +
+          std::string(share.size() < 7 ? 7 - share.size() : 1, ' ') + share + "   " + words + "\n";
+}
+
+std::string bars_text(const Json& usage, const Console& console) {
+  std::string result;
+  const auto cpus = number(usage, {"cpu", "allocated"});
+  const auto cpu = number(usage, {"cpu", "efficiency_ratio"});
+  std::string words;
+  if (cpu && cpus)
+    words = format("%.2f of ", *cpu * *cpus) + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs") + " busy on average";
+  if (!cpu && cpus) words = "no data; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
+  bar_line(result, "CPU", cpu, words, console);
+
+  const auto peak = number(usage, {"memory", "peak_bytes"});
+  const auto memory = number(usage, {"memory", "limit_bytes"});
+  words.clear();
+  if (peak) words = "at most " + bytes_text(*peak) + (memory ? " of " + bytes_text(*memory) : "");
+  bar_line(result, "memory", number(usage, {"memory", "efficiency_ratio"}), words, console);
+
+  if (const auto time = number(usage, {"time", "efficiency_ratio"})) {
+    bar_line(result, "time", time, "of the time limit", console);
+  }
+  if (const auto gpus = number(usage, {"gpu", "count"})) {
+    bar_line(result, "GPU", number(usage, {"gpu", "utilization_ratio"}),
+             count_text(*gpus) + (*gpus == 1 ? " GPU" : " GPUs, on average"), console);
+    if (const auto held = number(usage, {"gpu", "memory_efficiency_ratio"}))
+      bar_line(result, "GPU memory", held, "at most", console);
+  } else if (const auto asked = number(usage, {"request", "gpus"}); asked && *asked > 0) {
+    line(result, "GPU", "no data of " + count_text(*asked) + (*asked == 1 ? " GPU" : " GPUs"));
+  }
+  const auto read = number(usage, {"io", "read_bytes"});
+  const auto written = number(usage, {"io", "written_bytes"});
+  if (read || written) {
+    line(result, "I/O", joined({read ? bytes_text(*read) + " read" : "", written ? bytes_text(*written) + " written" : ""}));
+  }
+  return result;
+}
+
+std::string findings_text(const Json& usage, const Console& console) {
+  const Json& findings = at(usage, {"findings"});
+  const std::string status = text(usage, {"quality", "status"});
+  if (!findings.is_array() || findings.empty()) {
+    return status == "ok" || status == "accounting" ? "\n" + console.green("Nothing to find fault with.") + "\n" : std::string{};
+  }
+  std::string result = "\n" + console.bold("Findings") + "\n";
+  for (const Json& finding : findings) {
+    const std::string severity = text(finding, {"severity"});
+    std::string words = text(finding, {"text"}, 1000);
+    if (const Json& hosts = at(finding, {"hosts"}); hosts.is_array() && !hosts.empty()) {
+      std::string names;
+      for (std::size_t i = 0; i < hosts.size() && i < 8; ++i) {
+        if (hosts[i].is_string()) names += (names.empty() ? "" : ", ") + printable(hosts[i].get<std::string>(), 64);
+      }
+      if (hosts.size() > 8) names += ", ...";
+      words += " (" + names + ")";
+    }
+    result +=
+        "  " + coloured(pad(severity, 9), severity, console) + wrapped(words + " [" + text(finding, {"id"}) + "]", 11) + "\n";
+  }
+  return result;
+}
+
+std::string suggestion_text(const Json& usage, const Console& console) {
+  const Json& directives = at(usage, {"suggest", "directives"});
+  if (!directives.is_array() || directives.empty()) return {};
+  std::string result = "\n" + console.bold("Next time") + "\n";
+  for (const Json& directive : directives) {
+    if (directive.is_string()) result += "  #SBATCH " + printable(directive.get<std::string>()) + "\n";
+  }
+  return result;
+}
+
+// The same for a block of nodes[] in usage.job and for the event of a node.
+const Json& block_of(const Json& node) { return node.contains(kUsage) ? at(node, {kUsage}) : node; }
+
+std::string nodes_text(const std::vector<const Json*>& nodes, const Console& console) {
+  constexpr std::size_t kMost = 32;
+  TextTable table({"NODE", "CPU", "PEAK MEMORY", "LIMIT", "GPU"}, {1, 2, 3, 4});
+  std::size_t shown = 0;
+  for (const Json* node : nodes) {
+    if (++shown > kMost) break;
+    const Json& block = block_of(*node);
+    double gpu = 0;
+    int gpus = 0;
+    if (const Json& list = at(block, {"gpus"}); list.is_array()) {
+      for (const Json& one : list) {
+        if (const auto busy = number(one, {"utilization", "avg_ratio"})) {
+          gpu += *busy;
+          ++gpus;
+        }
+      }
+    }
+    const auto peak = number(block, {"memory", "peak_working_set_bytes"});
+    const auto limit = number(block, {"memory", "limit_bytes"});
+    table.add({text(*node, {"host", "name"}), percent(number(block, {"cpu", "efficiency_ratio"})), peak ? bytes_text(*peak) : "-",
+               limit ? bytes_text(*limit) : "-", gpus == 0 ? "-" : percent(gpu / gpus)});
+  }
+  if (nodes.size() > kMost) table.note("and " + std::to_string(nodes.size() - kMost) + " more");
+  return "\n" + table.text(console);
+}
+
+std::vector<const Json*> nodes_of(const JobReport& job) {
+  std::vector<const Json*> nodes;
+  if (job.event != nullptr) {
+    if (const Json& list = at(*job.event, {kUsage, "nodes"}); list.is_array()) {
+      for (const Json& node : list) nodes.push_back(&node);
+    }
+  }
+  // Of accounting alone there are no nodes, but each may have told of itself.
+  return nodes.empty() ? job.nodes : nodes;
+}
+
+// ---- jobstats' form ---------------------------------------------------------------------------------------------------
+
+std::uint32_t crc32(std::string_view bytes) {
+  std::uint32_t crc = ~0U;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
+  }
+  return ~crc;
+}
+
+// A gzip of stored blocks (RFC 1951, 3.2.4): what reads gzip reads it, and a kilobyte need not be smaller.
+std::string gzip(std::string_view bytes) {
+  const auto little = [](std::uint32_t value, int count) {
+    std::string out;
+    for (int i = 0; i < count; ++i) out += static_cast<char>(value >> (8U * static_cast<unsigned>(i)) & 0xffU);
+    return out;
+  };
+  std::string result("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", 10);
+  std::string_view rest = bytes;
+  do {
+    const std::string_view block = rest.substr(0, 65535);
+    rest.remove_prefix(block.size());
+    result += rest.empty() ? '\x01' : '\x00';
+    result += little(static_cast<std::uint32_t>(block.size()), 2) + little(~static_cast<std::uint32_t>(block.size()), 2);
+    result += block;
+  } while (!rest.empty());
+  return result + little(crc32(bytes), 4) + little(static_cast<std::uint32_t>(bytes.size()), 4);
+}
+
+}  // namespace
+
+std::string screen_of(const JobReport& job, const Console& console) {
+  static const Json kNothing;
+  const Json& event = job.event != nullptr ? *job.event : !job.nodes.empty() ? *job.nodes.front() : kNothing;
+  const auto nodes = nodes_of(job);
+  std::string result = head_text(event, console);
+  line(result, "ran", ran_text(event, nodes));
+  if (job.event == nullptr) {
+    line(result, "measured", "by its nodes one by one; there is no summary of the whole job, so it is not judged");
+    return result + nodes_text(nodes, console);
+  }
+  const Json& usage = at(event, {kUsage});
+  line(result, "measured", measured_text(usage));
+  result += "\n" + bars_text(usage, console);
+  result += findings_text(usage, console);
+  result += suggestion_text(usage, console);
+  if (nodes.size() > 1) result += nodes_text(nodes, console);
+  return result;
+}
+
+void sort_by_waste(std::vector<JobRow>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const JobRow& a, const JobRow& b) {
+    const double left = a.waste();
+    const double right = b.waste();
+    return left != right ? left > right : a.id < b.id;
+  });
+}
+
+JobRow row_of(const Json& event) {
+  const Json& usage = at(event, {kUsage});
+  JobRow row{.id = text(event, {"job", "id"}),
+             .user = text(event, {"user", "name"}, 32),
+             .name = text(event, {"job", "name"}, 32),
+             .state = text(event, {"job", "state"}, 32),
+             .ended = moment(text(usage, {"ended_at"})),
+             .elapsed_seconds = number(usage, {"elapsed_seconds"}),
+             .cpus = number(usage, {"cpu", "allocated"}),
+             .cpu_ratio = number(usage, {"cpu", "efficiency_ratio"}),
+             .memory_ratio = number(usage, {"memory", "efficiency_ratio"}),
+             .gpu_ratio = number(usage, {"gpu", "utilization_ratio"}),
+             .quality = text(usage, {"quality", "status"})};
+  if (row.user.empty()) row.user = text(event, {"user", "id"}, 32);
+  if (const std::string task = text(event, {"job", "array", "task_id"}); !task.empty()) {
+    row.id = text(event, {"job", "array", "job_id"}) + "_" + task;
+  }
+  const double hours = row.elapsed_seconds.value_or(0) / 3600;
+  if (row.cpu_ratio && row.cpus) row.wasted_core_hours = std::max(0.0, 1 - *row.cpu_ratio) * *row.cpus * hours;
+  if (row.gpu_ratio)
+    row.wasted_gpu_hours = std::max(0.0, 1 - *row.gpu_ratio) * number(usage, {"gpu", "count"}).value_or(0) * hours;
+  if (row.memory_ratio) {
+    row.wasted_gib_hours =
+        std::max(0.0, 1 - *row.memory_ratio) * number(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
+  }
+  if (const Json& findings = at(usage, {"findings"}); findings.is_array()) {
+    for (const Json& finding : findings) {
+      if (text(finding, {"severity"}) != "info") row.findings.push_back(text(finding, {"id"}, 64));
+    }
+  }
+  return row;
+}
+
+std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console& console) {
+  sort_by_waste(rows);
+  TextTable table({"JOB", "USER", "NAME", "STATE", "ENDED (UTC)", "RAN", "CPUS", "CPU", "MEMORY", "GPU", "WASTED", "FINDINGS"},
+                  {5, 6, 7, 8, 9, 10});
+  double core_hours = 0;
+  double gpu_hours = 0;
+  double gib_hours = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const JobRow& row = rows[i];
+    core_hours += row.wasted_core_hours;
+    gpu_hours += row.wasted_gpu_hours;
+    gib_hours += row.wasted_gib_hours;
+    if (limit != 0 && i >= limit) continue;
+    std::string findings;
+    for (const std::string& id : row.findings) findings += (findings.empty() ? "" : " ") + id;
+    if (row.quality == "short") findings += findings.empty() ? "(too short)" : " (too short)";
+    if (row.quality == "partial" || row.quality == "none") findings += findings.empty() ? "(no data)" : " (no data)";
+    table.add({row.id, row.user, row.name, row.state, row.ended, row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
+               row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio), percent(row.memory_ratio), percent(row.gpu_ratio),
+               format("%.1f", row.waste()), findings});
+  }
+  if (limit != 0 && rows.size() > limit) table.note("and " + std::to_string(rows.size() - limit) + " more; --limit 0 shows all");
+  return table.text(console) + "\n" + std::to_string(rows.size()) + (rows.size() == 1 ? " job" : " jobs") + " left unused " +
+         format("%.1f core hours, %.1f GPU hours and %.1f GiB hours of memory.", core_hours, gpu_hours, gib_hours) +
+         "\nWASTED is in core hours; an hour of a GPU counts as ten.\n";
+}
+
+Json json_of(const JobRow& row) {
+  Json json{{"id", row.id}, {"user", row.user}, {"name", row.name}, {"state", row.state}, {"ended_at", row.ended}};
+  const std::array<std::pair<const char*, std::optional<double>>, 5> figures{{{"elapsed_seconds", row.elapsed_seconds},
+                                                                              {"cpus", row.cpus},
+                                                                              {"cpu_efficiency_ratio", row.cpu_ratio},
+                                                                              {"memory_efficiency_ratio", row.memory_ratio},
+                                                                              {"gpu_utilization_ratio", row.gpu_ratio}}};
+  for (const auto& [key, value] : figures) {
+    if (value) json[key] = *value;
+  }
+  json["wasted_core_hours"] = row.wasted_core_hours;
+  json["wasted_gpu_hours"] = row.wasted_gpu_hours;
+  json["wasted_memory_gib_hours"] = row.wasted_gib_hours;
+  json["quality"] = row.quality;
+  json["findings"] = row.findings;
+  return json;
+}
+
+std::string js1_of(const JobReport& job) {
+  const std::string status = job.event == nullptr ? "none" : text(*job.event, {kUsage, "quality", "status"});
+  if (status == "short") return "JS1:Short";
+  const auto blocks = nodes_of(job);
+  if (status == "none" || blocks.empty()) return "JS1:None";
+  Json nodes = Json::object();
+  double gpus = 0;
+  double longest = 0;
+  const auto put = [](Json& into, const char* key, const std::optional<double>& value) {
+    if (value) into[key] = std::llround(*value);
+  };
+  for (const Json* node : blocks) {
+    const Json& block = block_of(*node);
+    Json one = Json::object();
+    put(one, "total_memory", number(block, {"memory", "limit_bytes"}));
+    put(one, "used_memory", number(block, {"memory", "peak_working_set_bytes"}));
+    if (const auto seconds = number(block, {"cpu", "time_seconds"})) one["total_time"] = std::round(*seconds * 10) / 10;
+    put(one, "cpus", number(block, {"cpu", "allocated"}));
+    longest = std::max(longest, number(block, {"elapsed_seconds"}).value_or(0));
+    if (const Json& list = at(block, {"gpus"}); list.is_array()) {
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        ++gpus;
+        const auto index = number(list[i], {"index"});
+        const std::string key = count_text(index.value_or(static_cast<double>(i)));
+        if (const auto v = number(list[i], {"memory_limit_bytes"})) one["gpu_total_memory"][key] = std::llround(*v);
+        if (const auto v = number(list[i], {"peak_memory_bytes"})) one["gpu_used_memory"][key] = std::llround(*v);
+        if (const auto v = number(list[i], {"utilization", "avg_ratio"}))
+          one["gpu_utilization"][key] = std::round(*v * 1000) / 10;
+      }
+    }
+    nodes[at(*node, {"host", "name"}).is_string() ? at(*node, {"host", "name"}).get<std::string>() : "?"] = std::move(one);
+  }
+  const double total = number(*job.event, {kUsage, "elapsed_seconds"}).value_or(longest);
+  const Json summary{{"nodes", std::move(nodes)}, {"total_time", std::llround(total)}, {"gpus", std::llround(gpus)}};
+  return "JS1:" + base64_encode(gzip(summary.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
+}  // namespace scriptorium::cli

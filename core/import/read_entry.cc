@@ -1,0 +1,206 @@
+#include "core/import/read_entry.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "core/api/job_script.h"
+
+namespace scriptorium::import {
+namespace {
+
+using namespace std::literals;
+
+constexpr std::size_t kHeader = sizeof(std::uint32_t);
+constexpr std::size_t kMaxJobName = 1024;
+constexpr std::size_t kMaxPath = 4096;
+constexpr std::int64_t kDay = 86'400'000'000'000;
+
+bool is_name_start(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// "NAME=", or "BASH_FUNC_name%%=" and "BASH_FUNC_name()=", as shells export them.
+bool begins_variable(std::string_view line) noexcept {
+  const std::size_t equals = line.find('=');
+  if (equals == std::string_view::npos || equals == 0 || !is_name_start(line.front())) return false;
+  std::string_view name = line.substr(0, equals);
+  if (name.starts_with("BASH_FUNC_")) return true;
+  return std::all_of(name.begin(), name.end(), [](char c) { return is_name_start(c) || (c >= '0' && c <= '9'); });
+}
+
+// Lines as NUL-ended strings. A line that begins no variable goes on with the one before.
+std::string strings_of_lines(std::string_view text) {
+  std::string strings;
+  strings.reserve(text.size() + 1);
+  bool first = true;
+  while (!text.empty()) {
+    const std::size_t newline = text.find('\n');
+    const std::string_view line = text.substr(0, newline);
+    text.remove_prefix(newline == std::string_view::npos ? text.size() : newline + 1);
+    if (!first) strings += begins_variable(line) ? '\0' : '\n';
+    strings += line;
+    first = false;
+  }
+  if (!strings.empty()) strings += '\0';
+  return strings;
+}
+
+// The scheduler's bytes: a count of 32 bits, then so many NUL-ended strings.
+ReadEnvironment spool_environment(std::string_view bytes) {
+  ReadEnvironment read;
+  read.spool_bytes = true;
+  std::uint32_t count = 0;
+  std::memcpy(&count, bytes.data(), kHeader);
+  const std::string_view strings = bytes.substr(kHeader);
+  const auto ended = static_cast<std::uint64_t>(std::count(strings.begin(), strings.end(), '\0'));
+  if (ended == count && (strings.empty() || strings.back() == '\0')) {
+    read.bytes = std::string(strings);
+    return read;
+  }
+  read.bytes = std::string(bytes);
+  read.format = EnvironmentFormat::kRaw;
+  read.problem = "environment: count " + std::to_string(count) + ", " + std::to_string(ended) + " strings";
+  return read;
+}
+
+// job_archive's reader leaves out every byte that isspace() takes, then turns each NUL into a newline: so a line is a variable,
+// and what is in front is the count of 32 bits (mostly "X\n\n\n").
+ReadEnvironment stripped_environment(std::string_view bytes) {
+  ReadEnvironment read;
+  const std::size_t header_end = bytes.substr(0, kHeader).rfind("\n\n");
+  if (header_end != std::string_view::npos) bytes.remove_prefix(header_end + 2);
+  const bool stripped = bytes.find_first_of(" \t") == std::string_view::npos;
+  if (stripped) {
+    read.bytes = std::string(bytes);
+    if (!read.bytes.empty() && read.bytes.back() != '\n') read.bytes += '\n';
+    std::replace(read.bytes.begin(), read.bytes.end(), '\n', '\0');
+    read.problem = "environment: blanks and newlines in values are lost, as job_archive leaves them out";
+  } else {
+    read.bytes = strings_of_lines(bytes);
+    read.guessed = true;
+    read.problem = "environment: one text, so where a value of several lines ends is a guess";
+  }
+  return read;
+}
+
+// Comfort only, as the user writes the environment.
+void read_hints(std::string_view strings, Job& job) {
+  for (const Variable& variable : split_environment(strings)) {
+    if (variable.name == "SLURM_JOB_NAME" && !variable.value.empty() && variable.value.size() <= kMaxJobName)
+      job.name = std::string(variable.value);
+    if (variable.name == "SLURM_SUBMIT_DIR" && variable.value.starts_with('/') && variable.value.size() <= kMaxPath)
+      job.work_dir = std::string(variable.value);
+  }
+}
+
+// The job's name as a directive gives it; "" = none does. -N is the name for qsub, and a number of nodes for sbatch.
+std::string name_in(const std::vector<std::string>& directives, bool qsub) {
+  constexpr std::string_view kLong = "--job-name=";
+  const std::string_view wanted = qsub ? "-N" : "-J";
+  for (const std::string& directive : directives) {
+    const std::vector<std::string> words = split_directive(directive);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if (!qsub && words[i].starts_with(kLong)) return words[i].substr(kLong.size());
+      if (i + 1 < words.size() && (words[i] == wanted || (!qsub && words[i] == "--job-name"))) return words[i + 1];
+    }
+  }
+  return {};
+}
+
+// The time for the event; says in `problems` if the file's own does not count.
+std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period, std::vector<std::string>& problems) {
+  const std::int64_t time = job_time(stat.mtime_ns, period);
+  if (time != stat.mtime_ns) {
+    problems.push_back("time: the file's own, " + format_rfc3339({stat.mtime_ns}, TimePrecision::kSeconds) +
+                       ", is not of its folder's date; the folder's counts");
+  }
+  return time;
+}
+
+// What the script's text tells: the directives of whichever submit command it has any for, and the name among them.
+void read_script(std::string_view script, ParsedJob& parsed) {
+  parsed.script_info = read_script_info(script, {.prefix = "#SBATCH"});
+  bool qsub = false;
+  if (parsed.script_info.directives.empty()) {
+    ScriptInfo other = read_script_info(script, {.prefix = "#PBS", .indented = true, .colon_lines = true});
+    qsub = !other.directives.empty();
+    if (qsub) parsed.script_info = std::move(other);
+  }
+  if (parsed.job.name) return;
+  std::string name = name_in(parsed.script_info.directives, qsub);
+  if (!name.empty() && name.size() <= kMaxJobName) parsed.job.name = std::move(name);
+}
+
+}  // namespace
+
+std::int64_t job_time(std::int64_t mtime_ns, const std::optional<Period>& period) noexcept {
+  if (!period || (mtime_ns >= period->begin - kDay && mtime_ns < period->end + kDay)) return mtime_ns;
+  return period->begin;
+}
+
+ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
+  if (format == TreeFormat::kJobArchive) return stripped_environment(bytes);
+  if (bytes.size() >= kHeader && bytes.find('\0') != std::string_view::npos) return spool_environment(bytes);
+  ReadEnvironment read;
+  read.bytes = strings_of_lines(bytes);
+  read.guessed = true;
+  read.problem = "environment: one text, so where a value of several lines ends is a guess";
+  return read;
+}
+
+Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin, const EnvironmentRule& rule, Timestamp now) {
+  ParsedJob parsed;
+  parsed.job.id = std::move(job.path.job_id);
+  parsed.job.name = std::move(job.path.job_name);
+  parsed.user.name = std::move(job.path.user);
+  job.script.stat.mtime_ns = time_of(job.script.stat, job.path.period, parsed.problems);
+
+  bool spool_bytes = format == TreeFormat::kJobArchive;  // which copies the script as it is
+  if (job.environment) {
+    ReadEnvironment read = read_environment(format, *job.environment->bytes);
+    spool_bytes = spool_bytes || read.spool_bytes;
+    if (!read.problem.empty()) parsed.problems.push_back(std::move(read.problem));
+    if (read.format == EnvironmentFormat::kNulEnded) read_hints(read.bytes, parsed.job);
+    parsed.environment = make_bytes(std::move(read.bytes));
+    parsed.environment_format = read.format;
+    parsed.environment_guessed = read.guessed;
+  } else if (format != TreeFormat::kSavescript) {
+    parsed.problems.emplace_back("environment: missing");
+  }
+
+  bool complete = !job.script.truncated;
+  std::string_view script = *job.script.bytes;
+  if (complete && script.ends_with('\0')) {
+    script.remove_suffix(1);  // the spool's own end of a script
+  } else if (complete && spool_bytes) {
+    complete = false;
+    parsed.problems.emplace_back("script: its final NUL is missing, so its end may be");
+  }
+  parsed.script = make_bytes(std::string(script));
+  read_script(script, parsed);
+
+  SpoolEntry entry;
+  entry.key = job.path.entry;
+  job.script.name = "script";
+  entry.files.push_back(std::move(job.script));
+  if (job.environment) {
+    job.environment->name = "environment";
+    entry.files.push_back(*std::move(job.environment));
+  }
+  return assemble(origin, entry, std::move(parsed), rule, complete, "import", now);
+}
+
+Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry, std::optional<Period> period, const EventOrigin& origin,
+                         const EnvironmentRule& rule, Timestamp now) {
+  auto parsed = adapter.parse(entry);
+  if (!parsed) return parsed.error();
+  parsed->user.verified = false;
+  bool complete = true;
+  for (SpoolFile& file : entry.files) {
+    complete = complete && !file.truncated;
+    if (file.name == parsed->script_file) file.stat.mtime_ns = time_of(file.stat, period, parsed->problems);
+  }
+  return assemble(origin, entry, *std::move(parsed), rule, complete, "import", now);
+}
+
+}  // namespace scriptorium::import

@@ -1,0 +1,90 @@
+// The smallest source: a folder with one file a job, FOLDER/4711.job, which whoever submits moves in when it is whole.
+//
+//   [source.inbox]
+//   spool = "/srv/inbox"
+#include <array>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/api/plugin.h"
+
+using namespace scriptorium;
+
+namespace {
+
+constexpr std::string_view kEnding = ".job";
+constexpr std::array<std::string_view, 1> kFiles{"script"};
+
+struct Config {
+  std::string spool;  // so called, the spool opener serves it (privileges.md)
+};
+
+const Schema<Config>& schema() {
+  static const Schema<Config> kSchema{
+      required("spool", &Config::spool, "The folder that jobs are put into; an absolute path."),
+  };
+  return kSchema;
+}
+
+class Inbox final : public SpoolAdapter {
+ public:
+  explicit Inbox(Config config) : config_(std::move(config)) {}
+
+  std::string scheduler() const override { return "inbox"; }
+  std::string spool_root() const override { return config_.spool; }
+
+  // All jobs are in one directory: the entry is the file's name without its ending, and path_of() puts the two together.
+  SpoolPath classify(std::string_view path) const override {
+    if (path.find('/') != std::string_view::npos || path.size() <= kEnding.size() || !path.ends_with(kEnding)) return {};
+    return {SpoolPath::Role::kEntryFile, path.substr(0, path.size() - kEnding.size()), kFiles[0]};
+  }
+  std::string path_of(std::string_view entry, std::string_view /*file*/) const override {
+    return std::string(entry).append(kEnding);
+  }
+  std::span<const std::string_view> file_names() const override { return kFiles; }
+
+  // Files are moved in whole; one that is copied in is taken when it is closed.
+  Assessment assess(const SpoolEntry& entry) const override {
+    const SpoolFile* script = entry.file(kFiles[0]);
+    if (script == nullptr || script->bytes->empty()) return {.reason = "script empty"};
+    return {.state = Assessment::State::kComplete};
+  }
+
+  Result<ParsedJob> parse(const SpoolEntry& entry) const override {
+    const SpoolFile* script = entry.file(kFiles[0]);
+    if (script == nullptr) return Error(ErrorKind::kVanished, "the job's file is gone");
+    ParsedJob parsed;
+    parsed.job.id = entry.key;
+    parsed.script = script->bytes;  // as it is, every byte
+    return parsed;
+  }
+
+ private:
+  const Config config_;
+};
+
+std::vector<OptionInfo> options() { return schema().options(); }
+
+Config read(const Table& table, Problems& problems) {
+  Config config = schema().parse(table, problems);
+  if (!config.spool.empty() && config.spool.front() != '/') problems.add(table, "spool", "not an absolute path");
+  return config;
+}
+void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }
+
+Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const SourceContext& /*context*/) {
+  Problems none;  // check() found none
+  return std::unique_ptr<SpoolAdapter>(std::make_unique<Inbox>(read(table, none)));
+}
+
+}  // namespace
+
+extern "C" SCRIPTORIUM_EXPORT const PluginDescriptor scriptorium_plugin = {
+    .kind = PluginKind::kSpoolAdapter,
+    .name = "inbox",
+    .summary = "job scripts that are put into a folder",
+    .options = &options,
+    .check = &check,
+    .create_spool_adapter = &create,
+};

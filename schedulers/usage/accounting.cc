@@ -1,0 +1,285 @@
+#include "schedulers/usage/accounting.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/base/guarded.h"
+#include "core/base/text.h"
+#include "schedulers/usage/job_events.h"
+#include "schedulers/usage/slurm_child.h"
+#include "schedulers/usage/slurm_text.h"
+
+namespace scriptorium::usage {
+namespace {
+
+using namespace std::literals;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kWindow = std::int64_t{6} * 3600 * kSecond;
+constexpr auto kPatience = 120s;
+constexpr std::size_t kIdDigits = 16;  // of an event's id, in the cursor
+constexpr int kVersion = 1;
+
+enum Field : std::size_t {
+  kJobIdRaw,
+  kJobId,
+  kUid,
+  kGid,
+  kUser,
+  kGroup,
+  kAccount,
+  kPartition,
+  kQos,
+  kSubmit,
+  kStart,
+  kEnd,
+  kElapsed,
+  kSuspended,
+  kTimeLimit,
+  kState,
+  kExitCode,
+  kNodes,
+  kCpus,
+  kTres,
+  kTotalCpu,
+  kUserCpu,
+  kSystemCpu,
+  kMaxRss,
+  kTresTotal,
+  kEnergy,
+  kWorkDir,
+  kJobName,
+  kFields
+};
+constexpr const char* kNames =
+    "JobIDRaw,JobID,UID,GID,User,Group,Account,Partition,QOS,Submit,Start,End,ElapsedRaw,Suspended,TimelimitRaw,State,ExitCode,"
+    "NNodes,"
+    "AllocCPUS,AllocTRES,TotalCPU,UserCPU,SystemCPU,MaxRSS,TRESUsageInTot,ConsumedEnergyRaw,WorkDir,JobName";
+constexpr const char* kStates = "CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO,BF";
+
+// "2026-11-21T20:17:53", UTC because the child runs with TZ=UTC; nothing for "Unknown".
+std::optional<Timestamp> read_time(std::string_view text) { return parse_rfc3339(std::string(text) + "Z"); }
+std::string sacct_time(Timestamp time) {
+  std::string text = format_rfc3339(time, TimePrecision::kSeconds);
+  text.pop_back();  // the Z
+  return text;
+}
+
+using Row = std::vector<std::string_view>;
+
+// A job's own row; what its steps used is added by add_step().
+std::optional<AccountedJob> read_job(const Row& row) {
+  const auto started = read_time(row[kStart]);
+  const auto ended = read_time(row[kEnd]);
+  const auto elapsed = read_number(row[kElapsed]);
+  // Cancelled while it waited: it had no CPU, so there is nothing to tell.
+  if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
+  AccountedJob job{.ended_at = *ended};
+  JobFacts& facts = job.view.facts;
+  facts.job = {.id = std::string(row[kJobIdRaw]),
+               .name = read_text(row[kJobName]),
+               .account = read_text(row[kAccount]),
+               .partition = read_text(row[kPartition]),
+               .qos = read_text(row[kQos]),
+               .submitted_at = read_time(row[kSubmit]),
+               .work_dir = read_text(row[kWorkDir])};
+  // "3_1" of an array, "7+1" of a heterogeneous job
+  if (const auto mark = row[kJobId].find_first_of("_+"); mark != std::string_view::npos) {
+    const std::string whole(row[kJobId].substr(0, mark));
+    if (row[kJobId][mark] == '_') {
+      facts.job.array = JobArray{.job_id = whole, .task_id = std::string(row[kJobId].substr(mark + 1))};
+    } else {
+      facts.job.het = HetJob{.job_id = whole};
+    }
+  }
+  facts.user = {.name = read_text(row[kUser]), .group_name = read_text(row[kGroup])};
+  if (read_number(row[kUid])) facts.user.id = std::string(row[kUid]);
+  if (read_number(row[kGid])) facts.user.group_id = std::string(row[kGid]);
+  facts.user.verified = facts.user.id.has_value();
+  // "CANCELLED by 1000"
+  facts.state = std::string(row[kState].substr(0, row[kState].find(' ')));
+  facts.exit_code = read_text(row[kExitCode]);
+  facts.started_at = started;
+  facts.ended_at = ended;
+  facts.elapsed_seconds = static_cast<double>(*elapsed);
+  facts.suspended_seconds = read_duration(row[kSuspended]);
+  facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
+  if (const auto minutes = read_number(row[kTimeLimit])) facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
+
+  JobView& view = job.view;
+  view.accounting = true;
+  view.nodes_expected = facts.request.nodes;
+  Totals& totals = view.totals;
+  totals.elapsed_seconds = *facts.elapsed_seconds;
+  totals.cpus = facts.request.cpus;
+  totals.memory_bytes = facts.request.memory_bytes;
+  totals.user_seconds = read_duration(row[kUserCpu]);
+  totals.system_seconds = read_duration(row[kSystemCpu]);
+  totals.cpu_seconds = read_duration(row[kTotalCpu]);
+  if (const auto joules = read_number(row[kEnergy]); joules && *joules > 0) totals.energy_joules = static_cast<double>(*joules);
+  return job;
+}
+
+void add_step(const Row& row, JobView& view) {
+  const auto largest = read_size(row[kMaxRss]);
+  const auto all = read_size(tres(row[kTresTotal], "mem").value_or(""));
+  for (const auto& step : {largest, all}) {
+    if (step) view.totals.peak_memory_bytes = std::max(view.totals.peak_memory_bytes.value_or(0), *step);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from, Timestamp to) {
+  return {"--allusers", "--duplicates", "--noheader",  "--parsable",     "--noconvert", "--delimiter=" + std::string(guard),
+          "--state",    kStates,        "--starttime", sacct_time(from), "--endtime",   sacct_time(to),
+          "--format",   kNames};
+}
+
+Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard) {
+  const auto rows = split_rows(answer, guard, kFields, "sacct");
+  if (!rows) return rows.error();
+  std::vector<AccountedJob> jobs;
+  bool in_job = false;  // the steps that follow belong to the last of `jobs`
+  std::string id;
+  for (const Row& row : *rows) {
+    const std::string_view raw = row[kJobIdRaw];
+    const std::string_view number = raw.substr(0, raw.find('.'));
+    if (!read_number(number)) {
+      return Error{ErrorKind::kTransient, "sacct: a row without a job's number; all of the answer is refused"};
+    }
+    if (number.size() == raw.size()) {
+      auto job = read_job(row);
+      in_job = job.has_value();
+      id = number;
+      if (job) jobs.push_back(*std::move(job));
+    } else if (in_job && id == number) {
+      add_step(row, jobs.back().view);
+    }
+  }
+  for (AccountedJob& job : jobs) {
+    // Without a plugin that gathers, all steps say 0 and no memory: that is nothing measured, not nothing used.
+    Totals& totals = job.view.totals;
+    if (totals.cpu_seconds.value_or(0) > 0 || totals.peak_memory_bytes) continue;
+    totals.cpu_seconds.reset();
+    totals.user_seconds.reset();
+    totals.system_seconds.reset();
+  }
+  return jobs;
+}
+
+std::string AccountingCursor::text() const {
+  return nlohmann::json{{"version", kVersion}, {"until", format_rfc3339(until, TimePrecision::kSeconds)}, {"seen", seen}}.dump();
+}
+
+std::optional<AccountingCursor> parse_cursor(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("version", 0) != kVersion || !json.contains("until") || !json["until"].is_string() ||
+      !json.contains("seen") || !json["seen"].is_array()) {
+    return std::nullopt;
+  }
+  const auto until = parse_rfc3339(json["until"].get<std::string>());
+  if (!until) return std::nullopt;
+  AccountingCursor cursor{.until = *until};
+  for (const auto& id : json["seen"]) {
+    if (id.is_string()) cursor.seen.insert(id.get<std::string>());
+  }
+  return cursor;
+}
+
+namespace {
+
+class Import {
+ public:
+  Import(const JobConfig& config, const JobContext& context, EventWriter& writer)
+      : config_(config), context_(context), writer_(writer) {
+    const auto position = writer_.position();
+    auto cursor = position ? parse_cursor(*position) : std::nullopt;
+    if (position && !cursor) {
+      context_.log.warning("USAGE_POSITION_UNREAD",
+                           "the accounting's position is not understood; jobs are imported anew as at the first start", {});
+    }
+    if (!cursor) cursor = AccountingCursor{.until = {now().nanoseconds - config_.accounting_first_hours * 3600 * kSecond}};
+    cursor_ = *std::move(cursor);
+  }
+
+  // One window; true if there is more before the present.
+  Result<bool> step(const std::stop_token& stop) {
+    const Timestamp present = now();
+    const Timestamp to{std::min(present.nanoseconds, cursor_.until.nanoseconds + kWindow)};
+    // A clock that was set back leaves the cursor in the future: wait until it is reached again.
+    if (to.nanoseconds < cursor_.until.nanoseconds) return false;
+    const Timestamp from{cursor_.until.nanoseconds - overlap()};
+    auto jobs = ask(from, to, stop);
+    if (!jobs) return jobs.error();
+
+    std::vector<Event> events;
+    AccountingCursor next{.until = to};
+    std::map<std::string, Timestamp> ends;
+    for (AccountedJob& job : *jobs) {
+      if (job.ended_at.nanoseconds > to.nanoseconds) continue;
+      if (config_.accounting_jobs == AccountingJobs::kMultiNode && job.view.nodes_expected.value_or(1) < 2) continue;
+      Event event = job_event(context_.cluster, "slurm", job.view, config_.findings);
+      const std::string id = event.id.substr(0, kIdDigits);
+      if (job.ended_at.nanoseconds >= to.nanoseconds - overlap()) next.seen.insert(id);
+      if (!cursor_.seen.contains(id)) events.push_back(std::move(event));
+    }
+    // Not asked for again, because the window did not move past their end.
+    const bool moved = to.nanoseconds - overlap() > from.nanoseconds;
+    if (!moved) next.seen.insert(cursor_.seen.begin(), cursor_.seen.end());
+    if (!events.empty() || to.nanoseconds != cursor_.until.nanoseconds) {
+      if (auto written = writer_.write(std::move(events), next.text()); !written) return written.error();
+    }
+    cursor_ = std::move(next);
+    return to < present;
+  }
+
+ private:
+  Timestamp now() const {
+    const std::int64_t time = context_.clock.now().nanoseconds;
+    return {time - time % kSecond};
+  }
+  std::int64_t overlap() const { return config_.accounting_overlap_seconds * kSecond; }
+
+  Result<std::vector<AccountedJob>> ask(Timestamp from, Timestamp to, const std::stop_token& stop) const {
+    const auto sacct = find_command(config_.sacct, "sacct", "sacct");
+    if (!sacct) return sacct.error();
+    const auto nonce = make_nonce();
+    if (!nonce) return nonce.error();
+    const std::string guard = "@" + *nonce;
+    const auto answer = run_child(*sacct, sacct_arguments(guard, from, to), slurm_environment(config_), stop, kPatience);
+    if (!answer) return answer.error();
+    if (answer->status != 0) {
+      return Error{ErrorKind::kTransient, "sacct: exit status " + std::to_string(answer->status) + ": " +
+                                              printable(answer->error.substr(0, answer->error.find('\n')), 200)};
+    }
+    return parse_sacct(answer->output, guard);
+  }
+
+  const JobConfig& config_;
+  const JobContext& context_;
+  EventWriter& writer_;
+  AccountingCursor cursor_;
+};
+
+}  // namespace
+
+Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer, const std::stop_token& stop,
+                            bool once) {
+  Import import(config, context, writer);
+  Guarded<int> nothing;
+  while (!stop.stop_requested()) {
+    const auto more = import.step(stop);
+    if (!more) return stop.stop_requested() ? Result<void>{} : more.error();
+    if (*more) continue;
+    if (once) return {};
+    nothing.wait_until(stop, context.clock.steady() + std::chrono::seconds(config.accounting_interval_seconds),
+                       [](int) { return false; });
+  }
+  return {};
+}
+
+}  // namespace scriptorium::usage

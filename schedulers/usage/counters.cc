@@ -1,0 +1,274 @@
+#include "schedulers/usage/counters.h"
+
+#include <charconv>
+
+namespace scriptorium::usage {
+namespace {
+
+// Takes the first line off `text`, without its end.
+std::string_view take_line(std::string_view& text) noexcept {
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+// Takes the first word off `text`.
+std::string_view take_word(std::string_view& text) noexcept {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) {
+    text = {};
+    return {};
+  }
+  text.remove_prefix(begin);
+  const std::size_t end = text.find_first_of(" \t");
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end);
+  return word;
+}
+
+// Calls `use(key, value)` for each line "KEY VALUE", until it says false.
+template <typename Use>
+void each_pair(std::string_view text, Use use) noexcept {
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    const std::size_t space = line.find(' ');
+    if (space != std::string_view::npos && !use(line.substr(0, space), line.substr(space + 1))) return;
+  }
+}
+
+template <typename Number>
+std::optional<Number> number(std::string_view text) noexcept {
+  Number value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> seconds(std::optional<std::uint64_t> count, double unit) noexcept {
+  if (!count) return std::nullopt;
+  return static_cast<double>(*count) * unit;
+}
+
+std::optional<std::uint64_t> minus(std::optional<std::uint64_t> all, std::optional<std::uint64_t> part) noexcept {
+  if (!all) return std::nullopt;
+  return *all > part.value_or(0) ? *all - part.value_or(0) : 0;
+}
+
+void add(std::optional<std::uint64_t>& sum, std::uint64_t more) noexcept { sum = sum.value_or(0) + more; }
+
+// v1 says "no limit" by the largest multiple of a page.
+constexpr std::uint64_t kNoLimit = 0x7fff'ffff'ffff'0000;
+
+}  // namespace
+
+std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
+  return number<std::uint64_t>(text);
+}
+
+std::optional<std::uint64_t> value_of(std::string_view text, std::string_view key) noexcept {
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    if (line.size() > key.size() && line[key.size()] == ' ' && line.starts_with(key)) {
+      return whole_number(line.substr(key.size() + 1));
+    }
+  }
+  return std::nullopt;
+}
+
+MemoryStat parse_memory_stat_v1(std::string_view text) noexcept {
+  MemoryStat stat;
+  std::optional<std::uint64_t> cache;
+  each_pair(text, [&](std::string_view key, std::string_view value) {
+    if (key == "total_rss") stat.anon_bytes = number<std::uint64_t>(value);
+    if (key == "total_cache") cache = number<std::uint64_t>(value);
+    if (key == "total_shmem") stat.shmem_bytes = number<std::uint64_t>(value);
+    if (key == "total_swap") stat.swap_bytes = number<std::uint64_t>(value);
+    if (key == "hierarchical_memory_limit") stat.limit_bytes = number<std::uint64_t>(value);
+    return true;
+  });
+  stat.file_bytes = minus(cache, stat.shmem_bytes);
+  if (stat.limit_bytes && *stat.limit_bytes >= kNoLimit) stat.limit_bytes.reset();
+  return stat;
+}
+
+MemoryStat parse_memory_stat_v2(std::string_view text) noexcept {
+  MemoryStat stat;
+  std::optional<std::uint64_t> file;
+  each_pair(text, [&](std::string_view key, std::string_view value) {
+    if (key == "anon") stat.anon_bytes = number<std::uint64_t>(value);
+    if (key == "file") file = number<std::uint64_t>(value);
+    if (key == "shmem") stat.shmem_bytes = number<std::uint64_t>(value);
+    return !(stat.anon_bytes && file && stat.shmem_bytes);  // they stand among the first of some fifty
+  });
+  stat.file_bytes = minus(file, stat.shmem_bytes);
+  return stat;
+}
+
+CpuStat parse_cpu_stat_v2(std::string_view text) noexcept {
+  constexpr double kMicro = 1e-6;
+  return {.time_seconds = seconds(value_of(text, "usage_usec"), kMicro),
+          .user_seconds = seconds(value_of(text, "user_usec"), kMicro),
+          .system_seconds = seconds(value_of(text, "system_usec"), kMicro),
+          .throttled_seconds = seconds(value_of(text, "throttled_usec"), kMicro)};
+}
+
+CpuStat cpu_time_v1(std::string_view usage, std::string_view stat) noexcept {
+  CpuStat result;
+  result.time_seconds = seconds(whole_number(usage), 1e-9);
+  const auto user = value_of(stat, "user");
+  const auto system = value_of(stat, "system");
+  if (result.time_seconds && user && system && *user + *system > 0) {
+    const double share = static_cast<double>(*user) / static_cast<double>(*user + *system);
+    result.user_seconds = *result.time_seconds * share;
+    result.system_seconds = *result.time_seconds - *result.user_seconds;
+  }
+  return result;
+}
+
+std::optional<double> pressure_seconds(std::string_view text, std::string_view which) noexcept {
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    if (!line.starts_with(which)) continue;
+    const std::size_t at = line.find(" total=");
+    if (at == std::string_view::npos) return std::nullopt;
+    return seconds(whole_number(line.substr(at + 7)), 1e-6);
+  }
+  return std::nullopt;
+}
+
+IoBytes parse_io_stat_v2(std::string_view text) noexcept {
+  IoBytes bytes{0, 0};
+  while (!text.empty()) {
+    std::string_view line = take_line(text);
+    while (!line.empty()) {
+      const std::string_view word = take_word(line);
+      if (word.starts_with("rbytes=")) add(bytes.read_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+      if (word.starts_with("wbytes=")) add(bytes.written_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+    }
+  }
+  return bytes;
+}
+
+IoBytes parse_blkio(std::string_view text) noexcept {
+  IoBytes bytes;
+  while (!text.empty()) {
+    std::string_view line = take_line(text);
+    take_word(line);  // "8:0"
+    const std::string_view what = take_word(line);
+    const auto count = number<std::uint64_t>(take_word(line));
+    if (!count) continue;
+    if (what == "Read") add(bytes.read_bytes, *count);
+    if (what == "Write") add(bytes.written_bytes, *count);
+  }
+  if (bytes.read_bytes.value_or(0) == 0 && bytes.written_bytes.value_or(0) == 0) return {};
+  return bytes;
+}
+
+std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
+  while (!list.empty() && (list.back() == '\n' || list.back() == ' ')) list.remove_suffix(1);
+  if (list.empty()) return std::nullopt;
+  std::uint32_t count = 0;
+  while (!list.empty()) {
+    const std::size_t comma = list.find(',');
+    const std::string_view part = list.substr(0, comma);
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+    const std::size_t dash = part.find('-');
+    const auto first = number<std::uint32_t>(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first > 1'000'000) return std::nullopt;
+    count += *last - *first + 1;
+  }
+  return count;
+}
+
+std::vector<std::uint32_t> parse_pids(std::string_view text) {
+  std::vector<std::uint32_t> pids;
+  while (!text.empty()) {
+    if (const auto pid = number<std::uint32_t>(take_line(text)); pid && *pid > 0) pids.push_back(*pid);
+  }
+  return pids;
+}
+
+std::optional<ProcessStat> parse_process_stat(std::string_view text) {
+  // The command stands in parentheses and may hold any byte but NUL, so the last ')' ends it.
+  const std::size_t open = text.find('(');
+  const std::size_t close = text.rfind(')');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+  ProcessStat stat;
+  stat.command = text.substr(open + 1, close - open - 1);
+  std::string_view rest = text.substr(close + 1);
+  std::uint64_t fields[23] = {};  // numbered as proc(5) does
+  for (std::size_t i = 3; i <= 22; ++i) {
+    const std::string_view word = take_word(rest);
+    if (word.empty()) return std::nullopt;
+    if (i < 14 || i == 18 || i == 19 || i == 20 || i == 21) continue;
+    const auto value = number<std::uint64_t>(word);
+    if (!value) return std::nullopt;
+    fields[i] = *value;
+  }
+  stat.ticks = fields[14] + fields[15];
+  stat.children_ticks = fields[16] + fields[17];
+  stat.user_ticks = fields[14] + fields[16];
+  stat.start_ticks = fields[22];
+  return stat;
+}
+
+std::optional<ProcessPages> parse_statm(std::string_view text) noexcept {
+  take_word(text);
+  const auto resident = number<std::uint64_t>(take_word(text));
+  const auto shared = number<std::uint64_t>(take_word(text));
+  if (!resident || !shared || *shared > *resident) return std::nullopt;
+  return ProcessPages{*resident - *shared, *shared};
+}
+
+IoBytes parse_process_io(std::string_view text) noexcept { return {value_of(text, "rchar:"), value_of(text, "wchar:")}; }
+
+std::optional<std::string_view> variable(std::string_view environment, std::string_view name) noexcept {
+  while (!environment.empty()) {
+    const std::size_t end = environment.find('\0');
+    const std::string_view string = environment.substr(0, end);
+    environment.remove_prefix(end == std::string_view::npos ? environment.size() : end + 1);
+    if (string.size() > name.size() && string[name.size()] == '=' && string.starts_with(name)) {
+      return string.substr(name.size() + 1);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view devices_list, std::uint32_t major) {
+  std::vector<std::uint32_t> minors;
+  while (!devices_list.empty()) {
+    std::string_view line = take_line(devices_list);
+    const std::string_view type = take_word(line);
+    if (type == "a") return std::nullopt;
+    if (type != "c") continue;
+    const std::string_view device = take_word(line);
+    const std::size_t colon = device.find(':');
+    if (colon == std::string_view::npos) continue;
+    if (device.substr(0, colon) == "*") return std::nullopt;
+    if (number<std::uint32_t>(device.substr(0, colon)) != major) continue;
+    if (device.substr(colon + 1) == "*") return std::nullopt;
+    if (const auto minor = number<std::uint32_t>(device.substr(colon + 1))) minors.push_back(*minor);
+  }
+  return minors;
+}
+
+std::optional<std::vector<std::uint32_t>> parse_index_list(std::string_view list) {
+  while (!list.empty() && (list.back() == '\n' || list.back() == ' ')) list.remove_suffix(1);
+  std::vector<std::uint32_t> indexes;
+  while (!list.empty()) {
+    const std::size_t comma = list.find(',');
+    const std::string_view part = list.substr(0, comma);
+    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
+    const std::size_t dash = part.find('-');
+    const auto first = number<std::uint32_t>(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first >= 1024 || indexes.size() >= 1024) return std::nullopt;
+    for (std::uint32_t i = *first; i <= *last; ++i) indexes.push_back(i);
+  }
+  return indexes;
+}
+
+}  // namespace scriptorium::usage

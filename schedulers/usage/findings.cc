@@ -1,0 +1,650 @@
+#include "schedulers/usage/findings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/text.h"
+
+namespace scriptorium::usage {
+namespace {
+
+constexpr double kMiB = 1048576.0;
+constexpr double kGiB = 1024.0 * kMiB;
+constexpr double kHeadroom = 1.2;      // of what was needed, for the next request
+constexpr double kTimeHeadroom = 1.5;  // times differ more from run to run
+constexpr double kNothing = 0.001;     // of the CPUs: the scheduler's own processes in a job take less
+constexpr double kMuch = 1e15;         // "any"
+
+using Found = std::optional<Finding>;
+
+// ---- words ---------------------------------------------------------------------------------------------------------
+
+template <typename... Values>
+std::string format(const char* pattern, Values... values) {
+  std::array<char, 512> text{};
+  std::snprintf(text.data(), text.size(), pattern, values...);
+  return text.data();
+}
+
+std::string percent(double ratio) { return format(ratio < 0.0995 ? "%.1f %%" : "%.0f %%", ratio * 100); }
+
+std::string duration(double seconds) {
+  if (seconds < 120) return format("%.0f s", seconds);
+  if (seconds < 7200) return format("%.0f min", seconds / 60);
+  return format("%.1f h", seconds / 3600);
+}
+
+std::string bytes(double value) { return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0))); }
+
+std::string cpus_of(const JobView& job) { return std::to_string(job.totals.cpus.value_or(0)); }
+
+// ---- what several rules ask ------------------------------------------------------------------------------------------
+
+bool has_gpus(const JobView& job) { return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0; }
+
+std::optional<double> node_cpu_ratio(const NodeUsage& node) {
+  if (!node.cpu.time_seconds || node.cpu.allocated.value_or(0) == 0 || node.elapsed_seconds <= 0) return std::nullopt;
+  return *node.cpu.time_seconds / (node.elapsed_seconds * *node.cpu.allocated);
+}
+
+// One notice and one warning level beneath which a ratio is too low; nothing if it is not.
+struct Level {
+  Severity severity;
+  double threshold;
+};
+std::optional<Level> below(double value, double notice, double warning) {
+  if (value < warning) return Level{Severity::kWarning, warning};
+  if (value < notice) return Level{Severity::kNotice, notice};
+  return std::nullopt;
+}
+
+// The worst node by a measure, if it reaches the limit; all that reach it are named.
+template <typename Measure>
+Found worst_node(const JobView& job, double limit, Measure measure) {
+  Found found;
+  for (const NodeUsage& node : job.nodes) {
+    const std::optional<double> value = measure(node);
+    if (!value || *value < limit) continue;
+    if (!found) found = Finding{.threshold = limit, .scope = "node"};
+    found->value = std::max(found->value, *value);
+    found->hosts.push_back(node.job.node);
+  }
+  return found;
+}
+
+template <typename Value>
+std::optional<double> per(const std::optional<Value>& part, double whole) {
+  if (!part || whole <= 0) return std::nullopt;
+  return static_cast<double>(*part) / whole;
+}
+
+std::optional<std::uint64_t> memory_wish(const JobView& job) {
+  // Of accounting there is only the sum; its parts are taken for equal.
+  std::optional<double> most = per(job.totals.peak_node_bytes, 1);
+  if (!most) most = per(job.totals.peak_memory_bytes, std::max(1U, job.facts.request.nodes.value_or(1)));
+  if (!most || *most <= 0) return std::nullopt;
+  return static_cast<std::uint64_t>(std::ceil(*most * kHeadroom));
+}
+
+void suggest_memory(const JobView& job, Suggestion& into) {
+  into.memory_bytes = memory_wish(job);
+  if (into.memory_bytes) into.directives.push_back("--mem=" + memory_directive(*into.memory_bytes));
+}
+
+void suggest_time(const JobView& job, Suggestion& into) {
+  // In whole minutes, because nobody writes seconds; and never less than some.
+  into.time_limit_seconds = std::max(300.0, std::ceil(job.totals.elapsed_seconds * kTimeHeadroom / 60) * 60);
+  into.directives.push_back("--time=" + time_directive(*into.time_limit_seconds));
+}
+
+// ---- the rules -------------------------------------------------------------------------------------------------------
+
+Found cpu_low(const JobView& job, const FindingOptions& set) {
+  const auto used = job.cpu_ratio();
+  if (has_gpus(job) || !used) return std::nullopt;
+  const auto level = below(*used, set.get("cpu_low_notice_ratio"), set.get("cpu_low_warning_ratio"));
+  if (!level) return std::nullopt;
+  return Finding{.severity = level->severity,
+                 .value = *used,
+                 .threshold = level->threshold,
+                 .unit = "ratio",
+                 .text = "The job used " + percent(*used) + " of its " + cpus_of(job) +
+                         " CPUs. Ask for fewer, or see why the others had nothing to do."};
+}
+
+Found cpu_unused_node(const JobView& job, const FindingOptions&) {
+  Finding found{.severity = Severity::kCritical, .threshold = kNothing, .unit = "ratio", .scope = "node"};
+  bool another_works = false;
+  for (const NodeUsage& node : job.nodes) {
+    const auto used = node_cpu_ratio(node);
+    if (used && *used < kNothing) {
+      found.hosts.push_back(node.job.node);
+    } else if (used) {
+      another_works = true;
+    }
+  }
+  if (found.hosts.empty() || !another_works) return std::nullopt;
+  found.text = std::to_string(found.hosts.size()) + " of " + std::to_string(job.nodes.size()) +
+               " nodes did nothing at all. Start the program with srun or mpirun, or ask for one node.";
+  return found;
+}
+
+Found cpu_serial(const JobView& job, const FindingOptions& set) {
+  const auto used = job.cpu_ratio();
+  const std::uint32_t cpus = job.totals.cpus.value_or(0);
+  if (has_gpus(job) || !used || cpus < 2 || job.nodes_expected.value_or(1) != 1 || job.nodes.size() > 1) return std::nullopt;
+  const double busy = *used * cpus;
+  if (busy <= set.get("cpu_serial_least_cpus") || busy >= set.get("cpu_serial_most_cpus")) return std::nullopt;
+  Suggestion one{.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
+  return Finding{.severity = Severity::kWarning,
+                 .value = busy,
+                 .threshold = set.get("cpu_serial_most_cpus"),
+                 .unit = "count",
+                 .suggest = std::move(one),
+                 .text = format("On average %.2f CPUs were busy of %u: the program runs on one CPU at a time.", busy, cpus)};
+}
+
+Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
+  const double limit = set.get("cpu_oversubscribed_ratio");
+  Found found = worst_node(job, limit, [](const NodeUsage& n) {
+    const auto waited = per(n.cpu.pressure_some_seconds, n.elapsed_seconds);
+    return waited ? waited : per(n.cpu.throttled_seconds, n.elapsed_seconds);
+  });
+  if (!found || found->value == limit) return std::nullopt;
+  found->unit = "ratio";
+  found->text = "For " + percent(found->value) +
+                " of the time something in the job waited for a CPU. Start as many threads and tasks as there are CPUs.";
+  return found;
+}
+
+Found cpu_imbalance(const JobView& job, const FindingOptions& set) {
+  double most = 0;
+  double least = 1e9;
+  std::string idlest;
+  for (const NodeUsage& node : job.nodes) {
+    const auto used = node_cpu_ratio(node);
+    if (!used) return std::nullopt;
+    most = std::max(most, *used);
+    if (*used < least) {
+      least = *used;
+      idlest = node.job.node;
+    }
+  }
+  if (job.nodes.size() < 2 || most <= set.get("cpu_imbalance_busy_ratio")) return std::nullopt;
+  const double spread = (most - least) / most;
+  if (spread <= set.get("cpu_imbalance_ratio")) return std::nullopt;
+  return Finding{.value = spread,
+                 .threshold = set.get("cpu_imbalance_ratio"),
+                 .unit = "ratio",
+                 .scope = "node",
+                 .hosts = {idlest},
+                 .text = "The busiest node used " + percent(most) + " of its CPUs, the idlest " + percent(least) +
+                         ": the work is not spread evenly."};
+}
+
+Found idle_tail(const JobView& job, const FindingOptions& set) {
+  const auto idle = job.totals.idle_tail_seconds;
+  const double limit = std::max(set.get("idle_tail_seconds"), set.get("idle_tail_ratio") * job.totals.elapsed_seconds);
+  if (!idle || *idle < limit) return std::nullopt;
+  return Finding{.severity = Severity::kWarning,
+                 .value = *idle,
+                 .threshold = limit,
+                 .unit = "seconds",
+                 .text = "Nothing was computed in the last " + duration(*idle) +
+                         ". Does the program hang at its end, or wait for something?"};
+}
+
+Found system_time(const JobView& job, const FindingOptions& set) {
+  const auto part = job.system_ratio();
+  if (!part || *part < set.get("system_time_ratio") || *job.totals.system_seconds < set.get("system_time_seconds")) {
+    return std::nullopt;
+  }
+  return Finding{.value = *part,
+                 .threshold = set.get("system_time_ratio"),
+                 .unit = "ratio",
+                 .text = percent(*part) +
+                         " of the CPU time went into the operating system: much small input and output, many processes that come "
+                         "and go, or more threads than CPUs."};
+}
+
+Found mem_over(const JobView& job, const FindingOptions& set) {
+  const auto used = job.memory_ratio();
+  if (!used || job.ended_by_oom()) return std::nullopt;
+  const auto level = below(*used, set.get("mem_over_notice_ratio"), set.get("mem_over_warning_ratio"));
+  if (!level) return std::nullopt;
+  const double request = static_cast<double>(*job.totals.memory_bytes);
+  const std::uint32_t cpus = job.totals.cpus.value_or(0);
+  // Who took what everybody gets by default asked for nothing.
+  if (cpus != 0 && request <= set.get("mem_over_default_bytes_per_cpu") * cpus) return std::nullopt;
+  // The memory of a node whose CPUs are taken is of use to nobody else.
+  double node_cpus = 0;
+  for (const NodeUsage& node : job.nodes) node_cpus += node.node_cpus.value_or(0);
+  if (cpus != 0 && node_cpus > 0 && cpus >= set.get("mem_over_whole_node_ratio") * node_cpus) return std::nullopt;
+  Finding found{.severity = level->severity,
+                .value = *used,
+                .threshold = level->threshold,
+                .unit = "ratio",
+                .text = "At most " + bytes(static_cast<double>(*job.totals.peak_memory_bytes)) + " of " + bytes(request) +
+                        " of memory were needed (" + percent(*used) + ")."};
+  suggest_memory(job, found.suggest);
+  return found;
+}
+
+Found mem_oom(const JobView& job, const FindingOptions&) {
+  if (!job.ended_by_oom()) return std::nullopt;
+  Finding found{.severity = Severity::kCritical,
+                .value = static_cast<double>(job.totals.oom_kills.value_or(1)),
+                .unit = "count",
+                .text = "The job needed more memory than it had, and processes were killed."};
+  if (job.totals.memory_bytes) {
+    const double had = static_cast<double>(*job.totals.memory_bytes) / std::max(1U, job.facts.request.nodes.value_or(1));
+    // What it would have needed is not known, as it was stopped before.
+    found.suggest.memory_bytes = static_cast<std::uint64_t>(had * 2);
+    found.suggest.directives.push_back("--mem=" + memory_directive(*found.suggest.memory_bytes));
+    found.text = "The job needed more than the " + bytes(had) + " that it had" +
+                 (job.facts.request.nodes.value_or(1) > 1 ? " on each node" : "") + ", and processes were killed.";
+  }
+  for (const NodeUsage& node : job.nodes) {
+    if (node.memory.oom_kills.value_or(0) > 0) found.hosts.push_back(node.job.node);
+  }
+  if (!found.hosts.empty()) found.scope = "node";
+  return found;
+}
+
+Found mem_near_limit(const JobView& job, const FindingOptions& set) {
+  if (job.ended_by_oom()) return std::nullopt;
+  Found found = worst_node(job, set.get("mem_near_limit_ratio"), [](const NodeUsage& n) -> std::optional<double> {
+    if (n.memory.limit_bytes.value_or(0) == 0) return std::nullopt;
+    return per(n.memory.peak_working_set_bytes, static_cast<double>(*n.memory.limit_bytes));
+  });
+  if (!found) return std::nullopt;
+  found->unit = "ratio";
+  found->text = "The job came to " + percent(found->value) +
+                " of its memory. A little more, and processes would have been killed: ask for more next time.";
+  suggest_memory(job, found->suggest);
+  return found;
+}
+
+Found mem_swap(const JobView& job, const FindingOptions& set) {
+  const auto& swap = job.totals.peak_swap_bytes;
+  if (!swap) return std::nullopt;
+  const double limit =
+      std::max(set.get("mem_swap_bytes"), set.get("mem_swap_ratio") * static_cast<double>(job.totals.memory_bytes.value_or(0)));
+  if (static_cast<double>(*swap) < limit) return std::nullopt;
+  return Finding{.value = static_cast<double>(*swap),
+                 .threshold = limit,
+                 .unit = "bytes",
+                 .text = "Up to " + bytes(static_cast<double>(*swap)) +
+                         " of the job's memory lay in swap, which is slow. Ask for more memory."};
+}
+
+// mem_pressure and io_heavy: the part of the time in which everything in the job stood still for it.
+Found mem_pressure(const JobView& job, const FindingOptions& set) {
+  Found found = worst_node(job, set.get("mem_pressure_ratio"),
+                           [](const NodeUsage& n) { return per(n.memory.pressure_full_seconds, n.elapsed_seconds); });
+  if (!found) return std::nullopt;
+  found->unit = "ratio";
+  found->text = "For " + percent(found->value) + " of the time the whole job stood still for lack of memory. Ask for more.";
+  return found;
+}
+
+Found io_heavy(const JobView& job, const FindingOptions& set) {
+  Found found = worst_node(job, set.get("io_heavy_ratio"),
+                           [](const NodeUsage& n) { return per(n.io.pressure_full_seconds, n.elapsed_seconds); });
+  if (found) {
+    found->unit = "ratio";
+    found->text = "For " + percent(found->value) +
+                  " of the time the whole job waited for input and output. Larger pieces, fewer files or a local disk help.";
+    return found;
+  }
+  const double most = set.get("io_heavy_bytes_per_second");
+  if (most <= 0 || job.totals.elapsed_seconds <= 0) return std::nullopt;
+  const double moved =
+      static_cast<double>(job.totals.read_bytes.value_or(0) + job.totals.written_bytes.value_or(0)) / job.totals.elapsed_seconds;
+  if (moved < most) return std::nullopt;
+  return Finding{.value = moved,
+                 .threshold = most,
+                 .unit = "bytes",
+                 .text = "The job moved " + bytes(moved) + " a second, which others on the same file system feel."};
+}
+
+struct GpuOfNode {
+  const NodeUsage* node;
+  const NodeGpu* gpu;
+};
+std::vector<GpuOfNode> gpus_with_readings(const JobView& job, const FindingOptions& set) {
+  std::vector<GpuOfNode> result;
+  for (const NodeUsage& node : job.nodes) {
+    for (const NodeGpu& gpu : node.gpus) {
+      if (gpu.utilization.avg && static_cast<double>(gpu.samples) >= set.get("min_samples")) result.push_back({&node, &gpu});
+    }
+  }
+  return result;
+}
+bool unused(const NodeGpu& gpu) { return gpu.utilization.max.value_or(*gpu.utilization.avg) <= 0; }
+
+void name_host(Finding& finding, const std::string& host) {
+  if (std::find(finding.hosts.begin(), finding.hosts.end(), host) == finding.hosts.end()) finding.hosts.push_back(host);
+}
+
+Found gpu_unused(const JobView& job, const FindingOptions& set) {
+  const auto gpus = gpus_with_readings(job, set);
+  Finding found{.severity = Severity::kCritical, .unit = "count", .scope = "gpu"};
+  for (const auto& [node, gpu] : gpus) {
+    if (!unused(*gpu)) continue;
+    ++found.value;
+    name_host(found, node->job.node);
+  }
+  if (found.value == 0) return std::nullopt;
+  found.text = format("%.0f of %zu GPUs did nothing for all of the job. Does the program know of them? Others waited for them.",
+                      found.value, gpus.size());
+  const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
+  if (job.nodes.size() == 1 && left > 0) found.suggest.directives.push_back("--gpus=" + std::to_string(left));
+  return found;
+}
+
+Found gpu_low(const JobView& job, const FindingOptions& set) {
+  double sum = 0;
+  const auto gpus = gpus_with_readings(job, set);
+  for (const auto& one : gpus) {
+    if (unused(*one.gpu)) return std::nullopt;  // said by gpu_unused, and worse
+    sum += *one.gpu->utilization.avg;
+  }
+  if (gpus.empty()) return std::nullopt;
+  const double mean = sum / static_cast<double>(gpus.size());
+  const auto level = below(mean, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
+  if (!level) return std::nullopt;
+  return Finding{.severity = level->severity,
+                 .value = mean,
+                 .threshold = level->threshold,
+                 .unit = "ratio",
+                 .scope = "gpu",
+                 .text = "The GPUs were busy for " + percent(mean) +
+                         " of the time on average. Larger batches, or more CPUs that feed them, may help."};
+}
+
+Found gpu_idle_run(const JobView& job, const FindingOptions& set) {
+  Finding found{.unit = "seconds", .scope = "gpu"};
+  for (const auto& [node, gpu] : gpus_with_readings(job, set)) {
+    const double limit = std::max(set.get("gpu_idle_run_seconds"), set.get("gpu_idle_run_ratio") * node->elapsed_seconds);
+    if (unused(*gpu) || !gpu->longest_zero_seconds || *gpu->longest_zero_seconds < limit) continue;
+    found.value = std::max(found.value, *gpu->longest_zero_seconds);
+    found.threshold = limit;
+    name_host(found, node->job.node);
+  }
+  if (found.hosts.empty()) return std::nullopt;
+  found.text = "A GPU did nothing for " + duration(found.value) +
+               " on end. If that part needs no GPU, make it a job of its own and let the other depend on it.";
+  return found;
+}
+
+Found time_over(const JobView& job, const FindingOptions& set) {
+  const auto used = job.time_ratio();
+  if (job.facts.state != "COMPLETED" || !used || job.totals.elapsed_seconds <= set.get("time_over_seconds")) return std::nullopt;
+  const auto level = below(*used, set.get("time_over_notice_ratio"), set.get("time_over_warning_ratio"));
+  if (!level) return std::nullopt;
+  Finding found{.severity = level->severity,
+                .value = *used,
+                .threshold = level->threshold,
+                .unit = "ratio",
+                .text = "The job ran for " + duration(job.totals.elapsed_seconds) + " of the " +
+                        duration(*job.facts.request.time_limit_seconds) + " asked for. Shorter jobs start earlier."};
+  suggest_time(job, found.suggest);
+  return found;
+}
+
+Found time_out(const JobView& job, const FindingOptions&) {
+  if (job.facts.state != "TIMEOUT") return std::nullopt;
+  return Finding{
+      .severity = Severity::kCritical,
+      .value = job.totals.elapsed_seconds,
+      .threshold = job.facts.request.time_limit_seconds,
+      .unit = "seconds",
+      .text = "The job was ended at its time limit. Ask for more time, or let it save its state and go on from there."};
+}
+
+Found short_job(const JobView& job, const FindingOptions& set) {
+  if (job.totals.elapsed_seconds >= set.get("short_job_seconds")) return std::nullopt;
+  return Finding{.severity = Severity::kInfo,
+                 .value = job.totals.elapsed_seconds,
+                 .threshold = set.get("short_job_seconds"),
+                 .unit = "seconds",
+                 .text = "The job ran for " + duration(job.totals.elapsed_seconds) +
+                         ". Of very many such jobs, let one job do several one after the other."};
+}
+
+Found fragmented(const JobView& job, const FindingOptions& set) {
+  if (job.nodes.size() < 2 || has_gpus(job)) return std::nullopt;
+  double most = 0;
+  for (const NodeUsage& node : job.nodes) {
+    const auto cpus = per(node.cpu.allocated, node.node_cpus.value_or(0));
+    const auto memory = per(node.memory.peak_working_set_bytes, static_cast<double>(node.node_memory_bytes.value_or(0)));
+    if (!cpus || !memory || *cpus >= set.get("fragmented_cpu_ratio") || *memory >= set.get("fragmented_mem_ratio")) {
+      return std::nullopt;
+    }
+    most = std::max(most, *cpus);
+  }
+  return Finding{.value = most,
+                 .threshold = set.get("fragmented_cpu_ratio"),
+                 .unit = "ratio",
+                 .text = "The job took a part of each of " + std::to_string(job.nodes.size()) +
+                         " nodes where fewer would have done. Ask for tasks and CPUs, and leave the nodes to the scheduler."};
+}
+
+// ---- the tables ------------------------------------------------------------------------------------------------------
+
+struct Rule {
+  FindingRuleInfo info;
+  Found (*find)(const JobView&, const FindingOptions&);
+};
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all{
+      {{"cpu_low"}, cpu_low},
+      {{"cpu_unused_node"}, cpu_unused_node},
+      {{"cpu_serial"}, cpu_serial},
+      {{"cpu_oversubscribed"}, cpu_oversubscribed},
+      {{"cpu_imbalance"}, cpu_imbalance},
+      {{"idle_tail"}, idle_tail},
+      {{"system_time"}, system_time},
+      {{"mem_over"}, mem_over},
+      {{"mem_oom", true, true}, mem_oom},
+      {{"mem_near_limit"}, mem_near_limit},
+      {{"mem_swap"}, mem_swap},
+      {{"mem_pressure"}, mem_pressure},
+      {{"gpu_unused"}, gpu_unused},
+      {{"gpu_low"}, gpu_low},
+      {{"gpu_idle_run"}, gpu_idle_run},
+      {{"time_over"}, time_over},
+      {{"time_out", true, true}, time_out},
+      {{"io_heavy"}, io_heavy},
+      {{"short_job", true, true}, short_job},
+      {{"fragmented", false}, fragmented},
+  };
+  return all;
+}
+
+std::size_t parameter_index(std::string_view key) {
+  const auto& all = finding_parameters();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FindingParameter& p) { return p.key == key; });
+  return static_cast<std::size_t>(found - all.begin());
+}
+
+std::size_t rule_index(std::string_view id) {
+  const auto& all = rules();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Rule& r) { return r.info.id == id; });
+  return static_cast<std::size_t>(found - all.begin());
+}
+
+}  // namespace
+
+const char* to_string(Severity severity) noexcept {
+  switch (severity) {
+    case Severity::kInfo: return "info";
+    case Severity::kNotice: return "notice";
+    case Severity::kWarning: return "warning";
+    case Severity::kCritical: return "critical";
+  }
+  return "info";
+}
+
+const std::vector<FindingParameter>& finding_parameters() {
+  static const std::vector<FindingParameter> all{
+      {"min_elapsed_seconds", 300, 0, kMuch, "a job that ran for less is not judged"},
+      {"min_samples", 2, 0, kMuch, "readings that each node must have"},
+      {"min_covered_ratio", 0.8, 0, 1, "part of the time between whose first and last reading each node must have been seen"},
+      {"cpu_low_notice_ratio", 0.80, 0, 1, "cpu_low: notice below"},
+      {"cpu_low_warning_ratio", 0.65, 0, 1, "cpu_low: warning below"},
+      {"cpu_serial_least_cpus", 0.85, 0, kMuch, "cpu_serial: more CPUs busy than this"},
+      {"cpu_serial_most_cpus", 1.01, 0, kMuch, "cpu_serial: fewer CPUs busy than this"},
+      {"cpu_oversubscribed_ratio", 0.2, 0, 1, "cpu_oversubscribed: part of the time above"},
+      {"cpu_imbalance_ratio", 0.5, 0, 1, "cpu_imbalance: difference to the busiest node above"},
+      {"cpu_imbalance_busy_ratio", 0.1, 0, 1, "cpu_imbalance: only if the busiest node used more than this"},
+      {"idle_tail_seconds", 600, 0, kMuch, "idle_tail: at least so long"},
+      {"idle_tail_ratio", 0.25, 0, 1, "idle_tail: and at least this part of the job"},
+      {"system_time_ratio", 0.25, 0, 1, "system_time: part of the CPU time from"},
+      {"system_time_seconds", 60, 0, kMuch, "system_time: and at least so much"},
+      {"mem_over_notice_ratio", 0.70, 0, 1, "mem_over: notice below"},
+      {"mem_over_warning_ratio", 0.35, 0, 1, "mem_over: warning below"},
+      {"mem_over_default_bytes_per_cpu", 0, 0, kMuch,
+       "mem_over: not for a job that has no more than this for each CPU (DefMemPerCPU)"},
+      {"mem_over_whole_node_ratio", 0.85, 0, 10, "mem_over: not for a job that has this part of its nodes' CPUs"},
+      {"mem_near_limit_ratio", 0.90, 0, 10, "mem_near_limit: from"},
+      {"mem_swap_bytes", 64 * kMiB, 0, kMuch, "mem_swap: at least so much"},
+      {"mem_swap_ratio", 0.01, 0, 1, "mem_swap: and at least this part of the memory"},
+      {"mem_pressure_ratio", 0.05, 0, 1, "mem_pressure: part of the time above"},
+      {"gpu_low_notice_ratio", 0.25, 0, 1, "gpu_low: notice below"},
+      {"gpu_low_warning_ratio", 0.15, 0, 1, "gpu_low: warning below"},
+      {"gpu_idle_run_ratio", 0.25, 0, 1, "gpu_idle_run: at least this part of the job"},
+      {"gpu_idle_run_seconds", 600, 0, kMuch, "gpu_idle_run: and at least so long"},
+      {"time_over_seconds", 900, 0, kMuch, "time_over: not for a job that ran for less"},
+      {"time_over_notice_ratio", 0.60, 0, 1, "time_over: notice below"},
+      {"time_over_warning_ratio", 0.10, 0, 1, "time_over: warning below"},
+      {"io_heavy_ratio", 0.10, 0, 1, "io_heavy: part of the time above"},
+      {"io_heavy_bytes_per_second", 0, 0, kMuch, "io_heavy: or so many bytes a second; 0 = never for that"},
+      {"short_job_seconds", 30, 0, kMuch, "short_job: below"},
+      {"fragmented_cpu_ratio", 0.5, 0, 1, "fragmented: part of each node's CPUs below"},
+      {"fragmented_mem_ratio", 0.8, 0, 1, "fragmented: and part of each node's memory below"},
+  };
+  return all;
+}
+
+std::vector<FindingRuleInfo> finding_rules() {
+  std::vector<FindingRuleInfo> result;
+  for (const Rule& rule : rules()) result.push_back(rule.info);
+  return result;
+}
+
+FindingOptions::FindingOptions() {
+  for (const FindingParameter& p : finding_parameters()) values_.push_back(p.value);
+  for (const Rule& rule : rules()) on_.push_back(rule.info.on);
+}
+double FindingOptions::get(std::string_view key) const { return values_.at(parameter_index(key)); }
+bool FindingOptions::on(std::string_view id) const { return on_.at(rule_index(id)); }
+void FindingOptions::set(std::string_view key, double value) { values_.at(parameter_index(key)) = value; }
+void FindingOptions::turn(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
+
+FindingOptions read_finding_options(const Table& table, Problems& problems) {
+  FindingOptions options;
+  std::vector<std::string> keys{"off", "on"};
+  for (const FindingParameter& p : finding_parameters()) keys.emplace_back(p.key);
+  std::vector<std::string> ids;
+  for (const Rule& rule : rules()) ids.emplace_back(rule.info.id);
+
+  for (const TableEntry& entry : table.entries) {
+    const auto say = [&](std::string problem, std::string allowed, std::string near = {}) {
+      problems.add({entry.value.position, options_detail::join_key(table.path, entry.key), std::move(problem), std::move(allowed),
+                    entry.value.text(), std::move(near)});
+    };
+    if (entry.key == "off" || entry.key == "on") {
+      OptionInfo info{.name = entry.key, .type = "list of strings"};
+      std::vector<std::string> names;
+      if (!options_detail::get(entry.value, table, info, problems, names)) continue;
+      for (const std::string& name : names) {
+        if (rule_index(name) < rules().size()) {
+          options.turn(name, entry.key == "on");
+        } else {
+          say("no finding has the id \"" + printable(name) + "\"", "ids of docs/usage.md", did_you_mean(name, ids).value_or(""));
+        }
+      }
+      continue;
+    }
+    const std::size_t index = parameter_index(entry.key);
+    if (index == finding_parameters().size()) {
+      say("unknown key", "", did_you_mean(entry.key, keys).value_or(""));
+      continue;
+    }
+    const FindingParameter& parameter = finding_parameters()[index];
+    OptionInfo info{.name = entry.key, .type = "number"};
+    double value = 0;
+    if (!options_detail::get(entry.value, table, info, problems, value)) continue;
+    if (!(value >= parameter.least && value <= parameter.most)) {
+      say("out of range", format("%g .. ", parameter.least) + (parameter.most >= kMuch ? "any" : format("%g", parameter.most)));
+      continue;
+    }
+    options.set(entry.key, value);
+  }
+  return options;
+}
+
+QualityStatus quality_of(const JobView& job, const FindingOptions& options) {
+  if (!job.totals.cpu_seconds && !job.totals.peak_memory_bytes && job.totals.gpus == 0) return QualityStatus::kNone;
+  if (job.totals.elapsed_seconds < options.get("min_elapsed_seconds")) return QualityStatus::kShort;
+  if (job.accounting) return QualityStatus::kAccounting;
+  if (static_cast<double>(job.samples.value_or(0)) < options.get("min_samples")) return QualityStatus::kShort;
+  if (job.covered_ratio && *job.covered_ratio < options.get("min_covered_ratio")) return QualityStatus::kPartial;
+  if (job.nodes_expected && job.nodes.size() < *job.nodes_expected) return QualityStatus::kPartial;
+  return QualityStatus::kOk;
+}
+
+namespace {
+bool may_judge(QualityStatus status) { return status == QualityStatus::kOk || status == QualityStatus::kAccounting; }
+}  // namespace
+
+std::vector<Finding> find_all(const JobView& job, const FindingOptions& options) {
+  const bool judged = may_judge(quality_of(job, options));
+  std::vector<Finding> result;
+  for (const Rule& rule : rules()) {
+    if (!options.on(rule.info.id) || (!judged && !rule.info.always)) continue;
+    if (Found found = rule.find(job, options)) {
+      found->id = rule.info.id;
+      result.push_back(*std::move(found));
+    }
+  }
+  std::sort(result.begin(), result.end(), [](const Finding& a, const Finding& b) {
+    return a.severity != b.severity ? a.severity > b.severity : rule_index(a.id) < rule_index(b.id);
+  });
+  return result;
+}
+
+Suggestion suggest(const JobView& job, const FindingOptions& options) {
+  Suggestion all;
+  for (const Finding& finding : find_all(job, options)) {
+    const Suggestion& one = finding.suggest;
+    if (one.memory_bytes && all.memory_bytes) continue;  // the worse finding has said it
+    if (one.cpus) all.cpus = one.cpus;
+    if (one.memory_bytes) all.memory_bytes = one.memory_bytes;
+    if (one.time_limit_seconds) all.time_limit_seconds = one.time_limit_seconds;
+    all.directives.insert(all.directives.end(), one.directives.begin(), one.directives.end());
+  }
+  if (!all.memory_bytes && may_judge(quality_of(job, options)) && !job.ended_by_oom()) suggest_memory(job, all);
+  return all;
+}
+
+std::string memory_directive(std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes);
+  if (value <= 10 * kMiB) return "10M";
+  if (value < 4 * kGiB) return format("%.0fM", std::ceil(value / kMiB / 10) * 10);
+  return format("%.0fG", std::ceil(value / kGiB));
+}
+
+std::string time_directive(double seconds) {
+  const auto whole = static_cast<long long>(std::ceil(seconds));
+  const long long days = whole / 86400;
+  const std::string clock = format("%02lld:%02lld:%02lld", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
+  return days == 0 ? clock : std::to_string(days) + "-" + clock;
+}
+
+}  // namespace scriptorium::usage

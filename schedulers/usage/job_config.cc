@@ -1,0 +1,107 @@
+#include "schedulers/usage/job_config.h"
+
+#include <array>
+#include <utility>
+
+#include "schedulers/usage/slurm_child.h"
+
+namespace scriptorium::usage {
+namespace {
+
+using namespace std::literals;
+
+const Schema<JobConfig>& schema() {
+  static const Schema<JobConfig> the_schema{
+      choice("resolve", &JobConfig::resolve, {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
+             "Whom to ask what a job had asked for and how it ended: slurmctld by squeue, or nobody."),
+      option("slurm_conf", &JobConfig::slurm_conf,
+             "The slurm.conf for squeue and sacct, an absolute path; needed only where they do not find it by themselves."),
+      option("squeue", &JobConfig::squeue,
+             "The squeue command, an absolute path; without it the first one in the usual folders."),
+      choice("accounting", &JobConfig::accounting, {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
+             "Where finished jobs are imported from; once in a cluster, where slurmdbd can be asked."),
+      choice("accounting_jobs", &JobConfig::accounting_jobs,
+             {{"all", AccountingJobs::kAll}, {"multi_node", AccountingJobs::kMultiNode}},
+             "Which jobs are imported: all, or only those of several nodes, because each other job's own node tells of it."),
+      option("sacct", &JobConfig::sacct, "The sacct command, an absolute path; without it the first one in the usual folders."),
+      integer("accounting_interval_seconds", &JobConfig::accounting_interval_seconds, 1, 86400,
+              "Time between two questions to sacct."),
+      integer("accounting_overlap_seconds", &JobConfig::accounting_overlap_seconds, 0, 604800,
+              "How far each question reaches back before the one before it, for jobs that come late into the accounting."),
+      integer("accounting_first_hours", &JobConfig::accounting_first_hours, 0, 87600,
+              "How far back the first question of all reaches."),
+      custom<JobConfig>({.name = "findings",
+                         .type = "table",
+                         .allowed = "thresholds by name, on = [...], off = [...]",
+                         .help = "Thresholds and switches of the findings; docs/usage.md lists them."},
+                        [](const Value& value, const Table& table, JobConfig& into, Problems& problems) {
+                          const Table* inner = std::get_if<Table>(&value.data);
+                          if (inner == nullptr) {
+                            return options_detail::wrong_type(value, table, {.name = "findings", .type = "table"}, problems);
+                          }
+                          into.findings = read_finding_options(*inner, problems);
+                        }),
+  };
+  return the_schema;
+}
+
+Result<void> ask_once(const JobConfig& config, const std::string& program, const std::vector<std::string>& arguments,
+                      const char* remedy) {
+  const auto answer = run_child(program, arguments, slurm_environment(config), {}, 15s);
+  if (!answer) return answer.error().with_context(remedy);
+  if (answer->status == 0) return {};
+  return Error{ErrorKind::kTransient, std::string(remedy) + ": " + answer->error.substr(0, answer->error.find('\n'))};
+}
+
+}  // namespace
+
+std::vector<OptionInfo> describe_job() { return schema().options(); }
+
+JobConfig read_job_config(const Table& table, Problems& problems) {
+  JobConfig config = schema().parse(table, problems);
+  constexpr std::array<std::pair<const char*, std::string JobConfig::*>, 3> kPaths{
+      {{"slurm_conf", &JobConfig::slurm_conf}, {"squeue", &JobConfig::squeue}, {"sacct", &JobConfig::sacct}}};
+  for (const auto& [key, member] : kPaths) {
+    const Value* value = table.find(key);
+    if (value == nullptr || !std::holds_alternative<std::string>(value->data)) continue;
+    if (!(config.*member).starts_with('/') || (config.*member).find('\0') != std::string::npos) {
+      problems.add(table, key, "not an absolute path", "a path that begins with '/'");
+    }
+  }
+  if (config.accounting == Accounting::kNone && table.find("accounting") == nullptr) {
+    for (const char* key :
+         {"accounting_jobs", "sacct", "accounting_interval_seconds", "accounting_overlap_seconds", "accounting_first_hours"}) {
+      if (table.find(key) != nullptr)
+        problems.add(table, key, "set, but nothing is imported", "accounting = \"sacct\" beside it");
+    }
+  }
+  return config;
+}
+
+std::vector<std::string> slurm_environment(const JobConfig& config) {
+  // UTC, so that no hour of the year comes twice; numbers since 1970 where a command can print them.
+  std::vector<std::string> result{"PATH=/usr/bin:/bin", "TZ=UTC", "SLURM_BITSTR_LEN=0"};
+  if (!config.slurm_conf.empty()) result.push_back("SLURM_CONF=" + config.slurm_conf);
+  return result;
+}
+
+Result<void> check_jobs(const JobConfig& config) {
+  if (config.resolve == Resolve::kSlurmctld) {
+    const auto squeue = find_command(config.squeue, "squeue", "squeue");
+    if (!squeue) return squeue.error().with_context("resolve = \"slurmctld\"");
+    if (auto asked = ask_once(config, *squeue, {"-h", "-o", "%A", "-t", "running"},
+                              "slurmctld cannot be asked now, so usage.job would lack what jobs asked for");
+        !asked) {
+      return asked;
+    }
+  }
+  if (config.accounting == Accounting::kSacct) {
+    const auto sacct = find_command(config.sacct, "sacct", "sacct");
+    if (!sacct) return sacct.error().with_context("accounting = \"sacct\"");
+    return ask_once(config, *sacct, {"-n", "-X", "-S", "now-1minutes", "-o", "JobIDRaw"},
+                    "the accounting cannot be asked now, so no job is imported until it can");
+  }
+  return {};
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/api/logger.h"
+#include "core/api/options.h"
+#include "core/base/result.h"
+#include "core/base/time.h"
+#include "schedulers/usage/findings.h"
+
+namespace scriptorium::usage {
+
+enum class Resolve {
+  kSlurmctld,  // ask slurmctld, by squeue, what a job was and how it ended
+  kNone,       // ask nobody: usage.job without request, state and names
+};
+enum class Accounting { kNone, kSacct };
+enum class AccountingJobs {
+  kAll,
+  kMultiNode,  // a job of one node is told of by that node
+};
+
+// What [source.NAME] with plugin = "usage" says about whole jobs; the node's part is UsageConfig's.
+struct JobConfig {
+  Resolve resolve = Resolve::kSlurmctld;
+  std::string slurm_conf;  // "" = where Slurm's commands look by themselves
+  std::string squeue;      // "" = the first in the usual folders
+  Accounting accounting = Accounting::kNone;
+  AccountingJobs accounting_jobs = AccountingJobs::kAll;
+  std::string sacct;
+  std::int64_t accounting_interval_seconds = 60;
+  std::int64_t accounting_overlap_seconds = 600;
+  std::int64_t accounting_first_hours = 24;
+  FindingOptions findings;
+};
+
+// What core gives a source; the references live as long as the source.
+struct JobContext {
+  std::string cluster;
+  Logger& log;
+  const Clock& clock;
+};
+
+std::vector<OptionInfo> describe_job();
+
+// Reads these keys of the table and leaves the others alone. What is wrong goes to `problems`. Touches no file.
+JobConfig read_job_config(const Table& table, Problems& problems);
+
+// For `scriptorium check`: are the commands there, and do slurmctld and slurmdbd answer?
+Result<void> check_jobs(const JobConfig& config);
+
+// The environment of Slurm's commands: nothing of ours, as SLURM_*, SQUEUE_* and SACCT_* change what they print.
+std::vector<std::string> slurm_environment(const JobConfig& config);
+
+}  // namespace scriptorium::usage

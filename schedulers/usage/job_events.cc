@@ -1,0 +1,203 @@
+#include "schedulers/usage/job_events.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace scriptorium::usage {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+// Thousandths are finer than anything that we measure, and shorter to read.
+template <typename Value>
+void put(Json& json, const char* key, const std::optional<Value>& value) {
+  if (!value) return;
+  if constexpr (std::is_floating_point_v<Value>) {
+    json[key] = std::round(*value * 1000) / 1000;
+  } else {
+    json[key] = *value;
+  }
+}
+void put_ratio(Json& json, const char* key, const std::optional<double>& value) {
+  if (value) json[key] = std::round(*value * 10000) / 10000;
+}
+void put_time(Json& json, const char* key, const std::optional<Timestamp>& value) {
+  if (value) json[key] = format_rfc3339(*value, TimePrecision::kMilliseconds);
+}
+void put_block(Json& json, const char* key, Json block) {
+  if (!block.empty()) json[key] = std::move(block);
+}
+
+Timestamp start_of(const JobView& job) {
+  if (job.facts.started_at) return *job.facts.started_at;
+  Timestamp first;
+  for (const NodeUsage& node : job.nodes) {
+    if (first.nanoseconds == 0 || node.job.started_at < first) first = node.job.started_at;
+  }
+  return first;
+}
+
+std::optional<Timestamp> end_of(const JobView& job) {
+  if (job.facts.ended_at) return job.facts.ended_at;
+  std::optional<Timestamp> last;
+  for (const NodeUsage& node : job.nodes) last = last ? std::max(*last, node.ended_at) : node.ended_at;
+  return last;
+}
+
+Json sources(const JobView& job) {
+  Json json = Json::object();
+  if (job.accounting) {
+    if (job.totals.cpu_seconds) json["cpu"] = to_string(Way::kAccounting);
+    if (job.totals.peak_memory_bytes) json["memory"] = to_string(Way::kAccounting);
+    return json;
+  }
+  if (job.nodes.empty()) return json;
+  const Sources& from = job.nodes.front().source;
+  constexpr std::array<std::pair<const char*, std::optional<Way> Sources::*>, 4> kAll{
+      {{"cpu", &Sources::cpu}, {"memory", &Sources::memory}, {"io", &Sources::io}, {"gpu", &Sources::gpu}}};
+  for (const auto& [key, member] : kAll) {
+    if (from.*member) json[key] = to_string(*(from.*member));
+  }
+  return json;
+}
+
+Json suggestion(const Suggestion& from) {
+  Json json = Json::object();
+  put(json, "cpus", from.cpus);
+  put(json, "memory_bytes", from.memory_bytes);
+  put(json, "time_limit_seconds", from.time_limit_seconds);
+  if (!from.directives.empty()) json["directives"] = from.directives;
+  return json;
+}
+
+Json findings(const JobView& job, const FindingOptions& options) {
+  Json list = Json::array();
+  for (const Finding& found : find_all(job, options)) {
+    Json json{{"id", found.id}, {"severity", to_string(found.severity)}, {"value", std::round(found.value * 10000) / 10000}};
+    put_ratio(json, "threshold", found.threshold);
+    json["unit"] = found.unit;
+    json["scope"] = found.scope;
+    if (!found.hosts.empty()) json["hosts"] = found.hosts;
+    put_block(json, "suggest", suggestion(found.suggest));
+    json["text"] = found.text;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json quality(const JobView& job, const FindingOptions& options) {
+  Json json{{"status", to_string(quality_of(job, options))}, {"nodes_reporting", job.nodes.size()}};
+  put(json, "nodes_expected", job.nodes_expected);
+  put(json, "samples", job.samples);
+  put_ratio(json, "covered_ratio", job.covered_ratio);
+  put(json, "gap_seconds", job.gap_seconds);
+  if (job.accounting) json["last_read"] = to_string(LastRead::kAccounting);
+  return json;
+}
+
+Json usage_of(const JobView& job, const FindingOptions& options) {
+  const Totals& totals = job.totals;
+  const Request& asked = job.facts.request;
+  Json json{{"elapsed_seconds", std::round(totals.elapsed_seconds * 1000) / 1000}};
+  put_time(json, "started_at", start_of(job));
+  put_time(json, "ended_at", end_of(job));
+  put_block(json, "source", sources(job));
+
+  Json request = Json::object();
+  put(request, "nodes", asked.nodes);
+  put(request, "cpus", asked.cpus);
+  put(request, "memory_bytes", asked.memory_bytes);
+  put(request, "gpus", asked.gpus);
+  put(request, "time_limit_seconds", asked.time_limit_seconds);
+  put_block(json, "request", std::move(request));
+
+  Json cpu = Json::object();
+  put(cpu, "time_seconds", totals.cpu_seconds);
+  put(cpu, "user_seconds", totals.user_seconds);
+  put(cpu, "system_seconds", totals.system_seconds);
+  put(cpu, "allocated", totals.cpus);
+  put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
+  put_ratio(cpu, "system_ratio", job.system_ratio());
+  put(cpu, "idle_tail_seconds", totals.idle_tail_seconds);
+  put_block(json, "cpu", std::move(cpu));
+
+  Json memory = Json::object();
+  put(memory, "peak_bytes", totals.peak_memory_bytes);
+  put(memory, "limit_bytes", totals.memory_bytes);
+  put_ratio(memory, "efficiency_ratio", job.memory_ratio());
+  put(memory, "peak_swap_bytes", totals.peak_swap_bytes);
+  put(memory, "oom_kills", totals.oom_kills);
+  put_block(json, "memory", std::move(memory));
+
+  Json time = Json::object();
+  put_ratio(time, "efficiency_ratio", job.time_ratio());
+  put_block(json, "time", std::move(time));
+
+  Json io = Json::object();
+  put(io, "read_bytes", totals.read_bytes);
+  put(io, "written_bytes", totals.written_bytes);
+  put_block(json, "io", std::move(io));
+
+  Json gpu = Json::object();
+  if (totals.gpus != 0) gpu["count"] = totals.gpus;
+  put_ratio(gpu, "utilization_ratio", totals.gpu_utilization_ratio);
+  put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
+  put(gpu, "energy_joules", totals.energy_joules);
+  put_block(json, "gpu", std::move(gpu));
+
+  Json nodes = Json::array();
+  for (const NodeUsage& node : job.nodes) {
+    Json one{{"host", {{"name", node.job.node}}}};
+    one.update(Json::parse(usage_json(node)));
+    nodes.push_back(std::move(one));
+  }
+  put_block(json, "nodes", std::move(nodes));
+  json["quality"] = quality(job, options);
+  json["findings"] = findings(job, options);
+  put_block(json, "suggest", suggestion(suggest(job, options)));
+  return json;
+}
+
+}  // namespace
+
+std::string job_event_id(const std::string& cluster, const std::string& scheduler, const std::string& job_id,
+                         Timestamp started_at) {
+  // Whole seconds, which is how Slurm tells them.
+  return event_id({cluster, scheduler, "usage.job", job_id, std::to_string(started_at.nanoseconds / kSecond)});
+}
+
+Event job_event(const std::string& cluster, const std::string& scheduler, const JobView& job, const FindingOptions& options) {
+  const Timestamp started = start_of(job);
+  Event event;
+  event.id = job_event_id(cluster, scheduler, job.facts.job.id, started);
+  event.kind = "usage.job";
+  event.time = job.facts.job.submitted_at.value_or(started);
+  event.capture = job.nodes.empty() ? to_string(Way::kAccounting) : to_string(job.nodes.front().way());
+  event.complete = job.accounting || (!job.nodes.empty() && std::all_of(job.nodes.begin(), job.nodes.end(),
+                                                                        [](const NodeUsage& n) { return n.complete(); }));
+  event.cluster = cluster;
+  event.scheduler = scheduler;
+  if (job.nodes.size() == 1) event.host = job.nodes.front().job.node;
+  event.job = job.facts.job;
+  event.user = job.facts.user;
+
+  Json extra = Json::object();
+  Json more = Json::object();
+  put(more, "restarts", job.facts.restarts);
+  put(more, "sluid", job.facts.sluid);
+  put(more, "state", job.facts.state);
+  put(more, "exit_code", job.facts.exit_code);
+  put_time(more, "started_at", started);
+  put_time(more, "ended_at", end_of(job));
+  extra["job"] = std::move(more);
+  extra["usage"] = usage_of(job, options);
+  event.extra_json = extra.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return event;
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,132 @@
+#include "schedulers/usage/job_facts.h"
+
+#include <algorithm>
+
+namespace scriptorium::usage {
+namespace {
+
+template <typename T>
+void add(std::optional<T>& sum, const std::optional<T>& more) {
+  if (more) sum = sum.value_or(T{}) + *more;
+}
+template <typename T>
+void keep_least(std::optional<T>& least, const std::optional<T>& other) {
+  if (other) least = least ? std::min(*least, *other) : *other;
+}
+template <typename T>
+void keep_most(std::optional<T>& most, const std::optional<T>& other) {
+  if (other) most = most ? std::max(*most, *other) : *other;
+}
+
+std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& whole) noexcept {
+  if (!part || !whole || *whole <= 0) return std::nullopt;
+  return *part / *whole;
+}
+template <typename T>
+std::optional<double> number(const std::optional<T>& value) noexcept {
+  return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
+}
+
+void add_gpus(const std::vector<NodeUsage>& nodes, Totals& totals) {
+  double busy = 0;
+  double memory = 0;
+  int told_busy = 0;
+  int told_memory = 0;
+  for (const NodeUsage& node : nodes) {
+    for (const NodeGpu& gpu : node.gpus) {
+      ++totals.gpus;
+      add(totals.energy_joules, gpu.energy_joules);
+      if (gpu.utilization.avg) {
+        busy += *gpu.utilization.avg;
+        ++told_busy;
+      }
+      if (const auto part = ratio(number(gpu.peak_memory_bytes), number(gpu.memory_limit_bytes))) {
+        memory += *part;
+        ++told_memory;
+      }
+    }
+  }
+  if (told_busy != 0) totals.gpu_utilization_ratio = busy / told_busy;
+  if (told_memory != 0) totals.gpu_memory_ratio = memory / told_memory;
+}
+
+// A sum says nothing if a node did not measure its part.
+template <typename Get>
+auto sum_of_all(const std::vector<NodeUsage>& nodes, Get get) {
+  decltype(get(nodes.front())) sum;
+  for (const NodeUsage& node : nodes) {
+    const auto part = get(node);
+    if (!part) return decltype(sum){};
+    add(sum, part);
+  }
+  return sum;
+}
+
+}  // namespace
+
+const char* to_string(QualityStatus status) noexcept {
+  switch (status) {
+    case QualityStatus::kOk: return "ok";
+    case QualityStatus::kShort: return "short";
+    case QualityStatus::kPartial: return "partial";
+    case QualityStatus::kAccounting: return "accounting";
+    case QualityStatus::kNone: return "none";
+  }
+  return "none";
+}
+
+std::optional<double> JobView::cpu_ratio() const noexcept {
+  if (!totals.cpus) return std::nullopt;
+  return ratio(totals.cpu_seconds, totals.elapsed_seconds * *totals.cpus);
+}
+std::optional<double> JobView::memory_ratio() const noexcept {
+  return ratio(number(totals.peak_memory_bytes), number(totals.memory_bytes));
+}
+std::optional<double> JobView::system_ratio() const noexcept {
+  if (!totals.system_seconds || !totals.user_seconds) return std::nullopt;
+  return ratio(totals.system_seconds, *totals.system_seconds + *totals.user_seconds);
+}
+std::optional<double> JobView::time_ratio() const noexcept {
+  return ratio(totals.elapsed_seconds, facts.request.time_limit_seconds);
+}
+bool JobView::ended_by_oom() const noexcept { return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0; }
+
+JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
+  JobView view;
+  Totals& totals = view.totals;
+  double longest = 0;
+  for (const NodeUsage& node : nodes) {
+    longest = std::max(longest, node.elapsed_seconds);
+    keep_most(totals.peak_node_bytes, node.memory.peak_working_set_bytes);
+    add(totals.peak_swap_bytes, node.memory.peak_swap_bytes);
+    add(totals.oom_kills, node.memory.oom_kills);
+    add(totals.read_bytes, node.io.read_bytes);
+    add(totals.written_bytes, node.io.written_bytes);
+    keep_least(view.samples, std::optional(node.quality.samples));
+    keep_least(view.covered_ratio, node.quality.covered_ratio);
+    keep_most(view.gap_seconds, node.quality.gap_seconds);
+  }
+  if (!nodes.empty()) {
+    totals.cpu_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.time_seconds; });
+    totals.user_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.user_seconds; });
+    totals.system_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.system_seconds; });
+    totals.cpus = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.allocated; });
+    totals.peak_memory_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.peak_working_set_bytes; });
+    totals.memory_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.limit_bytes; });
+    for (const NodeUsage& node : nodes) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
+  }
+  add_gpus(nodes, totals);
+  // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is nearer to the truth.
+  totals.elapsed_seconds =
+      longest > 0 ? std::max(longest - facts.suspended_seconds.value_or(0), 0.0) : facts.elapsed_seconds.value_or(0);
+  // What was allocated is what the scheduler says: where it binds nobody to CPUs, a job's cgroup shows all of the node.
+  const bool whole_job = !facts.request.nodes || *facts.request.nodes == nodes.size();
+  if (whole_job && facts.request.cpus) totals.cpus = facts.request.cpus;
+  if (whole_job && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;
+  view.nodes_expected = facts.request.nodes;
+  view.facts = std::move(facts);
+  view.nodes = std::move(nodes);
+  return view;
+}
+
+}  // namespace scriptorium::usage

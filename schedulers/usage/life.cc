@@ -1,0 +1,265 @@
+#include "schedulers/usage/life.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace scriptorium::usage {
+namespace {
+
+constexpr double kNano = 1e-9;
+// An interval shorter than this says nothing about utilization: one tick of the clock would be some percent of it.
+constexpr double kShortInterval = 1.0;
+// Less than this part of the CPUs counts as idle at the end of a job.
+constexpr double kIdleRatio = 0.01;
+// A reading may come so much later than it is due before a gap is said to be there.
+constexpr double kLateFactor = 1.5;
+
+std::int64_t count(SteadyTime at) noexcept { return std::chrono::nanoseconds(at.time_since_epoch()).count(); }
+
+template <typename T>
+void keep(std::optional<T>& into, const std::optional<T>& now) {
+  if (now) into = now;
+}
+template <typename T>
+void keep_most(std::optional<T>& into, const std::optional<T>& now) {
+  if (now && (!into || *into < *now)) into = now;
+}
+
+std::optional<double> ratio(double part, double whole) noexcept {
+  if (!(whole > 0)) return std::nullopt;
+  return part / whole;
+}
+
+}  // namespace
+
+void UtilizationHistogram::add(double ratio, double seconds) noexcept {
+  const double step = std::clamp(std::round(ratio * 100), 0.0, static_cast<double>(kSteps - 1));
+  seconds_.at(static_cast<std::size_t>(step)) += static_cast<float>(seconds);
+}
+
+std::optional<double> UtilizationHistogram::median() const noexcept {
+  double all = 0;
+  for (const float s : seconds_) all += s;
+  if (!(all > 0)) return std::nullopt;
+  double below = 0;
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    below += seconds_.at(i);
+    if (below >= all / 2) return static_cast<double>(i) / 100;
+  }
+  return 1.0;
+}
+
+std::string UtilizationHistogram::text() const {
+  std::string text;
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    if (!(seconds_.at(i) > 0)) continue;
+    std::array<char, 32> digits{};
+    const auto [end, problem] = std::to_chars(digits.data(), digits.data() + digits.size(), seconds_.at(i));
+    if (problem != std::errc{}) continue;
+    text.append(text.empty() ? "" : " ").append(std::to_string(i)).append(":").append(digits.data(), end);
+  }
+  return text;
+}
+
+UtilizationHistogram UtilizationHistogram::from(std::string_view text) {
+  UtilizationHistogram histogram;
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    std::size_t step = 0;
+    float seconds = 0;
+    const char* const begin = pair.data();
+    const char* const end = begin + pair.size();
+    const auto [colon, odd_step] = std::from_chars(begin, end, step);
+    if (odd_step != std::errc{} || colon == end || *colon != ':' || step >= kSteps) continue;
+    const auto [rest, odd_seconds] = std::from_chars(colon + 1, end, seconds);
+    if (odd_seconds == std::errc{} && rest == end && seconds > 0 && std::isfinite(seconds)) histogram.seconds_.at(step) = seconds;
+  }
+  return histogram;
+}
+
+Life Life::begin(JobSeen job, SteadyTime started) {
+  LifeState state;
+  state.job = std::move(job);
+  state.started_ns = count(started);
+  state.anchor_ns = state.started_ns;
+  state.busy_until_ns = state.started_ns;
+  return Life(std::move(state));
+}
+
+SteadyTime Life::started() const noexcept { return SteadyTime(std::chrono::nanoseconds(state_.started_ns)); }
+
+bool Life::is_reset(const Reading& reading) const noexcept {
+  // A microsecond: v2 counts in these, and what the state file holds is rounded to them.
+  return reading.source.cpu == state_.source.cpu && reading.cpu.time_seconds && state_.cpu.time_seconds &&
+         *reading.cpu.time_seconds + 1e-6 < *state_.cpu.time_seconds && reading.source.cpu != Way::kProc;
+}
+
+void Life::count_utilization(std::int64_t until_ns, double cpu_seconds) {
+  const double seconds = static_cast<double>(until_ns - state_.anchor_ns) * kNano;
+  const double used = std::max(0.0, cpu_seconds - state_.anchor_cpu_seconds);
+  const double cpus = state_.cpu.allocated.value_or(1);
+  if (used > kIdleRatio * cpus * seconds) state_.busy_until_ns = until_ns;
+  if (state_.cpu.allocated) {
+    const double share = used / (seconds * cpus);
+    state_.utilization.add(share, seconds);
+    if (seconds >= kShortInterval || !state_.least) {
+      state_.least = std::min(state_.least.value_or(share), share);
+      state_.most = std::max(state_.most.value_or(share), share);
+    }
+    state_.busy_seconds += used;
+    state_.counted_seconds += seconds * cpus;
+    interval_utilization_ = share;
+  }
+  state_.anchor_ns = until_ns;
+  state_.anchor_cpu_seconds = cpu_seconds;
+}
+
+void Life::add(const Reading& reading, double due_seconds) {
+  if (!reading.any()) return;
+  const std::int64_t now = count(reading.at);
+  const double since = state_.readings == 0 ? 0 : static_cast<double>(now - state_.last_ns) * kNano;
+  if (since > due_seconds * kLateFactor) {
+    state_.gap_seconds = std::max(state_.gap_seconds, since - due_seconds);
+    state_.uncovered_seconds += since - due_seconds;
+  }
+  if (state_.readings == 0) state_.first_ns = now;
+  ++state_.readings;
+  state_.last_ns = now;
+  state_.last_time = reading.time;
+
+  keep(state_.source.cpu, reading.source.cpu);
+  keep(state_.source.memory, reading.source.memory);
+  keep(state_.source.io, reading.source.io);
+
+  keep(state_.cpu.allocated, reading.cpu.allocated);
+  keep_most(state_.cpu.time_seconds, reading.cpu.time_seconds);
+  if (reading.cpu.user_seconds) {
+    state_.cpu.user_seconds = reading.cpu.user_seconds;
+    state_.cpu.system_seconds = reading.cpu.system_seconds;
+  }
+  keep_most(state_.cpu.pressure_some_seconds, reading.cpu.pressure_some_seconds);
+  keep_most(state_.cpu.throttled_seconds, reading.cpu.throttled_seconds);
+
+  keep(state_.memory.limit_bytes, reading.memory.limit_bytes);
+  keep_most(state_.memory.peak_charged_bytes, reading.memory.peak_charged_bytes);
+  keep_most(state_.memory.charged_bytes, reading.memory.charged_bytes);
+  keep_most(state_.memory.pressure_full_seconds, reading.memory.pressure_full_seconds);
+  keep_most(state_.memory.oom_kills, reading.memory.oom_kills);
+  if (reading.oom_kills_unknown && state_.memory.oom_kills == 0U) state_.memory.oom_kills.reset();
+  keep_most(state_.peak_swap, reading.memory.swap_bytes);
+  if (const auto working = reading.memory.working_set_bytes()) {
+    keep_most(state_.peak_working_set, working);
+    if (state_.last_working_set) {
+      // As it was before: the reading at the end of a job finds its memory given back.
+      state_.working_set_seconds += static_cast<double>(*state_.last_working_set) * since;
+      state_.memory_seconds += since;
+    }
+    state_.last_working_set = working;
+  }
+
+  keep_most(state_.io.read_bytes, reading.io.read_bytes);
+  keep_most(state_.io.written_bytes, reading.io.written_bytes);
+  keep_most(state_.io.pressure_full_seconds, reading.io.pressure_full_seconds);
+  keep_most(state_.peak_tasks, reading.tasks.current);
+  keep_most(state_.peak_tasks, reading.tasks.peak);
+
+  if (state_.cpu.time_seconds && static_cast<double>(now - state_.anchor_ns) * kNano >= kShortInterval) {
+    count_utilization(now, *state_.cpu.time_seconds);
+  }
+}
+
+UsageSample Life::sample(const Reading& reading) {
+  const std::int64_t now = count(reading.at);
+  UsageSample sample;
+  sample.job = state_.job;
+  sample.time = reading.time;
+  sample.seq = ++state_.seq;
+  if (sampled_ns_) sample.interval_seconds = static_cast<double>(now - *sampled_ns_) * kNano;
+  sample.elapsed_seconds = static_cast<double>(now - state_.started_ns) * kNano;
+  sample.source = reading.source;
+  sample.cpu = reading.cpu;
+  if (!sample.cpu.allocated) sample.cpu.allocated = state_.cpu.allocated;
+  sample.memory = reading.memory;
+  if (!sample.memory.limit_bytes) sample.memory.limit_bytes = state_.memory.limit_bytes;
+  sample.io = reading.io;
+  sample.tasks = reading.tasks;
+  if (reading.cpu.time_seconds) {
+    if (sampled_ns_ && sample.cpu.allocated) {
+      sample.cpu.utilization_ratio = ratio(std::max(0.0, *reading.cpu.time_seconds - sampled_cpu_seconds_),
+                                           *sample.interval_seconds * *sample.cpu.allocated);
+    } else {
+      sample.cpu.utilization_ratio = interval_utilization_;
+    }
+    sampled_cpu_seconds_ = *reading.cpu.time_seconds;
+  }
+  sampled_ns_ = now;
+  return sample;
+}
+
+NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) const {
+  Life whole = *this;
+  LifeState& s = whole.state_;
+  const std::int64_t end_ns = std::max(count(ended), s.started_ns);
+  // What was read last and did not fill an interval of its own.
+  if (s.readings > 0 && s.cpu.time_seconds && s.last_ns > s.anchor_ns &&
+      (s.counted_seconds == 0 || *s.cpu.time_seconds > s.anchor_cpu_seconds)) {
+    whole.count_utilization(s.last_ns, *s.cpu.time_seconds);
+  }
+
+  NodeUsage node;
+  node.job = s.job;
+  node.ended_at = ended_time;
+  node.elapsed_seconds = static_cast<double>(end_ns - s.started_ns) * kNano;
+  node.source = s.source;
+
+  node.cpu.time_seconds = s.cpu.time_seconds;
+  if (s.cpu.time_seconds && s.cpu.user_seconds && s.cpu.system_seconds) {
+    // The split was read with a total that may be older than the last one.
+    const double both = *s.cpu.user_seconds + *s.cpu.system_seconds;
+    const double share = both > 0 ? *s.cpu.user_seconds / both : 0;
+    node.cpu.user_seconds = *s.cpu.time_seconds * share;
+    node.cpu.system_seconds = *s.cpu.time_seconds - *node.cpu.user_seconds;
+  }
+  node.cpu.allocated = s.cpu.allocated;
+  if (s.cpu.time_seconds && s.cpu.allocated) {
+    node.cpu.efficiency_ratio = ratio(*s.cpu.time_seconds, node.elapsed_seconds * *s.cpu.allocated);
+  }
+  if (s.counted_seconds > 0) {
+    node.cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most, s.utilization.median()};
+  }
+  if (s.cpu.time_seconds) node.cpu.idle_tail_seconds = std::max(0.0, static_cast<double>(end_ns - s.busy_until_ns) * kNano);
+  node.cpu.pressure_some_seconds = s.cpu.pressure_some_seconds;
+  node.cpu.throttled_seconds = s.cpu.throttled_seconds;
+
+  node.memory.peak_working_set_bytes = s.peak_working_set;
+  if (s.memory_seconds > 0) {
+    node.memory.avg_working_set_bytes = static_cast<std::uint64_t>(s.working_set_seconds / s.memory_seconds);
+  } else {
+    node.memory.avg_working_set_bytes = s.peak_working_set;
+  }
+  // Without a counter of the peak (v2 of EL8), the largest that was seen is the best that is known.
+  node.memory.peak_charged_bytes = s.memory.peak_charged_bytes ? s.memory.peak_charged_bytes : s.memory.charged_bytes;
+  node.memory.peak_swap_bytes = s.peak_swap;
+  node.memory.limit_bytes = s.memory.limit_bytes;
+  node.memory.oom_kills = s.memory.oom_kills;
+  node.memory.pressure_full_seconds = s.memory.pressure_full_seconds;
+  node.io = {s.io.read_bytes, s.io.written_bytes, s.io.pressure_full_seconds};
+  node.tasks.peak = s.peak_tasks;
+
+  node.quality.samples = s.readings;
+  node.quality.last_read = last;
+  if (s.readings == 0) {
+    node.quality.covered_ratio = 0;
+  } else {
+    const double first_to_last = static_cast<double>(s.last_ns - s.first_ns) * kNano - s.uncovered_seconds;
+    node.quality.covered_ratio = std::clamp(ratio(first_to_last, node.elapsed_seconds).value_or(0), 0.0, 1.0);
+    double gap = s.gap_seconds;
+    if (last == LastRead::kSample) gap = std::max(gap, static_cast<double>(end_ns - s.last_ns) * kNano);
+    if (gap > 0) node.quality.gap_seconds = gap;
+  }
+  return node;
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,184 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/base/time.h"
+
+// What is known of a job's use of one node: plain data, made by the sampler, turned into events here and into usage.job by
+// the job side. Everywhere, an absent optional means "not measured", never 0; counters run from the start of the job on this
+// node; ratios are 0..1; bytes are integers.
+namespace scriptorium::usage {
+
+// Where a block of numbers comes from.
+enum class Way : std::uint8_t { kCgroup1, kCgroup2, kProc, kNvml, kAmd, kAccounting };
+// "cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting". Static storage.
+const char* to_string(Way way) noexcept;
+std::optional<Way> way_from(std::string_view text) noexcept;
+
+// What the last reading of a life was.
+enum class LastRead : std::uint8_t {
+  kRemoval,     // when the job's first task directory was removed, or later: nothing is missing
+  kPopulated,   // when the job's last process had ended (cgroup.events): nothing is missing
+  kSample,      // a sweep before the end: what came after it is missing
+  kAccounting,  // not ours
+};
+const char* to_string(LastRead last) noexcept;  // "removal", "populated", "sample", "accounting"
+std::optional<LastRead> last_read_from(std::string_view text) noexcept;
+
+// One life of a job on one node. A requeued job has several lives; a machine with several slurmds gives one for each.
+struct JobSeen {
+  std::string scheduler;             // "slurm", "torque", "pbs": whose cgroups these are
+  std::string job_id;                // "4711"; the SLUID itself while only that is known
+  std::optional<std::string> sluid;  // Slurm >= 26.05
+  std::optional<std::uint32_t> restarts;
+  std::optional<std::uint32_t> uid;
+  bool uid_trusted = false;  // from the path of a v1 cgroup, which root made, or the owner of a process of the job
+  std::string node;          // slurmd's node name where the path tells it (several slurmds on a machine), else the host's
+  Timestamp started_at;      // of this life's cgroup; the same after a restart of the daemon
+  bool batch_step = false;   // step_batch was seen here: this node asks the scheduler about the job
+  bool other_steps = false;  // a step other than batch and extern was seen here; with neither, the job was too short to tell
+
+  // "job_id@node/started_at in ns": tells lives apart within a cluster.
+  std::string key() const;
+};
+
+struct Sources {
+  std::optional<Way> cpu, memory, io, gpu;
+};
+
+struct RatioStatistics {
+  std::optional<double> avg, min, max, p50;
+};
+
+// ---- one instant: usage.sample -------------------------------------------------------------------------------------
+
+struct CpuNow {
+  std::optional<double> time_seconds, user_seconds, system_seconds;  // time is exact; the split may be an estimate
+  std::optional<std::uint32_t> allocated;
+  std::optional<double> utilization_ratio;  // of the allocated CPUs, since the reading before this one
+  std::optional<double> pressure_some_seconds, throttled_seconds;
+};
+
+struct MemoryNow {
+  std::optional<std::uint64_t> anon_bytes, shmem_bytes, swap_bytes, file_bytes, charged_bytes, peak_charged_bytes;
+  std::optional<std::uint64_t> limit_bytes;  // absent also where there is none
+  std::optional<std::uint64_t> oom_kills;
+  std::optional<double> pressure_full_seconds;
+  // anon + shmem + swap: what the job needs, page cache apart.
+  std::optional<std::uint64_t> working_set_bytes() const noexcept;
+};
+
+struct IoNow {
+  std::optional<std::uint64_t> read_bytes, written_bytes;
+  std::optional<double> pressure_full_seconds;
+};
+
+struct TasksNow {
+  std::optional<std::uint64_t> current, peak;
+};
+
+struct GpuNow {
+  std::string id;  // "GPU-e8ba89df-...", or what else names the device for good
+  std::optional<std::uint32_t> index;
+  std::string model;
+  std::optional<double> utilization_ratio;  // mean since the last sample
+  std::optional<std::uint64_t> memory_used_bytes, memory_limit_bytes;
+  std::optional<double> power_watts;
+};
+
+struct UsageSample {
+  JobSeen job;
+  Timestamp time;
+  std::uint64_t seq = 0;                   // from 1 in each life
+  std::optional<double> interval_seconds;  // since the reading before; by the steady clock
+  double elapsed_seconds = 0;
+  Sources source;
+  CpuNow cpu;
+  MemoryNow memory;
+  IoNow io;
+  TasksNow tasks;
+  std::vector<GpuNow> gpus;
+};
+
+// ---- a whole life: usage.node --------------------------------------------------------------------------------------
+
+struct NodeCpu {
+  std::optional<double> time_seconds, user_seconds, system_seconds;
+  std::optional<std::uint32_t> allocated;
+  std::optional<double> efficiency_ratio;   // time / (elapsed * allocated)
+  RatioStatistics utilization;              // of the intervals between readings; idle ones count
+  std::optional<double> idle_tail_seconds;  // from the last interval with more than 1 % of the CPUs in use to the end
+  std::optional<double> pressure_some_seconds, throttled_seconds;
+};
+
+struct NodeMemory {
+  std::optional<std::uint64_t> peak_working_set_bytes, avg_working_set_bytes, peak_charged_bytes, peak_swap_bytes;
+  std::optional<std::uint64_t> limit_bytes;
+  std::optional<std::uint64_t> oom_kills;
+  std::optional<double> pressure_full_seconds;
+};
+
+struct NodeIo {
+  std::optional<std::uint64_t> read_bytes, written_bytes;
+  std::optional<double> pressure_full_seconds;
+};
+
+struct NodeTasks {
+  std::optional<std::uint64_t> peak;
+};
+
+struct NodeGpu {
+  std::string id;
+  std::optional<std::uint32_t> index;
+  std::string model;
+  RatioStatistics utilization;  // avg and max; idle readings count
+  std::optional<std::uint64_t> peak_memory_bytes, memory_limit_bytes;
+  std::optional<double> energy_joules;
+  std::optional<double> zero_ratio;            // part of the measured time at 0
+  std::optional<double> longest_zero_seconds;  // longest unbroken time at 0
+  std::uint64_t samples = 0;                   // readings of its utilization
+};
+
+struct NodeQuality {
+  std::uint64_t samples = 0;            // readings
+  std::optional<double> covered_ratio;  // first to last reading, less the gaps, of what elapsed
+  LastRead last_read = LastRead::kSample;
+  std::optional<double> gap_seconds;  // longest time between two readings beyond what was due, as when the daemon was down
+};
+
+struct NodeUsage {
+  JobSeen job;
+  Timestamp ended_at;
+  double elapsed_seconds = 0;  // by the steady clock where one process saw all of it
+  Sources source;
+  NodeCpu cpu;
+  NodeMemory memory;
+  NodeIo io;
+  NodeTasks tasks;
+  std::vector<NodeGpu> gpus;
+  std::optional<std::uint32_t> node_cpus;          // of the whole machine
+  std::optional<std::uint64_t> node_memory_bytes;  // of the whole machine
+  NodeQuality quality;
+
+  // The last reading was taken at the end: the event's `complete`.
+  bool complete() const noexcept { return quality.last_read != LastRead::kSample; }
+  // The event's `capture`: where the CPU time came from, else the memory.
+  Way way() const noexcept;
+};
+
+// The object "usage" of usage.sample and of usage.node, on one line. The latter is also what stands, with "host" beside it,
+// in usage.job's nodes[].
+std::string usage_json(const UsageSample& sample);
+std::string usage_json(const NodeUsage& node);
+
+// A NodeUsage with its JobSeen, for the state file, and back: `parse_node(node_record(x))` has the numbers of x, to the
+// microsecond. kCorrupt for anything else.
+std::string node_record(const NodeUsage& node);
+Result<NodeUsage> parse_node(std::string_view record);
+
+}  // namespace scriptorium::usage

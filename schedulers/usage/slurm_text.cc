@@ -1,0 +1,223 @@
+#include "schedulers/usage/slurm_text.h"
+
+#include <grp.h>
+#include <pwd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace scriptorium::usage {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+// In the order of parse_queue().
+constexpr std::array<const char*, 23> kQueueFields{
+    "JobID",    "ArrayJobID", "ArrayTaskID", "UserID",    "GroupID",   "SubmitTime", "StartTime", "EndTime",
+    "TimeUsed", "TimeLimit",  "RestartCnt",  "State",     "exit_code", "NumNodes",   "NumCPUs",   "tres-alloc",
+    "HetJobID", "Account",    "QOS",         "Partition", "WorkDir",   "BatchHost",  "Name"};
+
+std::optional<Timestamp> read_epoch(std::string_view text) {
+  const auto seconds = read_number(text);
+  if (!seconds || *seconds == 0 || *seconds > std::numeric_limits<std::int64_t>::max() / kSecond) return std::nullopt;
+  return Timestamp{static_cast<std::int64_t>(*seconds) * kSecond};
+}
+
+// The wait status of a batch script as "status:signal".
+std::optional<std::string> exit_text(std::string_view raw) {
+  const auto code = read_number(raw);
+  if (!code) return std::nullopt;
+  return std::to_string((*code >> 8U) & 0xffU) + ":" + std::to_string(*code & 0x7fU);
+}
+
+// getpwuid_r and getgrgid_r want a larger buffer for a group of many members.
+template <typename Record, typename Get, typename Name>
+std::optional<std::string> name_of(const std::optional<std::string>& number, Get get, Name name) {
+  const auto id = read_number(number.value_or(""));
+  std::vector<char> buffer(4096);
+  for (Record record{}; id; buffer.resize(buffer.size() * 4)) {
+    Record* found = nullptr;
+    const int code = get(static_cast<unsigned>(*id), &record, buffer.data(), buffer.size(), &found);
+    if (code == ERANGE && buffer.size() < (4U << 20)) continue;
+    if (code != 0 || found == nullptr) return std::nullopt;
+    return read_text(name(record));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view answer, std::string_view guard, std::size_t fields,
+                                                              const std::string& command) {
+  std::vector<std::vector<std::string_view>> rows;
+  while (!answer.empty()) {
+    std::vector<std::string_view>& row = rows.emplace_back();
+    for (std::size_t i = 0; i < fields; ++i) {
+      const std::size_t end = guard.empty() ? std::string_view::npos : answer.find(guard);
+      if (end == std::string_view::npos) {
+        return Error{ErrorKind::kTransient,
+                     command + ": its answer is not as Slurm writes it, or cut short; all of it is refused"};
+      }
+      row.push_back(answer.substr(0, end));
+      answer.remove_prefix(end + guard.size());
+    }
+    if (!answer.starts_with('\n')) {
+      return Error{ErrorKind::kTransient,
+                   command + ": a row of its answer has more fields than were asked for; all of it is refused"};
+    }
+    answer.remove_prefix(1);
+  }
+  return rows;
+}
+
+std::optional<std::uint64_t> read_number(std::string_view text) noexcept {
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> read_duration(std::string_view text) noexcept {
+  double days = 0;
+  if (const auto dash = text.find('-'); dash != std::string_view::npos) {
+    const auto whole = read_number(text.substr(0, dash));
+    if (!whole) return std::nullopt;
+    days = static_cast<double>(*whole);
+    text.remove_prefix(dash + 1);
+  }
+  double fraction = 0;
+  if (const auto dot = text.find('.'); dot != std::string_view::npos) {
+    const std::string_view digits = text.substr(dot + 1);
+    const auto value = read_number(digits);
+    if (!value) return std::nullopt;
+    fraction = static_cast<double>(*value) / std::pow(10.0, static_cast<double>(digits.size()));
+    text = text.substr(0, dot);
+  }
+  double seconds = 0;
+  for (int parts = 0;; ++parts) {
+    const auto colon = text.find(':');
+    const auto part = read_number(text.substr(0, colon));
+    if (!part || parts > 2) return std::nullopt;
+    seconds = seconds * 60 + static_cast<double>(*part);
+    if (colon == std::string_view::npos) return parts == 0 ? std::nullopt : std::optional(days * 86400 + seconds + fraction);
+    text.remove_prefix(colon + 1);
+  }
+}
+
+std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc{} || !(value >= 0)) return std::nullopt;
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  constexpr std::string_view kUnits = "KMGTP";
+  double factor = 1;
+  if (!unit.empty()) {
+    const auto place = kUnits.find(unit[0]);
+    if (place == std::string_view::npos || unit.size() > 1) return std::nullopt;
+    factor = std::pow(1024.0, static_cast<double>(place + 1));
+  }
+  if (value * factor > 9e18) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(value * factor));
+}
+
+std::optional<std::string_view> tres(std::string_view list, std::string_view name) noexcept {
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(','));
+    if (item.size() > name.size() && item.starts_with(name) && item[name.size()] == '=') return item.substr(name.size() + 1);
+    list.remove_prefix(std::min(item.size() + 1, list.size()));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> read_text(std::string_view text) {
+  if (text.empty() || text == "(null)") return std::nullopt;
+  return std::string(text);
+}
+
+Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus, std::string_view time_limit) {
+  const auto small = [](std::string_view text) -> std::optional<std::uint32_t> {
+    const auto value = read_number(text);
+    if (!value || *value > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+    return static_cast<std::uint32_t>(*value);
+  };
+  Request request;
+  request.nodes = small(nodes);
+  request.cpus = small(tres(allocated, "cpu").value_or(cpus));
+  request.gpus = small(tres(allocated, "gres/gpu").value_or(""));
+  request.memory_bytes = read_size(tres(allocated, "mem").value_or(""));
+  request.time_limit_seconds = read_duration(time_limit);
+  return request;
+}
+
+bool is_final_state(std::string_view state) noexcept {
+  static constexpr std::array kFinal{"COMPLETED", "CANCELLED", "FAILED",   "TIMEOUT",       "NODE_FAIL",
+                                     "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED"};
+  return std::any_of(kFinal.begin(), kFinal.end(), [&](std::string_view word) { return word == state; });
+}
+
+void add_names(User& user) {
+  if (!user.name) user.name = name_of<passwd>(user.id, getpwuid_r, [](const passwd& p) { return p.pw_name; });
+  if (!user.group_name) user.group_name = name_of<group>(user.group_id, getgrgid_r, [](const group& g) { return g.gr_name; });
+}
+
+// ---- squeue --------------------------------------------------------------------------------------------------------
+
+std::string queue_format(std::string_view guard) {
+  std::string format;
+  for (const char* field : kQueueFields) {
+    format += format.empty() ? "" : ",";
+    // What follows the colon is a width if it begins with a digit, and the text between columns if not.
+    format.append(field).append(":@").append(guard);
+  }
+  return format;
+}
+
+Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_view guard) {
+  auto rows = split_rows(answer, "@" + std::string(guard), kQueueFields.size(), "squeue");
+  if (!rows) return rows.error();
+  std::vector<QueuedJob> jobs;
+  for (const auto& row : *rows) {
+    const auto job_id = read_number(row[0]);
+    const auto array_id = read_number(row[1]);
+    const auto uid = read_number(row[3]);
+    const auto gid = read_number(row[4]);
+    if (!job_id || !array_id || !uid || !gid) {
+      return Error{ErrorKind::kTransient, "squeue: a row without numbers of job and user; all of the answer is refused"};
+    }
+    QueuedJob& job = jobs.emplace_back();
+    JobFacts& facts = job.facts;
+    job.id = row[0];
+    const std::string_view state = row[11];
+    job.is_final = is_final_state(state);
+    job.running = state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" || state == "STOPPED";
+    if (const auto host = read_text(row[21]); host && *host != "n/a") job.batch_host = *host;
+    facts.job = {.id = job.id,
+                 .name = read_text(row[22]),
+                 .account = read_text(row[17]),
+                 .partition = read_text(row[19]),
+                 .qos = read_text(row[18]),
+                 .submitted_at = read_epoch(row[5]),
+                 .work_dir = read_text(row[20])};
+    if (row[2] != "N/A") facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
+    if (read_number(row[16])) facts.job.het = HetJob{.job_id = std::string(row[16])};
+    facts.user = {.id = std::string(row[3]), .group_id = std::string(row[4]), .verified = true};
+    if (const auto restarts = read_number(row[10])) facts.restarts = static_cast<std::uint32_t>(*restarts);
+    facts.started_at = read_epoch(row[6]);
+    facts.request = read_request(row[15], row[13], row[14], row[9]);
+    facts.elapsed_seconds = read_duration(row[8]);
+    if (!job.is_final) continue;
+    facts.state = std::string(state);
+    facts.exit_code = exit_text(row[12]);
+    facts.ended_at = read_epoch(row[7]);
+    if (facts.started_at && facts.ended_at && facts.elapsed_seconds) {
+      const double whole = static_cast<double>(facts.ended_at->nanoseconds - facts.started_at->nanoseconds) / kSecond;
+      facts.suspended_seconds = std::max(0.0, whole - *facts.elapsed_seconds);
+    }
+  }
+  return jobs;
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,53 @@
+#include "schedulers/usage/state.h"
+
+#include <utility>
+
+namespace scriptorium::usage {
+namespace {
+
+constexpr std::string_view kHeader = "scriptorium-usage-state 1 ";
+
+}  // namespace
+
+std::string state_header(std::string_view boot_id) { return std::string(kHeader).append(boot_id).append("\n"); }
+
+std::string state_line(const LifeState& life) { return "life " + life_record(life) + "\n"; }
+
+std::string state_line(std::string_view record, bool told) {
+  return std::string(told ? "told " : "ended ").append(record).append("\n");
+}
+
+Result<StateContent> parse_state(std::string_view text) {
+  if (!text.starts_with(kHeader)) {
+    return Error{ErrorKind::kCorrupt, "it does not begin with \"" + std::string(kHeader.substr(0, kHeader.size() - 1)) + "\""};
+  }
+  StateContent content;
+  bool first = true;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (std::exchange(first, false)) {
+      content.boot_id = line.substr(kHeader.size());
+      continue;
+    }
+    if (line.empty()) continue;
+    const std::string_view kind = line.substr(0, line.find(' '));
+    const std::string_view record = line.substr(std::min(line.size(), kind.size() + 1));
+    if (kind == "life") {
+      if (auto life = parse_life(record)) {
+        content.lives.push_back(*std::move(life));
+        continue;
+      }
+    } else if (kind == "ended" || kind == "told") {
+      if (auto node = parse_node(record)) {
+        content.ended.push_back({*std::move(node), kind == "told"});
+        continue;
+      }
+    }
+    ++content.damaged;
+  }
+  return content;
+}
+
+}  // namespace scriptorium::usage

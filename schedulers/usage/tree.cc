@@ -1,0 +1,138 @@
+#include "schedulers/usage/tree.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace scriptorium::usage {
+namespace {
+
+struct ControllerName {
+  const char* directory;
+  Controller controller;
+};
+// A controller may share its directory with another; the first name that is there counts.
+constexpr std::array kV1Names = {
+    ControllerName{"memory", Controller::kMemory},       ControllerName{"cpuacct", Controller::kCpuacct},
+    ControllerName{"cpu,cpuacct", Controller::kCpuacct}, ControllerName{"cpuset", Controller::kCpuset},
+    ControllerName{"freezer", Controller::kFreezer},     ControllerName{"devices", Controller::kDevices},
+    ControllerName{"blkio", Controller::kBlkio},
+};
+
+constexpr std::string_view kScope = "slurmstepd.scope";
+
+std::optional<std::uint32_t> uid_of(std::string_view name) {
+  if (!name.starts_with("uid_")) return std::nullopt;
+  name.remove_prefix(4);
+  std::uint32_t uid = 0;
+  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), uid);
+  if (problem != std::errc{} || end != name.data() + name.size()) return std::nullopt;
+  return uid;
+}
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+}  // namespace
+
+const char* to_string(Controller controller) noexcept {
+  switch (controller) {
+    case Controller::kUnified: return "unified";
+    case Controller::kMemory: return "memory";
+    case Controller::kCpuacct: return "cpuacct";
+    case Controller::kCpuset: return "cpuset";
+    case Controller::kFreezer: return "freezer";
+    case Controller::kDevices: return "devices";
+    case Controller::kBlkio: return "blkio";
+  }
+  return "?";
+}
+
+bool is_sluid(std::string_view name) noexcept {
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+  return name.size() == 14 && name.front() == 's' && name.find_first_not_of(kDigits, 1) == std::string_view::npos;
+}
+
+std::optional<JobName> parse_job_name(std::string_view scheduler, std::string_view directory) {
+  if (directory.empty() || directory.size() > 128) return std::nullopt;
+  if (scheduler == "slurm") {
+    if (is_sluid(directory)) return JobName{std::string(directory), true};
+    if (!directory.starts_with("job_")) return std::nullopt;
+    const std::string_view id = directory.substr(4);
+    if (id.empty() || !std::all_of(id.begin(), id.end(), is_digit)) return std::nullopt;
+    return JobName{std::string(id), false};
+  }
+  // "4711.server", "4711[3].server"
+  if (!is_digit(directory.front())) return std::nullopt;
+  return JobName{std::string(directory), false};
+}
+
+std::vector<CgroupTree::Base> CgroupTree::bases() const {
+  std::vector<Base> bases;
+  Identity found;
+  for (const char* below : {"", "/unified"}) {
+    if (files_.identify(root_ + below + "/cgroup.controllers", found) == 0)
+      bases.push_back({root_ + below, Controller::kUnified});
+  }
+  std::array<bool, kControllers> have{};
+  for (const ControllerName& name : kV1Names) {
+    bool& seen = have.at(static_cast<std::size_t>(name.controller));
+    if (seen) continue;
+    const std::string path = root_ + "/" + name.directory;
+    // Below a v2 root, a directory of that name would be a group of somebody, not a controller.
+    if (files_.identify(path + "/cgroup.controllers", found) == 0 || files_.identify(path, found) != 0) continue;
+    bases.push_back({path, name.controller});
+    seen = true;
+  }
+  return bases;
+}
+
+CgroupTree::Found CgroupTree::find() const {
+  Found found;
+  found.above.push_back(root_);  // a controller may be mounted later
+  for (const Base& base : bases()) {
+    const bool unified = base.controller == Controller::kUnified;
+    found.above.push_back(base.path);
+    for (const DirectoryEntry& entry : list_directories(files_, base.path)) {
+      const std::string path = base.path + "/" + entry.name;
+      if (entry.name == "torque") {
+        found.parents.push_back({path, base.controller, "torque", {}, {}});
+      } else if (entry.name == "pbspro.service" || entry.name == "pbs_jobs.service") {
+        found.above.push_back(path);
+        found.parents.push_back({path + "/jobid", base.controller, "pbs", {}, {}});
+      } else if (unified && entry.name == "system.slice") {
+        found.above.push_back(path);
+        for (const DirectoryEntry& scope : list_directories(files_, path)) {
+          const std::string_view name = scope.name;
+          if (!name.ends_with(kScope)) continue;
+          std::string_view node = name.substr(0, name.size() - kScope.size());
+          if (!node.empty() && node.back() != '_') continue;
+          if (!node.empty()) node.remove_suffix(1);
+          found.parents.push_back({path + "/" + scope.name, base.controller, "slurm", std::string(node), {}});
+        }
+      } else if (!unified && (entry.name == "slurm" || entry.name.starts_with("slurm_"))) {
+        found.above.push_back(path);
+        const std::string node = entry.name.size() > 6 ? entry.name.substr(6) : std::string{};
+        for (const DirectoryEntry& owner : list_directories(files_, path)) {
+          const auto uid = uid_of(owner.name);
+          if (uid) found.parents.push_back({path + "/" + owner.name, base.controller, "slurm", node, uid});
+        }
+      }
+    }
+  }
+  return found;
+}
+
+std::string CgroupTree::describe() const {
+  std::string v1;
+  std::string v2;
+  for (const Base& base : bases()) {
+    if (base.controller == Controller::kUnified) {
+      v2 = "v2";
+    } else {
+      v1.append(v1.empty() ? "v1 " : " ").append(to_string(base.controller));
+    }
+  }
+  return v1 + (v1.empty() || v2.empty() ? "" : ", ") + v2;
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/file.h"
+#include "core/base/result.h"
+
+namespace scriptorium::usage {
+
+// What a watched directory is to us.
+enum class WatchKind : std::uint8_t {
+  kAbove,   // parents of jobs, or what holds them, appear in it
+  kParent,  // jobs appear in it
+  kJob,     // steps appear in it
+  kStep,    // tasks appear in it
+  kEvents,  // a v2 job's cgroup.events, written by the kernel when its last process ends
+};
+
+struct Watched {
+  WatchKind kind = WatchKind::kAbove;
+  std::string path;
+  std::string job;  // of kJob, kStep and kEvents: whose
+};
+
+struct Change {
+  enum class What : std::uint8_t { kCreated, kRemoved, kModified };
+  Watched where;
+  What what = What::kCreated;
+  std::string name;
+};
+
+// inotify over the directories of control groups, which tells of a removal some 50 µs after it. A hint: what it does not tell,
+// the next sweep finds.
+// Threads: one.
+class Watcher {
+ public:
+  // kExhausted: this user has no inotify instance left.
+  static Result<Watcher> open();
+  Watcher() = default;  // watches nothing
+
+  int fd() const noexcept { return fd_.get(); }
+  // False if it cannot be watched: it is gone already, or watches are used up (then `exhausted()`).
+  bool add(Watched what);
+  // Must be told of what was removed: the kernel does not end the watch of a removed control group by itself, which would keep
+  // memory for every job that ever ran.
+  void forget(const std::string& path);
+  bool exhausted() const noexcept { return exhausted_; }
+  std::size_t size() const noexcept { return watched_.size(); }
+
+  struct Changes {
+    std::vector<Change> list;
+    bool overflow = false;  // some were lost
+  };
+  Changes read();
+
+ private:
+  UniqueFd fd_;
+  bool exhausted_ = false;
+  std::unordered_map<int, Watched> watched_;
+  std::unordered_map<std::string, int> by_path_;
+};
+
+}  // namespace scriptorium::usage

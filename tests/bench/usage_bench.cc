@@ -1,0 +1,247 @@
+// What a sweep of the usage sampler costs a job, beside a bare loop that reads the same files.
+//   usage_bench [SWEEPS]
+// As root where cgroup v1 (memory, cpuacct) or v2 is mounted: real control groups with a sleeping process each, made and
+// removed by this program. Else a tree of plain files, which costs less than the kernel's: the output says which.
+// Prints CPU time of the sweeping thread, least and median of all sweeps.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedulers/usage/sampler.h"
+#include "tests/bench/bench_fixture.h"
+
+namespace {
+
+using namespace scriptorium;
+using namespace scriptorium::usage;
+namespace fs = std::filesystem;
+
+constexpr const char* kCgroups = "/sys/fs/cgroup";
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+bool write_file(const fs::path& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  out.close();
+  return out.good();
+}
+
+// A root for the sampler with jobs in it, below which nothing else stands.
+class Tree {
+ public:
+  enum class Kind { kV1, kV2, kPlain };
+
+  Tree(Kind kind, int jobs) : kind_(kind) {
+    std::array<char, 64> pattern{"/tmp/usage-bench.XXXXXX"};
+    if (::mkdtemp(pattern.data()) == nullptr) bench::fail("cannot make a directory in /tmp");
+    root_ = pattern.data();
+    const std::string own = "scr-bench-" + std::to_string(::getpid());
+    for (const char* controller : controllers(kind)) {
+      fs::path top = root_ / controller;
+      if (kind != Kind::kPlain) {
+        top = fs::path(kCgroups) / controller / own;
+        fs::create_directory(top);
+        fs::create_symlink(top, root_ / controller);
+        tops_.push_back(top);
+      }
+      make_parents(top);
+    }
+    for (int i = 1; i <= jobs; ++i) make_job(i);
+  }
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
+  ~Tree() {
+    for (const pid_t child : children_) ::kill(child, SIGKILL);
+    for (const pid_t child : children_) ::waitpid(child, nullptr, 0);
+    for (const fs::path& top : tops_) {
+      std::vector<fs::path> all{top};
+      for (const auto& entry : fs::recursive_directory_iterator(top)) {
+        if (entry.is_directory()) all.push_back(entry.path());
+      }
+      std::sort(all.begin(), all.end(),
+                [](const fs::path& a, const fs::path& b) { return a.string().size() > b.string().size(); });
+      for (const fs::path& directory : all) ::rmdir(directory.c_str());
+    }
+    fs::remove_all(root_);
+  }
+
+  const fs::path& root() const { return root_; }
+
+  // The files that a sweep reads of each job: counters, and the lists of processes.
+  std::vector<std::string> files(int job) const {
+    const std::string id = std::to_string(job);
+    if (kind_ == Kind::kV2) {
+      const std::string base = (root_ / "unified/system.slice/slurmstepd.scope").string() + "/job_" + id;
+      std::vector<std::string> all;
+      for (const char* file :
+           {"/cpu.stat", "/cpu.pressure", "/memory.pressure", "/io.pressure", "/cgroup.procs", "/step_batch/cgroup.procs",
+            "/step_batch/user/cgroup.procs", "/step_batch/user/task_0/cgroup.procs"}) {
+        all.push_back(base + file);
+      }
+      return all;
+    }
+    const std::string below = "/slurm/uid_0/job_" + id;
+    const std::string memory = (root_ / "memory").string() + below;
+    const std::string cpuacct = (root_ / "cpuacct").string() + below;
+    return {cpuacct + "/cpuacct.usage",        cpuacct + "/cpuacct.stat",           memory + "/memory.stat",
+            memory + "/memory.usage_in_bytes", memory + "/memory.failcnt",          memory + "/memory.max_usage_in_bytes",
+            memory + "/cgroup.procs",          memory + "/step_batch/cgroup.procs", memory + "/step_batch/task_0/cgroup.procs"};
+  }
+
+ private:
+  static std::vector<const char*> controllers(Kind kind) {
+    if (kind == Kind::kV2) return {"unified"};
+    return {"memory", "cpuacct"};
+  }
+  void make_parents(const fs::path& top) {
+    const fs::path parent = top / (kind_ == Kind::kV2 ? "system.slice/slurmstepd.scope" : "slurm/uid_0");
+    fs::create_directories(parent);
+    parents_.push_back(parent);
+  }
+  void make_job(int job) {
+    const pid_t child = kind_ == Kind::kPlain ? 0 : ::fork();
+    if (child < 0) bench::fail("fork");
+    if (kind_ != Kind::kPlain && child == 0) {
+      while (true) ::pause();
+    }
+    if (kind_ != Kind::kPlain) children_.push_back(child);
+    for (const fs::path& parent : parents_) {
+      const fs::path directory = parent / ("job_" + std::to_string(job));
+      const fs::path task = directory / (kind_ == Kind::kV2 ? "step_batch/user/task_0" : "step_batch/task_0");
+      fs::create_directories(task);
+      const std::string pid = std::to_string(kind_ == Kind::kPlain ? ::getpid() : child);
+      if (!write_file(task / "cgroup.procs", pid + "\n")) bench::fail("cannot put a process into a control group");
+      if (kind_ != Kind::kPlain) continue;
+      write_file(directory / "cgroup.procs", "");
+      write_file(directory / "step_batch/cgroup.procs", "");
+      write_file(directory / "cpuacct.usage", "123456789\n");
+      write_file(directory / "cpuacct.stat", "user 12\nsystem 3\n");
+      std::string stat;
+      for (int i = 0; i < 40; ++i) stat += "some_counter_of_the_kernel " + std::to_string(i) + "\n";
+      write_file(directory / "memory.stat", stat + "total_cache 4096\ntotal_rss 4096\ntotal_shmem 0\ntotal_swap 0\n");
+      for (const char* file : {"memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.failcnt"}) {
+        write_file(directory / file, "4096\n");
+      }
+    }
+  }
+
+  Kind kind_;
+  fs::path root_;
+  std::vector<fs::path> tops_, parents_;
+  std::vector<pid_t> children_;
+};
+
+struct Cost {
+  double least = 0, median = 0;  // µs a job
+};
+
+template <typename Work>
+Cost measure(int sweeps, int jobs, Work work) {
+  std::vector<double> costs;
+  for (int i = 0; i < sweeps; ++i) {
+    const double before = thread_seconds();
+    work();
+    costs.push_back((thread_seconds() - before) * 1e6 / jobs);
+  }
+  std::sort(costs.begin(), costs.end());
+  return {costs.front(), costs[costs.size() / 2]};
+}
+
+void bare_read(const std::vector<std::string>& files) {
+  std::array<char, 65536> buffer;
+  for (const std::string& file : files) {
+    const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) bench::fail("cannot read " + file);
+    while (::read(fd, buffer.data(), buffer.size()) > 0) {
+    }
+    ::close(fd);
+  }
+}
+
+bool usable(Tree::Kind kind) {
+  if (::geteuid() != 0) return false;
+  const char* name = kind == Tree::Kind::kV2 ? "unified" : "memory";
+  const fs::path probe = fs::path(kCgroups) / name / ("scr-probe-" + std::to_string(::getpid()));
+  std::error_code error;
+  if (!fs::exists(fs::path(kCgroups) / name / "cgroup.procs", error) || !fs::create_directory(probe, error)) return false;
+  ::rmdir(probe.c_str());
+  return true;
+}
+
+void run(const char* title, Tree::Kind kind, int sweeps) {
+  std::printf("\n%s\n%6s  %18s  %18s  %18s  %18s  %10s\n", title, "jobs", "sweep, kept files", "sweep, opening", "with samples",
+              "bare open+read", "a sweep");
+  for (const int jobs : {1, 16, 256}) {
+    const Tree tree(kind, jobs);
+    std::vector<std::string> files;
+    for (int job = 1; job <= jobs; ++job) {
+      for (std::string& file : tree.files(job)) files.push_back(std::move(file));
+    }
+    bench::WarningLogger log;
+    GpuMonitor gpus(std::vector<std::unique_ptr<GpuReader>>{}, system_clock());
+    const auto sampler = [&](std::size_t kept, bool samples) {
+      SamplerOptions options;
+      options.root = tree.root();
+      options.node = "bench";
+      options.kept_files = kept;
+      options.samples = samples;
+      options.process_io = false;
+      auto made = std::make_unique<Sampler>(options, real_files(), gpus, log, system_clock());
+      for (int i = 0; i < 8; ++i) made->sweep();
+      if (made->counts().jobs != static_cast<std::size_t>(jobs)) bench::fail("the sampler does not see all jobs");
+      return made;
+    };
+    const auto sweep_cost = [&](std::size_t kept, bool samples) {
+      const auto made = sampler(kept, samples);
+      return measure(sweeps, jobs, [&] {
+        made->sweep();
+        made->take();
+      });
+    };
+    const Cost kept = sweep_cost(8192, false);
+    const Cost opening = sweep_cost(0, false);
+    const Cost samples = sweep_cost(8192, true);
+    const Cost bare = measure(sweeps, jobs, [&] { bare_read(files); });
+    std::printf("%6d  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %7.2f ms\n", jobs, kept.least, kept.median,
+                opening.least, opening.median, samples.least, samples.median, bare.least, bare.median, kept.median * jobs / 1000);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int sweeps = argc > 1 ? std::atoi(argv[1]) : 60;
+  if (sweeps < 1) bench::fail("usage: usage_bench [SWEEPS]");
+  std::printf("CPU time of a sweep, in us a job, least / median of %d sweeps\n", sweeps);
+  bool real = false;
+  if (usable(Tree::Kind::kV1)) {
+    run("cgroup v1 (memory, cpuacct), one process a job", Tree::Kind::kV1, sweeps);
+    real = true;
+  }
+  if (usable(Tree::Kind::kV2)) {
+    run("cgroup v2 (no memory controller on a hybrid host), one process a job", Tree::Kind::kV2, sweeps);
+    real = true;
+  }
+  if (!real) run("PLAIN FILES: not root, or no control groups that may be used", Tree::Kind::kPlain, sweeps);
+  return 0;
+}

@@ -1,0 +1,469 @@
+#include "schedulers/usage/findings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <regex>
+
+#include "tests/schedulers/usage/job_fixtures.h"
+
+namespace scriptorium::usage {
+namespace {
+
+using namespace fixtures;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::vector<std::string> ids(const JobView& job, const FindingOptions& options = {}) {
+  std::vector<std::string> result;
+  for (const Finding& found : find_all(job, options)) result.emplace_back(found.id);
+  return result;
+}
+std::optional<Finding> find(const JobView& job, std::string_view id, const FindingOptions& options = {}) {
+  for (const Finding& found : find_all(job, options)) {
+    if (found.id == id) return found;
+  }
+  return std::nullopt;
+}
+
+TEST(FindingsTest, AJobThatUsesWhatItAskedForHasNone) { EXPECT_THAT(ids(view(node())), IsEmpty()); }
+
+// ---- CPU -------------------------------------------------------------------------------------------------------------
+
+TEST(FindingsTest, CpusThatAreNotUsedAreANoticeAndThenAWarning) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 4 * 3600 * 0.80;
+  EXPECT_EQ(find(view(n), "cpu_low"), std::nullopt);
+  n.cpu.time_seconds = 4 * 3600 * 0.79;
+  auto found = find(view(n), "cpu_low");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kNotice);
+  EXPECT_NEAR(found->value, 0.79, 1e-9);
+  EXPECT_EQ(found->threshold, 0.80);
+  n.cpu.time_seconds = 4 * 3600 * 0.5;
+  found = find(view(n), "cpu_low");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kWarning);
+  EXPECT_THAT(found->text, HasSubstr("50 % of its 4 CPUs"));
+}
+
+TEST(FindingsTest, OneBusyCpuOfSeveralIsASerialProgram) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 3600;
+  const auto found = find(view(n), "cpu_serial");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->suggest.cpus, 1U);
+  n.cpu.time_seconds = 3600 * 0.85;
+  EXPECT_FALSE(find(view(n), "cpu_serial"));
+  n.cpu.time_seconds = 3600 * 1.5;
+  EXPECT_FALSE(find(view(n), "cpu_serial"));
+  JobFacts single = facts();
+  single.request.cpus = 1;
+  n.cpu = {.time_seconds = 3600.0, .allocated = 1};
+  EXPECT_FALSE(find(view_of(single, {n}), "cpu_serial")) << "it had but one";
+}
+
+TEST(FindingsTest, AJobWithGpusIsNotJudgedByItsCpus) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 3600;
+  n.gpus = {gpu(0.9)};
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+  JobFacts asked = facts();
+  asked.request.gpus = 1;  // asked for, though nobody could read them
+  n.gpus.clear();
+  EXPECT_THAT(ids(view_of(asked, {n})), IsEmpty());
+}
+
+TEST(FindingsTest, ANodeThatDidNothingBesideOneThatDidIsCritical) {
+  NodeUsage idle = node("n2");
+  idle.cpu.time_seconds = 1;
+  const auto found = find(view_of(facts(2), {node(), idle}), "cpu_unused_node");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kCritical);
+  EXPECT_THAT(found->hosts, ElementsAre("n2"));
+  EXPECT_FALSE(find(view_of(facts(2), {idle, idle}), "cpu_unused_node")) << "a job that only waits is another matter";
+}
+
+TEST(FindingsTest, NodesThatWorkUnevenlyAreNamed) {
+  NodeUsage slow = node("n2");
+  slow.cpu.time_seconds = 4 * 3600 * 0.4;
+  const auto found = find(view_of(facts(2), {node(), slow}), "cpu_imbalance");
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->value, 0.6, 1e-9);
+  EXPECT_THAT(found->hosts, ElementsAre("n2"));
+  slow.cpu.time_seconds = 4 * 3600 * 0.6;
+  EXPECT_FALSE(find(view_of(facts(2), {node(), slow}), "cpu_imbalance"));
+}
+
+TEST(FindingsTest, WaitingForCpusIsSaidByPressureElseByThrottling) {
+  NodeUsage n = node();
+  n.cpu.pressure_some_seconds = 3600 * 0.21;
+  EXPECT_TRUE(find(view(n), "cpu_oversubscribed"));
+  n.cpu.pressure_some_seconds = 10;
+  n.cpu.throttled_seconds = 3000;
+  EXPECT_FALSE(find(view(n), "cpu_oversubscribed")) << "pressure tells it better";
+  n.cpu.pressure_some_seconds.reset();
+  EXPECT_TRUE(find(view(n), "cpu_oversubscribed"));
+}
+
+TEST(FindingsTest, NothingComputedForALongTimeAtTheEndIsAWarning) {
+  NodeUsage n = node();
+  n.cpu.idle_tail_seconds = 899;
+  EXPECT_FALSE(find(view(n), "idle_tail"));
+  n.cpu.idle_tail_seconds = 900;
+  EXPECT_TRUE(find(view(n), "idle_tail"));
+  NodeUsage busy = node("n2");
+  busy.cpu.idle_tail_seconds = 0;
+  EXPECT_FALSE(find(view_of(facts(2), {n, busy}), "idle_tail")) << "another node worked until the end";
+}
+
+TEST(FindingsTest, MuchTimeInTheSystemIsANotice) {
+  NodeUsage n = node();
+  n.cpu.user_seconds = 3 * 3600;
+  n.cpu.system_seconds = 3600;
+  EXPECT_TRUE(find(view(n), "system_time"));
+  n.cpu.user_seconds = 59;
+  n.cpu.system_seconds = 59;
+  EXPECT_FALSE(find(view(n), "system_time")) << "too little to matter";
+}
+
+// ---- memory ------------------------------------------------------------------------------------------------------------
+
+TEST(FindingsTest, TooMuchMemoryIsFoundWithWhatToAskForNext) {
+  NodeUsage n = node();
+  n.memory.peak_working_set_bytes = 1 * kGiB;
+  const auto found = find(view(n), "mem_over");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kWarning);
+  EXPECT_THAT(found->suggest.directives, ElementsAre("--mem=1230M"));
+  n.memory.peak_working_set_bytes = 2 * kGiB;
+  EXPECT_EQ(find(view(n), "mem_over")->severity, Severity::kNotice);
+}
+
+TEST(FindingsTest, MemoryThatNobodyElseCouldUseIsNotCalledTooMuch) {
+  NodeUsage n = node();
+  n.memory.peak_working_set_bytes = 1 * kGiB;
+  FindingOptions options;
+  options.set("mem_over_default_bytes_per_cpu", static_cast<double>(kGiB));
+  EXPECT_FALSE(find(view(n), "mem_over", options)) << "it took what everybody gets";
+  n.node_cpus = 4;
+  EXPECT_FALSE(find(view(n), "mem_over")) << "it has the whole node";
+  EXPECT_THAT(suggest(view(n), {}).directives, ElementsAre("--mem=1230M")) << "and is told all the same what it needed";
+}
+
+TEST(FindingsTest, AnOutOfMemoryKillIsSaidAloneAndEvenOfAShortJob) {
+  NodeUsage n = node("n1", 5);
+  n.memory.oom_kills = 1;
+  const auto found = find_all(view(n), {});
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found.front().id, "mem_oom");
+  EXPECT_THAT(found.front().suggest.directives, ElementsAre("--mem=8G"));
+  JobFacts by_state = facts();
+  by_state.state = "OUT_OF_MEMORY";
+  n = node();
+  n.memory.peak_working_set_bytes = 4 * kGiB;
+  EXPECT_THAT(ids(view_of(by_state, {n})), ElementsAre("mem_oom")) << "and neither near the limit nor too much";
+}
+
+TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
+  NodeUsage n = node();
+  n.memory.peak_working_set_bytes = 3 * kGiB;
+  n.memory.peak_charged_bytes = 4 * kGiB;  // a dd of a large file
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+  n.memory.peak_working_set_bytes = 3900 * kMiB;
+  const auto found = find(view(n), "mem_near_limit");
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->hosts, ElementsAre("n1"));
+  EXPECT_EQ(suggest(view(n), {}).directives, found->suggest.directives);
+}
+
+TEST(FindingsTest, SwapAndPressureAreNotices) {
+  NodeUsage n = node();
+  n.memory.peak_swap_bytes = 64 * kMiB;
+  n.memory.pressure_full_seconds = 3600 * 0.051;
+  n.io.pressure_full_seconds = 3600 * 0.11;
+  EXPECT_THAT(ids(view(n)), ElementsAre("mem_swap", "mem_pressure", "io_heavy"));
+  n.memory.peak_swap_bytes = 63 * kMiB;
+  n.memory.pressure_full_seconds = 100;
+  n.io.pressure_full_seconds = 300;
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+}
+
+TEST(FindingsTest, BytesASecondAreJudgedOnlyWhereTheSiteSaysHowManyAreTooMany) {
+  NodeUsage n = node();
+  n.io.read_bytes = 3600 * 100 * kMiB;
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+  FindingOptions options;
+  options.set("io_heavy_bytes_per_second", 50.0 * static_cast<double>(kMiB));
+  EXPECT_THAT(ids(view(n), options), ElementsAre("io_heavy"));
+}
+
+// ---- GPU -----------------------------------------------------------------------------------------------------------------
+
+TEST(FindingsTest, AGpuThatDidNothingIsCriticalWhetherAProcessHeldItOrNot) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.9), gpu(0, "GPU-2")};
+  const auto found = find(view(n), "gpu_unused");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kCritical);
+  EXPECT_EQ(found->value, 1);
+  EXPECT_THAT(found->suggest.directives, ElementsAre("--gpus=1"));
+  EXPECT_FALSE(find(view(n), "gpu_low")) << "said already, and worse";
+}
+
+TEST(FindingsTest, BusyForAMomentIsNotUnused) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.0)};
+  n.gpus[0].utilization.max = 0.4;
+  EXPECT_FALSE(find(view(n), "gpu_unused"));
+  EXPECT_TRUE(find(view(n), "gpu_low"));
+}
+
+TEST(FindingsTest, GpusThatAreSeldomBusyAreANoticeAndThenAWarning) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.2)};
+  EXPECT_EQ(find(view(n), "gpu_low")->severity, Severity::kNotice);
+  n.gpus = {gpu(0.1)};
+  EXPECT_EQ(find(view(n), "gpu_low")->severity, Severity::kWarning);
+  n.gpus = {gpu(0.25)};
+  EXPECT_FALSE(find(view(n), "gpu_low"));
+}
+
+TEST(FindingsTest, ALongIdleRunOfAGpuSuggestsToSplitTheJob) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.6)};
+  n.gpus[0].longest_zero_seconds = 899;
+  EXPECT_FALSE(find(view(n), "gpu_idle_run"));
+  n.gpus[0].longest_zero_seconds = 900;
+  EXPECT_TRUE(find(view(n), "gpu_idle_run"));
+}
+
+TEST(FindingsTest, AGpuWithoutReadingsIsNoIdleGpu) {
+  NodeUsage n = node();
+  NodeGpu mig;  // NVML says NOT_SUPPORTED of a MIG instance's utilization
+  mig.id = "MIG-1";
+  n.gpus = {mig};
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------------
+
+TEST(FindingsTest, TooMuchTimeIsFoundOfAJobThatCompleted) {
+  JobFacts asked = facts();
+  asked.request.time_limit_seconds = 7200;
+  const auto found = find(view_of(asked, {node()}), "time_over");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->severity, Severity::kNotice);
+  EXPECT_THAT(found->suggest.directives, ElementsAre("--time=01:30:00"));
+  asked.request.time_limit_seconds = 72000;
+  EXPECT_EQ(find(view_of(asked, {node()}), "time_over")->severity, Severity::kWarning);
+  asked.state = "FAILED";
+  EXPECT_FALSE(find(view_of(asked, {node()}), "time_over")) << "it might have run for longer";
+}
+
+TEST(FindingsTest, TheTimeLimitReachedIsCriticalEvenOfAJobThatWasHardlySeen) {
+  JobFacts asked = facts();
+  asked.state = "TIMEOUT";
+  NodeUsage n = node("n1", 60);
+  n.quality = {.samples = 1};
+  EXPECT_THAT(ids(view_of(asked, {n})), ElementsAre("time_out"));
+}
+
+TEST(FindingsTest, VeryShortJobsAreCounted) {
+  EXPECT_THAT(ids(view(node("n1", 29))), ElementsAre("short_job"));
+  EXPECT_THAT(ids(view(node("n1", 30))), IsEmpty());
+}
+
+TEST(FindingsTest, FragmentsOfNodesAreSaidOnlyWhereTheSiteWantsIt) {
+  const JobView job = view_of(facts(2), {node(), node("n2")});
+  EXPECT_THAT(ids(job), IsEmpty());
+  FindingOptions options;
+  options.turn("fragmented", true);
+  EXPECT_THAT(ids(job, options), ElementsAre("fragmented"));
+}
+
+// ---- what may be judged --------------------------------------------------------------------------------------------------
+
+TEST(FindingsTest, ThinDataIsSaidAsSuchAndNotJudged) {
+  NodeUsage idle = node();
+  idle.cpu.time_seconds = 1;
+  ASSERT_THAT(ids(view(idle)), Contains("cpu_low"));
+
+  NodeUsage brief = node("n1", 299);
+  brief.cpu.time_seconds = 1;
+  EXPECT_EQ(quality_of(view(brief), {}), QualityStatus::kShort);
+  EXPECT_THAT(ids(view(brief)), IsEmpty());
+
+  NodeUsage once = idle;
+  once.quality.samples = 1;
+  EXPECT_EQ(quality_of(view(once), {}), QualityStatus::kShort);
+
+  NodeUsage gap = idle;
+  gap.quality.covered_ratio = 0.79;
+  EXPECT_EQ(quality_of(view(gap), {}), QualityStatus::kPartial);
+  EXPECT_THAT(ids(view(gap)), IsEmpty());
+
+  EXPECT_EQ(quality_of(view_of(facts(2), {idle}), {}), QualityStatus::kPartial) << "one of two nodes";
+
+  NodeUsage blind = idle;
+  blind.cpu = {};
+  blind.memory = {};
+  EXPECT_EQ(quality_of(view(blind), {}), QualityStatus::kNone);
+  EXPECT_THAT(ids(view(blind)), IsEmpty());
+  EXPECT_TRUE(suggest(view(blind), {}).empty());
+}
+
+TEST(FindingsTest, WhatWasNotMeasuredIsNotZero) {
+  NodeUsage n = node();
+  n.cpu = {};
+  EXPECT_THAT(ids(view(n)), IsEmpty());
+  NodeUsage other = node("n2");
+  EXPECT_EQ(view_of(facts(2), {n, other}).cpu_ratio(), std::nullopt) << "half a sum is no sum";
+}
+
+TEST(FindingsTest, SuspendedTimeDoesNotCount) {
+  JobFacts paused = facts();
+  paused.suspended_seconds = 1800;
+  NodeUsage n = node();
+  n.cpu.time_seconds = 4 * 1800;
+  const JobView job = view_of(paused, {n});
+  EXPECT_DOUBLE_EQ(*job.cpu_ratio(), 1.0);
+  EXPECT_THAT(ids(job), Not(Contains("cpu_low")));
+}
+
+TEST(FindingsTest, TheSchedulersCountOfCpusCountsWhereNobodyIsBoundToThem) {
+  NodeUsage n = node();
+  n.cpu.allocated = 64;  // the cpuset of the whole machine
+  EXPECT_DOUBLE_EQ(*view(n).cpu_ratio(), 1.0);
+}
+
+// TuringWatch (ksyx/turingopt) drops samples in which nothing moved, so that a 4-core step that is busy for 20 % of the time
+// reads as 4 cores at 100 %, and counts a GPU once for each batch, so that two busy GPUs read as half used.
+TEST(FindingsTest, IdleTimeStandsInTheMeanSoThatABurstIsNotFullUse) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 4 * 3600 * 0.2;
+  n.cpu.utilization = {.avg = 0.2, .min = 0.0, .max = 1.0, .p50 = 0.0};
+  const auto found = find(view(n), "cpu_low");
+  ASSERT_TRUE(found);
+  EXPECT_NEAR(found->value, 0.2, 1e-9);
+}
+
+TEST(FindingsTest, TwoBusyGpusAreNotHalfUsed) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.9, "GPU-1"), gpu(0.9, "GPU-2")};
+  const JobView job = view(n);
+  EXPECT_NEAR(*job.totals.gpu_utilization_ratio, 0.9, 1e-9);
+  EXPECT_THAT(ids(job), IsEmpty());
+}
+
+// Its rules that are sound, each with a job that it was made for. (Not taken over: few cores and Jupyter, which are opinions.)
+TEST(FindingsTest, EverySoundRuleOfTuringWatchHasItsFinding) {
+  const auto with = [](const auto& change) {
+    NodeUsage n = node();
+    change(n);
+    return ids(view(n));
+  };
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0.4 * 4 * 3600; }), Contains("cpu_low")) << "cpu_underusage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 3600; }), Contains("cpu_serial")) << "low_concurrency";
+  EXPECT_THAT(with([](NodeUsage& n) { n.memory.peak_working_set_bytes = 2 * kGiB; }), Contains("mem_over")) << "mem_underusage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.pressure_some_seconds = 1800; }), Contains("cpu_oversubscribed")) << "oversubscribe";
+  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0.1)}; }), Contains("gpu_low")) << "gpu_underusage, investigate_usage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0; }), Contains("cpu_low")) << "completely_no_util";
+  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0)}; }), Contains("gpu_unused")) << "completely_no_util";
+  EXPECT_THAT(with([](NodeUsage& n) {
+                n.gpus = {gpu(0.7)};
+                n.gpus[0].longest_zero_seconds = 1000;
+              }),
+              Contains("gpu_idle_run"))
+      << "try_split";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.system_seconds = 1.4 * 3600; }), Contains("system_time")) << "sys_ratio";
+  JobFacts generous = facts();
+  generous.request.time_limit_seconds = 36000;
+  EXPECT_THAT(ids(view_of(generous, {node()})), Contains("time_over")) << "timelimit_underusage, which never fired there";
+}
+
+TEST(FindingsTest, WorstComesFirst) {
+  NodeUsage n = node();
+  n.memory.peak_working_set_bytes = 2 * kGiB;  // notice
+  n.cpu.time_seconds = 3600;                   // warnings
+  JobFacts late = facts();
+  late.state = "TIMEOUT";  // critical
+  EXPECT_THAT(ids(view_of(late, {n})), ElementsAre("time_out", "cpu_low", "cpu_serial", "mem_over"));
+}
+
+// ---- options ---------------------------------------------------------------------------------------------------------------
+
+class FindingOptionsTest : public ::testing::Test {
+ protected:
+  FindingOptionsTest() { table_.path = "source.usage.findings"; }
+  void put(const std::string& key, Value value) {
+    value.position = {"usage.toml", 7};
+    table_.entries.push_back({key, std::move(value)});
+  }
+  std::string problems() {
+    Problems list;
+    options_ = read_finding_options(table_, list);
+    std::string text;
+    for (const Problem& p : list.list()) text += p.text() + "\n";
+    return text;
+  }
+  Table table_;
+  FindingOptions options_;
+};
+
+TEST_F(FindingOptionsTest, ThresholdsAndSwitchesAreTaken) {
+  put("cpu_low_warning_ratio", {0.5});
+  put("min_elapsed_seconds", {std::int64_t{5}});
+  put("off", {std::vector<Value>{{std::string("time_over")}}});
+  put("on", {std::vector<Value>{{std::string("fragmented")}}});
+  EXPECT_EQ(problems(), "");
+  EXPECT_EQ(options_.get("cpu_low_warning_ratio"), 0.5);
+  EXPECT_EQ(options_.get("min_elapsed_seconds"), 5);
+  EXPECT_FALSE(options_.on("time_over"));
+  EXPECT_TRUE(options_.on("fragmented"));
+  EXPECT_TRUE(options_.on("cpu_low"));
+}
+
+TEST_F(FindingOptionsTest, WhatIsWrongIsSaidWithLineKeyAndWhatIsMeant) {
+  put("cpu_low_waring_ratio", {0.5});
+  put("mem_over_notice_ratio", {1.5});
+  put("time_over_seconds", {std::string("long")});
+  put("off", {std::vector<Value>{{std::string("cpu_lo")}}});
+  EXPECT_THAT(problems(),
+              ::testing::AllOf(HasSubstr("usage.toml:7: source.usage.findings.cpu_low_waring_ratio: unknown key; did you mean "
+                                         "\"cpu_low_warning_ratio\"?"),
+                               HasSubstr("mem_over_notice_ratio: out of range; allowed: 0 .. 1; given: 1.5"),
+                               HasSubstr("time_over_seconds: "),
+                               HasSubstr("no finding has the id \"cpu_lo\"; did you mean \"cpu_low\"?")));
+}
+
+TEST(FindingDirectivesTest, AreWhatAPersonWouldWrite) {
+  EXPECT_EQ(memory_directive(1), "10M");
+  EXPECT_EQ(memory_directive(123 * kMiB), "130M");
+  EXPECT_EQ(memory_directive(4 * kGiB + 1), "5G");
+  EXPECT_EQ(time_directive(90), "00:01:30");
+  EXPECT_EQ(time_directive(2 * 86400 + 3600), "2-01:00:00");
+}
+
+// The page that administrators read has every rule and every default.
+TEST(FindingDocsTest, TheDocumentationHasEveryRuleAndEveryDefault) {
+  std::ifstream file(SCRIPTORIUM_FIXTURES "/../../docs/usage.md");
+  ASSERT_TRUE(file) << "docs/usage.md cannot be read";
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const FindingRuleInfo& rule : finding_rules()) {
+    EXPECT_THAT(page, HasSubstr("| `" + std::string(rule.id) + "` |")) << "a row of its own";
+  }
+  for (const FindingParameter& parameter : finding_parameters()) {
+    std::array<char, 64> value{};
+    std::snprintf(value.data(), value.size(), "%.10g", parameter.value);
+    EXPECT_THAT(page, HasSubstr("| `" + std::string(parameter.key) + "` | " + value.data() + " |"));
+  }
+}
+
+}  // namespace
+}  // namespace scriptorium::usage

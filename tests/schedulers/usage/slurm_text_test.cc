@@ -1,0 +1,103 @@
+#include "schedulers/usage/slurm_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "schedulers/usage/slurm_child.h"
+
+namespace scriptorium::usage {
+namespace {
+
+using namespace std::literals;
+using ::testing::HasSubstr;
+
+TEST(SlurmTextTest, DurationsAreReadInEveryShapeThatSlurmPrints) {
+  EXPECT_EQ(read_duration("0:05"), 5);
+  EXPECT_EQ(read_duration("5:00"), 300);
+  EXPECT_EQ(read_duration("1:00:00"), 3600);
+  EXPECT_EQ(read_duration("1-02:00:00"), 93600);
+  EXPECT_DOUBLE_EQ(*read_duration("00:02.992"), 2.992);
+  for (const char* word : {"UNLIMITED", "Partition_Limit", "", "5", "1:2:3:4", "1-", ":", "x:1", "1:.5x", "-1:00"}) {
+    EXPECT_EQ(read_duration(word), std::nullopt) << word;
+  }
+}
+
+TEST(SlurmTextTest, SizesAreReadWithTheirUnits) {
+  EXPECT_EQ(read_size("200M"), 200U << 20U);
+  EXPECT_EQ(read_size("1.50G"), 1536U << 20U);
+  EXPECT_EQ(read_size("76853248"), 76853248U);
+  for (const char* word : {"", "M", "12X", "12MB", "-1", "1e99", "nan", "inf"}) EXPECT_EQ(read_size(word), std::nullopt) << word;
+}
+
+TEST(SlurmTextTest, AMemberOfAListIsFoundByItsWholeName) {
+  const auto list = "billing=2,cpu=2,mem=200M,gres/gpu=3,gres/gpu:a100=3,node=1"sv;
+  EXPECT_EQ(tres(list, "cpu"), "2");
+  EXPECT_EQ(tres(list, "gres/gpu"), "3");
+  EXPECT_EQ(tres(list, "bill"), std::nullopt);
+  EXPECT_EQ(tres("", "cpu"), std::nullopt);
+}
+
+TEST(SlurmTextTest, RowsThatAreCutOrTooLongAreRefused) {
+  EXPECT_EQ(split_rows("a@b@\nc@d@\n", "@", 2, "x").value().size(), 2U);
+  EXPECT_EQ(split_rows("a@b\nc@\n", "@", 2, "x").value().front()[1], "b\nc");
+  for (const char* text : {"a@b@", "a@", "a@b@c@\n", "\n"}) EXPECT_FALSE(split_rows(text, "@", 2, "x")) << text;
+  EXPECT_FALSE(split_rows("a\n", "", 1, "x"));
+  EXPECT_TRUE(split_rows("", "@", 2, "x").value().empty());
+}
+
+// As squeue of Slurm 22.05 printed it, with another guard.
+TEST(SlurmTextTest, ARecordedAnswerIsRead) {
+  const auto jobs = parse_queue(
+      "4@0123abc3@0123abc0@0123abc0@0123abc0@0123abc1795292017@0123abc1795292019@0123abc1795292021@0123abc0:02@0123abcUNLIMITED@"
+      "0123abc0"
+      "@0123abcCOMPLETED@0123abc0@0123abc1@0123abc1@0123abccpu=1,node=1,billing=1@0123abcN/"
+      "A@0123abc(null)@0123abc(null)@0123abcmain"
+      "@0123abc/home/alice@0123abcn1@0123abcwrap@0123abc\n"
+      "1@0123abc1@0123abcN/"
+      "A@0123abc0@0123abc0@0123abc1795292016@0123abc1795292019@0123abc1795292024@0123abc0:02@0123abc5:00@0123abc0"
+      "@0123abcFAILED@0123abc768@0123abc1@0123abc2@0123abccpu=2,mem=200M,node=1,billing=2@0123abcN/A@0123abc(null)@0123abc(null)"
+      "@0123abcmain@0123abc/home/alice@0123abcn1@0123abca b|c@0123abc\n",
+      "0123abc");
+  ASSERT_TRUE(jobs) << jobs.error().message();
+  ASSERT_EQ(jobs->size(), 2U);
+  const JobFacts& task = (*jobs)[0].facts;
+  EXPECT_EQ(task.job.array->job_id, "3");
+  EXPECT_EQ(task.job.array->task_id, "0");
+  EXPECT_EQ(task.request.time_limit_seconds, std::nullopt);
+  EXPECT_EQ(task.request.memory_bytes, std::nullopt) << "this site does not count memory";
+  EXPECT_EQ(task.suspended_seconds, 0);
+  const JobFacts& failed = (*jobs)[1].facts;
+  EXPECT_EQ(failed.exit_code, "3:0");
+  EXPECT_EQ(failed.state, "FAILED");
+  EXPECT_EQ(failed.request.memory_bytes, 200U << 20U);
+  EXPECT_EQ(failed.request.time_limit_seconds, 300);
+  EXPECT_EQ(failed.suspended_seconds, 3) << "it ran for 2 s of the 5";
+  EXPECT_EQ(failed.job.name, "a b|c");
+}
+
+TEST(SlurmChildTest, WhatAChildPrintsAndHowItEndsIsItsAnswer) {
+  const auto answer = run_child("/bin/sh", {"-c", "echo out; echo err >&2; echo \"$A\"; exit 3"}, {"A=b"}, {}, 20s);
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_EQ(answer->status, 3);
+  EXPECT_EQ(answer->output, "out\nb\n");
+  EXPECT_EQ(answer->error, "err\n");
+}
+
+TEST(SlurmChildTest, AChildThatHangsIsKilledWithAllThatItStarted) {
+  const auto answer = run_child("/bin/sh", {"-c", "sleep 600 & sleep 600"}, {}, {}, 200ms);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind(), ErrorKind::kTransient);
+  EXPECT_THAT(answer.error().message(), HasSubstr("no answer in time"));
+}
+
+TEST(SlurmChildTest, OneThatIsNotThereIsSaid) {
+  EXPECT_FALSE(run_child("/nonexistent/squeue", {}, {}, {}, 1s));
+  const auto found = find_command("/nonexistent/squeue", "squeue", "squeue");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(find_command("", "no-such-command", "squeue").error().message(), HasSubstr("set squeue"));
+  EXPECT_THAT(find_command("", "sh", "x").value(), ::testing::EndsWith("bin/sh"));
+}
+
+}  // namespace
+}  // namespace scriptorium::usage
