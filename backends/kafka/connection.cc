@@ -75,8 +75,7 @@ std::string tls_words(const Parts& parts, const KafkaConfig& config) {
   if (holds(parts.words, "unexpected eof") || holds(parts.words, "wrong version number") ||
       holds(parts.words, "packet length too long")) {
     return "this listener does not speak TLS; set security_protocol to \"plaintext\" or \"sasl_plaintext\", or use the port of "
-           "the "
-           "listener with TLS";
+           "the listener with TLS";
   }
   if (holds(parts.words, "alert")) return "the broker ends the TLS connection; it may want another client certificate";
   return "no TLS connection can be made";
@@ -101,6 +100,11 @@ std::string transport_words(const Parts& parts, const KafkaConfig& config, bool&
   needs_person = false;
   if (holds(parts.words, "refused")) return "nothing listens there: the broker is down, or brokers names the wrong port";
   if (holds(parts.words, "timed out")) return "the broker does not answer";
+  // A listener without TLS closes when it reads the greeting, and librdkafka may find that before it calls it a failed handshake.
+  if (config.uses_tls() && parts.words.starts_with("error:") && holds(parts.words, "unexpected eof")) {
+    return "the connection ended before TLS was agreed on: this listener does not speak TLS (then set security_protocol to "
+           "\"plaintext\" or \"sasl_plaintext\", or use the port of the listener with TLS), or the broker went down just then";
+  }
   return "the connection to the broker is broken; it is tried again";
 }
 

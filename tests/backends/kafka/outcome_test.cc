@@ -140,15 +140,28 @@ TEST_F(KafkaConnectionTest, CertificatesAreExplained) {
               "SSL_HANDSHAKE)")
           .words,
       AllOf(HasSubstr("not signed by an authority in /etc/ca.pem"), HasSubstr("another host name")));
-  EXPECT_THAT(
-      problem(RD_KAFKA_RESP_ERR__SSL, "ssl://b1:9092/bootstrap: SSL handshake failed: error: unexpected eof while reading").words,
-      HasSubstr("does not speak TLS"));
   EXPECT_THAT(problem(RD_KAFKA_RESP_ERR__TRANSPORT, "ssl://b1:9093/1: Receive failed: error: sslv3 alert bad certificate").words,
               HasSubstr("set tls_certificate_file"));
   options_.set("tls_certificate_file", "/c.pem").set("tls_key_file", "/k.pem");
   EXPECT_THAT(
       problem(RD_KAFKA_RESP_ERR__TRANSPORT, "ssl://b1:9093/1: Receive failed: error: sslv3 alert certificate unknown").words,
       HasSubstr("does not take the client certificate"));
+}
+
+TEST_F(KafkaConnectionTest, TlsToAPlaintextPortSaysSoInEitherOfItsTwoWays) {
+  options_.set("security_protocol", "ssl");
+  EXPECT_THAT(
+      problem(RD_KAFKA_RESP_ERR__SSL, "ssl://b1:9092/bootstrap: SSL handshake failed: error: unexpected eof while reading").words,
+      HasSubstr("does not speak TLS"));
+  EXPECT_THAT(
+      problem(RD_KAFKA_RESP_ERR__TRANSPORT, "ssl://b1:9092/bootstrap: error:0A000126:SSL routines::unexpected eof while reading")
+          .words,
+      HasSubstr("does not speak TLS"));
+  // A connection that stood, and whose broker went away.
+  EXPECT_THAT(problem(RD_KAFKA_RESP_ERR__TRANSPORT,
+                      "ssl://b1:9092/1: Receive failed: error:0A000126:SSL routines::unexpected eof while reading")
+                  .words,
+              HasSubstr("tried again"));
 }
 
 TEST_F(KafkaConnectionTest, PlaintextToATlsPortSaysSo) {
