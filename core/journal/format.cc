@@ -2,6 +2,7 @@
 
 #include <zstd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <new>
 #include <utility>
@@ -37,10 +38,10 @@ class Sum {
 
 const char* const kSchema = R"sql(
 CREATE TABLE events(seq INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, source TEXT NOT NULL, kind TEXT NOT NULL, job_id TEXT NOT NULL,
-  captured_at INTEGER NOT NULL, bytes INTEGER NOT NULL, blobs TEXT NOT NULL, meta BLOB NOT NULL);
+  captured_at INTEGER NOT NULL, bytes INTEGER NOT NULL, blobs TEXT NOT NULL, meta BLOB NOT NULL, pack INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX events_job ON events(job_id);
 CREATE TABLE unresolved(ticket INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, source TEXT NOT NULL, kind TEXT NOT NULL, job_id TEXT NOT NULL,
-  captured_at INTEGER NOT NULL, bytes INTEGER NOT NULL, blobs TEXT NOT NULL, meta BLOB NOT NULL, entry TEXT);
+  captured_at INTEGER NOT NULL, bytes INTEGER NOT NULL, blobs TEXT NOT NULL, meta BLOB NOT NULL, entry TEXT, pack INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE blobs(id INTEGER PRIMARY KEY, sha256 BLOB NOT NULL UNIQUE, refs INTEGER NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE sinks(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kinds TEXT NOT NULL, cursor INTEGER NOT NULL,
   acknowledged INTEGER NOT NULL, last_success INTEGER, sum INTEGER NOT NULL);
@@ -51,6 +52,13 @@ CREATE INDEX exceptions_seq ON exceptions(seq);
 CREATE TABLE marks(source TEXT NOT NULL, entry TEXT NOT NULL, device INTEGER NOT NULL, inode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
   size INTEGER NOT NULL, event_id BLOB NOT NULL, PRIMARY KEY(source, entry)) WITHOUT ROWID;
 CREATE TABLE positions(source TEXT PRIMARY KEY NOT NULL, position BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE packs(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
+)sql";
+const char* const kFromVersion1 = R"sql(
+ALTER TABLE events ADD COLUMN pack INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE unresolved ADD COLUMN pack INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE packs(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
+PRAGMA user_version=2;
 )sql";
 
 struct Codec::Contexts {
@@ -109,6 +117,16 @@ std::string content_key(const EventFile& file) {
   return hex_decode(sha256_hex(file.bytes ? std::string_view(*file.bytes) : std::string_view{})).value_or(std::string{});
 }
 
+bool lies_in_pack(const EventFile& file) { return !file.bytes || file.bytes->size() <= kLargestInPack; }
+
+std::string pack_bytes(const Event& event) {
+  std::string bytes;
+  for (const EventFile& file : event.files) {
+    if (file.bytes && lies_in_pack(file)) bytes += *file.bytes;
+  }
+  return bytes;
+}
+
 std::string encode_blobs(const std::vector<std::int64_t>& blobs) {
   std::string text;
   for (const std::int64_t blob : blobs) {
@@ -148,37 +166,89 @@ std::int64_t exception_sum(std::int64_t sink, std::int64_t seq, State state) {
   return sum.value();
 }
 
-EventReader::EventReader(Connection& connection, Codec& codec)
-    : connection_(connection), codec_(codec), blob_(connection, "SELECT sha256, size, data FROM blobs WHERE id=?1") {}
+namespace {
 
-Result<std::shared_ptr<const Event>> EventReader::load(std::string_view meta, std::string_view blobs) {
-  const auto damaged = [](std::string what) { return Error{ErrorKind::kCorrupt, std::move(what) + " damaged"}; };
-  auto json = codec_.decompress(meta);
-  if (!json) return damaged("metadata").with_context(json.error().message());
+Error damaged(std::string_view what, std::string_view why) {
+  return {ErrorKind::kCorrupt, std::string(what) + " damaged: " + std::string(why)};
+}
+
+}  // namespace
+
+bool has_packs(Connection& db) { return db.integer("SELECT count(*) FROM sqlite_schema WHERE name='packs'").value_or(0) > 0; }
+
+EventReader::EventReader(Connection& connection, Codec& codec, Proof proof)
+    : connection_(connection),
+      codec_(codec),
+      proof_(proof),
+      blob_(connection, "SELECT sha256, size, data FROM blobs WHERE id=?1") {
+  // A journal of format 1 has none, and its events name none.
+  if (has_packs(connection)) pack_ = Statement(connection, "SELECT data FROM packs WHERE id=?1");
+}
+
+Result<std::shared_ptr<const Event>> EventReader::load(const Statement& row) {
+  auto json = codec_.decompress(row.text(0));
+  if (!json) return damaged("metadata", json.error().message());
   auto event = event_from_json(*json);
-  if (!event) return damaged("metadata").with_context(event.error().message());
-  const std::vector<std::int64_t> ids = decode_blobs(blobs);
-  if (ids.size() != event->files.size()) return damaged("list of files");
+  if (!event) return damaged("metadata", event.error().message());
+  const std::vector<std::int64_t> ids = decode_blobs(row.text(1));
+  if (ids.size() != event->files.size()) return Error{ErrorKind::kCorrupt, "list of files damaged"};
+  std::string packed;
+  if (const auto first = std::find(ids.begin(), ids.end(), kInPack); first != ids.end()) {
+    auto bytes = pack(row.integer(2));
+    if (!bytes) return bytes.error().with_context(event->files[static_cast<std::size_t>(first - ids.begin())].name);
+    packed = *std::move(bytes);
+  }
+  std::size_t taken = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     EventFile& file = event->files[i];
-    if (!blob_.bind(ids[i]).step()) {
-      if (auto error = connection_.take_error()) {
-        if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
-        return damaged(file.name).with_context(error->message());
-      }
-      return Error{ErrorKind::kCorrupt, file.name + " is missing"};
+    if (ids[i] == kInPack) {
+      if (file.size > packed.size() - taken) return damaged(file.name, "size differs");
+      file.bytes = make_bytes(packed.substr(taken, file.size));
+      taken += file.size;
+    } else {
+      auto bytes = blob(ids[i], file);
+      if (!bytes) return bytes.error();
+      file.bytes = *std::move(bytes);
     }
-    auto bytes = codec_.decompress(blob_.text(2), static_cast<std::uint64_t>(blob_.integer(1)));
-    const std::string key(blob_.text(0));
-    blob_.reset();
-    if (!bytes) return damaged(file.name).with_context(bytes.error().message());
-    const std::string sha256 = sha256_hex(*bytes);
-    if (sha256 != hex_encode(key) || (file.sha256.size() == 64 && file.sha256 != sha256) || file.size != bytes->size()) {
-      return damaged(file.name).with_context("sha256 or size differs");
+    if (proof_ == Proof::kSha256 && file.sha256.size() == 64 && file.sha256 != sha256_hex(*file.bytes)) {
+      return damaged(file.name, "sha256 differs");
     }
-    file.bytes = make_bytes(*std::move(bytes));
   }
+  if (taken != packed.size()) return Error{ErrorKind::kCorrupt, "list of files damaged"};
   return std::make_shared<const Event>(*std::move(event));
+}
+
+Result<std::string> EventReader::pack(std::int64_t id) {
+  if (!pack_.bind(id).step()) {
+    if (auto error = connection_.take_error()) {
+      if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
+      return damaged("pack", error->message());
+    }
+    return Error{ErrorKind::kCorrupt, "pack is missing"};
+  }
+  auto bytes = codec_.decompress(pack_.text(0));
+  pack_.reset();
+  if (!bytes) return damaged("pack", bytes.error().message());
+  return bytes;
+}
+
+Result<Bytes> EventReader::blob(std::int64_t id, const EventFile& file) {
+  if (!blob_.bind(id).step()) {
+    if (auto error = connection_.take_error()) {
+      if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
+      return damaged(file.name, error->message());
+    }
+    return Error{ErrorKind::kCorrupt, file.name + " is missing"};
+  }
+  auto bytes = codec_.decompress(blob_.text(2), static_cast<std::uint64_t>(blob_.integer(1)));
+  const std::string key = hex_encode(blob_.text(0));
+  blob_.reset();
+  if (!bytes) return damaged(file.name, bytes.error().message());
+  if ((file.sha256.size() == 64 && file.sha256 != key) || file.size != bytes->size()) {
+    return damaged(file.name, "sha256 or size differs");
+  }
+  if (proof_ == Proof::kSha256 && sha256_hex(*bytes) != key) return damaged(file.name, "sha256 differs");
+  return make_bytes(*std::move(bytes));
 }
 
 }  // namespace scriptorium::journal

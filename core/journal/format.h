@@ -10,13 +10,15 @@
 #include "core/base/result.h"
 #include "core/journal/sqlite.h"
 
-// The journal's file format, version 1 (docs/journal.md): tables, checksums, how an event becomes a row and blobs.
+// The journal's file format, version 2 (docs/journal.md): tables, checksums, how an event becomes a row and blobs.
 namespace scriptorium::journal {
 
 constexpr std::int64_t kApplicationId = 0x53637270;  // "Scrp"
-constexpr std::int64_t kFormatVersion = 1;
+constexpr std::int64_t kFormatVersion = 2;           // 1: every file is a blob
 constexpr std::int64_t kPageSize = 4096;
-extern const char* const kSchema;  // creates all tables; always in the same order, so that their root pages are known
+extern const char* const kSchema;        // creates all tables; always in the same order, so that their root pages are known
+extern const char* const kFromVersion1;  // makes version 2 of a version 1
+bool has_packs(Connection& db);          // false: it is of version 1
 
 // exceptions.state
 enum class State : std::int64_t {
@@ -50,7 +52,16 @@ std::string encode_meta(const Event& event);
 // The bytes that name a file's content: the 32 of its sha256. Hashes itself if the event tells none.
 std::string content_key(const EventFile& file);
 
-// "12,13" <-> {12, 13}: the blobs of an event's files, in their order.
+// The files of an event that are not larger lie in its pack, one frame that no other event shares: to find out whether another
+// has the same content, and to keep count of who has it, would cost more than it saves. A larger one is a blob, stored once for
+// all that have it.
+constexpr std::size_t kLargestInPack = 16U << 10;
+constexpr std::int64_t kInPack = 0;  // in place of a blob's number
+bool lies_in_pack(const EventFile& file);
+// The bytes of all files that lie in its pack, one after the other: what the pack's frame holds.
+std::string pack_bytes(const Event& event);
+
+// "12,0" <-> {12, kInPack}: where the bytes of an event's files are, in their order.
 std::string encode_blobs(const std::vector<std::int64_t>& blobs);
 std::vector<std::int64_t> decode_blobs(std::string_view text);
 
@@ -58,17 +69,23 @@ std::vector<std::int64_t> decode_blobs(std::string_view text);
 std::int64_t sink_sum(std::string_view name, std::string_view kinds, std::int64_t cursor);
 std::int64_t exception_sum(std::int64_t sink, std::int64_t seq, State state);
 
-// Reads whole events back, each part checked: zstd's checksum, the size and the sha256 of every file.
+// Reads whole events back. Every part is checked by zstd's checksum and its size; with Proof::kSha256 each file's bytes also by
+// their sha256, which takes as long as all the rest.
+enum class Proof { kChecksum, kSha256 };
 class EventReader {
  public:
-  EventReader(Connection& connection, Codec& codec);
-  // `meta` and `blobs` as they stand in the row. kCorrupt names what is damaged.
-  Result<std::shared_ptr<const Event>> load(std::string_view meta, std::string_view blobs);
+  EventReader(Connection& connection, Codec& codec, Proof proof = Proof::kChecksum);
+  // Of a row whose first columns are `meta`, `blobs` and `pack`. kCorrupt names what is damaged.
+  Result<std::shared_ptr<const Event>> load(const Statement& row);
 
  private:
+  Result<std::string> pack(std::int64_t id);
+  Result<Bytes> blob(std::int64_t id, const EventFile& file);
+
   Connection& connection_;
   Codec& codec_;
-  Statement blob_;
+  const Proof proof_;
+  Statement pack_, blob_;
 };
 
 }  // namespace scriptorium::journal

@@ -8,6 +8,7 @@
 
 #include "core/base/fault_point.h"
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 #include "core/journal/journal_impl.h"
 
 namespace scriptorium {
@@ -67,8 +68,11 @@ Result<Readers::Lease> Readers::lease() {
   Connection& db = *reader->connection;
   db.execute("PRAGMA cache_size=-2048");
   reader->events = std::make_unique<EventReader>(db, reader->codec);
-  reader->scan = Statement(db, "SELECT seq, kind, bytes, meta, blobs FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2");
-  reader->row = Statement(db, "SELECT meta, blobs FROM events WHERE seq=?1");
+  // A journal of format 1 that is only read has no packs.
+  reader->content = has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0";
+  reader->scan =
+      Statement(db, ("SELECT " + reader->content + ", seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2").c_str());
+  reader->row = Statement(db, ("SELECT " + reader->content + " FROM events WHERE seq=?1").c_str());
   reader->parked = Statement(db, "SELECT seq, attempts FROM exceptions WHERE sink=?1 AND state=1 ORDER BY seq LIMIT ?2");
   if (auto error = db.take_error()) return *std::move(error);
   return Lease(*this, std::move(reader));
@@ -173,6 +177,7 @@ std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
 }
 
 void Journal::Impl::run(const std::stop_token& stop) noexcept {
+  name_thread("journal");
   while (true) {
     std::vector<Entry> batch = take(stop);
     const bool end = batch.empty() && stop.stop_requested();
@@ -414,7 +419,7 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
   impl_->shared.with([&](Shared& s) {
     for (Unresolved& item : result) item.event = s.tickets.find(item.ticket);
   });
-  journal::Statement row(db, "SELECT meta, blobs FROM unresolved WHERE ticket=?1");
+  journal::Statement row(db, ("SELECT " + (*reader)->content + " FROM unresolved WHERE ticket=?1").c_str());
   for (Unresolved& item : result) {
     if (item.event) continue;
     if (!row.bind(stored(item.ticket)).step()) {
@@ -422,7 +427,7 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
       if (!db.ok()) break;
       continue;  // resolved meanwhile
     }
-    auto event = (*reader)->events->load(row.text(0), row.text(1));
+    auto event = (*reader)->events->load(row);
     row.reset();
     if (event) {
       item.event = *std::move(event);
@@ -494,7 +499,7 @@ Result<std::shared_ptr<const Event>> Journal::Impl::load(journal::Readers::Lease
     if (auto error = reader->connection->take_error()) return *std::move(error);
     return Error{ErrorKind::kVanished, "journal: event " + std::to_string(seq) + " is not there"};
   }
-  auto event = reader->events->load(reader->row.text(0), reader->row.text(1));
+  auto event = reader->events->load(reader->row);
   reader->row.reset();
   return event;
 }
@@ -582,15 +587,15 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
     scan.bind(stored(at)).bind(static_cast<std::int64_t>(chunk));
     while (more && scan.step()) {
       ++rows;
-      at = loaded(scan.integer(0));
-      if (!row->wants(scan.text(1)) || row->ahead.contains(at)) continue;
-      const std::uint64_t size = loaded(scan.integer(2));
+      at = loaded(scan.integer(3));
+      if (!row->wants(scan.text(4)) || row->ahead.contains(at)) continue;
+      const std::uint64_t size = loaded(scan.integer(5));
       if (!room(size)) {
         more = false;
         break;
       }
       Result<std::shared_ptr<const Event>> event = impl.shared.with([&](Shared& s) { return s.events.find(at); });
-      if (*event == nullptr) event = (*reader)->events->load(scan.text(3), scan.text(4));
+      if (*event == nullptr) event = (*reader)->events->load(scan);
       auto loaded_item = impl.checked(sink, at, 0, std::move(event));
       if (!loaded_item) {
         scan.reset();
@@ -729,13 +734,13 @@ Result<std::vector<std::shared_ptr<const Event>>> Journal::find(std::string_view
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
   journal::Connection& db = *(*reader)->connection;
-  for (const char* sql : {"SELECT meta, blobs FROM events WHERE job_id=?1 ORDER BY seq LIMIT ?2",
-                          "SELECT meta, blobs FROM unresolved WHERE job_id=?1 ORDER BY ticket LIMIT ?2"}) {
+  for (const char* where :
+       {" FROM events WHERE job_id=?1 ORDER BY seq LIMIT ?2", " FROM unresolved WHERE job_id=?1 ORDER BY ticket LIMIT ?2"}) {
     if (events.size() >= limit) break;
-    journal::Statement statement(db, sql);
+    journal::Statement statement(db, ("SELECT " + (*reader)->content + where).c_str());
     statement.bind_text(job_id).bind(static_cast<std::int64_t>(std::min<std::size_t>(limit - events.size(), kScanLimit)));
     while (statement.step()) {
-      auto event = (*reader)->events->load(statement.text(0), statement.text(1));
+      auto event = (*reader)->events->load(statement);
       if (event) events.push_back(*std::move(event));
     }
   }
@@ -752,7 +757,7 @@ Result<std::shared_ptr<const Event>> Journal::event(const std::string& event_id)
       event_id.size() >= 8 && event_id.size() < 64 && event_id.find_first_not_of("0123456789abcdef") == std::string::npos;
   std::optional<Error> error;
   for (const char* table : {"events", "unresolved"}) {
-    const std::string sql = std::string("SELECT meta, blobs, id FROM ") + table +
+    const std::string sql = "SELECT " + (*reader)->content + " FROM " + table +
                             (cut ? " WHERE id BETWEEN ?1 AND ?2 OR id=?3" : " WHERE id=?1") + " LIMIT 2";
     journal::Statement statement(db, sql.c_str());
     if (cut) {
@@ -763,7 +768,7 @@ Result<std::shared_ptr<const Event>> Journal::event(const std::string& event_id)
       statement.bind_id(event_id);
     }
     if (!statement.step()) continue;
-    auto event = (*reader)->events->load(statement.text(0), statement.text(1));
+    auto event = (*reader)->events->load(statement);
     if (!event) return event.error().with_context("journal");
     if (statement.step())
       return Error{ErrorKind::kPermanent, "event id " + event_id + ": several events begin so; give more digits"};

@@ -127,6 +127,7 @@ class Readers {
     std::unique_ptr<Connection> connection;
     Codec codec;
     std::unique_ptr<EventReader> events;
+    std::string content;  // the columns that EventReader::load() wants
     Statement scan, row, parked;
   };
   class Lease {
@@ -215,9 +216,14 @@ class Writer {
 
   bool known(std::string_view source, const std::string& id);
   void put_mark(const std::string& source, const CaptureMark& mark);
-  std::string acquire_blobs(const Event& event);
-  void release_blobs(std::string_view blobs);
-  void insert_event(const std::string& source, const std::shared_ptr<const Event>& event);
+  // Where an event's bytes are, as its row says it.
+  struct Content {
+    std::string blobs;
+    std::int64_t pack = 0;
+  };
+  Content store_content(const Event& event);
+  void release(const Content& content);
+  void insert_event(const std::string& source, const std::shared_ptr<const Event>& event, const Content& content);
   void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes);
   SinkRow& touch(SinkId id);
   void look_up(const std::vector<Journal::Settle>& settlements);
@@ -233,6 +239,7 @@ class Writer {
   void prune(Prune what, std::int64_t most);
   void delete_event(std::uint64_t seq);
   void store_blob_counts();
+  void drop_packs();
   void begin_memory();
   void undo_memory();
   void publish();
@@ -244,23 +251,25 @@ class Writer {
   Codec codec_;
 
   Statement begin_, commit_, find_event_, find_unresolved_, insert_event_, insert_unresolved_, find_blob_, insert_blob_,
-      drop_blobs_, change_blobs_, put_mark_, forget_mark_, put_position_, take_unresolved_, delete_unresolved_, event_info_,
-      exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_, exceptions_in_, exception_of_, prune_scan_,
-      prune_range_, prune_one_, blobs_of_, scan_kinds_, page_count_, free_pages_;
+      insert_pack_, drop_packs_, drop_blobs_, change_blobs_, put_mark_, forget_mark_, put_position_, take_unresolved_,
+      delete_unresolved_, event_info_, exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_,
+      exceptions_in_, exception_of_, prune_scan_, prune_range_, prune_one_, content_of_, scan_kinds_, page_count_, free_pages_;
 
   // True state, and what the open transaction would undo.
   std::map<SinkId, SinkRow> sinks_;
   MarkIndex marks_;
   std::map<std::string, SourceState, std::less<>> sources_;
-  std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, event_count_ = 0, unresolved_count_ = 0, pruned_ = 0;
+  std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, last_pack_ = 0, event_count_ = 0, unresolved_count_ = 0,
+                pruned_ = 0;
   bool prune_waiting_ = false;
   std::optional<SteadyTime> prune_deferred_since_;
-  std::vector<EventInfo> infos_;  // of what is being settled, by seq
+  std::uint64_t settled_bytes_ = 0;  // since the last removal, about: a roll-back does not count back
+  std::vector<EventInfo> infos_;     // of what is being settled, by seq
   struct Before {
     std::map<SinkId, SinkRow> sinks;
     std::vector<SinkId> added;
     std::map<std::string, SourceState, std::less<>> sources;
-    std::uint64_t last_seq = 0, last_ticket = 0, last_blob = 0, event_count = 0, unresolved_count = 0, pruned = 0;
+    std::uint64_t last_seq = 0, last_ticket = 0, last_blob = 0, last_pack = 0, event_count = 0, unresolved_count = 0, pruned = 0;
     bool prune_waiting = false;
   } before_;
 
@@ -271,6 +280,7 @@ class Writer {
   std::vector<Callback> callbacks_;
   std::vector<std::uint64_t> candidates_;  // lost an exception: may be prunable below `pruned_`
   std::unordered_map<std::int64_t, std::int64_t> blob_changes_;
+  std::vector<std::int64_t> released_packs_;
   std::uint64_t used_bytes_ = 0;
   std::uint64_t page_size_ = kPageSize;
 };

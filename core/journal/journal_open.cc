@@ -145,7 +145,8 @@ Look look(Connection& db, const std::string& file) {
                                        std::to_string(kFormatVersion) +
                                        " or older; install the newer Scriptorium again, which wrote it"};
   }
-  if (*application != kApplicationId || *version < 1 || *ours < 7) return {Look::State::kDamaged, "header or schema damaged"};
+  if (*application != kApplicationId || *version < 1 || *ours < 7 || (*version == 1) == has_packs(db))
+    return {Look::State::kDamaged, "header or schema damaged"};
   const std::string damage = verify(db, false);
   if (!damage.empty()) return {Look::State::kDamaged, damage};
   return {Look::State::kGood, ""};
@@ -188,12 +189,18 @@ std::string altered_table(Connection& db) {
   Statement statement(db, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL");
   while (statement.step()) stored.append("\n").append(statement.text(0));
   std::string_view schema = kSchema;
+  constexpr std::string_view kNewInVersion2 = ", pack INTEGER NOT NULL DEFAULT 0";
+  const bool version_1 = !has_packs(db);
   for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
-    std::string_view made = schema.substr(0, end);
+    std::string made(schema.substr(0, end));
     schema.remove_prefix(end + 1);
     made = made.substr(made.find("CREATE"));
-    made = made.substr(0, made.rfind(')'));
-    if (stored.find(made) == std::string::npos) return std::string(made.substr(0, made.find('(')));
+    if (version_1) {
+      if (made.starts_with("CREATE TABLE packs")) continue;
+      if (const auto at = made.find(kNewInVersion2); at != std::string::npos) made.erase(at, kNewInVersion2.size());
+    }
+    made.resize(made.rfind(')'));
+    if (stored.find(made) == std::string::npos) return made.substr(0, made.find('('));
   }
   return "";
 }
@@ -233,21 +240,30 @@ std::string verify(Connection& db, bool whole) {
   if (whole && damage.empty() && db.ok()) {
     const auto wrong_refs = db.integer(
         "WITH used(id, n) AS (SELECT value, count(*) FROM (SELECT blobs FROM events UNION ALL SELECT blobs FROM unresolved) t, "
-        "json_each('['||t.blobs||']') GROUP BY value) "
+        "json_each('['||t.blobs||']') WHERE value<>0 GROUP BY value) "
         "SELECT (SELECT count(*) FROM blobs b LEFT JOIN used u ON u.id=b.id WHERE b.refs<>coalesce(u.n,0)) + "
         "(SELECT count(*) FROM used u WHERE NOT EXISTS(SELECT 1 FROM blobs b WHERE b.id=u.id))");
     if (wrong_refs.value_or(0) > 0) note(std::to_string(*wrong_refs) + " file contents are missing or counted wrongly");
+    const auto wrong_packs =
+        !has_packs(db)
+            ? std::optional<std::int64_t>(0)
+            : db.integer(
+                  "WITH used(id) AS (SELECT pack FROM events WHERE pack<>0 UNION ALL SELECT pack FROM unresolved WHERE pack<>0) "
+                  "SELECT (SELECT count(*) FROM packs p WHERE NOT EXISTS(SELECT 1 FROM used u WHERE u.id=p.id)) + "
+                  "(SELECT count(*) FROM used u WHERE NOT EXISTS(SELECT 1 FROM packs p WHERE p.id=u.id)) + "
+                  "(SELECT count(*)-count(DISTINCT id) FROM used)");
+    if (wrong_packs.value_or(0) > 0) note(std::to_string(*wrong_packs) + " packs are missing, of no event or of two");
     const auto orphans =
         db.integer("SELECT count(*) FROM exceptions x WHERE NOT EXISTS(SELECT 1 FROM events e WHERE e.seq=x.seq)");
     if (orphans.value_or(0) > 0) note(std::to_string(*orphans) + " exceptions without event");
     Codec codec;
-    EventReader reader(db, codec);
+    EventReader reader(db, codec, Proof::kSha256);
     std::uint64_t wrong = 0;
     std::string first;
-    for (const char* sql : {"SELECT meta, blobs FROM events", "SELECT meta, blobs FROM unresolved"}) {
-      Statement rows(db, sql);
+    for (const std::string table : {"events", "unresolved"}) {
+      Statement rows(db, ("SELECT meta, blobs, " + std::string(has_packs(db) ? "pack" : "0") + " FROM " + table).c_str());
       while (rows.step()) {
-        auto event = reader.load(rows.text(0), rows.text(1));
+        auto event = reader.load(rows);
         if (event) continue;
         if (wrong++ == 0) first = event.error().message();
       }
@@ -302,9 +318,15 @@ Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& lo
         Connection& db = **connection;
         db.execute("PRAGMA journal_mode=WAL");
         db.execute("PRAGMA synchronous=FULL");
-        db.execute("PRAGMA cache_size=-8192");
+        db.execute("PRAGMA cache_size=-16384");
         db.execute("PRAGMA wal_autocheckpoint=0");
         db.execute("PRAGMA journal_size_limit=67108864");
+        if (db.integer("PRAGMA user_version") == 1) {
+          db.execute("BEGIN IMMEDIATE");
+          db.execute(kFromVersion1);
+          db.execute("COMMIT");
+          if (!db.ok()) db.rollback();
+        }
         if (auto error = db.take_error()) return *std::move(error);
         opened.connection = *std::move(connection);
         return opened;

@@ -28,6 +28,7 @@ struct File {
   std::string key;  // sha256, raw
   std::int64_t size = 0;
   std::string frame;
+  bool in_pack = false;
 };
 
 // Writes the new journal.
@@ -37,15 +38,17 @@ class Target {
       : db_(db),
         find_blob_(db, "SELECT id FROM blobs WHERE sha256=?1"),
         insert_blob_(db, "INSERT INTO blobs(sha256,refs,size,data) VALUES(?1,0,?2,?3)"),
+        insert_pack_(db, "INSERT INTO packs(data) VALUES(?1)"),
         add_ref_(db, "UPDATE blobs SET refs=refs+1 WHERE id=?1"),
         find_event_(db, "SELECT 1 FROM events WHERE id=?1 UNION ALL SELECT 1 FROM unresolved WHERE id=?1"),
         find_seq_(db, "SELECT 1 FROM events WHERE seq=?1"),
         find_ticket_(db, "SELECT 1 FROM unresolved WHERE ticket=?1"),
-        insert_event_(
-            db, "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)"),
+        insert_event_(db,
+                      "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
         insert_unresolved_(db,
-                           "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,entry) "
-                           "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)") {}
+                           "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,entry) "
+                           "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)") {}
 
   bool has(const std::string& id) {
     const bool found = find_event_.bind_id(id).step();
@@ -65,6 +68,10 @@ class Target {
   std::string add_files(const std::vector<File>& files) {
     std::vector<std::int64_t> blobs;
     for (const File& file : files) {
+      if (file.in_pack) {
+        blobs.push_back(kInPack);
+        continue;
+      }
       std::int64_t blob = 0;
       if (find_blob_.bind_blob(file.key).step()) blob = find_blob_.integer(0);
       find_blob_.reset();
@@ -78,8 +85,13 @@ class Target {
     return encode_blobs(blobs);
   }
   void add_event(bool unresolved, std::int64_t number, const std::string& source, const Event& event,
-                 const std::vector<File>& files, std::string_view meta, const std::string& entry) {
+                 const std::vector<File>& files, std::string_view pack, std::string_view meta, const std::string& entry) {
     const std::string blobs = add_files(files);
+    std::int64_t pack_id = 0;
+    if (!pack.empty()) {
+      insert_pack_.bind_large(pack).run();
+      pack_id = db_.integer("SELECT last_insert_rowid()").value_or(0);
+    }
     std::uint64_t bytes = 0;
     for (const File& file : files) bytes += static_cast<std::uint64_t>(file.size);
     Statement& insert = unresolved ? insert_unresolved_ : insert_event_;
@@ -88,7 +100,11 @@ class Target {
         .bind_text(source)
         .bind_text(event.kind)
         .bind_text(event.job.id);
-    insert.bind(event.captured_at.nanoseconds).bind(static_cast<std::int64_t>(bytes)).bind_text(blobs).bind_large(meta);
+    insert.bind(event.captured_at.nanoseconds)
+        .bind(static_cast<std::int64_t>(bytes))
+        .bind_text(blobs)
+        .bind_large(meta)
+        .bind(pack_id);
     if (unresolved) {
       if (entry.empty()) {
         insert.bind_null();
@@ -106,7 +122,8 @@ class Target {
 
  private:
   Connection& db_;
-  Statement find_blob_, insert_blob_, add_ref_, find_event_, find_seq_, find_ticket_, insert_event_, insert_unresolved_;
+  Statement find_blob_, insert_blob_, insert_pack_, add_ref_, find_event_, find_seq_, find_ticket_, insert_event_,
+      insert_unresolved_;
   std::uint64_t pending_ = 0;
 };
 
@@ -285,8 +302,9 @@ class Salvager {
       from_->take_error();
     }
     read_range(unresolved,
-               "SELECT " + number + ", source, meta, blobs" + (unresolved ? ", entry" : ", NULL") + ", id FROM " + table +
-                   " WHERE " + number + ">=?1 AND " + number + "<=?2 ORDER BY " + number,
+               std::string("SELECT meta, blobs, ") + (has_packs(*from_) ? "pack, " : "0, ") + number + ", source, id, " +
+                   (unresolved ? "entry" : "NULL") + " FROM " + table + " WHERE " + number + ">=?1 AND " + number +
+                   "<=?2 ORDER BY " + number,
                low.value_or(1), top);
   }
 
@@ -294,7 +312,7 @@ class Salvager {
   void read_range(bool unresolved, const std::string& sql, std::int64_t low, std::int64_t high) {
     std::uint64_t failures = 0;
     Statement rows(*from_, sql.c_str());
-    EventReader reader(*from_, codec_);
+    EventReader reader(*from_, codec_, Proof::kSha256);
     std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{low, high}};  // the lowest last
     while (!ranges.empty() && failures < kMostFailures) {
       const auto [first, last] = ranges.back();
@@ -302,7 +320,7 @@ class Salvager {
       std::int64_t next = first;
       rows.bind(first).bind(last);
       while (rows.step()) {
-        next = rows.integer(0) + 1;
+        next = rows.integer(3) + 1;
         take(unresolved, rows, reader);
       }
       rows.reset();
@@ -323,13 +341,13 @@ class Salvager {
   }
 
   void take(bool unresolved, Statement& row, EventReader& reader) {
-    const std::int64_t number = row.integer(0);
-    const std::string source(row.text(1));
-    const std::string meta(row.text(2));
-    const std::string blobs(row.text(3));
-    const std::string entry(row.text(4));
+    const std::string meta(row.text(0));
+    const std::string blobs(row.text(1));
+    const std::int64_t number = row.integer(3);
+    const std::string source(row.text(4));
     const std::string id = row.id(5);
-    auto loaded = reader.load(meta, blobs);
+    const std::string entry(row.text(6));
+    auto loaded = reader.load(row);
     from_->take_error();
     if (!loaded || (*loaded)->id != id) {
       const std::string why = loaded ? "id differs" : loaded.error().message();
@@ -344,11 +362,19 @@ class Salvager {
     lost_.erase(event.id);
     if (target_.has(event.id)) return;
     std::vector<File> files;
-    for (const EventFile& file : event.files) {
-      files.push_back(
-          {content_key(file), static_cast<std::int64_t>(file.bytes->size()), std::string(codec_.compress(*file.bytes))});
+    const std::vector<std::int64_t> were = decode_blobs(blobs);
+    for (std::size_t i = 0; i < were.size(); ++i) {
+      const EventFile& file = event.files[i];
+      File& kept = files.emplace_back();
+      kept.size = static_cast<std::int64_t>(file.bytes->size());
+      kept.in_pack = were[i] == kInPack;
+      if (kept.in_pack) continue;
+      kept.key = content_key(file);
+      kept.frame = codec_.compress(*file.bytes);
     }
-    target_.add_event(unresolved, number, source, event, files, meta, entry);
+    const bool packed = std::find(were.begin(), were.end(), kInPack) != were.end();
+    target_.add_event(unresolved, number, source, event, files, packed ? codec_.compress(pack_bytes(event)) : std::string_view{},
+                      meta, entry);
     ++result_.events;
   }
 

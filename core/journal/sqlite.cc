@@ -3,6 +3,7 @@
 #include <sqlite3.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "core/base/text.h"
@@ -47,6 +48,10 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
       }
       return {ErrorKind::kTransient, text};
     case SQLITE_NOMEM: return {ErrorKind::kExhausted, text};
+    case SQLITE_ERROR:
+      // The header's schema format (bytes 44 to 47), which has had no new value since 2006, is none that SQLite knows.
+      if (std::strcmp(message, "unsupported file format") == 0) return {ErrorKind::kCorrupt, text};
+      return {ErrorKind::kTransient, text};
     default: return {ErrorKind::kTransient, text};
   }
 }

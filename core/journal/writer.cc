@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::int64_t kPruneChunk = 5000;  // events removed in one transaction
 constexpr std::int64_t kPruneStep = 1000;   // the same, beside something that somebody waits for
-constexpr int kCheckpointPages = 4000;      // 16 MiB of -wal
+// Bytes of settled events after which they are removed: their pages are then still in SQLite's cache, from settling them.
+constexpr std::uint64_t kPruneBytes = 24U << 20;
+constexpr int kCheckpointPages = 8000;  // 32 MiB of -wal
 
 std::int64_t stored(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 std::uint64_t loaded(std::int64_t value) { return static_cast<std::uint64_t>(value); }
@@ -49,11 +51,6 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
   commit_ = Statement(db, "COMMIT");
   find_event_ = Statement(db, "SELECT 1 FROM events WHERE id=?1");
   find_unresolved_ = Statement(db, "SELECT 1 FROM unresolved WHERE id=?1");
-  insert_event_ = Statement(
-      db, "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
-  insert_unresolved_ = Statement(db,
-                                 "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,entry) "
-                                 "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
   find_blob_ = Statement(db, "SELECT id, size FROM blobs WHERE sha256=?1");
   insert_blob_ = Statement(db, "INSERT INTO blobs(id,sha256,refs,size,data) VALUES(?1,?2,1,?3,?4)");
   drop_blobs_ = Statement(db, "DELETE FROM blobs WHERE id>=?1 AND id<=?2 AND refs<=?3");
@@ -65,8 +62,6 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
   forget_mark_ = Statement(db, "DELETE FROM marks WHERE source=?1 AND entry=?2");
   put_position_ =
       Statement(db, "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) DO UPDATE SET position=?2");
-  take_unresolved_ =
-      Statement(db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id FROM unresolved WHERE ticket=?1");
   delete_unresolved_ = Statement(db, "DELETE FROM unresolved WHERE ticket=?1");
   event_info_ = Statement(db, "SELECT seq, bytes, kind FROM events WHERE seq>=?1 AND seq<=?2");
   exception_state_ = Statement(db, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2");
@@ -79,11 +74,24 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
   store_sink_ = Statement(db, "UPDATE sinks SET cursor=?2, acknowledged=?3, last_success=?4, sum=?5 WHERE id=?1");
   exceptions_in_ = Statement(db, "SELECT DISTINCT seq FROM exceptions WHERE seq>?1 AND seq<=?2");
   exception_of_ = Statement(db, "SELECT 1 FROM exceptions WHERE seq=?1");
-  prune_scan_ = Statement(db, "SELECT seq, blobs FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3");
   prune_range_ = Statement(db, "DELETE FROM events WHERE seq>?1 AND seq<=?2");
   prune_one_ = Statement(db, "DELETE FROM events WHERE seq=?1");
-  blobs_of_ = Statement(db, "SELECT blobs FROM events WHERE seq=?1");
   scan_kinds_ = Statement(db, "SELECT seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq");
+  // Else it is of format 1, and only read.
+  if (has_packs(db)) {
+    insert_event_ = Statement(
+        db,
+        "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
+    insert_unresolved_ = Statement(db,
+                                   "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,entry) "
+                                   "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)");
+    insert_pack_ = Statement(db, "INSERT INTO packs(id,data) VALUES(?1,?2)");
+    drop_packs_ = Statement(db, "DELETE FROM packs WHERE id>=?1 AND id<=?2");
+    take_unresolved_ =
+        Statement(db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id, pack FROM unresolved WHERE ticket=?1");
+    prune_scan_ = Statement(db, "SELECT seq, blobs, pack FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3");
+    content_of_ = Statement(db, "SELECT blobs, pack FROM events WHERE seq=?1");
+  }
   page_count_ = Statement(db, "PRAGMA page_count");
   free_pages_ = Statement(db, "PRAGMA freelist_count");
   shared_.with([&](Shared& s) {
@@ -114,6 +122,7 @@ Result<void> Writer::load() {
   last_seq_ = std::max(last_seq_, loaded(db.integer("SELECT coalesce(max(seq),0) FROM exceptions").value_or(0)));
   last_ticket_ = loaded(db.integer("SELECT coalesce(max(ticket),0) FROM unresolved").value_or(0));
   last_blob_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM blobs").value_or(0));
+  if (has_packs(db)) last_pack_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM packs").value_or(0));
   {
     Statement statement(db, "SELECT x.sink, x.seq, x.state, e.bytes FROM exceptions x LEFT JOIN events e ON e.seq=x.seq");
     while (statement.step()) {
@@ -175,6 +184,7 @@ void Writer::begin_memory() {
   before_.last_seq = last_seq_;
   before_.last_ticket = last_ticket_;
   before_.last_blob = last_blob_;
+  before_.last_pack = last_pack_;
   before_.event_count = event_count_;
   before_.unresolved_count = unresolved_count_;
   before_.pruned = pruned_;
@@ -186,6 +196,7 @@ void Writer::begin_memory() {
   callbacks_.clear();
   candidates_.clear();
   blob_changes_.clear();
+  released_packs_.clear();
 }
 
 void Writer::undo_memory() {
@@ -195,6 +206,7 @@ void Writer::undo_memory() {
   last_seq_ = before_.last_seq;
   last_ticket_ = before_.last_ticket;
   last_blob_ = before_.last_blob;
+  last_pack_ = before_.last_pack;
   event_count_ = before_.event_count;
   unresolved_count_ = before_.unresolved_count;
   pruned_ = before_.pruned;
@@ -238,6 +250,7 @@ Result<void> Writer::commit(std::vector<Entry>& batch, bool prune_all) {
           urgent ? kPruneStep : kPruneChunk);
   }
   if (db.ok()) store_blob_counts();
+  if (db.ok()) drop_packs();
   if (auto error = db.take_error()) return give_up(*std::move(error));
   FAULT_POINT("journal.before_commit");
   if (const int code = FAULT_ERROR("journal.commit"); code != 0) return give_up(system_error("journal: commit", code));
@@ -313,11 +326,14 @@ void Writer::put_mark(const std::string& source, const CaptureMark& mark) {
   marks_.put(source, mark.entry, mark.event_id);
 }
 
-std::string Writer::acquire_blobs(const Event& event) {
+Writer::Content Writer::store_content(const Event& event) {
   std::vector<std::int64_t> blobs;
-  static const std::string kNoBytes;
+  Content content;
   for (const EventFile& file : event.files) {
-    const std::string& bytes = file.bytes ? *file.bytes : kNoBytes;
+    if (lies_in_pack(file)) {
+      blobs.push_back(kInPack);
+      continue;
+    }
     const std::string key = content_key(file);
     if (find_blob_.bind_blob(key).step()) {
       blobs.push_back(find_blob_.integer(0));
@@ -326,17 +342,26 @@ std::string Writer::acquire_blobs(const Event& event) {
       blobs.push_back(stored(++last_blob_));
       insert_blob_.bind(blobs.back())
           .bind_blob(key)
-          .bind(static_cast<std::int64_t>(bytes.size()))
-          .bind_large(codec_.compress(bytes))
+          .bind(static_cast<std::int64_t>(file.bytes->size()))
+          .bind_large(codec_.compress(*file.bytes))
           .run();
     }
     find_blob_.reset();
   }
-  return encode_blobs(blobs);
+  content.blobs = encode_blobs(blobs);
+  if (std::find(blobs.begin(), blobs.end(), kInPack) != blobs.end()) {
+    content.pack = stored(++last_pack_);
+    insert_pack_.bind(content.pack).bind_large(codec_.compress(pack_bytes(event))).run();
+  }
+  FAULT_POINT("journal.after_blob");
+  return content;
 }
 
-void Writer::release_blobs(std::string_view blobs) {
-  for (const std::int64_t blob : decode_blobs(blobs)) --blob_changes_[blob];
+void Writer::release(const Content& content) {
+  for (const std::int64_t blob : decode_blobs(content.blobs)) {
+    if (blob != kInPack) --blob_changes_[blob];
+  }
+  if (content.pack != 0) released_packs_.push_back(content.pack);
 }
 
 void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes) {
@@ -349,14 +374,17 @@ void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t b
   }
 }
 
-void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event) {
-  const std::string blobs = acquire_blobs(*event);
-  FAULT_POINT("journal.after_blob");
+void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event, const Content& content) {
   const std::uint64_t seq = ++last_seq_;
   const std::uint64_t bytes = event->bytes_size();
   const std::string meta = encode_meta(*event);
   insert_event_.bind(stored(seq)).bind_id(event->id).bind_text(source).bind_text(event->kind).bind_text(event->job.id);
-  insert_event_.bind(event->captured_at.nanoseconds).bind(stored(bytes)).bind_text(blobs).bind_large(codec_.compress(meta)).run();
+  insert_event_.bind(event->captured_at.nanoseconds)
+      .bind(stored(bytes))
+      .bind_text(content.blobs)
+      .bind_large(codec_.compress(meta))
+      .bind(content.pack)
+      .run();
   ++event_count_;
   count_new(seq, event->kind, bytes);
   published_.push_back({seq, event});
@@ -365,10 +393,9 @@ void Writer::insert_event(const std::string& source, const std::shared_ptr<const
 void Writer::apply(Journal::Append& item) {
   if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
   const bool fresh = !known(item.source, item.event->id);
-  if (fresh && !item.resolve_first) insert_event(item.source, item.event);
+  if (fresh && !item.resolve_first) insert_event(item.source, item.event, store_content(*item.event));
   if (fresh && item.resolve_first) {
-    const std::string blobs = acquire_blobs(*item.event);
-    FAULT_POINT("journal.after_blob");
+    const Content content = store_content(*item.event);
     const std::uint64_t ticket = ++last_ticket_;
     const std::string meta = encode_meta(*item.event);
     const Event& event = *item.event;
@@ -379,8 +406,9 @@ void Writer::apply(Journal::Append& item) {
         .bind_text(event.job.id);
     insert_unresolved_.bind(event.captured_at.nanoseconds)
         .bind(stored(event.bytes_size()))
-        .bind_text(blobs)
-        .bind_large(codec_.compress(meta));
+        .bind_text(content.blobs)
+        .bind_large(codec_.compress(meta))
+        .bind(content.pack);
     (item.mark ? insert_unresolved_.bind_text(item.mark->entry) : insert_unresolved_.bind_null()).run();
     ++event_count_;
     ++unresolved_count_;
@@ -396,7 +424,7 @@ void Writer::apply(Journal::Append& item) {
 
 void Writer::apply(AppendMany& item) {
   for (const auto& event : item.events) {
-    if (!known(item.source, event->id)) insert_event(item.source, event);
+    if (!known(item.source, event->id)) insert_event(item.source, event, store_content(*event));
   }
   if (item.position) put_position_.bind_text(item.source).bind_blob(*item.position).run();
 }
@@ -418,7 +446,8 @@ void Writer::apply(ResolveMany& item) {
       continue;  // resolved before
     }
     const std::string source(take_unresolved_.text(0));
-    const std::string blobs(take_unresolved_.text(5));
+    // Its bytes stay what they are, and move as they are.
+    const Content content{.blobs = std::string(take_unresolved_.text(5)), .pack = take_unresolved_.integer(8)};
     take_unresolved_.reset();
     delete_unresolved_.bind(stored(resolved.ticket)).run();
     --event_count_;
@@ -430,8 +459,11 @@ void Writer::apply(ResolveMany& item) {
     // An id that is there already can only be another's by mistake; two events with one id are one.
     const bool there = find_event_.bind_id(resolved.event->id).step();
     find_event_.reset();
-    if (!there) insert_event(source, resolved.event);
-    release_blobs(blobs);
+    if (there) {
+      release(content);
+    } else {
+      insert_event(source, resolved.event, content);
+    }
   }
 }
 
@@ -447,7 +479,8 @@ void Writer::apply(PublishDamaged& item) {
       .bind_text(source)
       .bind_text(kind)
       .bind_text(take_unresolved_.text(2));
-  insert_event_.bind(take_unresolved_.integer(3)).bind(stored(bytes)).bind_text(take_unresolved_.text(5)).bind_large(meta).run();
+  insert_event_.bind(take_unresolved_.integer(3)).bind(stored(bytes)).bind_text(take_unresolved_.text(5)).bind_large(meta);
+  insert_event_.bind(take_unresolved_.integer(8)).run();
   take_unresolved_.reset();
   delete_unresolved_.bind(stored(item.ticket)).run();
   ++last_seq_;
@@ -543,6 +576,7 @@ void Writer::apply(SettleMany& item) {
         if (before) erase_exception(item.sink, seq);
         ++row.acknowledged;
         row.last_success = clock_.now();
+        settled_bytes_ += event->bytes;
         if (beyond) row.ahead[seq] = {State::kSettled, false};
         break;
       case Outcome::kRetry:
@@ -640,15 +674,17 @@ void Writer::prune(Prune what, std::int64_t most) {
   // A command is tried once, so it does no more than it must.
   prune_waiting_ = what == Prune::kCandidates && lowest > pruned_;
   if (what == Prune::kCandidates) return;
-  if (what == Prune::kIfMuch && lowest > pruned_ && lowest - pruned_ < loaded(kPruneChunk)) {
+  if (what == Prune::kIfMuch && lowest > pruned_ && lowest - pruned_ < loaded(kPruneChunk) && settled_bytes_ < kPruneBytes) {
     if (!prune_deferred_since_) prune_deferred_since_ = std::chrono::steady_clock::now();
     return;
   }
   prune_deferred_since_.reset();
+  settled_bytes_ = 0;
   if (lowest <= pruned_) return;
-  std::vector<std::pair<std::int64_t, std::string>> chunk;
+  std::vector<std::pair<std::int64_t, Content>> chunk;
   prune_scan_.bind(stored(pruned_)).bind(stored(lowest)).bind(most);
-  while (prune_scan_.step()) chunk.emplace_back(prune_scan_.integer(0), prune_scan_.text(1));
+  while (prune_scan_.step())
+    chunk.emplace_back(prune_scan_.integer(0), Content{std::string(prune_scan_.text(1)), prune_scan_.integer(2)});
   prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == most;
   const std::uint64_t upto = prune_waiting_ ? loaded(chunk.back().first) : lowest;
   std::set<std::int64_t> held;
@@ -659,21 +695,21 @@ void Writer::prune(Prune what, std::int64_t most) {
   if (held.empty() && !chunk.empty()) {
     prune_range_.bind(stored(pruned_)).bind(stored(upto)).run();
   }
-  for (const auto& [seq, blobs] : chunk) {
+  for (const auto& [seq, content] : chunk) {
     if (held.contains(seq)) continue;
     if (!held.empty()) prune_one_.bind(seq).run();
-    release_blobs(blobs);
+    release(content);
     --event_count_;
   }
   pruned_ = upto;
 }
 
 void Writer::delete_event(std::uint64_t seq) {
-  if (blobs_of_.bind(stored(seq)).step()) {
-    const std::string blobs(blobs_of_.text(0));
-    blobs_of_.reset();
+  if (content_of_.bind(stored(seq)).step()) {
+    const Content content{std::string(content_of_.text(0)), content_of_.integer(1)};
+    content_of_.reset();
     prune_one_.bind(stored(seq)).run();
-    release_blobs(blobs);
+    release(content);
     --event_count_;
   }
 }
@@ -688,6 +724,18 @@ void Writer::store_blob_counts() {
     while (to + 1 != changes.end() && (to + 1)->first == to->first + 1 && (to + 1)->second == from->second) ++to;
     change_blobs(from->first, to->first, from->second);
     if (!connection_->ok()) return;
+    from = to + 1;
+  }
+}
+
+void Writer::drop_packs() {
+  // Those of events that leave one after the other lie side by side.
+  std::sort(released_packs_.begin(), released_packs_.end());
+  for (auto from = released_packs_.begin(); from != released_packs_.end() && connection_->ok();) {
+    auto to = from;
+    while (to + 1 != released_packs_.end() && *(to + 1) == *to + 1) ++to;
+    FAULT_POINT("journal.before_blob_delete");
+    drop_packs_.bind(*from).bind(*to).run();
     from = to + 1;
   }
 }

@@ -33,9 +33,9 @@ def edit(daemon, *statements):
 
 def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm, archive):
     daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
-    edit(daemon, "PRAGMA user_version=2")
+    edit(daemon, "PRAGMA user_version=3")
     before = digest(daemon.state_dir)
-    words = "found journal format 2, this program needs 1 or older; install the newer Scriptorium again, which wrote it"
+    words = "found journal format 3, this program needs 2 or older; install the newer Scriptorium again, which wrote it"
     for command in (["run"], ["run", "--once"], ["deadletters", "list"]):
         result = daemon.command(*command, check=False)
         assert result.returncode == EX_CONFIG and words in result.stderr, (command, result.stderr)
@@ -45,7 +45,7 @@ def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon
     assert digest(daemon.state_dir) == before
 
     # The program that wrote it comes back, and goes on.
-    edit(daemon, "PRAGMA user_version=1")
+    edit(daemon, "PRAGMA user_version=2")
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")
     Archive(archive.path / "blocked").compare(storm.manifest())

@@ -111,6 +111,17 @@ class JournalDamageTest : public testing::Test {
     EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error), SQLITE_OK) << (error != nullptr ? error : "");
     sqlite3_close(db);
   }
+  std::int64_t number(const char* query) {
+    sqlite3* db = nullptr;
+    sqlite3_stmt* statement = nullptr;
+    EXPECT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    EXPECT_EQ(sqlite3_prepare_v2(db, query, -1, &statement, nullptr), SQLITE_OK);
+    EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW);
+    const std::int64_t value = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return value;
+  }
   void expect_sound() {
     auto result = journal_->verify();
     EXPECT_TRUE(result) << result.error().message();
@@ -126,14 +137,14 @@ class JournalDamageTest : public testing::Test {
 TEST_F(JournalDamageTest, RefusesANewerFormatAndLeavesItUntouched) {
   fill();
   journal_.reset();
-  sql("PRAGMA user_version=2");
+  sql("PRAGMA user_version=3");
   const std::string before = dir_.read("journal/journal.db");
   auto refused = try_open();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
   EXPECT_THAT(refused.error().message(), HasSubstr(file()));
-  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 2"));
-  EXPECT_THAT(refused.error().message(), HasSubstr("needs 1"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 3"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("needs 2"));
   EXPECT_THAT(refused.error().message(), HasSubstr("install the newer Scriptorium"));
   EXPECT_EQ(dir_.read("journal/journal.db"), before);
   EXPECT_EQ(quarantine(), "");
@@ -190,12 +201,16 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
   constexpr std::size_t kPage = 4096;
   std::mt19937_64 random(20261121);
   int quarantined = 0;
+  // Where a table begins nothing says any more where the rest of it is.
+  const std::set<std::int64_t> roots{number("SELECT rootpage FROM sqlite_schema WHERE name='events'"),
+                                     number("SELECT rootpage FROM sqlite_schema WHERE name='packs'")};
   for (int round = 0; round < 40; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     fs::remove_all(dir_.path_to("journal"));
     std::string bad = good;
     // The first rounds hit the first page, which holds the header (but for the two fields that are refused) and the schema.
-    const std::size_t at = round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
+    std::size_t at = round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
+    while (roots.contains(static_cast<std::int64_t>(at / kPage + 1))) at = kPage + random() % (good.size() - kPage);
     bad[at] = static_cast<char>(bad[at] ^ (1U << (random() % 8)));
     if (round % 4 == 3) {  // a whole sector of zeros, as after a power cut
       const std::size_t sector = at / 512 * 512;
@@ -250,10 +265,10 @@ TEST_F(JournalDamageTest, AColumnOfALaterReleaseIsNoDamage) {
 TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoesOn) {
   fill();
   journal_.reset();
-  // One blob's frame, another blob gone altogether.
-  sql("UPDATE blobs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT CAST(blobs AS "
-      "INTEGER) FROM events WHERE seq=20)");
-  sql("DELETE FROM blobs WHERE id=(SELECT CAST(blobs AS INTEGER) FROM events WHERE seq=30)");
+  // One pack's frame, another pack gone altogether.
+  sql("UPDATE packs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT pack FROM events "
+      "WHERE seq=20)");
+  sql("DELETE FROM packs WHERE id=(SELECT pack FROM events WHERE seq=30)");
   open();
   EXPECT_TRUE(journal_->open_report().quarantined.empty());
   EXPECT_FALSE(journal_->verify());
@@ -266,11 +281,103 @@ TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoe
   ASSERT_THAT(*letters, SizeIs(3));
   EXPECT_EQ((*letters)[1].sequence, 20U);
   EXPECT_THAT((*letters)[1].reason, testing::StartsWith("journal: "));
-  EXPECT_THAT((*letters)[1].reason, HasSubstr("script damaged"));
-  EXPECT_THAT((*letters)[2].reason, HasSubstr("script is missing"));
+  EXPECT_THAT((*letters)[1].reason, HasSubstr("script: pack damaged"));
+  EXPECT_THAT((*letters)[2].reason, HasSubstr("script: pack is missing"));
   EXPECT_EQ((*letters)[1].job_id, "20");
   EXPECT_TRUE(log_.has("JOURNAL_EVENT_DAMAGED"));
   EXPECT_THAT(log_.text(), testing::Not(HasSubstr("#!/bin/bash"))) << "a log never shows a script";
+}
+
+TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
+  open();
+  ASSERT_TRUE(journal_->register_sink("archive", {"*"}));
+  // Large enough to be stored once for all, and none of them the other's.
+  for (int i = 1; i <= 6; ++i) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(i / 2));
+    std::string script = "#!/bin/bash\n";
+    for (int k = 0; k < 1000; ++k) script += "run " + std::to_string(random()) + "\n";
+    const auto event = make_event(std::to_string(i), script);
+    expected_[event->id] = *event->file("script")->bytes;
+    journal_->append({.source = "slurm", .event = event}, never_.get_token());
+  }
+  ASSERT_TRUE(flush());
+  journal_.reset();
+  sql("UPDATE blobs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT CAST(blobs AS "
+      "INTEGER) FROM events WHERE seq=2)");
+  sql("DELETE FROM blobs WHERE id=(SELECT CAST(blobs AS INTEGER) FROM events WHERE seq=6)");
+  open();
+  EXPECT_FALSE(journal_->verify());
+  const auto got = drain();
+  EXPECT_EQ(got.damaged, 3);
+  EXPECT_EQ(got.ids.size(), 3U);
+  ASSERT_TRUE(flush());
+  const auto letters = journal_->dead_letters("archive", 10);
+  ASSERT_TRUE(letters);
+  ASSERT_THAT(*letters, SizeIs(3));
+  EXPECT_THAT((*letters)[0].reason, HasSubstr("script damaged"));
+  EXPECT_THAT((*letters)[1].reason, HasSubstr("script damaged"));
+  EXPECT_THAT((*letters)[2].reason, HasSubstr("script is missing"));
+}
+
+// tests/fixtures/journal/format-1.db, written by the last program of format 1: jobs 1 to 10 of "slurm", 7 and 8 with one large
+// script, 9 and 10 unresolved; the sink "archive" has acknowledged 1 and refused 2.
+class JournalFormat1Test : public JournalDamageTest {
+ protected:
+  JournalFormat1Test() {
+    fs::create_directory(dir_.path_to("journal"));
+    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-1.db", file());
+    const std::string large = "#!/bin/bash\n" + std::string(20'000, '#') + "\n";
+    for (int i = 1; i <= 10; ++i) {
+      const std::string id = std::to_string(i);
+      const auto event =
+          make_event(id, i == 7 || i == 8 ? large : "#!/bin/bash\nrun " + id + "\n", {"HOME=/home/alice", "JOB=" + id});
+      expected_[event->id] = *event->file("script")->bytes;
+    }
+  }
+  // What is left of it is resolved and taken.
+  void finish() {
+    std::vector<Journal::Resolved> resolved;
+    for (const auto& item : journal_->unresolved("slurm", 0, 10)) resolved.push_back({item.ticket, item.event});
+    EXPECT_THAT(resolved, SizeIs(2));
+    journal_->resolved(resolved);
+    ASSERT_TRUE(flush());
+    const auto got = drain();
+    EXPECT_EQ(got.damaged, 0);
+    EXPECT_EQ(got.ids.size(), 8U);
+    expect_sound();
+    auto sink = journal_->register_sink("archive", {"*"});
+    std::vector<Journal::Settle> settlements;
+    for (std::uint64_t seq = 3; seq <= 10; ++seq) settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
+    journal_->settle(*sink, settlements, 10);
+    ASSERT_TRUE(flush());
+    EXPECT_EQ(journal_->usage().events, 1U) << "the dead letter";
+    EXPECT_EQ(*journal_->retry_dead(std::nullopt, ""), 1U);
+    const auto parked = journal_->parked(*sink, 10);
+    ASSERT_TRUE(parked);
+    ASSERT_THAT(*parked, SizeIs(1));
+    EXPECT_EQ(*(*parked)[0].event->file("script")->bytes, "#!/bin/bash\nrun 2\n");
+    expect_sound();
+  }
+};
+
+TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewOne) {
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  ASSERT_TRUE(looked) << looked.error().message();
+  EXPECT_EQ((*looked)->usage().events, 9U) << "the acknowledged one had left";
+  looked->reset();
+  open();
+  EXPECT_EQ(journal_->open_report().damage, "");
+  finish();
+  journal_.reset();
+  EXPECT_EQ(number("PRAGMA user_version"), 2);
+}
+
+TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
+  patch(file(), 40, std::string(40, '\xff'));  // in the header
+  open();
+  EXPECT_NE(journal_->open_report().damage, "");
+  EXPECT_EQ(journal_->open_report().salvaged_events, 9U);
+  finish();
 }
 
 TEST_F(JournalDamageTest, AFlippedCursorLeadsToDeliveryAgainAndNotToLoss) {
@@ -370,7 +477,7 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   journal_->append({.source = "slurm", .event = job(2), .resolve_first = true}, never_.get_token());
   ASSERT_TRUE(flush());
   journal_.reset();
-  sql("DELETE FROM blobs WHERE id=1");
+  sql("DELETE FROM packs WHERE id=1");
   open();
   EXPECT_THAT(journal_->unresolved("slurm", 0, 10), SizeIs(1));
   ASSERT_TRUE(flush());
