@@ -258,6 +258,8 @@ class SpoolCapture::Engine {
       const bool drained = take_notifications(stop);
       if (forget_unseen_ && structure_drained_) forget_unseen(*std::exchange(forget_unseen_, std::nullopt));
       if ((structure_drained_ && !scanning_ && to_scan_.empty()) || accounted_.size() > kAccountedMost) accounted_.clear();
+      // With both queues empty, no word of what has gone can come any more.
+      if ((drained && structure_drained_) || gone_.size() > kAccountedMost) gone_.clear();
       if (rescan_asked_.exchange(false)) begin_scan(true);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
       // A due look may only count an entry as missed once every event that came before has been read.
@@ -475,6 +477,12 @@ class SpoolCapture::Engine {
       count_ignored("another owner");
       return;
     }
+    if (taken_already(place, *stat)) {
+      // What came of its other files meanwhile belongs to the same.
+      if (const auto pending = pending_.find(std::string(place.entry)); pending != pending_.end()) drop_pending(pending);
+      counters_->with([](Counters& c) { ++c.status.duplicates; });
+      return;
+    }
     if (!below) {
       // Written through another mount. It is believed if that shows the spool's own root, or if the very file also stands in
       // the spool; the rest comes in by the scan.
@@ -496,6 +504,22 @@ class SpoolCapture::Engine {
     pending.way = "fanotify";  // whatever noticed the entry's directory first
     put_file(pending, std::string(place.file), *stat, *std::move(bytes));
     consider(std::string(place.entry), stop);
+  }
+
+  // True of the file by which an entry is known, if that was taken whole as it is now: a scan was quicker than the word of its
+  // close, or it was closed several times, and this is the word of a later close. Taken again, perhaps when the entry's other
+  // files have gone, it would be an incomplete event with the id of the whole one. The entry must be the same, not only the
+  // file's number: a file system may give that to the next entry's script while its clock has not moved on.
+  bool taken_already(const SpoolPath& place, const FileStat& stat) const {
+    const std::string key(place.entry);
+    for (const TakenMap* map : {&taken_, &gone_}) {
+      const auto found = map->find(key);
+      if (found == map->end()) continue;
+      const Taken& taken = found->second;
+      return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
+             taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns;
+    }
+    return false;
   }
 
   // A record of an entry that was taken: the scheduler writes it again throughout the job's life, and nobody waits for it.
@@ -608,11 +632,13 @@ class SpoolCapture::Engine {
 
   void on_entry_file(const SpoolPath& place, bool in_entry_directory, bool appeared, bool gone, const std::stop_token& stop) {
     const std::string key(place.entry);
-    const auto taken = taken_.find(key);
+    auto taken = taken_.find(key);
     if (gone) {
       // An entry without a directory of its own is gone with the file that it is known by.
-      if (!in_entry_directory && taken != taken_.end() && taken->second.file == place.file && !still_stands(key, taken->second))
+      if (!in_entry_directory && taken != taken_.end() && taken->second.file == place.file && !still_stands(key, taken->second)) {
         forget(taken);
+        accounted_[key] = true;
+      }
       return;
     }
     // Content notifications tell of closed files; only links and renames need a look beside them.
@@ -621,6 +647,11 @@ class SpoolCapture::Engine {
       return;
     }
     if (taken != taken_.end() && taken->second.file == place.file && is_as_taken(key, taken->second)) return;
+    // It was left out because it had no script, and here is one.
+    if (appeared && place.role == SpoolPath::Role::kEntryFile && taken != taken_.end() && taken->second.event_id.empty()) {
+      forget(taken);
+      taken = taken_.end();
+    }
     if (place.role == SpoolPath::Role::kEntryFile) {
       if (appeared && !in_entry_directory && taken == taken_.end()) pending_of(key, "inotify");
       notice(key);
@@ -1273,6 +1304,7 @@ class SpoolCapture::Engine {
       taken_inodes_.erase(inode);
     }
     if (taken->second.marked) forgotten_.push_back(taken->first);
+    gone_.insert_or_assign(taken->first, std::move(taken->second));
     taken_.erase(taken);
     if (forgotten_.size() >= 1000) send_forgotten();
   }
@@ -1306,12 +1338,18 @@ class SpoolCapture::Engine {
     auto parsed = parse(entry);
     FAULT_POINT("capture.parsed");
     if (!parsed) {
-      const bool counts = found->second.noticed && !taken_.contains(key);
+      const bool known = taken_.contains(key) || accounted_.contains(key);
+      const bool counts = found->second.noticed && !known;
       found->second.entry.files.push_back(entry.files.front());
       ignore(found);
       if (parsed.error().kind() == ErrorKind::kVanished) {
-        if (counts) return count_missed("vanished");
-        return count_ignored(parsed.error().message());
+        if (counts) {
+          count_missed("vanished");
+          accounted_.emplace(key, false);
+        } else if (!known) {
+          count_ignored(parsed.error().message());
+        }
+        return;
       }
       note_error(key + ": " + parsed.error().message());
       log_.error("ENTRY_UNPARSABLE",
@@ -1498,6 +1536,7 @@ class SpoolCapture::Engine {
   // Gone and counted, as captured or as missed; true: the word of the end was read, not only seen to be so.
   std::unordered_map<std::string, bool> accounted_;
   TakenMap taken_;
+  TakenMap gone_;  // whose end was read, until all is read that was written before it
   std::unordered_map<std::uint64_t, std::int64_t> taken_inodes_;  // of scripts: inode -> modification time
   std::vector<std::string> forgotten_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;

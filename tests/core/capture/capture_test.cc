@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "tests/core/capture/toy_spool.h"
 #include "tests/support/recording_logger.h"
@@ -249,6 +250,29 @@ TEST_P(CaptureTest, JobIdThatIsUsedAgainIsAnotherEvent) {
   const auto second = collect(1);
   EXPECT_NE(second.begin()->second->id, first);
   EXPECT_EQ(second.begin()->second->supersedes, std::nullopt);
+}
+
+TEST_P(CaptureTest, ScriptThatIsClosedOnceMoreBeforeItsEntryGoesIsNoSecondEvent) {
+  constexpr int kJobs = 30;
+  START_OR_SKIP(config());
+  for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
+  collect(kJobs);
+  // Delivered and removed: the journal knows the events no more, and would take an incomplete one of the same id.
+  std::vector<Journal::Settle> settlements;
+  for (std::uint64_t i = 1; i <= after_; ++i) settlements.push_back({.sequence = i, .outcome = Outcome::kAcknowledged});
+  journal_->settle(sink_, std::move(settlements), after_);
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
+  for (int id = 1; id <= kJobs; ++id) {
+    const UniqueFd again(::open((spool_.entry(id) + "/script").c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_TRUE(again);
+  }
+  for (int id = 1; id <= kJobs; ++id) spool_.remove(id);
+  spool_.submit(1000);
+  EXPECT_EQ(collect(1).begin()->first, 1000);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.pending == 0 && s.captured > kJobs; }));
+  EXPECT_EQ(capture_->status().captured, kJobs + 1U);
+  EXPECT_EQ(capture_->status().incomplete, 0U);
+  EXPECT_EQ(missed(), 0U);
 }
 
 TEST_P(CaptureTest, HardLinkedScriptIsNoSecondEventUnlessItsEntryWasNeverSeen) {
