@@ -1,13 +1,12 @@
 #include "backends/kafka/sink.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <exception>
 #include <iterator>
 
 #include "backends/kafka/probe.h"
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 
 namespace scriptorium::kafka {
 namespace {
@@ -149,8 +148,7 @@ std::string KafkaSink::status_json() const {
 // ---- the sink's thread ---------------------------------------------------------------------------------------------
 
 void KafkaSink::run() noexcept {
-  const std::string thread_name = ("kafka " + name_).substr(0, 15);  // 15 is the kernel's limit
-  static_cast<void>(pthread_setname_np(pthread_self(), thread_name.c_str()));
+  name_thread("kafka", name_);
   while (wait_work()) {
     if (queue_.empty()) {
       if (producer_) producer_->poll(milliseconds(0));

@@ -1,7 +1,5 @@
 #include "core/delivery/dispatcher.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <set>
 #include <stop_token>
@@ -12,6 +10,7 @@
 #include "core/base/fault_point.h"
 #include "core/base/guarded.h"
 #include "core/base/text.h"
+#include "core/base/thread_name.h"
 #include "core/delivery/call_plugin.h"
 #include "core/delivery/plan.h"
 
@@ -331,8 +330,7 @@ class Dispatcher::Impl {
   // ---- a worker ----------------------------------------------------------------------------------------------
 
   void work(const std::stop_token& stop) noexcept {
-    const std::string thread_name = ("sink " + name_).substr(0, 15);  // 15 is the kernel's limit
-    static_cast<void>(pthread_setname_np(pthread_self(), thread_name.c_str()));
+    name_thread("sink", name_);
     Batch batch;
     bool parked_last = false;
     while (!stop.stop_requested()) {

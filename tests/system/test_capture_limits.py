@@ -40,6 +40,13 @@ def limited(monkeypatch):
     monkeypatch.setattr(harness.subprocess, "Popen", original)
 
 
+def wait_until_held(pid):
+    """SIGSTOP has come to every thread of it."""
+    def held():
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))
+    harness.wait_for(held, "all threads are held")
+
+
 @pytest.mark.parametrize("way", ["auto", "inotify"])
 def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_storm, archive, spool, way):
     # The kernel's limit stays as it is, as others need it too: the daemon is held until it is reached.
@@ -51,6 +58,7 @@ def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_sto
     daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
     daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] >= 1, "the first scan")
     daemon.process.send_signal(19)  # SIGSTOP
+    wait_until_held(daemon.process.pid)
     try:
         for i in range(limit + 100):
             os.mkdir(directory / f"x{i}")  # not the scheduler's, but each is a notification
