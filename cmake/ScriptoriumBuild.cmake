@@ -12,7 +12,14 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 # FORCE: CMake has made an empty one for a build type that it does not know.
-set(CMAKE_CXX_FLAGS_DEV "-O1 -g1" CACHE STRING "Flags of the Dev build type" FORCE)
+# What AddressSanitizer and UBSan add makes the optimiser slow (g++ 12: a third of the build at -O1), and what it would remove they
+# could not look at. A fuzzer wants the speed.
+if(SCRIPTORIUM_SANITIZE MATCHES "address" AND NOT SCRIPTORIUM_FUZZ)
+  set(dev_optimisation -O0)
+else()
+  set(dev_optimisation -O1)
+endif()
+set(CMAKE_CXX_FLAGS_DEV "${dev_optimisation} -g1" CACHE STRING "Flags of the Dev build type" FORCE)
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 
 find_program(CCACHE_PROGRAM ccache)
@@ -109,6 +116,28 @@ function(scriptorium_add_plugin name)
   scriptorium_install_plugin(${name})
 endfunction()
 
+# scriptorium_schedule_test(NAME): how ctest is to place a test among the others, from what it takes (seconds alone on two cores,
+# and how much of a core). The longest start first, so that none is left over at the end. Most of the time of most tests is
+# waiting, so ctest is run with two places a core (./quickstart test), and who keeps a core busy takes two.
+set(SCRIPTORIUM_LONG_TESTS
+    packages=400 system_kafka_faults=146 system_opensearch_faults=126 system_usage=96 system_kafka_outage=80 system_usage_report=74
+    system_kafka=70 system_torque=63 sink_contract_test=59 system_crash=58 capture_test=45 system_operations=44
+    system_elasticsearch=44 system_kafka_rights=42 kafka_sink_test=40 system_kafka_cluster=37 system_capture_gaps=36 system_slurm=36
+    system_import=35 system_peer_killers=34 system_usage_kafka_opensearch=30 system_elasticsearch9=27 system_opensearch=20
+    system_opensearch3=20 system_opensearch_secure=20 system_privileges=15 system_kafka_consume=15
+    system_capture_places=14 system_capture_inotify=14 system_metrics=11)
+set(SCRIPTORIUM_BUSY_TESTS "^(capture_test|system_(elasticsearch9?|opensearch3?|opensearch_secure|kafka_cluster|privileges|once))$")
+function(scriptorium_schedule_test name)
+  foreach(long IN LISTS SCRIPTORIUM_LONG_TESTS)
+    if(long MATCHES "^${name}=(.*)$")
+      set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  if(name MATCHES "${SCRIPTORIUM_BUSY_TESTS}")
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+  endif()
+endfunction()
+
 # scriptorium_add_test(NAME SOURCES a.cc... [LIBRARIES lib...] [LABELS l...]): a GoogleTest program whose cases are
 # run as one ctest test NAME (starting a process a case would cost more than the cases).
 function(scriptorium_add_test name)
@@ -121,4 +150,5 @@ function(scriptorium_add_test name)
     set(ARG_TIMEOUT 300)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+  scriptorium_schedule_test(${name})
 endfunction()
