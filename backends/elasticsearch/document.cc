@@ -1,13 +1,13 @@
 #include "backends/elasticsearch/document.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "core/base/json_text.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
 
@@ -16,22 +16,6 @@ namespace {
 
 // Directives and modules come from the script, which may hold nothing else; what is listed beside its text is bounded.
 constexpr std::size_t kListMaxBytes = 65'536;
-
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
-// For each byte what stands behind the backslash; 0 = as it is, 'u' = \u00XX.
-constexpr std::array<char, 256> kEscapes = [] {
-  std::array<char, 256> table{};
-  for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
-  table['\n'] = 'n';
-  table['\t'] = 't';
-  table['\r'] = 'r';
-  table['\b'] = 'b';
-  table['\f'] = 'f';
-  table['"'] = '"';
-  table['\\'] = '\\';
-  return table;
-}();
 
 // UTF-8 of the bytes: themselves if they are, else a copy that lives in `copies`.
 std::string_view as_utf8(std::string_view bytes, std::deque<std::string>& copies) {
@@ -219,27 +203,6 @@ class Renderer {
 };
 
 }  // namespace
-
-void append_json_string(std::string_view text, std::string& out) {
-  out += '"';
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const char escape = kEscapes[byte];
-    if (escape == 0) continue;
-    out.append(text, begin, i - begin);
-    begin = i + 1;
-    out += '\\';
-    out += escape;
-    if (escape == 'u') {
-      out += "00";
-      out += kHexDigits[byte >> 4U];
-      out += kHexDigits[byte & 15U];
-    }
-  }
-  out.append(text, begin);
-  out += '"';
-}
 
 std::string_view utf8_prefix(std::string_view text, std::size_t limit) noexcept {
   if (text.size() <= limit) return text;

@@ -27,9 +27,6 @@ struct Cuts {
 //   labels                 those of the configuration, and an event's own, as texts
 Cuts append_document(const Event& event, const ElasticsearchConfig& config, std::string& body);
 
-// Appends a JSON string with its quotes. `text` must be UTF-8.
-void append_json_string(std::string_view text, std::string& out);
-
 // The longest beginning of a UTF-8 text that has at most `limit` bytes and ends with a whole character.
 std::string_view utf8_prefix(std::string_view text, std::size_t limit) noexcept;
 

@@ -6,6 +6,7 @@
 
 #include "backends/elasticsearch/admin.h"
 #include "backends/elasticsearch/document.h"
+#include "core/base/json_text.h"
 
 namespace scriptorium::elasticsearch {
 namespace {

@@ -1,14 +1,14 @@
 #include "backends/file/acl.h"
 
 #include <acl/libacl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <sys/acl.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <memory>
+
+#include "core/base/accounts.h"
 
 namespace scriptorium::file {
 namespace {
@@ -60,40 +60,18 @@ std::optional<Id> digits(const std::string& text) {
   return id;
 }
 
-// Calls getpwnam_r or getgrnam_r with a buffer that is large enough.
-template <typename Entry, typename Get>
-Result<std::optional<Entry>> look_up(const std::string& name, std::vector<char>& buffer, Get get) {
-  buffer.resize(4096);
-  for (;;) {
-    Entry entry{};
-    Entry* found = nullptr;
-    const int error = get(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
-    if (error == ERANGE && buffer.size() < (1U << 22)) {
-      buffer.resize(buffer.size() * 4);
-      continue;
-    }
-    if (error == EINTR) continue;
-    // Some name services say "no such name" by an error.
-    if (error != 0 && error != ENOENT && error != ESRCH && error != EBADF && error != EPERM)
-      return system_error("look up \"" + name + '"', error);
-    if (found == nullptr) return std::optional<Entry>{};
-    return std::optional<Entry>{entry};
-  }
-}
-
 }  // namespace
 
 Result<Readers> resolve_readers(const std::vector<std::string>& users, const std::vector<std::string>& groups) {
   Readers readers;
-  std::vector<char> buffer;
   std::string unknown;
   const auto missing = [&](const char* what, const std::string& name) {
     unknown += (unknown.empty() ? "" : "; ") + std::string(what) + ": no such name \"" + name + '"';
   };
   for (const std::string& name : users) {
-    auto entry = look_up<passwd>(name, buffer, getpwnam_r);
-    if (!entry) return entry.error().with_context("acl_users");
-    const std::optional<uid_t> id = *entry ? std::optional<uid_t>((*entry)->pw_uid) : digits<uid_t>(name);
+    const auto user = find_user(name);
+    if (!user) return user.error().with_context("acl_users");
+    const std::optional<uid_t> id = *user ? (*user)->uid : digits<uid_t>(name);
     if (!id) {
       missing("acl_users", name);
     } else if (std::ranges::find(readers.users, *id) == readers.users.end()) {
@@ -101,9 +79,9 @@ Result<Readers> resolve_readers(const std::vector<std::string>& users, const std
     }
   }
   for (const std::string& name : groups) {
-    auto entry = look_up<group>(name, buffer, getgrnam_r);
-    if (!entry) return entry.error().with_context("acl_groups");
-    const std::optional<gid_t> id = *entry ? std::optional<gid_t>((*entry)->gr_gid) : digits<gid_t>(name);
+    const auto group = find_group(name);
+    if (!group) return group.error().with_context("acl_groups");
+    const std::optional<gid_t> id = *group ? (*group)->gid : digits<gid_t>(name);
     if (!id) {
       missing("acl_groups", name);
     } else if (std::ranges::find(readers.groups, *id) == readers.groups.end()) {

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
@@ -19,6 +18,7 @@
 
 #include "backends/file/outcome.h"
 #include "core/base/fault_point.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 
 namespace scriptorium::file {
@@ -106,9 +106,9 @@ Result<UniqueFd> open_directory(int root, const std::string& path) {
 }
 
 Result<TemporaryNames> TemporaryNames::create() {
-  std::array<char, kTokenDigits / 2> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return system_error("getrandom", errno);
-  return TemporaryNames(hex_encode({bytes.data(), bytes.size()}));
+  auto token = random_hex(kTokenDigits / 2);
+  if (!token) return token.error();
+  return TemporaryNames(*std::move(token));
 }
 
 std::string TemporaryNames::make(std::string_view name, std::string_view id) {

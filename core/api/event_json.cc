@@ -1,11 +1,10 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/api/event.h"
+#include "core/base/json_text.h"
 #include "core/base/text.h"
 
 // Event to JSON; event_from_json.cc is the way back. The shape is docs/schema/event-1.schema.json.
@@ -22,41 +21,6 @@ constexpr const char* kSchema = "scriptorium.event/1";
 
 void note_lossy(std::vector<std::string>& list, const char* where) {
   if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
-}
-
-// What stands after the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for the others.
-constexpr std::array<char, 256> kEscapes = [] {
-  std::array<char, 256> table{};
-  for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
-  table['"'] = '"';
-  table['\\'] = '\\';
-  table['\b'] = 'b';
-  table['\t'] = 't';
-  table['\n'] = 'n';
-  table['\f'] = 'f';
-  table['\r'] = 'r';
-  return table;
-}();
-
-char escape_of(char c) { return kEscapes[static_cast<unsigned char>(c)]; }
-
-// Sixteen bytes at once; the compilers make of it what the processor has.
-constexpr std::size_t kBlock = 16;
-using Block = unsigned char __attribute__((vector_size(kBlock)));
-
-// How many bytes at the beginning of a block need no escape.
-std::size_t plain_bytes(const char* from) {
-  Block block;
-  std::memcpy(&block, from, kBlock);
-  const auto found = (block < 0x20) | (block == '"') | (block == '\\');  // a byte of ones for each
-  std::array<std::uint64_t, 2> halves{};
-  std::memcpy(halves.data(), &found, kBlock);
-  if ((halves[0] | halves[1]) == 0) return kBlock;
-  if constexpr (std::endian::native != std::endian::little) {
-    return static_cast<std::size_t>(std::find_if(from, from + kBlock, escape_of) - from);
-  }
-  const int zeros = halves[0] != 0 ? std::countr_zero(halves[0]) : 64 + std::countr_zero(halves[1]);
-  return static_cast<std::size_t>(zeros) / 8;
 }
 
 // JSON text as it grows. Members and items are called for in their order; commas, line ends and indentation come by themselves.
@@ -89,33 +53,7 @@ class Text {
     string(key);
     out_ += indent_ < 0 ? ":" : ": ";
   }
-  // By way of a small buffer: a block is copied before it is known how much of it was plain.
-  void string(std::string_view text) {
-    std::array<char, 512> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
-    const char* from = text.data();
-    const char* const end = from + text.size();
-    char* to = buffer.data();
-    *to++ = '"';
-    while (from != end) {
-      if (to > buffer.data() + buffer.size() - 2 * kBlock) {
-        out_.append(buffer.data(), to);
-        to = buffer.data();
-      }
-      if (static_cast<std::size_t>(end - from) >= kBlock) {
-        std::memcpy(to, from, kBlock);
-        const std::size_t plain = plain_bytes(from);
-        from += plain;
-        to += plain;
-        if (plain == kBlock) continue;
-      } else if (escape_of(*from) == 0) {
-        *to++ = *from++;
-        continue;
-      }
-      to = escape(*from++, to);
-    }
-    *to++ = '"';
-    out_.append(buffer.data(), to);
-  }
+  void string(std::string_view text) { append_json_string(text, out_); }
   void number(std::uint64_t number) {
     std::array<char, 20> digits{};
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
@@ -129,18 +67,6 @@ class Text {
     if (indent_ < 0) return;
     out_ += '\n';
     out_.append(static_cast<std::size_t>(indent_) * depth_, ' ');
-  }
-  // At most six bytes; returns where the next one goes.
-  static char* escape(char c, char* to) {
-    *to++ = '\\';
-    *to++ = escape_of(c);
-    if (to[-1] != 'u') return to;
-    constexpr std::string_view kHex = "0123456789abcdef";
-    *to++ = '0';
-    *to++ = '0';
-    *to++ = kHex[static_cast<unsigned char>(c) >> 4U];
-    *to++ = kHex[static_cast<unsigned char>(c) & 15U];
-    return to;
   }
 
   std::string out_;

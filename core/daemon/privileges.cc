@@ -4,12 +4,10 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/base/accounts.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 
@@ -33,19 +32,6 @@ struct User {
   std::vector<gid_t> groups;
 };
 
-// An entry of the user database; `ask` is getpwnam_r or getpwuid_r with its key.
-template <typename Ask>
-Result<std::optional<User>> look_up(const std::string& what, Ask ask) {
-  std::vector<char> buffer(1 << 14);
-  passwd entry{};
-  passwd* found = nullptr;
-  int code = 0;
-  while ((code = ask(entry, buffer, found)) == ERANGE) buffer.resize(buffer.size() * 2);
-  if (found == nullptr && code != 0 && code != ENOENT && code != ESRCH) return system_error(what, code);
-  if (found == nullptr) return std::optional<User>{};
-  return std::optional<User>{User{found->pw_name, found->pw_uid, found->pw_gid, {}}};
-}
-
 std::vector<gid_t> own_groups() {
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
   groups.resize(static_cast<std::size_t>(std::max(0, ::getgroups(static_cast<int>(groups.size()), groups.data()))));
@@ -55,25 +41,21 @@ std::vector<gid_t> own_groups() {
 
 User ourselves() {
   User user{std::to_string(::geteuid()), ::geteuid(), ::getegid(), own_groups()};
-  const auto found = look_up("user", [](passwd& entry, std::vector<char>& buffer, passwd*& result) {
-    return ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &result);
-  });
+  const auto found = find_user(::geteuid());
   if (found && *found) user.name = (*found)->name;
   return user;
 }
 
 Result<User> user_of(const std::string& name, const std::string& config_file) {
   const std::string place = config_file + ": user";
-  auto found = look_up(place, [&name](passwd& entry, std::vector<char>& buffer, passwd*& result) {
-    return ::getpwnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &result);
-  });
-  if (!found) return found.error();
+  const auto found = find_user(name);
+  if (!found) return found.error().with_context(place);
   if (!*found) {
     return Error{ErrorKind::kInvalidConfig, place + ": there is no user \"" + name +
                                                 "\"; make one (useradd --system --no-create-home " +
                                                 "--shell /usr/sbin/nologin " + name + "), or name another"};
   }
-  User user = **std::move(found);
+  User user{(*found)->name, (*found)->uid, (*found)->gid, {}};
   int count = 32;
   user.groups.resize(32);
   while (::getgrouplist(user.name.c_str(), user.gid, user.groups.data(), &count) < 0) {

@@ -1,20 +1,17 @@
 #include "schedulers/slurm/owner.h"
 
-#include <grp.h>
-#include <pwd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 
+#include "core/base/accounts.h"
 #include "core/base/file.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "schedulers/slurm/script.h"
 
@@ -26,24 +23,12 @@ using namespace std::literals;
 constexpr auto kNamesFor = 5min;      // how long a name from passwd or group is believed
 constexpr auto kRememberFor = 10min;  // how long we think of an entry that core asks no more about
 constexpr auto kCheckPatience = 15s;  // of `scriptorium check`; Slurm's own MessageTimeout is 10 s
-constexpr std::size_t kMaxNameBuffer = 1U << 20;
 
-// getpwuid_r and getgrgid_r are alike: the buffer has to grow until the record fits.
-template <typename Record, typename Id, typename Get, typename Name>
-std::optional<std::string> look_up(Id id, Get get, Name name_of) {
-  std::vector<char> buffer(1024);
-  while (true) {
-    Record record{};
-    Record* found = nullptr;
-    const int failed = get(id, &record, buffer.data(), buffer.size(), &found);
-    if (failed == ERANGE && buffer.size() < kMaxNameBuffer) {
-      buffer.resize(buffer.size() * 4);
-      continue;
-    }
-    if (failed == EINTR) continue;
-    if (failed != 0 || found == nullptr || name_of(record) == nullptr || *name_of(record) == '\0') return std::nullopt;
-    return std::string(name_of(record));
-  }
+// A name service that cannot be asked now has no name for it: the number is what counts.
+template <typename Record>
+std::optional<std::string> name_of(Result<std::optional<Record>> found) {
+  if (!found || !*found || (*found)->name.empty()) return std::nullopt;
+  return std::move((*found)->name);
 }
 
 std::optional<std::uint64_t> job_number(std::string_view id) {
@@ -51,13 +36,6 @@ std::optional<std::uint64_t> job_number(std::string_view id) {
   const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
   if (error != std::errc{} || end != id.data() + id.size() || number == 0) return std::nullopt;
   return number;
-}
-
-Result<std::string> make_nonce() {
-  std::string bytes(16, '\0');
-  const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
-  if (got != static_cast<ssize_t>(bytes.size())) return Error(ErrorKind::kTransient, "getrandom gave no random bytes");
-  return hex_encode(bytes);
 }
 
 bool has_stub(const Event& event) {
@@ -96,8 +74,8 @@ class RowsById {
 
 AccountNames system_account_names() {
   return {
-      [](uid_t id) { return look_up<passwd>(id, getpwuid_r, [](const passwd& p) { return p.pw_name; }); },
-      [](gid_t id) { return look_up<group>(id, getgrgid_r, [](const group& g) { return g.gr_name; }); },
+      [](uid_t id) { return name_of(find_user(id)); },
+      [](gid_t id) { return name_of(find_group(id)); },
   };
 }
 
@@ -105,17 +83,10 @@ SqueueResolver::SqueueResolver(SlurmConfig config, Logger& log, const Clock& clo
     : config_(std::move(config)), log_(log), clock_(clock), names_(std::move(names)) {}
 
 Result<std::string> SqueueResolver::find_squeue() const {
+  if (auto found = find_program(config_.squeue, "squeue", kSqueueFolders)) return *std::move(found);
   if (!config_.squeue.empty()) {
-    if (access(config_.squeue.c_str(), X_OK) == 0) return config_.squeue;
     return Error(ErrorKind::kInvalidConfig,
                  "squeue: " + config_.squeue + " cannot be executed; correct `squeue`, or set resolve = \"none\"");
-  }
-  std::string_view folders = kSqueueFolders;
-  while (!folders.empty()) {
-    const std::string_view folder = folders.substr(0, folders.find(':'));
-    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
-    std::string path = std::string(folder) + "/squeue";
-    if (access(path.c_str(), X_OK) == 0) return path;
   }
   return Error(ErrorKind::kInvalidConfig,
                "squeue is not in "s + kSqueueFolders +
@@ -161,7 +132,7 @@ Result<std::vector<NumberUse>> SqueueResolver::uses(const std::stop_token& stop,
 
 Result<std::vector<TextRow>> SqueueResolver::ask_texts(const std::optional<std::string>& job, const std::stop_token& stop,
                                                        SteadyTime deadline) {
-  auto nonce = make_nonce();
+  auto nonce = random_hex(16);
   if (!nonce) return nonce.error();
   std::vector<std::string> environment = child_environment();
   environment.push_back("SQUEUE_FORMAT=" + text_format(*nonce));

@@ -14,8 +14,8 @@
 
 #include "core/api/logger.h"
 #include "core/api/spool_adapter.h"
+#include "core/base/command.h"
 #include "core/base/time.h"
-#include "schedulers/slurm/command.h"
 #include "schedulers/slurm/config.h"
 #include "schedulers/slurm/squeue.h"
 
@@ -26,7 +26,7 @@ struct AccountNames {
   std::function<std::optional<std::string>(uid_t)> user;
   std::function<std::optional<std::string>(gid_t)> group;
 };
-AccountNames system_account_names();  // getpwuid_r and getgrgid_r
+AccountNames system_account_names();
 
 // Asks slurmctld who owns jobs, through squeue: its text is the only interface that is tied to no release of Slurm.
 // libslurm would be faster, but one binary fits one release only, and it ends the calling process when it does not

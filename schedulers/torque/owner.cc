@@ -1,10 +1,8 @@
 #include "schedulers/torque/owner.h"
 
-#include <grp.h>
-#include <pwd.h>
-
-#include <cerrno>
 #include <utility>
+
+#include "core/base/accounts.h"
 
 namespace scriptorium::torque {
 namespace {
@@ -13,32 +11,18 @@ using namespace std::literals;
 
 constexpr auto kKeptFor = 5min;
 constexpr std::size_t kMaxKept = 10'000;
-constexpr std::size_t kMaxBuffer = 1U << 20;
 
-// getpwnam_r and getgrnam_r are alike: the buffer has to grow until the record fits.
-template <typename Entry, typename Get>
-Result<std::optional<std::uint32_t>> look_up(const std::string& name, Get get, std::uint32_t Entry::* number) {
-  std::vector<char> buffer(1024);
-  while (true) {
-    Entry entry{};
-    Entry* found = nullptr;
-    const int failed = get(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
-    if (failed == ERANGE && buffer.size() < kMaxBuffer) {
-      buffer.resize(buffer.size() * 4);
-    } else if (failed == 0 || failed == ENOENT || failed == ESRCH || failed == EBADF || failed == EPERM) {
-      // getpwnam(3): these all mean that there is no such name, in one system or another.
-      return found != nullptr ? std::optional(entry.*number) : std::nullopt;
-    } else if (failed != EINTR) {
-      return system_error("the name service cannot be asked for an account", failed);
-    }
-  }
+template <typename Record>
+Result<std::optional<std::uint32_t>> number_in(const Result<std::optional<Record>>& found, std::uint32_t Record::* number) {
+  if (!found) return found.error().with_context("the name service cannot be asked for an account");
+  return *found ? std::optional((**found).*number) : std::nullopt;
 }
 
 }  // namespace
 
 Accounts system_accounts() {
-  return {[](const std::string& name) { return look_up<passwd>(name, getpwnam_r, &passwd::pw_uid); },
-          [](const std::string& name) { return look_up<group>(name, getgrnam_r, &group::gr_gid); }};
+  return {[](const std::string& name) { return number_in(find_user(name), &UserRecord::uid); },
+          [](const std::string& name) { return number_in(find_group(name), &GroupRecord::gid); }};
 }
 
 AccountResolver::AccountResolver(const Clock& clock, Accounts accounts) : clock_(clock), accounts_(std::move(accounts)) {}

@@ -20,7 +20,7 @@ struct Accounts {
   AskNumber user;
   AskNumber group;
 };
-Accounts system_accounts();  // getpwnam_r and getgrnam_r
+Accounts system_accounts();
 
 // Adds numbers to the names that the record gave: sinks give access by number. The owner himself is known already, so an
 // event whose name no database has goes out verified and without one.

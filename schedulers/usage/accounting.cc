@@ -6,10 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/command.h"
 #include "core/base/guarded.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "schedulers/usage/job_events.h"
-#include "schedulers/usage/slurm_child.h"
 #include "schedulers/usage/slurm_text.h"
 
 namespace scriptorium::usage {
@@ -244,13 +245,14 @@ class Import {
   }
   std::int64_t overlap() const { return config_.accounting_overlap_seconds * kSecond; }
 
-  Result<std::vector<AccountedJob>> ask(Timestamp from, Timestamp to, const std::stop_token& stop) const {
+  Result<std::vector<AccountedJob>> ask(Timestamp from, Timestamp to, const std::stop_token& stop) {
     const auto sacct = find_command(config_.sacct, "sacct", "sacct");
     if (!sacct) return sacct.error();
-    const auto nonce = make_nonce();
+    const auto nonce = random_hex(16);
     if (!nonce) return nonce.error();
     const std::string guard = "@" + *nonce;
-    const auto answer = run_child(*sacct, sacct_arguments(guard, from, to), slurm_environment(config_), stop, kPatience);
+    const auto answer = runner_.run({*sacct, sacct_arguments(guard, from, to), slurm_environment(config_)}, stop,
+                                    std::chrono::steady_clock::now() + kPatience);
     if (!answer) return answer.error();
     if (answer->status != 0) {
       return Error{ErrorKind::kTransient, "sacct: exit status " + std::to_string(answer->status) + ": " +
@@ -262,6 +264,7 @@ class Import {
   const JobConfig& config_;
   const JobContext& context_;
   EventWriter& writer_;
+  CommandRunner runner_{kMaxAnswer};
   AccountingCursor cursor_;
 };
 

@@ -1,14 +1,17 @@
 #include "schedulers/usage/job_config.h"
 
 #include <array>
+#include <chrono>
 #include <utility>
 
-#include "schedulers/usage/slurm_child.h"
+#include "core/base/command.h"
 
 namespace scriptorium::usage {
 namespace {
 
 using namespace std::literals;
+
+constexpr const char* kFolders = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin";
 
 const Schema<JobConfig>& schema() {
   static const Schema<JobConfig> the_schema{
@@ -47,7 +50,8 @@ const Schema<JobConfig>& schema() {
 
 Result<void> ask_once(const JobConfig& config, const std::string& program, const std::vector<std::string>& arguments,
                       const char* remedy) {
-  const auto answer = run_child(program, arguments, slurm_environment(config), {}, 15s);
+  CommandRunner runner(kMaxAnswer);
+  const auto answer = runner.run({program, arguments, slurm_environment(config)}, {}, std::chrono::steady_clock::now() + 15s);
   if (!answer) return answer.error().with_context(remedy);
   if (answer->status == 0) return {};
   return Error{ErrorKind::kTransient, std::string(remedy) + ": " + answer->error.substr(0, answer->error.find('\n'))};
@@ -83,6 +87,14 @@ std::vector<std::string> slurm_environment(const JobConfig& config) {
   std::vector<std::string> result{"PATH=/usr/bin:/bin", "TZ=UTC", "SLURM_BITSTR_LEN=0"};
   if (!config.slurm_conf.empty()) result.push_back("SLURM_CONF=" + config.slurm_conf);
   return result;
+}
+
+Result<std::string> find_command(const std::string& configured, const std::string& name, const std::string& key) {
+  if (auto found = find_program(configured, name, kFolders)) return *std::move(found);
+  if (!configured.empty()) {
+    return Error{ErrorKind::kInvalidConfig, key + ": " + configured + " cannot be executed; correct the path"};
+  }
+  return Error{ErrorKind::kInvalidConfig, name + " is not in " + kFolders + "; install Slurm's client commands, or set " + key};
 }
 
 Result<void> check_jobs(const JobConfig& config) {

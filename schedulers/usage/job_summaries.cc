@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "schedulers/usage/job_events.h"
-#include "schedulers/usage/slurm_child.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -76,12 +76,13 @@ void JobSummaries::node_ended(NodeUsage node) {
 Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids, const std::stop_token& stop) {
   const auto squeue = find_command(config_.squeue, "squeue", "squeue");
   if (!squeue) return squeue.error();
-  const auto guard = make_nonce();
+  const auto guard = random_hex(16);
   if (!guard) return guard.error();
   std::vector<std::string> environment = slurm_environment(config_);
   environment.emplace_back("SLURM_TIME_FORMAT=%s");
   environment.push_back("SQUEUE_FORMAT2=" + queue_format(*guard));
-  const auto answer = run_child(*squeue, {"-h", "-a", "-t", "all", "-j", ids}, environment, stop, kQuestionPatience);
+  const auto answer = runner_.run({*squeue, {"-h", "-a", "-t", "all", "-j", ids}, std::move(environment)}, stop,
+                                  std::chrono::steady_clock::now() + kQuestionPatience);
   if (!answer) return answer.error();
   if (answer->status == 0) return parse_queue(answer->output, *guard);
   // Of one job that it does not know squeue says so; of several it leaves that one out.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/command.h"
 #include "core/base/guarded.h"
 #include "schedulers/usage/job_config.h"
 #include "schedulers/usage/job_facts.h"
@@ -60,6 +61,7 @@ class JobSummaries {
 
   const JobConfig config_;
   const JobContext context_;
+  CommandRunner runner_{kMaxAnswer};
   std::map<std::string, Waiting> waiting_;  // by life: job id and the second in which its first node began
   SteadyTime next_question_;
   mutable Guarded<Counts> counts_;

@@ -1,5 +1,6 @@
 #include "schedulers/usage/sampler.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,10 +32,17 @@ constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiac
 
 bool is_step(std::string_view name) { return name.starts_with("step_"); }
 
+// The rest of the process needs descriptors too.
+SamplerOptions within_limits(SamplerOptions options) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) options.kept_files = std::min<std::size_t>(options.kept_files, files.rlim_cur / 2);
+  return options;
+}
+
 }  // namespace
 
 Sampler::Sampler(SamplerOptions options, Files& files, GpuMonitor& gpus, Logger& log, const Clock& clock)
-    : options_(std::move(options)),
+    : options_(within_limits(std::move(options))),
       files_(files),
       gpus_(gpus),
       log_(log),
@@ -606,6 +614,8 @@ void Sampler::sweep() {
     // Without watches nobody tells of a new step.
     if (watcher_.fd() < 0 || watcher_.exhausted()) job->leaves_known = false;
     const Reading reading = look(*job, Occasion::kTimed);
+    // Nor has a job that is being made a process, and until then it is looked at whenever another group of it appears.
+    if (!job->had_process) ++job->empty_sweeps;
     if (reading.any()) {
       ++counts_.readings;
       take_reading(*job, reading, options_.samples);

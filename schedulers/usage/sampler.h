@@ -32,7 +32,7 @@ struct SamplerOptions {
   std::chrono::milliseconds interval{30'000};
   bool samples = false;           // keep each reading as a UsageSample, not only what is counted of it
   bool process_io = true;         // read and written bytes from /proc where no control group counts them
-  std::size_t kept_files = 2048;  // descriptors that stay open between readings
+  std::size_t kept_files = 2048;  // descriptors that stay open between readings; at most half of RLIMIT_NOFILE
   std::string gpu_jobs_dir;       // "/run/gpustat": a prolog's word on which job holds which GPU; "" = none
   std::string sluid_dir;          // a prolog's word on which SLUID is which job; "" = none
 };

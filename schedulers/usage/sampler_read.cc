@@ -209,9 +209,13 @@ void Sampler::look_processes(Tracked& job, Reading& reading) {
   std::vector<std::uint32_t> own = processes(job, false, !known || job.timed_readings % kSlowEach == 0);
   if (own.empty()) own = processes(job, false, true);
   if (!own.empty() && !reading.tasks.current) reading.tasks.current = own.size();
-  job.empty_sweeps = own.empty() ? job.empty_sweeps + 1 : 0;
-  if (own.empty() && !processes(job, true, true).empty()) job.empty_sweeps = 0;
-  job.had_process = job.had_process || job.empty_sweeps == 0;
+  const bool none = own.empty() && processes(job, true, true).empty();
+  job.had_process = job.had_process || !none;
+  if (!none) {
+    job.empty_sweeps = 0;
+  } else if (job.had_process) {
+    ++job.empty_sweeps;
+  }
   learn(job, own);
   if (own.size() > kMostProcesses) return;
   if (!reading.source.cpu || !reading.source.memory) {

@@ -1,14 +1,12 @@
 #include "schedulers/usage/slurm_text.h"
 
-#include <grp.h>
-#include <pwd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <limits>
+
+#include "core/base/accounts.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -33,19 +31,10 @@ std::optional<std::string> exit_text(std::string_view raw) {
   return std::to_string((*code >> 8U) & 0xffU) + ":" + std::to_string(*code & 0x7fU);
 }
 
-// getpwuid_r and getgrgid_r want a larger buffer for a group of many members.
-template <typename Record, typename Get, typename Name>
-std::optional<std::string> name_of(const std::optional<std::string>& number, Get get, Name name) {
-  const auto id = read_number(number.value_or(""));
-  std::vector<char> buffer(4096);
-  for (Record record{}; id; buffer.resize(buffer.size() * 4)) {
-    Record* found = nullptr;
-    const int code = get(static_cast<unsigned>(*id), &record, buffer.data(), buffer.size(), &found);
-    if (code == ERANGE && buffer.size() < (4U << 20)) continue;
-    if (code != 0 || found == nullptr) return std::nullopt;
-    return read_text(name(record));
-  }
-  return std::nullopt;
+// One that the name service does not know, or cannot tell now, has none.
+template <typename Record>
+std::optional<std::string> name_of(const Result<std::optional<Record>>& found) {
+  return found && *found ? read_text((*found)->name) : std::nullopt;
 }
 
 }  // namespace
@@ -159,8 +148,10 @@ bool is_final_state(std::string_view state) noexcept {
 }
 
 void add_names(User& user) {
-  if (!user.name) user.name = name_of<passwd>(user.id, getpwuid_r, [](const passwd& p) { return p.pw_name; });
-  if (!user.group_name) user.group_name = name_of<group>(user.group_id, getgrgid_r, [](const group& g) { return g.gr_name; });
+  const auto number = [](const std::optional<std::string>& id) { return read_number(id.value_or("")); };
+  if (const auto id = number(user.id); id && !user.name) user.name = name_of(find_user(static_cast<uid_t>(*id)));
+  if (const auto id = number(user.group_id); id && !user.group_name)
+    user.group_name = name_of(find_group(static_cast<gid_t>(*id)));
 }
 
 // ---- squeue --------------------------------------------------------------------------------------------------------

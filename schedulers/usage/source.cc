@@ -1,7 +1,6 @@
 #include "schedulers/usage/source.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "core/base/file.h"
+#include "core/base/stop_signal.h"
 #include "core/base/text.h"
 #include "schedulers/usage/accounting.h"
 #include "schedulers/usage/events.h"
@@ -65,9 +65,6 @@ SamplerOptions sampler_options(const UsageConfig& config) {
   options.samples = config.samples;
   options.process_io = config.process_io;
   options.kept_files = static_cast<std::size_t>(config.kept_files);
-  // The rest of the daemon needs descriptors too.
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) options.kept_files = std::min<std::size_t>(options.kept_files, files.rlim_cur / 2);
   options.gpu_jobs_dir = config.gpu_jobs_dir;
   options.sluid_dir = config.sluid_dir;
   return options;
@@ -93,25 +90,6 @@ void ask_for_short_waits() {
   attributes.nice = ::getpriority(PRIO_PROCESS, 0);
   static_cast<void>(::syscall(SYS_sched_setattr, 0, &attributes, 0));
 }
-
-// An eventfd that becomes readable when a stop is requested.
-class StopSignal {
- public:
-  explicit StopSignal(const std::stop_token& stop)
-      : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), callback_(stop, Raise{fd_.get()}) {}
-  int fd() const noexcept { return fd_.get(); }
-
- private:
-  struct Raise {
-    int fd;
-    void operator()() const noexcept {
-      const std::uint64_t one = 1;
-      if (::write(fd, &one, sizeof(one)) < 0) return;  // it cannot be full
-    }
-  };
-  UniqueFd fd_;
-  std::stop_callback<Raise> callback_;
-};
 
 }  // namespace
 

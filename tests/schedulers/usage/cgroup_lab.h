@@ -60,6 +60,17 @@ class V1Job {
     for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) lab_.made_at(of(controller), start);
   }
 
+  // Makes of groups that stand where no sampler looks, each of them whole and at once, groups of Slurm: as the kernel does it.
+  void appear() {
+    const std::string slurm = "slurm" + below_.substr(below_.find('/'));
+    for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
+      const std::string place = lab_.root() + "/" + controller + "/" + slurm;
+      std::filesystem::create_directories(std::filesystem::path(place).parent_path());
+      std::filesystem::rename(lab_.root() + "/" + of(controller), place);
+    }
+    below_ = slurm;
+  }
+
   std::string of(const std::string& controller) const { return controller + "/" + below_; }
   void cpu(double seconds) const {
     lab_.write(of("cpuacct") + "/cpuacct.usage", std::to_string(static_cast<std::uint64_t>(seconds * 1e9)) + "\n");

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -543,6 +545,46 @@ TEST_F(SamplerTest, AThousandJobsAtOnceAreEachToldOnce) {
   EXPECT_EQ(ended_.size(), 1000U);
   EXPECT_EQ(sampler_->counts().jobs, 0U);
   EXPECT_EQ(sampler_->counts().open_files, 0U);
+}
+
+// slurmstepd makes one group after the other, and the first process stands in them last.
+TEST_F(SamplerTest, AJobThatIsSeenWhileItIsMadeIsNotTakenForAnEmptyDirectory) {
+  lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
+  turn();
+  for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
+    lab_.write(std::string(controller) + "/slurm/uid_1001/job_7/cgroup.procs", "");
+    turn();
+    turn();
+  }
+  const V1Job job(lab_, "7");
+  turn();
+  pass(31s);
+  EXPECT_TRUE(ended_.empty());
+  job.cpu(9);
+  job.end_tasks();
+  turn();
+  job.vanish();
+  turn();
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(ended_[0].quality.last_read, LastRead::kRemoval);
+  EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(9, 1e-6)));
+}
+
+TEST_F(SamplerTest, AtMostHalfOfTheDescriptorsThatWeMayHaveStayOpen) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{std::min<rlim_t>(256, before.rlim_max), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  options_.kept_files = 1'000'000;
+  start();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  turn();
+  std::vector<V2Job> jobs;
+  for (int i = 1; i <= 40; ++i) jobs.emplace_back(lab_, "job_" + std::to_string(i));
+  turn();
+  pass(30s);
+  EXPECT_EQ(sampler_->counts().jobs, 40U);
+  EXPECT_EQ(sampler_->counts().open_files, few.rlim_cur / 2);
 }
 
 TEST_F(SamplerTest, AfterAnOverflowOfTheWatchTheSweepSetsItRight) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "schedulers/usage/slurm_child.h"
+#include "schedulers/usage/job_config.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -75,26 +75,11 @@ TEST(SlurmTextTest, ARecordedAnswerIsRead) {
   EXPECT_EQ(failed.job.name, "a b|c");
 }
 
-TEST(SlurmChildTest, WhatAChildPrintsAndHowItEndsIsItsAnswer) {
-  const auto answer = run_child("/bin/sh", {"-c", "echo out; echo err >&2; echo \"$A\"; exit 3"}, {"A=b"}, {}, 20s);
-  ASSERT_TRUE(answer) << answer.error().message();
-  EXPECT_EQ(answer->status, 3);
-  EXPECT_EQ(answer->output, "out\nb\n");
-  EXPECT_EQ(answer->error, "err\n");
-}
-
-TEST(SlurmChildTest, AChildThatHangsIsKilledWithAllThatItStarted) {
-  const auto answer = run_child("/bin/sh", {"-c", "sleep 600 & sleep 600"}, {}, {}, 200ms);
-  ASSERT_FALSE(answer);
-  EXPECT_EQ(answer.error().kind(), ErrorKind::kTransient);
-  EXPECT_THAT(answer.error().message(), HasSubstr("no answer in time"));
-}
-
-TEST(SlurmChildTest, OneThatIsNotThereIsSaid) {
-  EXPECT_FALSE(run_child("/nonexistent/squeue", {}, {}, {}, 1s));
+TEST(FindCommandTest, OneThatIsNotThereIsSaid) {
   const auto found = find_command("/nonexistent/squeue", "squeue", "squeue");
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(found.error().message(), HasSubstr("/nonexistent/squeue cannot be executed"));
   EXPECT_THAT(find_command("", "no-such-command", "squeue").error().message(), HasSubstr("set squeue"));
   EXPECT_THAT(find_command("", "sh", "x").value(), ::testing::EndsWith("bin/sh"));
 }

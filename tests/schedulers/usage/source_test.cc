@@ -18,6 +18,7 @@ namespace scriptorium::usage {
 namespace {
 
 using namespace std::chrono_literals;
+using nlohmann::literals::operator""_json_pointer;
 using scriptorium::test::RecordingLogger;
 using test::CgroupLab;
 using test::V1Job;
@@ -126,9 +127,20 @@ class UsageSourceTest : public ::testing::Test {
   }
   nlohmann::json status() const { return nlohmann::json::parse(source_->status_json()); }
   std::string state() const { return lab_.dir().exists("state/usage.state") ? lab_.dir().read("state/usage.state") : ""; }
-  // A job as of now: its start is then what the machine's clock says.
+  // Until the source has read all that stands there now: one sweep may be under way, the next one begins after this call.
+  bool swept() {
+    const auto before = status()["sweeps"].get<int>();
+    return until([&] { return status()["sweeps"].get<int>() > before + 1; });
+  }
+  // A job as of now: its start is then what the machine's clock says. A source that runs has read all of it before the test
+  // goes on; it was not there at the first look, which takes what has no process for a left-over.
   std::unique_ptr<V1Job> job(const std::string& id) {
-    return std::make_unique<V1Job>(lab_, id, "slurm", "1001", system_clock().now());
+    const bool runs = thread_.joinable();
+    EXPECT_TRUE(!runs || until([&] { return status()["sweeps"].get<int>() > 0; }));
+    auto made = std::make_unique<V1Job>(lab_, id, "elsewhere", "1001", system_clock().now());
+    made->appear();
+    EXPECT_TRUE(!runs || swept());
+    return made;
   }
   bool sees(const std::string& id) {
     return until([&] { return state().find("\"id\":\"" + id + "\"") != std::string::npos; });
@@ -139,8 +151,11 @@ TEST_F(UsageSourceTest, TellsOfANodeAndOfItsJob) {
   start();
   const auto seven = job("7");
   ASSERT_TRUE(sees("7"));
+  // The extern step's sleep outlives the tasks, so the job is none of those of which an empty directory is left.
+  lab_.write(seven->of("memory") + "/step_extern/task_special/cgroup.procs", "100\n");
   seven->cpu(2);
   seven->end_tasks();
+  ASSERT_TRUE(swept()) << "the last reading is one of standing groups";
   seven->vanish();
   ASSERT_TRUE(journal_.wait_for("usage.node", 1));
   ASSERT_TRUE(journal_.wait_for("usage.job", 1));
@@ -197,7 +212,9 @@ TEST_F(UsageSourceTest, WhatCouldNotBeToldIsToldAfterARestart) {
   ASSERT_TRUE(journal_.wait_for("usage.job", 1));
   stop();
   EXPECT_EQ(journal_.events("usage.node").size(), 1U);
-  const auto usage = nlohmann::json::parse(journal_.events("usage.node").at(0).extra_json)["usage"];
+  const std::string extra = journal_.events("usage.node").at(0).extra_json;
+  const auto usage = nlohmann::json::parse(extra)["usage"];
+  ASSERT_TRUE(usage.contains("/cpu/time_seconds"_json_pointer)) << extra;
   EXPECT_NEAR(usage["cpu"]["time_seconds"].get<double>(), 3, 1e-6);
 }
 

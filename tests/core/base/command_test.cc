@@ -1,4 +1,4 @@
-#include "schedulers/slurm/command.h"
+#include "core/base/command.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -17,7 +18,7 @@
 
 #include "tests/support/temp_dir.h"
 
-namespace scriptorium::slurm {
+namespace scriptorium {
 namespace {
 
 using namespace std::literals;
@@ -26,6 +27,7 @@ using ::testing::HasSubstr;
 
 class CommandRunnerTest : public ::testing::Test {
  protected:
+  using Command = CommandRunner::Command;
   static SteadyTime in(std::chrono::milliseconds delay) { return steady_clock::now() + delay; }
   static Command shell(const std::string& text) { return {"/bin/sh", {"-c", text}, {"PATH=/usr/bin:/bin"}}; }
   // True if this process has no child left, dead or alive.
@@ -170,5 +172,36 @@ TEST_F(CommandRunnerTest, MuchStandardErrorNeitherBlocksTheChildNorGrowsWithoutE
   EXPECT_EQ(result->error.size(), 16U << 10);
 }
 
+TEST(FindProgramTest, TakesWhatIsConfiguredElseTheFirstInTheFolders) {
+  const test::TempDir directory;
+  const auto make = [&](const std::string& name, mode_t mode) {
+    const std::string path = directory.write(name, "#!/bin/sh\n");
+    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    return path;
+  };
+  make("a/tool", 0644);
+  const std::string second = make("b/tool", 0755);
+  make("c/tool", 0755);
+  const std::string own = make("own", 0755);
+  const std::string folders =
+      directory.path_to("none") + ":" + directory.path_to("a") + ":" + directory.path_to("b") + ":" + directory.path_to("c");
+  EXPECT_EQ(find_program("", "tool", folders), second) << "none has no such file, and the one in a may not be executed";
+  EXPECT_EQ(find_program(own, "tool", folders), own);
+  EXPECT_EQ(find_program(directory.path_to("a/tool"), "tool", folders), std::nullopt) << "nothing else in its place";
+  EXPECT_EQ(find_program("", "other", folders), std::nullopt);
+  EXPECT_EQ(find_program("", "tool", ""), std::nullopt);
+}
+
+TEST(FindProgramTest, AsksNoPathOfTheEnvironment) {
+  const test::TempDir directory;
+  const std::string path = directory.write("tool", "#!/bin/sh\n");
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  const std::string before = getenv("PATH") == nullptr ? "" : getenv("PATH");
+  ASSERT_EQ(setenv("PATH", directory.path().c_str(), 1), 0);
+  const auto found = find_program("", "tool", "/usr/bin:/bin");
+  ASSERT_EQ(setenv("PATH", before.c_str(), 1), 0);
+  EXPECT_EQ(found, std::nullopt);
+}
+
 }  // namespace
-}  // namespace scriptorium::slurm
+}  // namespace scriptorium

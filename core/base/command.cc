@@ -1,10 +1,9 @@
-#include "schedulers/slurm/command.h"
+#include "core/base/command.h"
 
 #include <fcntl.h>
 #include <features.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,13 +12,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "core/base/file.h"
+#include "core/base/stop_signal.h"
 
-namespace scriptorium::slurm {
+namespace scriptorium {
 namespace {
 
 using std::chrono::milliseconds;
@@ -43,26 +41,6 @@ Result<Pipe> make_pipe() {
   if (fcntl(result.read.get(), F_SETFL, O_NONBLOCK) != 0) return system_error("pipe", errno);
   return result;
 }
-
-// Becomes readable at `stop`.
-class StopSignal {
- public:
-  explicit StopSignal(const std::stop_token& stop)
-      : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), callback_(stop, Wake{fd_.get()}) {}
-  int fd() const noexcept { return fd_.get(); }
-
- private:
-  struct Wake {
-    int fd;
-    void operator()() const noexcept {
-      const std::uint64_t one = 1;
-      // Fails only if the counter is full, and then it is readable anyway.
-      static_cast<void>(!write(fd, &one, sizeof one));
-    }
-  };
-  UniqueFd fd_;
-  std::stop_callback<Wake> callback_;
-};
 
 struct SpawnSettings {
   posix_spawn_file_actions_t actions{};
@@ -89,13 +67,13 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return result;
 }
 
-Result<pid_t> start(const Command& command, int output, int error) {
+Result<pid_t> start(const CommandRunner::Command& command, int output, int error) {
   SpawnSettings settings;
   posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&settings.actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&settings.actions, error, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
-  // All our descriptors are closed on exec; a library that opens one without that flag must not hand it to squeue.
+  // All our descriptors are closed on exec; a library that opens one without that flag must not hand it to them.
   posix_spawn_file_actions_addclosefrom_np(&settings.actions, STDERR_FILENO + 1);
 #endif
   sigset_t signals;
@@ -181,7 +159,7 @@ std::size_t CommandRunner::stuck() noexcept {
   return stuck_.size();
 }
 
-Result<CommandResult> CommandRunner::run(const Command& command, const std::stop_token& stop, SteadyTime deadline) {
+Result<CommandRunner::Answer> CommandRunner::run(const Command& command, const std::stop_token& stop, SteadyTime deadline) {
   stuck();
   const std::string name = command.program.substr(command.program.rfind('/') + 1);
   if (stop.stop_requested()) return stopped(name);
@@ -198,7 +176,7 @@ Result<CommandResult> CommandRunner::run(const Command& command, const std::stop
   output->write.reset();
   error->write.reset();
 
-  CommandResult result;
+  Answer result;
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) return late(name);
@@ -229,4 +207,17 @@ Result<CommandResult> CommandRunner::run(const Command& command, const std::stop
   }
 }
 
-}  // namespace scriptorium::slurm
+std::optional<std::string> find_program(const std::string& configured, std::string_view name, std::string_view folders) {
+  const auto if_executable = [](std::string path) {
+    return access(path.c_str(), X_OK) == 0 ? std::optional(std::move(path)) : std::nullopt;
+  };
+  if (!configured.empty()) return if_executable(configured);
+  while (!folders.empty()) {
+    const std::string_view folder = folders.substr(0, folders.find(':'));
+    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
+    if (auto found = if_executable(std::string(folder).append("/").append(name))) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace scriptorium
