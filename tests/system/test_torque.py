@@ -18,7 +18,7 @@ TRACES = sorted(p.stem for p in (FIXTURES / "traces").glob("*.txt"))
 CHUNK = 65536
 
 # Shorter than that, inotify may come too late, and then has to say so; what stands longer it must have.
-INOTIFY_SEES = 100_000  # microseconds
+INOTIFY_SEES = 100_000 * harness.PATIENCE  # microseconds
 
 
 @dataclasses.dataclass
