@@ -60,6 +60,8 @@ constexpr std::size_t kHeldMost = 64;
 constexpr milliseconds kLookAtLeast{30'000};
 // Entries that went and were counted, until no late word of them can come any more.
 constexpr std::size_t kAccountedMost = 100'000;
+// The same of entries that were taken: more of them would be memory for a case that is hardly ever met.
+constexpr std::size_t kGoneMost = 4'096;
 // Notifications of structure that are handled before new ones are read, and how many may be in hand.
 constexpr std::size_t kStructureSlice = 16;
 constexpr std::size_t kStructureMost = 50'000;
@@ -259,11 +261,12 @@ class SpoolCapture::Engine {
       if (forget_unseen_ && structure_drained_) forget_unseen(*std::exchange(forget_unseen_, std::nullopt));
       if ((structure_drained_ && !scanning_ && to_scan_.empty()) || accounted_.size() > kAccountedMost) accounted_.clear();
       // With both queues empty, no word of what has gone can come any more.
-      if ((drained && structure_drained_) || gone_.size() > kAccountedMost) gone_.clear();
+      if ((drained && structure_drained_) || gone_.size() > kGoneMost) TakenMap().swap(gone_);
       if (rescan_asked_.exchange(false)) begin_scan(true);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
       // A due look may only count an entry as missed once every event that came before has been read.
       if (drained) look_at_due(stop);
+      trim_due();
       if (mounts_changed_ || turns_ % 16 == 0) look_at_mounts();
       if (!spool_there_ && clock_.steady() >= spool_retry_) find_spool_again();
       if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0);
@@ -1259,6 +1262,16 @@ class SpoolCapture::Engine {
   bool is_current(const Due& due) const {
     const auto pending = pending_.find(due.key);
     return pending != pending_.end() && pending->second.due == due.at;
+  }
+
+  // What was taken meanwhile needs no look any more. In a storm no look comes, and its word would stay.
+  void trim_due() {
+    if (due_.size() <= 2 * pending_.size() + 1000) return;
+    decltype(due_) current;
+    for (const auto& [key, pending] : pending_) {
+      if (pending.due) current.push({*pending.due, key});
+    }
+    due_ = std::move(current);
   }
 
   void look_at_due(const std::stop_token& stop) {
