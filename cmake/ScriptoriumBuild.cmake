@@ -11,7 +11,6 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}")
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
-# FORCE: CMake has made an empty one for a build type that it does not know.
 # What AddressSanitizer and UBSan add makes the optimiser slow (g++ 12: a third of the build at -O1), and what it would remove they
 # could not look at. A fuzzer wants the speed.
 if(SCRIPTORIUM_SANITIZE MATCHES "address" AND NOT SCRIPTORIUM_FUZZ)
@@ -19,6 +18,7 @@ if(SCRIPTORIUM_SANITIZE MATCHES "address" AND NOT SCRIPTORIUM_FUZZ)
 else()
   set(dev_optimisation -O1)
 endif()
+# FORCE: CMake has made an empty one for a build type that it does not know.
 set(CMAKE_CXX_FLAGS_DEV "${dev_optimisation} -g1" CACHE STRING "Flags of the Dev build type" FORCE)
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG" CACHE STRING "" FORCE)
 

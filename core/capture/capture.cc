@@ -80,6 +80,7 @@ struct Taken {
   std::uint64_t inode = 0;
   std::int64_t mtime_ns = 0;
   std::uint64_t size = 0;             // of the script as kept
+  std::uint64_t file_size = 0;        // of the file that it was kept from; 0 = not known, from a mark
   std::uint64_t directory_inode = 0;  // as readdir names the entry; 0 = not known yet
   std::uint64_t device = 0;
   std::string event_id;  // "" = ignored on purpose
@@ -515,14 +516,12 @@ class SpoolCapture::Engine {
   // file's number: a file system may give that to the next entry's script while its clock has not moved on.
   bool taken_already(const SpoolPath& place, const FileStat& stat) const {
     const std::string key(place.entry);
-    for (const TakenMap* map : {&taken_, &gone_}) {
-      const auto found = map->find(key);
-      if (found == map->end()) continue;
-      const Taken& taken = found->second;
-      return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
-             taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns;
-    }
-    return false;
+    const auto standing = taken_.find(key);
+    const auto found = standing != taken_.end() ? standing : gone_.find(key);
+    if (found == gone_.end()) return false;
+    const Taken& taken = found->second;
+    return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
+           taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns && taken.file_size == stat.size;
   }
 
   // A record of an entry that was taken: the scheduler writes it again throughout the job's life, and nobody waits for it.
@@ -1317,7 +1316,7 @@ class SpoolCapture::Engine {
       taken_inodes_.erase(inode);
     }
     if (taken->second.marked) forgotten_.push_back(taken->first);
-    gone_.insert_or_assign(taken->first, std::move(taken->second));
+    if (access_->fanotify_fd() >= 0) gone_.insert_or_assign(taken->first, std::move(taken->second));
     taken_.erase(taken);
     if (forgotten_.size() >= 1000) send_forgotten();
   }
@@ -1386,6 +1385,7 @@ class SpoolCapture::Engine {
     taken.file = identity.name;
     const EventFile* script = event->file("script");
     taken.size = script != nullptr ? script->size : identity.stat.size;
+    taken.file_size = identity.stat.size;
     taken.event_id = event->id;
     taken.may_grow = !complete;
     if (const auto before = taken_.find(key); before != taken_.end()) {
@@ -1549,7 +1549,7 @@ class SpoolCapture::Engine {
   // Gone and counted, as captured or as missed; true: the word of the end was read, not only seen to be so.
   std::unordered_map<std::string, bool> accounted_;
   TakenMap taken_;
-  TakenMap gone_;  // whose end was read, until all is read that was written before it
+  TakenMap gone_;  // with fanotify: whose end was read, until all is read that was written before it
   std::unordered_map<std::uint64_t, std::int64_t> taken_inodes_;  // of scripts: inode -> modification time
   std::vector<std::string> forgotten_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;

@@ -176,6 +176,8 @@ Error damaged(std::string_view what, std::string_view why) {
 
 bool has_packs(Connection& db) { return db.integer("SELECT count(*) FROM sqlite_schema WHERE name='packs'").value_or(0) > 0; }
 
+const char* content_columns(Connection& db) { return has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0"; }
+
 EventReader::EventReader(Connection& connection, Codec& codec, Proof proof)
     : connection_(connection),
       codec_(codec),

@@ -72,10 +72,12 @@ std::int64_t exception_sum(std::int64_t sink, std::int64_t seq, State state);
 // Reads whole events back. Every part is checked by zstd's checksum and its size; with Proof::kSha256 each file's bytes also by
 // their sha256, which takes as long as all the rest.
 enum class Proof { kChecksum, kSha256 };
+// The first columns of the rows that load() reads. A journal of format 1, which may be read as it is, has no packs.
+const char* content_columns(Connection& db);
 class EventReader {
  public:
   EventReader(Connection& connection, Codec& codec, Proof proof = Proof::kChecksum);
-  // Of a row whose first columns are `meta`, `blobs` and `pack`. kCorrupt names what is damaged.
+  // Of a row of `events` or `unresolved` that begins with content_columns(). kCorrupt names what is damaged.
   Result<std::shared_ptr<const Event>> load(const Statement& row);
 
  private:

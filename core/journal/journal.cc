@@ -68,8 +68,7 @@ Result<Readers::Lease> Readers::lease() {
   Connection& db = *reader->connection;
   db.execute("PRAGMA cache_size=-2048");
   reader->events = std::make_unique<EventReader>(db, reader->codec);
-  // A journal of format 1 that is only read has no packs.
-  reader->content = has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0";
+  reader->content = content_columns(db);
   reader->scan =
       Statement(db, ("SELECT " + reader->content + ", seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2").c_str());
   reader->row = Statement(db, ("SELECT " + reader->content + " FROM events WHERE seq=?1").c_str());

@@ -127,7 +127,7 @@ class Readers {
     std::unique_ptr<Connection> connection;
     Codec codec;
     std::unique_ptr<EventReader> events;
-    std::string content;  // the columns that EventReader::load() wants
+    std::string content;  // content_columns()
     Statement scan, row, parked;
   };
   class Lease {

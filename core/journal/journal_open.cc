@@ -261,7 +261,7 @@ std::string verify(Connection& db, bool whole) {
     std::uint64_t wrong = 0;
     std::string first;
     for (const std::string table : {"events", "unresolved"}) {
-      Statement rows(db, ("SELECT meta, blobs, " + std::string(has_packs(db) ? "pack" : "0") + " FROM " + table).c_str());
+      Statement rows(db, ("SELECT " + std::string(content_columns(db)) + " FROM " + table).c_str());
       while (rows.step()) {
         auto event = reader.load(rows);
         if (event) continue;

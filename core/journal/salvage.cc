@@ -302,7 +302,7 @@ class Salvager {
       from_->take_error();
     }
     read_range(unresolved,
-               std::string("SELECT meta, blobs, ") + (has_packs(*from_) ? "pack, " : "0, ") + number + ", source, id, " +
+               std::string("SELECT ") + content_columns(*from_) + ", " + number + ", source, id, " +
                    (unresolved ? "entry" : "NULL") + " FROM " + table + " WHERE " + number + ">=?1 AND " + number +
                    "<=?2 ORDER BY " + number,
                low.value_or(1), top);

@@ -51,7 +51,7 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
     case SQLITE_ERROR:
       // The header's schema format (bytes 44 to 47), which has had no new value since 2006, is none that SQLite knows.
       if (std::strcmp(message, "unsupported file format") == 0) return {ErrorKind::kCorrupt, text};
-      return {ErrorKind::kTransient, text};
+      [[fallthrough]];
     default: return {ErrorKind::kTransient, text};
   }
 }
