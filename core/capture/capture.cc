@@ -241,6 +241,13 @@ class SpoolCapture::Engine {
     int wd = -1;
     std::uint32_t mask = 0;
     std::string name;
+    std::uint64_t upto = 0;  // bytes of notifications that were read ever, this one the last
+  };
+
+  // What a complete scan has not seen is to be forgotten.
+  struct Forget {
+    std::uint64_t scan = 0;   // number of a complete one
+    std::uint64_t after = 0;  // structure_handled_ from where on all is handled that was queued when it ended
   };
 
   // ---- the loop ----------------------------------------------------------------------------------------------
@@ -259,7 +266,9 @@ class SpoolCapture::Engine {
     while (!stop.stop_requested()) {
       ++turns_;
       const bool drained = take_notifications(stop);
-      if (forget_unseen_ && structure_drained_) forget_unseen(*std::exchange(forget_unseen_, std::nullopt));
+      if (forget_unseen_ && (structure_drained_ || structure_handled_ >= forget_unseen_->after)) {
+        forget_unseen(std::exchange(forget_unseen_, std::nullopt)->scan);
+      }
       if ((structure_drained_ && !scanning_ && to_scan_.empty()) || accounted_.size() > kAccountedMost) accounted_.clear();
       // With both queues empty, no word of what has gone can come any more.
       if ((drained && structure_drained_) || gone_.size() > kGoneMost) TakenMap().swap(gone_);
@@ -332,6 +341,7 @@ class SpoolCapture::Engine {
       const StructureEvent event = std::move(structure_.front());
       structure_.pop_front();
       on_structure(event, stop);
+      structure_handled_ = event.upto;
     }
     return drained;
   }
@@ -339,16 +349,20 @@ class SpoolCapture::Engine {
   // `grab`: reads what has appeared at once, before anything is made of it.
   void read_structure(bool grab) {
     if (access_->inotify_fd() < 0) return;
-    // With fanotify one read: the content that is queued by then is taken before this is believed.
+    // With fanotify, the content that is queued when this is done is taken before any of it is believed. All that is there:
+    // while a storm's content is taken, more comes here than one read can hold.
     while (structure_.size() < kStructureMost) {
       const ssize_t n = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(inotify_buffer_.data() + at);
-        structure_.push_back({event->wd, event->mask, event->len > 0 ? std::string(event->name) : std::string{}});
+        const std::size_t length = sizeof(inotify_event) + event->len;
+        structure_read_ += length;
+        structure_.push_back(
+            {event->wd, event->mask, event->len > 0 ? std::string(event->name) : std::string{}, structure_read_});
         if (grab) grab_early(structure_.back());
-        at += static_cast<ssize_t>(sizeof(inotify_event)) + event->len;
+        at += static_cast<ssize_t>(length);
       }
-      if (n <= 0 || !grab) return;
+      if (n <= 0) return;
     }
   }
 
@@ -942,13 +956,17 @@ class SpoolCapture::Engine {
     }
     if (!scanning_ || !to_scan_.empty() || stop.stop_requested()) return;
     scanning_ = false;
-    if (!scan_failed_) forget_unseen_ = scan_number_;
+    if (!scan_failed_) {
+      int queued = 0;
+      if (::ioctl(access_->inotify_fd(), FIONREAD, &queued) != 0) queued = 0;
+      forget_unseen_ = {scan_number_, structure_read_ + static_cast<std::uint64_t>(queued)};
+    }
     if (std::exchange(scan_again_, false)) begin_scan(true);
   }
 
-  // What a complete scan has not seen is gone from the spool. Not before every notification of structure has been read that
-  // is older than that: an entry that was captured and forgotten would look like one that was missed when the word of its
-  // appearance comes late.
+  // What a complete scan has not seen is gone from the spool. Not before every notification of structure has been handled
+  // that is older than that: an entry that was captured and forgotten would look like one that was missed when the word of
+  // its appearance comes late. In a storm the queue is never found empty, so it is counted how far that is.
   void forget_unseen(std::uint64_t scan) {
     for (auto it = taken_.begin(); it != taken_.end();) {
       const auto entry = it++;
@@ -1562,7 +1580,9 @@ class SpoolCapture::Engine {
   bool scan_again_ = false;
   bool scan_failed_ = false;
   std::uint64_t scan_number_ = 0;
-  std::optional<std::uint64_t> forget_unseen_;  // number of a complete scan
+  std::optional<Forget> forget_unseen_;
+  std::uint64_t structure_read_ = 0;  // bytes, ever
+  std::uint64_t structure_handled_ = 0;
   bool structure_drained_ = true;
   bool few_ = false;  // fanotify's queue was short when it was looked at last
   std::uint64_t periodic_scans_ = 0;
