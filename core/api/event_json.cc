@@ -51,7 +51,15 @@ class Text {
   void key(std::string_view key) {
     next_item();
     string(key);
-    out_ += indent_ < 0 ? ":" : ": ";
+    colon();
+  }
+  // One of ours, which has nothing to escape.
+  void plain_key(std::string_view key) {
+    next_item();
+    out_ += '"';
+    out_ += key;
+    out_ += '"';
+    colon();
   }
   void string(std::string_view text) { append_json_string(text, out_); }
   void number(std::uint64_t number) {
@@ -63,6 +71,7 @@ class Text {
   void raw(std::string_view json) { out_ += json; }
 
  private:
+  void colon() { out_ += indent_ < 0 ? ":" : ": "; }
   void new_line() {
     if (indent_ < 0) return;
     out_ += '\n';
@@ -178,7 +187,7 @@ class Writer {
   }
   void key(const char* name) {
     reserve(name);
-    text_.key(name);
+    text_.plain_key(name);
   }
   // Not to be taken from extra_json, whether it is written or not.
   void reserve(const char* name) {
