@@ -297,20 +297,29 @@ class Pipeline {
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
-// All events wait in the journal before the clock starts.
-Measured through_the_sink(const std::string& brokers, const std::string& topic, int count, std::size_t bytes, int workers) {
-  Pipeline pipeline(brokers, topic, workers);
-  // As in the bare loop, the first message of a handle is not measured.
-  pipeline.append(make_job_of(-1, bytes, system_clock().now()));
-  pipeline.start();
-  pipeline.wait(1);
-  pipeline.sink().close_gate();
-  for (int i = 0; i < count; ++i) pipeline.append(make_job_of(i, bytes, system_clock().now()));
-  pipeline.flush();
+// All events wait in the journal before the clock starts. handles: as many sinks, each with its own part of the events.
+Measured through_the_sink(const std::string& brokers, const std::string& topic, int count, std::size_t bytes, int workers,
+                          int handles = 1) {
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  for (int i = 0; i < handles; ++i) {
+    Pipeline& pipeline = *pipelines.emplace_back(std::make_unique<Pipeline>(brokers, topic, workers));
+    // As in the bare loop, the first message of a handle is not measured.
+    pipeline.append(make_job_of(-1 - i, bytes, system_clock().now()));
+    pipeline.start();
+    pipeline.wait(1);
+    pipeline.sink().close_gate();
+  }
+  std::vector<std::uint64_t> given(pipelines.size(), 1);
+  for (int i = 0; i < count; ++i) {
+    const std::size_t which = static_cast<std::size_t>(i) % pipelines.size();
+    pipelines[which]->append(make_job_of(i, bytes, system_clock().now()));
+    ++given[which];
+  }
+  for (const auto& pipeline : pipelines) pipeline->flush();
   const double cpu = cpu_seconds();
   const auto start = std::chrono::steady_clock::now();
-  pipeline.sink().open_gate();
-  pipeline.wait(static_cast<std::uint64_t>(count) + 1);
+  for (const auto& pipeline : pipelines) pipeline->sink().open_gate();
+  for (std::size_t i = 0; i < pipelines.size(); ++i) pipelines[i]->wait(given[i]);
   const double wall = since(start);
   return {count / wall, (cpu_seconds() - cpu) / count * 1e6};
 }
@@ -412,6 +421,7 @@ void compare(const std::string& brokers, int count, std::size_t bytes, int round
     int workers = 0;
     const std::string* topic;
     std::vector<Measured> rounds;
+    int handles = 1;
   };
   std::vector<Way> ways;
   ways.push_back({"librdkafka, one request at a time", 0, &one, {}});
@@ -425,12 +435,13 @@ void compare(const std::string& brokers, int count, std::size_t bytes, int round
             {"  workers = " + std::to_string(workers) + ", partitions = " + (topic == &one ? "1" : "3"), workers, topic, {}});
       }
     }
+    ways.push_back({"  two handles, half the events each", 1, &one, {}, 2});
   }
   for (int round = 0; round < rounds; ++round) {
     // The order is turned, as a machine that warms up or is shared favours one side.
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {
       Way& way = ways[(turn + static_cast<std::size_t>(round)) % ways.size()];
-      way.rounds.push_back(way.workers > 0 ? through_the_sink(brokers, *way.topic, count, bytes, way.workers)
+      way.rounds.push_back(way.workers > 0 ? through_the_sink(brokers, *way.topic, count, bytes, way.workers, way.handles)
                                            : bare_loop(brokers, *way.topic, messages, way.workers == 0));
     }
   }
