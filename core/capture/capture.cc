@@ -654,6 +654,10 @@ class SpoolCapture::Engine {
       if (!in_entry_directory && taken != taken_.end() && taken->second.file == place.file && !still_stands(key, taken->second)) {
         forget(taken);
         accounted_[key] = true;
+        // A record may stand a moment longer than its script.
+        if (const auto pending = pending_.find(key);
+            pending != pending_.end() && pending->second.entry.file(place.file) == nullptr)
+          drop_pending(pending);
       }
       return;
     }
@@ -668,8 +672,8 @@ class SpoolCapture::Engine {
       forget(taken);
       taken = taken_.end();
     }
-    if (place.role == SpoolPath::Role::kEntryFile) {
-      if (appeared && !in_entry_directory && taken == taken_.end()) pending_of(key, "inotify");
+    if (place.role == SpoolPath::Role::kEntryFile && taken == taken_.end()) {
+      if (appeared && !in_entry_directory) pending_of(key, "inotify");
       notice(key);
     }
     return look(key, "inotify", stop);
@@ -1371,16 +1375,18 @@ class SpoolCapture::Engine {
       const bool known = taken_.contains(key) || accounted_.contains(key);
       const bool counts = found->second.noticed && !known;
       found->second.entry.files.push_back(entry.files.front());
-      ignore(found);
       if (parsed.error().kind() == ErrorKind::kVanished) {
+        const bool stands = !is_gone(adapter_.path_of(key, entry.files.front().name));
+        stands ? ignore(found) : drop_pending(found);
         if (counts) {
           count_missed("vanished");
           accounted_.emplace(key, false);
-        } else if (!known) {
+        } else if (!known && stands) {
           count_ignored(parsed.error().message());
         }
         return;
       }
+      ignore(found);
       note_error(key + ": " + parsed.error().message());
       log_.error("ENTRY_UNPARSABLE",
                  "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",

@@ -373,14 +373,9 @@ TEST_P(TorqueCaptureTest, JobsThatAreGoneAtOnceAreCapturedOrCounted) {
     EXPECT_EQ(missed(), 0U);
     return;
   }
-  // Files of one entry come and go each for itself in a directory of all entries, so what inotify tells of one may not add up:
-  // about one run in thirty counts a job twice, or not at all.
-  constexpr std::uint64_t kDoubtful = 3;
-  EXPECT_TRUE(eventually([this](const CaptureStatus& s) {
-    const std::uint64_t sum = s.captured + missed();
-    return sum + kDoubtful >= kJobs && sum <= kJobs + kDoubtful && s.pending == 0;
-  })) << capture_->status().captured
-      << " captured, " << missed() << " missed";
+  EXPECT_TRUE(eventually([this](const CaptureStatus& s) { return s.captured + missed() == kJobs && s.pending == 0; }))
+      << capture_->status().captured << " captured, " << missed() << " missed";
+  EXPECT_TRUE(capture_->status().ignored.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TorqueCaptureTest, testing::Values("fanotify", "inotify"),
