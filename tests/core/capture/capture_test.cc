@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <map>
 #include <set>
 #include <thread>
@@ -61,7 +62,7 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     }
     adapter_ = std::make_unique<test::ToyAdapter>(spool_.root());
     SpoolCapture::Options options{"toy", common, {"lab", "toy", "ctl1"}, false, false};
-    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, system_clock());
+    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, *clock_);
     capture_->start();
     return true;
   }
@@ -119,6 +120,7 @@ class CaptureTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<test::ToyAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
   std::string skip_;
+  const Clock* clock_ = &system_clock();
 };
 
 #define START_OR_SKIP(common) \
@@ -384,6 +386,33 @@ TEST_P(CaptureTest, CapturedAndMissedTogetherAreAllThatAppeared) {
   if (GetParam() == "fanotify") {
     EXPECT_EQ(missed(), 0U) << "an event carries the file itself: nothing is too short-lived";
   }
+}
+
+// Every look at it takes time, as if thousands of entries were looked at in between.
+class SlowClock final : public Clock {
+ public:
+  Timestamp now() const override { return system_clock().now(); }
+  SteadyTime steady() const override { return std::chrono::steady_clock::now() + milliseconds{2} * ++looks_; }
+
+ private:
+  mutable std::atomic<int> looks_{0};
+};
+
+TEST_P(CaptureTest, ALookThatIsDueAgainByTheTimeItEndsDoesNotHoldUpTheRest) {
+  if (GetParam() == "scan") GTEST_SKIP() << "nothing is looked at again";
+  const SlowClock slow;
+  clock_ = &slow;
+  START_OR_SKIP(config());
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
+  spool_.submit(12);
+  collect(1);
+  // With fanotify, what is missing is only called so after what was queued has been read once more.
+  spool_.make_entry(22);
+  spool_.remove(22);
+  spool_.submit(32);
+  EXPECT_EQ(collect(1).begin()->first, 32);
+  EXPECT_TRUE(eventually([this](const CaptureStatus&) { return missed() == 1; }));
+  capture_.reset();  // before its clock
 }
 
 // The other ways do miss entries that live so short.
