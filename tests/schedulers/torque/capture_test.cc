@@ -21,7 +21,6 @@ namespace {
 
 using namespace std::literals;
 using std::chrono::milliseconds;
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
