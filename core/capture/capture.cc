@@ -530,12 +530,13 @@ class SpoolCapture::Engine {
   // file's number: a file system may give that to the next entry's script while its clock has not moved on.
   bool taken_already(const SpoolPath& place, const FileStat& stat) const {
     const std::string key(place.entry);
-    const auto standing = taken_.find(key);
-    const auto found = standing != taken_.end() ? standing : gone_.find(key);
-    if (found == gone_.end()) return false;
-    const Taken& taken = found->second;
-    return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
-           taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns && taken.file_size == stat.size;
+    const auto same = [&](const Taken& taken) {
+      return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
+             taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns && taken.file_size == stat.size;
+    };
+    if (const auto standing = taken_.find(key); standing != taken_.end()) return same(standing->second);
+    const auto gone = gone_.find(key);
+    return gone != gone_.end() && same(gone->second);
   }
 
   // A record of an entry that was taken: the scheduler writes it again throughout the job's life, and nobody waits for it.

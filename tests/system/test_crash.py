@@ -67,7 +67,7 @@ needs_fault_build = pytest.mark.skipif(not is_fault_build(), reason="this build 
 
 # Points that the common run, a storm of 300 jobs into one file sink, does not come by: how to come by them.
 #   start    it lies in the start, so it is reached once in a life
-#   large    scripts of 200 kB, as a checkpoint comes every 16 MiB of the write-ahead log
+#   large    scripts of 1.5 MB, as a checkpoint comes every 32 MiB of the write-ahead log
 #   damage   the journal's file is damaged before the daemon starts with the fault
 #   poison   a second sink throws at two of the jobs, which come from a second source
 #   SIGTERM, SIGHUP   the daemon gets this signal in the middle of the storm
@@ -137,7 +137,7 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
         daemon.terminate()
         damage_journal(daemon)
     daemon.start(ready=False, environment=fault)
-    storm = make_storm(300, first_id=1001, rate=600, script_bytes=600_000 if scenario == "large" else 2048)
+    storm = make_storm(300, first_id=1001, rate=600, script_bytes=1_500_000 if scenario == "large" else 2048)
     died = 0
     signal_number = getattr(signal, scenario, None)
     # Twice: a recovery that dies at the same place must be as good.
