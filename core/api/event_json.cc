@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <charconv>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/api/event.h"
@@ -86,33 +84,9 @@ class Text {
   bool empty_ = true;  // the object or list that is open has nothing yet
 };
 
-// False if no name is there twice. A list that was made to collide here is left to what takes more time, but never too much.
-bool may_repeat(const std::vector<Variable>& variables) {
-  const auto eight = [](std::string_view bytes) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
-    return word;
-  };
-  const std::size_t slots = std::bit_ceil(2 * variables.size() + 1);
-  std::vector<std::uint32_t> table(slots);  // number of a variable + 1; 0 = free
-  std::size_t steps = 8 * variables.size();
-  for (std::uint32_t i = 0; i < variables.size(); ++i) {
-    const std::string_view name = variables[i].name;
-    const std::string_view end = name.substr(name.size() - std::min<std::size_t>(name.size(), 8));
-    const std::uint64_t hash = (eight(name) ^ name.size()) * 0x9E3779B97F4A7C15U + eight(end) * 0xC2B2AE3D27D4EB4FU;
-    std::size_t slot = (hash ^ hash >> 29U) >> 7U & (slots - 1);
-    for (; table[slot] != 0; slot = (slot + 1) & (slots - 1)) {
-      if (steps-- == 0 || variables[table[slot] - 1].name == name) return true;
-    }
-    table[slot] = i + 1;
-  }
-  return false;
-}
-
 // Of equal names the last value counts, as in a shell that imports them one after the other; its place is the first's.
 // Neither a long list nor one made to collide takes more than n log n.
 void drop_repeated(std::vector<Variable>& variables) {
-  if (!may_repeat(variables)) return;
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<std::uint32_t> order(variables.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;

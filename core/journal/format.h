@@ -18,7 +18,9 @@ constexpr std::int64_t kFormatVersion = 2;           // 1: every file is a blob
 constexpr std::int64_t kPageSize = 4096;
 extern const char* const kSchema;        // creates all tables; always in the same order, so that their root pages are known
 extern const char* const kFromVersion1;  // makes version 2 of a version 1
-bool has_packs(Connection& db);          // false: it is of version 1
+bool has_packs(Connection& db);          // false: it is of version 1, which may be read as it is
+// The first columns of the rows that EventReader::load() reads, as the journal's version has them.
+const char* content_columns(Connection& db);
 
 // exceptions.state
 enum class State : std::int64_t {
@@ -72,8 +74,6 @@ std::int64_t exception_sum(std::int64_t sink, std::int64_t seq, State state);
 // Reads whole events back. Every part is checked by zstd's checksum and its size; with Proof::kSha256 each file's bytes also by
 // their sha256, which takes as long as all the rest.
 enum class Proof { kChecksum, kSha256 };
-// The first columns of the rows that load() reads. A journal of format 1, which may be read as it is, has no packs.
-const char* content_columns(Connection& db);
 class EventReader {
  public:
   EventReader(Connection& connection, Codec& codec, Proof proof = Proof::kChecksum);

@@ -54,6 +54,14 @@ class SamplerTest : public ::testing::Test {
     samples_.insert(samples_.end(), output.samples.begin(), output.samples.end());
     ended_.insert(ended_.end(), output.ended.begin(), output.ended.end());
   }
+  // Its last process ends, and then its groups go.
+  template <typename AnyJob>
+  void end(const AnyJob& job) {
+    job.end_tasks();
+    turn();
+    job.vanish();
+    turn();
+  }
   // Time passes as it does for the loop: whenever something is due, it is done.
   void pass(std::chrono::seconds time) {
     const SteadyTime until = clock_.steady() + time;
@@ -199,10 +207,7 @@ TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
   job.file("memory.pressure", "some total=9\nfull avg10=0 total=300000\n");
   job.file("io.pressure", "some total=9\nfull avg10=0 total=700000\n");
   pass(30s);
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   const NodeUsage& node = ended_[0];
   EXPECT_EQ(node.source.cpu, Way::kCgroup2);
@@ -357,10 +362,7 @@ TEST_F(SamplerTest, ARestartDoesNotCutAJobInTwo) {
   job.memory(1'000);
   job.cpu(90);
   pass(60s);
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].job.started_at, FakeClock::kStart);
   EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 120);
@@ -444,10 +446,7 @@ TEST_F(SamplerTest, AStepOfTheClockNeitherEndsNorStretchesAJob) {
   clock_.jump_to(Timestamp{FakeClock::kStart.nanoseconds - 86400LL * 1'000'000'000});
   job.cpu(60);
   pass(30s);
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 60);
   EXPECT_EQ(ended_[0].job.started_at, FakeClock::kStart);
@@ -501,10 +500,7 @@ TEST_F(SamplerTest, AKillIsCountedInItsTaskWhenTheLimitWasHit) {
   lab_.write(job.of("memory") + "/step_batch/task_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   lab_.remove(job.of("cpuacct") + "/step_batch/task_0");
   turn();
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].memory.oom_kills, Optional(1U));
 }
@@ -513,10 +509,7 @@ TEST_F(SamplerTest, AHitLimitWhoseTaskIsGoneLeavesTheKillsUnknown) {
   const V1Job job(lab_, "7");
   turn();
   lab_.write(job.of("memory") + "/memory.failcnt", "200\n");
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].memory.oom_kills, std::nullopt);
 }
@@ -561,10 +554,7 @@ TEST_F(SamplerTest, AJobThatIsSeenWhileItIsMadeIsNotTakenForAnEmptyDirectory) {
   pass(31s);
   EXPECT_TRUE(ended_.empty());
   job.cpu(9);
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kRemoval);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(9, 1e-6)));
@@ -694,10 +684,7 @@ TEST_F(SamplerTest, AJobThatRanBeforeTheDaemonBeganWithItsOldestProcess) {
   turn();
   ASSERT_EQ(sampler_->lives().size(), 1U);
   EXPECT_EQ(sampler_->lives()[0].job.started_at.nanoseconds, FakeClock::kStart.nanoseconds - 600LL * 1'000'000'000);
-  job.end_tasks();
-  turn();
-  job.vanish();
-  turn();
+  end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].cpu.efficiency_ratio, Optional(DoubleNear(300.0 / (600 * 4), 1e-6)));
   EXPECT_THAT(ended_[0].quality.covered_ratio, Optional(DoubleNear(0, 1e-3)));
@@ -744,10 +731,7 @@ class SamplerGpuTest : public SamplerTest {
     three_.poll();
     clock_.advance(2s);
     three_.poll();
-    job.end_tasks();
-    turn();
-    job.vanish();
-    turn();
+    end(job);
     std::vector<std::string> ids;
     for (const NodeGpu& gpu : ended_.at(0).gpus) {
       ids.push_back(gpu.id);
