@@ -13,8 +13,8 @@
 
 namespace scriptorium::test {
 
-// A scheduler made up for these tests, of Slurm's shape: hash.D/job.N/{environment,script}. A script is whole when it ends
-// with NUL, an entry when both files are there.
+// A scheduler made up for these tests, of Slurm's shape: hash.D/job.N/{environment,script}. A file is whole when it ends with
+// NUL, an entry when both are: as with Slurm's, of which the first may be read before it is written, and the second after.
 class ToyAdapter final : public SpoolAdapter {
  public:
   explicit ToyAdapter(std::string root) : root_(std::move(root)) {}
@@ -37,9 +37,12 @@ class ToyAdapter final : public SpoolAdapter {
   Assessment assess(const SpoolEntry& entry) const override {
     const SpoolFile* script = entry.file("script");
     if (script == nullptr) return {.state = Assessment::State::kIncomplete, .reason = "script missing"};
-    const bool whole = !script->bytes->empty() && script->bytes->back() == '\0';
-    if (!whole) return {.state = Assessment::State::kIncomplete, .reason = "script short"};
-    if (entry.file("environment") != nullptr) return {.state = Assessment::State::kComplete};
+    const auto whole = [](const SpoolFile& file) { return file.bytes->ends_with('\0'); };
+    if (!whole(*script)) return {.state = Assessment::State::kIncomplete, .reason = "script short"};
+    if (const SpoolFile* environment = entry.file("environment"); environment != nullptr) {
+      if (whole(*environment)) return {.state = Assessment::State::kComplete};
+      return {.state = Assessment::State::kIncomplete, .reason = "environment short"};
+    }
     return {.state = script->stat.links >= 2 ? Assessment::State::kDuplicate : Assessment::State::kIncomplete,
             .reason = "environment missing"};
   }
