@@ -120,12 +120,12 @@ endfunction()
 # and how much of a core). The longest start first, so that none is left over at the end. Most of the time of most tests is
 # waiting, so ctest is run with two places a core (./quickstart test), and who keeps a core busy takes two.
 set(SCRIPTORIUM_LONG_TESTS
-    packages=400 system_kafka_faults=146 system_opensearch_faults=126 system_usage=96 system_kafka_outage=80 system_usage_report=74
+    packages=400 system_slurm_size=160 system_kafka_faults=146 system_opensearch_faults=126 system_usage=96 system_kafka_outage=80 system_usage_report=74
     system_kafka=70 system_torque=63 sink_contract_test=59 system_crash=58 capture_test=45 system_operations=44
     system_elasticsearch=44 system_kafka_rights=42 kafka_sink_test=40 system_kafka_cluster=37 system_capture_gaps=36 system_slurm=36
     system_import=35 system_peer_killers=34 system_usage_kafka_opensearch=30 system_elasticsearch9=27 system_opensearch=20
     system_opensearch3=20 system_opensearch_secure=20 system_privileges=15 system_kafka_consume=15
-    system_capture_places=14 system_capture_inotify=14 system_metrics=11)
+    system_faults=30 journal_power_cut_test=20 system_plugin_crash=15 system_capture_places=14 system_capture_inotify=14 system_metrics=11)
 set(SCRIPTORIUM_BUSY_TESTS "^(capture_test|system_(elasticsearch9?|opensearch3?|opensearch_secure|kafka_cluster|privileges|once))$")
 function(scriptorium_schedule_test name)
   foreach(long IN LISTS SCRIPTORIUM_LONG_TESTS)

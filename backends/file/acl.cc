@@ -2,6 +2,7 @@
 
 #include <acl/libacl.h>
 #include <sys/acl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -104,6 +105,78 @@ int set_access(int fd, AclTarget target, const Readers& readers, std::optional<u
     if (acl_set_file(path.c_str(), ACL_TYPE_DEFAULT, acl.get()) != 0) return errno;
   }
   return 0;
+}
+
+namespace {
+
+bool may_enter(acl_entry_t entry) {
+  acl_permset_t permissions = nullptr;
+  return acl_get_permset(entry, &permissions) == 0 && acl_get_perm(permissions, ACL_READ) == 1 &&
+         acl_get_perm(permissions, ACL_EXECUTE) == 1;
+}
+
+}  // namespace
+
+Readers not_admitted(int fd, const Readers& readers) {
+  struct stat st{};
+  const Acl acl(acl_get_fd(fd));
+  if (acl == nullptr || ::fstat(fd, &st) != 0) return {};
+  Readers missing = readers;
+  bool masked = false;
+  acl_entry_t entry = nullptr;
+  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+    acl_tag_t tag = ACL_UNDEFINED_TAG;
+    if (acl_get_tag_type(entry, &tag) != 0) return {};
+    if (tag == ACL_MASK) masked = !may_enter(entry);
+    if (!may_enter(entry)) continue;
+    if (tag == ACL_OTHER) return {};
+    if (tag == ACL_USER_OBJ) std::erase(missing.users, st.st_uid);
+    if (tag == ACL_GROUP_OBJ) std::erase(missing.groups, st.st_gid);
+    if (tag != ACL_USER && tag != ACL_GROUP) continue;
+    const std::unique_ptr<void, AclFree> id(acl_get_qualifier(entry));
+    if (id == nullptr) continue;
+    if (tag == ACL_USER) std::erase(missing.users, *static_cast<const uid_t*>(id.get()));
+    if (tag == ACL_GROUP) std::erase(missing.groups, *static_cast<const gid_t*>(id.get()));
+  }
+  return masked ? readers : missing;
+}
+
+int admit(int fd, const Readers& readers) noexcept {
+  Acl acl(acl_get_fd(fd));
+  if (acl == nullptr) return errno;
+  acl_t raw = acl.release();
+  // An entry that gives too little is replaced.
+  const auto remove = [&](acl_tag_t wanted, id_t id) {
+    acl_entry_t entry = nullptr;
+    for (int which = ACL_FIRST_ENTRY; acl_get_entry(raw, which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+      acl_tag_t tag = ACL_UNDEFINED_TAG;
+      if (acl_get_tag_type(entry, &tag) != 0 || tag != wanted) continue;
+      const std::unique_ptr<void, AclFree> qualifier(acl_get_qualifier(entry));
+      if (qualifier == nullptr || *static_cast<const id_t*>(qualifier.get()) != id) continue;
+      acl_delete_entry(raw, entry);
+      return;
+    }
+  };
+  bool good = true;
+  for (const uid_t uid : readers.users) {
+    remove(ACL_USER, uid);
+    good = good && add_entry(raw, ACL_USER, &uid, false, true);
+  }
+  for (const gid_t gid : readers.groups) {
+    remove(ACL_GROUP, gid);
+    good = good && add_entry(raw, ACL_GROUP, &gid, false, true);
+  }
+  good = good && acl_calc_mask(&raw) == 0;
+  acl.reset(raw);
+  if (!good) return ENOMEM;
+  return acl_set_fd(fd, acl.get()) == 0 ? 0 : errno;
+}
+
+std::string setfacl_line(const Readers& readers, const std::string& path) {
+  std::string entries;
+  for (const uid_t uid : readers.users) entries += (entries.empty() ? "u:" : ",u:") + std::to_string(uid) + ":rx";
+  for (const gid_t gid : readers.groups) entries += (entries.empty() ? "g:" : ",g:") + std::to_string(gid) + ":rx";
+  return "setfacl -m " + entries + " -- " + path;
 }
 
 std::optional<Grant> user_grant(int fd, uid_t uid) {

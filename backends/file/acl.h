@@ -30,6 +30,13 @@ enum class AclTarget { kFile, kDirectory };
 // has no access lists, and the mode then still is what the file was created with.
 int set_access(int fd, AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) noexcept;
 
+// Those of `readers` whom an open directory does not let list and enter it.
+Readers not_admitted(int fd, const Readers& readers);
+// Lets them, beside whatever the directory's list or mode gives already; its default list and its other entries stay. 0 or errno.
+int admit(int fd, const Readers& readers) noexcept;
+// The command that does it by hand: "setfacl -m u:1000:rx,g:2000:rx -- PATH".
+std::string setfacl_line(const Readers& readers, const std::string& path);
+
 enum class Grant {
   kGranted,  // the list names the user
   kPlain,    // there is no list, only a mode

@@ -31,6 +31,9 @@ const Schema<FileConfig>& schema() {
              "let a job's owner read its files, by access list; only an owner whom the scheduler confirmed"),
       choice("sync", &FileConfig::sync, {{"auto", SyncMode::kAuto}, {"file", SyncMode::kFile}, {"batch", SyncMode::kBatch}},
              "how files reach the disk before they count as stored: fsync of each, or one syncfs for each batch"),
+      integer("min_free_bytes", &FileConfig::min_free_bytes, 0, std::int64_t{1} << 50,
+              "bytes to leave free on root's file system, for the journal and the scheduler where they share it; below it events "
+              "wait in the journal"),
   };
   return kSchema;
 }
@@ -54,7 +57,11 @@ FileConfig parse_config(const Table& table, Problems& problems) {
   }
 
   const auto layout = Layout::parse(config.layout);
-  if (!layout) plain("layout", layout.error().message(), R"("user-month", "sarchive-daily", "xdmod" or a template)");
+  if (!layout)
+    plain(
+        "layout", layout.error().message(),
+        R"("user-month", "sarchive-daily", "xdmod", or a template with {cluster} {scheduler} {user} {account} {year} {month} {day} )"
+        "{job_id} {job_name} {array_job_id} {ext}");
 
   constexpr const char* kAllowedFiles = R"("script", "environment", "metadata")";
   for (std::size_t i = 0; i < config.files.size(); ++i) {

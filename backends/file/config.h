@@ -31,6 +31,7 @@ struct FileConfig {
   std::vector<std::string> acl_groups;
   bool owner_may_read = true;
   SyncMode sync = SyncMode::kAuto;
+  std::int64_t min_free_bytes = 0;
 
   // `files`, in the order in which they are written: the metadata last.
   std::vector<FileKind> kinds;

@@ -84,7 +84,96 @@ std::string render_shell(std::string_view bytes) {
   return out;
 }
 
+// Undoes append_escaped() up to the end of the line, which it takes off the text.
+std::optional<std::string> take_escaped_line(std::string_view& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n') {
+      text.remove_prefix(i + 1);
+      return out;
+    }
+    if (text[i] != '\\') {
+      out += text[i];
+      continue;
+    }
+    if (++i == text.size()) return std::nullopt;
+    switch (text[i]) {
+      case '\\': out += '\\'; break;
+      case 'n': out += '\n'; break;
+      case '0': out += '\0'; break;
+      default: return std::nullopt;
+    }
+  }
+  return std::nullopt;  // no end of line
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// `export NAME='value'` and the end of its line; a quote in the value is `'\''`.
+std::optional<std::string> take_export(std::string_view& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return std::nullopt;
+  std::string out(text.substr(0, equals + 1));
+  text.remove_prefix(equals + 1);
+  if (!take_prefix(text, "'")) return std::nullopt;
+  while (true) {
+    const std::size_t quote = text.find('\'');
+    if (quote == std::string_view::npos) return std::nullopt;
+    out += text.substr(0, quote);
+    text.remove_prefix(quote);
+    if (take_prefix(text, "'\\''")) {
+      out += '\'';
+    } else if (take_prefix(text, "'\n")) {
+      return out;
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
+std::optional<std::string> parse_shell(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    std::optional<std::string> entry;
+    if (take_prefix(text, "export ")) {
+      entry = take_export(text);
+    } else if (take_prefix(text, "#env ")) {
+      entry = take_escaped_line(text);
+    }
+    if (!entry) return std::nullopt;
+    (out += *entry) += '\0';
+  }
+  return out;
+}
+
 }  // namespace
+
+std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format, EnvironmentStyle style) {
+  if (style == EnvironmentStyle::kNul) return std::string(text);
+  if (style == EnvironmentStyle::kLines) {
+    if (format != EnvironmentFormat::kNulEnded) {
+      auto whole = take_escaped_line(text);
+      return text.empty() ? whole : std::nullopt;
+    }
+    std::string out;
+    while (!text.empty()) {
+      auto line = take_escaped_line(text);
+      if (!line) return std::nullopt;
+      (out += *line) += '\0';
+    }
+    return out;
+  }
+  const std::size_t head = text.find('\n');
+  if (!text.starts_with('#') || head == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(head + 1);
+  if (format == EnvironmentFormat::kNulEnded) return parse_shell(text);
+  if (!take_prefix(text, "#base64 ") || !text.ends_with('\n')) return std::nullopt;
+  return base64_decode(text.substr(0, text.size() - 1));
+}
 
 std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style) {
   if (style == EnvironmentStyle::kNul) return std::string(bytes);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,5 +18,8 @@ enum class EnvironmentStyle {
 // `format` says what the bytes are; kRaw ones could not be parsed and are never split into variables: kLines writes
 // them as one escaped line, kShell as a comment in base64.
 std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style);
+
+// The way back: the bytes from which render_environment() made `text`; nothing if it did not make it.
+std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format, EnvironmentStyle style);
 
 }  // namespace scriptorium::file

@@ -79,6 +79,24 @@ std::string glob_literal(std::string_view text) {
   return result;
 }
 
+bool is_number(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// The folder's owner: a confirmed user's name, or the uid while no name service knows a name for it. "" = no owner.
+std::string known_user(const Event& event) {
+  if (!event.user.verified) return {};
+  if (event.user.name && !event.user.name->empty()) {
+    std::string user = safe_value(*event.user.name);
+    // A person of such a name must not get into the folder of all unverified jobs, or of another's number.
+    const bool reserved = user == kUnverified || (user.starts_with(kUidPrefix) && is_number(user.substr(kUidPrefix.size())));
+    if (reserved) user.replace(0, 1, percent(user[0]));
+    return user;
+  }
+  if (event.user.id && is_number(*event.user.id)) return std::string(kUidPrefix) + safe_value(*event.user.id);
+  return {};
+}
+
 Error wrong(std::string message) { return Error{ErrorKind::kInvalidConfig, std::move(message)}; }
 
 struct Preset {
@@ -194,6 +212,7 @@ Result<Layout> Layout::parse(std::string_view text) {
       {"ext", Field::kExt}};
 
   std::vector<Component> components(1);
+  std::vector<std::string> unknown;  // said together, so that one run names them all
   bool has_job_id = false;
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
@@ -220,7 +239,9 @@ Result<Layout> Layout::parse(std::string_view text) {
       for (const auto& f : fields) names.push_back(f.first);
       std::string message = "unknown field {" + printable(name, 64) + "}";
       if (const auto near = did_you_mean(name, names)) message += "; did you mean {" + *near + "}?";
-      return wrong(message);
+      unknown.push_back(std::move(message));
+      i = end + 1;
+      continue;
     }
     if (found->second == Field::kJobId) has_job_id = true;
     if (found->second == Field::kExt) {
@@ -229,6 +250,11 @@ Result<Layout> Layout::parse(std::string_view text) {
     }
     component.push_back({found->second, {}});
     i = end + 1;
+  }
+  if (!unknown.empty()) {
+    std::string message;
+    for (const std::string& each : unknown) message += (message.empty() ? "" : message.ends_with('?') ? " " : "; ") + each;
+    return wrong(message);
   }
   if (!has_job_id) return wrong("the layout needs {job_id}, or different jobs would get the same path");
   if (components.size() > kMaxComponents) return wrong("the layout has more than 16 parts");
@@ -308,21 +334,24 @@ std::string Layout::render(const Component& component, const Values& values) {
   return result;
 }
 
-Place Layout::place(const Event& event) const {
+Layout::Values Layout::values_of(const Event& event) {
   Values values;
   values.cluster = safe_value(event.cluster);
   values.scheduler = safe_value(event.scheduler);
-  const bool known_user = event.user.verified && event.user.name && !event.user.name->empty();
-  values.user = known_user ? safe_value(*event.user.name) : std::string(kUnverified);
-  // A person of that very name must not get into the folder that holds everybody's unverified jobs.
-  if (known_user && values.user == kUnverified) values.user.replace(0, 1, percent(kUnverified[0]));
+  values.user = known_user(event);
+  if (values.user.empty()) values.user = kUnverified;
   values.account = safe_value(event.job.account.value_or(std::string{}));
   values.job_id = safe_value(event.job.id);
   values.job_name = safe_value(event.job.name.value_or(std::string{}));
   values.array_job_id = event.job.array ? safe_value(event.job.array->job_id) : values.job_id;
   values.date = civil_date(event.time);
   values.date.year = safe_value(values.date.year);
+  return values;
+}
 
+Place Layout::place(const Event& event) const {
+  const Values values = values_of(event);
+  const bool has_owner = !known_user(event).empty();
   Place place;
   place.owned_from = directories_.size();
   for (std::size_t i = 0; i < directories_.size(); ++i) {
@@ -330,7 +359,7 @@ Place Layout::place(const Event& event) const {
     const std::string whole = text;
     place.directories.push_back(cut(std::move(text), kMaxComponentBytes, whole));
     const bool of_user = std::ranges::any_of(directories_[i], [](const Part& p) { return p.field == Field::kUser; });
-    if (of_user && known_user) place.owned_from = std::min(place.owned_from, i);
+    if (of_user && has_owner) place.owned_from = std::min(place.owned_from, i);
   }
   place.endings = endings();
   if (event.kind != "job.script") {
@@ -357,14 +386,24 @@ bool Layout::has_user() const noexcept {
 }
 
 Layout::Search Layout::search(std::string_view job_id) const {
-  const std::string id = safe_value(job_id);
+  Values values;
+  values.job_id = safe_value(job_id);
+  return search(values, {Field::kLiteral, Field::kJobId});
+}
+
+Layout::Search Layout::search(const Event& event) const {
+  return search(values_of(event),
+                {Field::kLiteral, Field::kJobId, Field::kCluster, Field::kScheduler, Field::kYear, Field::kMonth, Field::kDay});
+}
+
+Layout::Search Layout::search(const Values& values, const std::vector<Field>& exact_fields) const {
   const auto pattern = [&](const Component& component) {
     Search::Pattern result;
     std::string exact;
     bool open = false;
     for (const Part& p : component) {
-      if (p.field == Field::kLiteral || p.field == Field::kJobId) {
-        const std::string& text = p.field == Field::kJobId ? id : p.literal;
+      if (std::ranges::count(exact_fields, p.field) != 0) {
+        const std::string text = render({p}, values);
         result.glob += glob_literal(text);
         exact += text;
       } else {

@@ -24,6 +24,7 @@ const char* to_string(FileKind kind) noexcept;  // "script", "environment", "met
 std::string safe_value(std::string_view value);
 
 inline constexpr std::string_view kUnverified = "unverified";
+inline constexpr std::string_view kUidPrefix = "uid-";  // before the number of a confirmed user without a name
 inline constexpr std::size_t kMaxValueBytes = 64;
 inline constexpr std::size_t kMaxComponentBytes = 200;
 
@@ -53,8 +54,8 @@ class Layout {
   // kInvalidConfig says what is wrong with the template.
   static Result<Layout> parse(std::string_view text);
 
-  // Year, month and day are those of event.time, in UTC. A user who is not verified becomes "unverified"; a real
-  // user of that name becomes "%75nverified".
+  // Year, month and day are those of event.time, in UTC. A user who is not verified becomes "unverified", a verified
+  // one without a name "uid-4242"; a real user of either name gets its first letter escaped, "%75nverified".
   Place place(const Event& event) const;
 
   bool has_ext() const noexcept { return has_ext_; }
@@ -85,6 +86,13 @@ class Layout {
     std::optional<Match> match(std::string_view name, const std::vector<FileKind>& kinds) const;
   };
   Search search(std::string_view job_id) const;
+  // For one event wherever it was filed: by another user, account or job name than it has now.
+  Search search(const Event& event) const;
+
+  std::size_t directory_depth() const noexcept { return directories_.size(); }
+  std::array<std::string, 3> endings() const;  // of a job script's files, by FileKind
+  // What follows ".json" in the name of a record that is no job script's.
+  std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
  private:
   enum class Field { kLiteral, kCluster, kScheduler, kUser, kAccount, kYear, kMonth, kDay, kJobId, kJobName, kArrayJobId, kExt };
@@ -96,10 +104,10 @@ class Layout {
   struct Values;
 
   static std::string render(const Component& component, const Values& values);
-  std::array<std::string, 3> endings() const;
+  static Values values_of(const Event& event);
+  Search search(const Values& values, const std::vector<Field>& exact) const;
   // Without {ext} the ending of the script's file stands before it, so that no name of a script can be the same.
   std::string before_record() const { return has_ext_ ? before_ext_ : after_ext_ + "."; }
-  std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
   std::vector<Component> directories_;
   Component stem_;          // of the last component

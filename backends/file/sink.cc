@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "backends/file/outcome.h"
+#include "core/base/accounts.h"
 #include "core/base/fault_point.h"
 #include "core/base/text.h"
 
@@ -206,7 +208,14 @@ Result<void> FileSink::check() {
   if (::faccessat(fd.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) return root_error("write in " + where, errno);
   const auto probed = probe(fd.get(), *std::move(readers));
   if (!probed) return probed.error().with_context("write test in " + where);
-  return {};
+  if (where != config_.root || !probed->access_lists) return {};
+  const Readers missing = not_admitted(fd.get(), probed->readers);
+  struct stat st{};
+  // start() gives way to them where it can.
+  if (missing.empty() || ::fstat(fd.get(), &st) != 0 || st.st_uid == ::geteuid()) return {};
+  return Error{ErrorKind::kTransient, "root " + config_.root +
+                                          " is not ours and does not let in those whom acl_users and acl_groups name; run: " +
+                                          setfacl_line(missing, config_.root)};
 }
 
 Result<void> FileSink::start() {
@@ -237,9 +246,20 @@ Result<std::shared_ptr<const FileSink::Prepared>> FileSink::prepare() {
     log_.warning("FILE_NO_ACCESS_LISTS", "The file system has no access lists; files are readable by the daemon's user only",
                  {{"sink", instance_}, {"root", config_.root}});
   }
+  if (probed->access_lists) admit_readers(root->get(), probed->readers);
   std::shared_ptr<const Prepared> result = std::make_shared<const Prepared>(*std::move(probed));
   prepared_.with([&](std::shared_ptr<const Prepared>& p) { p = result; });
   return result;
+}
+
+// A root that was there before us, such as one made by hand: without a way through it nobody reaches what is below.
+void FileSink::admit_readers(int root, const Readers& readers) {
+  const Readers missing = not_admitted(root, readers);
+  if (missing.empty() || admit(root, missing) == 0 || said_readers_shut_out_.exchange(true)) return;
+  log_.warning(
+      "FILE_READERS_CANNOT_ENTER",
+      "The root of the archive does not let in those whom acl_users and acl_groups name, and its list is not ours to change",
+      {{"sink", instance_}, {"root", config_.root}, {"run", setfacl_line(missing, config_.root)}});
 }
 
 // ---- directories ----------------------------------------------------------------------------------------------------
@@ -474,9 +494,10 @@ Result<void> FileSink::find_slot(const Batch& batch, Item& item) const {
   return Error{ErrorKind::kTransient, "too many files of one name"};
 }
 
-Result<void> FileSink::put_in_place(Batch& batch, Item& item) {
+Result<void> FileSink::put_in_place(Batch& batch, Item& item, Names names) {
   const int directory = item.directory->fd.get();
-  item.directory->changed = true;
+  // In the second step only what gets its name then; else all, for what is found again may not be safe yet.
+  if (names != Names::kMetadata || !item.missing.empty()) item.directory->changed = true;
   // Each turn after the first found a name taken since we looked, by another event of this batch for instance.
   for (unsigned turn = 0; turn < kMaxSlots; ++turn) {
     if (turn > 0) {
@@ -484,6 +505,11 @@ Result<void> FileSink::put_in_place(Batch& batch, Item& item) {
     }
     bool taken = false;
     for (const FileKind kind : item.missing) {
+      const bool metadata = kind == FileKind::kMetadata;
+      if (metadata ? names == Names::kContents : names == Names::kMetadata && turn == 0) continue;
+      if (metadata && turn > 0) {
+        if (auto synced = sync_descriptor(directory); !synced) return synced.error();
+      }
       Item::File& file = *item.files[index_of(kind)];
       if (file.temporary.empty()) {
         // Its first copy went to a slot that then turned out to be another's, or it was there when we first looked.
@@ -623,10 +649,28 @@ void FileSink::deliver_some(std::vector<Delivery>& deliveries, std::size_t& next
 
   sync_data(batch);
   FAULT_POINT("file.synced");
-  for (Item& item : batch.items) {
-    if (item.error || item.directory == nullptr) continue;
-    if (auto placed = put_in_place(batch, item); !placed) item.error = placed.error();
+  const auto put_all_in_place = [&](Names names) {
+    for (Item& item : batch.items) {
+      if (item.error || item.directory == nullptr) continue;
+      if (auto placed = put_in_place(batch, item, names); !placed) item.error = placed.error();
+    }
+  };
+  // POSIX lets the names of one directory reach the disk in any order, and where the metadata stands the event is whole.
+  const bool in_two_steps = std::ranges::any_of(batch.items, [](const Item& item) {
+    return !item.error && item.missing.size() > 1 && item.missing.back() == FileKind::kMetadata;
+  });
+  if (in_two_steps) {
+    put_all_in_place(Names::kContents);
+    // Each directory by itself: waiting once more for all that others have written to the file system would cost far more.
+    for (const auto& entry : batch.directories) {
+      if (!std::exchange(entry.second->changed, false)) continue;
+      const auto synced = sync_descriptor(entry.second->fd.get());
+      for (Item& item : batch.items) {
+        if (!synced && !item.error && item.directory == entry.second) item.error = synced.error();
+      }
+    }
   }
+  put_all_in_place(in_two_steps ? Names::kMetadata : Names::kAll);
   for (Item& item : batch.items) {
     if (item.directory != nullptr) drop_temporaries(item);
   }
@@ -654,17 +698,35 @@ void FileSink::deliver(std::vector<Delivery> batch) {
   if (!prepared) return refuse(prepared.error().message());
   const auto root = open_root();
   if (!root) return refuse(root.error().message());
+  if (!leaves_room(root->get(), batch)) return refuse("less than min_free_bytes would be free on root's file system");
   for (std::size_t next = 0; next < batch.size();) deliver_some(batch, next, root->get(), **prepared);
+}
+
+// With all that is written for this batch, which is at most about its own size and some blocks for each file.
+bool FileSink::leaves_room(int root, const std::vector<Delivery>& batch) const {
+  if (config_.min_free_bytes <= 0) return true;
+  struct statvfs disk{};
+  if (::fstatvfs(root, &disk) != 0) return true;  // if it has no room, writing says so
+  constexpr std::uint64_t kBlocksOfAFile = 8192;
+  std::uint64_t needed = static_cast<std::uint64_t>(config_.min_free_bytes);
+  for (const Delivery& d : batch) needed += d.event().bytes_size() + kBlocksOfAFile * config_.kinds.size();
+  return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize >= needed;
 }
 
 // ---- looking back ---------------------------------------------------------------------------------------------------
 
 Result<std::vector<StoredJob>> FileSink::find(std::string_view job_id) {
   auto root = open_root();
+  if (!root) {
+    // An owner may pass through the root, but not list it.
+    UniqueFd passed(::open(config_.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (passed) root = std::move(passed);
+  }
   if (!root) return root.error();
   const Layout::Search search = layout_.search(job_id);
   std::vector<StoredJob> jobs;
   std::size_t looked_at = 0;
+  std::size_t closed = 0;  // directories that we may not list or enter
   const SteadyTime deadline = clock_.steady() + std::chrono::seconds{20};
   bool cut_short = false;
 
@@ -676,15 +738,17 @@ Result<std::vector<StoredJob>> FileSink::find(std::string_view job_id) {
     const std::unique_ptr<DIR, DirClose> stream(copy < 0 ? nullptr : ::fdopendir(copy));
     if (stream == nullptr) {
       if (copy >= 0) ::close(copy);
-      return;
+      ++closed;
+      return false;
     }
     while (const dirent* entry = ::readdir(stream.get())) {
       ++looked_at;
       if (looked_at > kMaxNamesLookedAt || (looked_at % 4096 == 0 && clock_.steady() > deadline)) cut_short = true;
-      if (cut_short || jobs.size() >= kMaxFound) return;
+      if (cut_short || jobs.size() >= kMaxFound) break;
       const std::string_view name = entry->d_name;
       if (!name.starts_with('.')) each(std::string(name));
     }
+    return true;
   };
 
   const auto read_names = [&](int fd, const std::string& path) {
@@ -718,18 +782,26 @@ Result<std::vector<StoredJob>> FileSink::find(std::string_view job_id) {
     if (depth == search.directories.size()) return read_names(fd, path);
     const auto enter = [&](const std::string& name) {
       const auto next = open_directory(fd, name);
+      if (!next && next.error().kind() != ErrorKind::kVanished) ++closed;
       if (next) self(self, next->get(), path.empty() ? name : path + '/' + name, depth + 1);
     };
     const Layout::Search::Pattern& pattern = search.directories[depth];
     if (pattern.exact) return enter(*pattern.exact);
     std::vector<std::string> names;
-    for_each_name(fd, [&](const std::string& name) {
+    const bool listed = for_each_name(fd, [&](const std::string& name) {
       if (glob_match(pattern.glob, name)) names.push_back(name);
     });
+    if (!listed && depth == 0 && layout_.begins_with_user()) {
+      if (const auto we = find_user(::geteuid()); we && *we) names.push_back(safe_value((*we)->name));
+    }
     std::ranges::sort(names, std::greater{});  // the newest first, where a date stands there
     for (const std::string& name : names) enter(name);
   };
   walk(walk, root->get(), "", 0);
+  if (jobs.empty() && closed > 0) {
+    log_.warning("FILE_NOT_ALL_SEARCHED", "This user may not read all of the archive, and the job is not in the rest",
+                 {{"sink", instance_}, {"root", config_.root}, {"closed_directories", static_cast<std::uint64_t>(closed)}});
+  }
   if (jobs.empty() && cut_short) {
     return Error{ErrorKind::kTransient, config_.root + ": not found among the first " + std::to_string(looked_at) +
                                             " names, and the search ended there"};

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/file/acl.h"
+#include "backends/file/archive.h"
 #include "backends/file/config.h"
 #include "backends/file/layout.h"
 #include "backends/file/store.h"
@@ -24,8 +25,9 @@ namespace scriptorium::file {
 // a power cut.
 //
 // Each file is written under a temporary name, given its access list, synced and renamed to a name that was free; the
-// metadata comes last, so where it stands the event is whole. A second delivery finds its files, by the id in the
-// metadata or else by equal bytes, and changes nothing. Another event with the same path takes the next free ".2".
+// metadata comes last, once the other names are safe, so where it stands the event is whole. A second delivery finds its files,
+// by the id in the metadata or else by equal bytes, and changes nothing. Another event with the same path takes the next free
+// ".2".
 //
 // Owns:    nothing between calls but what it remembers: the root is opened anew for each batch, so that a file system
 //          that went away and came back is found again.
@@ -41,6 +43,8 @@ class FileSink final : public Sink {
   void deliver(std::vector<Delivery> batch) override;
   Result<std::vector<StoredJob>> find(std::string_view job_id) override;
   std::string status_json() const override;
+  ReadableSink* readable() override { return archive_.keeps_whole_events() ? &archive_ : nullptr; }
+  std::vector<std::string> directories() const override { return {config_.root}; }
 
  private:
   struct Item;
@@ -63,12 +67,14 @@ class FileSink final : public Sink {
   Result<Prepared> probe(int directory, Readers readers);
   Result<std::shared_ptr<const Prepared>> prepare();
 
+  bool leaves_room(int root, const std::vector<Delivery>& batch) const;  // min_free_bytes
   void deliver_some(std::vector<Delivery>& batch, std::size_t& next, int root, const Prepared& prepared);
   void make_item(Item& item, Delivery& delivery) const;
   Result<std::shared_ptr<Directory>> open_place(Batch& batch, const Item& item);
   Result<UniqueFd> open_or_make(Batch& batch, int parent, const std::string& name, const std::string& path,
                                 std::optional<uid_t> reader);
   Result<UniqueFd> make_directory(const Prepared& prepared, int parent, const std::string& name, std::optional<uid_t> reader);
+  void admit_readers(int root, const Readers& readers);
   void admit_owner(const Prepared& prepared, int directory, const std::string& path, uid_t reader);
   Result<void> grant(const Prepared& prepared, int fd, AclTarget target, std::optional<uid_t> reader) const;
 
@@ -80,7 +86,8 @@ class FileSink final : public Sink {
   };
   Result<Slot> examine(const Batch& batch, const Item& item, unsigned slot) const;
   Result<void> find_slot(const Batch& batch, Item& item) const;
-  Result<void> put_in_place(Batch& batch, Item& item);
+  enum class Names { kAll, kContents, kMetadata };
+  Result<void> put_in_place(Batch& batch, Item& item, Names names);
   void drop_temporaries(Item& item);
   static Result<void> sync_file_systems(const Batch& batch);
   static void sync_data(Batch& batch);
@@ -88,6 +95,7 @@ class FileSink final : public Sink {
 
   const FileConfig config_;
   const Layout layout_;
+  Archive archive_{config_, layout_};
   TemporaryNames names_;
   const std::string instance_;
   Logger& log_;
@@ -98,6 +106,7 @@ class FileSink final : public Sink {
   // Directories that are known to be durable and free of stale temporaries. Bounded: when full it is emptied.
   Guarded<std::unordered_set<std::string>> known_;
   std::atomic<bool> said_no_access_lists_{false};
+  std::atomic<bool> said_readers_shut_out_{false};
 
   std::atomic<std::uint64_t> stored_{0};
   std::atomic<std::uint64_t> found_again_{0};

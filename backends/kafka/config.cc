@@ -53,6 +53,11 @@ const Schema<KafkaConfig>& schema() {
              "let the brokers drop what a broken connection sent twice; without it, consumers drop duplicates by event-id"),
       integer("stalled_after_seconds", &KafkaConfig::stalled_after_seconds, 1, 86'400,
               "seconds without an answer to a message after which the sink says that it is stalled"),
+      integer("topic_partitions", &KafkaConfig::topic_partitions, 1, 10'000,
+              "partitions of a topic that \"scriptorium setup\" makes; the sink itself makes none"),
+      integer("topic_replication_factor", &KafkaConfig::topic_replication_factor, 1, 100,
+              "copies of each partition of a topic that \"scriptorium setup\" makes; absent: the brokers' own default. From 3 on "
+              "the topic gets min.insync.replicas=2"),
       choice("security_protocol", &KafkaConfig::security_protocol,
              {{"plaintext", Security::kPlaintext},
               {"ssl", Security::kSsl},

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ struct KafkaConfig {
   std::string archive_location;
   bool enable_idempotence = true;
   std::int64_t stalled_after_seconds = 30;
+  std::int64_t topic_partitions = 3;                     // for `scriptorium setup`
+  std::optional<std::int64_t> topic_replication_factor;  // absent: the brokers' default
 
   Security security_protocol = Security::kDeduced;  // never kDeduced after parse_config()
   std::string tls_ca_file;

@@ -43,7 +43,8 @@ class Listener : public ProducerListener {
 Error unreachable(const KafkaConfig& config, const std::optional<ConnectionProblem>& problem) {
   if (!problem) return Error{ErrorKind::kTransient, "no answer from " + config.brokers};
   const std::string where = problem->broker.empty() ? config.brokers : problem->broker;
-  return Error{problem->needs_person ? ErrorKind::kInvalidConfig : ErrorKind::kTransient, where + ": " + problem->words};
+  // Not kInvalidConfig: the daemon starts all the same, and its events wait until a person has acted.
+  return Error{problem->needs_person ? ErrorKind::kPermanent : ErrorKind::kTransient, where + ": " + problem->words};
 }
 
 Result<void> judge_topic(const KafkaConfig& config, const std::string& topic, rd_kafka_resp_err_t error) {
@@ -52,8 +53,8 @@ Result<void> judge_topic(const KafkaConfig& config, const std::string& topic, rd
   std::string words = "topic " + topic + ": " + verdict.reason;
   if (verdict.alarm == Alarm::kTopic) words += "; make it with: " + create_command(config, topic);
   if (verdict.alarm == Alarm::kNotAuthorized) words += "; give the user WRITE and DESCRIBE on it";
-  // What a person must mend; anything else may pass, such as a topic without a leader.
-  return Error{verdict.alarm == Alarm::kNone ? ErrorKind::kTransient : ErrorKind::kInvalidConfig, words};
+  // With an alarm a person must act; anything else may pass, such as a topic without a leader.
+  return Error{verdict.alarm == Alarm::kNone ? ErrorKind::kTransient : ErrorKind::kPermanent, words};
 }
 
 Result<void> ask(Producer& producer, const Listener& listener, const KafkaConfig& config, const std::string& topic,
@@ -89,10 +90,20 @@ Result<void> probe(const KafkaConfig& config, const Clock& clock, const std::vec
   return {};
 }
 
+std::vector<std::pair<std::string, std::string>> topic_settings(const KafkaConfig& config) {
+  std::vector<std::pair<std::string, std::string>> settings{{"max.message.bytes", std::to_string(config.message_max_bytes)},
+                                                            {"compression.type", "producer"}};
+  // We wait for all replicas in sync; with one of them alone a message would still be on a single disk.
+  if (config.topic_replication_factor && *config.topic_replication_factor >= 3) settings.emplace_back("min.insync.replicas", "2");
+  return settings;
+}
+
 std::string create_command(const KafkaConfig& config, const std::string& topic) {
-  return "kafka-topics.sh --bootstrap-server " + config.brokers.substr(0, config.brokers.find(',')) + " --create --topic " +
-         topic + " --config max.message.bytes=" + std::to_string(config.message_max_bytes) +
-         " --config compression.type=producer";
+  std::string command = "kafka-topics.sh --bootstrap-server " + config.brokers.substr(0, config.brokers.find(',')) +
+                        " --create --topic " + topic + " --partitions " + std::to_string(config.topic_partitions);
+  if (config.topic_replication_factor) command += " --replication-factor " + std::to_string(*config.topic_replication_factor);
+  for (const auto& [key, value] : topic_settings(config)) command += " --config " + key + "=" + value;
+  return command;
 }
 
 }  // namespace scriptorium::kafka

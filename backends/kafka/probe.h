@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/kafka/config.h"
@@ -14,6 +15,9 @@ namespace scriptorium::kafka {
 // behind. Blocks for `limit` at most, and less where the answer is plain before. With no topics it asks for the brokers only.
 Result<void> probe(const KafkaConfig& config, const Clock& clock, const std::vector<std::string>& topics,
                    std::chrono::milliseconds limit);
+
+// The settings that a topic should have: room for our messages, and their compression left as it is.
+std::vector<std::pair<std::string, std::string>> topic_settings(const KafkaConfig& config);
 
 // The command that makes a topic as the sink wants it.
 std::string create_command(const KafkaConfig& config, const std::string& topic);

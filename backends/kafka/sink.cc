@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "backends/kafka/probe.h"
+#include "backends/kafka/topic_setup.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
 
@@ -18,6 +19,7 @@ using std::chrono::seconds;
 constexpr milliseconds kTick{100};             // how soon a stop is seen
 constexpr milliseconds kIdleTick{250};         // how late statistics and errors come while there is nothing to send
 constexpr seconds kProbeLimit{10};             // of check()
+constexpr seconds kSetupLimit{60};             // of setup(), for each topic
 constexpr seconds kStopFlush{5};               // for what is under way when the end comes
 constexpr seconds kLastFlush{1};               // for the reports of what was given up
 constexpr minutes kRepeat{10};                 // of a message whose cause lasts
@@ -65,9 +67,9 @@ Result<void> KafkaSink::check() {
 }
 
 Result<std::string> KafkaSink::setup(bool print) {
-  static_cast<void>(print);  // topics are an administrator's, with more to say of them than we know
   std::string text;
   if (config_.topic_template.uses("scheduler") || (config_.topic_template.uses("kind") && config_.kinds.empty())) {
+    // Which these are is known only when events come.
     return "# one topic for each that \"" + config_.topic + "\" makes:\n" + create_command(config_, "TOPIC") + "\n";
   }
   std::vector<std::string> seen;
@@ -75,7 +77,13 @@ Result<std::string> KafkaSink::setup(bool print) {
     const std::string topic = formatter_.topic(cluster_, kind, "");
     if (std::ranges::find(seen, topic) != seen.end()) continue;
     seen.push_back(topic);
-    text += create_command(config_, topic) + "\n";
+    if (print) {
+      text += create_command(config_, topic) + "\n";
+      continue;
+    }
+    auto done = set_up_topic(config_, clock_, topic, kSetupLimit);
+    if (!done) return done.error();
+    text += *done;
   }
   return text;
 }

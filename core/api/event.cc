@@ -21,6 +21,29 @@ std::uint64_t Event::bytes_size() const noexcept {
   return sum;
 }
 
+std::uint64_t Event::memory_size() const noexcept {
+  std::uint64_t sum = sizeof(Event) + id.capacity() + cluster.capacity() + host.capacity() + extra_json.capacity();
+  const auto add = [&](const std::string& text) { sum += sizeof(std::string) + text.capacity(); };
+  const auto add_known = [&](const std::optional<std::string>& text) { sum += text ? text->capacity() : 0; };
+  for (const EventFile& f : files) {
+    sum += sizeof(EventFile) + f.sha256.capacity() + (f.bytes ? sizeof(std::string) + f.bytes->capacity() : 0);
+  }
+  if (script) {
+    add_known(script->interpreter);
+    for (const std::string& text : script->directives) add(text);
+    for (const std::string& text : script->modules) add(text);
+  }
+  for (const auto* text : {&job.name, &job.account, &job.partition, &job.qos, &job.work_dir, &user.name, &user.group_name,
+                           &user.unverified_reason}) {
+    add_known(*text);
+  }
+  if (job.array) add_known(job.array->task_spec);
+  for (const std::string& text : problems) add(text);
+  for (const std::string& text : lossy) add(text);
+  for (const Redaction& redaction : redactions) sum += sizeof(Redaction) + redaction.where.capacity();
+  return sum;
+}
+
 std::string event_id(const std::vector<std::string_view>& parts) {
   Sha256 hash;
   for (const std::string_view part : parts) {

@@ -58,6 +58,9 @@ struct User {
   std::optional<std::string> group_name;
   std::optional<std::string> group_id;
   bool verified = false;
+  // Why not, in words that do not differ from job to job where the scheduler was asked. Absent if he is verified, or if nobody
+  // was asked.
+  std::optional<std::string> unverified_reason = std::nullopt;
 };
 
 // What is known of the job script beside its bytes (which are the file "script").
@@ -111,6 +114,7 @@ struct Event {
 
   const EventFile* file(std::string_view name) const noexcept;  // null if there is none
   std::uint64_t bytes_size() const noexcept;                    // of all files together
+  std::uint64_t memory_size() const noexcept;  // about what it takes in memory, its texts and the bytes it holds included
 };
 
 // Replaces what is not UTF-8 in the text members by U+FFFD and notes it in `lossy`. The files stay as they are.

@@ -333,6 +333,8 @@ class Reader {
     } else if (name == "verified") {
       once(kVerified);
       user.verified = in_.boolean();
+    } else if (name == "unverified_reason") {
+      optional(user.unverified_reason);
     } else {
       in_.lose();
     }
@@ -419,7 +421,7 @@ const std::vector<KnownMembers>& known_members() {
   static const std::vector<KnownMembers> kList = {
       {"host", {"name"}},
       {"job", {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
-      {"user", {"name", "id", "group", "verified"}},
+      {"user", {"name", "id", "group", "verified", "unverified_reason"}},
       {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
   return kList;
 }
@@ -473,6 +475,7 @@ Event read(const Json& json) {
     event.user.group_id = optional_text(*group, "id");
   }
   event.user.verified = user.at("verified").get<bool>();
+  event.user.unverified_reason = optional_text(user, "unverified_reason");
   if (const auto script = json.find("script"); script != json.end()) {
     ScriptInfo& info = event.script.emplace();
     info.interpreter = optional_text(*script, "interpreter");

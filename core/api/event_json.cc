@@ -345,6 +345,7 @@ class Writer {
       close();
     }
     add_boolean("verified", user.verified);
+    add("unverified_reason", "user.unverified_reason", user.verified ? std::nullopt : user.unverified_reason);
     close();
   }
 
@@ -462,6 +463,7 @@ void make_text_utf8(Event& event) {
   fix_optional("user.id", event.user.id);
   fix_optional("user.group.name", event.user.group_name);
   fix_optional("user.group.id", event.user.group_id);
+  fix_optional("user.unverified_reason", event.user.unverified_reason);
   if (event.script) {
     fix_optional("script.interpreter", event.script->interpreter);
     for (std::string& item : event.script->directives) fix("script.directives", item);

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -111,6 +113,96 @@ std::string allowed_text(const OptionInfo& info) {
   if (info.allowed.empty() || info.type.empty() || info.type.front() == '"')
     return info.allowed.empty() ? info.type : info.allowed;
   return info.type + ", " + info.allowed;
+}
+
+// ---- numbers with a unit ---------------------------------------------------------------------------------------------
+
+struct UnitWord {
+  std::string_view word;
+  long double factor;
+};
+constexpr UnitWord kDurations[] = {{"ms", 1},        {"s", 1000},       {"m", 60'000},     {"min", 60'000},
+                                   {"h", 3'600'000}, {"d", 86'400'000}, {"w", 604'800'000}};
+// Without "i" and "B" as systemd, Slurm and Docker read it: in powers of 1024.
+constexpr UnitWord kSizes[] = {{"B", 1},      {"K", 1024},      {"M", 1048576},      {"G", 1073741824},      {"T", 1099511627776},
+                               {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}, {"kB", 1e3L},
+                               {"KB", 1e3L},  {"MB", 1e6L},     {"GB", 1e9L},        {"TB", 1e12L}};
+
+// What the value of a key counts, as its name says.
+struct KeyUnit {
+  std::string_view suffix;
+  std::string_view plural;
+  std::span<const UnitWord> words;
+  long double factor;
+};
+constexpr KeyUnit kKeyUnits[] = {{"_ms", "milliseconds", kDurations, 1},
+                                 {"_seconds", "seconds", kDurations, 1000},
+                                 {"_hours", "hours", kDurations, 3'600'000},
+                                 {"_days", "days", kDurations, 86'400'000},
+                                 {"_bytes", "bytes", kSizes, 1}};
+
+const KeyUnit* unit_of_key(std::string_view key) {
+  const auto found =
+      std::find_if(std::begin(kKeyUnits), std::end(kKeyUnits), [&](const KeyUnit& u) { return key.ends_with(u.suffix); });
+  return found == std::end(kKeyUnits) ? nullptr : found;
+}
+const char* examples_of(const KeyUnit& unit) {
+  return unit.suffix == "_bytes" ? "a size such as \"512KiB\", \"64MiB\" or \"1GiB\""
+                                 : "a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"";
+}
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+// "1h30m", "1.5GiB", "64 MiB": numbers, each with its unit, in the smallest unit of `words`.
+std::optional<long double> parse_amounts(std::string_view text, std::span<const UnitWord> words) {
+  long double sum = 0;
+  std::size_t at = 0;
+  const auto skip_blanks = [&] {
+    while (at < text.size() && text[at] == ' ') ++at;
+  };
+  skip_blanks();
+  if (at == text.size()) return std::nullopt;
+  while (at < text.size()) {
+    long double number = 0;
+    long double scale = 1;
+    std::size_t digits = 0;
+    bool fraction = false;
+    for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !fraction && digits > 0)); ++at) {
+      if (text[at] == '.') {
+        fraction = true;
+        continue;
+      }
+      if (++digits > 15) return std::nullopt;
+      number = number * 10 + static_cast<long double>(text[at] - '0');
+      if (fraction) scale *= 10;
+    }
+    if (digits == 0 || text[at - 1] == '.') return std::nullopt;
+    skip_blanks();
+    const std::size_t begin = at;
+    while (at < text.size() && !is_digit(text[at]) && text[at] != ' ') ++at;
+    const std::string_view word = text.substr(begin, at - begin);
+    const auto unit = std::find_if(words.begin(), words.end(), [&](const UnitWord& u) { return u.word == word; });
+    if (unit == words.end()) return std::nullopt;
+    sum += number * unit->factor / scale;
+    skip_blanks();
+  }
+  return sum;
+}
+
+// A number written as a text with a unit, for a key that has one; a problem and nothing if it is none.
+std::optional<std::int64_t> read_amount(const Value& value, std::string_view text, const KeyUnit& unit, const Table& table,
+                                        const OptionInfo& info, Problems& problems) {
+  const auto amount = parse_amounts(text, unit.words);
+  if (!amount) {
+    options_detail::not_allowed(value, table, info, std::string("not ") + examples_of(unit), problems);
+    return std::nullopt;
+  }
+  const long double counted = *amount / unit.factor;
+  if (counted != std::floor(counted) || counted > 9e18L) {
+    options_detail::not_allowed(value, table, info, "not a whole number of " + std::string(unit.plural), problems);
+    return std::nullopt;
+  }
+  return static_cast<std::int64_t>(counted);
 }
 
 }  // namespace
@@ -284,6 +376,13 @@ bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool&
 }
 
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::int64_t& out) {
+  if (const auto* text = std::get_if<std::string>(&v.data)) {
+    if (const KeyUnit* unit = unit_of_key(i.name)) {
+      const auto amount = read_amount(v, *text, *unit, t, i, p);
+      if (amount) out = *amount;
+      return amount.has_value();
+    }
+  }
   const auto* value = std::get_if<std::int64_t>(&v.data);
   if (value == nullptr) return wrong_type(v, t, i, p), false;
   out = *value;
@@ -348,6 +447,12 @@ std::string default_text(const std::vector<std::string>& value) {
   std::string result = "[";
   for (std::size_t n = 0; n < value.size(); ++n) result += (n > 0 ? ", " : "") + quote(value[n]);
   return result + "]";
+}
+
+std::string integer_type(std::string_view name) {
+  const KeyUnit* unit = unit_of_key(name);
+  if (unit == nullptr) return "integer";
+  return unit->suffix == "_bytes" ? "integer or a size such as \"64MiB\"" : "integer or a duration such as \"5m\"";
 }
 
 const char* type_name(const bool*) { return "true or false"; }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -100,7 +101,8 @@ Result<Secret> read_secret(const std::string& file);
 // What `scriptorium plugins NAME` and the reference page show of an option.
 struct OptionInfo {
   std::string name;
-  std::string type;           // "string", "integer", "true or false", "list of strings", "\"a\" | \"b\"", "table"
+  std::string type;  // "string", "integer", "integer or a duration such as \"5m\"", "true or false", "list of strings", "\"a\" |
+                     // \"b\"", "table"
   std::string default_value;  // as TOML; "" = none
   std::string allowed;        // "1 .. 100000"; "" = any
   std::string help;           // one sentence
@@ -140,6 +142,8 @@ template <typename V>
 std::string default_text(const std::optional<V>& value) {
   return value ? default_text(*value) : std::string{};
 }
+// "integer", and for a key that ends in a unit what else is accepted: a duration ("5m") or a size ("1GiB").
+std::string integer_type(std::string_view name);
 const char* type_name(const bool*);
 const char* type_name(const std::int64_t*);
 const char* type_name(const double*);
@@ -165,6 +169,7 @@ Option<T> option(std::string name, M T::* member, std::string help) {
   using V = typename options_detail::Plain<M>::type;
   OptionInfo info{.name = std::move(name), .help = std::move(help)};
   info.type = options_detail::type_name(static_cast<const V*>(nullptr));
+  if constexpr (std::is_same_v<V, std::int64_t>) info.type = options_detail::integer_type(info.name);
   return {info,
           [member, info](const Value& value, const Table& table, T& into, Problems& problems) {
             V got{};
@@ -181,10 +186,12 @@ Option<T> required(const std::string& name, M T::* member, const std::string& he
   return made;
 }
 
-// An integer within [least, most].
+// An integer within [least, most]. Where the name ends in its unit (_ms, _seconds, _hours, _days, _bytes), a text such as "5m"
+// or "1GiB" is read as well.
 template <typename T, typename M>
 Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int64_t most, std::string help) {
-  OptionInfo info{.name = std::move(name), .type = "integer", .help = std::move(help)};
+  OptionInfo info{.name = std::move(name), .type = {}, .help = std::move(help)};
+  info.type = options_detail::integer_type(info.name);
   info.allowed =
       std::to_string(least) + " .. " + (most == std::numeric_limits<std::int64_t>::max() ? "any" : std::to_string(most));
   return {info,

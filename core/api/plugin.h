@@ -13,7 +13,7 @@ namespace scriptorium {
 
 // Raised whenever the layout or meaning of anything in core/api changes; tests/core/api/abi_layout_test.cc fails
 // when that is forgotten.
-inline constexpr std::uint32_t kPluginAbiVersion = 1;
+inline constexpr std::uint32_t kPluginAbiVersion = 2;
 
 // Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...". C++ types may cross
 // between daemon and plugin because the stamps must match exactly. Set by the build (cmake/build_stamp.cmake).

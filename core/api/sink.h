@@ -9,6 +9,7 @@
 
 #include "core/api/delivery.h"
 #include "core/api/logger.h"
+#include "core/api/readable_sink.h"
 #include "core/base/result.h"
 
 namespace scriptorium {
@@ -84,6 +85,13 @@ class Sink {
   // calls still come one at a time and in the journal's order (as long as `workers` is 1), and batch_max_bytes is for all
   // of them together. Asked once, after start().
   virtual std::size_t batches_under_way() const { return 1; }
+
+  // Itself as something that gives back what it stored; null if it cannot, or if its options keep too little for that.
+  virtual ReadableSink* readable() { return nullptr; }
+
+  // Directories in which this sink alone may write. Core refuses two sinks if a directory of one is, or lies within, a directory
+  // of the other.
+  virtual std::vector<std::string> directories() const { return {}; }
 };
 
 }  // namespace scriptorium

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -92,12 +93,13 @@ struct ParsedJob {
 // What the scheduler says of a job, by a way that users cannot forge.
 struct OwnerAnswer {
   enum class State {
-    kFound,    // take it
-    kNotYet,   // ask again, until resolve_timeout_seconds
-    kUnknown,  // the scheduler knows no such job (any more): goes out unverified at once
+    kFound,     // take it
+    kNotYet,    // asked, and not named: ask again, until resolve_timeout_seconds
+    kUnknown,   // the scheduler knows no such job (any more): goes out unverified at once
+    kNotAsked,  // no question was about it this time, to spare the scheduler: it waits, whatever resolve_timeout_seconds says
   };
   State state = State::kNotYet;
-  User user;
+  User user;  // not verified: `unverified_reason` may say why, with kUnknown too, in words that are the same for every job
   std::optional<std::string> name, account, partition, qos, work_dir;
   std::optional<JobArray> array;
   std::optional<HetJob> het;
@@ -110,6 +112,13 @@ struct OwnerQuery {
   // True if the spool entry still is the one that was captured (same inode and modification time). To be asked
   // *after* the scheduler's answer: a scheduler that uses an id again would else lend one job the other's owner.
   std::function<bool()> entry_unchanged;
+  SteadyTime since;  // captured before this moment: what was asked later is about this job
+};
+
+// What our questions cost the scheduler.
+struct SchedulerLoad {
+  std::map<std::string, std::uint64_t> questions;  // by kind, since the start
+  double share = 0;                                // of its time, in the last minutes, that went into our answers; an upper bound
 };
 
 // Asks the scheduler who owns jobs. Core calls it from one thread, with all new jobs at once, and not more often
@@ -118,12 +127,20 @@ class OwnerResolver {
  public:
   virtual ~OwnerResolver() = default;
   virtual std::chrono::milliseconds min_interval() const { return std::chrono::seconds{1}; }
+  // From any thread. Nothing in `questions`: not counted.
+  virtual SchedulerLoad load() const { return {}; }
   // One answer for each query, in order. An error means that the scheduler cannot be asked now: core counts its
   // message in status and asks again. Must return soon after `stop`, and by `deadline` in any case.
   virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
                                                    SteadyTime deadline) = 0;
   // For `scriptorium check`: can the scheduler be asked, and may we see other users' jobs?
   virtual Result<void> check() { return {}; }
+};
+
+// Where the configuration does not fit the scheduler's.
+struct Mismatch {
+  bool wrong = false;  // it cannot work so; else it may be meant, and is only said
+  std::string text;    // what was found, and what to do
 };
 
 // What the scheduler did with a job number that it has given out.
@@ -142,9 +159,14 @@ struct NumberUse {
 class NumberResolver {
  public:
   virtual ~NumberResolver() = default;
-  // Every number that the scheduler still knows, in no particular order. Must return soon after `stop`, and by `deadline`
-  // in any case. An error means that the scheduler cannot be asked now.
-  virtual Result<std::vector<NumberUse>> numbers(std::stop_token stop, SteadyTime deadline) = 0;
+  struct Question {
+    std::vector<std::uint64_t> numbers;  // what is asked about; empty: every number that the scheduler still knows
+    SteadyTime since;                    // an answer to anybody that was asked for later will do
+  };
+  // In no particular order, and others may be among them. Nothing: not now, to spare the scheduler. Must return soon after
+  // `stop`, and by `deadline` in any case. An error means that the scheduler cannot be asked now.
+  virtual Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token stop,
+                                                                SteadyTime deadline) = 0;
 };
 
 // What core gives to an adapter; references live as long as the adapter.
@@ -158,7 +180,8 @@ struct SourceContext {
 // A scheduler that leaves its jobs in a spool directory: pure functions that say which files belong to which job,
 // when they are complete and what event they make. Core does all the watching, reading and counting.
 //
-// Threads: the const functions from core's capture thread only, make_resolver() once from the main thread.
+// Threads: the const functions from core's capture thread only, but classify(), path_of() and file_names() from any;
+//          make_resolver() once from the main thread.
 class SpoolAdapter {
  public:
   SpoolAdapter() = default;
@@ -202,6 +225,22 @@ class SpoolAdapter {
   }
   // Null: there is nobody to ask what became of a number. From the main thread, once.
   virtual std::unique_ptr<NumberResolver> make_number_resolver() const { return nullptr; }
+
+  // For `scriptorium check`: what of the configuration does not fit what the scheduler says of itself. Core has compared
+  // nothing yet; `cluster` is in the SourceContext. Must return by `deadline`.
+  virtual std::vector<Mismatch> compare_with_scheduler(const std::stop_token& stop, SteadyTime deadline) const {
+    static_cast<void>(stop);
+    static_cast<void>(deadline);
+    return {};
+  }
+  // For `scriptorium show`: under which other ids the script of this job may have been kept, likeliest first. An array has one
+  // script for all its tasks, so a task's is kept under the array's id. May ask the scheduler; must return by `deadline`.
+  virtual std::vector<std::string> kept_under(std::string_view job_id, const std::stop_token& stop, SteadyTime deadline) const {
+    static_cast<void>(job_id);
+    static_cast<void>(stop);
+    static_cast<void>(deadline);
+    return {};
+  }
 };
 
 }  // namespace scriptorium

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/result.h"
 
@@ -24,6 +25,7 @@ struct UserRecord {
 struct GroupRecord {
   std::string name;
   gid_t gid = 0;
+  std::vector<std::string> members;  // those that the group names; users whose own group it is are not among them
 };
 
 // A test may give another function than getpwnam_r.

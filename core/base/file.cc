@@ -98,9 +98,15 @@ Result<void> sync_fd(int fd, std::string_view what) {
   return {};
 }
 
+Result<void> sync_parent(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return system_error("open " + folder, errno);
+  return sync_fd(directory.get(), folder);
+}
+
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode) {
   const std::string temporary = path + ".tmp";
-  const std::string folder = std::filesystem::path(path).parent_path();
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!fd) return system_error("open " + temporary, errno);
   // Whatever the umask of a unit leaves of it.
@@ -108,15 +114,20 @@ Result<void> replace_file(const std::string& path, std::string_view bytes, std::
   if (auto written = write_fd(fd.get(), bytes); !written) return written.error().with_context(temporary);
   if (auto synced = sync_fd(fd.get(), temporary); !synced) return synced;
   if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error("rename " + temporary, errno);
-  UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return system_error("open " + folder, errno);
-  return sync_fd(directory.get(), folder);
+  return sync_parent(path);
 }
 
 Result<void> make_directories(const std::string& path, std::uint32_t mode) {
   for (std::size_t at = path.find('/', 1);; at = path.find('/', at + 1)) {
     const std::string part = path.substr(0, at);
-    if (!part.empty() && ::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) return system_error("mkdir " + part, errno);
+    if (!part.empty()) {
+      if (::mkdir(part.c_str(), mode) == 0) {
+        // Or a power cut takes the directory with all that is synced in it.
+        if (auto synced = sync_parent(part); !synced) return synced;
+      } else if (errno != EEXIST) {
+        return system_error("mkdir " + part, errno);
+      }
+    }
     if (at == std::string::npos) break;
   }
   auto stat = stat_path(path);

@@ -60,7 +60,10 @@ Result<void> write_fd(int fd, std::string_view bytes);
 // fsync of the directory.
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode);
 
-// mkdir -p with this mode for what is made.
+// The directory in which a name stands: afterwards the name is safe.
+Result<void> sync_parent(const std::string& path);
+
+// mkdir -p with this mode for what is made, whose names would then survive a power cut.
 Result<void> make_directories(const std::string& path, std::uint32_t mode);
 
 Result<void> sync_fd(int fd, std::string_view what);

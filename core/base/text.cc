@@ -265,15 +265,58 @@ std::optional<std::string> did_you_mean(std::string_view given, std::span<const 
   return best;
 }
 
+namespace {
+
+// The code point of a whole sequence of at least two bytes.
+std::uint32_t code_point(std::string_view sequence) noexcept {
+  std::uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xFFU >> (sequence.size() + 1));
+  for (const char c : sequence.substr(1)) code = code << 6U | (static_cast<unsigned char>(c) & 0x3FU);
+  return code;
+}
+
+// Beyond ASCII: C1 controls, which terminals act on; line and paragraph separators; and what reorders the text around it
+// ("Trojan source", CVE-2021-42574).
+bool is_deceptive(std::uint32_t code) noexcept {
+  return (code >= 0x80 && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string json_escape(std::uint32_t code) {
+  std::array<char, 8> text{};
+  std::snprintf(text.data(), text.size(), "\\u%04x", code);
+  return text.data();
+}
+
+}  // namespace
+
+std::string printable_json(std::string_view json) {
+  std::string result;
+  result.reserve(json.size());
+  for (std::size_t i = 0; i < json.size();) {
+    const auto [length, whole] = sequence_at(json, i);
+    const auto byte = static_cast<unsigned char>(json[i]);
+    const std::uint32_t code = whole && length > 1 ? code_point(json.substr(i, length)) : byte;
+    if (whole && (code == 0x7F || (length > 1 && is_deceptive(code)))) {
+      result += json_escape(code);
+    } else {
+      result.append(json, i, length);
+    }
+    i += length;
+  }
+  return result;
+}
+
 std::string printable(std::string_view bytes, std::size_t limit) {
   std::string result;
   std::size_t i = 0;
   while (i < bytes.size() && result.size() < limit) {
     const auto byte = static_cast<unsigned char>(bytes[i]);
     const auto [length, whole] = sequence_at(bytes, i);
-    // U+0080..U+009F are control characters too, and terminals act on some of them.
-    const bool c1 = length == 2 && byte == 0xC2 && static_cast<unsigned char>(bytes[i + 1]) < 0xA0;
-    if (whole && byte >= 0x20 && byte != 0x7F && !c1) {
+    const std::uint32_t code = whole && length > 1 ? code_point(bytes.substr(i, length)) : 0;
+    if (code >= 0xA0 && is_deceptive(code)) {
+      result += json_escape(code);
+      i += length;
+    } else if (whole && byte >= 0x20 && byte != 0x7F && !is_deceptive(code)) {
       result.append(bytes, i, length);
       i += length;
     } else if (byte == '\n') {

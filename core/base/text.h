@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,9 +34,13 @@ std::optional<std::string> glob_problem(std::string_view pattern);
 // The candidate nearest to what was typed, for "did you mean"; nothing if none is near enough.
 std::optional<std::string> did_you_mean(std::string_view given, std::span<const std::string> candidates);
 
-// A text fit for a log line or a terminal: control characters and ill-formed UTF-8 escaped (\n, \x1b),
-// cut after `limit` bytes with "...".
+// A text fit for a log line or a terminal: control characters and ill-formed UTF-8 escaped (\n, \x1b), and so are the
+// characters that change the direction or the lines of the text around them (\u202e); cut after `limit` bytes with "...".
 std::string printable(std::string_view bytes, std::size_t limit = 256);
+
+// A JSON text with what printable() escapes of a well-formed text written as JSON escapes: it means the same, and can go to
+// a terminal.
+std::string printable_json(std::string_view json);
 
 // "1.5 MiB", "12 KiB", "17 B".
 std::string format_bytes(std::uint64_t bytes);

@@ -27,6 +27,7 @@
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
+#include "core/base/thrown.h"
 #include "core/capture/foreign_filter.h"
 #include "core/capture/gap_watch.h"
 #include "core/capture/mount_table.h"
@@ -48,8 +49,16 @@ constexpr milliseconds kSpoolGoneFirst{20};
 // Descriptors that one read of fanotify may open: a quarter of all that we may have, so that none is ever missing.
 constexpr std::size_t kEventsARead = 170;
 constexpr std::size_t kEventsAReadLeast = 4;
+// With no more than this many descriptors left, they count as used up.
+constexpr std::uint64_t kSpareDescriptors = 64;
+// The shortest time between two scans because descriptors had run out.
+constexpr milliseconds kDescriptorScans{60'000};
 // Bytes of half-seen entries held in memory; beyond it they are let go and read again from the spool.
 constexpr std::uint64_t kPendingBytesLimit = 32U << 20;
+// Entries that wait for room in the journal; beyond it they are left to a scan that follows when there is room.
+constexpr std::size_t kWaitingMost = 20'000;
+// Without a call from the journal, what it refused is offered again after this.
+constexpr milliseconds kOfferAgain{1000};
 // Entries that one turn of the loop scans before it looks at notifications again.
 constexpr std::size_t kScanSlice = 32;
 // How long files of an entry that is being written are held open, and how many: not so long that a spool could not be
@@ -77,17 +86,13 @@ constexpr std::uint32_t kEntryMask = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | 
 
 // An entry that was captured and, as far as we know, still stands.
 struct Taken {
-  std::uint64_t inode = 0;
-  std::int64_t mtime_ns = 0;
+  FileIdentity identity;
   std::uint64_t size = 0;             // of the script as kept
-  std::uint64_t file_size = 0;        // of the file that it was kept from; 0 = not known, from a mark
   std::uint64_t directory_inode = 0;  // as readdir names the entry; 0 = not known yet
-  std::uint64_t device = 0;
-  std::string event_id;  // "" = ignored on purpose
-  std::string file;
-  std::uint64_t scan = 0;  // the last scan that saw it
-  bool marked = false;     // the journal has a mark of it
-  bool may_grow = false;   // taken half written
+  std::string event_id;               // "" = ignored on purpose
+  std::uint64_t scan = 0;             // the last scan that saw it
+  bool marked = false;                // the journal has a mark of it
+  bool may_grow = false;              // taken half written
 };
 
 // An entry that was seen and not yet taken.
@@ -101,6 +106,9 @@ struct Pending {
   std::uint64_t gone = 0;   // the turn in which it was not there; its content may still be in fanotify's queue
   bool noticed = false;     // it was seen to be there: if it vanishes unread, it counts as missed
   bool unreadable = false;  // at the last look something of it could not be opened
+  bool waits = false;       // for room in the journal; in waiting_
+  bool complete = false;    // of what waits: as it was when it was refused
+  bool refused = false;     // it has waited for room
   // Without fanotify: its files that are not whole yet. They can be read to their end even if the entry goes first.
   std::vector<std::pair<std::string, UniqueFd>> held;
   const char* way = "scan";
@@ -155,7 +163,8 @@ class SpoolCapture::Engine {
         // An entry may be found by the scan alone, long after one with a higher number was.
         gaps_(options_.name, rescan_interval(options_.common) + std::chrono::seconds{5}, adapter.make_number_resolver(), journal,
               log, clock) {
-    events_a_read_ = std::clamp<std::size_t>(raise_descriptor_limit() / 4, kEventsAReadLeast, kEventsARead);
+    descriptor_limit_ = raise_descriptor_limit();
+    events_a_read_ = std::clamp<std::size_t>(descriptor_limit_ / 4, kEventsAReadLeast, kEventsARead);
     counters_->with([&](Counters& c) {
       c.status.way = access_->fanotify_fd() >= 0 ? "fanotify" : (access_->inotify_fd() >= 0 ? "inotify" : "scan");
       const bool all = options_.common.capture == "auto";
@@ -172,13 +181,10 @@ class SpoolCapture::Engine {
     }
     for (CaptureMark& mark : journal_.marks(options_.name)) {
       Taken taken;
-      if (const auto number = number_of(mark.entry)) gaps_.seen(*number);
-      taken.inode = mark.inode;
-      taken.device = mark.device;
-      taken.mtime_ns = mark.mtime_ns;
+      if (const auto number = number_of(mark.entry)) gaps_.seen({&*number, 1});
+      taken.identity = std::move(mark.identity);
       taken.size = mark.size;
       taken.event_id = std::move(mark.event_id);
-      taken.file = std::move(mark.file);
       taken.marked = true;
       remember(std::move(mark.entry), std::move(taken));
     }
@@ -186,13 +192,19 @@ class SpoolCapture::Engine {
 
   void start() {
     gaps_.start();
+    journal_.on_room(options_.name, [this] {
+      room_ = true;
+      wake();
+    });
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 
   void stop() {
     thread_.request_stop();
     wake();
-    if (thread_.joinable()) thread_.join();
+    if (!thread_.joinable()) return;
+    thread_.join();
+    journal_.on_room(options_.name, {});
     gaps_.stop();
   }
 
@@ -213,8 +225,11 @@ class SpoolCapture::Engine {
   }
 
   bool unchanged(const CaptureMark& mark) const {
-    auto stat = access_->stat(adapter_.path_of(mark.entry, mark.file));
-    return stat && stat->inode == mark.inode && stat->mtime_ns == mark.mtime_ns;
+    const auto now = as_captured(mark.entry, mark.identity);
+    if (!now || now->device == mark.identity.device) return now.has_value();
+    // Remounted under another number since, or another file system: then it is not the spool's.
+    const auto root = access_->stat("");
+    return root && root->device == now->device;
   }
 
   std::size_t run_once(milliseconds patience, const std::stop_token& stop) {
@@ -237,11 +252,27 @@ class SpoolCapture::Engine {
     CaptureStatus status;
   };
 
+  using PendingMap = std::unordered_map<std::string, Pending>;
+  using TakenMap = std::unordered_map<std::string, Taken>;
+
   struct StructureEvent {
     int wd = -1;
     std::uint32_t mask = 0;
     std::string name;
     std::uint64_t upto = 0;  // bytes of notifications that were read ever, this one the last
+  };
+
+  struct ScanItem {
+    std::string key;
+    std::uint64_t directory_inode = 0;
+    bool counts = false;  // as missed, if it vanishes unread
+  };
+
+  // An entry that the journal has refused. Its bytes are held in pending_, or were let go and are read again from the spool.
+  struct Waiting {
+    std::string key;
+    std::uint64_t bytes = 0;    // as they were when it was refused
+    std::int64_t mtime_ns = 0;  // as the journal was told; 0 = it was not asked
   };
 
   // What a complete scan has not seen is to be forgotten.
@@ -273,13 +304,14 @@ class SpoolCapture::Engine {
       // With both queues empty, no word of what has gone can come any more.
       if ((drained && structure_drained_) || gone_.size() > kGoneMost) TakenMap().swap(gone_);
       if (rescan_asked_.exchange(false)) begin_scan(true);
+      if (!waiting_.empty()) offer_again(stop);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
       // A due look may only count an entry as missed once every event that came before has been read.
       if (drained) look_at_due(stop);
       trim_due();
       if (mounts_changed_ || turns_ % 16 == 0) look_at_mounts();
       if (!spool_there_ && clock_.steady() >= spool_retry_) find_spool_again();
-      if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0);
+      if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0 || next_scan_full_);
       publish();
       if (stop.stop_requested() || scanning_ || !to_scan_.empty()) continue;
       if (drained) {
@@ -288,10 +320,12 @@ class SpoolCapture::Engine {
         gather();
       }
     }
+    give_up_waiting();
   }
 
   milliseconds until_next() {
     SteadyTime next = spool_there_ ? next_scan_ : std::min(next_scan_, spool_retry_);
+    if (!waiting_.empty()) next = std::min(next, next_offer_);
     while (!due_.empty() && !is_current(due_.top())) due_.pop();
     if (!due_.empty() && spool_there_) next = std::min(next, due_.top().at);
     const auto left = std::chrono::ceil<milliseconds>(next - clock_.steady());
@@ -393,7 +427,7 @@ class SpoolCapture::Engine {
     const SteadyTime until = clock_.steady() + kInsist;
     for (int round = 0; !usual_files_.empty(); ++round) {
       bool there = false;
-      for (const std::string& name : usual_files_) there = read_entry_file(key, adapter_.path_of(key, name), pending) || there;
+      for (const std::string& name : usual_files_) there = read_entry_file(key, path_of(key, name), pending) || there;
       if (is_whole(pending)) return true;
       if (!there && !pending.held.empty()) {
         read_held(pending);  // gone
@@ -419,10 +453,10 @@ class SpoolCapture::Engine {
     const std::size_t room = events_a_read_ * sizeof(fanotify_event_metadata);
     const ssize_t n = ::read(access_->fanotify_fd(), fanotify_buffer_.data(), room);
     // The kernel opens the events' descriptors inside read(). Where that fails it throws the event away without a word, and
-    // without an error if others came before it: but then it gave fewer than there were.
-    if (n >= 0 ? n < std::min(queued, static_cast<long>(room)) : errno == EMFILE || errno == ENFILE) {
-      overflow("CAPTURE_DESCRIPTORS_USED_UP",
-               "no descriptor was left for an event; the spool is scanned again; raise LimitNOFILE of the unit, or fs.file-max");
+    // without an error if others came before it: but then it gave fewer than there were. Not only for want of descriptors:
+    // any user who holds a lease on a file of his own can make it fail at will.
+    if (n >= 0 ? n < std::min(queued, static_cast<long>(room)) && descriptors_are_short() : errno == EMFILE || errno == ENFILE) {
+      descriptors_ran_out();
     }
     if (n < 0) {
       if (errno == EMFILE || errno == ENFILE) {
@@ -454,6 +488,28 @@ class SpoolCapture::Engine {
       on_content(fd.get(), stop);
     }
     return n;
+  }
+
+  // Whether another descriptor can hardly be had. Other threads may have closed some since the kernel wanted one, so nearly
+  // none left counts as well.
+  bool descriptors_are_short() const {
+    const UniqueFd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // the lowest number that is free
+    if (!next) return errno == EMFILE || errno == ENFILE;
+    return static_cast<std::uint64_t>(next.get()) >= descriptor_limit_ - std::min(kSpareDescriptors, descriptor_limit_ / 8);
+  }
+
+  // One scan a minute finds what was dropped. A scan each time could keep us from doing anything else.
+  void descriptors_ran_out() {
+    const SteadyTime now = clock_.steady();
+    if (descriptors_out_at_ && now < *descriptors_out_at_ + kDescriptorScans) {
+      next_scan_ = std::min(next_scan_, *descriptors_out_at_ + kDescriptorScans);
+      next_scan_full_ = true;
+      return;
+    }
+    descriptors_out_at_ = now;
+    overflow("CAPTURE_DESCRIPTORS_USED_UP",
+             "no descriptor was left for an event; the spool is scanned again, once a minute at most; raise LimitNOFILE of the "
+             "unit, or fs.file-max");
   }
 
   // As the kernel names it; valid until the next call.
@@ -531,8 +587,7 @@ class SpoolCapture::Engine {
   bool taken_already(const SpoolPath& place, const FileStat& stat) const {
     const std::string key(place.entry);
     const auto same = [&](const Taken& taken) {
-      return !taken.may_grow && !taken.event_id.empty() && taken.file == place.file && taken.device == stat.device &&
-             taken.inode == stat.inode && taken.mtime_ns == stat.mtime_ns && taken.file_size == stat.size;
+      return !taken.may_grow && !taken.event_id.empty() && taken.identity == identity_of(std::string(place.file), stat);
     };
     if (const auto standing = taken_.find(key); standing != taken_.end()) return same(standing->second);
     const auto gone = gone_.find(key);
@@ -652,7 +707,8 @@ class SpoolCapture::Engine {
     auto taken = taken_.find(key);
     if (gone) {
       // An entry without a directory of its own is gone with the file that it is known by.
-      if (!in_entry_directory && taken != taken_.end() && taken->second.file == place.file && !still_stands(key, taken->second)) {
+      if (!in_entry_directory && taken != taken_.end() && taken->second.identity.file == place.file &&
+          !still_stands(key, taken->second)) {
         forget(taken);
         accounted_[key] = true;
         // A record may stand a moment longer than its script.
@@ -667,7 +723,7 @@ class SpoolCapture::Engine {
       if (appeared && (taken == taken_.end() || !still_stands(key, taken->second))) schedule_look(key, kStructureGrace, "scan");
       return;
     }
-    if (taken != taken_.end() && taken->second.file == place.file && is_as_taken(key, taken->second)) return;
+    if (taken != taken_.end() && taken->second.identity.file == place.file && still_stands(key, taken->second)) return;
     // It was left out because it had no script, and here is one.
     if (appeared && place.role == SpoolPath::Role::kEntryFile && taken != taken_.end() && taken->second.event_id.empty()) {
       forget(taken);
@@ -692,7 +748,13 @@ class SpoolCapture::Engine {
         }
         return;
       }
-      if (!fanotify && pending_.contains(key)) look(key, "inotify", stop);
+      const auto pending = pending_.find(key);
+      // An entry that waits for room without its bytes is lost now; one whose bytes are held is delivered later.
+      if (pending != pending_.end() && pending->second.waits) {
+        if (pending->second.entry.files.empty() && is_gone(key)) lose_waiting(pending);
+      } else if (!fanotify && pending != pending_.end()) {
+        look(key, "inotify", stop);
+      }
       if (const auto accounted = accounted_.find(key); accounted != accounted_.end()) accounted->second = true;
       return;
     }
@@ -805,7 +867,7 @@ class SpoolCapture::Engine {
     if (!root) return false;
     const bool moved = root_inode_ == 0 || root->device != root_device_ || MountTable::mount_of(access_->root()) != root_mount_ ||
                        std::any_of(taken_.begin(), taken_.end(), [&](const auto& entry) {
-                         return entry.second.device != 0 && entry.second.device != root->device;
+                         return entry.second.identity.device != 0 && entry.second.identity.device != root->device;
                        });
     if (!moved || (root_inode_ != 0 && taken_.empty() && spool_there_)) return false;
     auto names = access_->list("");
@@ -821,8 +883,8 @@ class SpoolCapture::Engine {
     for (SpoolName& name : *names) list.push_back(std::move(name.name));
     try {
       if (auto fits = adapter_.check_root(list); !fits) return fits.error().message();
-    } catch (const std::exception& e) {
-      adapter_threw(e);
+    } catch (...) {
+      adapter_threw();
     }
     return {};
   }
@@ -833,6 +895,7 @@ class SpoolCapture::Engine {
     spool_retry_ = clock_.steady();
     spool_retry_delay_ = kSpoolGoneFirst;
     to_scan_.clear();
+    listed_numbers_ = {};
     scanning_ = false;
     scan_again_ = false;
     forget_unseen_.reset();
@@ -869,6 +932,7 @@ class SpoolCapture::Engine {
     root_device_ = stat.device;
     root_mount_ = MountTable::mount_of(access_->root());
     trusted_.clear();
+    gaps_.expect_listing();  // the entries there are not new, and a scan follows
     if (access_->fanotify_fd() >= 0) {
       if (auto marked = access_->mark(); !marked) note_error(marked.error().message());
     }
@@ -890,6 +954,7 @@ class SpoolCapture::Engine {
     }
     scanning_ = true;
     scan_full_ = full;
+    next_scan_full_ = next_scan_full_ && !full;
     ++scan_number_;
     trusted_.clear();
     foreign_.forget();
@@ -899,8 +964,17 @@ class SpoolCapture::Engine {
     if (spool_there_ && !scan_failed_) gaps_.scanned();
   }
 
-  // Lists a directory and puts what it finds into the scan's list.
+  // Lists a directory and what is below it, and puts the entries into the scan's list.
   void scan_directory(const std::string& path) {
+    std::vector<std::uint64_t> numbers;
+    list_directory(path, numbers);
+    // In the order of the count: a directory's own order looks like a count that jumps back and forth.
+    std::sort(numbers.begin(), numbers.end());
+    gaps_.seen(numbers);
+  }
+
+  // `numbers` gets those that were not known yet.
+  void list_directory(const std::string& path, std::vector<std::uint64_t>& numbers) {
     auto names = access_->list(path);
     if (!names) {
       if (names.error().kind() != ErrorKind::kVanished) {
@@ -923,15 +997,21 @@ class SpoolCapture::Engine {
       const SpoolPath place = classify(child);
       if (place.role == SpoolPath::Role::kDirectory && name.is_directory) {
         if (!directories_.contains(child)) watch_directory(child);
-        scan_directory(child);
+        list_directory(child, numbers);
       } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
-        note_number(std::string(place.entry));
-        to_scan_.push_back({std::string(place.entry), name.inode, true});
+        add_to_scan({std::string(place.entry), name.inode, true}, numbers);
       } else if (place.is_file() && seen.insert(std::string(place.entry)).second) {
-        note_number(std::string(place.entry));
-        to_scan_.push_back({std::string(place.entry), 0, place.role == SpoolPath::Role::kEntryFile});
+        add_to_scan({std::string(place.entry), 0, place.role == SpoolPath::Role::kEntryFile}, numbers);
       }
     }
+  }
+
+  void add_to_scan(ScanItem item, std::vector<std::uint64_t>& numbers) {
+    if (const auto number = new_number(item.key)) {
+      numbers.push_back(*number);
+      listed_numbers_.add(*number, *number);
+    }
+    to_scan_.push_back(std::move(item));
   }
 
   void scan_some(const std::stop_token& stop) {
@@ -949,7 +1029,8 @@ class SpoolCapture::Engine {
           taken->second.directory_inode = item.directory_inode;
           continue;
         }
-      } else if (const auto pending = pending_.find(item.key); pending != pending_.end() && pending->second.due) {
+      } else if (const auto pending = pending_.find(item.key);
+                 pending != pending_.end() && (pending->second.due || pending->second.waits)) {
         continue;  // has a look of its own to come
       }
       if (item.counts && taken == taken_.end()) pending_of(item.key, "scan").noticed = true;
@@ -959,6 +1040,7 @@ class SpoolCapture::Engine {
         now->second.directory_inode = item.directory_inode;
       }
     }
+    if (to_scan_.empty()) listed_numbers_ = {};
     if (!scanning_ || !to_scan_.empty() || stop.stop_requested()) return;
     scanning_ = false;
     if (!scan_failed_) {
@@ -976,7 +1058,8 @@ class SpoolCapture::Engine {
     for (auto it = taken_.begin(); it != taken_.end();) {
       const auto entry = it++;
       if (entry->second.scan >= scan || !is_gone(entry->first)) continue;
-      if (entry->second.file.empty() || is_gone(adapter_.path_of(entry->first, entry->second.file))) forget(entry);
+      const std::string& file = entry->second.identity.file;
+      if (file.empty() || is_gone(path_of(entry->first, file))) forget(entry);
     }
   }
 
@@ -986,34 +1069,63 @@ class SpoolCapture::Engine {
     return !stat && stat.error().kind() == ErrorKind::kVanished;
   }
 
-  bool still_stands(const std::string& key, const Taken& taken) const {
-    auto stat = access_->stat(taken.file.empty() ? key : adapter_.path_of(key, taken.file));
-    return stat && stat->inode == taken.inode && stat->mtime_ns == taken.mtime_ns;
+  // The entry's file as it is now, if that still is in the state in which it was captured.
+  std::optional<FileIdentity> as_captured(const std::string& key, const FileIdentity& identity) const {
+    const auto look_at = [&](const std::string& file) -> std::optional<FileIdentity> {
+      const auto stat = access_->stat(path_of(key, file));
+      if (!stat || !identity.matches(*stat)) return std::nullopt;
+      return identity_of(file, *stat);
+    };
+    if (!identity.file.empty()) return look_at(identity.file);
+    // A mark of an older journal: the inode tells which of the entry's files it was.
+    if (const auto names = file_names(); !names.empty()) {
+      for (const std::string_view name : names) {
+        if (auto found = look_at(std::string(name))) return found;
+      }
+      return std::nullopt;
+    }
+    const auto names = access_->list(key);
+    if (!names) return std::nullopt;
+    for (const SpoolName& name : *names) {
+      if (name.inode != identity.inode || !classify(join(key, name.name)).is_file()) continue;
+      if (auto found = look_at(name.name)) return found;
+    }
+    return std::nullopt;
   }
 
-  // As above, and it has not grown within the same tick of the file system's clock either.
-  bool is_as_taken(const std::string& key, const Taken& taken) const {
-    auto stat = access_->stat(adapter_.path_of(key, taken.file));
-    return stat && stat->inode == taken.inode && stat->mtime_ns == taken.mtime_ns && stat->size == taken.size;
+  // Completes what is known of the entry, if something was missing: a device's number after a mount, a mark of an older journal.
+  bool still_stands(const std::string& key, Taken& taken) {
+    if (taken.event_id.empty() && taken.identity.file.empty()) {  // an entry without any file, ignored
+      const auto stat = access_->stat(key);
+      return stat && taken.identity.matches(*stat);
+    }
+    auto now = as_captured(key, taken.identity);
+    if (!now) return false;
+    if (*now == taken.identity) return true;
+    taken.identity = *std::move(now);
+    if (taken.marked) journal_.set_mark(options_.name, mark_of(key, taken));
+    return true;
   }
 
   // ---- entries -----------------------------------------------------------------------------------------------
 
   Pending& pending_of(std::string key, const char* way) {
-    const auto [place, fresh] = pending_.try_emplace(std::move(key));
-    if (fresh) {
-      note_number(place->first);
-      place->second.entry.key = place->first;
-      place->second.first_seen = clock_.steady();
-      place->second.way = way;
-    }
+    if (const auto known = pending_.find(key); known != pending_.end()) return known->second;
+    if (const auto number = new_number(key)) gaps_.seen({&*number, 1});
+    const auto place = pending_.try_emplace(std::move(key)).first;
+    place->second.entry.key = place->first;
+    place->second.first_seen = clock_.steady();
+    place->second.way = way;
     return place->second;
   }
 
-  // The job number of an entry that is no old one.
-  void note_number(const std::string& key) {
-    if (once_ || taken_.contains(key)) return;
-    if (const auto number = number_of(key)) gaps_.seen(*number);
+  // The job number of an entry that was not known before. One that is known must not be counted again: the low number of a
+  // job that has been waiting for long would look like a count that has wrapped.
+  std::optional<std::uint64_t> new_number(const std::string& key) const {
+    if (once_ || pending_.contains(key) || taken_.contains(key)) return std::nullopt;
+    const auto number = number_of(key);
+    if (!number || listed_numbers_.contains(*number) || left_numbers_.contains(*number)) return std::nullopt;
+    return number;
   }
 
   void notice(const std::string& key) {
@@ -1071,7 +1183,7 @@ class SpoolCapture::Engine {
       }
       if (nothing) {
         if (counts) {
-          count_missed(pending->second.unreadable ? "unreadable" : "vanished");
+          count_missed(pending->second.unreadable ? "unreadable" : pending->second.refused ? "journal full" : "vanished");
           accounted_.emplace(key, false);
         }
         return drop_pending(pending);
@@ -1087,9 +1199,9 @@ class SpoolCapture::Engine {
 
   // False if the entry is gone.
   bool read_entry(const std::string& key, Pending& pending) {
-    if (const auto names = adapter_.file_names(); !names.empty()) {
+    if (const auto names = file_names(); !names.empty()) {
       bool any = false;
-      for (const std::string_view name : names) any = read_entry_file(key, adapter_.path_of(key, name), pending) || any;
+      for (const std::string_view name : names) any = read_entry_file(key, path_of(key, name), pending) || any;
       return any;
     }
     const SpoolPath self = classify(key);
@@ -1269,6 +1381,7 @@ class SpoolCapture::Engine {
 
   void schedule_look(const std::string& key, milliseconds in, const char* way) {
     Pending& pending = pending_of(key, way);
+    if (pending.waits) return;  // it is looked at when the journal has room
     const SteadyTime give_up = pending.first_seen + incomplete_after();
     SteadyTime at = clock_.steady() + in;
     // Not seldomer than needed, not more often than the entry's age deserves.
@@ -1317,9 +1430,6 @@ class SpoolCapture::Engine {
     }
   }
 
-  using PendingMap = std::unordered_map<std::string, Pending>;
-  using TakenMap = std::unordered_map<std::string, Taken>;
-
   void drop_pending(PendingMap::iterator pending) {
     pending_bytes_ -= pending->second.bytes;
     drop_held(pending->second);
@@ -1328,14 +1438,15 @@ class SpoolCapture::Engine {
   }
 
   void remember(std::string key, Taken taken) {
-    if (!taken.event_id.empty()) taken_inodes_[taken.inode] = taken.mtime_ns;
+    if (!taken.event_id.empty()) taken_inodes_[taken.identity.inode] = taken.identity.mtime_ns;
     taken.scan = scan_number_;  // it may have come after the running scan's lists
     taken_.insert_or_assign(std::move(key), std::move(taken));
   }
 
   void forget(TakenMap::iterator taken) {
-    if (const auto inode = taken_inodes_.find(taken->second.inode);
-        inode != taken_inodes_.end() && inode->second == taken->second.mtime_ns) {
+    const FileIdentity& identity = taken->second.identity;
+    if (const auto inode = taken_inodes_.find(identity.inode);
+        inode != taken_inodes_.end() && inode->second == identity.mtime_ns) {
       taken_inodes_.erase(inode);
     }
     if (taken->second.marked) forgotten_.push_back(taken->first);
@@ -1353,12 +1464,9 @@ class SpoolCapture::Engine {
     Taken taken;
     if (!pending->second.entry.files.empty()) {
       const SpoolFile& file = pending->second.entry.files.front();
-      taken.inode = file.stat.inode;
-      taken.mtime_ns = file.stat.mtime_ns;
-      taken.file = file.name;
+      taken.identity = identity_of(file.name, file.stat);
     } else if (auto stat = access_->stat(pending->first)) {
-      taken.inode = stat->inode;
-      taken.mtime_ns = stat->mtime_ns;
+      taken.identity = identity_of("", *stat);
     }
     remember(pending->first, std::move(taken));
     drop_pending(pending);
@@ -1367,7 +1475,9 @@ class SpoolCapture::Engine {
   // Makes the event and gives it to the journal.
   void take(const std::string& key, bool complete, const std::stop_token& stop) {
     const auto found = pending_.find(key);
-    const SpoolEntry entry = std::move(found->second.entry);
+    // Do not parse what would be refused: something of this size or smaller just was.
+    if (found->second.bytes >= refused_bytes_) return wait_for_room(found, complete, 0);
+    SpoolEntry entry = std::move(found->second.entry);
     const char* const way = found->second.way;
     for (const SpoolFile& file : entry.files) complete = complete && !file.truncated;
     auto parsed = parse(entry);
@@ -1377,7 +1487,7 @@ class SpoolCapture::Engine {
       const bool counts = found->second.noticed && !known;
       found->second.entry.files.push_back(entry.files.front());
       if (parsed.error().kind() == ErrorKind::kVanished) {
-        const bool stands = !is_gone(adapter_.path_of(key, entry.files.front().name));
+        const bool stands = !is_gone(path_of(key, entry.files.front().name));
         stands ? ignore(found) : drop_pending(found);
         if (counts) {
           count_missed("vanished");
@@ -1397,32 +1507,26 @@ class SpoolCapture::Engine {
     }
     found->second.entry.files.clear();
     if (complete) learn_usual_files(entry);
-    if (!complete) found->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
-    drop_pending(found);
     const SpoolFile& identity = identity_file(entry, parsed->script_file);
     auto event = std::make_shared<Event>(
         assemble(options_.origin, entry, *std::move(parsed), options_.common.environment, complete, way, clock_.now()));
 
     Taken taken;
-    taken.inode = identity.stat.inode;
-    taken.device = identity.stat.device;
-    taken.mtime_ns = identity.stat.mtime_ns;
-    taken.file = identity.name;
+    taken.identity = identity_of(identity.name, identity.stat);
     const EventFile* script = event->file("script");
     taken.size = script != nullptr ? script->size : identity.stat.size;
-    taken.file_size = identity.stat.size;
     taken.event_id = event->id;
     taken.may_grow = !complete;
     if (const auto before = taken_.find(key); before != taken_.end()) {
       if (before->second.event_id == event->id) {
         counters_->with([](Counters& c) { ++c.status.duplicates; });
         const std::uint64_t directory = before->second.directory_inode;
-        const bool same = before->second.inode == taken.inode && before->second.device == taken.device;
+        const bool same = before->second.identity == taken.identity;
         taken.marked = before->second.marked;
         taken.directory_inode = directory;
         remember(key, taken);
         if (!same && taken.marked) journal_.set_mark(options_.name, mark_of(key, taken));
-        return;
+        return drop_taken(found, complete);
       }
       if (is_beginning(before->second, *event)) event->supersedes = before->second.event_id;
     }
@@ -1451,12 +1555,109 @@ class SpoolCapture::Engine {
         c.status.close_to_durable.add(lag);
       });
     };
-    remember(key, std::move(taken));
     FAULT_POINT("capture.before_append");
-    if (!journal_.append(std::move(item), stop)) {
-      // Stopping. The entry is looked at again at the next start, if it still stands.
-      taken_.erase(key);
+    const auto admission = give(item, stop);
+    if (admission != Journal::Admission::kTaken) {
+      found->second.entry = std::move(entry);
+      if (admission == Journal::Admission::kFull) refused_bytes_ = std::min(refused_bytes_, found->second.bytes);
+      // One user's entries must not use up what may be held of all.
+      const bool over_share = admission == Journal::Admission::kOverShare;
+      return wait_for_room(found, complete, taken.identity.mtime_ns, over_share ? kPendingBytesLimit / 2 : kPendingBytesLimit);
     }
+    remember(key, std::move(taken));
+    drop_taken(found, complete);
+  }
+
+  // `key` may be a part of what goes.
+  void drop_taken(PendingMap::iterator pending, bool complete) {
+    if (!complete) pending->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
+    drop_pending(pending);
+  }
+
+  Journal::Admission give(Journal::Append& item, const std::stop_token& stop) {
+    if (!once_) return journal_.offer(item, stop);
+    // With --once there is nothing else to do in the meantime.
+    return journal_.append(std::move(item), stop) ? Journal::Admission::kTaken : Journal::Admission::kFull;
+  }
+
+  // ---- what the journal has no room for ------------------------------------------------------------------------
+  // Notifications are read all the while: each one in the kernel's queue keeps a deleted file on the disk, and most of them
+  // concern files outside the spool. Entries of the spool are held within bounds.
+
+  // `mtime_ns`: by which the journal knows what it refused; 0 = it was not asked.
+  void wait_for_room(PendingMap::iterator pending, bool complete, std::int64_t mtime_ns,
+                     std::uint64_t most_held = kPendingBytesLimit) {
+    Pending& entry = pending->second;
+    drop_held(entry);
+    entry.due.reset();
+    entry.complete = complete;
+    entry.refused = true;
+    if (!std::exchange(entry.waits, true)) {
+      if (waiting_.size() >= kWaitingMost) return leave_to_scan(pending);
+      waiting_.push_back({pending->first, entry.bytes, mtime_ns});
+    }
+    if (pending_bytes_ > most_held) let_go(entry);
+    if (waiting_.size() == 1) next_offer_ = clock_.steady() + kOfferAgain;
+  }
+
+  // Too many entries wait already; a scan finds this one when there is room.
+  void leave_to_scan(PendingMap::iterator pending) {
+    if (!std::exchange(left_to_scan_, true)) {
+      counters_->with([](Counters& c) { ++c.status.overflows; });
+      log_.warning("CAPTURE_LEFT_TO_SCAN",
+                   "more entries wait for room in the journal than are kept count of; the others are found by a scan when there "
+                   "is room, if the scheduler keeps them until then",
+                   {{"source", options_.name}, {"waiting", waiting_.size()}});
+    }
+    if (const auto number = number_of(pending->first)) left_numbers_.add(*number, *number);
+    drop_pending(pending);
+  }
+
+  void offer_again(const std::stop_token& stop) {
+    const SteadyTime now = clock_.steady();
+    if (!room_.exchange(false) && now < next_offer_) return;
+    next_offer_ = now + kOfferAgain;
+    refused_bytes_ = UINT64_MAX;
+    // One round over those that wait now; what is refused again moves to the end.
+    for (std::size_t left = waiting_.size(); left > 0 && !stop.stop_requested(); --left) {
+      Waiting waiting = std::move(waiting_.front());
+      waiting_.pop_front();
+      const auto pending = pending_.find(waiting.key);
+      if (pending == pending_.end() || !pending->second.waits) continue;
+      if (waiting.bytes >= refused_bytes_ ||
+          (waiting.mtime_ns != 0 &&
+           journal_.refuses(options_.name, {.entry = waiting.key, .identity = {.mtime_ns = waiting.mtime_ns}}))) {
+        waiting_.push_back(std::move(waiting));
+        continue;
+      }
+      pending->second.waits = false;
+      if (pending->second.entry.files.empty()) {
+        look(waiting.key, pending->second.way, stop);
+      } else {
+        take(waiting.key, pending->second.complete, stop);
+      }
+    }
+    if (waiting_.empty() && std::exchange(left_to_scan_, false)) {
+      begin_scan(true);
+      left_numbers_ = {};
+    }
+  }
+
+  // The entry was removed before there was room, and its bytes are not held.
+  void lose_waiting(PendingMap::iterator pending) {
+    count_missed("journal full");
+    accounted_.emplace(pending->first, true);
+    drop_pending(pending);
+  }
+
+  // At shutdown. Entries that still exist are found at the next start; the others are counted as missed.
+  void give_up_waiting() {
+    std::vector<std::string> lost;
+    for (const Waiting& waiting : waiting_) {
+      const auto pending = pending_.find(waiting.key);
+      if (pending != pending_.end() && pending->second.waits && is_gone(waiting.key)) lost.push_back(waiting.key);
+    }
+    for (const std::string& key : lost) lose_waiting(pending_.find(key));
   }
 
   void learn_usual_files(const SpoolEntry& entry) {
@@ -1471,44 +1672,52 @@ class SpoolCapture::Engine {
   bool is_beginning(const Taken& before, const Event& event) const {
     const EventFile* script = event.file("script");
     if (script == nullptr || before.event_id.empty() || script->size < before.size) return false;
-    return event_id(event.cluster, event.scheduler, event.kind, event.job.id, before.mtime_ns,
+    return event_id(event.cluster, event.scheduler, event.kind, event.job.id, before.identity.mtime_ns,
                     sha256_hex(std::string_view(*script->bytes).substr(0, before.size))) == before.event_id;
   }
 
   static CaptureMark mark_of(const std::string& key, const Taken& taken) {
-    return {.entry = key,
-            .device = taken.device,
-            .inode = taken.inode,
-            .mtime_ns = taken.mtime_ns,
-            .size = taken.size,
-            .file = taken.file,
-            .event_id = taken.event_id};
+    return {.entry = key, .identity = taken.identity, .size = taken.size, .event_id = taken.event_id};
   }
 
   // ---- the adapter: a plugin, so nothing that escapes from it may end the thread --------------------------------
 
-  SpoolPath classify(std::string_view path) const try { return adapter_.classify(path); } catch (const std::exception& e) {
-    adapter_threw(e);
+  SpoolPath classify(std::string_view path) const try { return adapter_.classify(path); } catch (...) {
+    adapter_threw();
     return {};
   }
-  Assessment assess(const SpoolEntry& entry) const try { return adapter_.assess(entry); } catch (const std::exception& e) {
-    adapter_threw(e);
+  Assessment assess(const SpoolEntry& entry) const try { return adapter_.assess(entry); } catch (...) {
+    adapter_threw();
     return {};
   }
-  Result<ParsedJob> parse(const SpoolEntry& entry) const try { return adapter_.parse(entry); } catch (const std::exception& e) {
-    adapter_threw(e);
-    return Error{ErrorKind::kPermanent, std::string("the adapter threw: ") + e.what()};
+  Result<ParsedJob> parse(const SpoolEntry& entry) const try {
+    if (!options_.around_parse) return adapter_.parse(entry);
+    Result<ParsedJob> parsed = Error{ErrorKind::kPermanent, "the adapter has ended the process on it again and again"};
+    options_.around_parse(entry, [&] { parsed = adapter_.parse(entry); });
+    return parsed;
+  } catch (...) {
+    adapter_threw();
+    return Error{ErrorKind::kPermanent, "the adapter threw: " + thrown_text()};
   }
-  std::optional<std::uint64_t> number_of(std::string_view entry) const try {
-    return adapter_.number_of(entry);
-  } catch (const std::exception& e) {
-    adapter_threw(e);
+  std::optional<std::uint64_t> number_of(std::string_view entry) const try { return adapter_.number_of(entry); } catch (...) {
+    adapter_threw();
     return std::nullopt;
   }
-  void adapter_threw(const std::exception& e) const {
+  std::string path_of(std::string_view entry, std::string_view file) const try {
+    return adapter_.path_of(entry, file);
+  } catch (...) {
+    adapter_threw();
+    return std::string(entry) + '/' + std::string(file);  // what an adapter that says nothing of it means
+  }
+  std::span<const std::string_view> file_names() const try { return adapter_.file_names(); } catch (...) {
+    adapter_threw();
+    return {};
+  }
+  // Only within a catch block.
+  void adapter_threw() const {
     log_.error("ADAPTER_THREW",
                "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
-               {{"source", options_.name}, {"what", printable(e.what())}});
+               {{"source", options_.name}, {"what", thrown_text()}});
   }
 
   // ---- counting ----------------------------------------------------------------------------------------------
@@ -1528,6 +1737,7 @@ class SpoolCapture::Engine {
     send_forgotten();
     counters_->with([&](Counters& c) {
       c.status.pending = pending_.size();
+      c.status.waiting_for_room = waiting_.size();
       c.status.pending_bytes = pending_bytes_;
     });
   }
@@ -1536,11 +1746,6 @@ class SpoolCapture::Engine {
   struct Watch {
     std::string path;
     bool of_entry = false;
-  };
-  struct ScanItem {
-    std::string key;
-    std::uint64_t directory_inode = 0;
-    bool counts = false;  // as missed, if it vanishes unread
   };
 
   const Options options_;
@@ -1555,6 +1760,7 @@ class SpoolCapture::Engine {
   const std::shared_ptr<Guarded<Counters>> counters_ = std::make_shared<Guarded<Counters>>();
   GapWatch gaps_;
   std::atomic<bool> rescan_asked_ = false;
+  std::atomic<bool> room_ = false;  // the journal may take what it refused
 
   // Everything below belongs to the capture thread.
   std::uint32_t owner_ = 0;
@@ -1564,7 +1770,9 @@ class SpoolCapture::Engine {
   MountTable mounts_;
   bool mounts_changed_ = false;
   std::uint64_t turns_ = 0;
+  std::uint64_t descriptor_limit_ = 0;
   std::size_t events_a_read_ = kEventsARead;
+  std::optional<SteadyTime> descriptors_out_at_;  // of the last scan for that reason
   // Directories through which other mounts show the spool, or do not: path -> it is the spool's root.
   std::unordered_map<std::string, bool> trusted_;
   PendingMap pending_;
@@ -1580,7 +1788,13 @@ class SpoolCapture::Engine {
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::unordered_map<int, Watch> watches_;
   std::unordered_map<std::string, int> directories_;
+  std::deque<Waiting> waiting_;               // oldest first; entries that do not wait any more are passed over
+  std::uint64_t refused_bytes_ = UINT64_MAX;  // the smallest that the journal had no room for, until it may have some
+  SteadyTime next_offer_;
+  bool left_to_scan_ = false;
+  NumberRanges left_numbers_;  // of entries that are left to a scan: known, and no news when it finds them
   std::deque<ScanItem> to_scan_;
+  NumberRanges listed_numbers_;  // of the entries that came into to_scan_ since it was empty
   bool once_ = false;
   bool scanning_ = false;
   bool scan_full_ = true;
@@ -1594,6 +1808,7 @@ class SpoolCapture::Engine {
   bool few_ = false;  // fanotify's queue was short when it was looked at last
   std::uint64_t periodic_scans_ = 0;
   SteadyTime next_scan_;
+  bool next_scan_full_ = false;
   bool spool_there_ = true;
   SteadyTime spool_retry_;
   milliseconds spool_retry_delay_ = kSpoolGoneFirst;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,10 +32,11 @@ struct CaptureStatus {
   std::uint64_t duplicates = 0;                  // seen again, known already
   std::uint64_t overflows = 0;                   // notification queues that ran over; each was followed by a scan
   std::uint64_t scans = 0;
-  std::uint64_t pending = 0;          // entries that are not whole yet
-  std::uint64_t pending_bytes = 0;    // what has been read of them
-  std::optional<double> lag_seconds;  // file closed -> durable, of the newest event that a notification brought
-  Histogram close_to_durable;         // of all of those
+  std::uint64_t pending = 0;           // entries that are not whole yet
+  std::uint64_t pending_bytes = 0;     // what has been read of them
+  std::uint64_t waiting_for_room = 0;  // of the pending ones, those that the journal refused for now
+  std::optional<double> lag_seconds;   // file closed -> durable, of the newest event that a notification brought
+  Histogram close_to_durable;          // of all of those
   std::optional<std::string> last_error;
   bool spool_there = true;
   std::optional<GapStatus> gaps;  // of a scheduler that counts its jobs
@@ -48,7 +50,8 @@ struct CaptureStatus {
 //
 // Owns:    its thread, the access. Borrows adapter, journal, logger and clock for its life.
 // Threads: start(), stop() from the main thread; status() and unchanged() from any.
-// Waits:   when the journal is full or slow, it stops reading; entries wait in the spool and in the kernel's queue.
+// Waits:   while the journal's writer is behind. When the journal is full, notifications are read all the same; entries wait
+//          in memory within bounds, and in the spool, until there is room.
 class SpoolCapture {
  public:
   struct Options {
@@ -57,6 +60,8 @@ class SpoolCapture {
     EventOrigin origin;
     bool resolve_first = false;   // the events wait for an OwnerResolver
     bool skip_own_writes = true;  // what this process writes on the spool's file system (the archive, say) is no entry
+    // Calls what parses the entry, or not: that one then counts as unparsable.
+    std::function<void(const SpoolEntry& entry, const std::function<void()>& parse)> around_parse;
   };
   SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log,
                const Clock& clock);

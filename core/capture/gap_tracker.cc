@@ -18,10 +18,16 @@ std::optional<std::uint64_t> read_number(std::string_view text) {
   return number;
 }
 
-void add_range(std::string& text, std::size_t& count, std::uint64_t first, std::uint64_t last) {
-  if (++count > kRangesLogged + 1) return;
-  if (!text.empty()) text += ", ";
-  text += count > kRangesLogged ? "..." : range_text(first, last);
+// The first of them: "5-7, 9".
+std::string ranges_text(const NumberRanges& ranges) {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& [first, last] : ranges.all()) {
+    if (!text.empty()) text += ", ";
+    if (++count > kRangesLogged) return text + "...";
+    text += range_text(first, last);
+  }
+  return text;
 }
 
 }  // namespace
@@ -106,9 +112,11 @@ void GapTracker::scanned(SteadyTime now) {
     return;
   }
   for (const auto& [first, last] : early.all()) {
+    // An entry that exists, however low its number, is not new here; it only ends a suspicion.
     if (first <= *highest_) appeared(first, std::min(last, *highest_));
     if (last <= *highest_) continue;
     advance(std::max(first, *highest_ + 1), now);
+    forget(*highest_ + 1, last);
     highest_ = last;
   }
 }
@@ -124,15 +132,19 @@ void GapTracker::advance(std::uint64_t number, SteadyTime now) {
   followers_ = 0;
   if (number - *highest_ > kJump) {
     ++count_changes_;
-  } else if (number > *highest_ + 1) {
+  } else {
     pass_over(*highest_ + 1, number - 1, now);
   }
+  // Of a count that has wrapped since: this is another job of that number.
+  forget(number, number);
   highest_ = number;
   ahead_without_script_.remove(0, number);
   ahead_part_of_another_.remove(0, number);
 }
 
 void GapTracker::pass_over(std::uint64_t first, std::uint64_t last, SteadyTime now) {
+  if (first > last) return;
+  forget(first, last);
   NumberRanges missing;
   missing.add(first, last);
   const auto known = [&](const NumberRanges& ahead, std::uint64_t& counter) {
@@ -140,29 +152,23 @@ void GapTracker::pass_over(std::uint64_t first, std::uint64_t last, SteadyTime n
   };
   known(ahead_without_script_, without_script_);
   known(ahead_part_of_another_, part_of_another_);
-  for (const auto& [from, to] : missing.all()) gaps_[from] = {to, now, State::kWaiting};
+  for (const auto& [from, to] : missing.all()) gaps_.assign(from, to, {.since = now});
   bound();
 }
 
-// What stands in the spool, however low its number, is no news at the start; it only ends a suspicion.
-void GapTracker::appeared(std::uint64_t first, std::uint64_t last) {
-  std::vector<std::uint64_t> numbers;
-  auto gap = gaps_.upper_bound(first);
-  if (gap != gaps_.begin()) --gap;
-  for (; gap != gaps_.end() && gap->first <= last; ++gap) {
-    for (std::uint64_t n = std::max(first, gap->first); n <= std::min(last, gap->second.last); ++n) numbers.push_back(n);
+bool GapTracker::appeared(std::uint64_t first, std::uint64_t last) {
+  const auto parts = gaps_.within(first, last);
+  for (const auto& part : parts) {
+    if (part.value.state != State::kWaiting) late_ += part.count();
   }
-  for (const std::uint64_t number : numbers) below(number);
+  gaps_.erase(first, last);
+  changed_ = changed_ || !parts.empty();
+  return !parts.empty();
 }
 
 // A number at or below the highest: late, used again, or the first of a count that has wrapped.
 void GapTracker::below(std::uint64_t number) {
-  if (const auto gap = find(number); gap != gaps_.end()) {
-    if (gap->second.state != State::kWaiting) ++late_;
-    take_out(gap, number);
-    changed_ = true;
-    return;
-  }
+  if (appeared(number, number)) return;
   if (*highest_ - number <= kNear) {
     followers_ = 0;
     return;
@@ -177,27 +183,22 @@ void GapTracker::below(std::uint64_t number) {
   changed_ = true;
 }
 
-GapTracker::Gaps::iterator GapTracker::find(std::uint64_t number) {
-  const auto after = gaps_.upper_bound(number);
-  if (after == gaps_.begin()) return gaps_.end();
-  const auto gap = std::prev(after);
-  return gap->second.last >= number ? gap : gaps_.end();
-}
-
-void GapTracker::take_out(Gaps::iterator gap, std::uint64_t number) {
-  const std::uint64_t first = gap->first;
-  const Gap whole = gap->second;
-  gaps_.erase(gap);
-  if (first < number) gaps_[first] = {number - 1, whole.since, whole.state};
-  if (number < whole.last) gaps_[number + 1] = whole;
+void GapTracker::forget(std::uint64_t first, std::uint64_t last) {
+  for (const auto& part : gaps_.within(first, last)) {
+    if (part.value.state != State::kWaiting) forgotten_ += part.count();
+  }
+  gaps_.erase(first, last);
 }
 
 void GapTracker::bound() {
-  while (gaps_.size() > kRangesKept) {
-    const auto oldest = std::min_element(gaps_.begin(), gaps_.end(),
-                                         [](const auto& a, const auto& b) { return a.second.since < b.second.since; });
-    forgotten_ += oldest->second.last - oldest->first + 1;
-    gaps_.erase(oldest);
+  if (gaps_.size() <= kRangesKept) return;
+  auto oldest = gaps_.all();
+  const auto most = oldest.begin() + static_cast<std::ptrdiff_t>(gaps_.size() - kRangesKept);
+  std::nth_element(oldest.begin(), most, oldest.end(),
+                   [](const auto& a, const auto& b) { return a.value.since < b.value.since; });
+  for (auto range = oldest.begin(); range != most; ++range) {
+    forgotten_ += range->count();
+    gaps_.erase(range->first, range->last);
   }
 }
 
@@ -206,14 +207,17 @@ void GapTracker::bound() {
 NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
   NumberRanges with_script;
   for (const NumberUse& use : uses) {
+    const bool ahead = !highest_ || use.number > *highest_;
     const bool part = use.kind == NumberUse::Kind::kPartOfAnother;
+    const Gap* const gap = gaps_.find(use.number);
     if (use.kind == NumberUse::Kind::kOwnEntry) {
-      if (find(use.number) != gaps_.end()) with_script.add(use.number, use.number);
-    } else if (!highest_ || use.number > *highest_) {
-      NumberRanges& ahead = part ? ahead_part_of_another_ : ahead_without_script_;
-      if (ahead.size() < kRangesAhead) ahead.add(use.number, use.number);
-    } else if (const auto gap = find(use.number); gap != gaps_.end()) {
-      take_out(gap, use.number);
+      // Ahead of the count, only what was passed over a moment ago, just before the count began elsewhere, is meant.
+      if (gap != nullptr && (!ahead || gap->state == State::kWaiting)) with_script.add(use.number, use.number);
+    } else if (ahead) {
+      NumberRanges& known = part ? ahead_part_of_another_ : ahead_without_script_;
+      if (known.size() < kRangesAhead) known.add(use.number, use.number);
+    } else if (gap != nullptr) {
+      gaps_.erase(use.number, use.number);
       ++(part ? part_of_another_ : without_script_);
       changed_ = true;
     }
@@ -221,45 +225,55 @@ NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
   return with_script;
 }
 
+NumberResolver::Question GapTracker::question(std::size_t most) const {
+  NumberResolver::Question question;
+  bool few = true;
+  for (const auto& range : gaps_.all()) {
+    if (range.value.state != State::kWaiting) continue;
+    question.since = std::max(question.since, range.value.since);
+    few = few && range.count() + question.numbers.size() <= most;
+    for (std::uint64_t number = range.first; few && number <= range.last; ++number) question.numbers.push_back(number);
+  }
+  if (!few) question.numbers.clear();
+  return question;
+}
+
 GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks, const std::optional<std::vector<NumberUse>>& answer) {
   NumberRanges with_script;
   if (answer) with_script = explain(*answer);
   Verdict verdict;
-  std::size_t suspected = 0;
-  NumberRanges to_confirm;
-  for (auto& [first, gap] : gaps_) {
-    if (answer) gap.asked = true;
+  NumberRanges suspected;
+  NumberRanges confirmed;
+  for (const auto& range : gaps_.all()) {
+    Gap gap = range.value;
+    gap.asked = gap.asked || answer;
     const SteadyTime::duration waited = now - gap.since;
-    if (gap.state == State::kWaiting && waited < patience_) continue;
-    if (gap.state != State::kConfirmed) {
-      for (const auto& [from, to] : with_script.within(first, gap.last)) to_confirm.add(from, to);
+    const bool waits = gap.state == State::kWaiting && (waited < patience_ || (asks && !answer && waited < kGiveUp));
+    const bool news = gap.state == State::kWaiting && !waits;
+    if (news) gap.state = State::kSuspected;
+    gaps_.assign(range.first, range.last, gap);
+    if (waits || gap.state == State::kConfirmed) continue;
+    if (news) suspected.add(range.first, range.last);
+    changed_ = changed_ || news;
+    for (const auto& [from, to] : with_script.within(range.first, range.last)) {
+      suspected.remove(from, to);
+      confirmed.add(from, to);
+      gaps_.assign(from, to, {.since = gap.since, .state = State::kConfirmed, .asked = true});
+      changed_ = true;
     }
-    if (gap.state != State::kWaiting || (asks && !answer && waited < kGiveUp)) continue;
-    gap.state = State::kSuspected;
-    changed_ = true;
-    const std::uint64_t unexplained = gap.last - first + 1 - with_script.count(first, gap.last);
-    verdict.suspected += unexplained;
-    if (unexplained > 0) add_range(verdict.suspected_ranges, suspected, first, gap.last);
-  }
-  std::size_t confirmed = 0;
-  for (const auto& [first, last] : to_confirm.all()) {
-    for (std::uint64_t number = first; number <= last; ++number) {
-      const auto gap = find(number);
-      const SteadyTime since = gap->second.since;
-      take_out(gap, number);
-      gaps_[number] = {number, since, State::kConfirmed, true};
-    }
-    verdict.confirmed += last - first + 1;
-    add_range(verdict.confirmed_ranges, confirmed, first, last);
-    changed_ = true;
   }
   bound();
+  verdict.suspected = suspected.total();
+  verdict.suspected_ranges = ranges_text(suspected);
+  verdict.confirmed = confirmed.total();
+  verdict.confirmed_ranges = ranges_text(confirmed);
   return verdict;
 }
 
 std::optional<SteadyTime> GapTracker::due() const {
   std::optional<SteadyTime> earliest;
-  for (const auto& [first, gap] : gaps_) {
+  for (const auto& range : gaps_.all()) {
+    const Gap& gap = range.value;
     if (gap.state != State::kWaiting) continue;
     const SteadyTime at = gap.since + (gap.asked ? patience_ : std::min(patience_, kFirstQuestion));
     if (!earliest || at < *earliest) earliest = at;
@@ -278,9 +292,10 @@ GapStatus GapTracker::status() const {
   status.forgotten = forgotten_;
   status.suspected = forgotten_;
   status.highest = highest_;
-  for (auto it = gaps_.rbegin(); it != gaps_.rend(); ++it) {
-    const auto& [first, gap] = *it;
-    const std::uint64_t count = gap.last - first + 1;
+  const auto all = gaps_.all();
+  for (auto range = all.rbegin(); range != all.rend(); ++range) {
+    const Gap& gap = range->value;
+    const std::uint64_t count = range->count();
     if (gap.state == State::kWaiting) {
       status.waiting += count;
       continue;
@@ -288,7 +303,7 @@ GapStatus GapTracker::status() const {
     const bool confirmed = gap.state == State::kConfirmed;
     (confirmed ? status.confirmed : status.suspected) += count;
     auto& ranges = confirmed ? status.confirmed_ranges : status.ranges;
-    if (ranges.size() < GapStatus::kRangesShown) ranges.push_back(range_text(first, gap.last));
+    if (ranges.size() < GapStatus::kRangesShown) ranges.push_back(range_text(range->first, range->last));
   }
   return status;
 }
@@ -298,10 +313,11 @@ std::string GapTracker::save() const {
   if (!highest_) return {};
   std::string text = "1 " + std::to_string(*highest_);
   std::size_t count = 0;
-  for (auto it = gaps_.rbegin(); it != gaps_.rend() && count < kRangesSaved; ++it, ++count) {
-    const auto& [first, gap] = *it;
-    text.append(gap.state == State::kWaiting ? " w:" : gap.state == State::kSuspected ? " s:" : " c:");
-    text.append(std::to_string(first)).append("-").append(std::to_string(gap.last));
+  const auto all = gaps_.all();
+  for (auto range = all.rbegin(); range != all.rend() && count < kRangesSaved; ++range, ++count) {
+    const State state = range->value.state;
+    text.append(state == State::kWaiting ? " w:" : state == State::kSuspected ? " s:" : " c:");
+    text.append(std::to_string(range->first)).append("-").append(std::to_string(range->last));
   }
   return text;
 }
@@ -322,9 +338,9 @@ void GapTracker::load(std::string_view text, SteadyTime now) {
     if (word.size() < 5 || word[1] != ':' || dash == std::string_view::npos) continue;
     const auto first = read_number(word.substr(2, dash - 2));
     const auto last = read_number(word.substr(dash + 1));
-    if (!first || !last || *first > *last || *last > *highest_ || find(*first) != gaps_.end()) continue;
+    if (!first || !last || *first > *last || *last > *highest_) continue;
     const State state = word[0] == 's' ? State::kSuspected : word[0] == 'c' ? State::kConfirmed : State::kWaiting;
-    gaps_[*first] = {*last, now, state};
+    gaps_.assign(*first, *last, {.since = now, .state = state});
   }
 }
 

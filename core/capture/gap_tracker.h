@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/api/spool_adapter.h"
+#include "core/capture/range_map.h"
 
 namespace scriptorium {
 
@@ -79,9 +80,13 @@ class GapTracker {
 
   // An entry of this number was seen, in whatever state. Before scanned(), in any order.
   void seen(std::uint64_t number, SteadyTime now);
-  // The first scan is over: from here on a number that is passed over counts.
+  // The spool has been listed as a whole: from here on a number that is passed over counts.
   void scanned(SteadyTime now);
+  // The spool was replaced or remounted: until the next scanned(), numbers come in any order again.
+  void expect_listing() { listening_ = false; }
 
+  // What waits, and since when the last of it does; no numbers if there are more than `most`.
+  NumberResolver::Question question(std::size_t most) const;
   // When there is something to ask or to judge; nothing if none waits.
   std::optional<SteadyTime> due() const;
   // Takes what the scheduler said, if it could be asked, and judges what has waited long enough. `asks`: somebody can be
@@ -111,20 +116,19 @@ class GapTracker {
 
   enum class State { kWaiting, kSuspected, kConfirmed };
   struct Gap {
-    std::uint64_t last = 0;
     SteadyTime since;
     State state = State::kWaiting;
     bool asked = false;  // at least once
+    bool operator==(const Gap&) const = default;
   };
-  using Gaps = std::map<std::uint64_t, Gap>;
 
   void advance(std::uint64_t number, SteadyTime now);
   void pass_over(std::uint64_t first, std::uint64_t last, SteadyTime now);
-  void appeared(std::uint64_t first, std::uint64_t last);
   void below(std::uint64_t number);
-  Gaps::iterator find(std::uint64_t number);
-  // Takes one number out of its range; the rest keeps its state.
-  void take_out(Gaps::iterator gap, std::uint64_t number);
+  // Ends what was suspected of these numbers, as they appeared. False if there was nothing.
+  bool appeared(std::uint64_t first, std::uint64_t last);
+  // Goes on counting what was suspected of these numbers without keeping them one by one.
+  void forget(std::uint64_t first, std::uint64_t last);
   void bound();
   // Removes what needs no suspicion, and returns the numbers here that have a script.
   NumberRanges explain(std::span<const NumberUse> uses);
@@ -133,7 +137,7 @@ class GapTracker {
   std::optional<std::uint64_t> highest_;
   bool listening_ = false;
   NumberRanges early_;  // seen before scanned()
-  Gaps gaps_;           // all up to highest_
+  RangeMap<Gap> gaps_;  // up to highest_, and beyond it what is left of a count that began elsewhere
   // Beyond highest_, known from the scheduler already.
   NumberRanges ahead_without_script_;
   NumberRanges ahead_part_of_another_;

@@ -5,6 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
+#include "core/base/thrown.h"
 
 namespace scriptorium {
 namespace {
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 constexpr auto kRound = 60s;
 constexpr auto kBetweenQuestions = 10s;
 constexpr auto kQueryLimit = 20s;
+constexpr std::size_t kFewNumbers = 20;  // that are asked for one by one
 constexpr auto kKeepEvery = 1s;
 constexpr auto kStopLimit = 2s;
 
@@ -48,9 +50,11 @@ void GapWatch::stop() {
   thread_.join();
 }
 
-void GapWatch::seen(std::uint64_t number) {
+void GapWatch::seen(std::span<const std::uint64_t> numbers) {
+  if (numbers.empty()) return;
   const bool first = state_.with([&](State& s) {
-    s.tracker.seen(number, clock_.steady());
+    const SteadyTime now = clock_.steady();
+    for (const std::uint64_t number : numbers) s.tracker.seen(number, now);
     return !std::exchange(s.counts, true);
   });
   if (first) state_.with_notify([](State&) {});
@@ -58,6 +62,10 @@ void GapWatch::seen(std::uint64_t number) {
 
 void GapWatch::scanned() {
   state_.with_notify([&](State& s) { s.tracker.scanned(clock_.steady()); });
+}
+
+void GapWatch::expect_listing() {
+  state_.with([](State& s) { s.tracker.expect_listing(); });
 }
 
 GapStatus GapWatch::status() const {
@@ -92,18 +100,21 @@ void GapWatch::look(const std::stop_token& stop) {
   std::optional<std::vector<NumberUse>> answer;
   if (resolver_ != nullptr) {
     if (now < next_question_) return;
-    auto asked = [&]() -> Result<std::vector<NumberUse>> {
+    NumberResolver::Question question;
+    if (waits) question = state_.with([](const State& s) { return s.tracker.question(kFewNumbers); });
+    if (round) question = {.numbers = {}, .since = std::max(question.since, now - kRound)};
+    auto asked = [&]() -> Result<std::optional<std::vector<NumberUse>>> {
       try {
-        return resolver_->numbers(stop, now + kQueryLimit);
-      } catch (const std::exception& e) {
-        return Error{ErrorKind::kPermanent, std::string("the resolver threw: ") + e.what()};
+        return resolver_->numbers(question, stop, now + kQueryLimit);
+      } catch (...) {
+        return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
       }
     }();
     if (stop.stop_requested()) return;
     next_question_ = clock_.steady() + kBetweenQuestions;
-    next_round_ = clock_.steady() + kRound;
+    if (question.numbers.empty() && (!asked || *asked)) next_round_ = clock_.steady() + kRound;
     state_.with([&](State& s) {
-      ++s.queries;
+      if (!asked || *asked) ++s.queries;
       s.last_error = asked ? std::nullopt : std::optional(printable(asked.error().message()));
     });
     if (asked) answer = *std::move(asked);

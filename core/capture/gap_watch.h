@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -29,8 +31,10 @@ class GapWatch {
   // Keeps what is known by now, if the journal takes it soon.
   void stop();
 
-  void seen(std::uint64_t number);
+  // As GapTracker's.
+  void seen(std::span<const std::uint64_t> numbers);
   void scanned();
+  void expect_listing();
   GapStatus status() const;
 
  private:

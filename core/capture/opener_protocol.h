@@ -14,6 +14,7 @@ namespace scriptorium::opener {
 inline constexpr std::uint32_t kMagic = 0x4E504F53;  // "SOPN"
 inline constexpr std::size_t kMostPathBytes = 4095;  // PATH_MAX without its NUL
 inline constexpr std::size_t kMostRoots = 64;
+inline constexpr std::uint32_t kMostLeftOut = 4096;  // directories, until kLeaveNothingOut
 // A packet must fit into the socket's buffer, whose default is 208 KiB.
 inline constexpr std::size_t kMostAnswerBytes = std::size_t{48} * 1024;
 
@@ -26,6 +27,8 @@ enum class Operation : std::uint32_t {
   kWatch,         // argument: the mask of inotify. Answer: number = the watch
   kMark,          // the root's file system, on the root's fanotify descriptor
   kListOpen,      // as kList; the last answer brings the descriptors of the names that are `opened`, in their order
+  kLeaveOut,      // path: absolute, outside the root. Its files' notifications need not come any more
+  kLeaveNothingOut,
 };
 
 inline constexpr std::uint32_t kWantInotify = 1;
@@ -37,7 +40,7 @@ struct Request {
   std::uint32_t operation = 0;
   std::uint32_t root = 0;  // as kOpenRoot has answered
   std::uint32_t argument = 0;
-  std::uint32_t path_bytes = 0;  // so many follow: relative to the root, without NUL
+  std::uint32_t path_bytes = 0;  // so many follow: relative to the root unless said otherwise, without NUL
 };
 static_assert(sizeof(Request) == 24 && std::is_trivially_copyable_v<Request>);
 

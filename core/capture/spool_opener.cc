@@ -215,6 +215,7 @@ class Server {
     SpoolRoot root;
     UniqueFd inotify;
     UniqueFd fanotify;
+    std::uint32_t left_out = 0;  // directories, since kLeaveNothingOut
   };
 
   void answer(std::string_view bytes, bool cut) {
@@ -227,12 +228,13 @@ class Server {
     if (bytes.find('\0') != std::string_view::npos) return refuse("a NUL byte in the path");
     const std::string path(bytes);
     if (request.operation == static_cast<std::uint32_t>(Operation::kOpenRoot)) return open_root(request, path);
-    if (path.starts_with('/') || !components(path)) return refuse("a path that leads out of the root");
+    const bool outside = request.operation == static_cast<std::uint32_t>(Operation::kLeaveOut);
+    if (path.starts_with('/') != outside || !components(path)) return refuse("a path that leads out of the root");
     if (request.root >= roots_.size() || !roots_[request.root]) return refuse("an unknown root");
     serve(static_cast<Operation>(request.operation), request, *roots_[request.root], path);
   }
 
-  void serve(Operation operation, const Request& request, const Opened& opened, const std::string& path) {
+  void serve(Operation operation, const Request& request, Opened& opened, const std::string& path) {
     switch (operation) {
       case Operation::kStat: {
         auto stat = opened.root.stat(path);
@@ -258,6 +260,12 @@ class Server {
       case Operation::kMark: {
         if (!opened.fanotify) return refuse("a root without fanotify");
         if (auto marked = opened.root.mark(opened.fanotify.get()); !marked) return fail(marked.error());
+        return done({});
+      }
+      case Operation::kLeaveOut: return leave_out(opened, path);
+      case Operation::kLeaveNothingOut: {
+        opened.left_out = 0;
+        if (opened.fanotify) leave_nothing_out(opened.fanotify.get());
         return done({});
       }
       case Operation::kCloseRoot: roots_[request.root].reset(); return done({});
@@ -297,6 +305,18 @@ class Server {
     } else {
       roots_[number].emplace(std::move(kept));
     }
+  }
+
+  // Such a mark only suppresses notifications, so the client may name any directory. The answer says whether this kernel
+  // supports it and nothing more: otherwise the client could find out which directories exist where it may not look.
+  void leave_out(Opened& opened, const std::string& path) {
+    if (!opened.fanotify) return refuse("a root without fanotify");
+    if (opened.left_out >= opener::kMostLeftOut) return refuse("too many directories that are left out");
+    ++opened.left_out;
+    const auto marked = leave_out_directory(opened.fanotify.get(), opened.root.path(), path);
+    if (!marked && marked.error().kind() == ErrorKind::kPermanent)
+      return fail(Error{ErrorKind::kPermanent, "this kernel cannot leave directories out"});
+    done({});
   }
 
   void list(const SpoolRoot& root, const std::string& path) {
@@ -551,10 +571,16 @@ class SpoolOpener::Access final : public SpoolAccess {
     if (!reply) return reply.error();
     return reply->answer.number;
   }
-  // These three need no rights: the descriptors are ours, and a directory that we may not read stays as it is.
+  // This needs no rights, as the descriptor is ours.
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
-  Result<void> leave_out(const std::string& directory) override { return leave_out_directory(fanotify_.get(), root_, directory); }
-  void leave_nothing_out() override { scriptorium::leave_nothing_out(fanotify_.get()); }
+  // These would need none either: the kernel accepts marks on a group's descriptor from any holder, and a mark on a directory
+  // delivers its files as open descriptors. For that reason the daemon's system call filter denies fanotify_mark altogether.
+  Result<void> leave_out(const std::string& directory) override {
+    auto reply = connection_.call(Operation::kLeaveOut, number_, 0, directory);
+    if (!reply) return reply.error();
+    return {};
+  }
+  void leave_nothing_out() override { static_cast<void>(connection_.call(Operation::kLeaveNothingOut, number_, 0, {})); }
 
   Result<void> mark() override {
     auto reply = connection_.call(Operation::kMark, number_, 0, {});

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace scriptorium::cli {
 
@@ -16,6 +17,9 @@ enum class Command {
   kDeadLettersShow,
   kDeadLettersRetry,
   kDeadLettersDiscard,
+  kSinksList,
+  kSinksForget,
+  kSinksFill,
   kShow,
   kReport,
   kSetup,
@@ -42,7 +46,8 @@ struct Arguments {
   bool raw = false;                       // show
   bool environment = false;               // show
   bool print = false;                     // setup
-  std::string name;                       // plugins NAME, setup SINK
+  bool no_wait = false;                   // sinks fill
+  std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
   std::string sink;                       // deadletters
   std::string job;                        // show, report
@@ -62,6 +67,7 @@ struct Arguments {
   bool again = false;                     // import
   bool of_import = false;                 // deadletters
   std::string shell;                      // completion
+  std::vector<std::string> help_of;       // help
 };
 
 }  // namespace scriptorium::cli

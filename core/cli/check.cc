@@ -39,6 +39,12 @@ Privileges privileges_as_run(const Arguments& arguments, const Console& console)
   return none;
 }
 
+// What `run` would end with: it stops at the first refusal. If it would start all the same, the fault is another's.
+int code_as_run(const std::vector<Finding>& findings) {
+  const auto refusal = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return f.refusal.has_value(); });
+  return refusal == findings.end() ? kExitUnavailable : exit_code_of(*refusal->refusal);
+}
+
 }  // namespace
 
 int check_command(const Arguments& arguments, Console& console) {
@@ -57,7 +63,7 @@ int check_command(const Arguments& arguments, Console& console) {
     return fail(console,
                 number_of(failed, "check") + " of " + std::to_string(findings.size()) +
                     " failed; the daemon would not work as configured",
-                kExitUnavailable);
+                code_as_run(findings));
   }
   console.out << "configuration is good: " << number_of(setup->sources.size(), "source") << ", "
               << number_of(setup->sinks.size(), "sink") << "\n";

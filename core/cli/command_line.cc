@@ -20,6 +20,7 @@ class Definition {
     app_.name("scriptorium");
     app_.require_subcommand(1);
     app_.footer(help_footer());
+    app_.set_version_flag("-V,--version", "scriptorium " SCRIPTORIUM_VERSION, "Print the version");
     app_.get_formatter()->column_width(34);
     add_config(app_);
 
@@ -46,6 +47,7 @@ class Definition {
         ->check(CLI::NonNegativeNumber);
 
     add_dead_letters();
+    add_sinks();
 
     CLI::App& show = add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
     show.add_option("JOB", into_.job, "The scheduler's id of the job")->required();
@@ -63,6 +65,9 @@ class Definition {
     add_import();
 
     add(app_, "version", "Print the version", Command::kVersion);
+    // parse_command_line() answers it, as "COMMAND --help"; here it is for the help and the man page.
+    CLI::App& help = add(app_, "help", "Print the help of a command", Command::kVersion);
+    help.add_option("COMMAND", into_.help_of, "A command, such as \"deadletters list\"; none: all of them");
 
     CLI::App& completion = add(app_, "completion", "Print the completion for a shell", Command::kCompletion);
     completion.group("");
@@ -85,6 +90,7 @@ class Definition {
 
   CLI::App& add(CLI::App& parent, const std::string& name, const std::string& help, Command command) {
     CLI::App& made = *parent.add_subcommand(name, help);
+    made.footer(exit_codes_footer(&parent == &app_ ? name : parent.get_name() + " " + name));
     add_config(made);  // here as well, so that it may stand behind the command and is in its help
     made.callback([this, command] { into_.command = command; });
     return made;
@@ -117,6 +123,7 @@ class Definition {
   void add_dead_letters() {
     CLI::App& letters = *app_.add_subcommand("deadletters", "List, show, retry or discard what a sink has refused for good");
     letters.require_subcommand(1);
+    letters.footer(exit_codes_footer("deadletters"));
     const auto add_sink = [this](CLI::App& app) {
       app.add_option("--sink", into_.sink, "Only those of this sink")->type_name("SINK");
       add_of_import(app);
@@ -139,6 +146,25 @@ class Definition {
     add_choice(discard);
     add_sink(discard);
     discard.add_flag("--yes", into_.yes, "Do not ask");
+  }
+
+  void add_sinks() {
+    CLI::App& sinks = *app_.add_subcommand("sinks", "List the sinks of the journal, forget one, or fill one from an archive");
+    sinks.require_subcommand(1);
+    sinks.footer(exit_codes_footer("sinks"));
+    CLI::App& list = add(sinks, "list", "List what waits for each sink, configured or not", Command::kSinksList);
+    list.add_flag("--json", into_.json, "For programs");
+    CLI::App& forget =
+        add(sinks, "forget", "Remove what waits for a sink that is not configured any more", Command::kSinksForget);
+    forget.add_option("SINK", into_.name, "Its name, as \"sinks list\" has it")->required();
+    forget.add_flag("--yes", into_.yes, "Do not ask");
+    CLI::App& fill = add(sinks, "fill", "Send a sink what an archive holds already; it changes nothing that the sink has",
+                         Command::kSinksFill);
+    fill.add_option("SINK", into_.name, "The sink to be filled: search for [sink.search]")->required();
+    fill.add_option("--from", into_.archive, "The sink whose archive is read, if there are several")->type_name("SINK");
+    fill.add_option("--since", into_.since, "Only events since then: a date or time (UTC), or an age such as 90d")
+        ->type_name("TIME");
+    fill.add_flag("--no-wait", into_.no_wait, "Do not show the progress; the daemon continues in any case");
   }
 
   void add_of_import(CLI::App& app) {
@@ -245,6 +271,17 @@ std::optional<std::string> unknown_command(const CommandModel& root, const std::
 }  // namespace
 
 ParsedLine parse_command_line(const std::vector<std::string>& words) {
+  if (!words.empty() && words.front() == "help") {
+    std::vector<std::string> asked(words.begin() + 1, words.end());
+    asked.emplace_back("--help");
+    // Of a word that is no command, "--help" alone would make the general help.
+    const auto unknown = unknown_command(command_model(), asked);
+    if (!unknown) return parse_command_line(asked);
+    ParsedLine refused;
+    refused.exit_code = kExitUsage;
+    refused.err = *unknown;
+    return refused;
+  }
   Arguments arguments;
   Definition definition(arguments);
   ParsedLine result;

@@ -12,6 +12,7 @@ int check_command(const Arguments& arguments, Console& console);
 int plugins_command(const Arguments& arguments, Console& console);
 int status_command(const Arguments& arguments, Console& console);
 int dead_letters_command(const Arguments& arguments, Console& console);
+int sinks_command(const Arguments& arguments, Console& console);
 int show_command(const Arguments& arguments, Console& console);
 int report_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);

@@ -1,7 +1,12 @@
 #include "core/cli/common.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/cli/exit_codes.h"
 #include "core/config/config.h"
+#include "core/daemon/control.h"
+#include "core/daemon/log.h"
+#include "core/daemon/privileges.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -34,11 +39,39 @@ int fail(Console& console, const Error& error) {
   }
 }
 
+bool become_daemon_user_or_say(const Arguments& arguments, Console& console, int& code) {
+  if (!console.owns_process) return true;
+  Problems problems;
+  const CoreConfig core = load_config(arguments.config_file, problems).core;
+  if (!problems.empty() && core.cluster.empty()) return true;  // its state_dir is not known; the command says what is wrong
+  auto became = become_daemon_user(core, arguments.config_file);
+  if (!became) code = fail(console, became.error());
+  return became.has_value();
+}
+
 std::optional<Setup> load_or_say(const Arguments& arguments, Console& console) {
   Problems problems;
   Setup setup = load_setup(arguments.config_file, problems);
   if (print_problems(problems, console)) return std::nullopt;
   return setup;
+}
+
+std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir, const nlohmann::ordered_json& request,
+                                                  Console& console, int& code) {
+  using Json = nlohmann::ordered_json;
+  const auto log = make_command_logger();
+  const auto answer = control(state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), *log);
+  if (!answer) {
+    code = answer.error().kind() == ErrorKind::kPermanent ? fail(console, answer.error().message(), kExitNoInput)
+                                                          : fail(console, answer.error());
+    return std::nullopt;
+  }
+  Json json = Json::parse(*answer, nullptr, false);
+  if (json.is_discarded()) {
+    code = fail(console, "the daemon's answer is no JSON", kExitSoftware);
+    return std::nullopt;
+  }
+  return json;
 }
 
 std::optional<std::string> state_dir_of(const Arguments& arguments, Console& console) {

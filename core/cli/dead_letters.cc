@@ -6,8 +6,6 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
-#include "core/daemon/control.h"
-#include "core/daemon/log.h"
 #include "core/import/importer.h"
 
 namespace scriptorium::cli {
@@ -58,19 +56,7 @@ std::optional<Json> ask(const Arguments& arguments, Console& console, const Json
     const std::string of_sink = import::import_directory(*state_dir, arguments.sink);
     state_dir = stat_path(of_sink) ? of_sink : import::import_directory(*state_dir, "");
   }
-  const auto log = make_command_logger();
-  const auto answer = control(*state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), *log);
-  if (!answer) {
-    code = answer.error().kind() == ErrorKind::kPermanent ? fail(console, answer.error().message(), kExitNoInput)
-                                                          : fail(console, answer.error());
-    return std::nullopt;
-  }
-  Json json = Json::parse(*answer, nullptr, false);
-  if (json.is_discarded()) {
-    code = fail(console, "the daemon's answer is no JSON", kExitSoftware);
-    return std::nullopt;
-  }
-  return json;
+  return ask_control(*state_dir, request, console, code);
 }
 
 int list(const Arguments& arguments, Console& console) {
@@ -80,7 +66,7 @@ int list(const Arguments& arguments, Console& console) {
   const auto letters = ask(arguments, console, request, code);
   if (!letters) return code;
   if (arguments.json) {
-    console.out << letters->dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    console.out << printable_json(letters->dump(2, ' ', false, Json::error_handler_t::replace)) << "\n";
   } else if (letters->empty()) {
     console.out << "no dead letters\n";
   } else {
@@ -98,7 +84,7 @@ int show(const Arguments& arguments, Console& console) {
     console.out << "\n";
   }
   const Json& shown = arguments.json || !found->contains("event") ? *found : found->at("event");
-  console.out << shown.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+  console.out << printable_json(shown.dump(2, ' ', false, Json::error_handler_t::replace)) << "\n";
   return kExitGood;
 }
 
@@ -133,6 +119,8 @@ int retry_or_discard(const Arguments& arguments, Console& console, bool discard)
 }  // namespace
 
 int dead_letters_command(const Arguments& arguments, Console& console) {
+  int code = kExitGood;
+  if (!become_daemon_user_or_say(arguments, console, code)) return code;
   switch (arguments.command) {
     case Command::kDeadLettersShow: return show(arguments, console);
     case Command::kDeadLettersRetry: return retry_or_discard(arguments, console, false);

@@ -11,6 +11,7 @@ enum ExitCode : int {
   kExitUnavailable = 69,
   kExitSoftware = 70,
   kExitCannotCreate = 73,
+  kExitIoError = 74,
   kExitTryAgain = 75,
   kExitConfig = 78,
 };

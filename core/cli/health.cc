@@ -18,6 +18,9 @@ using status_answer::number_of;
 using status_answer::sum_of;
 
 constexpr double kJournalWarning = 0.8;
+// Of the jobs of the last hour. A few are nothing: they were gone before the scheduler was asked.
+constexpr double kUnverifiedShare = 0.1;
+constexpr double kUnverifiedJobs = 10;
 
 double number(const Json& object, const char* key) { return number_of(member(object, key)); }
 std::string whole(double value) { return std::to_string(std::llround(value)); }
@@ -35,6 +38,11 @@ class Judge {
     if (missed > 0) say(Health::kWarning, name + ": " + whole(missed) + " missed");
     if (const double gaps = number(member(source, "gaps"), "confirmed"); gaps > 0)
       say(Health::kWarning, name + ": " + whole(gaps) + " jobs whose script was never seen");
+    owners(name, member(source, "owners"));
+  }
+
+  void reload(const Json& refused) {
+    if (refused.is_string()) say(Health::kWarning, "the last reload was refused: " + refused.get<std::string>());
   }
 
   void journal(const Json& journal) {
@@ -44,6 +52,12 @@ class Judge {
       say(Health::kCritical, "the journal is full, capture waits");
     } else if (filled > kJournalWarning) {
       say(Health::kWarning, "the journal is at " + whole(filled * 100) + " %");
+    }
+    for (const Json& user : member(journal, "over_share")) {
+      const Json& name = member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
+      if (!name.is_string()) continue;  // those of whom it is being asked
+      say(Health::kWarning, "user " + name.get<std::string>() + " holds a full share of the journal, " +
+                                whole(number(user, "waiting")) + " entries wait in the spool");
     }
     if (const Json& error = member(journal, "last_error"); error.is_string() && !error.get<std::string>().empty())
       say(Health::kCritical, "journal: " + error.get<std::string>());
@@ -56,7 +70,10 @@ class Judge {
     waiting_ += number(sink, "waiting");
     dead_ += dead;
     if (is(sink, "configured", false)) {
-      if (number(sink, "waiting") > 0) say(Health::kWarning, name + ": not configured any more, events wait for it");
+      if (number(sink, "waiting") > 0) {
+        say(Health::kWarning, name + ": not configured: " + whole(number(sink, "waiting")) +
+                                  " waiting (see: scriptorium sinks forget " + name + ")");
+      }
     } else if (behind >= static_cast<double>(limits_.behind_warning_s)) {
       const Json& error = member(sink, "last_error");
       say(behind >= static_cast<double>(limits_.behind_critical_s) ? Health::kCritical : Health::kWarning,
@@ -88,6 +105,24 @@ class Judge {
   }
 
  private:
+  void owners(const std::string& name, const Json& owners) {
+    const double decided = number(member(owners, "last_hour"), "decided");
+    const double unverified = number(member(owners, "last_hour"), "unverified");
+    if (unverified <= decided * kUnverifiedShare || (unverified < kUnverifiedJobs && unverified < decided)) return;
+    const Json& reasons = member(owners, "unverified");
+    std::string most;
+    double of_most = 0;
+    if (reasons.is_object()) {
+      for (const auto& [reason, count] : reasons.items()) {
+        if (number_of(count) <= of_most) continue;
+        of_most = number_of(count);
+        most = reason;
+      }
+    }
+    say(Health::kWarning, name + ": the owners of " + whole(unverified) + " of the last hour's " + whole(decided) +
+                              " jobs are unverified" + (most.empty() ? "" : " (" + most + ")"));
+  }
+
   void say(Health::State state, std::string what) {
     state_ = std::max(state_, state);
     said_.emplace_back(state, std::move(what));
@@ -114,6 +149,7 @@ Health judge_health(const std::string& status_json, const HealthLimits& limits) 
   if (sources.is_object()) {
     for (const auto& [name, source] : sources.items()) judge.source(name, source);
   }
+  judge.reload(member(status, "reload_refused"));
   judge.journal(member(status, "journal"));
   if (sinks.is_object()) {
     for (const auto& [name, sink] : sinks.items()) judge.sink(name, sink);

@@ -20,7 +20,9 @@ struct HealthLimits {
 
 // Judges the answer to `status` (JSON as text). Pure.
 //   critical: a spool is not there; the journal is full or broken; a sink is behind by behind_critical_s
-//   warning:  a sink is behind by behind_warning_s; dead letters; jobs missed or known to be gaps; the journal over 80 %
+//   warning:  a sink is behind by behind_warning_s; dead letters; jobs missed or known to be gaps; the journal over 80 %;
+//             the last reload was refused; events wait for a sink that is not configured; of the last hour's jobs more than
+//             10 % are unverified, and that is ten at least, or all of them
 Health judge_health(const std::string& status_json, const HealthLimits& limits);
 
 // There is no answer.

@@ -23,6 +23,7 @@
 
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -324,8 +325,8 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
     ::_exit(code);
   }
   return code;
-} catch (const std::exception& e) {
-  return fail(console, std::string{"the import threw: "} + printable(e.what()), kExitSoftware);
+} catch (...) {
+  return fail(console, "the import threw: " + thrown_text(), kExitSoftware);
 }
 
 // ---- as the daemon's user ------------------------------------------------------------------------------------------
@@ -365,7 +366,7 @@ class OpenerConfig {
 
 int import_as_user(const Arguments& arguments, Console& console, const CoreConfig& core, const std::string& opener_config,
                    const import::OwnerList* owners) {
-  auto privileges = separate_privileges(core, opener_config, PrivilegesFor::kRun);
+  auto privileges = separate_privileges(core, opener_config, PrivilegesFor::kCommand);
   if (!privileges) {
     std::string words = privileges.error().message();
     if (const std::size_t at = words.find(opener_config); at != std::string::npos)
@@ -430,7 +431,7 @@ int import_command(const Arguments& arguments, Console& console) {
   const import::OwnerList* owners = list ? &*list : nullptr;
   Problems problems;
   const CoreConfig core = load_config(arguments.config_file, problems).core;
-  if (console.owns_process && problems.empty() && ::geteuid() == 0 && !core.user.empty() && !arguments.dry_run)
+  if (console.owns_process && problems.empty() && has_daemon_user(core) && !arguments.dry_run)
     return import_from_root(arguments, console, core, owners);
   return import_tree(arguments, console, nullptr, owners);
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/thrown.h"
 #include "core/cli/command_line.h"
 #include "core/cli/commands.h"
 #include "core/cli/exit_codes.h"
@@ -42,5 +43,10 @@ int main(int argc, char** argv) try {
   return code;
 } catch (const std::exception& e) {
   std::cerr << "scriptorium: " << e.what() << "; this is a fault of Scriptorium, please report it\n";
+  return scriptorium::cli::kExitSoftware;
+} catch (...) {
+  // A plugin's exception that came through one of the commands.
+  std::cerr << "scriptorium: " << scriptorium::thrown_text()
+            << " was thrown; this is a fault of Scriptorium or of a plugin, please report it\n";
   return scriptorium::cli::kExitSoftware;
 }

@@ -31,11 +31,13 @@ const std::vector<Section>& sections() {
            {"64", "The command line is wrong."},
            {"65", "import: some jobs of the tree could not be read; the others were imported."},
            {"66", "There is no such job, dead letter or tree."},
-           {"69", "No daemon answers, a check failed, or run --once could not settle everything."},
+           {"69",
+            "No daemon answers, a check failed for which run would still start, or run --once could not settle everything."},
            {"70", "Scriptorium itself is at fault; please report it."},
            {"73", "state_dir or the journal cannot be made."},
+           {"74", "The journal was found damaged while in use; the next start saves what can be read."},
            {"75", "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
-           {"78", "The configuration is wrong; every problem was printed."},
+           {"78", "The configuration is wrong; every problem was printed. check: run would be refused for it."},
        }},
       {"SIGNALS",
        {
@@ -51,8 +53,57 @@ const std::vector<Section>& sections() {
            {"scriptorium report --user alice --since 7d", "Find the jobs of a week that wasted most."},
            {"scriptorium import sarchive /srv/old-archive --dry-run", "See what another archiver's tree would bring."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
+           {"scriptorium sinks fill search", "Send a sink that was added what the archive holds already."},
            {"scriptorium deadletters retry --all --sink archive", "Try again what was refused, once its cause is gone."},
        }},
+  };
+  return all;
+}
+
+// What one command can end with. `commands` are whole paths, or "*" for each.
+struct ExitFact {
+  std::string_view code;
+  std::vector<std::string_view> commands;
+  std::string_view text;
+};
+const std::vector<ExitFact>& exit_facts() {
+  static const std::vector<ExitFact> all{
+      {"0", {"run"}, "It was told to stop and did; with --once: everything was settled."},
+      {"0", {"check"}, "The daemon would work as configured."},
+      {"0", {"status"}, "The daemon answered; with --check: all is well."},
+      {"0",
+       {"plugins", "show", "report", "setup", "import", "version", "help", "completion", "man", "deadletters", "deadletters list",
+        "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill"},
+       "Done."},
+      {"1", {"status"}, "With --check: a warning."},
+      {"2", {"status"}, "With --check: critical."},
+      {"64", {"*"}, "The command line is wrong."},
+      {"65", {"import"}, "Some jobs of the tree could not be read; the others were imported."},
+      {"66", {"show", "report"}, "There is no such job."},
+      {"66", {"deadletters", "deadletters show", "deadletters retry", "deadletters discard"}, "There is no such dead letter."},
+      {"66", {"import"}, "The tree cannot be read."},
+      {"66", {"sinks", "sinks forget", "sinks fill"}, "There is no such sink, or nothing that may be done with it."},
+      {"69", {"run"}, "With --once: not everything could be settled."},
+      {"69", {"check"}, "A check failed, and run would start all the same."},
+      {"69", {"plugins"}, "The plugin cannot be loaded."},
+      {"69", {"status"}, "No daemon answers."},
+      {"69", {"show"}, "The job was not found, and not everything could be asked."},
+      {"69", {"report"}, "The archive cannot be read."},
+      {"69", {"setup"}, "The destination cannot be reached, or refuses."},
+      {"69", {"import"}, "Not everything could be settled."},
+      {"69",
+       {"deadletters", "deadletters list", "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
+        "sinks forget", "sinks fill"},
+       "Neither a daemon nor a journal could be asked."},
+      {"70", {"run", "setup", "import"}, "Scriptorium or a plugin is at fault; please report it."},
+      {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
+      {"75", {"run"}, "Another daemon owns state_dir."},
+      {"75", {"import"}, "Another import runs, or this one was interrupted."},
+      {"78", {"check"}, "The configuration is wrong, or names what is not there: run would be refused."},
+      {"78",
+       {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list", "deadletters show",
+        "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill"},
+       "The configuration is wrong."},
   };
   return all;
 }
@@ -212,7 +263,8 @@ std::string bash_completion(const CommandModel& root) {
          files + "|" + others +
          ") ((i++)) ;;\n"
          "      -*) ;;\n"
-         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters ]]; then path=\"$path $word\"; "
+         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || \"$path\" == sinks ]]; then "
+         "path=\"$path $word\"; "
          "fi ;;\n"
          "    esac\n"
          "  done\n"
@@ -326,6 +378,16 @@ std::string help_footer() {
     for (const Fact& fact : section.facts) {
       text += "  " + (examples ? std::string{fact.term} + "\n      " : pad(fact.term, width)) + std::string{fact.text} + "\n";
     }
+  }
+  return text;
+}
+
+std::string exit_codes_footer(const std::string& command) {
+  std::string text = "EXIT STATUS\n";
+  for (const ExitFact& fact : exit_facts()) {
+    const auto is_meant = [&](std::string_view of) { return of == "*" || of == command; };
+    if (std::any_of(fact.commands.begin(), fact.commands.end(), is_meant))
+      text += "  " + pad(fact.code, 4) + std::string{fact.text} + "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -117,7 +118,7 @@ std::vector<std::string> directories(const Arguments& arguments, Console& consol
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);
   if (arguments.config_given && config.core.cluster.empty()) print_problems(problems, console);
-  return config.core.plugin_dirs.empty() ? default_plugin_directories() : config.core.plugin_dirs;
+  return plugin_directories(config.core.plugin_dirs);
 }
 
 int list_all(PluginLoader& loader, const Console& console) {
@@ -142,7 +143,7 @@ int list_all(PluginLoader& loader, const Console& console) {
 
 }  // namespace
 
-int plugins_command(const Arguments& arguments, Console& console) {
+int plugins_command(const Arguments& arguments, Console& console) try {
   PluginLoader loader(directories(arguments, console));
   if (arguments.name.empty()) {
     if (arguments.markdown) return fail(console, "plugins --markdown: NAME is missing", kExitUsage);
@@ -160,6 +161,8 @@ int plugins_command(const Arguments& arguments, Console& console) {
   }
   console.out << (arguments.markdown ? markdown(what) : for_people(what, file, console));
   return kExitGood;
+} catch (...) {
+  return fail(console, "the plugin throws (" + thrown_text() + "); report it to its author", kExitUnavailable);
 }
 
 }  // namespace scriptorium::cli

@@ -60,23 +60,6 @@ std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, C
   return std::nullopt;
 }
 
-// "7d" before now, "2026-11-14", "2026-11-14T08:00:00Z".
-std::optional<Timestamp> since_of(const std::string& text) {
-  if (text.empty()) return Timestamp{};
-  static const std::map<char, std::int64_t> kUnits{{'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-  std::int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, count);
-  const auto unit = kUnits.find(text.back());
-  if (error == std::errc{} && end == text.data() + text.size() - 1 && unit != kUnits.end() && count >= 0 && count < 1'000'000) {
-    const std::int64_t now = system_clock().now().nanoseconds;
-    const std::int64_t age = count * unit->second;
-    return Timestamp{age > now / kSecond ? 0 : now - age * kSecond};
-  }
-  if (auto time = parse_rfc3339(text)) return time;
-  if (auto day = parse_rfc3339(text + "T00:00:00Z")) return day;
-  return parse_rfc3339(text + "Z");
-}
-
 // ---- reading -------------------------------------------------------------------------------------------------------------
 
 struct Record {
@@ -284,6 +267,22 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
 }
 
 }  // namespace
+
+std::optional<Timestamp> since_of(const std::string& text) {
+  if (text.empty()) return Timestamp{};
+  static const std::map<char, std::int64_t> kUnits{{'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, count);
+  const auto unit = kUnits.find(text.back());
+  if (error == std::errc{} && end == text.data() + text.size() - 1 && unit != kUnits.end() && count >= 0 && count < 1'000'000) {
+    const std::int64_t now = system_clock().now().nanoseconds;
+    const std::int64_t age = count * unit->second;
+    return Timestamp{age > now / kSecond ? 0 : now - age * kSecond};
+  }
+  if (auto time = parse_rfc3339(text)) return time;
+  if (auto day = parse_rfc3339(text + "T00:00:00Z")) return day;
+  return parse_rfc3339(text + "Z");
+}
 
 int report_command(const Arguments& arguments, Console& console) {
   const auto roots = find_roots(arguments, console);

@@ -19,6 +19,9 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kDeadLettersShow:
     case Command::kDeadLettersRetry:
     case Command::kDeadLettersDiscard: return dead_letters_command(arguments, console);
+    case Command::kSinksList:
+    case Command::kSinksForget:
+    case Command::kSinksFill: return sinks_command(arguments, console);
     case Command::kShow: return show_command(arguments, console);
     case Command::kReport: return report_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);

@@ -2,6 +2,7 @@
 #include <exception>
 
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -29,8 +30,8 @@ int setup_command(const Arguments& arguments, Console& console) try {
   if (!text) return fail(console, text.error());
   console.out << *text;
   return kExitGood;
-} catch (const std::exception& e) {
-  return fail(console, std::string{"the plugin throws: "} + printable(e.what()), kExitSoftware);
+} catch (...) {
+  return fail(console, "the plugin throws: " + thrown_text(), kExitSoftware);
 }
 
 }  // namespace scriptorium::cli

@@ -1,13 +1,17 @@
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -53,16 +57,65 @@ std::string time_of(const Found& found) { return string_of(member(found.event, "
 
 class Search {
  public:
-  Search(const Setup& setup, std::string job, Console& console) : setup_(setup), job_(std::move(job)), console_(console) {}
+  Search(const Setup& setup, std::string job, Console& console)
+      : setup_(setup), wanted_(std::move(job)), job_(wanted_), console_(console) {}
 
   // Newest first.
   std::vector<Found> run(Logger& log) {
+    look(job_, log);
+    return result();
+  }
+
+  // As run(), also under the ids that the sources name if the job has no script of its own: a task's is its array's.
+  std::vector<Found> run_also_kept_under(Logger& log) {
+    auto found = run(log);
+    if (std::any_of(found.begin(), found.end(), is_script)) return found;
+    for (const std::string& id : other_ids(log)) {
+      by_id_.clear();
+      look(id, log);
+      auto others = result();
+      std::erase_if(others, [&](const Found& f) { return !is_script(f) || !belongs(f); });
+      if (!others.empty()) return others;
+    }
+    return found;
+  }
+
+  // How many components a heterogeneous job has, of which one is found: their ids follow the leader's. 0: not known.
+  std::size_t count_components(const std::string& leader, Logger& log) {
+    std::uint64_t number = 0;
+    const auto [end, error] = std::from_chars(leader.data(), leader.data() + leader.size(), number);
+    if (error != std::errc{} || end != leader.data() + leader.size()) return 0;
+    constexpr std::size_t kMost = 32;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+    std::size_t count = 0;
+    for (; count < kMost && std::chrono::steady_clock::now() < deadline; ++count) {
+      by_id_.clear();
+      look(std::to_string(number + count), log);
+      const auto all = result();
+      if (std::none_of(all.begin(), all.end(), [&](const Found& f) {
+            return string_of(member(member(member(f.event, "job"), "het"), "job_id")) == leader;
+          }))
+        break;
+    }
+    return count;
+  }
+
+  void look(const std::string& job, Logger& log) {
+    job_ = job;
     ask_journal(log);
     for (const LoadedSink& sink : setup_.sinks) {
       progress("looking in sink " + sink.instance.name + " ...");
       ask_sink(sink, log);
     }
     progress("");
+  }
+  // What a usage record tells is another question, and `report` answers it.
+  static bool is_script(const Found& found) {
+    return string_of(member(found.event, "kind")).value_or("job.script") == "job.script";
+  }
+  void failed() noexcept { failed_ = true; }
+
+  std::vector<Found> result() {
     std::vector<Found> result;
     for (auto& [id, found] : by_id_) result.push_back(std::move(found));
     std::sort(result.begin(), result.end(), [](const Found& a, const Found& b) { return time_of(a) > time_of(b); });
@@ -72,6 +125,33 @@ class Search {
   bool anything_failed() const noexcept { return failed_; }
 
  private:
+  // Where the caller's id was "10+1", the entry under 11 must be that component, not a later job of that number.
+  bool belongs(const Found& found) const {
+    const auto plus = wanted_.find('+');
+    if (plus == std::string::npos) return true;
+    const Json& het = member(member(found.event, "job"), "het");
+    return string_of(member(het, "job_id")).value_or(wanted_.substr(0, plus)) == wanted_.substr(0, plus);
+  }
+
+  std::vector<std::string> other_ids(Logger& log) {
+    std::vector<std::string> ids;
+    for (const LoadedSource& source : setup_.sources) {
+      if (source.plugin.descriptor->kind != PluginKind::kSpoolAdapter) continue;
+      const SourceContext context{
+          .name = source.instance.name, .cluster = setup_.config.core.cluster, .log = log, .clock = system_clock()};
+      auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
+      if (!adapter) continue;  // of this, `check` tells
+      try {
+        for (std::string& id : (*adapter)->kept_under(wanted_, {}, std::chrono::steady_clock::now() + std::chrono::seconds{10})) {
+          if (id != wanted_ && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(std::move(id));
+        }
+      } catch (...) {
+        say("source " + source.instance.name + ": its plugin throws: " + thrown_text());
+      }
+    }
+    return ids;
+  }
+
   void ask_journal(Logger& log) {
     const Json request{{"command", "find"}, {"job", job_}};
     const auto answer = control(setup_.config.core.state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), log);
@@ -93,8 +173,8 @@ class Search {
     auto stored = (*made)->find(job_);
     if (!stored) return say("sink " + sink.instance.name + ": " + stored.error().message());
     for (StoredJob& job : *stored) add(sink.instance.name, std::move(job));
-  } catch (const std::exception& e) {
-    say("sink " + sink.instance.name + ": its plugin throws: " + printable(e.what()));
+  } catch (...) {
+    say("sink " + sink.instance.name + ": its plugin throws: " + thrown_text());
   }
 
   void add(const std::string& sink, StoredJob job) {
@@ -110,8 +190,10 @@ class Search {
     found.places.push_back({sink, std::move(job)});
   }
 
+  // Once each, however many ids are looked for.
   void say(const std::string& text) {
     failed_ = true;
+    if (!said_.insert(text).second) return;
     progress("");
     console_.err << "scriptorium: " << text << "\n";
   }
@@ -120,7 +202,9 @@ class Search {
   }
 
   const Setup& setup_;
-  std::string job_;
+  const std::string wanted_;  // by the caller
+  std::string job_;           // what is looked for now
+  std::set<std::string> said_;
   Console& console_;
   std::map<std::string, Found> by_id_;
   bool failed_ = false;
@@ -146,10 +230,17 @@ std::optional<std::string> environment_of(const Found& found) {
   return bytes;
 }
 
-// One variable a line.
-std::string environment_lines(std::string bytes) {
-  std::replace(bytes.begin(), bytes.end(), '\0', '\n');
-  return bytes;
+// One variable a line, whatever its value: a newline within a value is shown as "\\n", so that it cannot look like
+// another variable. An environment that is not NUL-ended strings is a text of its own.
+std::string environment_lines(std::string_view bytes) {
+  if (bytes.find('\0') == std::string_view::npos) return terminal_text(bytes);
+  std::string lines;
+  while (!bytes.empty()) {
+    const std::string_view variable = bytes.substr(0, bytes.find('\0'));
+    lines += printable(variable, 4 * variable.size() + 16) + "\n";
+    bytes.remove_prefix(std::min(bytes.size(), variable.size() + 1));
+  }
+  return lines;
 }
 
 // ---- for people ----------------------------------------------------------------------------------------------------
@@ -164,7 +255,10 @@ std::string owner_text(const Found& found, const Console& console) {
   if (name && id) text += " (uid " + printable(*id) + ")";
   const Json& group = member(user, "group");
   if (const auto group_name = string_of(member(group, "name"))) text += ", group " + printable(*group_name);
-  if (!sure) text += console.yellow(" (unverified)");
+  if (!sure) {
+    const auto why = string_of(member(user, "unverified_reason"));
+    text += console.yellow(why ? " (unverified: " + printable(*why) + ")" : " (unverified)");
+  }
   return text;
 }
 
@@ -176,12 +270,31 @@ std::optional<std::string> shown(const Json& value) {
   return text ? std::optional<std::string>{printable(*text)} : std::nullopt;
 }
 
-std::string head_text(const Found& found, const std::string& job_id, const Console& console) {
+// "component 2 of 3 of 10 (10+1)", "array 8 0-9%2": what else the id names.
+std::optional<std::string> part_text(const Found& found, std::size_t components) {
+  const Json& job = member(found.event, "job");
+  if (const Json& het = member(job, "het"); het.is_object()) {
+    const std::string leader = printable(string_of(member(het, "job_id")).value_or("?"));
+    const Json& component = member(het, "component");
+    if (!component.is_number_unsigned()) return "component of " + leader;
+    const auto number = component.get<std::uint64_t>();
+    return "component " + std::to_string(number + 1) + (components > number ? " of " + std::to_string(components) : "") + " of " +
+           leader + " (" + leader + "+" + std::to_string(number) + ")";
+  }
+  if (const Json& array = member(job, "array"); array.is_object()) {
+    const auto tasks = string_of(member(array, "task_spec"));
+    return "array" + (tasks ? " " + printable(*tasks) : std::string{}) + ": one script for all its tasks";
+  }
+  return std::nullopt;
+}
+
+std::string head_text(const Found& found, const std::string& job_id, const Console& console, std::size_t components) {
   const Json& job = member(found.event, "job");
   std::string text = console.bold("job " + printable(string_of(member(job, "id")).value_or(job_id)));
   if (const auto name = shown(member(job, "name"))) text += "  " + *name;
   text += "\n";
   if (!found.event.is_null()) {
+    line(text, "part", part_text(found, components));
     line(text, "cluster", shown(member(found.event, "cluster")));
     line(text, "owner", owner_text(found, console));
     line(text, "account", shown(member(job, "account")));
@@ -205,13 +318,13 @@ std::string head_text(const Found& found, const std::string& job_id, const Conso
   return text;
 }
 
-std::string for_people(const Found& found, const Arguments& arguments, const Console& console) {
-  std::string text = head_text(found, arguments.job, console);
-  auto bytes = arguments.environment ? environment_of(found) : script_of(found);
+std::string for_people(const Found& found, const Arguments& arguments, const Console& console, std::size_t components) {
+  std::string text = head_text(found, arguments.job, console, components);
+  const auto bytes = arguments.environment ? environment_of(found) : script_of(found);
   const std::string what = arguments.environment ? "environment" : "script";
   if (!bytes) return text + "\nno " + what + " was kept\n";
-  if (arguments.environment) bytes = environment_lines(*std::move(bytes));
-  text += "\n" + (console.out_is_terminal ? terminal_text(*bytes) : *bytes);
+  // Also through a pipe: behind it may be a terminal (`show 4711 | less -R`). The bytes themselves are --raw's.
+  text += "\n" + (arguments.environment ? environment_lines(*bytes) : terminal_text(*bytes));
   if (!text.ends_with('\n')) text += '\n';
   return text;
 }
@@ -244,22 +357,35 @@ int print_raw(const Found& found, const Arguments& arguments, Console& console, 
     console.err << "scriptorium: there are " << captures << " captures of job " << printable(arguments.job)
                 << "; this is the newest\n";
   }
-  console.out << *bytes;
+  if (!console.out_is_terminal) {
+    console.out << *bytes;
+    return kExitGood;
+  }
+  const std::string shown = terminal_text(*bytes);
+  console.out << shown;
+  if (shown != *bytes)
+    console.err << "scriptorium: characters that a terminal would act on are shown escaped; write to a file or a pipe to get the "
+                   "bytes as they are\n";
   return kExitGood;
 }
 
 }  // namespace
 
 int show_command(const Arguments& arguments, Console& console) {
-  const auto setup = load_or_say(arguments, console);
-  if (!setup) return kExitConfig;
+  int code = kExitGood;
+  if (!become_daemon_user_or_say(arguments, console, code)) return code;
+  Problems problems;
+  const Setup setup = load_setup(arguments.config_file, problems);
+  // A user may be refused a plugin's secret or folder and still read his own files: what can be asked is asked.
+  if (!problems.empty() && setup.sinks.empty()) {
+    print_problems(problems, console);
+    return kExitConfig;
+  }
   const auto log = make_command_logger();
-  Search search(*setup, arguments.job, console);
-  auto found = search.run(*log);
-  // What the job used is another question, and `report` answers it.
-  const bool has_usage = std::erase_if(found, [](const Found& f) {
-                           return string_of(member(f.event, "kind")).value_or("job.script") != "job.script";
-                         }) > 0;
+  Search search(setup, arguments.job, console);
+  if (print_problems(problems, console)) search.failed();
+  auto found = search.run_also_kept_under(*log);
+  const bool has_usage = std::erase_if(found, [](const Found& f) { return !Search::is_script(f); }) > 0;
   if (found.empty() && has_usage) {
     return fail(console,
                 "no script of job " + printable(arguments.job) + " was kept; \"scriptorium report " + printable(arguments.job) +
@@ -276,10 +402,15 @@ int show_command(const Arguments& arguments, Console& console) {
   if (arguments.json) {
     Json all = Json::array();
     for (const Found& one : found) all.push_back(for_programs(one));
-    console.out << all.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    console.out << printable_json(all.dump(2, ' ', false, Json::error_handler_t::replace)) << "\n";
     return kExitGood;
   }
-  for (std::size_t i = 0; i < found.size(); ++i) console.out << (i == 0 ? "" : "\n") << for_people(found[i], arguments, console);
+  std::map<std::string, std::size_t> components;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto leader = string_of(member(member(member(found[i].event, "job"), "het"), "job_id"));
+    if (leader && !components.contains(*leader)) components[*leader] = search.count_components(*leader, *log);
+    console.out << (i == 0 ? "" : "\n") << for_people(found[i], arguments, console, leader ? components[*leader] : 0);
+  }
   return kExitGood;
 }
 

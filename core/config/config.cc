@@ -293,7 +293,9 @@ void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known
     if (has(core, entry.key)) {
       problem.problem += "; it is one of core's and belongs above the first [table] of scriptorium.toml";
     } else {
-      problem.did_you_mean = suggest(entry.key, names);
+      // A secret is not written in the configuration but in a file that it names; no edit distance finds that key.
+      const std::string in_file = entry.key + "_file";
+      problem.did_you_mean = has(names, in_file) ? in_file : suggest(entry.key, names);
     }
     problems.add(std::move(problem));
   }

@@ -25,8 +25,9 @@ struct CoreConfig {
   std::string state_dir = "/var/lib/scriptorium";
   std::string user;                      // whom the daemon becomes; "" = it stays who starts it
   std::string host;                      // the event's host.name; "" = this machine's
-  std::vector<std::string> plugin_dirs;  // empty: beside the command, then the installed place
+  std::vector<std::string> plugin_dirs;  // before those beside the command and of the installed place
   std::int64_t journal_max_bytes = std::int64_t{1} << 30;
+  std::int64_t user_share_percent = 25;
   std::int64_t shutdown_seconds = 30;
   std::string metrics_listen;      // "127.0.0.1:9417"; "" = not by network
   std::string metrics_socket;      // "" = metrics.sock in state_dir

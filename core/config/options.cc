@@ -229,13 +229,16 @@ const Schema<CoreConfig>& core_schema() {
               "a user's name: letters, digits, '.', '_' and '-', at most 32", &CoreConfig::user, user_problem),
       checked(option("host", &CoreConfig::host, "host name that events carry; empty: this machine's"),
               "letters, digits, '.', '_' and '-', at most 253", &CoreConfig::host, host_problem),
-      checked(
-          option(
-              "plugin_dirs", &CoreConfig::plugin_dirs,
-              "folders to look for plugins in, the first that has one wins; empty: beside the command, then the installed place"),
-          "absolute paths", &CoreConfig::plugin_dirs, path_problem),
+      checked(option("plugin_dirs", &CoreConfig::plugin_dirs,
+                     "folders to look for plugins in before the usual ones, which are beside the command and the installed "
+                     "place; the first "
+                     "that has a plugin wins"),
+              "absolute paths", &CoreConfig::plugin_dirs, path_problem),
       integer("journal_max_bytes", &CoreConfig::journal_max_bytes, kMebibyte, std::int64_t{1} << 44,
               "size of the journal in bytes at which capture stops and entries wait in the spool"),
+      integer(
+          "user_share_percent", &CoreConfig::user_share_percent, 1, 100,
+          "how much of journal_max_bytes one user's jobs may take while a destination is away; more of them wait in the spool"),
       integer("shutdown_seconds", &CoreConfig::shutdown_seconds, 1, 3600,
               "seconds that a stop may take to deliver what waits; the rest stays in the journal"),
       checked(option("metrics_listen", &CoreConfig::metrics_listen,
@@ -265,7 +268,8 @@ const Schema<SourceConfig>& source_schema() {
       integer("incomplete_after_seconds", &SourceConfig::incomplete_after_seconds, 1, kDaySeconds,
               "seconds after which an entry that is still half written is kept as it is and marked incomplete"),
       integer("resolve_timeout_seconds", &SourceConfig::resolve_timeout_seconds, 1, kDaySeconds,
-              "seconds that an event waits for the scheduler to name its owner; then it goes out unverified"),
+              "seconds that an event waits for the scheduler to name its owner, from the first answer that could have; then it "
+              "goes out unverified"),
       integer("max_file_bytes", &SourceConfig::max_file_bytes, 1024, std::int64_t{1} << 30,
               "bytes that are read of one spool file; a larger one is cut there and marked incomplete"),
       custom<SourceConfig>(environment_info(), read_environment),

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -10,6 +11,7 @@
 
 #include "core/base/file.h"
 #include "core/daemon/control_server.h"
+#include "core/daemon/pipeline.h"
 #include "core/daemon/state_lock.h"
 
 namespace scriptorium {
@@ -37,6 +39,20 @@ Json letter_json(const Journal::DeadLetter& letter) {
           {"first_attempt", format_rfc3339(letter.first_attempt, TimePrecision::kMilliseconds)},
           {"last_attempt", format_rfc3339(letter.last_attempt, TimePrecision::kMilliseconds)},
           {"bytes", letter.bytes}};
+}
+
+Json sink_json(const Journal::SinkState& state) {
+  const auto age = [](Timestamp time) { return static_cast<double>(system_clock().now().nanoseconds - time.nanoseconds) / 1e9; };
+  return {{"sink", state.name},
+          {"registered", state.registered},
+          {"waiting", state.waiting},
+          {"waiting_bytes", state.waiting_bytes},
+          {"refill_from_archive", state.in_archive},
+          {"dead", state.dead},
+          {"acknowledged", state.acknowledged},
+          {"oldest_waiting_seconds", state.oldest_waiting ? Json(age(*state.oldest_waiting)) : Json(nullptr)},
+          {"last_success",
+           state.last_success ? Json(format_rfc3339(*state.last_success, TimePrecision::kMilliseconds)) : Json(nullptr)}};
 }
 
 std::string answer(Journal& journal, const Json& request) {
@@ -73,6 +89,25 @@ std::string answer(Journal& journal, const Json& request) {
     auto count = command == "deadletters.retry" ? journal.retry_dead(sink, id) : journal.discard_dead(sink, id);
     if (!count) return refuse(count.error().message());
     return accept({{"count", *count}});
+  }
+  if (command == "sinks.list") {
+    Json list = Json::array();
+    const auto fills = journal.fills();
+    for (const Journal::SinkState& state : journal.usage().sinks) {
+      list.push_back(sink_json(state));
+      const auto fill = std::find_if(fills.begin(), fills.end(), [&](const auto& f) { return f.sink == state.name; });
+      if (fill != fills.end()) list.back()["fill"] = Json::parse(fill_json(*fill));
+    }
+    return accept(std::move(list));
+  }
+  if (command == "sinks.forget") {
+    if (!sink) return refuse("\"sink\" is missing");
+    Json gone{{"waiting", 0}, {"dead", 0}};
+    for (const Journal::SinkState& state : journal.usage().sinks) {
+      if (state.name == *sink) gone = {{"waiting", state.waiting}, {"dead", state.dead}};
+    }
+    if (auto removed = journal.remove_sink(*sink); !removed) return refuse(removed.error().message());
+    return accept(std::move(gone));
   }
   if (command == "find") {
     auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
@@ -145,7 +180,8 @@ Result<std::string> control(const std::string& state_dir, const std::string& req
 
   const Json request = Json::parse(request_json, nullptr, false);
   const std::string command = request.is_object() ? request.value("command", "") : "";
-  if (command == "status" || command == "ping") return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
+  if (command == "status" || command == "ping" || command == "sinks.fill")
+    return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
   if (!stat_path(state_dir + "/journal.db"))
     return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};
   auto lock = lock_state_dir(state_dir);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "core/base/thread_name.h"
+#include "core/base/thrown.h"
 
 namespace scriptorium {
 namespace {
@@ -75,8 +76,8 @@ void ControlServer::run(const std::stop_token& stop) noexcept {
     if (!client) continue;
     try {
       serve(client.get());
-    } catch (const std::exception& e) {
-      log_.warning("CONTROL_FAILED", "a command could not be answered", {{"reason", e.what()}});
+    } catch (...) {
+      log_.warning("CONTROL_FAILED", "a command could not be answered", {{"reason", thrown_text()}});
     }
   }
 }

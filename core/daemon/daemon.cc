@@ -1,5 +1,6 @@
 #include "core/daemon/daemon.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -29,6 +30,8 @@
 #include "core/daemon/privileges.h"
 #include "core/daemon/setup.h"
 #include "core/daemon/state_lock.h"
+#include "core/delivery/archives.h"
+#include "core/delivery/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -60,13 +63,7 @@ std::string host_name(const std::string& configured) {
   return name.data();
 }
 
-int exit_code_of(const Error& error) {
-  switch (error.kind()) {
-    case ErrorKind::kInvalidConfig: return EX_CONFIG;
-    case ErrorKind::kExhausted: return EX_TEMPFAIL;
-    default: return EX_CANTCREAT;
-  }
-}
+int exit_code_of(const Error& error) { return scriptorium::exit_code_of(error.kind()); }
 
 class Daemon {
  public:
@@ -84,6 +81,9 @@ class Daemon {
   int stop();
   void reload();
   Result<void> switch_to(Setup setup);
+  Result<void> retire_sinks(const Setup& setup);
+  Result<void> check_directories(const std::vector<const SinkRun*>& sinks) const;
+  std::string fill(const Json& request);
   Signal wait_signal(milliseconds most);
   void tick();
   void show_progress() const;
@@ -101,13 +101,17 @@ class Daemon {
   Setup setup_;
   UniqueFd lock_;
   std::unique_ptr<Journal> journal_;
+  std::unique_ptr<CrashRecord> crashes_;  // null: none can be kept
   std::optional<Runtime> runtime_;
+  Archives archives_;  // the journal asks it
+  std::optional<Releaser> releaser_;
+  std::optional<Filler> filler_;
   // Guards the two lists against the control thread while a reload exchanges them.
   mutable std::mutex parts_mutex_;
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
   std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;  // replaced, but a thread of theirs is still in a call
-  std::string last_reload_;
+  LastReload last_reload_;
   bool journal_was_full_ = false;
   SteadyTime next_watchdog_;
   std::unique_ptr<ControlServer> control_;
@@ -140,31 +144,57 @@ Result<void> Daemon::start() {
   if (!lock) return lock.error();
   lock_ = *std::move(lock);
   FAULT_POINT("daemon.locked");
+  if (!privileges_.unfiltered_because.empty()) {
+    log_->warning("SYSTEM_CALLS_UNFILTERED",
+                  "this kernel supports no system call filter; an attacker who controls the daemon could have files of others "
+                  "reported to it",
+                  {{"reason", privileges_.unfiltered_because}});
+  }
 
-  auto journal = Journal::open({.directory = core.state_dir, .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)},
+  auto journal = Journal::open({.directory = core.state_dir,
+                                .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes),
+                                .user_share_percent = core.user_share_percent},
                                *log_, clock_);
   if (!journal) return journal.error();
   journal_ = *std::move(journal);
-  runtime_.emplace(
-      Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once, privileges_.opener.get()});
+  auto crashes = CrashRecord::open(core.state_dir, *log_, clock_, [this](const std::string& id) {
+    return id.starts_with(CrashRecord::kEntryMark) || journal_->event(id).has_value();
+  });
+  Result<void> watched = crashes ? (*crashes)->watch_signals() : Result<void>(crashes.error());
+  if (crashes) crashes_ = *std::move(crashes);
+  if (!watched) {
+    log_->warning(
+        "CRASH_RECORD_FAILED",
+        "what is handed to plugins cannot be recorded; delivery continues, but an event that crashes the daemon is not found",
+        {{"reason", watched.error().message()}});
+  }
+  runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once, privileges_.opener.get(),
+                           crashes_.get()});
 
-  // Sinks first: an event that is captured finds all its sinks known.
+  // Sinks first: an event that is captured finds all its sinks known. What can be read is known before a sink needs it.
+  std::vector<const SinkRun*> all;
   for (const LoadedSink& loaded : setup_.sinks) {
     auto sink = SinkRun::make(loaded, *runtime_);
     if (!sink) return sink.error();
-    if (auto started = (*sink)->start(); !started) return started;
+    archives_.put((*sink)->name(), (*sink)->sink());
+    all.push_back(sink->get());
     sinks_.push_back(*std::move(sink));
   }
+  if (auto apart = check_directories(all); !apart) return apart;
+  journal_->set_archive([this](const Event& locator) { return archives_.fetch(locator); });
+  for (const auto& sink : sinks_) {
+    if (auto started = sink->start(); !started) return started;
+  }
+  if (auto retired = retire_sinks(setup_); !retired) return retired;
+  const auto limit = static_cast<std::uint64_t>(core.journal_max_bytes);
+  releaser_.emplace(*journal_, archives_, *log_, limit);
+  releaser_->start();
+  filler_.emplace(*journal_, archives_, *log_, limit);
+  if (!options_.once) filler_->start_thread();
   for (const LoadedSource& loaded : setup_.sources) {
     auto source = SourceRun::make(loaded, *runtime_);
     if (!source) return source.error();
     sources_.push_back(*std::move(source));
-  }
-  for (const std::string& name : journal_->unregistered_sinks()) {
-    log_->warning(
-        "SINK_UNKNOWN",
-        "the journal keeps events for a sink that is not configured any more; configure it again, or discard what waits for it",
-        {{"sink", name}});
   }
   if (options_.once) return {};
   auto metrics = MetricsServer::open(
@@ -191,6 +221,38 @@ Result<void> Daemon::start() {
   return {};
 }
 
+// Sinks that are not configured get nothing that comes from now on.
+Result<void> Daemon::retire_sinks(const Setup& setup) {
+  std::vector<std::string> configured;
+  for (const LoadedSink& sink : setup.sinks) configured.push_back(sink.instance.name);
+  archives_.keep_only(configured);
+  if (auto retired = journal_->retire_other_sinks(std::move(configured)); !retired) return retired;
+  for (const Journal::SinkState& sink : journal_->usage().sinks) {
+    if (sink.registered || sink.waiting + sink.dead == 0) continue;
+    log_->warning("SINK_UNKNOWN",
+                  "events wait for a sink that is not configured; it gets nothing new, and they are kept until it is configured "
+                  "again or forgotten",
+                  {{"sink", sink.name},
+                   {"waiting", sink.waiting},
+                   {"dead", sink.dead},
+                   {"command", "scriptorium sinks forget " + printable(sink.name)}});
+  }
+  return {};
+}
+
+Result<void> Daemon::check_directories(const std::vector<const SinkRun*>& sinks) const {
+  std::vector<std::pair<std::string, std::vector<std::string>>> by_sink;
+  for (const SinkRun* sink : sinks) {
+    std::vector<std::string> directories;
+    if (auto thrown = call_plugin([&] { directories = sink->sink()->directories(); }))
+      return Error{ErrorKind::kInvalidConfig, "sink." + sink->name() + ": the plugin threw: " + *thrown};
+    by_sink.emplace_back(sink->name(), std::move(directories));
+  }
+  const auto shared = shared_directories(by_sink);
+  if (shared.empty()) return {};
+  return Error{ErrorKind::kInvalidConfig, shared.front()};
+}
+
 void Daemon::watch_forever() {
   next_watchdog_ = clock_.steady();
   for (;;) {
@@ -200,10 +262,13 @@ void Daemon::watch_forever() {
       case Signal::kNone: break;
     }
     tick();
+    // What it holds is safe only in the hands of the next start.
+    if (journal_->damaged()) return;
   }
 }
 
 Daemon::Signal Daemon::wait_signal(milliseconds most) {
+  if (crashes_ != nullptr) crashes_->tick();
   std::array<pollfd, 2> fds{
       {{signals_, POLLIN, 0}, {privileges_.opener != nullptr && !opener_died_ ? privileges_.opener->pidfd() : -1, POLLIN, 0}}};
   if (::poll(fds.data(), fds.size(), static_cast<int>(most.count())) <= 0) return Signal::kNone;
@@ -274,7 +339,7 @@ int Daemon::deliver_once() {
       last_progress = clock_.steady();
     }
     show_progress();
-    if (clock_.steady() - last_progress >= patience) break;
+    if (clock_.steady() - last_progress >= patience || journal_->damaged()) break;
     if (wait_signal(kDrainTick) == Signal::kStop) {
       interrupted = true;
       break;
@@ -326,26 +391,34 @@ int Daemon::stop() {
   FAULT_POINT("daemon.drain");
   // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
   // Without an opener the jobs of each moment may be lost, so the rest waits in the journal for the next start.
-  while (!options_.once && !opener_died_ && clock_.steady() < deadline &&
+  const bool damaged = journal_->damaged();
+  while (!options_.once && !opener_died_ && !damaged && clock_.steady() < deadline &&
          !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
     if (wait_signal(kDrainTick) == Signal::kStop) break;
   }
   bool hangs = !hanging_sinks_.empty();
+  const SteadyTime readers_deadline = std::max(deadline, clock_.steady() + milliseconds{500});
+  if (filler_ && !filler_->stop(readers_deadline)) hangs = true;
+  if (releaser_ && !releaser_->stop(readers_deadline)) hangs = true;
   for (const auto& sink : sinks_) {
     if (!sink->stop(std::max(deadline, clock_.steady() + milliseconds{500}))) hangs = true;
   }
   const bool flushed = journal_->flush(clock_.steady() + std::chrono::seconds{5});
-  if (!flushed)
+  if (!flushed && !damaged)
     log_->error("JOURNAL_NOT_WRITTEN",
                 "the journal could not be written before the end; what was not durable is captured again from the spool", {});
   log_->info("STOPPED", "ends", {});
   metrics_.reset();
   control_.reset();
-  if (hangs) ::_exit(opener_died_ ? EX_SOFTWARE : 0);  // its thread still runs in the plugin's code
+  if (crashes_ != nullptr) crashes_->close();
+  const int code = damaged ? EX_IOERR : opener_died_ ? EX_SOFTWARE : 0;
+  if (hangs) ::_exit(code);  // its thread still runs in the plugin's code
   sources_.clear();
   sinks_.clear();
+  filler_.reset();
+  releaser_.reset();
   journal_.reset();
-  return 0;
+  return code;
 }
 
 void Daemon::reload() {
@@ -368,7 +441,7 @@ void Daemon::reload() {
   }
   const std::string when = format_rfc3339(clock_.now(), TimePrecision::kSeconds);
   const std::lock_guard lock(parts_mutex_);
-  last_reload_ = when + (changed ? " ok" : " refused: " + changed.error().message());
+  last_reload_ = {when, changed ? "" : changed.error().message()};
   notify_systemd("READY=1");
 }
 
@@ -384,6 +457,7 @@ Result<void> Daemon::switch_to(Setup setup) {
        {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
         std::pair{"host", now.host != then.host}, std::pair{"user", now.user != then.user},
         std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes},
+        std::pair{"user_share_percent", now.user_share_percent != then.user_share_percent},
         std::pair{"metrics_listen", now.metrics_listen != then.metrics_listen},
         std::pair{"metrics_socket", now.metrics_socket != then.metrics_socket},
         std::pair{"metrics_textfile", now.metrics_textfile != then.metrics_textfile}}) {
@@ -417,6 +491,13 @@ Result<void> Daemon::switch_to(Setup setup) {
     new_sources.push_back(*std::move(source));
   }
 
+  std::vector<const SinkRun*> all;
+  for (const auto& sink : new_sinks) all.push_back(sink.get());
+  for (const auto& sink : sinks_) {
+    if (std::find(kept.begin(), kept.end(), "sink." + sink->name()) != kept.end()) all.push_back(sink.get());
+  }
+  if (auto apart = check_directories(all); !apart) return apart;
+
   const auto is_kept = [&](const std::string& name) { return std::find(kept.begin(), kept.end(), name) != kept.end(); };
   const auto take_out = [&](auto& parts, const char* prefix) {
     std::remove_reference_t<decltype(parts)> out;
@@ -431,13 +512,14 @@ Result<void> Daemon::switch_to(Setup setup) {
     }
     return out;
   };
-  // A changed sink rests for a moment, its events wait in the journal. A changed source overlaps with its successor, so
-  // that nothing is missed between them; what both see is one event.
+  // A changed sink rests for a moment, its events wait in the journal. A changed spool source overlaps with its successor, so
+  // that nothing is missed between them; what both see is one event. A changed free source ends before its successor begins.
   std::string refused;
   for (auto& old : take_out(sinks_, "sink.")) {
     if (old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) continue;
     hanging_sinks_.push_back(std::move(old));
   }
+  for (const auto& sink : new_sinks) archives_.put(sink->name(), sink->sink());
   for (auto& sink : new_sinks) {
     if (auto started = sink->start(); !started) {
       refused = started.error().message();
@@ -447,12 +529,17 @@ Result<void> Daemon::switch_to(Setup setup) {
     sinks_.push_back(std::move(sink));
   }
   auto old_sources = take_out(sources_, "source.");
+  for (auto& old : old_sources) {
+    if (!old->may_overlap()) old->stop();
+  }
   for (auto& source : new_sources) {
     source->start();
     const std::lock_guard lock(parts_mutex_);
     sources_.push_back(std::move(source));
   }
   for (auto& old : old_sources) old->stop();
+  // A sink that did not start is configured all the same: its events wait for it.
+  if (auto retired = retire_sinks(setup); !retired && refused.empty()) refused = retired.error().message();
   for (const auto& sink : sinks_) sink->wake();
   for (const auto& source : sources_) source->rescan();
   setup_ = std::move(setup);
@@ -462,10 +549,9 @@ Result<void> Daemon::switch_to(Setup setup) {
 }
 
 std::string Daemon::status() const {
-  const Journal::Usage usage = journal_->usage();
   const double uptime = std::chrono::duration<double>(clock_.steady() - begun_).count();
   const std::lock_guard lock(parts_mutex_);
-  return render_status(usage, sources_, sinks_, uptime, last_reload_, privileges_json(privileges_));
+  return render_status(*journal_, sources_, sinks_, uptime, last_reload_, privileges_json(privileges_));
 }
 
 std::string Daemon::answer(const std::string& request) {
@@ -473,7 +559,23 @@ std::string Daemon::answer(const std::string& request) {
   const std::string command = json.is_object() ? json.value("command", "") : "";
   if (command == "status") return R"({"ok":true,"result":)" + status() + "}";
   if (command == "ping") return Json{{"ok", true}, {"result", {{"pid", ::getpid()}}}}.dump();
+  if (command == "sinks.fill") return fill(json);
   return answer_from_journal(*journal_, request);
+}
+
+std::string Daemon::fill(const Json& request) {
+  const auto refuse = [](const std::string& why) { return Json{{"ok", false}, {"error", why}}.dump(); };
+  const std::string sink = request.value("sink", "");
+  const auto since = parse_rfc3339(request.value("since", "1970-01-01T00:00:00Z"));
+  if (!since) return refuse("\"since\" is not a time");
+  {
+    const std::lock_guard lock(parts_mutex_);
+    const bool known = std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == sink; });
+    if (!known) return refuse("there is no sink " + printable(sink) + " in the daemon's configuration");
+  }
+  auto begun = filler_->begin(sink, request.value("from", ""), *since);
+  if (!begun) return refuse(begun.error().message());
+  return R"({"ok":true,"result":)" + fill_json(*begun) + "}";
 }
 
 }  // namespace
@@ -486,6 +588,10 @@ int run_daemon(const RunOptions& options) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  // What a large script took goes back when it is done with. glibc by itself raises the threshold with each large block that is
+  // freed, up to 32 MiB, and then keeps them, in an arena for each thread.
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
   // Before a plugin is loaded, a thread started or a byte of a spool read. What is wrong with the configuration is said later,
   // by who can also ask the plugins.
   Problems problems;

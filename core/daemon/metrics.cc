@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -118,8 +119,11 @@ struct Row {
 constexpr std::array kJournal = {
     Row{"journal_events", Type::kGauge, "events", "Events in the journal that some sink still has to take."},
     Row{"journal_size_bytes", Type::kGauge, "bytes", "Size of the journal on disk."},
+    Row{"journal_wal_bytes", Type::kGauge, "wal_bytes", "Of it, the write-ahead log, which a long reader keeps from being cut."},
+    Row{"journal_over_share_entries", Type::kGauge, "over_share_waiting",
+        "Entries that wait in the spool because their user holds his share of the journal."},
     Row{"journal_limit_bytes", Type::kGauge, "limit_bytes", "Size at which capture waits (journal_max_bytes)."},
-    Row{"journal_full", Type::kGauge, "full", "1 while the journal is at its limit and the spool is not read."},
+    Row{"journal_full", Type::kGauge, "full", "1 while the journal is at its limit and takes nothing from the spool."},
 };
 constexpr std::array kSource = {
     Row{"source_captured", Type::kCounter, "captured", "Events that this source made durable."},
@@ -130,6 +134,7 @@ constexpr std::array kSource = {
     Row{"source_overflows", Type::kCounter, "overflows", "Notification queues that ran over; a scan followed each."},
     Row{"source_scans", Type::kCounter, "scans", "Scans of the whole spool."},
     Row{"source_pending_entries", Type::kGauge, "pending", "Entries that are not whole yet."},
+    Row{"source_waiting_for_room", Type::kGauge, "waiting_for_room", "Entries that the full journal refused for now."},
     Row{"source_spool_there", Type::kGauge, "spool_there", "1 while the spool directory is there."},
     Row{"source_lag_seconds", Type::kGauge, "lag_seconds", "From closed to durable, of the newest event."},
 };
@@ -154,10 +159,32 @@ constexpr std::array kSink = {
     Row{"sink_dead_letters", Type::kGauge, "dead", "Events that were given up and are kept with their reason."},
     Row{"sink_waiting_events", Type::kGauge, "waiting", "Events that the sink still has to take."},
     Row{"sink_waiting_bytes", Type::kGauge, "waiting_bytes", "Their size."},
+    Row{"sink_refill_events", Type::kGauge, "refill_from_archive",
+        "Of them, events that the journal has left to an archive, from which they will be fetched."},
     Row{"sink_parked_events", Type::kGauge, "parked", "Of them, events that were refused alone and are tried on their own time."},
     Row{"sink_in_flight_events", Type::kGauge, "in_flight", "Events that the sink has in hand."},
     Row{"sink_oldest_waiting_seconds", Type::kGauge, "oldest_waiting_seconds",
         "Age of the oldest event that waits; absent if none does."},
+};
+
+constexpr std::array kOwners = {
+    Row{"source_owners_verified", Type::kCounter, "verified", "Events whose owner the scheduler confirmed."},
+    Row{"source_owners_waiting", Type::kGauge, "waiting", "Events that wait for the scheduler to name their owner."},
+    Row{"source_owners_failed_queries", Type::kCounter, "failed_queries", "Times that the scheduler could not be asked."},
+};
+constexpr std::array kOwnersReasons = {
+    ReasonRow{"source_owners_unverified", "unverified", "reason", "Events that were delivered without a confirmed owner."},
+};
+constexpr std::array kOwnersLastHour = {
+    Row{"source_owners_decided_last_hour", Type::kGauge, "decided", "Events of the last hour for which an owner was asked."},
+    Row{"source_owners_unverified_last_hour", Type::kGauge, "unverified", "Of them, those without a confirmed owner."},
+};
+constexpr std::array kLoad = {
+    Row{"source_scheduler_share_ratio", Type::kGauge, "share",
+        "Of the scheduler's time in the last minutes, what our questions took at most."},
+};
+constexpr std::array kLoadReasons = {
+    ReasonRow{"source_scheduler_questions", "questions", "kind", "Questions to the scheduler, by what was asked."},
 };
 
 // The families of the rows; `each(make)` calls make(labels, object) for every source or sink.
@@ -186,6 +213,19 @@ void sources(Writer& out, const Json& all) {
     for (const auto& [name, source] : all.items()) make(Labels{{"source", name}}, source);
   };
   write_rows(out, kSource, kSourceReasons, each);
+  constexpr std::array<ReasonRow, 0> kNoReasons{};
+  const auto each_member = [&](std::initializer_list<const char*> path) {
+    return [&each, keys = std::vector<const char*>(path)](const auto& make) {
+      each([&](const Labels& labels, const Json& source) {
+        const Json* at = &source;
+        for (const char* key : keys) at = &member(*at, key);
+        make(labels, *at);
+      });
+    };
+  };
+  write_rows(out, kOwners, kOwnersReasons, each_member({"owners"}));
+  write_rows(out, kOwnersLastHour, kNoReasons, each_member({"owners", "last_hour"}));
+  write_rows(out, kLoad, kLoadReasons, each_member({"owners", "scheduler_load"}));
   out.family("source_gap_jobs", Type::kGauge, "Job numbers that the scheduler used and that never appeared in the spool.");
   each([&](const Labels& labels, const Json& source) {
     for (const char* state : {"suspected", "confirmed"}) {
@@ -246,6 +286,8 @@ std::string render_metrics(const std::string& status_json, MetricsFormat format)
   out.sample(1, {{"version", version.is_string() ? version.get<std::string>() : ""}});
   out.family("uptime_seconds", Type::kGauge, "Since the daemon was started.");
   out.sample(member(status, "uptime_seconds"));
+  out.family("reload_refused", Type::kGauge, "1 while the configuration on disk was refused by the last reload.");
+  out.sample(member(status, "reload_refused").is_string() ? 1 : 0);
   const Json& journal = member(status, "journal");
   for (const Row& row : kJournal) {
     out.family(row.name, row.type, row.help);

@@ -1,5 +1,7 @@
 #include "core/daemon/metrics_server.h"
 
+#include "core/base/thrown.h"
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -162,8 +164,8 @@ void MetricsServer::run(const std::stop_token& stop) noexcept {
         const UniqueFd client(::accept4(fds[i].fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (client) serve(client.get());
       }
-    } catch (const std::exception& e) {
-      log_.warning("METRICS_FAILED", "metrics could not be given", {{"reason", e.what()}});
+    } catch (...) {
+      log_.warning("METRICS_FAILED", "metrics could not be given", {{"reason", thrown_text()}});
     }
   }
 }

@@ -5,15 +5,48 @@
 
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
+#include "core/base/thrown.h"
 
 namespace scriptorium {
 namespace {
 
-// One round's worth: at one question a second, the rate that this stage lets through.
+// What is read of the journal at once, and how often in one round.
 constexpr std::size_t kBatch = 4096;
+constexpr std::size_t kPages = 64;
 constexpr std::chrono::seconds kQueryLimit{10};
+// Reasons become labels of a metric, and a plugin words some of them.
+constexpr std::size_t kMaxReasons = 16;
+constexpr std::int64_t kMinutes = 60;
+
+std::int64_t minute_of(SteadyTime at) { return std::chrono::floor<std::chrono::minutes>(at.time_since_epoch()).count(); }
+
+std::chrono::milliseconds pause_of(const OwnerResolver& resolver) try { return resolver.min_interval(); } catch (...) {
+  return std::chrono::seconds{1};
+}
+
+SchedulerLoad load_of(const OwnerResolver& resolver) try { return resolver.load(); } catch (...) {
+  return {};
+}
 
 }  // namespace
+
+void LastHour::add(SteadyTime now, Counts counts) {
+  const std::int64_t number = minute_of(now);
+  while (!minutes_.empty() && minutes_.front().number <= number - kMinutes) minutes_.pop_front();
+  if (minutes_.empty() || minutes_.back().number != number) minutes_.push_back({number, {}});
+  minutes_.back().counts.decided += counts.decided;
+  minutes_.back().counts.unverified += counts.unverified;
+}
+
+LastHour::Counts LastHour::counts(SteadyTime now) const {
+  Counts sum;
+  for (const Minute& minute : minutes_) {
+    if (minute.number <= minute_of(now) - kMinutes) continue;
+    sum.decided += minute.counts.decided;
+    sum.unverified += minute.counts.unverified;
+  }
+  return sum;
+}
 
 std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& answer) {
   auto result = std::make_shared<Event>(event);
@@ -49,7 +82,14 @@ void OwnerStage::stop() {
 }
 
 OwnerStage::Status OwnerStage::status() const {
-  return status_.with([](const Status& s) { return s; });
+  const SteadyTime now = clock_.steady();
+  Status status = counted_.with([&](const Counted& c) {
+    Status copy = c.status;
+    copy.last_hour = c.last_hour.counts(now);
+    return copy;
+  });
+  status.load = load_of(*resolver_);
+  return status;
 }
 
 void OwnerStage::run(const std::stop_token& stop) noexcept {
@@ -66,57 +106,137 @@ void OwnerStage::run(const std::stop_token& stop) noexcept {
 }
 
 bool OwnerStage::round(const std::stop_token& stop) {
-  std::vector<Journal::Unresolved> waiting = journal_.unresolved(options_.source, 0, kBatch);
-  if (waiting.empty()) return false;
+  bool any = false;
+  std::uint64_t after = 0;
+  if (clock_.steady() < next_query_) return false;
+  // Page after page, as long as something comes out of it: the youngest must not wait behind the oldest, of which the scheduler
+  // may not have been asked yet.
+  for (std::size_t page = 0; page < kPages && !stop.stop_requested(); ++page) {
+    std::vector<Journal::Unresolved> waiting = journal_.unresolved(options_.source, after, kBatch);
+    if (waiting.empty()) break;
+    after = waiting.back().ticket;
+    const SteadyTime now = clock_.steady();
+    for (const Journal::Unresolved& u : waiting) waits_.try_emplace(u.ticket, Wait{.since = now, .covered = {}});
+    const PageResult result = handle(std::move(waiting), stop);
+    any = any || result.decided > 0;
+    if (result.answered == 0 && !last_failed_) break;
+  }
+  if (!stop.stop_requested()) answer_questions(stop);
+  return any;
+}
 
+// Of entries that wait in the spool until it is known whose they are. What is not answered is asked again, until the journal
+// takes it that nobody can say.
+void OwnerStage::answer_questions(const std::stop_token& stop) {
+  const std::vector<Journal::Unresolved> questions = journal_.owner_questions(options_.source, kBatch);
+  if (questions.empty()) return;
+  std::vector<OwnerQuery> queries;
+  queries.reserve(questions.size());
+  const SteadyTime now = clock_.steady();
+  const Timestamp wall = clock_.now();
+  for (const Journal::Unresolved& u : questions) {
+    const std::chrono::nanoseconds age(std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
+    queries.push_back(
+        {u.event.get(), u.event->time.nanoseconds, [this, &u] { return u.mark && options_.unchanged(*u.mark); }, now - age});
+  }
+  const auto answers = ask(queries, stop);
+  if (stop.stop_requested()) return;
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const std::string& id = questions[i].event->id;
+    if (!answers || (*answers)[i].state == OwnerAnswer::State::kUnknown) {
+      journal_.answer_owner(options_.source, id, {});
+    } else if ((*answers)[i].state == OwnerAnswer::State::kFound) {
+      journal_.answer_owner(options_.source, id, (*answers)[i].user);
+    }
+  }
+}
+
+OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiting, const std::stop_token& stop) {
+  PageResult result;
   std::vector<Journal::Resolved> done;
   std::map<std::string, std::uint64_t> unverified;
   std::uint64_t verified = 0;
+  // `event` says who owns it as far as that is known.
+  const auto give_up = [&](std::uint64_t ticket, const Event& event, const std::string& why) {
+    auto copy = std::make_shared<Event>(event);
+    copy->user.verified = false;
+    copy->user.unverified_reason = why;
+    make_text_utf8(*copy);
+    ++unverified[*copy->user.unverified_reason];
+    done.push_back({ticket, std::move(copy)});
+  };
   if (last_failed_) {
     // While the scheduler does not answer, what has waited its time goes on without another question.
     std::erase_if(waiting, [&](const Journal::Unresolved& u) {
-      if (!expired(*u.event)) return false;
-      done.push_back({u.ticket, u.event});
-      ++unverified["the scheduler did not answer in time"];
+      if (!expired(waits_.at(u.ticket).since)) return false;
+      give_up(u.ticket, *u.event, "the scheduler did not answer in time");
       return true;
     });
   }
-  if (!waiting.empty() && clock_.steady() >= next_query_) {
+  if (!waiting.empty()) {
     std::vector<OwnerQuery> queries;
     queries.reserve(waiting.size());
+    const SteadyTime now = clock_.steady();
+    const Timestamp wall = clock_.now();
     for (const Journal::Unresolved& u : waiting) {
-      queries.push_back({u.event.get(), u.event->time.nanoseconds, [this, &u] { return u.mark && options_.unchanged(*u.mark); }});
+      // The moment at which it was captured, on the clock that cannot be set.
+      const std::chrono::nanoseconds age(std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
+      queries.push_back({u.event.get(), u.event->time.nanoseconds, [this, &u] { return u.mark && options_.unchanged(*u.mark); },
+                         std::min(waits_.at(u.ticket).since, now - age)});
     }
     auto answers = ask(queries, stop);
-    if (stop.stop_requested()) return false;
+    if (stop.stop_requested()) return result;
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       const Journal::Unresolved& u = waiting[i];
-      const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotYet;
-      if (state == OwnerAnswer::State::kFound) {
-        done.push_back({u.ticket, with_owner(*u.event, (*answers)[i])});
-        if (done.back().event->user.verified) {
-          ++verified;
-        } else {
-          ++unverified["the scheduler's record could not be tied to the entry"];
+      Wait& wait = waits_.at(u.ticket);
+      const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotAsked;
+      if (state != OwnerAnswer::State::kNotAsked) {
+        ++result.answered;
+        if (!wait.covered) wait.covered = clock_.steady();
+      }
+      switch (state) {
+        case OwnerAnswer::State::kFound: {
+          const OwnerAnswer& answer = (*answers)[i];
+          auto event = with_owner(*u.event, answer);
+          if (answer.user.verified) {
+            done.push_back({u.ticket, std::move(event)});
+            ++verified;
+          } else {
+            give_up(u.ticket, *event,
+                    answer.user.unverified_reason.value_or("the scheduler's record does not say for certain whose job it is"));
+          }
+          break;
         }
-      } else if (state == OwnerAnswer::State::kUnknown) {
-        done.push_back({u.ticket, u.event});
-        ++unverified["the scheduler knows no such job"];
-      } else if (expired(*u.event)) {
-        done.push_back({u.ticket, u.event});
-        ++unverified[answers ? "the scheduler had not listed it in time" : "the scheduler did not answer in time"];
+        case OwnerAnswer::State::kUnknown:
+          give_up(u.ticket, *u.event, (*answers)[i].user.unverified_reason.value_or("the scheduler knows no such job"));
+          break;
+        case OwnerAnswer::State::kNotYet:
+          // Counted from the first answer that could have named it: what waits for its turn to be asked about is not late.
+          if (expired(*wait.covered)) give_up(u.ticket, *u.event, "the scheduler had not listed it in time");
+          break;
+        case OwnerAnswer::State::kNotAsked:
+          if (!answers && expired(wait.since)) give_up(u.ticket, *u.event, "the scheduler did not answer in time");
+          break;
       }
     }
   }
-  const bool any = !done.empty();
-  status_.with([&](Status& s) {
-    s.verified += verified;
-    for (const auto& [reason, count] : unverified) s.unverified[reason] += count;
-  });
-  if (any) journal_.resolved(std::move(done));
+  result.decided = done.size();
+  if (!done.empty()) {
+    counted_.with([&](Counted& c) {
+      c.status.verified += verified;
+      auto& counts = c.status.unverified;
+      for (const auto& [reason, count] : unverified) {
+        const bool room = counts.contains(reason) || counts.size() < kMaxReasons;
+        counts[room ? reason : "another reason"] += count;
+      }
+      c.last_hour.add(clock_.steady(), {.decided = done.size(), .unverified = done.size() - verified});
+    });
+  }
+  for (const Journal::Resolved& d : done) waits_.erase(d.ticket);
+  if (!done.empty()) journal_.resolved(std::move(done));
   // resolved() is queued: without the flush the same events would be read again, and asked for again.
-  if (any) journal_.flush(clock_.steady() + std::chrono::seconds{5});
-  return any;
+  if (result.decided > 0) journal_.flush(clock_.steady() + std::chrono::seconds{5});
+  return result;
 }
 
 Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& queries, const std::stop_token& stop) {
@@ -124,13 +244,13 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   Result<std::vector<OwnerAnswer>> answers = [&]() -> Result<std::vector<OwnerAnswer>> {
     try {
       return resolver_->resolve(queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
-    } catch (const std::exception& e) {
-      return Error{ErrorKind::kPermanent, std::string("the resolver threw: ") + e.what()};
+    } catch (...) {
+      return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
     }
   }();
   if (answers && answers->size() != queries.size())
     answers = Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
-  next_query_ = clock_.steady() + resolver_->min_interval();
+  next_query_ = clock_.steady() + pause_of(*resolver_);
   if (stop.stop_requested()) return answers;
   if (!answers && !last_failed_) {
     log_.warning("OWNER_UNKNOWN",
@@ -141,7 +261,8 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
     log_.info("OWNER_KNOWN", "the scheduler answers again", {{"source", options_.source}});
   }
   last_failed_ = !answers;
-  status_.with([&](Status& s) {
+  counted_.with([&](Counted& c) {
+    Status& s = c.status;
     ++s.queries;
     if (!answers) {
       ++s.failed_queries;
@@ -151,8 +272,6 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   return answers;
 }
 
-bool OwnerStage::expired(const Event& event) const {
-  return clock_.now().nanoseconds - event.captured_at.nanoseconds >= std::chrono::nanoseconds(options_.timeout).count();
-}
+bool OwnerStage::expired(SteadyTime since) const { return clock_.steady() - since >= options_.timeout; }
 
 }  // namespace scriptorium

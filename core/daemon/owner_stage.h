@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unordered_map>
+#include <vector>
 
 #include "core/api/spool_adapter.h"
 #include "core/base/guarded.h"
@@ -15,9 +18,29 @@
 
 namespace scriptorium {
 
-// Between the journal and the sinks: asks the scheduler who owns the jobs that were captured, all new ones in one
-// question, and lets the events go on with the answer. An event whose job the scheduler does not know, or that is older
-// than resolve_timeout_seconds without an answer, goes on unverified: nothing waits for ever.
+// How many events left this stage in the last hour, to the minute, and how many of them unverified.
+class LastHour {
+ public:
+  struct Counts {
+    std::uint64_t decided = 0;
+    std::uint64_t unverified = 0;
+  };
+  void add(SteadyTime now, Counts counts);
+  Counts counts(SteadyTime now) const;
+
+ private:
+  struct Minute {
+    std::int64_t number = 0;
+    Counts counts;
+  };
+  std::deque<Minute> minutes_;  // the oldest first; none without an event
+};
+
+// Between the journal and the sinks: asks the scheduler who owns the jobs that were captured, and lets the events go on with
+// the answer. An event continues unverified if the scheduler does not know its job, if it has not named it
+// resolve_timeout_seconds after the first answer that could have, or if it does not answer at all for as long.
+//
+// Such an event says why (User::unverified_reason); status() counts by these words.
 //
 // Owns:    its thread, the resolver. Borrows journal, logger and clock for its life.
 // Threads: start(), stop() from the main thread; status() from any.
@@ -38,28 +61,45 @@ class OwnerStage {
   struct Status {
     std::uint64_t verified = 0;
     std::map<std::string, std::uint64_t> unverified;  // by reason
+    LastHour::Counts last_hour;
     std::uint64_t queries = 0;
     std::uint64_t failed_queries = 0;
     std::optional<std::string> last_error;
+    SchedulerLoad load;
   };
   Status status() const;
 
  private:
   void run(const std::stop_token& stop) noexcept;
-  // Handles one batch; false if nothing was there to do.
+  // Handles what waits; false if nothing could be decided.
   bool round(const std::stop_token& stop);
+  void answer_questions(const std::stop_token& stop);
   Result<std::vector<OwnerAnswer>> ask(const std::vector<OwnerQuery>& queries, const std::stop_token& stop);
-  bool expired(const Event& event) const;
+  struct PageResult {
+    std::size_t answered = 0;  // the scheduler was asked about them
+    std::size_t decided = 0;   // they continued to the sinks
+  };
+  PageResult handle(std::vector<Journal::Unresolved> waiting, const std::stop_token& stop);
+  bool expired(SteadyTime since) const;
 
   const Options options_;
   const std::unique_ptr<OwnerResolver> resolver_;
   Journal& journal_;
   Logger& log_;
   const Clock& clock_;
-  Guarded<Status> status_;
+  struct Counted {
+    Status status;
+    LastHour last_hour;
+  };
+  Guarded<Counted> counted_;
   // Of the thread alone:
   bool last_failed_ = false;
   SteadyTime next_query_;
+  struct Wait {
+    SteadyTime since;                   // first seen here
+    std::optional<SteadyTime> covered;  // first answer that could have named it
+  };
+  std::unordered_map<std::uint64_t, Wait> waits_;  // by ticket
   std::jthread thread_;
 };
 

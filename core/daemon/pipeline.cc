@@ -1,17 +1,21 @@
 #include "core/daemon/pipeline.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 
 #include "core/base/file.h"
 #include "core/base/guarded.h"
+#include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
+#include "core/base/thrown.h"
 
 namespace scriptorium {
 namespace {
@@ -78,6 +82,14 @@ Json counts(const Map& map) {
   return json;
 }
 
+// What a source or sink says of itself in `status`.
+template <typename Plugin>
+std::string own_status(const Plugin& plugin) try {
+  return plugin.status_json();
+} catch (...) {
+  return Json{{"error", thrown_text()}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 template <typename T>
 Json optional_json(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -111,6 +123,24 @@ Json histogram_json(const Histogram& histogram) {
     buckets.push_back({{"le", Histogram::kBounds[i]}, {"count", below}});
   }
   return {{"count", histogram.count()}, {"sum", histogram.sum()}, {"buckets", std::move(buckets)}};
+}
+
+// So that an entry on which the adapter crashes is found, and passed over, as an event is on which a sink does.
+void parse_noted(CrashRecord& crashes, const std::string& who, const SpoolEntry& entry, const std::function<void()>& parse) {
+  std::string identity = entry.key;
+  for (const SpoolFile& file : entry.files) {
+    identity.append("\n").append(file.name).append(" ").append(std::to_string(file.stat.mtime_ns));
+    identity.append(" ").append(std::to_string(file.stat.size));
+  }
+  const std::string id = std::string(CrashRecord::kEntryMark) + sha256_hex(identity);
+  const CrashRecord::Verdict verdict = crashes.verdict(who, id);
+  if (verdict == CrashRecord::Verdict::kGuilty) return;
+  {
+    const auto in_hand = crashes.hand_over(who, {&id, 1}, false, std::stop_token{});
+    const CrashRecord::Inside inside(in_hand);
+    parse();
+  }
+  if (verdict == CrashRecord::Verdict::kSuspect) crashes.settled(who, id);
 }
 
 double thousandths(double value) { return std::round(value * 1000) / 1000; }
@@ -160,7 +190,7 @@ class SourceRun::FreeRun final : public EventWriter {
 
   Json status() const {
     Json json = {{"captured", captured_.load()}, {"last_error", optional_json(error_.with([](const auto& e) { return e; }))}};
-    const std::string own = source_->status_json();
+    const std::string own = own_status(*source_);
     if (!own.empty()) json["plugin_status"] = Json::parse(own, nullptr, false);
     return json;
   }
@@ -187,8 +217,8 @@ class SourceRun::FreeRun final : public EventWriter {
   Result<void> call(const std::stop_token& stop, bool once) try {
     stop_ = stop;
     return source_->run(*this, stop, once);
-  } catch (const std::exception& e) {
-    return Error{ErrorKind::kPermanent, std::string("the plugin threw: ") + e.what()};
+  } catch (...) {
+    return Error{ErrorKind::kPermanent, "the plugin threw: " + thrown_text()};
   }
 
   const std::string name_;
@@ -248,6 +278,11 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   }
   std::unique_ptr<OwnerResolver> resolver = run->adapter_->make_resolver();
   SpoolCapture::Options options{name, common, {runtime.cluster, run->adapter_->scheduler(), runtime.host}, resolver != nullptr};
+  if (runtime.crashes != nullptr) {
+    options.around_parse = [crashes = runtime.crashes, who = "source." + name](const SpoolEntry& entry, const auto& parse) {
+      parse_noted(*crashes, who, entry, parse);
+    };
+  }
   run->capture_ = std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened), runtime.journal,
                                                  runtime.log, runtime.clock);
   if (resolver != nullptr) {
@@ -257,9 +292,9 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
         std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
   }
   return run;
-} catch (const std::exception& e) {
+} catch (...) {
   // check_root() and make_resolver() are a plugin's: on a reload its exception must not end the daemon.
-  return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": the plugin threw: " + e.what()};
+  return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": the plugin threw: " + thrown_text()};
 }
 
 void SourceRun::start() {
@@ -310,13 +345,22 @@ std::string SourceRun::status_json() const {
   json["scans"] = s.scans;
   json["pending"] = s.pending;
   json["pending_bytes"] = s.pending_bytes;
+  json["waiting_for_room"] = s.waiting_for_room;
   json["lag_seconds"] = s.lag_seconds ? Json(thousandths(*s.lag_seconds)) : Json(nullptr);
   json["close_to_durable_seconds"] = histogram_json(s.close_to_durable);
   if (owners_ != nullptr) {
     const OwnerStage::Status o = owners_->status();
-    json["owners"] = {
-        {"verified", o.verified}, {"unverified", counts(o.unverified)}, {"waiting", journal_->unresolved_count(name_)},
-        {"queries", o.queries},   {"failed_queries", o.failed_queries}, {"last_error", optional_json(o.last_error)}};
+    json["owners"] = {{"verified", o.verified},
+                      {"unverified", counts(o.unverified)},
+                      {"waiting", journal_->unresolved_count(name_)},
+                      {"queries", o.queries},
+                      {"failed_queries", o.failed_queries},
+                      {"last_error", optional_json(o.last_error)},
+                      {"last_hour", {{"decided", o.last_hour.decided}, {"unverified", o.last_hour.unverified}}}};
+    if (!o.load.questions.empty()) {
+      json["owners"]["scheduler_load"] = {{"share", std::round(o.load.share * 1e5) / 1e5},
+                                          {"questions", counts(o.load.questions)}};
+    }
   }
   json["gaps"] = s.gaps ? gaps_json(*s.gaps) : Json(nullptr);
   json["last_error"] = optional_json(s.last_error);
@@ -347,8 +391,8 @@ Result<void> SinkRun::start() {
   auto started = [&]() -> Result<void> {
     try {
       return sink_->start();
-    } catch (const std::exception& e) {
-      return Error{ErrorKind::kTransient, std::string("the plugin threw: ") + e.what()};
+    } catch (...) {
+      return Error{ErrorKind::kTransient, "the plugin threw: " + thrown_text()};
     }
   }();
   if (!started) {
@@ -360,7 +404,7 @@ Result<void> SinkRun::start() {
   if (!id) return id.error().with_context("sink." + name_);
   std::random_device seed;
   dispatcher_ = std::make_unique<Dispatcher>(name_, config_, *sink_, runtime_.journal, *id, runtime_.log, runtime_.clock,
-                                             (std::uint64_t{seed()} << 32) | seed());
+                                             (std::uint64_t{seed()} << 32) | seed(), runtime_.crashes);
   dispatcher_->start();
   return {};
 }
@@ -379,10 +423,17 @@ Dispatcher::Status SinkRun::dispatcher_status() const {
 
 std::string SinkRun::status_json(const Journal::SinkState& state) const {
   const Dispatcher::Status s = dispatcher_status();
-  Json json = {{"plugin", plugin_},      {"acknowledged", s.acknowledged}, {"acknowledged_total", state.acknowledged},
-               {"attempts", s.attempts}, {"in_flight", s.in_flight},       {"retries", counts(s.retries)},
-               {"dead", state.dead},     {"waiting", state.waiting},       {"waiting_bytes", state.waiting_bytes},
-               {"parked", state.parked}};
+  Json json = {{"plugin", plugin_},
+               {"acknowledged", s.acknowledged},
+               {"acknowledged_total", state.acknowledged},
+               {"attempts", s.attempts},
+               {"in_flight", s.in_flight},
+               {"retries", counts(s.retries)},
+               {"dead", state.dead},
+               {"waiting", state.waiting},
+               {"waiting_bytes", state.waiting_bytes},
+               {"parked", state.parked},
+               {"refill_from_archive", state.in_archive}};
   json["oldest_waiting_seconds"] =
       state.oldest_waiting
           ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds - state.oldest_waiting->nanoseconds) / 1e9))
@@ -391,30 +442,93 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
   json["next_attempt_in_ms"] = optional_json(s.next_attempt_in_ms);
   json["last_error"] = optional_json(s.last_error);
   json["last_success"] = optional_time(s.last_success ? s.last_success : state.last_success);
-  std::string own;
-  try {
-    own = sink_->status_json();
-  } catch (const std::exception& e) {
-    own = Json{{"error", e.what()}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-  }
+  const std::string own = own_status(*sink_);
   if (!own.empty()) json["plugin_status"] = Json::parse(own, nullptr, false);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload,
+std::string fill_json(const Journal::Fill& fill) {
+  static constexpr const char* kStates[] = {"counting", "filling", "done"};
+  return Json{{"sink", fill.sink},
+              {"archive", fill.archive},
+              {"since", fill.since.nanoseconds > 0 ? Json(format_rfc3339(fill.since, TimePrecision::kSeconds)) : Json(nullptr)},
+              {"state", kStates[std::clamp(static_cast<int>(fill.state), 0, 2)]},
+              {"total", fill.total},
+              {"sent", fill.sent},
+              {"present", fill.present},
+              {"not_understood", fill.skipped}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<std::string> shared_directories(const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink) {
+  struct Place {
+    std::string sink;
+    std::string path;  // ends with '/'
+  };
+  std::vector<Place> places;
+  std::vector<std::string> found;
+  for (const auto& [sink, directories] : by_sink) {
+    for (const std::string& directory : directories) {
+      std::error_code error;
+      std::string path = std::filesystem::weakly_canonical(directory, error).string();
+      if (error) path = directory;
+      if (!path.ends_with('/')) path += '/';
+      for (const Place& other : places) {
+        if (other.sink == sink) continue;
+        if (path == other.path) {
+          found.push_back("[sink." + other.sink + "] and [sink." + sink + "] both write into " + directory +
+                          "; give each a directory of its own");
+        } else if (path.starts_with(other.path) || other.path.starts_with(path)) {
+          const bool inner = path.starts_with(other.path);
+          found.push_back("[sink." + (inner ? sink : other.sink) + "] writes into a directory within that of [sink." +
+                          (inner ? other.sink : sink) + "]: " + (inner ? path : other.path) +
+                          "; give each a directory of its own");
+        }
+      }
+      places.push_back({sink, std::move(path)});
+    }
+  }
+  return found;
+}
+
+namespace {
+
+void add_over_share(Json& journal, const Journal::Usage& usage) {
+  std::uint64_t waiting = 0;
+  Json list = Json::array();
+  for (const Journal::OverShare& user : usage.over_share) {
+    waiting += user.waiting;
+    list.push_back({{"user", user.user.empty() ? Json(nullptr) : Json(printable(user.user, 64))},
+                    {"user_id", user.user_id.empty() ? Json(nullptr) : Json(user.user_id)},
+                    {"bytes", user.bytes},
+                    {"waiting", user.waiting},
+                    {"waiting_bytes", user.waiting_bytes}});
+  }
+  journal["user_share_bytes"] = usage.user_share_bytes;
+  journal["over_share"] = std::move(list);
+  journal["over_share_waiting"] = waiting;
+}
+
+}  // namespace
+
+std::string render_status(const Journal& journal, const std::vector<std::unique_ptr<SourceRun>>& sources,
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const LastReload& reload,
                           const std::string& privileges_json) {
+  const Journal::Usage usage = journal.usage();
+  std::string last_reload = reload.when;
+  if (!last_reload.empty()) last_reload += reload.refused.empty() ? " ok" : " refused: " + reload.refused;
   Json json = {{"version", SCRIPTORIUM_VERSION},
                {"uptime_seconds", thousandths(uptime_seconds)},
-               {"last_reload", reload.empty() ? Json(nullptr) : Json(reload)},
+               {"last_reload", last_reload.empty() ? Json(nullptr) : Json(last_reload)},
+               {"reload_refused", reload.refused.empty() ? Json(nullptr) : Json(reload.refused)},
                {"privileges", Json::parse(privileges_json)}};
   json["sources"] = Json::object();
   for (const auto& source : sources) json["sources"][source->name()] = Json::parse(source->status_json());
-  json["journal"] = {{"events", usage.events},
-                     {"bytes", usage.bytes},
-                     {"limit_bytes", usage.limit_bytes},
-                     {"full", usage.full},
-                     {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
+  json["journal"] = {
+      {"events", usage.events},       {"bytes", usage.bytes},
+      {"wal_bytes", usage.wal_bytes}, {"limit_bytes", usage.limit_bytes},
+      {"full", usage.full},           {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
+  add_over_share(json["journal"], usage);
   json["sinks"] = Json::object();
   for (const Journal::SinkState& state : usage.sinks) {
     const auto run = std::find_if(sinks.begin(), sinks.end(), [&](const auto& s) { return s->name() == state.name; });
@@ -425,8 +539,13 @@ std::string render_status(const Journal::Usage& usage, const std::vector<std::un
                                    {"configured", false},
                                    {"waiting", state.waiting},
                                    {"waiting_bytes", state.waiting_bytes},
+                                   {"refill_from_archive", state.in_archive},
+                                   {"acknowledged_total", state.acknowledged},
                                    {"dead", state.dead}};
     }
+  }
+  for (const Journal::Fill& fill : journal.fills()) {
+    if (json["sinks"].contains(fill.sink)) json["sinks"][fill.sink]["fill"] = Json::parse(fill_json(fill));
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -22,7 +22,8 @@ struct Runtime {
   std::string cluster;
   std::string host;
   bool once = false;
-  SpoolOpener* opener = nullptr;  // reaches the spools; null: this process does, by its own rights
+  SpoolOpener* opener = nullptr;   // reaches the spools; null: this process does, by its own rights
+  CrashRecord* crashes = nullptr;  // null: none can be kept
 };
 
 // One running source: an adapter with its capture and owner stage, or a free source with its thread.
@@ -37,6 +38,8 @@ class SourceRun {
 
   void start();
   void stop();
+  // Whether it may run beside its successor during a reload. A free source may keep a file of its own, so it may not.
+  bool may_overlap() const noexcept { return free_ == nullptr; }
   // For --once: captures all that is there; returns how many entries were still being written.
   std::size_t run_once(const std::stop_token& stop);
   bool owners_pending() const;
@@ -64,7 +67,7 @@ class SourceRun {
 // One running sink with its dispatcher.
 class SinkRun {
  public:
-  // Makes the instance; registers nothing yet.
+  // Makes the instance; registers nothing yet. Its archive() can be read from then on.
   static Result<std::unique_ptr<SinkRun>> make(const LoadedSink& sink, const Runtime& runtime);
   ~SinkRun();
   SinkRun(const SinkRun&) = delete;
@@ -84,6 +87,7 @@ class SinkRun {
 
   const std::string& name() const noexcept { return name_; }
   const std::string& fingerprint() const noexcept { return fingerprint_; }
+  const std::shared_ptr<Sink>& sink() const noexcept { return sink_; }
 
  private:
   SinkRun(const LoadedSink& sink, std::string fingerprint, const Runtime& runtime);
@@ -93,14 +97,27 @@ class SinkRun {
   const std::string plugin_;
   const SinkConfig config_;
   const Runtime& runtime_;
-  std::unique_ptr<Sink> sink_;
+  std::shared_ptr<Sink> sink_;  // shared with Archives, from which a fetch may be under way
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
+// How the last reload ended; `when` "" = there was none.
+struct LastReload {
+  std::string when;
+  std::string refused;  // why; "" = it was not
+};
+
 // The whole of `status --json`.
-std::string render_status(const Journal::Usage& usage, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const std::string& reload,
+std::string render_status(const Journal& journal, const std::vector<std::unique_ptr<SourceRun>>& sources,
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const LastReload& reload,
                           const std::string& privileges_json);
+
+// One object of the answer to `sinks.fills`.
+std::string fill_json(const Journal::Fill& fill);
+
+// Two sinks that would write into one another's directories: "sink.a and sink.b both write into DIR"; empty = there are none.
+// Links are followed, also above a directory that is not there yet.
+std::vector<std::string> shared_directories(const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink);
 
 // A text that is the same as long as an instance's configuration means the same.
 std::string fingerprint(const Table& table, const std::string& plugin_file, const Runtime& runtime);

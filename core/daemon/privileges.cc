@@ -19,6 +19,7 @@
 #include "core/base/accounts.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/capture/system_call_filter.h"
 
 namespace scriptorium {
 namespace {
@@ -83,7 +84,8 @@ Result<void> become(const User& user) {
 
 // A part of state_dir that a daemon makes; the archive and whatever else stands there belongs to somebody who knows why.
 bool is_ours(std::string_view name) {
-  return name == "lock" || name == "control.sock" || name.starts_with("journal.") || name.starts_with("bad.");
+  return name == "lock" || name == "control.sock" || name == "in-flight" || name.starts_with("journal.") ||
+         name.starts_with("bad.");
 }
 
 struct CloseDirectory {
@@ -132,7 +134,7 @@ Result<void> make_above(const std::string& directory) {
   if (auto made = make_above(above); !made) return made;
   if (::mkdir(above.c_str(), 0755) != 0 && errno != EEXIST) return system_error("state_dir: mkdir " + above.string(), errno);
   if (::chmod(above.c_str(), 0755) != 0) return system_error("state_dir: chmod " + above.string(), errno);
-  return {};
+  return sync_parent(above);
 }
 
 // Sees to it that state_dir is the user's, and returns what was done, or for `look` would be.
@@ -147,6 +149,7 @@ Result<std::string> prepare_state_dir(std::string directory, const User& user, b
     if (look) return directory + " is not there yet; `run` makes it, for " + user.name;
     if (auto made = make_above(directory); !made) return made.error();
     if (::mkdir(directory.c_str(), 0750) != 0) return system_error("state_dir: mkdir " + directory, errno);
+    if (auto synced = sync_parent(directory); !synced) return synced.error();
     fd.reset(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   }
   // A link, or no directory: not ours to give away. The start goes on with what the user can do there, and says what not.
@@ -174,14 +177,44 @@ Result<std::string> prepare_state_dir(std::string directory, const User& user, b
   return directory + " was given to " + user.name;
 }
 
+// Whose state_dir is, if it is there and not root's: a daemon that the service manager starts as that user needs no `user`.
+std::optional<User> owner_of_state_dir(const CoreConfig& config) {
+  struct stat st{};
+  if (::stat(config.state_dir.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == 0) return std::nullopt;
+  User user{std::to_string(st.st_uid), st.st_uid, st.st_gid, {st.st_gid}};
+  if (const auto found = find_user(st.st_uid); found && *found) {
+    if (auto named = user_of((*found)->name, "state_dir")) return *std::move(named);
+  }
+  return user;
+}
+
 Result<User> wanted_user(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
-  if (config.user.empty()) return ourselves();
+  if (config.user.empty()) {
+    const bool beside = purpose == PrivilegesFor::kLook || purpose == PrivilegesFor::kCommand;
+    if (beside && ::geteuid() == 0) {
+      if (auto owner = owner_of_state_dir(config)) return *std::move(owner);
+    }
+    return ourselves();
+  }
   auto user = user_of(config.user, config_file);
   if (!user && purpose == PrivilegesFor::kRefusal) return ourselves();
   return user;
 }
 
 }  // namespace
+
+bool has_daemon_user(const CoreConfig& config) {
+  return ::geteuid() == 0 && (!config.user.empty() || owner_of_state_dir(config));
+}
+
+Result<void> become_daemon_user(const CoreConfig& config, const std::string& config_file) {
+  if (!has_daemon_user(config)) return {};
+  auto user = wanted_user(config, config_file, PrivilegesFor::kCommand);
+  if (!user) return user.error();
+  if (user->uid == ::geteuid()) return {};
+  if (auto became = become(*user); !became) return became.error().with_context("becoming " + user->name);
+  return keep_only_capabilities(0);
+}
 
 Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
   const auto rights = effective_capabilities();
@@ -221,6 +254,9 @@ Result<Privileges> separate_privileges(const CoreConfig& config, const std::stri
   }
   if (keep != 0 || changes) {
     if (auto given_up = keep_only_capabilities(0); !given_up) return given_up.error();
+    const auto filtered = deny_privileged_system_calls();
+    privileges.filtered = filtered.has_value();
+    if (!filtered) privileges.unfiltered_because = filtered.error().message();
   } else {
     privileges.capabilities = *rights;
   }
@@ -233,6 +269,7 @@ std::string privileges_json(const Privileges& privileges) {
                {"user", privileges.user},
                {"uid", privileges.uid},
                {"capabilities", capability_names(privileges.capabilities)},
+               {"system_calls_filtered", privileges.filtered},
                {"opener", nullptr}};
   if (privileges.opener != nullptr) {
     json["opener"] = {{"pid", privileges.opener->pid()}, {"capabilities", capability_names(privileges.opener->capabilities())}};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,7 +14,9 @@
 
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/capture/spool_opener.h"
+#include "core/daemon/pipeline.h"
 #include "core/daemon/privileges.h"
 #include "core/journal/journal.h"
 
@@ -21,6 +24,9 @@ namespace scriptorium {
 namespace {
 
 // ---- load ----------------------------------------------------------------------------------------------------------
+
+// What the packages' configuration names the cluster.
+constexpr std::string_view kPlaceholderCluster = "change-me";
 
 enum class Role { kSource, kSink };
 
@@ -32,9 +38,9 @@ void check_plugin_options(const LoadedPlugin& plugin, const Table& table, const 
   std::vector<OptionInfo> known = plugin.descriptor->options();
   known.insert(known.end(), common.begin(), common.end());
   check_unknown_keys(table, known, problems);
-} catch (const std::exception& e) {
+} catch (...) {
   problems.add(table, "plugin",
-               plugin.file + ": its option check throws (" + printable(e.what()) + "); report it to the plugin's author");
+               plugin.file + ": its option check throws (" + thrown_text() + "); report it to the plugin's author");
 }
 
 // The instance's plugin, its options checked; nothing if there is none to be had.
@@ -61,13 +67,10 @@ std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role, const
 
 // What a plugin's call throws becomes an error: `check` goes on with the next instance.
 template <typename T, typename Call>
-Result<T> guarded(Call call) try {
+Result<T> guarded(Call call, ErrorKind kind = ErrorKind::kInvalidConfig) try {
   return call();
-} catch (const std::exception& e) {
-  return Error{ErrorKind::kInvalidConfig,
-               std::string{"the plugin throws ("} + printable(e.what()) + "); report it to its author"};
 } catch (...) {
-  return Error{ErrorKind::kInvalidConfig, "the plugin throws something that is no std::exception; report it to its author"};
+  return Error{kind, "the plugin throws (" + thrown_text() + "); report it to its author"};
 }
 
 class Findings {
@@ -76,13 +79,18 @@ class Findings {
   void ok(std::string text) { add(Finding::Level::kOk, std::move(text)); }
   void warning(std::string text) { add(Finding::Level::kWarning, std::move(text)); }
   void failed(std::string text) { add(Finding::Level::kFailed, std::move(text)); }
+  // What a start would be refused for, as an error of this kind.
+  void refused(std::string text, ErrorKind kind) {
+    add(Finding::Level::kFailed, std::move(text));
+    list_.back().refusal = kind;
+  }
   bool any_failed() const noexcept { return failed_; }
   std::vector<Finding> take() { return std::move(list_); }
 
  private:
   void add(Finding::Level level, std::string text) {
     failed_ = failed_ || level == Finding::Level::kFailed;
-    list_.push_back({level, subject_, std::move(text)});
+    list_.push_back({level, subject_, std::move(text), std::nullopt});
   }
 
   std::string subject_;
@@ -94,7 +102,7 @@ std::vector<Finding> check_privileges(const Privileges& privileges) {
   Findings found("privileges");
   const std::string user = printable(privileges.user);
   if (!privileges.refused.empty()) {
-    found.failed(privileges.refused);
+    found.refused(privileges.refused, ErrorKind::kInvalidConfig);
   } else if (!privileges.separated) {
     found.warning("not separated: " + privileges.why);
   } else if (privileges.uid == 0) {
@@ -116,23 +124,25 @@ std::vector<Finding> check_state_dir(const std::string& directory) {
   Findings found("state_dir");
   const auto stat = stat_path(directory);
   if (!stat && stat.error().kind() != ErrorKind::kVanished) {
-    found.failed(stat.error().message());
+    found.refused(stat.error().message(), ErrorKind::kTransient);
   } else if (!stat) {
     std::string above = parent_of(directory);
     while (above != "/" && ::access(above.c_str(), F_OK) != 0 && errno == ENOENT) above = parent_of(above);
     if (::access(above.c_str(), W_OK | X_OK) == 0) {
       found.ok(directory + " is not there yet; `run` makes it");
     } else {
-      found.failed(directory + " is not there and cannot be made: " + system_error("write into " + above, errno).message() +
-                   "; make it and give it to the daemon's user");
+      found.refused(directory + " is not there and cannot be made: " + system_error("write into " + above, errno).message() +
+                        "; make it and give it to the daemon's user",
+                    ErrorKind::kTransient);
     }
   } else if (!stat->is_directory()) {
-    found.failed(directory + " is no directory");
+    found.refused(directory + " is no directory", ErrorKind::kTransient);
   } else {
     std::string probe = directory + "/.check.XXXXXX";
     const UniqueFd fd{::mkostemp(probe.data(), O_CLOEXEC)};
     if (!fd) {
-      found.failed(system_error("write into " + directory, errno).message() + "; give it to the user that runs the daemon");
+      found.refused(system_error("write into " + directory, errno).message() + "; give it to the user that runs the daemon",
+                    ErrorKind::kTransient);
     } else {
       ::unlink(probe.c_str());
       found.ok(directory + " is writable");
@@ -154,7 +164,7 @@ std::vector<Finding> check_journal(const std::string& directory, const CoreConfi
   options.read_only = true;
   const auto journal = Journal::open(options, log, system_clock());
   if (!journal) {
-    found.failed(journal.error().message());
+    found.refused(journal.error().message(), journal.error().kind());
     return found.take();
   }
   if (const auto& report = (*journal)->open_report(); !report.damage.empty()) {
@@ -189,13 +199,14 @@ void check_notifications(const SourceConfig& common, const OpenedAccess& opened,
     fanotify = marked.error().message();
   }
   if (way == "fanotify") {
-    found.failed("capture = \"fanotify\" is not possible here: " + fanotify +
-                 "; give the daemon CAP_SYS_ADMIN, or set capture = \"auto\"");
+    found.refused(
+        "capture = \"fanotify\" is not possible here: " + fanotify + "; give the daemon CAP_SYS_ADMIN, or set capture = \"auto\"",
+        ErrorKind::kInvalidConfig);
     return;
   }
   if (!opened.inotify_problem.empty()) {
     const std::string text = "inotify is not possible here: " + opened.inotify_problem;
-    way == "auto" ? found.warning("capture: scan only; " + text) : found.failed(text);
+    way == "auto" ? found.warning("capture: scan only; " + text) : found.refused(text, ErrorKind::kInvalidConfig);
     return;
   }
   if (way == "auto") {
@@ -213,20 +224,21 @@ void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolO
                            {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
                             .fanotify = auto_way || common.capture == "fanotify"});
   if (!opened) {
-    found.failed("spool " + root + ": " + opened.error().message());
+    found.refused("spool " + root + ": " + opened.error().message(), ErrorKind::kInvalidConfig);
     return;
   }
   const auto listed = opened->access->list("");
   if (!listed) {
-    found.failed("spool " + root + ": " + listed.error().message() +
-                 "; let the daemon's user read it (group, ACL, or CAP_DAC_READ_SEARCH)");
+    found.refused("spool " + root + ": " + listed.error().message() +
+                      "; let the daemon's user read it (group, ACL, or CAP_DAC_READ_SEARCH)",
+                  ErrorKind::kInvalidConfig);
     return;
   }
   std::vector<std::string> names;
   names.reserve(listed->size());
   for (const SpoolName& name : *listed) names.push_back(name.name);
   if (auto ok = guarded<void>([&] { return adapter.check_root(names); }); !ok) {
-    found.failed("spool " + root + ": " + ok.error().message());
+    found.refused("spool " + root + ": " + ok.error().message(), ok.error().kind());
     return;
   }
   found.ok("spool " + root + " is readable (" + std::to_string(names.size()) + " names)");
@@ -237,7 +249,7 @@ void check_resolver(SpoolAdapter& adapter, Findings& found) {
   auto resolver =
       guarded<std::unique_ptr<OwnerResolver>>([&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
   if (!resolver) {
-    found.failed(resolver.error().message());
+    found.refused(resolver.error().message(), resolver.error().kind());
   } else if (*resolver == nullptr) {
     found.ok("nobody is asked for the owners of jobs: user.verified stays false");
   } else if (auto ok = guarded<void>([&] { return (*resolver)->check(); }); ok) {
@@ -250,13 +262,26 @@ void check_resolver(SpoolAdapter& adapter, Findings& found) {
   }
 }
 
+// False: the scheduler cannot be asked so.
+bool check_scheduler(const SpoolAdapter& adapter, Findings& found) {
+  constexpr std::chrono::milliseconds kPatience{1500};
+  bool good = true;
+  for (Mismatch& mismatch : adapter.compare_with_scheduler({}, std::chrono::steady_clock::now() + kPatience)) {
+    good = good && !mismatch.wrong;
+    mismatch.wrong ? found.failed(std::move(mismatch.text)) : found.warning(std::move(mismatch.text));
+  }
+  return good;
+}
+
 // Of a sink or a free source: was it made, and what does it say of its other side?
 template <typename Instance>
 void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found) {
   if (!made) {
-    found.failed(made.error().message());
-  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }); ok) {
+    found.refused(made.error().message(), made.error().kind());
+  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }, ErrorKind::kPermanent); ok) {
     found.ok("ready");
+  } else if (std::is_same_v<Instance, Sink> && ok.error().kind() == ErrorKind::kInvalidConfig) {
+    found.refused(ok.error().message(), ok.error().kind());  // start() says the same
   } else {
     found.failed(ok.error().message());
   }
@@ -271,27 +296,46 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
   }
   auto made = create_spool_adapter(source.plugin, source.instance.table, context);
   if (!made) {
-    found.failed(made.error().message());
+    found.refused(made.error().message(), made.error().kind());
     return found.take();
   }
-  check_spool(source.instance.common, **made, opener, found);
-  check_resolver(**made, found);
+  auto asked = guarded<void>([&] {
+    check_spool(source.instance.common, **made, opener, found);
+    // With a configuration of the scheduler that is not there, the question would only take its time to fail.
+    if (check_scheduler(**made, found)) check_resolver(**made, found);
+    return Result<void>{};
+  });
+  if (!asked) found.refused(asked.error().message(), asked.error().kind());
   return found.take();
 }
 
-std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log) {
+std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log,
+                                std::vector<std::pair<std::string, std::vector<std::string>>>& directories) {
   Findings found("sink." + sink.instance.name);
   const SinkContext context{.name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
-  check_ready(create_sink(sink.plugin, sink.instance.table, context), found);
+  const auto made = create_sink(sink.plugin, sink.instance.table, context);
+  check_ready(made, found);
+  if (made) {
+    auto own = guarded<std::vector<std::string>>([&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
+    if (own) directories.emplace_back(sink.instance.name, *std::move(own));
+  }
   return found.take();
 }
 
 }  // namespace
 
+int exit_code_of(ErrorKind kind) noexcept {
+  switch (kind) {
+    case ErrorKind::kInvalidConfig: return EX_CONFIG;
+    case ErrorKind::kExhausted: return EX_TEMPFAIL;
+    default: return EX_CANTCREAT;
+  }
+}
+
 Setup load_setup(const std::string& config_file, Problems& problems) {
   Setup setup;
   setup.config = load_config(config_file, problems);
-  setup.plugin_dirs = setup.config.core.plugin_dirs.empty() ? default_plugin_directories() : setup.config.core.plugin_dirs;
+  setup.plugin_dirs = plugin_directories(setup.config.core.plugin_dirs);
   PluginLoader loader(setup.plugin_dirs);
   const auto source_common = source_options();
   const auto sink_common = sink_options();
@@ -313,15 +357,24 @@ std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileg
     for (Finding& finding : more) all.push_back(std::move(finding));
   };
   const CoreConfig& core = setup.config.core;
+  if (core.cluster == kPlaceholderCluster) {
+    all.push_back({Finding::Level::kFailed, "cluster",
+                   "\"" + core.cluster +
+                       "\" is still the configuration's installed default, and every event would carry it; "
+                       "give the name of this cluster",
+                   std::nullopt});
+  }
   append(check_privileges(privileges));
   if (privileges.state_dir_note.empty()) {
     append(check_state_dir(core.state_dir));
     append(check_journal(core.state_dir, core, log));
   } else {
-    all.push_back({Finding::Level::kOk, "state_dir", privileges.state_dir_note});
+    all.push_back({Finding::Level::kOk, "state_dir", privileges.state_dir_note, std::nullopt});
   }
   for (const LoadedSource& source : setup.sources) append(check_source(source, core, privileges.opener.get(), log));
-  for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log));
+  std::vector<std::pair<std::string, std::vector<std::string>>> directories;
+  for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log, directories));
+  for (const std::string& shared : shared_directories(directories)) all.push_back({Finding::Level::kFailed, "sinks", shared});
   return all;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct Setup {
   std::vector<LoadedSink> sinks;
 };
 
+// The exit code of a `run` that is refused for an error, and so that of a `check` that finds the same.
+int exit_code_of(ErrorKind kind) noexcept;
+
 // Reads the config, loads every plugin that it names, checks all options (core's and the plugins', unknown keys). All
 // problems of all files and plugins go into `problems`; a plugin that does not load is one at its instance's place.
 // The result is only to be used if there were none.
@@ -39,6 +43,8 @@ struct Finding {
   enum class Level { kOk, kWarning, kFailed } level = Level::kOk;
   std::string subject;  // "sink.archive", "source.slurm", "state_dir", "journal"
   std::string text;
+  // A start would be refused for it, by an error of this kind, which gives the exit code. Absent: the daemon would start.
+  std::optional<ErrorKind> refusal;
 };
 
 // The rest of start-up but starting: state_dir writable, journal readable and not damaged (no lock is taken, so a daemon may

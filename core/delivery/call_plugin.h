@@ -1,11 +1,10 @@
 #pragma once
 
-#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "core/base/text.h"
+#include "core/base/thrown.h"
 
 namespace scriptorium {
 
@@ -16,10 +15,8 @@ std::optional<std::string> call_plugin(Call&& call) noexcept {
   try {
     std::forward<Call>(call)();
     return std::nullopt;
-  } catch (const std::exception& thrown) {
-    return printable(thrown.what(), 200);
   } catch (...) {
-    return "something that is no std::exception";
+    return thrown_text();
   }
 }
 

@@ -31,7 +31,8 @@ namespace {
 // Parked events that wait here for their next attempt. Beyond this they wait in the journal alone and are fetched
 // when half of the room is free.
 constexpr std::size_t kHeldEvents = 10'000;
-constexpr std::uint64_t kHeldBytes = 16U << 20;
+constexpr std::uint64_t kHeldBytes = 4U << 20;
+constexpr std::size_t kFetchedEvents = 512;  // in one step
 // A full batch that was refused as a whole this often is parked: if it is refused for what is in it, those behind it go on.
 constexpr std::uint32_t kRefusalsUntilParked = 10;
 constexpr std::size_t kMostUnderWay = 16;  // batches, whatever a sink asks for
@@ -39,6 +40,8 @@ constexpr seconds kJournalPause{1};
 constexpr seconds kRefillPause{30};
 constexpr minutes kDownRepeat{10};
 constexpr std::size_t kReasonLimit = 1000;  // of a dead letter's reason, bytes
+constexpr const char* kCrashedReason =
+    "plugin crashed: the daemon died again and again while the sink had this event alone in hand";
 
 struct Pending {
   std::uint64_t sequence = 0;
@@ -47,7 +50,8 @@ struct Pending {
   Timestamp first_attempt;   // zero: was not attempted by this process
   std::uint32_t throws = 0;  // of the plugin, with this event alone
   bool alone = false;
-  bool parked = false;  // the cursor has passed it
+  bool suspect = false;  // of killing the process: never together with others
+  bool parked = false;   // the cursor has passed it
 
   std::uint64_t bytes() const { return event ? event->bytes_size() : 0; }
 };
@@ -58,11 +62,13 @@ struct Batch {
   std::uint64_t accepts_seen = 0;  // State::accepts at the last refusal
   bool full = false;               // the event after it did not fit
   bool probe = false;              // went through the closed gate
+  bool withheld = false;           // guilty of a crash: the destination never saw it
   // Its place among batches that are to be handed over in order; nothing if there is none to keep.
   std::optional<std::uint64_t> turn;
 
   bool empty() const { return items.empty(); }
   bool fresh() const { return !items.empty() && !items.front().parked && !items.front().alone; }
+  bool suspect() const { return !items.empty() && items.front().suspect; }
 };
 
 // Collects the settlements of one batch. Shared with its deliveries, so that one that is settled after we gave up
@@ -132,6 +138,9 @@ struct State {
   // Handing over in order, if that is asked for.
   std::set<std::uint64_t> turns;  // of batches that were read and are not handed over, or are to be once more
   bool handing_over = false;
+  // Suspects go out with nothing else in hand.
+  bool suspect_out = false;
+  std::size_t suspects_waiting = 0;
 
   // Parked events.
   std::multimap<SteadyTime, Pending> held;  // by when they are due
@@ -189,7 +198,7 @@ struct State {
 class Dispatcher::Impl {
  public:
   Impl(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,
-       const Clock& clock, std::uint64_t seed)
+       const Clock& clock, std::uint64_t seed, CrashRecord* crashes)
       : name_(std::move(name)),
         config_(config),
         sink_(sink),
@@ -197,6 +206,7 @@ class Dispatcher::Impl {
         id_(id),
         log_(log),
         clock_(clock),
+        crashes_(crashes),
         state_(State(milliseconds(config.retry_max_ms), seed)) {}
 
   ~Impl() {
@@ -331,6 +341,7 @@ class Dispatcher::Impl {
 
   void work(const std::stop_token& stop) noexcept {
     name_thread("sink", name_);
+    const CrashRecord::SignalStack signal_stack;
     Batch batch;
     bool parked_last = false;
     while (!stop.stop_requested()) {
@@ -442,13 +453,14 @@ class Dispatcher::Impl {
     BatchLimits limits = make_limits();
     while (!s.held.empty() && s.held.begin()->first <= now) {
       auto first = s.held.begin();
-      if (first->second.alone && !batch.empty()) break;
+      const bool single = first->second.alone || first->second.suspect;
+      if (single && !batch.empty()) break;
       if (!limits.add(first->second.bytes())) break;
       s.held_bytes -= first->second.bytes();
       s.known[first->second.sequence].where = Known::Where::kInHand;
       batch.items.push_back(std::move(first->second));
       s.held.erase(first);
-      if (batch.items.back().alone) break;
+      if (single) break;
     }
     std::sort(batch.items.begin(), batch.items.end(), [](const Pending& a, const Pending& b) { return a.sequence < b.sequence; });
     return batch;
@@ -512,11 +524,18 @@ class Dispatcher::Impl {
     }
     for (Journal::Item& item : *items) {
       Pending pending{.sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts};
-      if (!limits.add(pending.bytes())) return batch.full = true;
+      pending.suspect = is_suspect(pending);
+      if ((pending.suspect && !batch.empty()) || !limits.add(pending.bytes())) return batch.full = true;
       after = pending.sequence;
       batch.items.push_back(std::move(pending));
+      if (batch.suspect()) return batch.full = true;
     }
     return batch.full = limits.full();
+  }
+
+  bool is_suspect(const Pending& item) const {
+    return crashes_ != nullptr && item.event != nullptr &&
+           crashes_->verdict(name_, item.event->id) != CrashRecord::Verdict::kInnocent;
   }
 
   void give_out(Batch& batch, std::size_t from, std::uint64_t position) {
@@ -528,8 +547,11 @@ class Dispatcher::Impl {
   }
 
   void journal_failed(const Error& error) {
-    log_.error("JOURNAL_READ_FAILED", "events cannot be read from the journal; this sink tries again, and nothing is lost",
-               {{"sink", name_}, {"error", error.message()}});
+    // Of damage the journal has told already, and the daemon ends.
+    if (error.kind() != ErrorKind::kCorrupt) {
+      log_.error("JOURNAL_READ_FAILED", "events cannot be read from the journal; this sink tries again, and nothing is lost",
+                 {{"sink", name_}, {"error", error.message()}});
+    }
     const SteadyTime until = clock_.steady() + kJournalPause;
     const std::uint64_t pokes = state_.with([](const State& s) { return s.pokes; });
     state_.wait_until(std::stop_token{}, until, [&](const State& s) { return s.stopping || s.pokes != pokes; });
@@ -547,36 +569,43 @@ class Dispatcher::Impl {
       std::erase_if(
           s.known, [&](const auto& entry) { return entry.second.where == Known::Where::kSettled && entry.second.epoch < epoch; });
     });
-    // parked() gives whole events and has no place to go on from; doubling bounds both the memory and the work.
-    std::size_t chunk = 32;
+    std::uint64_t after = 0;
+    bool in_hand = false;  // something was that the journal still has
+    const auto is_known = [&](std::uint64_t sequence) {
+      return state_.with([&](const State& s) {
+        const auto found = s.known.find(sequence);
+        if (found == s.known.end()) return false;
+        in_hand = in_hand || found->second.where != Known::Where::kHeld;
+        return true;
+      });
+    };
     while (true) {
-      const std::size_t limit = state_.with([](const State& s) { return s.known.size(); }) + chunk;
-      auto items = journal_.parked(id_, limit);
+      auto items = journal_.parked(id_, kFetchedEvents, after, kHeldBytes / 2, is_known);
       if (!items) {
         state_.with([&](State& s) { s.refill_at = clock_.steady() + kJournalPause; });
         journal_failed(items.error());
         return;
       }
-      const bool all = items->size() < limit;
+      std::set<std::uint64_t> suspects;
+      for (const Journal::Item& item : *items) {
+        if (is_suspect({.sequence = item.sequence, .event = item.event})) suspects.insert(item.sequence);
+      }
       const bool enough = state_.with([&](State& s) {
         const SteadyTime now = clock_.steady();
-        bool in_hand = false;
         for (Journal::Item& item : *items) {
-          auto found = s.known.find(item.sequence);
-          if (found != s.known.end()) {
-            in_hand = in_hand || found->second.where != Known::Where::kHeld;
-          } else if (item.event != nullptr) {
-            s.hold(now, {.sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts, .parked = true});
-          }
+          after = item.sequence;
+          if (item.event == nullptr || s.known.contains(item.sequence)) continue;
+          Pending pending{.sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts, .parked = true};
+          pending.suspect = suspects.contains(item.sequence);
+          s.hold(now, std::move(pending));
         }
-        if (!all) return s.held.size() >= kHeldEvents || s.held_bytes >= kHeldBytes / 2;
+        if (!items->empty()) return s.held.size() >= kHeldEvents || s.held_bytes >= kHeldBytes / 2;
         // Something that a worker has just settled may already have been put back by hand.
         s.more_parked = in_hand || s.overflows != overflows;
         s.refill_at = s.more_parked ? now + kRefillPause : now;
         return true;
       });
       if (enough) return;
-      chunk *= 2;
     }
   }
 
@@ -610,8 +639,27 @@ class Dispatcher::Impl {
       deliveries.clear();
       return {};
     }
-    FAULT_POINT("delivery.before_deliver");
-    const std::optional<std::string> thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
+    batch.withheld = batch.suspect() && crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
+    std::optional<std::string> thrown;
+    CrashRecord::InHand in_hand;
+    if (batch.withheld) {
+      deliveries.front().reject(kCrashedReason);
+    } else {
+      if (crashes_ != nullptr) in_hand = note_hand_over(deliveries, batch.suspect(), stop);
+      if (batch.suspect() && !in_hand) {  // a stop, while another sink's suspect was in hand
+        state_.with_notify([&](State& s) {
+          --s.delivering;
+          --s.in_flight;
+          --s.attempts;
+          s.handing_over = s.suspect_out = false;
+        });
+        deliveries.clear();
+        return {};
+      }
+      FAULT_POINT("delivery.before_deliver");
+      const CrashRecord::Inside inside(in_hand);
+      thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
+    }
     deliveries.clear();  // a plugin that threw before it took the batch
     state_.with_notify([&](State& s) {
       --s.delivering;
@@ -619,29 +667,53 @@ class Dispatcher::Impl {
       if (batch.turn) s.turns.erase(*batch.turn);
     });
     if (!settler->wait(give_up_.get_token())) {
-      state_.with([&](State& s) { s.in_flight -= handed.size(); });
+      state_.with([&](State& s) {
+        s.in_flight -= handed.size();
+        if (batch.suspect()) s.suspect_out = false;
+      });
       log_.info("DELIVERIES_LEFT", "a sink stopped before it settled all it had; the events stay in the journal",
                 {{"sink", name_}, {"count", handed.size()}});
       return {};
     }
+    in_hand.release();
     FAULT_POINT("delivery.after_deliver");
     const std::vector<Settler::Settlement> settlements = settler->take();
     log_misbehaviour(batch, handed, settlements, thrown);
+    if (batch.suspect()) absolve(batch, settlements.front());
     return conclude(std::move(batch), handed, settlements, thrown, started, stop);
+  }
+
+  CrashRecord::InHand note_hand_over(const std::vector<Delivery>& deliveries, bool suspect, const std::stop_token& stop) const {
+    std::vector<std::string> ids;
+    ids.reserve(deliveries.size());
+    for (const Delivery& delivery : deliveries) ids.push_back(delivery.event().id);
+    return crashes_->hand_over(name_, ids, suspect, stop);
+  }
+
+  // What came to an end without a crash is no suspect any more; what is to be tried again stays one.
+  void absolve(const Batch& batch, const Settler::Settlement& settlement) const {
+    if (settlement.outcome != Outcome::kRetry) crashes_->settled(name_, batch.items.front().event->id);
   }
 
   // Until this batch may be handed over; false at a stop.
   bool take_turn(const Batch& batch, std::size_t events, const std::stop_token& stop) {
     bool taken = false;
+    const bool suspect = batch.suspect();
+    if (suspect) state_.with([](State& s) { ++s.suspects_waiting; });
     state_.wait(stop, [&](State& s) {
       if (taken || s.stopping) return true;
       if (in_order() && (s.handing_over || (batch.turn && *s.turns.begin() != *batch.turn))) return false;
+      if (s.suspect_out || (suspect && s.in_flight > 0)) return false;
+      // Else workers that take turns could keep it waiting; where there is an order, nothing goes out before its time anyway.
+      if (!suspect && !in_order() && s.suspects_waiting > 0) return false;
+      s.suspect_out = suspect;
       s.handing_over = true;
       ++s.delivering;
       s.in_flight += events;
       s.attempts += events;
       return taken = true;
     });
+    if (suspect) state_.with_notify([](State& s) { --s.suspects_waiting; });
     return taken;
   }
 
@@ -670,11 +742,12 @@ class Dispatcher::Impl {
   Batch conclude(Batch batch, const std::vector<std::size_t>& handed, const std::vector<Settler::Settlement>& settlements,
                  const std::optional<std::string>& thrown, Timestamp started, const std::stop_token& stop) {
     const bool fresh = batch.fresh();
+    const bool was_suspect = batch.suspect();
     const bool refused = std::all_of(settlements.begin(), settlements.end(), [&](const Settler::Settlement& s) {
       return s.outcome == Outcome::kRetry && !(thrown && s.by_destructor);
     });
-    const bool useful = std::any_of(settlements.begin(), settlements.end(),
-                                    [](const Settler::Settlement& s) { return s.outcome != Outcome::kRetry; });
+    const bool useful = !batch.withheld && std::any_of(settlements.begin(), settlements.end(),
+                                                       [](const Settler::Settlement& s) { return s.outcome != Outcome::kRetry; });
     if (refused && fresh) ++batch.refusals;
     const auto [accepts, others_wait] = state_.with([](const State& s) { return std::pair(s.accepts, !s.turns.empty()); });
     const bool worn_out = (batch.full || others_wait) && batch.refusals >= kRefusalsUntilParked;
@@ -770,6 +843,7 @@ class Dispatcher::Impl {
       count(s, settlements, thrown, now);
       for (const double seconds : latencies) s.latency.add(seconds);
       s.in_flight -= handed.size();
+      if (was_suspect) s.suspect_out = false;
       return !s.held.empty() && s.held.begin()->first < before;
     });
     if (poke && config_.workers > 1) interrupt();  // one that waits at the journal has an older deadline
@@ -895,6 +969,7 @@ class Dispatcher::Impl {
   const Journal::SinkId id_;
   Logger& log_;
   const Clock& clock_;
+  CrashRecord* const crashes_;  // null: none is kept
   Guarded<State> state_;
   std::size_t under_way_ = 1;  // batches at once, handed over in order; 1 also with several workers, which keep none
   std::stop_source give_up_;   // on what is in flight
@@ -903,8 +978,8 @@ class Dispatcher::Impl {
 };
 
 Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,
-                       const Clock& clock, std::uint64_t jitter_seed)
-    : impl_(std::make_unique<Impl>(std::move(name), config, sink, journal, id, log, clock, jitter_seed)) {}
+                       const Clock& clock, std::uint64_t jitter_seed, CrashRecord* crashes)
+    : impl_(std::make_unique<Impl>(std::move(name), config, sink, journal, id, log, clock, jitter_seed, crashes)) {}
 Dispatcher::~Dispatcher() = default;
 
 void Dispatcher::start() { impl_->start(); }

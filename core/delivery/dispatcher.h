@@ -9,6 +9,7 @@
 #include "core/api/sink.h"
 #include "core/base/histogram.h"
 #include "core/config/config.h"
+#include "core/delivery/crash_record.h"
 #include "core/journal/journal.h"
 
 namespace scriptorium {
@@ -23,18 +24,19 @@ namespace scriptorium {
 // - Some did: those are parked in the journal and tried again on their own time, the rest goes on.
 // - The plugin threw: what it left unsettled is tried again one by one; an event that makes it throw three times
 //   alone becomes a dead letter ("plugin threw: ...").
+// - The process died while events were in hand: CrashRecord makes them suspect. Each is then a batch of its own, in its place in
+//   the order, with nothing else of this sink in hand; one that is found guilty becomes a dead letter ("plugin crashed").
 // - A sink that takes several batches at once (Sink::batches_under_way) is handed them one after the other in the journal's
 //   order, each while the ones before it may still be unsettled. While it is down, the first of them tries it.
 //
-// Owns:    its threads (one, or `workers`, or one for each batch under way). Borrows sink, journal, logger and clock for its
-// life. The clock is the
+// Owns:    its threads (one, or `workers`, or one for each batch under way). Borrows all else for its life. The clock is the
 //          machine's: threads wait by it.
 // Memory:  a batch for each worker (batches that are handed over in order share one's bytes), and parked events up to 10,000 or
 // 16 MiB; more of them wait in the journal. Threads: start(), stop() from the main thread; status() and idle() from any.
 class Dispatcher {
  public:
   Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,
-             const Clock& clock, std::uint64_t jitter_seed);
+             const Clock& clock, std::uint64_t jitter_seed, CrashRecord* crashes = nullptr);
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;

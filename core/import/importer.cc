@@ -140,11 +140,8 @@ bool Import::take(FoundJob job, const std::stop_token& stop) {
   item.event = event;
   if (!options_.again) {
     item.mark = CaptureMark{.entry = options_.tree + "/" + job.path,
-                            .device = job.stat.device,
-                            .inode = job.stat.inode,
-                            .mtime_ns = job.stat.mtime_ns,
+                            .identity = identity_of("script", job.stat),
                             .size = job.stat.size,
-                            .file = "script",
                             .event_id = event->id};
   }
   item.durable = [this](bool fresh) { ++(fresh ? counts_.fresh : counts_.known); };

@@ -20,6 +20,8 @@ namespace {
 constexpr const char* kName = "journal.db";
 constexpr const char* kDraft = "journal.salvage";    // a salvaged journal that is not yet the journal
 constexpr const char* kPending = "salvage.pending";  // stands in a quarantine until its salvage is the journal
+constexpr const char* kMoved = "salvage.moved";      // beside it from the moment that all damaged files lie there, synced
+constexpr const char* kWanted = "salvage.wanted";    // beside a journal that was found damaged while it was in use
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
@@ -30,9 +32,27 @@ Result<void> sync_directory(const std::string& path) {
 }
 
 Result<void> move(const std::string& from, const std::string& to) {
-  if (!exists(from)) return {};
-  if (::rename(from.c_str(), to.c_str()) != 0) return system_error("rename " + from, errno);
+  if (const int code = FAULT_ERROR("journal.quarantine_rename"); code != 0) return system_error("rename " + from, code);
+  if (::rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) return system_error("rename " + from, errno);
   return {};
+}
+
+// Its absence is on disk when it returns.
+Result<void> remove_marker(const std::string& directory, const char* name) {
+  const std::string path = directory + "/" + name;
+  int code = FAULT_ERROR("journal.quarantine_unlink");
+  if (code == 0 && ::unlink(path.c_str()) != 0) code = errno;
+  if (code != 0 && code != ENOENT) return system_error("remove " + path, code);
+  return sync_directory(directory);
+}
+
+Result<void> make_marker(const std::string& directory, const char* name, std::string_view text) {
+  const std::string path = directory + "/" + name;
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return system_error("create " + path, errno);
+  if (auto result = write_fd(fd.get(), text); !result) return result;
+  if (auto result = sync_fd(fd.get(), path); !result) return result;
+  return sync_directory(directory);
 }
 
 // -wal needs shared memory between processes, which network file systems do not give.
@@ -68,9 +88,7 @@ Result<std::string> new_quarantine(const std::string& directory, const Clock& cl
   for (int i = 1; i < 1000; ++i) {
     std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
     if (::mkdir(path.c_str(), 0700) == 0) {
-      UniqueFd fd(::open((path + "/" + kPending).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-      if (!fd) return system_error("create " + path + "/" + kPending, errno);
-      if (auto result = sync_directory(path); !result) return result.error();
+      if (auto result = make_marker(path, kPending, ""); !result) return result.error();
       if (auto result = sync_directory(directory); !result) return result.error();
       return path;
     }
@@ -79,18 +97,21 @@ Result<std::string> new_quarantine(const std::string& directory, const Clock& cl
   return Error{ErrorKind::kTransient, "no free name for a quarantine in " + directory};
 }
 
-// Moves the damaged files away and puts what can be read of them in their place. Ends at any moment, it is taken up again
-// by the next open: the database itself moves last, so as long as it lies in its place, all that lies there belongs to it.
+// Moves the damaged files away and puts what can be read of them in their place. Ended at any moment, it is taken up again by
+// the next open. Until kMoved stands, all that lies in the journal's place belongs to the damaged one; from then on, a database
+// there is the salvaged one, and perhaps more: it must not be replaced.
 Result<void> quarantine(const std::string& directory, const std::string& bad, const std::string& damage, Logger& log,
                         Journal::OpenReport& report) {
-  if (!exists(bad + "/" + kName)) {
+  if (!exists(bad + "/" + kMoved)) {
     for (const char* suffix : {"-wal", "-shm", ""}) {
       FAULT_POINT("journal.quarantine");
       if (auto result = move(directory + "/" + kName + suffix, bad + "/" + kName + suffix); !result) return result;
     }
     if (auto result = sync_directory(bad); !result) return result;
     if (auto result = sync_directory(directory); !result) return result;
+    if (auto result = make_marker(bad, kMoved, ""); !result) return result;
   }
+  if (exists(directory + "/" + kName)) return remove_marker(bad, kPending);  // it was finished, but for this
   FAULT_POINT("journal.quarantine");
   auto salvaged = salvage(bad, directory + "/" + kDraft, log);
   if (!salvaged) return salvaged.error();
@@ -98,8 +119,7 @@ Result<void> quarantine(const std::string& directory, const std::string& bad, co
   if (auto result = move(directory + "/" + kDraft, directory + "/" + kName); !result) return result;
   if (auto result = sync_directory(directory); !result) return result;
   FAULT_POINT("journal.quarantine");
-  ::unlink((bad + "/" + kPending).c_str());
-  if (auto result = sync_directory(bad); !result) return result;
+  if (auto result = remove_marker(bad, kPending); !result) return result;
   report.quarantined = bad;
   report.salvaged_events = salvaged->events;
   report.lost_events = salvaged->lost_events;
@@ -145,7 +165,8 @@ Look look(Connection& db, const std::string& file) {
                                        std::to_string(kFormatVersion) +
                                        " or older; install the newer Scriptorium again, which wrote it"};
   }
-  if (*application != kApplicationId || *version < 1 || *ours < 7 || (*version == 1) == has_packs(db))
+  if (*application != kApplicationId || *version < 1 || *ours < 7 || (*version == 1) == has_packs(db) ||
+      (*version < 3) == marks_name_files(db))
     return {Look::State::kDamaged, "header or schema damaged"};
   const std::string damage = verify(db, false);
   if (!damage.empty()) return {Look::State::kDamaged, damage};
@@ -189,15 +210,26 @@ std::string altered_table(Connection& db) {
   Statement statement(db, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL");
   while (statement.step()) stored.append("\n").append(statement.text(0));
   std::string_view schema = kSchema;
-  constexpr std::string_view kNewInVersion2 = ", pack INTEGER NOT NULL DEFAULT 0";
-  const bool version_1 = !has_packs(db);
+  // Columns that a version added at the end of a table, and tables that it added.
+  struct Addition {
+    std::int64_t version;
+    std::string_view text;
+  };
+  constexpr Addition kColumns[] = {
+      {2, ", pack INTEGER NOT NULL DEFAULT 0"},   {3, ", target INTEGER NOT NULL DEFAULT 0"},
+      {3, ", absences TEXT NOT NULL DEFAULT ''"}, {3, ", owner TEXT NOT NULL DEFAULT ''"},
+      {3, ", stored INTEGER NOT NULL DEFAULT 0"}, {3, ", file TEXT NOT NULL DEFAULT '', file_size INTEGER NOT NULL DEFAULT 0"}};
+  constexpr Addition kTables[] = {{2, "CREATE TABLE packs"}, {3, "CREATE TABLE fills"}};
+  const std::int64_t version = db.integer("PRAGMA user_version").value_or(0);
   for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
     std::string made(schema.substr(0, end));
     schema.remove_prefix(end + 1);
     made = made.substr(made.find("CREATE"));
-    if (version_1) {
-      if (made.starts_with("CREATE TABLE packs")) continue;
-      if (const auto at = made.find(kNewInVersion2); at != std::string::npos) made.erase(at, kNewInVersion2.size());
+    if (std::ranges::any_of(kTables, [&](const Addition& t) { return version < t.version && made.starts_with(t.text); }))
+      continue;
+    for (const Addition& column : kColumns) {
+      const auto at = version < column.version ? made.find(column.text) : std::string::npos;
+      if (at != std::string::npos) made.erase(at, column.text.size());
     }
     made.resize(made.rfind(')'));
     if (stored.find(made) == std::string::npos) return made.substr(0, made.find('('));
@@ -223,9 +255,9 @@ std::string verify(Connection& db, bool whole) {
     if (const std::string made = altered_table(db); !made.empty()) note("not as it was made: " + made);
   }
   if (damage.empty()) {
-    Statement sinks(db, "SELECT name, kinds, cursor, sum FROM sinks");
+    Statement sinks(db, ("SELECT name, kinds, cursor, sum, " + column_or(db, "sinks", "absences", "''") + " FROM sinks").c_str());
     while (sinks.step()) {
-      if (sinks.integer(3) != sink_sum(sinks.text(0), sinks.text(1), sinks.integer(2)))
+      if (sinks.integer(3) != sink_sum(sinks.text(0), sinks.text(1), sinks.integer(2), sinks.text(4)))
         note("sink " + std::string(sinks.text(0)) + ": checksum differs");
     }
     Statement exceptions(db, "SELECT sink, seq, state, sum FROM exceptions");
@@ -248,7 +280,7 @@ std::string verify(Connection& db, bool whole) {
         !has_packs(db)
             ? std::optional<std::int64_t>(0)
             : db.integer(
-                  "WITH used(id) AS (SELECT pack FROM events WHERE pack<>0 UNION ALL SELECT pack FROM unresolved WHERE pack<>0) "
+                  "WITH used(id) AS (SELECT pack FROM events WHERE pack>0 UNION ALL SELECT pack FROM unresolved WHERE pack<>0) "
                   "SELECT (SELECT count(*) FROM packs p WHERE NOT EXISTS(SELECT 1 FROM used u WHERE u.id=p.id)) + "
                   "(SELECT count(*) FROM used u WHERE NOT EXISTS(SELECT 1 FROM packs p WHERE p.id=u.id)) + "
                   "(SELECT count(*)-count(DISTINCT id) FROM used)");
@@ -261,11 +293,16 @@ std::string verify(Connection& db, bool whole) {
     std::uint64_t wrong = 0;
     std::string first;
     for (const std::string table : {"events", "unresolved"}) {
-      Statement rows(db, ("SELECT " + std::string(content_columns(db)) + " FROM " + table).c_str());
+      const std::string columns = table == "events" ? event_columns(db) : content_columns(db);
+      Statement rows(db, ("SELECT " + columns + " FROM " + table).c_str());
       while (rows.step()) {
-        auto event = reader.load(rows);
-        if (event) continue;
-        if (wrong++ == 0) first = event.error().message();
+        std::optional<Error> error;
+        if (EventReader::is_in_archive(rows)) {
+          if (auto locator = reader.locator(rows); !locator) error = locator.error();
+        } else if (auto event = reader.load(rows); !event) {
+          error = event.error();
+        }
+        if (error && wrong++ == 0) first = error->message();
       }
     }
     if (wrong > 0) note(std::to_string(wrong) + " events damaged, the first: " + first);
@@ -273,6 +310,36 @@ std::string verify(Connection& db, bool whole) {
   if (auto error = db.take_error()) note(error->message());
   return damage;
 }
+
+Result<void> ask_for_salvage(const std::string& directory, const std::string& why) {
+  return make_marker(directory, kWanted, why);
+}
+
+namespace {
+
+// All steps in one transaction: after a crash the journal is of the old version or of the new one.
+Result<void> upgrade(Connection& db, const std::string& file, Logger& log) {
+  const std::int64_t version = db.integer("PRAGMA user_version").value_or(kFormatVersion);
+  if (version < kFormatVersion) {
+    db.execute("BEGIN IMMEDIATE");
+    if (version < 2) db.execute(kFromVersion1);
+    if (version < 3) db.execute(kFromVersion2);
+    db.execute("COMMIT");
+    if (!db.ok()) db.rollback();
+  }
+  if (auto error = db.take_error()) return *std::move(error);
+  if (version < kFormatVersion) {
+    const std::int64_t nameless = db.integer("SELECT count(*) FROM marks WHERE file=''").value_or(0);
+    log.info("JOURNAL_UPGRADED",
+             "the journal of an older program was changed to this program's format; its marks do not name their file yet, which "
+             "the first scan adds for every entry that still stands",
+             {{"file", file}, {"from", version}, {"to", kFormatVersion}, {"marks", nameless}});
+  }
+  if (auto error = db.take_error()) return *std::move(error);
+  return {};
+}
+
+}  // namespace
 
 Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& log, const Clock& clock) {
   if (options.read_only) return open_read_only(options);
@@ -287,7 +354,8 @@ Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& lo
     if (auto result =
             quarantine(options.directory, bad, "found before, and the process ended while it was put aside", log, opened.report);
         !result) {
-      return result.error();
+      return result.error().with_context("the damaged journal in " + bad +
+                                         " cannot be put aside; make room or correct the rights, then start again");
     }
   }
   for (int attempt = 0;; ++attempt) {
@@ -296,6 +364,12 @@ Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& lo
     // -wal without its database can only be the rest of one that is gone.
     bool damaged = !there && stat_path(file + "-wal").has_value() && stat_path(file + "-wal")->size > 0;
     std::string damage = damaged ? "the database of " + file + "-wal is missing or empty" : "";
+    if (there && attempt == 0) {
+      if (const auto found = read_file(options.directory + "/" + kWanted)) {
+        damaged = true;
+        damage = "found while it was in use: " + *found;
+      }
+    }
     if (there && !state->is_regular()) return Error{ErrorKind::kInvalidConfig, file + ": found no regular file; move it away"};
     if (!there && !damaged) {
       if (auto result = create_empty(file); !result) return result.error();
@@ -322,14 +396,10 @@ Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& lo
         // Debian's SQLite is built to fill what it frees with zeros, so each page would be written once more to become free.
         db.execute("PRAGMA secure_delete=OFF");
         db.execute("PRAGMA wal_autocheckpoint=0");
-        db.execute("PRAGMA journal_size_limit=67108864");
-        if (db.integer("PRAGMA user_version") == 1) {
-          db.execute("BEGIN IMMEDIATE");
-          db.execute(kFromVersion1);
-          db.execute("COMMIT");
-          if (!db.ok()) db.rollback();
-        }
-        if (auto error = db.take_error()) return *std::move(error);
+        // Once SQLite restarts the -wal, it is cut to this; until then it is as long as it had to be.
+        db.execute(
+            ("PRAGMA journal_size_limit=" + std::to_string(std::min<std::uint64_t>(64U << 20, options.max_bytes / 8))).c_str());
+        if (auto upgraded = upgrade(db, file, log); !upgraded) return upgraded.error();
         opened.connection = *std::move(connection);
         return opened;
       }
@@ -338,7 +408,13 @@ Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& lo
     if (attempt > 0) return Error{ErrorKind::kCorrupt, file + ": damaged again at once: " + damage};
     auto bad = new_quarantine(options.directory, clock);
     if (!bad) return bad.error();
-    if (auto result = quarantine(options.directory, *bad, damage, log, opened.report); !result) return result.error();
+    Result<void> put_aside = remove_marker(options.directory, kWanted);
+    if (put_aside) put_aside = quarantine(options.directory, *bad, damage, log, opened.report);
+    if (!put_aside) {
+      return put_aside.error().with_context("the journal is damaged (" + printable(damage, 200) +
+                                            ") and cannot be put aside in " + *bad +
+                                            "; make room or correct the rights, then start again");
+    }
   }
 }
 

@@ -24,7 +24,7 @@ class RecentEvents {
 
   void start_after(std::uint64_t number) { floor_ = number; }
   void add(std::uint64_t number, std::shared_ptr<const Event> event) {
-    const std::uint64_t cost = (event ? event->bytes_size() : 0) + kOverhead;
+    const std::uint64_t cost = (event ? event->memory_size() : 0) + kOverhead;
     entries_.push_back({number, std::move(event), cost});
     bytes_ += cost;
     while (bytes_ > limit_ && !entries_.empty()) drop_front();
@@ -52,7 +52,7 @@ class RecentEvents {
   }
 
  private:
-  static constexpr std::uint64_t kOverhead = 2048;  // metadata, strings, nodes: about what an event takes beside its files
+  static constexpr std::uint64_t kOverhead = 1024;  // nodes, small strings, what the allocator adds
 
   void drop_front() {
     bytes_ -= entries_.front().cost;

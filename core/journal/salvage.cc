@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/fault_point.h"
 #include "core/base/file.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
@@ -44,11 +45,11 @@ class Target {
         find_seq_(db, "SELECT 1 FROM events WHERE seq=?1"),
         find_ticket_(db, "SELECT 1 FROM unresolved WHERE ticket=?1"),
         insert_event_(db,
-                      "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack) "
-                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)"),
+                      "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,target,owner) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)"),
         insert_unresolved_(db,
-                           "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,entry) "
-                           "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)") {}
+                           "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,entry) "
+                           "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)") {}
 
   bool has(const std::string& id) {
     const bool found = find_event_.bind_id(id).step();
@@ -65,7 +66,7 @@ class Target {
       ++wanted;
     }
   }
-  std::string add_files(const std::vector<File>& files) {
+  std::string add_files(const std::vector<File>& files, std::uint64_t& stored) {
     std::vector<std::int64_t> blobs;
     for (const File& file : files) {
       if (file.in_pack) {
@@ -77,6 +78,7 @@ class Target {
       find_blob_.reset();
       if (blob == 0) {
         insert_blob_.bind_blob(file.key).bind(file.size).bind_large(file.frame).run();
+        stored += file.frame.size();
         blob = db_.integer("SELECT last_insert_rowid()").value_or(0);
       }
       add_ref_.bind(blob).run();
@@ -85,8 +87,10 @@ class Target {
     return encode_blobs(blobs);
   }
   void add_event(bool unresolved, std::int64_t number, const std::string& source, const Event& event,
-                 const std::vector<File>& files, std::string_view pack, std::string_view meta, const std::string& entry) {
-    const std::string blobs = add_files(files);
+                 const std::vector<File>& files, std::string_view pack, std::string_view meta, const std::string& entry,
+                 std::int64_t target) {
+    std::uint64_t stored = pack.size() + (unresolved ? 0 : meta.size());
+    const std::string blobs = add_files(files, stored);
     std::int64_t pack_id = 0;
     if (!pack.empty()) {
       insert_pack_.bind_large(pack).run();
@@ -104,23 +108,48 @@ class Target {
         .bind(static_cast<std::int64_t>(bytes))
         .bind_text(blobs)
         .bind_large(meta)
-        .bind(pack_id);
+        .bind(pack_id)
+        .bind(static_cast<std::int64_t>(stored));
     if (unresolved) {
       if (entry.empty()) {
         insert.bind_null();
       } else {
         insert.bind_text(entry);
       }
+    } else {
+      insert.bind(target).bind_text(owner_of(event));
     }
     insert.run();
-    if (++pending_ >= kBatch) {
-      pending_ = 0;
-      db_.execute("COMMIT");
-      db_.execute("BEGIN");
-    }
+    count_insert();
+  }
+  // Of an event that an archive holds.
+  void add_locator(std::int64_t number, const std::string& source, const Event& event, std::int64_t bytes, std::string_view meta,
+                   std::int64_t target) {
+    insert_event_.bind(free_number(false, number))
+        .bind_id(event.id)
+        .bind_text(source)
+        .bind_text(event.kind)
+        .bind_text(event.job.id);
+    insert_event_.bind(event.captured_at.nanoseconds)
+        .bind(bytes)
+        .bind_text("")
+        .bind_large(meta)
+        .bind(kInArchive)
+        .bind(std::int64_t{0})
+        .bind(target)
+        .bind_text("")
+        .run();
+    count_insert();
   }
 
  private:
+  void count_insert() {
+    if (++pending_ < kBatch) return;
+    pending_ = 0;
+    db_.execute("COMMIT");
+    db_.execute("BEGIN");
+  }
+
   Connection& db_;
   Statement find_blob_, insert_blob_, insert_pack_, add_ref_, find_event_, find_seq_, find_ticket_, insert_event_,
       insert_unresolved_;
@@ -134,11 +163,15 @@ class Salvager {
   // One look at the damaged file. False if it could not be opened, or a table could not be read to its end.
   bool pass(const std::string& file, Connection::Mode mode) {
     auto opened = Connection::open(file, mode);
-    if (!opened) return false;
+    if (!opened) {
+      if (opened.error().kind() == ErrorKind::kExhausted) exhausted_ = opened.error();
+      return false;
+    }
     from_ = opened->get();
     whole_ = true;
     from_->execute("PRAGMA cache_size=-8192");
     if (!from_->integer("SELECT count(*) FROM sqlite_schema")) {
+      forgive();
       from_ = nullptr;
       return false;
     }
@@ -151,6 +184,9 @@ class Salvager {
     return whole_;
   }
 
+  // What kept a pass from reading, if it was want of disk, memory or descriptors.
+  const std::optional<Error>& exhausted() const noexcept { return exhausted_; }
+
   // After the passes.
   Salvaged finish() {
     const bool lost = !lost_.empty() || events_damaged_;
@@ -161,10 +197,14 @@ class Salvager {
     for (auto& [id, sink] : sinks_) {
       const std::int64_t cursor = trusted && sink.sum_matches ? sink.cursor : 0;
       if (!sink.sum_matches) result_.redelivers = true;
-      Statement insert(to_, "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) VALUES(?1,?2,?3,?4,?5,?6,?7)");
+      Statement insert(to_,
+                       "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum,absences) "
+                       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)");
+      const std::string absences = sink.sum_matches ? sink.absences : std::string{};
       insert.bind(id).bind_text(sink.name).bind_text(sink.kinds).bind(cursor).bind(sink.acknowledged);
       (sink.last_success ? insert.bind(*sink.last_success) : insert.bind_null())
-          .bind(sink_sum(sink.name, sink.kinds, cursor))
+          .bind(sink_sum(sink.name, sink.kinds, cursor, absences))
+          .bind_text(absences)
           .run();
     }
     Statement exception(to_,
@@ -184,16 +224,19 @@ class Salvager {
     }
     // Where an event was lost, its spool entry may still be there: without its mark it is captured again.
     Statement mark(to_,
-                   "INSERT OR IGNORE INTO marks(source,entry,device,inode,mtime_ns,size,event_id) VALUES(?1,?2,?3,?4,?5,?6,?7)");
-    for (const Mark& m : marks_) {
+                   "INSERT OR IGNORE INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+                   "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
+    for (const auto& [source, m] : marks_) {
       if (lost && !target_.has(m.event_id)) continue;
-      mark.bind_text(m.source)
+      mark.bind_text(source)
           .bind_text(m.entry)
-          .bind(m.device)
-          .bind(m.inode)
-          .bind(m.mtime_ns)
-          .bind(m.size)
+          .bind(static_cast<std::int64_t>(m.identity.device))
+          .bind(static_cast<std::int64_t>(m.identity.inode))
+          .bind(m.identity.mtime_ns)
+          .bind(static_cast<std::int64_t>(m.size))
           .bind_id(m.event_id)
+          .bind_text(m.identity.file)
+          .bind(static_cast<std::int64_t>(m.identity.size))
           .run();
       ++result_.marks;
     }
@@ -206,7 +249,7 @@ class Salvager {
 
  private:
   struct Sink {
-    std::string name, kinds;
+    std::string name, kinds, absences;
     std::int64_t cursor = 0, acknowledged = 0;
     std::optional<std::int64_t> last_success;
     bool sum_matches = false;
@@ -218,17 +261,23 @@ class Salvager {
     std::int64_t attempts = 0, first = 0, last = 0;
   };
   struct Mark {
-    std::string source, entry, event_id;
-    std::int64_t device = 0, inode = 0, mtime_ns = 0, size = 0;
+    std::string source;
+    CaptureMark mark;
   };
+
+  // Takes the standing error; false if there was none.
+  bool forgive() {
+    auto error = from_->take_error();
+    if (error && error->kind() == ErrorKind::kExhausted && !exhausted_) exhausted_ = *error;
+    return error.has_value();
+  }
 
   // True if the query went to its end.
   bool each(const char* sql, const std::function<void(Statement&)>& row) {
     Statement statement(*from_, sql);
     while (statement.step()) row(statement);
     statement.reset();
-    if (from_->ok()) return true;
-    from_->take_error();
+    if (!forgive()) return true;
     return whole_ = false;
   }
   bool structure_of(const char* table) {
@@ -245,15 +294,19 @@ class Salvager {
     }
     const bool first = sinks_.empty();
     const bool sinks_sound = structure_of("sinks");
-    const bool sinks_read =
-        each("SELECT id, name, kinds, cursor, acknowledged, last_success, sum FROM sinks", [&](Statement& row) {
+    const bool sinks_read = each(
+        ("SELECT id, name, kinds, cursor, acknowledged, last_success, sum, " + column_or(*from_, "sinks", "absences", "''") +
+         " FROM sinks")
+            .c_str(),
+        [&](Statement& row) {
           Sink sink;
           sink.name = row.text(1);
           sink.kinds = row.text(2);
           sink.cursor = row.integer(3);
           sink.acknowledged = std::max<std::int64_t>(row.integer(4), 0);
           if (!row.is_null(5)) sink.last_success = row.integer(5);
-          sink.sum_matches = row.integer(6) == sink_sum(sink.name, sink.kinds, sink.cursor);
+          sink.absences = row.text(7);
+          sink.sum_matches = row.integer(6) == sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences);
           const bool known = std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s.second.name == sink.name; });
           if (!sink.name.empty() && row.integer(0) > 0 && !known) sinks_.try_emplace(row.integer(0), std::move(sink));
         });
@@ -301,10 +354,10 @@ class Salvager {
       top += from_->integer("PRAGMA page_count").value_or(0) * 32;
       from_->take_error();
     }
+    const std::string columns = unresolved ? std::string(content_columns(*from_)) + ", ticket, '', 0, 0, id, '', 0, source, entry"
+                                           : event_columns(*from_) + ", source, NULL";
     read_range(unresolved,
-               std::string("SELECT ") + content_columns(*from_) + ", " + number + ", source, id, " +
-                   (unresolved ? "entry" : "NULL") + " FROM " + table + " WHERE " + number + ">=?1 AND " + number +
-                   "<=?2 ORDER BY " + number,
+               "SELECT " + columns + " FROM " + table + " WHERE " + number + ">=?1 AND " + number + "<=?2 ORDER BY " + number,
                low.value_or(1), top);
   }
 
@@ -324,8 +377,7 @@ class Salvager {
         take(unresolved, rows, reader);
       }
       rows.reset();
-      if (from_->ok()) continue;
-      from_->take_error();
+      if (!forgive()) continue;
       events_damaged_ = true;
       whole_ = false;
       ++failures;
@@ -344,9 +396,21 @@ class Salvager {
     const std::string meta(row.text(0));
     const std::string blobs(row.text(1));
     const std::int64_t number = row.integer(3);
-    const std::string source(row.text(4));
-    const std::string id = row.id(5);
-    const std::string entry(row.text(6));
+    const std::string id = row.id(7);
+    const std::string source(row.text(10));
+    const std::string entry(row.text(11));
+    if (EventReader::is_in_archive(row)) {
+      const auto locator = reader.locator(row);
+      if (locator && !target_.has(id)) {
+        target_.add_locator(number, source, *locator, row.integer(5), meta, row.integer(6));
+        ++result_.events;
+      }
+      if (locator) {
+        lost_.erase(id);
+        return;
+      }
+    }
+    const std::int64_t target = row.integer(6);
     auto loaded = reader.load(row);
     from_->take_error();
     if (!loaded || (*loaded)->id != id) {
@@ -374,15 +438,15 @@ class Salvager {
     }
     const bool packed = std::find(were.begin(), were.end(), kInPack) != were.end();
     target_.add_event(unresolved, number, source, event, files, packed ? codec_.compress(pack_bytes(event)) : std::string_view{},
-                      meta, entry);
+                      meta, entry, target);
     ++result_.events;
   }
 
   void marks() {
-    each("SELECT source, entry, device, inode, mtime_ns, size, event_id FROM marks", [&](Statement& row) {
-      marks_.push_back({std::string(row.text(0)), std::string(row.text(1)), row.id(6), row.integer(2), row.integer(3),
-                        row.integer(4), row.integer(5)});
-    });
+    const std::string columns = mark_columns(*from_);
+    from_->take_error();
+    each(("SELECT source, entry, " + columns + " FROM marks").c_str(),
+         [&](Statement& row) { marks_.push_back({std::string(row.text(0)), mark_of_row(row, 1)}); });
   }
 
   Connection& to_;
@@ -397,6 +461,7 @@ class Salvager {
   std::vector<Mark> marks_;
   std::map<std::string, std::string> positions_;
   std::set<std::string> lost_;
+  std::optional<Error> exhausted_;
   Salvaged result_;
 };
 
@@ -416,8 +481,24 @@ Result<void> copy_file(const std::string& from, const std::string& to) {
   }
 }
 
-void remove_database(const std::string& file) {
-  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) ::unlink((file + suffix).c_str());
+// A rest of another database beside ours would be taken for ours.
+Result<void> remove_database(const std::string& file) {
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    const std::string path = file + suffix;
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error("remove " + path, errno);
+  }
+  return {};
+}
+
+// Moves -wal into the file, so that the file alone is the whole database.
+Result<void> fold_in(Connection& db, const std::string& file) {
+  if (const int code = FAULT_ERROR("journal.salvage_fold"); code != 0) return system_error("write " + file, code);
+  const auto left = db.integer("PRAGMA wal_checkpoint(TRUNCATE)");  // 0 = done, 1 = somebody reads
+  if (auto error = db.take_error()) return *std::move(error);
+  const auto wal = stat_path(file + "-wal");
+  if (left != 0 || (wal && wal->size > 0))
+    return Error{ErrorKind::kTransient, file + "-wal could not be moved into the database"};
+  return {};
 }
 
 // The first page holds only what every journal of this format has: the header and where each table begins. The tables are
@@ -426,9 +507,18 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
   auto page = read_file(fresh);
   if (!page) return page.error();
   if (page->size() < static_cast<std::size_t>(kPageSize)) return Error{ErrorKind::kCorrupt, "short page"};
-  page->resize(static_cast<std::size_t>(kPageSize));
-  const auto state = stat_path(file);
+  auto state = stat_path(file);
   if (!state) return state.error();
+  UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return system_error("open " + file, errno);
+  // A small journal of an older version ends before the first page of a table that came later.
+  if (const auto size = static_cast<std::size_t>(state->size); size < page->size()) {
+    if (::lseek(fd.get(), static_cast<off_t>(size), SEEK_SET) < 0) return system_error("seek " + file, errno);
+    if (auto added = write_fd(fd.get(), std::string_view(*page).substr(size)); !added) return added;
+    if (::lseek(fd.get(), 0, SEEK_SET) < 0) return system_error("seek " + file, errno);
+    state->size = page->size();
+  }
+  page->resize(static_cast<std::size_t>(kPageSize));
   const auto put = [&](std::size_t at, std::uint32_t value) {
     for (std::size_t i = 0; i < 4; ++i) (*page)[at + i] = static_cast<char>(value >> (24 - 8 * i));
   };
@@ -437,8 +527,6 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
   put(36, 0);
   put(24, 1);  // change counter, and the version for which the number of pages is valid
   put(92, 1);
-  UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
-  if (!fd) return system_error("open " + file, errno);
   return write_fd(fd.get(), *page);
 }
 
@@ -466,7 +554,7 @@ Result<void> create_empty(const std::string& file) {
 
 Result<Salvaged> salvage(const std::string& quarantine, const std::string& target, Logger& log) {
   const std::string damaged = quarantine + "/journal.db";
-  remove_database(target);
+  if (auto result = remove_database(target); !result) return result.error();
   if (auto result = create_empty(target); !result) return result.error();
   Salvaged salvaged;
   {
@@ -480,7 +568,7 @@ Result<Salvaged> salvage(const std::string& quarantine, const std::string& targe
     // Read in copies: reading -wal would change the files, and they are evidence.
     const std::string copy = target + ".read";
     if (exists(damaged)) {
-      remove_database(copy);
+      if (auto result = remove_database(copy); !result) return result.error();
       const auto copied = copy_file(damaged, copy);
       if (!copied) return copied.error();
       if (exists(damaged + "-wal")) {
@@ -489,24 +577,29 @@ Result<Salvaged> salvage(const std::string& quarantine, const std::string& targe
       whole = salvager.pass(copy, Connection::Mode::kReadWrite);
       if (!whole) {
         // Perhaps -wal is another's or the damage: the database alone.
-        remove_database(copy);
+        if (auto result = remove_database(copy); !result) return result.error();
         if (auto result = copy_file(damaged, copy); !result) return result.error();
         whole = salvager.pass(copy, Connection::Mode::kImmutable);
       }
       if (!whole) {
-        remove_database(copy);
+        if (auto result = remove_database(copy); !result) return result.error();
         if (auto result = copy_file(damaged, copy); !result) return result.error();
         const std::string fresh = target + ".fresh";
-        remove_database(fresh);
-        if (create_empty(fresh) && replace_first_page(copy, fresh)) salvager.pass(copy, Connection::Mode::kImmutable);
-        remove_database(fresh);
+        if (auto result = remove_database(fresh); !result) return result.error();
+        if (auto result = create_empty(fresh); !result) return result.error();
+        if (auto result = replace_first_page(copy, fresh); !result) return result.error();
+        salvager.pass(copy, Connection::Mode::kImmutable);
+        if (auto result = remove_database(fresh); !result) return result.error();
       }
-      remove_database(copy);
+      if (auto result = remove_database(copy); !result) return result.error();
     }
+    // Not damage, but want of room or memory: what was not read for that may be there.
+    if (auto error = salvager.exhausted()) return error->with_context("salvage");
     salvaged = salvager.finish();
     db.execute("COMMIT");
     if (auto error = db.take_error()) return error->with_context("salvage");
-  }  // closing moves -wal into the file
+    if (auto result = fold_in(db, target); !result) return result.error().with_context("salvage");
+  }
   UniqueFd fd(::open(target.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) return system_error("open " + target, errno);
   if (auto result = sync_fd(fd.get(), target); !result) return result.error();

@@ -116,10 +116,13 @@ void Connection::manual_checkpoints() {
       this);
 }
 
-bool Connection::checkpoint(bool wait_for_readers) {
+bool Connection::checkpoint(std::chrono::milliseconds patience) {
   int in_wal = 0, done = 0;
-  const int mode = wait_for_readers ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
-  return sqlite3_wal_checkpoint_v2(handle_, nullptr, mode, &in_wal, &done) == SQLITE_OK && in_wal == done;
+  sqlite3_busy_timeout(handle_, static_cast<int>(patience.count()));
+  // RESTART does what PASSIVE does, and then waits for readers only as long as the busy timeout says.
+  const int code = sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, &in_wal, &done);
+  sqlite3_busy_timeout(handle_, kBusyMs);
+  return code == SQLITE_OK && in_wal == done;
 }
 
 void Connection::fail(std::string_view what) {

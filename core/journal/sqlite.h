@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,8 +36,10 @@ class Connection {
 
   // Checkpoints only on demand; wal_pages() is then the length of -wal after the last commit.
   void manual_checkpoints();
-  int wal_pages() const noexcept { return wal_pages_; }
-  bool checkpoint(bool wait_for_readers);  // true: all of -wal is in the database
+  std::uint64_t wal_pages() const noexcept { return static_cast<std::uint64_t>(wal_pages_); }
+  // Moves -wal into the database, as far as nobody reads an older state, and waits this long for those who do. True: all
+  // of it, and the next commit restarts the -wal.
+  bool checkpoint(std::chrono::milliseconds patience);
 
   bool ok() const noexcept { return !error_; }
   bool damaged() const noexcept { return damaged_; }  // the standing or last taken error was damage of the file

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <limits>
 #include <set>
 #include <utility>
@@ -15,7 +16,11 @@ constexpr std::int64_t kPruneChunk = 5000;  // events removed in one transaction
 constexpr std::int64_t kPruneStep = 1000;   // the same, beside something that somebody waits for
 // Bytes of settled events after which they are removed: their pages are then still in SQLite's cache, from settling them.
 constexpr std::uint64_t kPruneBytes = 24U << 20;
-constexpr int kCheckpointPages = 8000;  // 32 MiB of -wal
+constexpr std::uint64_t kCheckpointBytes = 32U << 20;  // of -wal; a small journal's is a sixteenth of it
+constexpr std::uint64_t kFewestCheckpointPages = 16;
+constexpr std::uint64_t kFrameHeader = 24;  // of each page in -wal
+// How long a commit may be late because somebody reads. Only where -wal has grown far beyond its usual length.
+constexpr std::chrono::milliseconds kReaderPatience{50};
 
 std::int64_t stored(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 std::uint64_t loaded(std::int64_t value) { return static_cast<std::uint64_t>(value); }
@@ -23,8 +28,39 @@ void subtract(std::uint64_t& from, std::uint64_t amount) { from -= std::min(from
 
 }  // namespace
 
-bool SinkRow::wants(std::string_view kind) const {
+bool SinkRow::wants(std::string_view kind, std::uint64_t seq, SinkId target) const {
+  if (target != 0) return target == id;
+  for (const Absence& absence : absences) {
+    if (seq > absence.after && seq <= absence.upto) return false;
+  }
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return p == kind || glob_match(p, kind); });
+}
+
+std::string encode_absences(const std::vector<SinkRow::Absence>& absences) {
+  std::string text;
+  for (const SinkRow::Absence& absence : absences) {
+    if (!text.empty()) text += ' ';
+    text += std::to_string(absence.after) + '-';
+    if (absence.upto != SinkRow::Absence::kStill) text += std::to_string(absence.upto);
+  }
+  return text;
+}
+
+std::vector<SinkRow::Absence> decode_absences(std::string_view text) {
+  std::vector<SinkRow::Absence> absences;
+  const auto number = [&](std::uint64_t& value) {
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+    text.remove_prefix(static_cast<std::size_t>(result.ptr - text.data()));
+  };
+  while (!text.empty()) {
+    SinkRow::Absence& absence = absences.emplace_back();
+    number(absence.after);
+    if (text.starts_with('-')) text.remove_prefix(1);
+    number(absence.upto);  // stays kStill if there is none
+    const auto next = text.find(' ');
+    text = next == std::string_view::npos ? std::string_view{} : text.substr(next + 1);
+  }
+  return absences;
 }
 
 std::string join_kinds(const std::vector<std::string>& kinds) {
@@ -43,27 +79,36 @@ std::vector<std::string> split_kinds(std::string_view kinds) {
   return list;
 }
 
-Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes, Guarded<Shared>& shared, const Clock& clock)
-    : connection_(std::move(connection)), shared_(shared), clock_(clock) {
+Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& options, Guarded<Shared>& shared,
+               const Clock& clock)
+    : connection_(std::move(connection)),
+      shared_(shared),
+      clock_(clock),
+      checkpoint_pages_(std::max(std::min(kCheckpointBytes, options.max_bytes / 16) / kPageSize, kFewestCheckpointPages)) {
   Connection& db = *connection_;
   db.manual_checkpoints();
   begin_ = Statement(db, "BEGIN IMMEDIATE");
   commit_ = Statement(db, "COMMIT");
-  find_event_ = Statement(db, "SELECT 1 FROM events WHERE id=?1");
   find_unresolved_ = Statement(db, "SELECT 1 FROM unresolved WHERE id=?1");
   find_blob_ = Statement(db, "SELECT id, size FROM blobs WHERE sha256=?1");
   insert_blob_ = Statement(db, "INSERT INTO blobs(id,sha256,refs,size,data) VALUES(?1,?2,1,?3,?4)");
   drop_blobs_ = Statement(db, "DELETE FROM blobs WHERE id>=?1 AND id<=?2 AND refs<=?3");
   change_blobs_ = Statement(db, "UPDATE blobs SET refs=refs+?3 WHERE id>=?1 AND id<=?2");
-  put_mark_ = Statement(db,
-                        "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id) VALUES(?1,?2,?3,?4,?5,?6,?7) ON "
-                        "CONFLICT(source,entry) "
-                        "DO UPDATE SET device=?3, inode=?4, mtime_ns=?5, size=?6, event_id=?7");
+  // An older journal can only be opened for reading.
+  if (marks_name_files(db))
+    put_mark_ = Statement(db,
+                          "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+                          "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET device=?3, inode=?4, "
+                          "mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9");
   forget_mark_ = Statement(db, "DELETE FROM marks WHERE source=?1 AND entry=?2");
   put_position_ =
       Statement(db, "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) DO UPDATE SET position=?2");
   delete_unresolved_ = Statement(db, "DELETE FROM unresolved WHERE ticket=?1");
-  event_info_ = Statement(db, "SELECT seq, bytes, kind FROM events WHERE seq>=?1 AND seq<=?2");
+  const std::string target = column_or(db, "events", "target", "0");
+  const std::string pack = has_packs(db) ? "pack" : "0";
+  find_event_ = Statement(db, ("SELECT seq, " + target + ", " + pack + " FROM events WHERE id=?1").c_str());
+  event_info_ =
+      Statement(db, ("SELECT seq, bytes, kind, " + target + ", " + pack + " FROM events WHERE seq>=?1 AND seq<=?2").c_str());
   exception_state_ = Statement(db, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2");
   put_exception_ = Statement(
       db,
@@ -74,39 +119,50 @@ Writer::Writer(std::unique_ptr<Connection> connection, std::uint64_t cache_bytes
   store_sink_ = Statement(db, "UPDATE sinks SET cursor=?2, acknowledged=?3, last_success=?4, sum=?5 WHERE id=?1");
   exceptions_in_ = Statement(db, "SELECT DISTINCT seq FROM exceptions WHERE seq>?1 AND seq<=?2");
   exception_of_ = Statement(db, "SELECT 1 FROM exceptions WHERE seq=?1");
+  parked_by_ = Statement(db, "SELECT sink FROM exceptions WHERE seq=?1 AND state=1");
   prune_range_ = Statement(db, "DELETE FROM events WHERE seq>?1 AND seq<=?2");
   prune_one_ = Statement(db, "DELETE FROM events WHERE seq=?1");
-  scan_kinds_ = Statement(db, "SELECT seq, kind, bytes FROM events WHERE seq>?1 ORDER BY seq");
-  // Else it is of format 1, and only read.
-  if (has_packs(db)) {
-    insert_event_ = Statement(
-        db,
-        "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10)");
+  scan_kinds_ =
+      Statement(db, ("SELECT seq, kind, bytes, " + target + ", " + pack + " FROM events WHERE seq>?1 ORDER BY seq").c_str());
+  // Else it is of an older format, and only read.
+  if (marks_name_files(db)) {
+    insert_event_ =
+        Statement(db,
+                  "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,target,owner,stored) "
+                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)");
     insert_unresolved_ = Statement(db,
-                                   "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,entry) "
-                                   "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11)");
+                                   "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,"
+                                   "entry) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)");
     insert_pack_ = Statement(db, "INSERT INTO packs(id,data) VALUES(?1,?2)");
     drop_packs_ = Statement(db, "DELETE FROM packs WHERE id>=?1 AND id<=?2");
-    take_unresolved_ =
-        Statement(db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id, pack FROM unresolved WHERE ticket=?1");
-    prune_scan_ = Statement(db, "SELECT seq, blobs, pack FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3");
-    content_of_ = Statement(db, "SELECT blobs, pack FROM events WHERE seq=?1");
+    take_unresolved_ = Statement(
+        db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id, pack, stored FROM unresolved WHERE ticket=?1");
+    prune_scan_ = Statement(db, ("SELECT seq, blobs, pack, stored, owner, kind, " + target +
+                                 " FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3")
+                                    .c_str());
+    release_one_ = Statement(db, "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1");
+    content_of_ = Statement(db, "SELECT blobs, pack, stored, owner FROM events WHERE seq=?1");
   }
   page_count_ = Statement(db, "PRAGMA page_count");
   free_pages_ = Statement(db, "PRAGMA freelist_count");
   shared_.with([&](Shared& s) {
-    s.events = RecentEvents(cache_bytes - cache_bytes / 4);
-    s.tickets = RecentEvents(cache_bytes / 4);
+    s.events = RecentEvents(options.cache_bytes - options.cache_bytes / 2);
+    s.tickets = RecentEvents(options.cache_bytes / 2);
   });
 }
 
 Result<void> Writer::load() {
   Connection& db = *connection_;
+  std::map<std::string, std::int64_t> initial_charges;
   page_size_ = loaded(db.integer("PRAGMA page_size").value_or(kPageSize));
   {
-    Statement statement(db, "SELECT id, name, kinds, cursor, acknowledged, last_success FROM sinks");
+    Statement statement(db, ("SELECT id, name, kinds, cursor, acknowledged, last_success, " +
+                             column_or(db, "sinks", "absences", "''") + " FROM sinks")
+                                .c_str());
     while (statement.step()) {
       SinkRow row;
+      row.id = static_cast<SinkId>(statement.integer(0));
+      row.absences = decode_absences(statement.text(6));
       row.name = statement.text(1);
       row.kinds = statement.text(2);
       row.patterns = split_kinds(row.kinds);
@@ -118,13 +174,20 @@ Result<void> Writer::load() {
   }
   last_seq_ = loaded(db.integer("SELECT coalesce(max(seq),0) FROM events").value_or(0));
   // A number is never given twice, even if all events are gone.
-  for (const auto& [id, row] : sinks_) last_seq_ = std::max(last_seq_, row.cursor);
+  for (const auto& [id, row] : sinks_) {
+    last_seq_ = std::max(last_seq_, row.cursor);
+    for (const SinkRow::Absence& absence : row.absences) {
+      last_seq_ = std::max(last_seq_, absence.upto == SinkRow::Absence::kStill ? absence.after : absence.upto);
+    }
+  }
   last_seq_ = std::max(last_seq_, loaded(db.integer("SELECT coalesce(max(seq),0) FROM exceptions").value_or(0)));
   last_ticket_ = loaded(db.integer("SELECT coalesce(max(ticket),0) FROM unresolved").value_or(0));
   last_blob_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM blobs").value_or(0));
   if (has_packs(db)) last_pack_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM packs").value_or(0));
   {
-    Statement statement(db, "SELECT x.sink, x.seq, x.state, e.bytes FROM exceptions x LEFT JOIN events e ON e.seq=x.seq");
+    const std::string pack = has_packs(db) ? "e.pack" : "0";
+    Statement statement(
+        db, ("SELECT x.sink, x.seq, x.state, e.bytes, " + pack + " FROM exceptions x LEFT JOIN events e ON e.seq=x.seq").c_str());
     while (statement.step()) {
       const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
       if (it == sinks_.end()) continue;
@@ -134,6 +197,7 @@ Result<void> Writer::load() {
       if (state == State::kParked) {
         ++row.parked;
         row.parked_bytes += loaded(statement.integer(3));
+        if (statement.integer(4) == kInArchive) ++row.in_archive;
       }
       if (state == State::kDead) ++row.dead;
       if (seq > row.cursor) row.ahead[seq] = {state, true};
@@ -146,18 +210,29 @@ Result<void> Writer::load() {
     while (scan_kinds_.step()) {
       const std::uint64_t seq = loaded(scan_kinds_.integer(0));
       for (auto& [id, row] : sinks_) {
-        if (seq <= row.cursor || !row.wants(scan_kinds_.text(1)) || row.ahead.contains(seq)) continue;
+        if (seq <= row.cursor || !row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) ||
+            row.ahead.contains(seq)) {
+          continue;
+        }
         ++row.pending;
         row.pending_bytes += loaded(scan_kinds_.integer(2));
+        if (scan_kinds_.integer(4) == kInArchive) ++row.in_archive;
         row.last_wanted = seq;
       }
     }
   }
   {
-    Statement statement(db, "SELECT source, count(*), max(ticket) FROM unresolved GROUP BY source");
+    const bool charged = marks_name_files(db);
+    Statement statement(db, charged ? "SELECT source, count(*), max(ticket), sum(stored) FROM unresolved GROUP BY source"
+                                    : "SELECT source, count(*), max(ticket), 0 FROM unresolved GROUP BY source");
     while (statement.step()) {
       sources_[std::string(statement.text(0))] = {loaded(statement.integer(1)), loaded(statement.integer(2))};
       unresolved_count_ += loaded(statement.integer(1));
+      unresolved_bytes_ += loaded(statement.integer(3));
+    }
+    if (charged) {
+      Statement charges(db, "SELECT owner, sum(stored) FROM events WHERE owner<>'' GROUP BY owner");
+      while (charges.step()) initial_charges[std::string(charges.text(0))] = charges.integer(1);
     }
   }
   {
@@ -168,6 +243,7 @@ Result<void> Writer::load() {
   event_count_ = loaded(db.integer("SELECT count(*) FROM events").value_or(0)) + unresolved_count_;
   prune_waiting_ = !sinks_.empty();
   begin_memory();
+  charge_changes_ = std::move(initial_charges);
   for (auto& [id, row] : sinks_) before_.sinks.emplace(id, row);  // so that publish() shows all
   for (auto& [name, source] : sources_) before_.sources.emplace(name, source);
   shared_.with([&](Shared& s) {
@@ -187,6 +263,7 @@ void Writer::begin_memory() {
   before_.last_pack = last_pack_;
   before_.event_count = event_count_;
   before_.unresolved_count = unresolved_count_;
+  before_.unresolved_bytes = unresolved_bytes_;
   before_.pruned = pruned_;
   before_.prune_waiting = prune_waiting_;
   published_.clear();
@@ -197,6 +274,7 @@ void Writer::begin_memory() {
   candidates_.clear();
   blob_changes_.clear();
   released_packs_.clear();
+  charge_changes_.clear();
 }
 
 void Writer::undo_memory() {
@@ -209,6 +287,7 @@ void Writer::undo_memory() {
   last_pack_ = before_.last_pack;
   event_count_ = before_.event_count;
   unresolved_count_ = before_.unresolved_count;
+  unresolved_bytes_ = before_.unresolved_bytes;
   pruned_ = before_.pruned;
   prune_waiting_ = before_.prune_waiting;
   if (!prune_deferred_since_ && lowest_cursor() > pruned_) prune_deferred_since_ = std::chrono::steady_clock::now();
@@ -263,19 +342,37 @@ Result<void> Writer::commit(std::vector<Entry>& batch, bool prune_all) {
   return {};
 }
 
-void Writer::publish() {
-  used_bytes_ = 0;
+void Writer::measure() {
   std::uint64_t pages = 0, free_pages = 0;
   if (page_count_.step()) pages = loaded(page_count_.integer(0));
   page_count_.reset();
   if (free_pages_.step()) free_pages = loaded(free_pages_.integer(0));
   free_pages_.reset();
   connection_->take_error();  // of these two no harm comes
-  used_bytes_ = (pages - std::min(pages, free_pages)) * page_size_;
+  used_bytes_ = (pages - std::min(pages, free_pages)) * page_size_ + wal_bytes();
+}
+
+std::uint64_t Writer::wal_bytes() const noexcept { return wal_pages_ * (page_size_ + kFrameHeader); }
+
+void Writer::publish() {
+  wal_pages_ = connection_->wal_pages();
+  measure();
+  uncharged_ = std::any_of(charge_changes_.begin(), charge_changes_.end(), [](const auto& change) { return change.second < 0; });
   shared_.with_notify([&](Shared& s) {
     s.last_seq = last_seq_;
     s.event_count = event_count_;
     s.used_bytes = used_bytes_;
+    s.wal_bytes = wal_bytes();
+    s.unresolved_bytes = unresolved_bytes_;
+    for (const auto& [owner, change] : charge_changes_) {
+      std::uint64_t& charge = s.charges[owner];
+      charge = change < 0 ? charge - std::min(charge, loaded(-change)) : charge + loaded(change);
+      if (charge == 0) s.charges.erase(owner);
+    }
+    if (!charge_changes_.empty()) {
+      s.largest_charge = 0;
+      for (const auto& [owner, charge] : s.charges) s.largest_charge = std::max(s.largest_charge, charge);
+    }
     for (Published& p : published_) s.events.add(p.seq, std::move(p.event));
     for (PublishedTicket& p : published_tickets_) s.tickets.add(p.ticket, std::move(p.event));
     for (const std::uint64_t ticket : resolved_tickets_) s.tickets.erase(ticket);
@@ -311,8 +408,7 @@ SinkRow& Writer::touch(SinkId id) {
 
 bool Writer::known(std::string_view source, const std::string& id) {
   if (marks_.has(source, id)) return true;
-  bool found = find_event_.bind_id(id).step();
-  find_event_.reset();
+  bool found = in_events(id);
   if (!found && unresolved_count_ > 0) {
     found = find_unresolved_.bind_id(id).step();
     find_unresolved_.reset();
@@ -320,9 +416,49 @@ bool Writer::known(std::string_view source, const std::string& id) {
   return found;
 }
 
+bool Writer::in_events(const std::string& id) {
+  const bool found = find_event_.bind_id(id).step();
+  const std::uint64_t seq = found ? loaded(find_event_.integer(0)) : 0;
+  const SinkId target = found ? static_cast<SinkId>(find_event_.integer(1)) : 0;
+  find_event_.reset();
+  if (!found || target == 0) return found;
+  event_info_.bind(stored(seq)).bind(stored(seq));
+  EventInfo event;
+  if (event_info_.step()) {
+    event = {seq, loaded(event_info_.integer(1)), std::string(event_info_.text(2)), target, event_info_.integer(4) == kInArchive};
+  }
+  event_info_.reset();
+  if (event.seq != 0) remove_fill_event(event);
+  return false;
+}
+
+void Writer::remove_fill_event(const EventInfo& event) {
+  if (sinks_.contains(event.target)) {
+    SinkRow& row = touch(event.target);
+    const auto state = exception_state(event.target, event.seq);
+    if (still_to_come(row, event)) {
+      subtract(row.pending, 1);
+      subtract(row.pending_bytes, event.bytes);
+      if (event.in_archive) subtract(row.in_archive, 1);
+    } else if (state == State::kParked) {
+      subtract(row.parked, 1);
+      subtract(row.parked_bytes, event.bytes);
+      if (event.in_archive) subtract(row.in_archive, 1);
+    } else if (state == State::kDead) {
+      subtract(row.dead, 1);
+    }
+    row.ahead.erase(event.seq);
+  }
+  Statement exceptions(*connection_, "DELETE FROM exceptions WHERE seq=?1");
+  exceptions.bind(stored(event.seq)).run();
+  delete_event(event.seq);
+}
+
 void Writer::put_mark(const std::string& source, const CaptureMark& mark) {
-  put_mark_.bind_text(source).bind_text(mark.entry).bind(stored(mark.device)).bind(stored(mark.inode)).bind(mark.mtime_ns);
-  put_mark_.bind(stored(mark.size)).bind_id(mark.event_id).run();
+  const FileIdentity& identity = mark.identity;
+  put_mark_.bind_text(source).bind_text(mark.entry).bind(stored(identity.device)).bind(stored(identity.inode));
+  put_mark_.bind(identity.mtime_ns).bind(stored(mark.size)).bind_id(mark.event_id);
+  put_mark_.bind_text(identity.file).bind(stored(identity.size)).run();
   marks_.put(source, mark.entry, mark.event_id);
 }
 
@@ -340,36 +476,49 @@ Writer::Content Writer::store_content(const Event& event) {
       ++blob_changes_[blobs.back()];
     } else {
       blobs.push_back(stored(++last_blob_));
-      insert_blob_.bind(blobs.back())
-          .bind_blob(key)
-          .bind(static_cast<std::int64_t>(file.bytes->size()))
-          .bind_large(codec_.compress(*file.bytes))
-          .run();
+      const std::string_view frame = codec_.compress(*file.bytes);
+      content.stored += frame.size();
+      insert_blob_.bind(blobs.back()).bind_blob(key).bind(static_cast<std::int64_t>(file.bytes->size())).bind_large(frame).run();
     }
     find_blob_.reset();
   }
   content.blobs = encode_blobs(blobs);
   if (std::find(blobs.begin(), blobs.end(), kInPack) != blobs.end()) {
     content.pack = stored(++last_pack_);
-    insert_pack_.bind(content.pack).bind_large(codec_.compress(pack_bytes(event))).run();
+    const std::string_view frame = codec_.compress(pack_bytes(event));
+    content.stored += frame.size();
+    insert_pack_.bind(content.pack).bind_large(frame).run();
   }
   FAULT_POINT("journal.after_blob");
   return content;
+}
+
+Writer::Content Writer::content_of_row(const Statement& row, int first) {
+  return {.blobs = std::string(row.text(first)),
+          .pack = row.integer(first + 1),
+          .stored = loaded(row.integer(first + 2)),
+          .owner = std::string(row.text(first + 3))};
 }
 
 void Writer::release(const Content& content) {
   for (const std::int64_t blob : decode_blobs(content.blobs)) {
     if (blob != kInPack) --blob_changes_[blob];
   }
-  if (content.pack != 0) released_packs_.push_back(content.pack);
+  if (content.pack > 0) released_packs_.push_back(content.pack);
+  charge(content.owner, -stored(content.stored));
 }
 
-void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes) {
+void Writer::charge(const std::string& owner, std::int64_t bytes) {
+  if (!owner.empty()) charge_changes_[owner] += bytes;
+}
+
+void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target, bool in_archive) {
   for (auto& [id, unused] : sinks_) {
-    if (!unused.wants(kind)) continue;
+    if (!unused.wants(kind, seq, target)) continue;
     SinkRow& row = touch(id);
     ++row.pending;
     row.pending_bytes += bytes;
+    if (in_archive) ++row.in_archive;
     row.last_wanted = seq;
   }
 }
@@ -378,16 +527,24 @@ void Writer::insert_event(const std::string& source, const std::shared_ptr<const
   const std::uint64_t seq = ++last_seq_;
   const std::uint64_t bytes = event->bytes_size();
   const std::string meta = encode_meta(*event);
+  const std::string_view frame = codec_.compress(meta);
+  const std::string owner = owner_of(*event);
+  const std::int64_t size = stored(content.stored + frame.size());
   insert_event_.bind(stored(seq)).bind_id(event->id).bind_text(source).bind_text(event->kind).bind_text(event->job.id);
   insert_event_.bind(event->captured_at.nanoseconds)
       .bind(stored(bytes))
       .bind_text(content.blobs)
-      .bind_large(codec_.compress(meta))
+      .bind_large(frame)
       .bind(content.pack)
+      .bind(0)
+      .bind_text(owner)
+      .bind(size)
       .run();
+  charge(owner, size);
   ++event_count_;
-  count_new(seq, event->kind, bytes);
-  published_.push_back({seq, event});
+  count_new(seq, event->kind, bytes, 0, false);
+  const bool whole = std::all_of(event->files.begin(), event->files.end(), [](const EventFile& f) { return f.bytes != nullptr; });
+  published_.push_back({seq, whole ? event : nullptr});
 }
 
 void Writer::apply(Journal::Append& item) {
@@ -408,7 +565,9 @@ void Writer::apply(Journal::Append& item) {
         .bind(stored(event.bytes_size()))
         .bind_text(content.blobs)
         .bind_large(codec_.compress(meta))
-        .bind(content.pack);
+        .bind(content.pack)
+        .bind(stored(content.stored));
+    unresolved_bytes_ += content.stored;
     (item.mark ? insert_unresolved_.bind_text(item.mark->entry) : insert_unresolved_.bind_null()).run();
     ++event_count_;
     ++unresolved_count_;
@@ -447,28 +606,44 @@ void Writer::apply(ResolveMany& item) {
     }
     const std::string source(take_unresolved_.text(0));
     // Its bytes stay what they are, and move as they are.
-    const Content content{.blobs = std::string(take_unresolved_.text(5)), .pack = take_unresolved_.integer(8)};
+    const Content content{.blobs = std::string(take_unresolved_.text(5)),
+                          .pack = take_unresolved_.integer(8),
+                          .stored = loaded(take_unresolved_.integer(9)),
+                          .owner = ""};
+    std::shared_ptr<const Event> event = shared_.with([&](Shared& s) { return s.tickets.find(resolved.ticket); });
+    if (event != nullptr) {
+      event = std::make_shared<const Event>(with_resolution(*event, *resolved.event));
+    } else if (auto json = codec_.decompress(take_unresolved_.text(6))) {
+      if (auto captured = event_from_json(*json)) {
+        event = std::make_shared<const Event>(with_resolution(*captured, *resolved.event));
+      }
+    }
     take_unresolved_.reset();
+    if (event == nullptr) {
+      publish_damaged(resolved.ticket);
+      continue;
+    }
     delete_unresolved_.bind(stored(resolved.ticket)).run();
     --event_count_;
     --unresolved_count_;
+    subtract(unresolved_bytes_, content.stored);
     SourceState& state = sources_[source];
     before_.sources.try_emplace(source, state);
     --state.unresolved;
     resolved_tickets_.push_back(resolved.ticket);
     // An id that is there already can only be another's by mistake; two events with one id are one.
-    const bool there = find_event_.bind_id(resolved.event->id).step();
-    find_event_.reset();
-    if (there) {
+    if (in_events(event->id)) {
       release(content);
     } else {
-      insert_event(source, resolved.event, content);
+      insert_event(source, event, content);
     }
   }
 }
 
-void Writer::apply(PublishDamaged& item) {
-  if (!take_unresolved_.bind(stored(item.ticket)).step()) return;
+void Writer::apply(PublishDamaged& item) { publish_damaged(item.ticket); }
+
+void Writer::publish_damaged(std::uint64_t ticket) {
+  if (!take_unresolved_.bind(stored(ticket)).step()) return;
   const std::string source(take_unresolved_.text(0));
   const std::string kind(take_unresolved_.text(1));
   const std::uint64_t bytes = loaded(take_unresolved_.integer(4));
@@ -480,17 +655,54 @@ void Writer::apply(PublishDamaged& item) {
       .bind_text(kind)
       .bind_text(take_unresolved_.text(2));
   insert_event_.bind(take_unresolved_.integer(3)).bind(stored(bytes)).bind_text(take_unresolved_.text(5)).bind_large(meta);
-  insert_event_.bind(take_unresolved_.integer(8)).run();
+  insert_event_.bind(take_unresolved_.integer(8)).bind(0).bind_text("").bind(take_unresolved_.integer(9)).run();
+  subtract(unresolved_bytes_, loaded(take_unresolved_.integer(9)));
   take_unresolved_.reset();
-  delete_unresolved_.bind(stored(item.ticket)).run();
+  delete_unresolved_.bind(stored(ticket)).run();
   ++last_seq_;
   --unresolved_count_;
   SourceState& state = sources_[source];
   before_.sources.try_emplace(source, state);
   --state.unresolved;
-  resolved_tickets_.push_back(item.ticket);
-  count_new(seq, kind, bytes);
+  resolved_tickets_.push_back(ticket);
+  count_new(seq, kind, bytes, 0, false);
   published_.push_back({seq, nullptr});
+}
+
+// An archive holds them too, so here their locators are enough. Whoever still needs one keeps its place in the order.
+void Writer::apply(ReleaseMany& item) {
+  FAULT_POINT("journal.before_release");
+  for (const ReleaseMany::Item& released : item.items) {
+    const std::int64_t seq = stored(released.sequence);
+    if (!content_of_.bind(seq).step()) continue;  // nobody needs it any more
+    const Content content = content_of_row(content_of_, 0);
+    content_of_.reset();
+    if (content.pack == kInArchive) continue;
+    release(content);
+    release_one_.bind(seq).bind_large(codec_.compress(released.locator)).run();
+    event_info_.bind(seq).bind(seq);
+    EventInfo event;
+    if (event_info_.step())
+      event = {released.sequence, 0, std::string(event_info_.text(2)), static_cast<SinkId>(event_info_.integer(3))};
+    event_info_.reset();
+    for (auto& [id, row] : sinks_) {
+      if (still_to_come(row, event)) ++touch(id).in_archive;
+    }
+    parked_by_.bind(seq);
+    while (parked_by_.step()) {
+      if (const auto id = static_cast<SinkId>(parked_by_.integer(0)); sinks_.contains(id)) ++touch(id).in_archive;
+    }
+  }
+  FAULT_POINT("journal.after_release");
+}
+
+bool Writer::still_to_come(const SinkRow& row, const EventInfo& event) const {
+  return event.seq > row.cursor && row.wants(event.kind, event.seq, event.target) && !row.ahead.contains(event.seq);
+}
+
+bool Writer::kept_for_absent(const EventInfo& event) const {
+  return std::any_of(sinks_.begin(), sinks_.end(),
+                     [&](const auto& sink) { return sink.second.absent() && still_to_come(sink.second, event); });
 }
 
 // ---- sinks -----------------------------------------------------------------------------------------------------
@@ -502,7 +714,8 @@ void Writer::look_up(const std::vector<Journal::Settle>& settlements) {
   const auto range = [this](std::uint64_t first, std::uint64_t last) {
     event_info_.bind(stored(first)).bind(stored(last));
     while (event_info_.step()) {
-      infos_.push_back({loaded(event_info_.integer(0)), loaded(event_info_.integer(1)), std::string(event_info_.text(2))});
+      infos_.push_back({loaded(event_info_.integer(0)), loaded(event_info_.integer(1)), std::string(event_info_.text(2)),
+                        static_cast<SinkId>(event_info_.integer(3)), event_info_.integer(4) == kInArchive});
     }
   };
   const auto by_seq = [](const auto& a, const auto& b) { return a.sequence < b.sequence; };
@@ -563,13 +776,15 @@ void Writer::apply(SettleMany& item) {
       if (!before) continue;  // acknowledged before
     }
     if (before && before != State::kParked) continue;  // settled before
-    if (!before && row.wants(event->kind)) {
+    if (!before && row.wants(event->kind, seq, event->target)) {
       subtract(row.pending, 1);
       subtract(row.pending_bytes, event->bytes);
+      if (event->in_archive && settle.outcome != Outcome::kRetry) subtract(row.in_archive, 1);
     }
     if (before == State::kParked && settle.outcome != Outcome::kRetry) {
       subtract(row.parked, 1);
       subtract(row.parked_bytes, event->bytes);
+      if (event->in_archive) subtract(row.in_archive, 1);
     }
     switch (settle.outcome) {
       case Outcome::kAcknowledged:
@@ -612,12 +827,12 @@ void Writer::apply(SettleMany& item) {
 // mistake in a counter may make an event vanish.
 void Writer::advance_idle_cursors() {
   for (auto& [id, unused] : sinks_) {
-    if (unused.pending != 0 || unused.cursor >= last_seq_ || !unused.ahead.empty()) continue;
+    if (unused.absent() || unused.pending != 0 || unused.cursor >= last_seq_ || !unused.ahead.empty()) continue;
     SinkRow& row = touch(id);
     bool wanted = false;
     scan_kinds_.bind(stored(row.cursor));
     while (scan_kinds_.step()) {
-      if (!row.wants(scan_kinds_.text(1))) continue;
+      if (!row.wants(scan_kinds_.text(1), loaded(scan_kinds_.integer(0)), static_cast<SinkId>(scan_kinds_.integer(3)))) continue;
       wanted = true;
       break;
     }
@@ -631,15 +846,19 @@ void Writer::advance_idle_cursors() {
 }
 
 void Writer::recount(SinkRow& row) {
-  row.pending = row.pending_bytes = row.last_wanted = 0;
+  row.pending = row.pending_bytes = row.in_archive = row.last_wanted = 0;
   scan_kinds_.bind(stored(row.cursor));
   while (scan_kinds_.step()) {
     const std::uint64_t seq = loaded(scan_kinds_.integer(0));
-    if (!row.wants(scan_kinds_.text(1)) || row.ahead.contains(seq)) continue;
+    if (!row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) || row.ahead.contains(seq)) continue;
     ++row.pending;
     row.pending_bytes += loaded(scan_kinds_.integer(2));
+    if (scan_kinds_.integer(4) == kInArchive) ++row.in_archive;
     row.last_wanted = seq;
   }
+  Statement parked(*connection_,
+                   "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND x.state=1 AND e.pack=-1");
+  if (parked.bind(row.id).step()) row.in_archive += loaded(parked.integer(0));
 }
 
 void Writer::store_sinks() {
@@ -650,16 +869,19 @@ void Writer::store_sinks() {
     if (row.cursor == old.cursor && row.acknowledged == old.acknowledged && row.last_success == old.last_success) continue;
     store_sink_.bind(id).bind(stored(row.cursor)).bind(stored(row.acknowledged));
     (row.last_success ? store_sink_.bind(row.last_success->nanoseconds) : store_sink_.bind_null())
-        .bind(sink_sum(row.name, row.kinds, stored(row.cursor)))
+        .bind(sink_sum(row.name, row.kinds, stored(row.cursor), encode_absences(row.absences)))
         .run();
   }
 }
 
 std::uint64_t Writer::lowest_cursor() const {
   if (sinks_.empty()) return 0;  // nobody to deliver to yet: everything stays
+  // What a sink that is not configured keeps is looked at event by event: all else it does not hold.
   std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
-  for (const auto& [id, row] : sinks_) lowest = std::min(lowest, row.cursor);
-  return lowest;
+  for (const auto& [id, row] : sinks_) {
+    if (!row.absent()) lowest = std::min(lowest, row.cursor);
+  }
+  return lowest == std::numeric_limits<std::uint64_t>::max() ? 0 : lowest;
 }
 
 void Writer::prune(Prune what, std::int64_t most) {
@@ -667,8 +889,14 @@ void Writer::prune(Prune what, std::int64_t most) {
   FAULT_POINT("journal.before_prune");
   for (const std::uint64_t seq : candidates_) {
     if (seq > lowest) continue;
-    const bool held = exception_of_.bind(stored(seq)).step();
+    bool held = exception_of_.bind(stored(seq)).step();
     exception_of_.reset();
+    if (!held) {
+      event_info_.bind(stored(seq)).bind(stored(seq));
+      held = event_info_.step() &&
+             kept_for_absent({seq, 0, std::string(event_info_.text(2)), static_cast<SinkId>(event_info_.integer(3))});
+      event_info_.reset();
+    }
     if (!held) delete_event(seq);
   }
   // A command is tried once, so it does no more than it must.
@@ -683,11 +911,15 @@ void Writer::prune(Prune what, std::int64_t most) {
   if (lowest <= pruned_) return;
   std::vector<std::pair<std::int64_t, Content>> chunk;
   prune_scan_.bind(stored(pruned_)).bind(stored(lowest)).bind(most);
-  while (prune_scan_.step())
-    chunk.emplace_back(prune_scan_.integer(0), Content{std::string(prune_scan_.text(1)), prune_scan_.integer(2)});
+  std::set<std::int64_t> held;
+  while (prune_scan_.step()) {
+    const std::int64_t seq = prune_scan_.integer(0);
+    chunk.emplace_back(seq, content_of_row(prune_scan_, 1));
+    if (kept_for_absent({loaded(seq), 0, std::string(prune_scan_.text(5)), static_cast<SinkId>(prune_scan_.integer(6))}))
+      held.insert(seq);
+  }
   prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == most;
   const std::uint64_t upto = prune_waiting_ ? loaded(chunk.back().first) : lowest;
-  std::set<std::int64_t> held;
   exceptions_in_.bind(stored(pruned_)).bind(stored(upto));
   while (exceptions_in_.step()) held.insert(exceptions_in_.integer(0));
   if (!connection_->ok()) return;
@@ -706,7 +938,7 @@ void Writer::prune(Prune what, std::int64_t most) {
 
 void Writer::delete_event(std::uint64_t seq) {
   if (content_of_.bind(stored(seq)).step()) {
-    const Content content{std::string(content_of_.text(0)), content_of_.integer(1)};
+    const Content content = content_of_row(content_of_, 0);
     content_of_.reset();
     prune_one_.bind(stored(seq)).run();
     release(content);
@@ -758,20 +990,31 @@ Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::
   if (it != sinks_.end()) {
     SinkRow& row = touch(it->first);
     row.registered = true;
+    if (row.absent()) {
+      row.absences.back().upto = last_seq_;
+      std::erase_if(row.absences, [&](const SinkRow::Absence& a) { return a.upto <= std::max(a.after, row.cursor); });
+      pruned_ = std::min(pruned_, row.cursor);  // what it kept is again held by its cursor, and removed when that passes
+      store_absences(row);
+      recount(row);
+    }
     if (row.kinds == joined) return it->first;
     row.kinds = joined;
     row.patterns = kinds;
     recount(row);
     Statement statement(*connection_, "UPDATE sinks SET kinds=?2, sum=?3 WHERE id=?1");
-    statement.bind(it->first).bind_text(joined).bind(sink_sum(name, joined, stored(row.cursor))).run();
+    statement.bind(it->first)
+        .bind_text(joined)
+        .bind(sink_sum(name, joined, stored(row.cursor), encode_absences(row.absences)))
+        .run();
     return it->first;
   }
   const SinkId id = static_cast<SinkId>(connection_->integer("SELECT coalesce(max(id),0)+1 FROM sinks").value_or(1));
   Statement statement(*connection_,
                       "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) VALUES(?1,?2,?3,0,0,NULL,?4)");
-  statement.bind(id).bind_text(name).bind_text(joined).bind(sink_sum(name, joined, 0)).run();
+  statement.bind(id).bind_text(name).bind_text(joined).bind(sink_sum(name, joined, 0, "")).run();
   SinkRow& row = sinks_[id];
   before_.added.push_back(id);
+  row.id = id;
   row.name = name;
   row.kinds = joined;
   row.patterns = kinds;
@@ -784,8 +1027,11 @@ Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::
 
 Result<std::uint64_t> Writer::remove_sink(const std::string& name) {
   const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == name; });
-  if (it == sinks_.end()) return std::uint64_t{0};
+  if (it == sinks_.end()) return Error{ErrorKind::kPermanent, "the journal knows no sink " + printable(name)};
+  if (it->second.registered)
+    return Error{ErrorKind::kPermanent, "sink " + printable(name) + " is configured; remove it from the configuration first"};
   const SinkId id = it->first;
+  pruned_ = std::min(pruned_, it->second.cursor);
   {
     Statement statement(*connection_, "SELECT seq FROM exceptions WHERE sink=?1");
     statement.bind(id);
@@ -795,11 +1041,85 @@ Result<std::uint64_t> Writer::remove_sink(const std::string& name) {
   exceptions.bind(id).run();
   Statement sink(*connection_, "DELETE FROM sinks WHERE id=?1");
   sink.bind(id).run();
+  Statement fills(*connection_, "DELETE FROM fills WHERE sink=?1");
+  fills.bind_text(name).run();
   touch(id);
   sinks_.erase(id);
   removed_sinks_.push_back(id);
   if (sinks_.empty()) candidates_.clear();
   return std::uint64_t{1};
+}
+
+Result<std::uint64_t> Writer::retire_other_sinks(const std::vector<std::string>& configured) {
+  std::uint64_t retired = 0;
+  for (auto& [id, unused] : sinks_) {
+    if (std::find(configured.begin(), configured.end(), unused.name) != configured.end()) continue;
+    SinkRow& row = touch(id);
+    row.registered = false;
+    if (row.absent()) continue;
+    row.absences.push_back({.after = last_seq_});
+    store_absences(row);
+    ++retired;
+  }
+  return retired;
+}
+
+void Writer::store_absences(SinkRow& row) {
+  const std::string text = encode_absences(row.absences);
+  Statement statement(*connection_, "UPDATE sinks SET absences=?2, sum=?3 WHERE id=?1");
+  statement.bind(row.id).bind_text(text).bind(sink_sum(row.name, row.kinds, stored(row.cursor), text)).run();
+}
+
+Result<std::uint64_t> Writer::set_fill(const Journal::Fill& fill) {
+  Statement statement(*connection_,
+                      "INSERT OR REPLACE INTO fills(sink,archive,since,position,sent,present,skipped,total,state) "
+                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
+  statement.bind_text(fill.sink).bind_text(fill.archive).bind(fill.since.nanoseconds).bind_text(fill.position);
+  statement.bind(stored(fill.sent)).bind(stored(fill.present)).bind(stored(fill.skipped)).bind(stored(fill.total));
+  statement.bind(static_cast<std::int64_t>(fill.state)).run();
+  return std::uint64_t{1};
+}
+
+Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std::shared_ptr<const Event>>& events) {
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == progress.sink; });
+  if (it == sinks_.end() || !it->second.registered)
+    return Error{ErrorKind::kPermanent, "sink " + printable(progress.sink) + " is not configured"};
+  const SinkId id = it->first;
+  for (const auto& event : events) {
+    find_unresolved_.bind_id(event->id);
+    const bool unresolved = unresolved_count_ > 0 && find_unresolved_.step();
+    find_unresolved_.reset();
+    const bool found = find_event_.bind_id(event->id).step();
+    const std::uint64_t there = found ? loaded(find_event_.integer(0)) : 0;
+    const SinkId target = found ? static_cast<SinkId>(find_event_.integer(1)) : 0;
+    const bool in_archive = found && find_event_.integer(2) == kInArchive;
+    find_event_.reset();
+    if (unresolved || (found && (it->second.wants(event->kind, there, target) || exception_state(id, there)))) {
+      ++progress.present;
+      continue;
+    }
+    ++progress.sent;
+    if (found) {
+      // Others wait for it; this sink gets it as one that is to be tried again.
+      SinkRow& row = touch(id);
+      put_exception(id, {.sequence = there, .outcome = Outcome::kRetry, .reason = "fill"}, State::kParked);
+      ++row.parked;
+      row.parked_bytes += event->bytes_size();
+      if (in_archive) ++row.in_archive;
+      ++row.generation;
+      if (there > row.cursor) row.ahead[there] = {State::kParked, true};
+      continue;
+    }
+    const std::uint64_t seq = ++last_seq_;
+    const std::uint64_t bytes = event->bytes_size();
+    insert_event_.bind(stored(seq)).bind_id(event->id).bind_text("").bind_text(event->kind).bind_text(event->job.id);
+    insert_event_.bind(event->captured_at.nanoseconds).bind(stored(bytes)).bind_text("");
+    insert_event_.bind_large(codec_.compress(encode_locator(*event))).bind(kInArchive).bind(id).bind_text("").bind(0).run();
+    ++event_count_;
+    count_new(seq, event->kind, bytes, id, true);
+    published_.push_back({seq, nullptr});
+  }
+  return set_fill(progress);
 }
 
 Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry) {
@@ -808,16 +1128,19 @@ Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink
     std::uint64_t seq;
     std::string id;
     std::uint64_t bytes;
+    bool in_archive;
   };
   std::vector<Letter> letters;
   {
-    Statement statement(*connection_,
-                        "SELECT x.sink, x.seq, e.id, e.bytes FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.state=2 "
-                        "ORDER BY x.sink, x.seq");
+    Statement statement(
+        *connection_,
+        "SELECT x.sink, x.seq, e.id, e.bytes, e.pack FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.state=2 "
+        "ORDER BY x.sink, x.seq");
     while (statement.step()) {
       const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
       if (it == sinks_.end() || (sink && it->second.name != *sink)) continue;
-      Letter letter{it->first, loaded(statement.integer(1)), statement.id(2), loaded(statement.integer(3))};
+      Letter letter{it->first, loaded(statement.integer(1)), statement.id(2), loaded(statement.integer(3)),
+                    statement.integer(4) == kInArchive};
       if (letter.id.starts_with(event_id)) letters.push_back(std::move(letter));
     }
   }
@@ -839,6 +1162,7 @@ Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink
       park.bind(letter.sink).bind(stored(letter.seq)).bind(exception_sum(letter.sink, stored(letter.seq), State::kParked)).run();
       ++row.parked;
       row.parked_bytes += letter.bytes;
+      if (letter.in_archive) ++row.in_archive;
       ++row.generation;
       if (beyond) row.ahead[letter.seq] = {State::kParked, true};
     } else if (beyond) {  // its row still says that the cursor may pass
@@ -852,12 +1176,21 @@ Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink
 }
 
 void Writer::checkpoint(bool now) {
-  const int pages = connection_->wal_pages();
-  if (!now && pages < kCheckpointPages) return;
+  const std::uint64_t pages = connection_->wal_pages();
+  if (pages < checkpointed_at_) checkpointed_at_ = 0;  // -wal was restarted
+  if (pages == 0 || (!now && pages < checkpointed_at_ + checkpoint_pages_)) return;
   FAULT_POINT("journal.checkpoint");
-  // A failure shows again at the next commit that needs the room, and is reported there. Readers hold -wal only for
-  // moments, but if one is always there it would grow for ever: then wait for them.
-  connection_->checkpoint(pages >= 4 * kCheckpointPages);
+  checkpointed_at_ = pages;
+  // A failure shows again at the next commit that needs the room, and is reported there. Readers hold -wal only for moments,
+  // but if one is always there it is never restarted: then wait for them a little.
+  const bool patient = !now && pages >= 4 * checkpoint_pages_;
+  const bool whole = connection_->checkpoint(patient ? kReaderPatience : std::chrono::milliseconds{0});
+  wal_pages_ = whole ? 0 : pages;
+  measure();
+  shared_.with([&](Shared& s) {
+    s.used_bytes = used_bytes_;
+    s.wal_bytes = wal_bytes();
+  });
 }
 
 }  // namespace scriptorium::journal

@@ -12,15 +12,19 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
 
+#include "core/base/accounts.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/base/thrown.h"
 #include "core/plugin/elf.h"
 
 namespace scriptorium {
@@ -56,22 +60,81 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Who may write here may run code as us. A sticky folder does not help: others may still add NAME.so before it exists.
-Result<void> only_ours(std::string_view plugin_file, const std::string& path, std::string_view what) {
+// True if only `owner` is in the group: his private one, as most distributions make for each user, whose files have mode
+// 0664 by their umask.
+bool is_private_group(gid_t group, uid_t owner) {
+  const auto found = find_group(group);
+  const auto user = find_user(owner);
+  return found && *found && user && *user && (*found)->name == (*user)->name && (*user)->gid == group &&
+         std::all_of((*found)->members.begin(), (*found)->members.end(),
+                     [&](const std::string& m) { return m == (*user)->name; });
+}
+
+enum class Place { kItself, kAbove };
+
+// Who may write here may run code as us. Of a folder above, a sticky one of root's such as /tmp is good enough, as nobody else
+// can put another thing in the place of what is ours; in the plugin's own folder others could still add NAME.so.
+Result<void> only_ours(std::string_view plugin_file, const std::string& path, std::string_view what, Place place) {
   struct stat st{};
   if (::stat(path.c_str(), &st) != 0) {
     return refused(plugin_file, system_error(what, errno).message(), std::string{what} + " that can be looked at",
                    "check its permissions");
   }
-  if ((st.st_mode & S_IWOTH) != 0) {
+  const bool others = (st.st_mode & S_IWOTH) != 0;
+  const bool group = (st.st_mode & S_IWGRP) != 0 && !is_private_group(st.st_gid, st.st_uid);
+  const bool kept_apart = place == Place::kAbove && (st.st_mode & S_ISVTX) != 0 && (st.st_uid == 0 || st.st_uid == ::geteuid());
+  if ((others || group) && !kept_apart) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777U));
-    return refused(plugin_file, std::string{what} + " that everyone may write (" + path + ", mode " + mode + ")",
-                   std::string{what} + " that only root or the daemon's user may write", "chmod o-w " + path);
+    return refused(plugin_file,
+                   std::string{what} + (others ? " that everyone" : " that group " + std::to_string(st.st_gid)) + " may write (" +
+                       path + ", mode " + mode + ")",
+                   std::string{what} + " that only root or the daemon's user may write",
+                   (others ? group ? "chmod go-w " : "chmod o-w " : "chmod g-w ") + path);
   }
   if (st.st_uid != 0 && st.st_uid != ::geteuid()) {
     return refused(plugin_file, std::string{what} + " that belongs to uid " + std::to_string(st.st_uid) + " (" + path + ")",
                    "one of root or of uid " + std::to_string(::geteuid()) + ", who runs this", "chown root " + path);
+  }
+  return {};
+}
+
+// The file, its folder and every folder that leads there, also by way of links: each decides which code is loaded.
+Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::string& path) {
+  std::error_code failed;
+  std::deque<std::string> left;
+  const auto put_in_front = [&](const std::filesystem::path& parts) {
+    auto at = left.begin();
+    for (const auto& part : parts.relative_path()) {
+      if (!part.empty() && part != ".") at = std::next(left.insert(at, part.string()));
+    }
+  };
+  put_in_front(std::filesystem::absolute(path, failed));
+  std::string at;
+  if (auto ok = only_ours(plugin_file, "/", "a folder", Place::kAbove); !ok) return ok;
+  constexpr int kMostLinks = 40;
+  for (int links = 0; !left.empty();) {
+    const std::string name = std::move(left.front());
+    left.pop_front();
+    if (name == "..") {
+      at = at.substr(0, at.rfind('/'));
+      continue;
+    }
+    const std::string next = at + "/" + name;
+    if (std::filesystem::is_symlink(next, failed)) {
+      const auto target = std::filesystem::read_symlink(next, failed);
+      if (failed || ++links > kMostLinks) {
+        return refused(plugin_file, "a link that leads nowhere (" + next + ")", "one that does", "repair the link");
+      }
+      if (target.is_absolute()) at.clear();
+      put_in_front(target);
+      continue;
+    }
+    at = next;
+    const bool is_file = left.empty();
+    const bool is_folder = left.size() == 1;
+    auto ok = only_ours(plugin_file, at, is_file ? "a file" : "a folder", is_file || is_folder ? Place::kItself : Place::kAbove);
+    if (!ok) return ok;
   }
   return {};
 }
@@ -121,6 +184,9 @@ Result<const PluginDescriptor*> find_descriptor(const std::string& file, const s
 } catch (const std::exception& e) {
   return refused(file, "a library that does not load (" + dl_message(e) + ")", "one whose symbols and libraries are all there",
                  "install what is missing, or rebuild the plugin");
+} catch (...) {
+  return refused(file, "a library whose start-up code throws (" + thrown_text() + ")", "one that loads",
+                 "report it to the plugin's author");
 }
 
 // In the descriptor's own order: each step reads only what the ones before have proved to be there.
@@ -214,11 +280,8 @@ Result<std::unique_ptr<T>> call_factory(Factory<T, Context> factory, const std::
                    "report it to the plugin's author");
   }
   return made;
-} catch (const std::exception& e) {
-  return refused(file, "a factory that throws for " + call.table.path + " (" + printable(e.what()) + ")",
-                 "an instance or an error", "report it to the plugin's author");
 } catch (...) {
-  return refused(file, "a factory that throws for " + call.table.path + " (no std::exception)", "an instance or an error",
+  return refused(file, "a factory that throws for " + call.table.path + " (" + thrown_text() + ")", "an instance or an error",
                  "report it to the plugin's author");
 }
 
@@ -290,10 +353,7 @@ Result<LoadedPlugin> PluginLoader::load_file(const std::string& name, const std:
     return refused(file, "a file that cannot be reached (" + real.error().message() + ")", "a readable shared library",
                    "repair the link or its permissions");
   }
-  // The folder that holds the name and, behind a link, the one that holds the file: either decides what is loaded.
-  if (auto ok = only_ours(file, folder_of(file), "a folder"); !ok) return ok.error();
-  if (auto ok = only_ours(file, folder_of(*real), "a folder"); !ok) return ok.error();
-  if (auto ok = only_ours(file, *real, "a file"); !ok) return ok.error();
+  if (auto ok = only_ours_on_the_way(file, file); !ok) return ok.error();
   if (auto ok = check_elf(*real); !ok) return Error{ErrorKind::kInvalidConfig, file + ": " + ok.error().message()};
 
   const auto descriptor = find_descriptor(file, *real);
@@ -333,6 +393,21 @@ std::vector<std::string> default_plugin_directories() {
   };
   add(SCRIPTORIUM_INSTALL_LIBDIR);
   add("lib");
+  return result;
+}
+
+std::vector<std::string> plugin_directories(const std::vector<std::string>& first) {
+  std::vector<std::string> result;
+  std::vector<std::string> known;
+  const auto add = [&](const std::string& directory) {
+    const auto real = resolve_links(directory);
+    const std::string key = real ? *real : directory;
+    if (std::find(known.begin(), known.end(), key) != known.end()) return;
+    known.push_back(key);
+    result.push_back(directory);
+  };
+  for (const std::string& directory : first) add(directory);
+  for (const std::string& directory : default_plugin_directories()) add(directory);
   return result;
 }
 

@@ -24,8 +24,9 @@ class PluginLoader {
   // First directory that has NAME.so wins.
   explicit PluginLoader(std::vector<std::string> directories) : directories_(std::move(directories)) {}
 
-  // Checked in this order, and nothing of the library runs before the last file check: the file is there; it and its
-  // folder cannot be written by others; it is a whole ELF file for this machine (a truncated one would be a SIGBUS in
+  // Checked in this order, and nothing of the library runs before the last file check: the file is there; it, its folder
+  // and every folder above belong to root or to us and cannot be written by others or by a group, except that a folder
+  // further up may be a sticky one such as /tmp; it is a whole ELF file for this machine (a truncated one would be a SIGBUS in
   // dlopen); it loads; it has the descriptor; ABI version; size; build stamp; name and kind are sane. kInvalidConfig
   // with: file, found, needed, remedy.
   Result<LoadedPlugin> load(const std::string& name);
@@ -47,7 +48,9 @@ class PluginLoader {
   std::vector<LoadedPlugin> loaded_;
 };
 
-// Where the command looks unless plugin_dirs says otherwise: "plugins" beside the executable (a build folder), then
+// Where the command looks: in `first` (plugin_dirs of the configuration), then in the default places, each folder once.
+std::vector<std::string> plugin_directories(const std::vector<std::string>& first);
+// The default places: "plugins" beside the executable (a build folder), then
 // the installed place (../lib/scriptorium/plugins from its bin).
 std::vector<std::string> default_plugin_directories();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -21,6 +22,7 @@ namespace {
 using namespace std::literals;
 
 constexpr auto kNamesFor = 5min;      // how long a name from passwd or group is believed
+constexpr auto kNoNameFor = 10s;      // and that there is none: the name service may only be down
 constexpr auto kRememberFor = 10min;  // how long we think of an entry that core asks no more about
 constexpr auto kCheckPatience = 15s;  // of `scriptorium check`; Slurm's own MessageTimeout is 10 s
 
@@ -43,34 +45,27 @@ bool has_stub(const Event& event) {
   return script != nullptr && script->bytes != nullptr && is_het_stub(*script->bytes);
 }
 
-std::string first_line(std::string_view text) { return printable(text.substr(0, text.find('\n')), 200); }
-
-// The rows of each id that was asked for.
-template <typename Row>
-class RowsById {
- public:
-  RowsById(const std::vector<Row>& rows, const std::set<std::uint64_t>& wanted) {
-    for (const Row& row : rows) {
-      if (wanted.contains(row.array_job_id)) rows_[row.array_job_id].push_back(&row);
-      // The spool of a burst-buffer array has an entry for a task, under the task's own id.
-      else if (wanted.contains(row.job_id))
-        tasks_[row.job_id].push_back(&row);
-    }
-  }
-  const std::vector<const Row*>& of(std::uint64_t id) const {
-    static const std::vector<const Row*> no_rows;
-    if (const auto found = rows_.find(id); found != rows_.end()) return found->second;
-    if (const auto found = tasks_.find(id); found != tasks_.end()) return found->second;
-    return no_rows;
-  }
-  bool empty() const { return rows_.empty() && tasks_.empty(); }
-
- private:
-  std::unordered_map<std::uint64_t, std::vector<const Row*>> rows_;
-  std::unordered_map<std::uint64_t, std::vector<const Row*>> tasks_;
-};
-
 }  // namespace
+
+SqueueResolver::RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {
+  const auto place = [&](const auto& row) {
+    // The spool of a burst-buffer array has an entry for a task, under the task's own id.
+    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id) : std::pair(false, row.job_id);
+  };
+  for (const QueueRow& row : all.numbers) {
+    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
+  }
+  for (const TextRow& row : all.texts) {
+    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].texts.push_back(&row);
+  }
+}
+
+const SqueueResolver::RowsById::Rows& SqueueResolver::RowsById::of(std::uint64_t id) const {
+  static const Rows no_rows;
+  if (const auto found = rows_.find(id); found != rows_.end()) return found->second;
+  if (const auto found = tasks_.find(id); found != tasks_.end()) return found->second;
+  return no_rows;
+}
 
 AccountNames system_account_names() {
   return {
@@ -79,73 +74,14 @@ AccountNames system_account_names() {
   };
 }
 
-SqueueResolver::SqueueResolver(SlurmConfig config, Logger& log, const Clock& clock, AccountNames names)
-    : config_(std::move(config)), log_(log), clock_(clock), names_(std::move(names)) {}
+SqueueResolver::SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
+                               AccountNames names)
+    : queue_(std::move(queue)), config_(std::move(config)), log_(log), clock_(clock), names_(std::move(names)) {}
 
-Result<std::string> SqueueResolver::find_squeue() const {
-  if (auto found = find_program(config_.squeue, "squeue", kSqueueFolders)) return *std::move(found);
-  if (!config_.squeue.empty()) {
-    return Error(ErrorKind::kInvalidConfig,
-                 "squeue: " + config_.squeue + " cannot be executed; correct `squeue`, or set resolve = \"none\"");
-  }
-  return Error(ErrorKind::kInvalidConfig,
-               "squeue is not in "s + kSqueueFolders +
-                   "; install Slurm's client commands, say `squeue = \"/path\"`, or set resolve = \"none\"");
-}
-
-std::vector<std::string> SqueueResolver::child_environment() const {
-  // Nothing of our own environment: SQUEUE_* and SLURM_* variables change what squeue prints.
-  std::vector<std::string> result{"PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"};
-  if (!config_.slurm_conf.empty()) result.push_back("SLURM_CONF=" + config_.slurm_conf);
-  return result;
-}
-
-Result<std::string> SqueueResolver::ask(std::vector<std::string> arguments, std::vector<std::string> environment,
-                                        const std::stop_token& stop, SteadyTime deadline) {
-  auto program = find_squeue();
-  if (!program) return program.error();
-  // `deadline` is one of our clock's, which a test may have set; the child lives in real time.
-  const SteadyTime until = std::chrono::steady_clock::now() + (deadline - clock_.steady());
-  auto result = runner_.run({*std::move(program), std::move(arguments), std::move(environment)}, stop, until);
-  if (const std::size_t stuck = runner_.stuck(); stuck != 0) {
-    log_.warning("SLURM_SQUEUE_STUCK", "a squeue that was killed does not end; it is waited for",
-                 {{"processes", static_cast<std::uint64_t>(stuck)}});
-  }
-  if (!result) return result.error();
-  if (result->status == 0) return std::move(result->output);
-  if (says_unknown_job(result->error)) return std::string();
-  return Error(ErrorKind::kTransient, "squeue: exit status " + std::to_string(result->status) + ": " + first_line(result->error));
-}
-
-Result<std::vector<QueueRow>> SqueueResolver::ask_numbers(const std::optional<std::string>& job, const std::stop_token& stop,
-                                                          SteadyTime deadline) {
-  auto output = ask(number_arguments(job), child_environment(), stop, deadline);
-  if (!output) return output.error();
-  return parse_numbers(*output);
-}
-
-Result<std::vector<NumberUse>> SqueueResolver::uses(const std::stop_token& stop, SteadyTime deadline) {
-  auto output = ask(use_arguments(), child_environment(), stop, deadline);
-  if (!output) return output.error();
-  return parse_uses(*output);
-}
-
-Result<std::vector<TextRow>> SqueueResolver::ask_texts(const std::optional<std::string>& job, const std::stop_token& stop,
-                                                       SteadyTime deadline) {
-  auto nonce = random_hex(16);
-  if (!nonce) return nonce.error();
-  std::vector<std::string> environment = child_environment();
-  environment.push_back("SQUEUE_FORMAT=" + text_format(*nonce));
-  auto output = ask(text_arguments(job), std::move(environment), stop, deadline);
-  if (!output) return output.error();
-  return parse_texts(*output, *nonce);
-}
-
-OwnerAnswer::State SqueueResolver::note_absence(const EntryKey& entry) {
-  const SteadyTime now = clock_.steady();
-  const auto [found, is_new] = absent_.try_emplace(entry, Absence{now, now});
-  found->second.last = now;
-  if (is_new || now - found->second.first < min_interval()) return OwnerAnswer::State::kNotYet;
+OwnerAnswer::State SqueueResolver::note_absence(const EntryKey& entry, SteadyTime asked) {
+  const auto [found, is_new] = absent_.try_emplace(entry, Absence{asked, clock_.steady()});
+  found->second.last = clock_.steady();
+  if (is_new || asked - found->second.first < kRound) return OwnerAnswer::State::kNotYet;
   absent_.erase(found);
   return OwnerAnswer::State::kUnknown;
 }
@@ -157,7 +93,11 @@ std::optional<std::string> SqueueResolver::name_of(std::map<std::uint32_t, Cache
   const SteadyTime now = clock_.steady();
   const auto [found, is_new] = cache.try_emplace(id);
   // A lookup may go to a directory server, so not for every job.
-  if (is_new || found->second.until <= now) found->second = {ask_system(id), now + kNamesFor};
+  if (is_new || found->second.until <= now) {
+    auto name = ask_system(id);
+    const auto until = now + (name ? SteadyTime::duration(kNamesFor) : SteadyTime::duration(kNoNameFor));
+    found->second = {std::move(name), until};
+  }
   return found->second.name;
 }
 
@@ -172,63 +112,128 @@ void SqueueResolver::forget_old() {
   std::erase_if(latest_, [&](const auto& entry) { return entry.second.asked < old; });
 }
 
-Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
-                                                         SteadyTime deadline) {
-  std::vector<OwnerAnswer> answers(queries.size());
-  if (queries.empty()) return answers;
-  forget_old();
-  std::set<std::uint64_t> wanted;
-  for (const OwnerQuery& query : queries) {
-    const auto id = job_number(query.event->job.id);
-    if (!id) continue;
-    wanted.insert(*id);
-    LatestEntry& latest = latest_[*id];
-    latest.script_mtime_ns = std::max(latest.script_mtime_ns, query.script_mtime_ns);
-    latest.asked = clock_.steady();
+std::vector<std::size_t> SqueueResolver::choose_single(std::span<const OwnerQuery> queries,
+                                                       const std::vector<std::uint64_t>& ids) {
+  const SteadyTime now = clock_.steady();
+  if (now - round_begin_ >= kRound) {
+    round_begin_ = now;
+    asked_in_round_ = 0;
   }
-  // slurmctld sends one job alone quickly; for two ids squeue loads all jobs and filters them itself.
-  std::optional<std::string> only;
-  if (wanted.size() == 1) only = std::to_string(*wanted.begin());
-
-  const auto numbers = ask_numbers(only, stop, deadline);
-  if (!numbers) return numbers.error();
-  const RowsById<QueueRow> rows(*numbers, wanted);
-  std::vector<TextRow> text_rows;
-  if (!rows.empty()) {
-    auto texts = ask_texts(only, stop, deadline);
-    if (texts) {
-      text_rows = *std::move(texts);
-    } else {
-      log_.warning("SLURM_NAMES_UNREAD", "squeue gave owners but not names and accounts; jobs go out without them",
-                   {{"reason", texts.error().message()}});
+  // New ones first: an absent one is asked for a second time before it goes, and must not keep the others waiting.
+  std::vector<std::size_t> fresh;
+  std::vector<std::size_t> absent;
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto found = absent_.find({ids[i], queries[i].script_mtime_ns});
+    if (found == absent_.end()) {
+      fresh.push_back(i);
+    } else if (now - found->second.first >= kRound) {
+      absent.push_back(i);
     }
   }
-  const RowsById<TextRow> texts(text_rows, wanted);
+  fresh.insert(fresh.end(), absent.begin(), absent.end());
+  std::set<std::uint64_t> chosen;
+  std::vector<std::size_t> result;
+  for (const std::size_t i : fresh) {
+    if (!chosen.contains(ids[i])) {
+      if (asked_in_round_ == kSinglesARound) continue;
+      ++asked_in_round_;
+      chosen.insert(ids[i]);
+    }
+    result.push_back(i);
+  }
+  return result;
+}
 
-  std::size_t hidden = 0;
+OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query, std::uint64_t id,
+                                      std::size_t& hidden) {
+  const EntryKey key{id, query.script_mtime_ns};
+  const bool unchanged = query.entry_unchanged && query.entry_unchanged();
+  OwnerAnswer result;
+  if (rows.numbers(id).empty()) {
+    if (unchanged) ++hidden;
+    result.state = note_absence(key, answer.asked);
+    if (result.state == OwnerAnswer::State::kUnknown && unchanged)
+      result.user.unverified_reason = "slurmctld does not list the job, though its entry stands in the spool";
+    return result;
+  }
+  absent_.erase(key);
+  result = make_answer(rows.numbers(id), rows.texts(id),
+                       {.job_id = id,
+                        .script_mtime_ns = query.script_mtime_ns,
+                        .unchanged = unchanged,
+                        .id_came_again = latest_[id].script_mtime_ns > query.script_mtime_ns,
+                        .stub = has_stub(*query.event)});
+  if (result.state == OwnerAnswer::State::kFound) add_names(result.user);
+  return result;
+}
+
+Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
+                                                         SteadyTime deadline) {
+  std::vector<OwnerAnswer> answers(queries.size(), OwnerAnswer{.state = OwnerAnswer::State::kNotAsked});
+  forget_old();
+  std::vector<std::uint64_t> ids(queries.size());
+  std::vector<OwnerQuery> asked;         // what is still to be asked for
+  std::vector<std::size_t> place;        // of each of these in `queries`
+  std::vector<std::uint64_t> asked_ids;  // and its number
+  std::set<std::uint64_t> different;
+  SteadyTime newest{};
   for (std::size_t i = 0; i < queries.size(); ++i) {
-    const OwnerQuery& query = queries[i];
-    const auto id = job_number(query.event->job.id);
+    const auto id = job_number(queries[i].event->job.id);
     if (!id) {
       answers[i].state = OwnerAnswer::State::kUnknown;
       continue;
     }
-    const EntryKey key{*id, query.script_mtime_ns};
-    const bool unchanged = query.entry_unchanged && query.entry_unchanged();
-    if (rows.of(*id).empty()) {
-      if (unchanged) ++hidden;
-      answers[i].state = note_absence(key);
-      continue;
-    }
-    absent_.erase(key);
-    answers[i] = make_answer(rows.of(*id), texts.of(*id),
-                             {.job_id = *id,
-                              .script_mtime_ns = query.script_mtime_ns,
-                              .unchanged = unchanged,
-                              .id_came_again = latest_[*id].script_mtime_ns > query.script_mtime_ns,
-                              .stub = has_stub(*query.event)});
-    if (answers[i].state == OwnerAnswer::State::kFound) add_names(answers[i].user);
+    LatestEntry& latest = latest_[*id];
+    latest.script_mtime_ns = std::max(latest.script_mtime_ns, queries[i].script_mtime_ns);
+    latest.asked = clock_.steady();
+    asked.push_back(queries[i]);
+    place.push_back(i);
+    asked_ids.push_back(*id);
+    different.insert(*id);
+    newest = std::max(newest, queries[i].since);
   }
+  if (asked.empty()) return answers;
+  std::size_t hidden = 0;
+
+  if (different.size() <= kFew) {
+    std::map<std::uint64_t, std::pair<QueueAnswer, RowsById>> known;
+    std::optional<Error> failed;
+    for (const std::size_t i : choose_single(asked, asked_ids)) {
+      const std::uint64_t id = asked_ids[i];
+      if (!known.contains(id)) {
+        if (failed) continue;
+        auto answer = queue_->one(id, stop, deadline);
+        if (!answer) {
+          failed = answer.error();
+          continue;
+        }
+        const auto at = known.emplace(id, std::pair{*std::move(answer), RowsById{}}).first;
+        at->second.second = RowsById(at->second.first.rows, {id});
+      }
+      const auto& [answer, rows] = known.at(id);
+      answers[place[i]] = answer_of(answer, rows, asked[i], id, hidden);
+    }
+    if (failed && known.empty()) return *std::move(failed);
+  } else {
+    // What an earlier list of all jobs names needs no other one.
+    auto list = queue_->all(newest, stop, deadline);
+    if (!list) return list.error();
+    if (!*list && list_ != nullptr) *list = list_;
+    if (*list) {
+      list_ = *list;
+      const RowsById rows(list_->rows, different);
+      for (std::size_t i = 0; i < asked.size(); ++i) {
+        if (asked[i].since > list_->asked) continue;
+        const auto absent = absent_.find({asked_ids[i], asked[i].script_mtime_ns});
+        if (absent != absent_.end() && list_->asked <= absent->second.first) continue;
+        answers[place[i]] = answer_of(*list_, rows, asked[i], asked_ids[i], hidden);
+      }
+    }
+  }
+  const bool any =
+      std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) { return a.state != OwnerAnswer::State::kNotAsked; });
+  postponed_ = !any && different.size() > kFew;
+  if (!any) list_.reset();  // it has nothing more to say
   if (hidden != 0) {
     log_.warning(
         "SLURM_JOBS_HIDDEN",
@@ -239,17 +244,41 @@ Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQu
   return answers;
 }
 
+std::chrono::milliseconds SqueueResolver::min_interval() const {
+  if (!postponed_) return kRound;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(queue_->next_list() - clock_.steady());
+  return std::clamp<std::chrono::milliseconds>(left, kRound, 10s);
+}
+
+Result<std::optional<std::vector<NumberUse>>> SqueueNumbers::numbers(const Question& question, std::stop_token stop,
+                                                                     SteadyTime deadline) {
+  if (question.numbers.empty()) {
+    auto list = queue_->all(question.since, stop, deadline);
+    if (!list) return list.error();
+    if (!*list) return std::optional<std::vector<NumberUse>>();
+    return std::optional((*list)->rows.uses);
+  }
+  std::vector<NumberUse> uses;
+  for (const std::uint64_t number : question.numbers) {
+    auto answer = queue_->one(number, stop, deadline);
+    if (!answer) return answer.error();
+    uses.insert(uses.end(), answer->rows.uses.begin(), answer->rows.uses.end());
+  }
+  return std::optional(std::move(uses));
+}
+
 Result<void> SqueueResolver::check() {
-  const auto numbers = ask_numbers(std::nullopt, {}, clock_.steady() + kCheckPatience);
-  if (!numbers) {
-    if (numbers.error().kind() == ErrorKind::kInvalidConfig) return numbers.error();
-    return numbers.error().with_context("slurmctld cannot be asked for owners now, so users stay unverified until it can");
+  const auto answer = queue_->list({}, clock_.steady() + kCheckPatience);
+  if (!answer) {
+    if (answer.error().kind() == ErrorKind::kInvalidConfig) return answer.error();
+    return answer.error().with_context("slurmctld cannot be asked for owners now, so users stay unverified until it can");
   }
   const uid_t we = geteuid();
   // Root and SlurmUser, who owns the spool, see every job whatever PrivateData says.
   if (we == 0) return {};
   if (const auto spool = stat_path(config_.spool); spool && spool->owner == we) return {};
-  const bool sees_others = std::any_of(numbers->begin(), numbers->end(), [&](const QueueRow& row) { return row.uid != we; });
+  const bool sees_others =
+      std::any_of(answer->rows.numbers.begin(), answer->rows.numbers.end(), [&](const QueueRow& row) { return row.uid != we; });
   if (sees_others) return {};
   return Error(
       ErrorKind::kTransient,

@@ -2,21 +2,26 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/api/logger.h"
 #include "core/api/spool_adapter.h"
-#include "core/base/command.h"
 #include "core/base/time.h"
 #include "schedulers/slurm/config.h"
+#include "schedulers/slurm/queue.h"
 #include "schedulers/slurm/squeue.h"
 
 namespace scriptorium::slurm {
@@ -28,33 +33,53 @@ struct AccountNames {
 };
 AccountNames system_account_names();
 
-// Asks slurmctld who owns jobs, through squeue: its text is the only interface that is tied to no release of Slurm.
-// libslurm would be faster, but one binary fits one release only, and it ends the calling process when it does not
-// find its slurm.conf.
+// Asks slurmctld who owns jobs: one by one while few are new, and else from a list of all jobs, for which they wait until
+// slurmctld may be asked for one again.
 //
-// Owns:    the squeue processes; none outlives the call that started it.
-// Threads: one at a time.
-// Fails:   kTransient when slurmctld cannot be asked now, kInvalidConfig when there is no squeue.
+// Threads: one at a time; load() from any.
+// Fails:   as Queue.
 class SqueueResolver final : public OwnerResolver {
  public:
   // `log` and `clock` must outlive this.
-  SqueueResolver(SlurmConfig config, Logger& log, const Clock& clock, AccountNames names = system_account_names());
+  SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
+                 AccountNames names = system_account_names());
 
-  // A job that slurmctld does not list in two answers, min_interval() apart, is kUnknown.
+  // So many new jobs are asked for one by one, at most kSinglesARound in a kRound: each takes a process and 3 ms of CPU here.
+  static constexpr std::size_t kFew = 50;
+  static constexpr std::size_t kSinglesARound = 25;
+  static constexpr std::chrono::seconds kRound{1};
+
+  std::chrono::milliseconds min_interval() const override;
+  SchedulerLoad load() const override { return queue_->load(); }
+  // A job that slurmctld does not list in two answers, kRound apart, is kUnknown.
   Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
                                            SteadyTime deadline) override;
   Result<void> check() override;
 
-  // Every number that slurmctld knows now.
-  Result<std::vector<NumberUse>> uses(const std::stop_token& stop, SteadyTime deadline);
-
  private:
+  // The rows of each id that was asked for; borrows them.
+  class RowsById {
+   public:
+    RowsById() = default;
+    RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted);
+    const std::vector<const QueueRow*>& numbers(std::uint64_t id) const { return of(id).numbers; }
+    const std::vector<const TextRow*>& texts(std::uint64_t id) const { return of(id).texts; }
+
+   private:
+    struct Rows {
+      std::vector<const QueueRow*> numbers;
+      std::vector<const TextRow*> texts;
+    };
+    const Rows& of(std::uint64_t id) const;
+    std::unordered_map<std::uint64_t, Rows> rows_;
+    std::unordered_map<std::uint64_t, Rows> tasks_;
+  };
   struct CachedName {
     std::optional<std::string> name;
     SteadyTime until;
   };
   struct Absence {
-    SteadyTime first;
+    SteadyTime first;  // when the first answer without it was asked for
     SteadyTime last;
   };
   struct LatestEntry {
@@ -64,41 +89,40 @@ class SqueueResolver final : public OwnerResolver {
   // Tells two entries of one id apart.
   using EntryKey = std::pair<std::uint64_t, std::int64_t>;
 
-  Result<std::string> find_squeue() const;
-  std::vector<std::string> child_environment() const;
-  // Standard output; empty if the one job that was asked for is unknown.
-  Result<std::string> ask(std::vector<std::string> arguments, std::vector<std::string> environment, const std::stop_token& stop,
-                          SteadyTime deadline);
-  Result<std::vector<QueueRow>> ask_numbers(const std::optional<std::string>& job, const std::stop_token& stop,
-                                            SteadyTime deadline);
-  Result<std::vector<TextRow>> ask_texts(const std::optional<std::string>& job, const std::stop_token& stop, SteadyTime deadline);
-  OwnerAnswer::State note_absence(const EntryKey& entry);
+  // Which queries are asked for now, one job after the other.
+  std::vector<std::size_t> choose_single(std::span<const OwnerQuery> queries, const std::vector<std::uint64_t>& ids);
+  OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query, std::uint64_t id,
+                        std::size_t& hidden);
+  OwnerAnswer::State note_absence(const EntryKey& entry, SteadyTime asked);
   std::optional<std::string> name_of(std::map<std::uint32_t, CachedName>& cache, const std::optional<std::string>& number,
                                      const std::function<std::optional<std::string>(std::uint32_t)>& ask_system);
   void add_names(User& user);  // to the numbers of a found answer
   void forget_old();
 
-  SlurmConfig config_;
+  const std::shared_ptr<Queue> queue_;
+  const SlurmConfig config_;
   Logger& log_;
   const Clock& clock_;
   AccountNames names_;
-  CommandRunner runner_;
   std::map<EntryKey, Absence> absent_;
   std::map<std::uint64_t, LatestEntry> latest_;
   std::map<std::uint32_t, CachedName> users_;
   std::map<std::uint32_t, CachedName> groups_;
+  std::shared_ptr<const QueueAnswer> list_;  // the last list of all jobs, while there are jobs that it may name
+  SteadyTime round_begin_;
+  std::size_t asked_in_round_ = 0;
+  bool postponed_ = false;  // the last resolve() could only wait for the next list
 };
 
 // Tells a job without a script, or an array's task, from a job whose entry was never seen.
 class SqueueNumbers final : public NumberResolver {
  public:
-  SqueueNumbers(SlurmConfig config, Logger& log, const Clock& clock) : squeue_(std::move(config), log, clock) {}
-  Result<std::vector<NumberUse>> numbers(std::stop_token stop, SteadyTime deadline) override {
-    return squeue_.uses(stop, deadline);
-  }
+  explicit SqueueNumbers(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
+  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token stop,
+                                                        SteadyTime deadline) override;
 
  private:
-  SqueueResolver squeue_;
+  const std::shared_ptr<Queue> queue_;
 };
 
 }  // namespace scriptorium::slurm

@@ -7,6 +7,7 @@
 
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/parse.h"
+#include "schedulers/slurm/site.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -59,7 +60,7 @@ Result<ParsedJob> SlurmSource::parse(const SpoolEntry& entry) const { return par
 
 std::unique_ptr<OwnerResolver> SlurmSource::make_resolver() {
   if (config_.resolve == Resolve::kNone) return nullptr;
-  return std::make_unique<SqueueResolver>(config_, context_.log, context_.clock);
+  return std::make_unique<SqueueResolver>(queue_, config_, context_.log, context_.clock);
 }
 
 // "hash.1/job.11": slurmctld counts up to MaxJobId, then begins at FirstJobId again.
@@ -75,7 +76,16 @@ std::optional<std::uint64_t> SlurmSource::number_of(std::string_view entry) cons
 
 std::unique_ptr<NumberResolver> SlurmSource::make_number_resolver() const {
   if (config_.resolve == Resolve::kNone) return nullptr;
-  return std::make_unique<SqueueNumbers>(config_, context_.log, context_.clock);
+  return std::make_unique<SqueueNumbers>(queue_);
+}
+
+std::vector<Mismatch> SlurmSource::compare_with_scheduler(const std::stop_token& stop, SteadyTime deadline) const {
+  return compare_with_site(config_, context_.cluster, stop, deadline);
+}
+
+std::vector<std::string> SlurmSource::kept_under(std::string_view job_id, const std::stop_token& stop,
+                                                 SteadyTime deadline) const {
+  return ids_of_script(config_, job_id, stop, deadline);
 }
 
 Result<void> SlurmSource::check_root(std::span<const std::string> names) const {

@@ -10,9 +10,8 @@ namespace {
 
 using namespace std::literals;
 
-constexpr std::size_t kNumberFields = 10;
-constexpr std::size_t kTextFields = 9;
-constexpr std::size_t kUseFields = 3;
+constexpr std::size_t kNumberFields = 11;
+constexpr std::size_t kTextFields = 5;
 constexpr std::string_view kNone = "N/A";
 constexpr std::int64_t kSecond = 1'000'000'000;
 
@@ -44,30 +43,30 @@ bool is_state(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
-// A line of fields that end with '|' each; nothing if it has another number of them.
+// Fields that end with `end` each, taken from the front of `text`; nothing if it has fewer.
 template <std::size_t kFields>
-std::optional<std::array<std::string_view, kFields>> split_row(std::string_view line) {
+std::optional<std::array<std::string_view, kFields>> take_fields(std::string_view& text, std::string_view end) {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) {
-    const std::size_t end = line.find('|');
-    if (end == std::string_view::npos) return std::nullopt;
-    field = line.substr(0, end);
-    line.remove_prefix(end + 1);
+    const std::size_t at = text.find(end);
+    if (at == std::string_view::npos) return std::nullopt;
+    field = text.substr(0, at);
+    text.remove_prefix(at + end.size());
   }
-  if (!line.empty()) return std::nullopt;
   return fields;
 }
 
-std::optional<QueueRow> read_row(std::string_view line) {
-  const auto fields = split_row<kNumberFields>(line);
-  if (!fields) return std::nullopt;
-  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state] = *fields;
+using NumberFields = std::array<std::string_view, kNumberFields>;
+
+std::optional<QueueRow> read_row(const NumberFields& fields) {
+  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state, batch] = fields;
   const auto job_id = read_number<std::uint64_t>(job);
   const auto array_job_id = read_number<std::uint64_t>(array);
   const auto user = read_number<std::uint32_t>(uid);
   const auto group = read_number<std::uint32_t>(gid);
   const auto restarted = read_number<std::uint64_t>(restarts);
-  if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state)) return std::nullopt;
+  if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state) || (batch != "0" && batch != "1"))
+    return std::nullopt;
   QueueRow row{.job_id = *job_id,
                .array_job_id = *array_job_id,
                .uid = *user,
@@ -91,45 +90,12 @@ std::optional<std::string> read_text(std::string_view text) {
 }
 
 // Constant words: status counts failures by their message.
-Error odd_answer(std::string_view question) {
-  return {ErrorKind::kTransient,
-          "squeue: a row of " + std::string(question) + " is not as Slurm writes it; the whole answer is refused"};
-}
-
-// One row a line; one odd line refuses them all.
-template <typename Row, typename Read>
-Result<std::vector<Row>> parse_lines(std::string_view answer, std::string_view question, Read read) {
-  std::vector<Row> rows;
-  while (!answer.empty()) {
-    const std::size_t end = answer.find('\n');
-    if (end == std::string_view::npos) return odd_answer(question);  // cut short
-    std::optional<Row> row = read(answer.substr(0, end));
-    if (!row) return odd_answer(question);
-    rows.push_back(*std::move(row));
-    answer.remove_prefix(end + 1);
-  }
-  return rows;
-}
+Error odd_answer() { return {ErrorKind::kTransient, "squeue: a row is not as Slurm writes it; the whole answer is refused"}; }
 
 // An array has one entry, under its own number; each of its tasks gets a number when it starts.
-std::optional<NumberUse> read_use(std::string_view line) {
-  const auto fields = split_row<kUseFields>(line);
-  if (!fields) return std::nullopt;
-  const auto& [job, array, batch] = *fields;
-  const auto number = read_number<std::uint64_t>(job);
-  const auto array_number = read_number<std::uint64_t>(array);
-  if (!number || !array_number || (batch != "0" && batch != "1")) return std::nullopt;
-  if (*array_number != 0 && *number != *array_number) return NumberUse{*number, NumberUse::Kind::kPartOfAnother};
-  return NumberUse{*number, batch == "1" ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
-}
-
-std::vector<std::string> arguments(const std::optional<std::string>& job) {
-  std::vector<std::string> result{"-h", "-a", "-t", "all"};
-  if (job) {
-    result.emplace_back("-j");
-    result.push_back(*job);
-  }
-  return result;
+NumberUse use_of(const QueueRow& row, bool batch) {
+  if (row.array_job_id != 0 && row.job_id != row.array_job_id) return {row.job_id, NumberUse::Kind::kPartOfAnother};
+  return {row.job_id, batch ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
 }
 
 // Nanoseconds to whole seconds, downwards also before 1970.
@@ -150,72 +116,49 @@ const TextRow* find_text(const std::vector<const TextRow*>& texts, const QueueRo
 
 }  // namespace
 
-std::vector<std::string> number_arguments(const std::optional<std::string>& job) {
-  std::vector<std::string> result = arguments(job);
-  result.emplace_back("-O");
-  // Without ":|" each column would be cut at 20 characters.
-  result.emplace_back(
-      "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|,RestartCnt:|,StateCompact:|");
-  return result;
-}
-
-std::vector<std::string> text_arguments(const std::optional<std::string>& job) { return arguments(job); }
-
-std::string text_format(std::string_view nonce) {
-  const std::string x(nonce);
-  std::string format = x + '@';
-  for (const std::string_view field : {"%A"sv, "%F"sv, "%U"sv, "%V"sv, "%a"sv, "%q"sv, "%P"sv, "%Z"sv, "%j"sv}) {
-    format += field;
-    format += x;
+std::vector<std::string> queue_arguments(const std::optional<std::string>& job) {
+  // Of a federation, only this cluster's: its slurmctld writes our spool, and is not asked about the federation first.
+  std::vector<std::string> result{"-h", "-a", "--local", "-t", "all"};
+  if (job) {
+    result.emplace_back("-j");
+    result.push_back(*job);
   }
-  return format + '$';
-}
-
-Result<std::vector<QueueRow>> parse_numbers(std::string_view answer) {
-  return parse_lines<QueueRow>(answer, "numbers", read_row);
-}
-
-std::vector<std::string> use_arguments() {
-  std::vector<std::string> result = arguments(std::nullopt);
-  result.emplace_back("-O");
-  result.emplace_back("JobID:|,ArrayJobID:|,BatchFlag:|");
   return result;
 }
 
-Result<std::vector<NumberUse>> parse_uses(std::string_view answer) { return parse_lines<NumberUse>(answer, "uses", read_use); }
+std::string queue_format(std::string_view guard) {
+  // Without a suffix each column would be cut at 20 characters.
+  std::string format =
+      "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|,RestartCnt:|,StateCompact:|,"
+      "BatchFlag:|";
+  for (const std::string_view field : {"Account:"sv, "QOS:"sv, "Partition:"sv, "WorkDir:"sv, "Name:"sv}) {
+    format.append(",").append(field).append(guard);
+  }
+  return format;
+}
 
-Result<std::vector<TextRow>> parse_texts(std::string_view answer, std::string_view nonce) {
-  std::vector<TextRow> rows;
-  const std::string begin = std::string(nonce) + '@';
-  const std::string tail = "$\n";
+Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard) {
+  QueueRows rows;
+  if (guard.empty()) return odd_answer();
   while (!answer.empty()) {
-    if (nonce.empty() || !answer.starts_with(begin)) return odd_answer("names");
-    answer.remove_prefix(begin.size());
-    std::array<std::string_view, kTextFields> fields;
-    for (std::string_view& field : fields) {
-      const std::size_t end = answer.find(nonce);
-      if (end == std::string_view::npos) return odd_answer("names");
-      field = answer.substr(0, end);
-      answer.remove_prefix(end + nonce.size());
-    }
-    if (!answer.starts_with(tail)) return odd_answer("names");
-    answer.remove_prefix(tail.size());
-
-    const auto& [job, array, uid, submitted, account, qos, partition, work_dir, name] = fields;
-    const auto job_id = read_number<std::uint64_t>(job);
-    const auto array_job_id = read_number<std::uint64_t>(array);
-    const auto user = read_number<std::uint32_t>(uid);
-    TextRow row;
-    if (!job_id || !array_job_id || !user || !read_optional(submitted, row.submitted)) return odd_answer("names");
-    row.job_id = *job_id;
-    row.array_job_id = *array_job_id;
-    row.uid = *user;
-    row.account = read_text(account);
-    row.qos = read_text(qos);
-    row.partition = read_text(partition);
-    row.work_dir = read_text(work_dir);
-    row.name = read_text(name);
-    rows.push_back(std::move(row));
+    const auto numbers = take_fields<kNumberFields>(answer, "|");
+    if (!numbers) return odd_answer();
+    std::optional<QueueRow> row = read_row(*numbers);
+    const auto texts = take_fields<kTextFields>(answer, guard);
+    if (!row || !texts || !answer.starts_with('\n')) return odd_answer();
+    answer.remove_prefix(1);
+    const auto& [account, qos, partition, work_dir, name] = *texts;
+    rows.texts.push_back({.job_id = row->job_id,
+                          .array_job_id = row->array_job_id,
+                          .uid = row->uid,
+                          .submitted = row->submitted,
+                          .account = read_text(account),
+                          .qos = read_text(qos),
+                          .partition = read_text(partition),
+                          .work_dir = read_text(work_dir),
+                          .name = read_text(name)});
+    rows.uses.push_back(use_of(*row, numbers->back() == "1"));
+    rows.numbers.push_back(*std::move(row));
   }
   return rows;
 }
@@ -243,7 +186,10 @@ OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vec
     if (!belongs(*row, entry)) continue;
     if (chosen == nullptr || (row->job_id == entry.job_id && chosen->job_id != entry.job_id)) chosen = row;
   }
-  if (chosen == nullptr) return answer;
+  if (chosen == nullptr) {
+    answer.user.unverified_reason = "slurmctld lists another job of this id, or a requeued one whose entry has changed";
+    return answer;
+  }
 
   answer.state = OwnerAnswer::State::kFound;
   answer.user.id = std::to_string(chosen->uid);

@@ -11,12 +11,12 @@
 
 // How we ask squeue, and what its answers mean; pure functions.
 //
-// Two questions, because job names, accounts, comments and directories are free bytes that users write, newlines
-// included. The first asks for numbers only, so that nobody can forge a row in it; owner, ids and times come from it.
-// The second asks for the texts, between guards of 128 random bits that are new for each call.
+// Job names, accounts, comments and directories are free bytes that users write, newlines included. A row therefore begins with
+// numbers only, from which owner, ids and times come, and each text in it ends with a guard of 128 random bits that is new for
+// each question: nobody can write the beginning of a row.
 namespace scriptorium::slurm {
 
-// A row of the first answer.
+// The numbers of a row.
 struct QueueRow {
   std::uint64_t job_id = 0;
   std::uint64_t array_job_id = 0;  // equal to job_id for an ordinary job, and for what an array still has pending
@@ -30,7 +30,7 @@ struct QueueRow {
   std::string state;  // "PD", "R", ...
 };
 
-// A row of the second answer. What Slurm prints as "(null)" or leaves empty is absent.
+// The texts of a row, with the numbers that tie them to it. What Slurm prints as "(null)" or leaves empty is absent.
 struct TextRow {
   std::uint64_t job_id = 0;
   std::uint64_t array_job_id = 0;
@@ -39,20 +39,22 @@ struct TextRow {
   std::optional<std::string> account, qos, partition, work_dir, name;
 };
 
-// Arguments of squeue for each question; `job` = only this one, else all of them.
-std::vector<std::string> number_arguments(const std::optional<std::string>& job);
-std::vector<std::string> text_arguments(const std::optional<std::string>& job);
-// The second question's format, which goes in by the environment (SQUEUE_FORMAT): unlike a command line, another
-// user cannot read it there. `nonce` is hexadecimal.
-std::string text_format(std::string_view nonce);
+// An answer; one row of each for each job.
+struct QueueRows {
+  std::vector<QueueRow> numbers;
+  std::vector<TextRow> texts;
+  std::vector<NumberUse> uses;
+};
 
-// Each refuses the whole answer for one field that is not as it must be: kTransient.
-Result<std::vector<QueueRow>> parse_numbers(std::string_view answer);
-Result<std::vector<TextRow>> parse_texts(std::string_view answer, std::string_view nonce);
+// Arguments of squeue; `job` = only this one, else all of them. slurmctld answers quickly about one job; for a list of them
+// squeue would load all jobs and pick.
+std::vector<std::string> queue_arguments(const std::optional<std::string>& job);
+// The format, which goes in by the environment (SQUEUE_FORMAT2): unlike a command line, another user cannot read it there.
+// `guard` must not begin with a digit.
+std::string queue_format(std::string_view guard);
 
-// The third question, for the gap detector: which numbers slurmctld has given out, and whether for a batch script.
-std::vector<std::string> use_arguments();
-Result<std::vector<NumberUse>> parse_uses(std::string_view answer);
+// Refuses the whole answer for one field that is not as it must be: kTransient.
+Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard);
 
 // True if squeue ended because the one job that it was asked for does not exist (any more).
 bool says_unknown_job(std::string_view standard_error) noexcept;

@@ -23,6 +23,8 @@ Event event_of(const std::string& cluster, const char* kind, const JobSeen& job)
     event.user.id = std::to_string(*job.uid);
     event.user.verified = job.uid_trusted;
   }
+  // Two users at the first look: then none of them is taken for the owner.
+  if (!event.user.verified) event.user.unverified_reason = job.uid_problem;
   return event;
 }
 

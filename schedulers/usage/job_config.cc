@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <utility>
 
 #include "core/base/command.h"
@@ -18,7 +19,8 @@ const Schema<JobConfig>& schema() {
       choice("resolve", &JobConfig::resolve, {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
              "Whom to ask what a job had asked for and how it ended: slurmctld by squeue, or nobody."),
       option("slurm_conf", &JobConfig::slurm_conf,
-             "The slurm.conf for squeue and sacct, an absolute path; needed only where they do not find it by themselves."),
+             "The slurm.conf for squeue and sacct, an absolute path; absent: the one that SLURM_CONF names in the daemon's "
+             "environment, else where they look by themselves."),
       option("squeue", &JobConfig::squeue,
              "The squeue command, an absolute path; without it the first one in the usual folders."),
       choice("accounting", &JobConfig::accounting, {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
@@ -85,7 +87,11 @@ JobConfig read_job_config(const Table& table, Problems& problems) {
 std::vector<std::string> slurm_environment(const JobConfig& config) {
   // UTC, so that no hour of the year comes twice; numbers since 1970 where a command can print them.
   std::vector<std::string> result{"PATH=/usr/bin:/bin", "TZ=UTC", "SLURM_BITSTR_LEN=0"};
-  if (!config.slurm_conf.empty()) result.push_back("SLURM_CONF=" + config.slurm_conf);
+  if (!config.slurm_conf.empty()) {
+    result.push_back("SLURM_CONF=" + config.slurm_conf);
+  } else if (const char* inherited = std::getenv("SLURM_CONF"); inherited != nullptr && *inherited != '\0') {
+    result.push_back(std::string("SLURM_CONF=") + inherited);
+  }
   return result;
 }
 

@@ -44,6 +44,9 @@ void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
     facts.user.id = std::to_string(*node.job.uid);
     facts.user.verified = node.job.uid_trusted;
   }
+  for (const NodeUsage& node : nodes) {
+    if (!facts.user.verified && !facts.user.unverified_reason) facts.user.unverified_reason = node.job.uid_problem;
+  }
   if (facts.user.verified) add_names(facts.user);
 }
 

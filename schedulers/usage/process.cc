@@ -116,6 +116,21 @@ std::optional<double> oldest_age(Files& files, const std::string& proc, const st
   return age;
 }
 
+std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc, std::uint32_t pid) {
+  std::string text;
+  if (read_text(files, path_of(proc, pid, "status"), text, 16384) < 0) return std::nullopt;
+  // Each at the start of a line: the kernel escapes a newline in the name.
+  const auto field = [&](std::string_view key) -> std::string_view {
+    std::size_t at = text.starts_with(key) ? 0 : text.find("\n" + std::string(key));
+    if (at == std::string::npos) return {};
+    at += key.size() + (at == 0 ? 0 : 1);
+    return std::string_view(text).substr(at, text.find_first_of("\t\n", at) - at);
+  };
+  const auto uid = number(field("Uid:\t"));
+  if (!uid) return std::nullopt;
+  return ProcessOwner{std::string(field("Name:\t")), *uid};
+}
+
 std::optional<JobEnvironment> job_environment(Files& files, const std::string& proc, std::uint32_t pid) {
   std::string text;
   if (read_text(files, path_of(proc, pid, "environ"), text, std::size_t{4} << 20) < 0 || text.empty()) return std::nullopt;

@@ -41,6 +41,14 @@ class ProcessIo {
 // How long ago the oldest of them was started, in seconds; nothing if none could be read.
 std::optional<double> oldest_age(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids);
 
+// Name and real uid of a process, from its status. The effective uid, which owns /proc/PID, is another one's while a set-uid
+// program runs; the real uid stays that of the user who started it.
+struct ProcessOwner {
+  std::string name;
+  std::uint32_t uid = 0;
+};
+std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc, std::uint32_t pid);
+
 // What the environment of a job's process says of the job. Its user writes it: good for what concerns only him.
 struct JobEnvironment {
   std::optional<std::string> job_id;

@@ -132,6 +132,7 @@ void each(auto& visit, Of<JobSeen> auto& job) {
   visit("restarts", job.restarts);
   visit("uid", job.uid);
   visit("uid_trusted", job.uid_trusted);
+  visit("uid_problem", job.uid_problem);
   visit("batch_step", job.batch_step);
   visit("other_steps", job.other_steps);
 }

@@ -37,7 +37,9 @@ struct JobSeen {
   std::optional<std::string> sluid;  // Slurm >= 26.05
   std::optional<std::uint32_t> restarts;
   std::optional<std::uint32_t> uid;
-  bool uid_trusted = false;  // from the path of a v1 cgroup, which root made, or the owner of a process of the job
+  // From the path of a v1 cgroup, which root made, or the real uid of all of the job's processes that were looked at.
+  bool uid_trusted = false;
+  std::optional<std::string> uid_problem;  // why it is not trusted: its processes have several
   std::string node;          // slurmd's node name where the path tells it (several slurmds on a machine), else the host's
   Timestamp started_at;      // of this life's cgroup; the same after a restart of the daemon
   bool batch_step = false;   // step_batch was seen here: this node asks the scheduler about the job

@@ -30,6 +30,15 @@ constexpr int kEnvironmentTries = 5;
 constexpr std::uint32_t kNvidiaMajor = 195;
 constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
 
+// Processes whose real uid is looked at: when the owner is not known yet, and at each reading after that.
+constexpr std::size_t kFirstOwnerChecks = 4096;
+constexpr std::size_t kOwnerChecks = 64;
+
+std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+// "slurm_n1/uid_1001" of the directory of a user's jobs, whatever the controller.
+std::string owner_key(const std::string& path) { return path.substr(parent_of(parent_of(path)).size() + 1); }
+
 bool is_step(std::string_view name) { return name.starts_with("step_"); }
 
 // The rest of the process needs descriptors too.
@@ -130,10 +139,10 @@ void Sampler::refresh_parents() {
     bool news = false;
     CgroupTree::Found found = tree_.find();
     std::set<std::string> now(found.above.begin(), found.above.end());
+    // Also those that were there before: a directory may have been removed and made again since.
     for (const std::string& path : now) {
-      if (above_.contains(path)) continue;
-      news = true;
-      watcher_.add({WatchKind::kAbove, path, {}});
+      const auto added = watcher_.add({WatchKind::kAbove, path, {}});
+      news = news || !above_.contains(path) || added == Watcher::Added::kNew;
     }
     for (const std::string& path : above_) {
       if (!now.contains(path)) watcher_.forget(path);
@@ -141,22 +150,25 @@ void Sampler::refresh_parents() {
     above_ = std::move(now);
     std::map<std::string, JobParent> parents;
     for (JobParent& parent : found.parents) {
-      const bool named = std::find(options_.nodes.begin(), options_.nodes.end(), parent.node) != options_.nodes.end();
-      if (!options_.nodes.empty() && !parent.node.empty() && !named) continue;
+      if (!measures(parent.node)) continue;
       const std::string path = parent.path;
-      if (!parents_.contains(path)) {
-        news = true;
-        watcher_.add({WatchKind::kParent, path, {}});
-      }
+      const auto added = watcher_.add({WatchKind::kParent, path, {}});
+      news = news || !parents_.contains(path) || added == Watcher::Added::kNew;
       parents.emplace(path, std::move(parent));
     }
     for (const auto& [path, parent] : parents_) {
-      if (!parents.contains(path)) watcher_.forget(path);
+      if (parents.contains(path)) continue;
+      if (watcher_.forget(path)) former_parents_.insert_or_assign(path, parent);
     }
     parents_ = std::move(parents);
     if (!news) break;
   }
   parents_stale_ = false;
+}
+
+bool Sampler::measures(const std::string& node) const {
+  return options_.nodes.empty() || node.empty() ||
+         std::find(options_.nodes.begin(), options_.nodes.end(), node) != options_.nodes.end();
 }
 
 void Sampler::list_jobs(const JobParent& parent, std::set<std::string>* seen, std::set<std::uint64_t>* left) {
@@ -171,6 +183,7 @@ void Sampler::job_appeared(const JobParent& parent, const std::string& directory
   const auto name = parse_job_name(parent.scheduler, directory);
   if (!name) return;
   const std::string path = parent.path + "/" + directory;
+  if (just_now && parent.uid) owners_[owner_key(parent.path)].places[parent_of(parent.path)].had_job = true;
   if (inode == 0) {
     Identity identity;
     if (files_.identify(path, identity) == 0) inode = identity.inode;
@@ -197,10 +210,15 @@ void Sampler::job_appeared(const JobParent& parent, const std::string& directory
   }
   Tracked& job = *found->second;
   if (!job.groups.at(index(parent.controller)).there) adopt(job, parent.controller, path, inode);
-  if (parent.uid && !job.life.state().job.uid_trusted) {
-    job.life.state().job.uid = parent.uid;
-    job.life.state().job.uid_trusted = true;
-  }
+  if (parent.uid && !job.uid_in_path) take_uid(job, *parent.uid);
+}
+
+void Sampler::take_uid(Tracked& job, std::uint32_t uid) {
+  JobSeen& seen = job.life.state().job;
+  seen.uid = uid;
+  seen.uid_trusted = true;
+  seen.uid_problem.reset();
+  job.uid_in_path = true;
 }
 
 Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, bool just_now) {
@@ -222,8 +240,6 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
         if (const auto number = whole_number(id)) job.job_id = std::to_string(*number);
       }
     }
-    job.uid = parent.uid;
-    job.uid_trusted = parent.uid.has_value();
     job.node = node;
     job.started_at = clock_.now();
     life.emplace(Life::begin(std::move(job), clock_.steady()));
@@ -231,6 +247,10 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
   }
   auto tracked = std::make_unique<Tracked>(*std::move(life));
   tracked->name = key;
+  if (parent.uid) {
+    take_uid(*tracked, *parent.uid);
+    ++owners_[owner_key(parent.path)].jobs;
+  }
   tracked->just_made = just_now;
   tracked->there_at_start = !just_now && counts_.sweeps == 0;
   tracked->had_process = tracked->life.state().readings > 0;
@@ -268,6 +288,11 @@ bool Sampler::has_process(const std::string& path, int depth) {
 
 void Sampler::adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode) {
   Group& group = job.groups.at(index(controller));
+  if (group.path.empty() && job.uid_in_path && controller != Controller::kUnified) {
+    auto& place = owners_[owner_key(parent_of(path))].places[parent_of(parent_of(path))];
+    place.had_job = true;
+    ++place.jobs;
+  }
   group = {path, inode, true};
   job.fresh = true;
   const std::uint64_t known = job.life.state().inodes.at(index(controller));
@@ -287,7 +312,7 @@ void Sampler::adopt(Tracked& job, Controller controller, const std::string& path
 
 void Sampler::watch_job(Tracked& job, const std::string& path) {
   const auto watch = [&](WatchKind kind, const std::string& what) {
-    if (watcher_.add({kind, what, job.name})) job.watches.push_back(what);
+    if (watcher_.add({kind, what, job.name}) != Watcher::Added::kNot) job.watches.push_back(what);
   };
   watch(WatchKind::kJob, path);
   if (job.groups.at(index(Controller::kUnified)).path == path) watch(WatchKind::kEvents, path + "/cgroup.events");
@@ -303,6 +328,10 @@ void Sampler::watch_job(Tracked& job, const std::string& path) {
                  "fs.inotify.max_user_watches",
                  {{"watches", watcher_.size()}});
   }
+}
+
+void Sampler::watch_step(Tracked& job, const std::string& path) {
+  if (watcher_.add({WatchKind::kStep, path, job.name}) != Watcher::Added::kNot) job.watches.push_back(path);
 }
 
 void Sampler::step_seen(Tracked& job, std::string_view step) {
@@ -357,23 +386,34 @@ std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bo
   return pids;
 }
 
+// A v2 path does not tell whose job it is; the real uids of its processes do. A set-uid program keeps the real uid, one that
+// takes another one (sudo, su) differs from the processes of the user: seen once, the job stays unverified.
+void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) {
+  JobSeen& seen = job.life.state().job;
+  if (job.uid_in_path || seen.uid_problem) return;
+  std::size_t left = seen.uid ? kOwnerChecks : kFirstOwnerChecks;
+  std::optional<std::uint32_t> uid = seen.uid;
+  for (const std::uint32_t pid : pids) {
+    if (left-- == 0) break;
+    const auto owner = process_owner(files_, options_.proc, pid);
+    // slurmstepd, which is root's, stands elsewhere, but may still be on its way to become the user.
+    if (!owner || (owner->uid == 0 && owner->name.starts_with("slurmstepd"))) continue;
+    if (!uid) uid = owner->uid;
+    if (*uid == owner->uid) continue;
+    seen.uid_trusted = false;
+    seen.uid_problem = "the job's processes run as several users: " + std::to_string(*uid) + " and " + std::to_string(owner->uid);
+    log_.warning("USAGE_OWNER_UNCERTAIN", "the owner of a job is not verified, for its processes run as several users",
+                 {{"job", seen.job_id}, {"reason", *seen.uid_problem}});
+    return;
+  }
+  if (!uid) return;
+  seen.uid = uid;
+  seen.uid_trusted = true;
+}
+
 void Sampler::learn(Tracked& job, const std::vector<std::uint32_t>& pids) {
   JobSeen& seen = job.life.state().job;
-  if (!seen.uid) {
-    for (const std::uint32_t pid : pids) {
-      Identity identity;
-      if (files_.identify(options_.proc + "/" + std::to_string(pid), identity) != 0) continue;
-      // A v2 path does not tell; the owner of the job's process does. slurmstepd, which is root's, stands elsewhere, but
-      // may still be on its way to become the user.
-      std::string text;
-      const bool stepd = read_text(files_, options_.proc + "/" + std::to_string(pid) + "/stat", text, 4096) == 0 &&
-                         parse_process_stat(text).value_or(ProcessStat{}).command.starts_with("slurmstepd");
-      if (stepd) continue;
-      seen.uid = identity.owner;
-      seen.uid_trusted = true;
-      break;
-    }
-  }
+  learn_owner(job, pids);
   if (job.environment_known || job.environment_tries >= kEnvironmentTries || pids.empty() || seen.scheduler != "slurm") return;
   ++job.environment_tries;
   for (std::size_t i = 0; i < std::min<std::size_t>(pids.size(), 4); ++i) {
@@ -429,12 +469,58 @@ void Sampler::claim_gpus(Tracked& job) {
 
 // ---- what inotify tells --------------------------------------------------------------------------------------------
 
+void Sampler::owner_changed(const Change& change) {
+  const std::string& above = change.where.path;
+  const std::string slurm = above.substr(above.rfind('/') + 1);
+  if (!change.name.starts_with("uid_") || !slurm.starts_with("slurm") || !measures(slurm.size() > 6 ? slurm.substr(6) : ""))
+    return;
+  auto& place = owners_[slurm + "/" + change.name].places[above];
+  // What was seen in it may have been listed before its creation was read, so that stays.
+  if (change.what == Change::What::kRemoved && place.there && !std::exchange(place.had_job, false)) ++place.without_job;
+  place.there = change.what == Change::What::kCreated;
+}
+
+// Counts the jobs that came and went with the directories of their user before these could be watched.
+void Sampler::count_missed() {
+  for (auto it = owners_.begin(); it != owners_.end();) {
+    const auto& [key, owner] = *it;
+    const auto there = [](const auto& place) { return place.second.there; };
+    if (std::any_of(owner.places.begin(), owner.places.end(), there)) {
+      ++it;
+      continue;
+    }
+    std::int64_t missed = 0;
+    for (const auto& [above, place] : owner.places) {
+      const std::int64_t seen_elsewhere = std::max<std::int64_t>(owner.jobs - place.jobs, 0);
+      missed = std::max(missed, place.without_job - seen_elsewhere);
+    }
+    counts_.missed += static_cast<std::uint64_t>(missed);
+    if (missed > 0 && said_.insert("missed").second) {
+      log_.warning("USAGE_JOBS_MISSED",
+                   "a job came and went before its control groups could be watched, so it has no event; this is logged once, "
+                   "`status --json` counts them (missed)",
+                   {{"directory", key}});
+    }
+    it = owners_.erase(it);
+  }
+}
+
 void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   switch (change.where.kind) {
-    case WatchKind::kAbove: parents_stale_ = true; return;
+    case WatchKind::kAbove:
+      parents_stale_ = true;
+      if (change.what == Change::What::kCreated || change.what == Change::What::kRemoved) owner_changed(change);
+      return;
     case WatchKind::kParent: {
-      const auto parent = parents_.find(change.where.path);
-      if (parent == parents_.end()) return;
+      if (change.what == Change::What::kEnded) {
+        former_parents_.erase(change.where.path);
+        return;
+      }
+      auto parent = parents_.find(change.where.path);
+      if (parent == parents_.end()) {
+        parent = former_parents_.find(change.where.path);
+        if (parent == former_parents_.end()) return;
+      }
       const auto name = parse_job_name(parent->second.scheduler, change.name);
       if (!name) return;
       if (change.what == Change::What::kCreated) return job_appeared(parent->second, change.name, 0, true);
@@ -467,13 +553,10 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
     job.at_end = false;
     if (is_step(change.name)) step_seen(job, change.name);
     if (change.where.kind == WatchKind::kJob && is_step(change.name)) {
-      if (watcher_.add({WatchKind::kStep, path, job.name})) job.watches.push_back(path);
-      if (job.groups.at(index(Controller::kUnified)).path == change.where.path &&
-          watcher_.add({WatchKind::kStep, path + "/user", job.name})) {
-        job.watches.push_back(path + "/user");
-      }
+      watch_step(job, path);
+      if (job.groups.at(index(Controller::kUnified)).path == change.where.path) watch_step(job, path + "/user");
     } else if (change.where.kind == WatchKind::kStep && change.name == "user") {
-      if (watcher_.add({WatchKind::kStep, path, job.name})) job.watches.push_back(path);
+      watch_step(job, path);
     }
     return;
   }
@@ -561,6 +644,7 @@ void Sampler::turn() {
     for (const Change& change : changes.list) act(change, read_now);
     if (changes.overflow) {
       ++counts_.overflows;
+      owners_.clear();
       for (auto& [name, job] : jobs_) job->at_end = false;
       parents_stale_ = true;
       next_sweep_ = clock_.steady();
@@ -570,6 +654,7 @@ void Sampler::turn() {
     refresh_parents();
     for (const auto& [path, parent] : parents_) list_jobs(parent, nullptr, nullptr);
   }
+  count_missed();
   const SteadyTime now = clock_.steady();
   if (now >= next_sweep_) {
     sweep();

@@ -45,6 +45,7 @@ struct SamplerCounts {
   std::uint64_t ended = 0;       // lives ended
   std::uint64_t at_removal = 0;  // of these, with a last reading at the end
   std::uint64_t unread = 0;      // of these, gone before the first reading
+  std::uint64_t missed = 0;      // jobs at least that came and went unseen (v1: with the directory of their user)
   std::uint64_t overflows = 0;   // of inotify's queue
   std::uint64_t unreadable = 0;  // files that this user may not read
   std::size_t jobs = 0;          // now
@@ -119,6 +120,7 @@ class Sampler {
     bool at_end = false;     // the last reading was taken when a task was removed, and no task was made since
     bool just_made = false;  // its directory was seen to be made, so its start is known
     bool had_process = false;
+    bool uid_in_path = false;           // root wrote it there, so no process needs to be asked
     bool there_at_start = false;        // at ours: it may be a directory that a job left behind long ago
     bool fresh = true;                  // there may be something to read that was not there before
     std::set<std::string> ended_tasks;  // read at their end, by their removal from one controller
@@ -145,17 +147,23 @@ class Sampler {
   void refresh_parents();
   void list_jobs(const JobParent& parent, std::set<std::string>* seen, std::set<std::uint64_t>* left);
   void job_appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode, bool just_now);
+  static void take_uid(Tracked& job, std::uint32_t uid);
   Tracked& begin(const JobParent& parent, const JobName& name, bool just_now);
   void adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode);
   void watch_job(Tracked& job, const std::string& path);
+  void watch_step(Tracked& job, const std::string& path);
   void find_leaves(Tracked& job);
   void step_seen(Tracked& job, std::string_view step);
   std::vector<std::uint32_t> processes(Tracked& job, bool foreign_too, bool all_groups);
   void learn(Tracked& job, const std::vector<std::uint32_t>& pids);
+  void learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids);
   void claim_gpus(Tracked& job);
   void read_prolog_files();
 
   // What inotify tells.
+  void owner_changed(const Change& change);
+  void count_missed();
+  bool measures(const std::string& node) const;
   void act(const Change& change, std::set<std::string>& read_now);
   void group_removed(Tracked& job, std::size_t controller);
 
@@ -188,8 +196,23 @@ class Sampler {
   const Clock& clock_;
   CgroupTree tree_;
   Watcher watcher_;
-  std::map<std::string, JobParent> parents_;  // by path
+  std::map<std::string, JobParent> parents_;         // by path
+  std::map<std::string, JobParent> former_parents_;  // removed, but inotify's notifications of them may not have been read yet
   std::set<std::string> above_;
+  // v1's directories of users, by "slurm_n1/uid_1001". Slurm makes one below each controller for a user's first job and removes
+  // it after the last one, so each held a job. One in which none was seen is explained by a job that was seen below another
+  // controller only; if there are more of them than of such jobs, jobs were missed.
+  struct OwnerDirectories {
+    struct Place {
+      bool there = false;
+      bool had_job = false;
+      std::int64_t without_job = 0;  // directories that are gone
+      std::int64_t jobs = 0;         // seen below this controller
+    };
+    std::map<std::string, Place> places;  // by the controller's own directory, "/sys/fs/cgroup/memory/slurm_n1"
+    std::int64_t jobs = 0;                // seen anywhere
+  };
+  std::map<std::string, OwnerDirectories> owners_;  // of whom a directory stands, or stood in this turn
   bool parents_stale_ = true;
   Jobs jobs_;                                  // by scheduler, node and id
   std::map<std::string, LifeState> restored_;  // likewise; until the first look

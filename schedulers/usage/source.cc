@@ -449,6 +449,12 @@ Result<void> UsageSource::check() {
 }
 
 Result<void> UsageSource::run_node(EventWriter& writer, const std::stop_token& stop, bool once) {
+  UniqueFd lock;
+  if (!config_.state_file.empty()) {
+    auto locked = lock_state(config_.state_file);
+    if (!locked) return locked.error();
+    lock = *std::move(locked);
+  }
   Node node(*this, writer);
   return once ? node.run_once(stop) : node.run(stop);
 }
@@ -488,6 +494,7 @@ std::string UsageSource::status_json() const {
                {"ended", status.counts.ended},
                {"read_at_end", status.counts.at_removal},
                {"gone_before_first_reading", status.counts.unread},
+               {"missed", status.counts.missed},
                {"watch_overflows", status.counts.overflows},
                {"unreadable_files", status.counts.unreadable},
                {"open_files", status.counts.open_files},

@@ -1,5 +1,10 @@
 #include "schedulers/usage/state.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <filesystem>
 #include <utility>
 
 namespace scriptorium::usage {
@@ -15,6 +20,16 @@ std::string state_line(const LifeState& life) { return "life " + life_record(lif
 
 std::string state_line(std::string_view record, bool told) {
   return std::string(told ? "told " : "ended ").append(record).append("\n");
+}
+
+Result<UniqueFd> lock_state(const std::string& state_file) {
+  static_cast<void>(make_directories(std::filesystem::path(state_file).parent_path(), 0750));
+  const std::string file = state_file + ".lock";
+  UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return UniqueFd();
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+  return Error{ErrorKind::kTransient, "another usage source works on " + state_file +
+                                          "; give each a state_file of its own (this one waits until it ends)"};
 }
 
 Result<StateContent> parse_state(std::string_view text) {

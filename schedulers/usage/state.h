@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/file.h"
 #include "core/base/result.h"
 #include "schedulers/usage/life.h"
 #include "schedulers/usage/records.h"
@@ -36,6 +37,11 @@ std::string state_header(std::string_view boot_id);
 std::string state_line(const LifeState& life);
 // `record` is node_record().
 std::string state_line(std::string_view record, bool told);
+
+// Keeps others from `state_file` as long as the descriptor lives, by flock on a file beside it ("state_file.lock"): two samplers
+// on one file would each overwrite what the other knows. kTransient if another has it; an invalid descriptor if the lock file
+// cannot be made, as then the state cannot be saved either.
+Result<UniqueFd> lock_state(const std::string& state_file);
 
 // kCorrupt: it is not such a file, or one of a version that is not ours.
 Result<StateContent> parse_state(std::string_view text);

@@ -9,6 +9,11 @@
 #include <utility>
 
 namespace scriptorium::usage {
+namespace {
+
+bool is_above_jobs(WatchKind kind) noexcept { return kind == WatchKind::kAbove || kind == WatchKind::kParent; }
+
+}  // namespace
 
 Result<Watcher> Watcher::open() {
   Watcher watcher;
@@ -17,25 +22,38 @@ Result<Watcher> Watcher::open() {
   return watcher;
 }
 
-bool Watcher::add(Watched what) {
-  if (!fd_) return false;
+Watcher::Added Watcher::add(Watched what) {
+  if (!fd_) return Added::kNot;
   const std::uint32_t mask = what.kind == WatchKind::kEvents ? IN_MODIFY : IN_CREATE | IN_DELETE | IN_ONLYDIR;
   const int wd = ::inotify_add_watch(fd_.get(), what.path.c_str(), mask);
   if (wd < 0) {
     if (errno == ENOSPC || errno == ENOMEM) exhausted_ = true;
-    return false;
+    return Added::kNot;
   }
+  // The kernel gives the same number for what is watched already, and another one for a new directory of the same name.
+  const bool known = watched_.contains(wd);
+  if (const auto old = by_path_.find(what.path); old != by_path_.end() && old->second != wd) end_watch(old->second);
   by_path_[what.path] = wd;
   watched_[wd] = std::move(what);
-  return true;
+  return known ? Added::kAlready : Added::kNew;
 }
 
-void Watcher::forget(const std::string& path) {
+bool Watcher::end_watch(int wd) {
+  // IN_IGNORED follows what is queued. Where the kernel has ended the watch by itself (EINVAL), it is in the queue already.
+  static_cast<void>(::inotify_rm_watch(fd_.get(), wd));
+  const auto found = watched_.find(wd);
+  if (found == watched_.end()) return false;
+  if (is_above_jobs(found->second.kind)) return true;
+  watched_.erase(found);
+  return false;
+}
+
+bool Watcher::forget(const std::string& path) {
   const auto found = by_path_.find(path);
-  if (found == by_path_.end()) return;
-  ::inotify_rm_watch(fd_.get(), found->second);
-  watched_.erase(found->second);
+  if (found == by_path_.end()) return false;
+  const bool follows = end_watch(found->second);
   by_path_.erase(found);
+  return follows;
 }
 
 Watcher::Changes Watcher::read() {
@@ -56,6 +74,7 @@ Watcher::Changes Watcher::read() {
         if (const auto path = by_path_.find(found->second.path); path != by_path_.end() && path->second == event.wd) {
           by_path_.erase(path);
         }
+        if (is_above_jobs(found->second.kind)) changes.list.push_back({std::move(found->second), Change::What::kEnded, {}});
         watched_.erase(found);
         continue;
       }

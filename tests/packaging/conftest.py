@@ -1,4 +1,4 @@
-"""A clean Debian 12 to install our packages in, and the packages: of this tree, and of the commit before.
+"""A clean root of this machine's Debian to install our packages in, and the packages: of this tree, and of the commit before.
 
 Roots come from Debian's own packages by mmdebstrap, are kept in build/rootfs as archives (delete them to have them made
 anew), and unpacked for each test that asks for one.
@@ -6,6 +6,7 @@ anew), and unpacked for each test that asks for one.
 
 import os
 import pathlib
+import platform
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,8 @@ import harness  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-SUITE = "bookworm"
+# A package fits the release that it was built on.
+SUITE = platform.freedesktop_os_release().get("VERSION_CODENAME", "bookworm")
 
 
 def run(*command, **kwargs):
@@ -250,7 +252,7 @@ def unpacked(archive):
 
 @pytest.fixture
 def clean_root():
-    """Debian 12, minimal, with systemd, and Slurm's client commands, as a controller has them."""
+    """Debian, minimal, with systemd, and Slurm's client commands, as a controller has them."""
     root = unpacked(root_archive("plain", "ca-certificates", "systemd", "slurm-client"))
     yield root
     shutil.rmtree(root.path, ignore_errors=True)
@@ -266,7 +268,7 @@ def booted_root(clean_root):
 
 @pytest.fixture
 def compiler_root():
-    """Debian 12 with a compiler and what scriptorium-dev depends on."""
+    """Debian with a compiler and what scriptorium-dev depends on."""
     root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make", "libexpected-dev", "libssl-dev"))
     yield root
     shutil.rmtree(root.path, ignore_errors=True)

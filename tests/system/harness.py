@@ -31,7 +31,7 @@ PATIENCE = 4.0 if SANITIZED else 1.0
 IS_ROOT = os.geteuid() == 0
 
 # sysexits.h, as the command uses them
-EX_OK, EX_USAGE, EX_UNAVAILABLE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 0, 64, 69, 73, 75, 78
+EX_OK, EX_USAGE, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 0, 64, 66, 69, 73, 75, 78
 
 
 def storm_jobs(jobs):

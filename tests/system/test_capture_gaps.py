@@ -10,18 +10,29 @@ def gaps(daemon):
     return daemon.source()["gaps"] or {}
 
 
+def wait_baseline(daemon):
+    """What the first scan finds says where the count stands: only a number passed over after that is a gap. One scan is over
+    when the next one has begun."""
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] >= 2, "the first scan is over")
+
+
 def fake_squeue(work, rows):
-    """A squeue that answers each question with these rows of JobID, ArrayJobID, BatchFlag."""
+    """A squeue that answers each question with these rows of JobID, ArrayJobID, BatchFlag, and knows the guard of its texts."""
     answer = work / "squeue.answer"
-    answer.write_text("".join("".join(f"{field}|" for field in row) + "\n" for row in rows))
+    answer.write_text("".join(f"{job}|{array}|N/A|0|0|1|N/A|N/A|0|PD|{batch}|@@main@/@job@\n" for job, array, batch in rows))
     command = work / "squeue"
-    command.write_text(f'#!/bin/sh\ncase "$*" in *BatchFlag*) cat "{answer}";; esac\n')
+    command.write_text(f"""#!/bin/sh
+ID=
+case "$*" in *' -j '*) ID=${{*##*-j }};; esac
+awk -F'|' -v id="$ID" 'id == "" || $1 == id || $2 == id' "{answer}" | sed "s/@/${{SQUEUE_FORMAT2##*:}}/g"
+""")
     command.chmod(0o755)
     return command
 
 
 def test_numbers_that_were_passed_over_are_suspected_with_their_ranges(make_daemon, spool, archive):
     daemon = make_daemon(sources={"slurm": {"rescan_seconds": 1}}).start()
+    wait_baseline(daemon)
     for job in (100, 101, 105, 107):
         spool.write(job)
     daemon.wait_acknowledged(4)
@@ -41,6 +52,7 @@ def test_what_the_scheduler_explains_is_not_suspected_and_what_it_knows_is_confi
     squeue = fake_squeue(work, [(100, 100, 1), (101, 100, 1), (102, 100, 1), (103, 103, 0), (104, 104, 1), (106, 106, 1)])
     daemon = make_daemon(sources={"slurm": {"rescan_seconds": 1, "resolve": "slurmctld", "squeue": squeue,
                                             "resolve_timeout_seconds": 1}}).start()
+    wait_baseline(daemon)
     spool.write(100)
     spool.write(106)
     daemon.wait_log("JOB_SCRIPT_NEVER_SEEN", 60)

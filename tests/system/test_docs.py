@@ -35,6 +35,7 @@ NOT_RUN = {
     ("docs/performance.md", "cmake --preset release"): "by hand, on an idle machine: the bench",
     ("docs/performance.md", "perf record"): "by hand: perf needs the kernel's leave",
     ("docs/performance.md", "mkdir /tmp/journal && valgrind"): "by hand: the bench under valgrind",
+    ("docs/operate.md", "scriptorium sinks list "): "system_sinks, with a second sink to fill and to forget",
     ("docs/search-in-kibana.md", "curl "): "system_elasticsearch_assets; it needs a Kibana",
     ("docs/testing.md", "./quickstart test"): "CI itself",
     ("docs/testing.md", "build/fuzz/"): "CI itself: every fuzz target",
@@ -244,7 +245,7 @@ def test_every_command_and_option_that_a_page_names_exists():
                         continue
                     wrong.append(f"{page.name}: scriptorium {path[0]}")
                     continue
-                if path == ("deadletters",) and words and re.fullmatch(r"[a-z]+", words[0]):
+                if path in (("deadletters",), ("sinks",)) and words and re.fullmatch(r"[a-z]+", words[0]):
                     path += (words[0],)
                     if help_of(path).returncode != 0:
                         wrong.append(f"{page.name}: scriptorium {' '.join(path)}")

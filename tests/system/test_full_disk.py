@@ -1,5 +1,6 @@
 """A full disk delays, and loses nothing: neither the archive's nor the journal's."""
 
+import os
 import subprocess
 
 import pytest
@@ -83,3 +84,40 @@ def test_at_journal_max_bytes_capture_waits_and_goes_on_when_the_sink_is_back(ma
     ballast.unlink()
     daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0 and len(archive.scripts()) >= jobs, "all are archived", 120)
     archive.compare(storm.manifest())
+
+
+def pinned(path):
+    """Bytes that the file system has in use beyond the files that are to be seen there."""
+    disk = os.statvfs(path)
+    visible = sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for folder, _, names in os.walk(path) for name in names)
+    return (disk.f_blocks - disk.f_bfree) * disk.f_frsize - visible
+
+
+def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_job_is_lost(make_daemon, small_disk, work):
+    site = small_disk("site", "400m")
+    spool, archive = harness.Spool(site / "spool"), harness.Archive(site / "archive")
+    down = small_disk("down", "1m")
+    ballast = fill(down)
+    daemon = make_daemon(state_dir=str(site / "state"), journal_max_bytes=1 << 20,
+                         sources={"slurm": {"spool": spool.path}},
+                         sinks={"archive": {"root": str(archive.path)}, "down": {"plugin": "file", "root": str(down)}}).start()
+    if daemon.source()["capture"] != "fanotify":
+        pytest.skip("only fanotify's notifications keep files")
+    jobs = harness.storm_jobs(3000)
+    storm = harness.Storm(spool, work, jobs, script_bytes=4000, lifetime_ms=300)
+    storm.finish()
+    daemon.wait_status(lambda s: s["journal"]["full"] and s["sources"]["slurm"]["waiting_for_room"] > 0, "jobs wait for room")
+    # As slurmctld saves its state.
+    for _ in range(80):
+        new = spool.path / "job_state.new"
+        new.write_bytes(b"x" * (2 << 20))
+        os.replace(new, spool.path / "job_state")
+    harness.wait_for(lambda: pinned(site) <= 40 << 20, lambda: f"{pinned(site) >> 20} MB of deleted files are kept", 30)
+    assert daemon.source()["waiting_for_room"] > 0, "the journal had room, so this shows nothing"
+    ballast.unlink()
+    subprocess.run(["mount", "-o", "remount,size=400m", str(down)], check=True)
+    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0 and s["sinks"]["archive"]["waiting"] == 0
+                                and s["sinks"]["down"]["waiting"] == 0 and len(archive.scripts()) >= jobs, "all are archived", 120)
+    archive.compare(storm.manifest())
+    assert status["sources"]["slurm"]["missed"] == {"vanished": 0}
+    assert status["sources"]["slurm"]["gaps"]["suspected"] == 0

@@ -33,19 +33,19 @@ def edit(daemon, *statements):
 
 def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm, archive):
     daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
-    edit(daemon, "PRAGMA user_version=3")
+    edit(daemon, "PRAGMA user_version=4")
     before = digest(daemon.state_dir)
-    words = "found journal format 3, this program needs 2 or older; install the newer Scriptorium again, which wrote it"
+    words = "found journal format 4, this program needs 3 or older; install the newer Scriptorium again, which wrote it"
     for command in (["run"], ["run", "--once"], ["deadletters", "list"]):
         result = daemon.command(*command, check=False)
         assert result.returncode == EX_CONFIG and words in result.stderr, (command, result.stderr)
         assert str(daemon.state_dir / "journal.db") in result.stderr
     result = daemon.command("check", check=False)
-    assert result.returncode == harness.EX_UNAVAILABLE and words in result.stdout
+    assert result.returncode == EX_CONFIG and words in result.stdout
     assert digest(daemon.state_dir) == before
 
     # The program that wrote it comes back, and goes on.
-    edit(daemon, "PRAGMA user_version=2")
+    edit(daemon, "PRAGMA user_version=3")
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")
     Archive(archive.path / "blocked").compare(storm.manifest())

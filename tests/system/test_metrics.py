@@ -209,6 +209,7 @@ ALERTS = {
     "ScriptoriumDown": ('up{job="scriptorium", instance="ctl1"}', "0x120", "1x120"),
     "ScriptoriumJobsMissed": ('scriptorium_source_missed_total{source="slurm", reason="vanished"}', "0x60 1+1x60", "7x120"),
     "ScriptoriumGaps": ('scriptorium_source_gap_jobs{source="slurm", state="confirmed"}', "2x120", "0x120"),
+    "ScriptoriumOwnersUnverified": ('scriptorium_source_owners_unverified_last_hour{source="slurm"}', "11x120", "10x120"),
     "ScriptoriumSpoolGone": ('scriptorium_source_spool_there{source="slurm"}', "0x120", "1x120"),
     "ScriptoriumSinkBehind": ('scriptorium_sink_oldest_waiting_seconds{sink="archive"}', "1000x120", "800x120"),
     "ScriptoriumDeadLetters": ('scriptorium_sink_dead_letters{sink="archive"}', "3x100 4x20", "3x60 2x60"),
@@ -229,6 +230,8 @@ def test_each_alert_fires_for_its_cause_and_for_nothing_else(promtool, work):
             inputs.append({"series": "scriptorium_build_info", "values": "1x1600"})
             if alert == "ScriptoriumJournalFilling":
                 inputs.append({"series": "scriptorium_journal_limit_bytes", "values": "1000x120"})
+            if alert == "ScriptoriumOwnersUnverified":
+                inputs.append({"series": 'scriptorium_source_owners_decided_last_hour{source="slurm"}', "values": "100x120"})
             at = "26h" if "1600" in values else "110m"
             # promql_expr_test, as an alert's whole text would have to be repeated here.
             groups.append({"interval": "1m", "input_series": inputs, "promql_expr_test": [

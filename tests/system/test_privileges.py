@@ -1,5 +1,6 @@
 """The daemon in two: a spool opener that keeps two capabilities, and everything else, which has none and is an ordinary user."""
 
+import errno
 import os
 import pathlib
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import pytest
 
 import harness
-from harness import EX_CONFIG, EX_UNAVAILABLE, PATIENCE, SCRIPTORIUM, storm_jobs, wait_for
+from harness import EX_CONFIG, PATIENCE, SCRIPTORIUM, storm_jobs, wait_for
 
 EX_SOFTWARE = 70
 CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN = 2, 21
@@ -95,6 +96,33 @@ def test_the_daemon_has_no_capability_and_no_way_into_the_spool_but_loses_no_job
     archive.compare({**storm.manifest(), "7": (harness.sha256(script), harness.sha256(environment))})
     source = daemon.source()
     assert source["capture"] == "fanotify" and source["missed"] == {"vanished": 0}, source
+    assert daemon.terminate() == 0
+
+
+@pytest.mark.skipif(not (harness.TEST_PLUGINS / "prying.so").exists(), reason="the test plugins are not built")
+def test_who_takes_over_the_daemon_gets_no_file_by_the_descriptors_and_calls_of_the_opener(make_separated, spool, archive, work, user):
+    others = work / "others"
+    others.mkdir(mode=0o755)
+    secret = others / "secret"
+    secret.write_text("nobody's business")
+    secret.chmod(0o600)
+    loot = archive.path / "loot"
+    daemon = make_separated(sinks={"prying": {"plugin": "prying", "file": str(loot), "directory": str(others)}},
+                            plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)]).start()
+    assert daemon.status()["privileges"]["system_calls_filtered"] is True
+    spool.write(7)
+    wait_for(lambda: loot.exists() and "program" in loot.read_text(), "the plugin has tried everything")
+    outcome = dict(line.rsplit(" ", 1) for line in loot.read_text().splitlines())
+    assert outcome.pop("a program that it starts") == "0"
+    assert outcome.pop("open") == str(errno.EACCES)
+    if harness.SANITIZED:
+        outcome.pop("ptrace")
+    assert outcome == dict.fromkeys(["fanotify_mark", "fanotify_init", "open_by_handle_at", "unshare", "io_uring_setup"]
+                                    + ([] if harness.SANITIZED else ["ptrace"]), str(errno.EPERM)), outcome
+    # Capture continues by the same descriptor.
+    spool.write(8)
+    wait_for(lambda: "8" in archive.scripts(), "job 8 is archived")
+    assert daemon.source()["capture"] == "fanotify"
     assert daemon.terminate() == 0
 
 
@@ -249,7 +277,7 @@ def test_an_unknown_user_refuses_the_start_with_the_remedy(make_daemon, spool):
     assert daemon.wait_exit() == EX_CONFIG
     assert 'there is no user "no-such-user-here"' in daemon.log_text() and "useradd" in daemon.log_text()
     result = daemon.command("check", check=False)
-    assert result.returncode == EX_UNAVAILABLE, result
+    assert result.returncode == EX_CONFIG, result
     failed = [line for line in result.stdout.splitlines() if line.startswith("failed")]
     assert len(failed) == 1 and "no-such-user-here" in failed[0], "everything else was looked at, and is good"
 
@@ -284,14 +312,14 @@ def test_check_sees_what_the_daemons_user_will_see(make_separated, work, archive
     os.chown(archive.path, 0, 0)
     archive.path.chmod(0o755)
     bad = daemon.command("check", check=False)
-    assert bad.returncode == EX_UNAVAILABLE, bad
+    assert bad.returncode == EX_CONFIG, bad
     assert any("sink.archive" in line and line.startswith("failed") for line in bad.stdout.splitlines()), bad.stdout
 
     os.chown(archive.path, user.pw_uid, user.pw_gid)
     daemon.state_dir.mkdir()
     os.chown(daemon.state_dir, user.pw_uid + 1, 0)
     bad = daemon.command("check", check=False)
-    assert bad.returncode == EX_UNAVAILABLE and f"state_dir {daemon.state_dir} belongs to uid {user.pw_uid + 1}" in bad.stdout, bad
+    assert bad.returncode == EX_CONFIG and f"state_dir {daemon.state_dir} belongs to uid {user.pw_uid + 1}" in bad.stdout, bad
     daemon.start(ready=False)
     assert daemon.wait_exit() == EX_CONFIG
     assert f"chown {user.pw_name} {daemon.state_dir}" in daemon.log_text()
@@ -310,5 +338,5 @@ def test_a_spool_that_cannot_be_reached_is_said(make_separated, spool):
     daemon = make_separated()
     shutil.rmtree(spool.path)
     result = daemon.command("check", check=False)
-    assert result.returncode == EX_UNAVAILABLE, result
+    assert result.returncode == EX_CONFIG, result
     assert f"{spool.path}: no such file or directory" in result.stdout, result.stdout

@@ -97,5 +97,7 @@ def test_the_unit_and_the_daemon_agree():
     assert f"/var/lib/{unit['StateDirectory']}" == default("state_dir")
     assert unit["Type"] == "notify" and int(unit["WatchdogSec"]) > 0
     assert unit["RestartPreventExitStatus"] == "78" and unit["Restart"] == "on-failure"
+    # Far above what test_memory.py allows, far below what would hurt the scheduler; and who must go is us.
+    assert unit["MemoryMax"] == "1G" and int(unit["OOMScoreAdjust"]) >= 500
     config = (ROOT / "packaging" / "scriptorium.toml").read_text()
     assert re.search(rf'^user = "{unit["User"]}"$', config, re.M)

@@ -64,6 +64,13 @@ TEST_F(FileConfigTest, SeveralFilesNeedExt) {
   EXPECT_EQ(problems(), "");
 }
 
+TEST_F(FileConfigTest, NamesEveryUnknownFieldOfTheLayout) {
+  set("root", std::string("/a"));
+  set("layout", std::string("{usr}/{source}/{jobid}.{ext}"));
+  EXPECT_THAT(problems(), HasSubstr("unknown field {usr}; did you mean {user}? unknown field {source}; unknown field {jobid}; "
+                                    "did you mean {job_id}?; allowed: "));
+}
+
 TEST_F(FileConfigTest, SaysEveryProblemAtOnceWithItsLine) {
   set("root", std::string("rel"));
   set("layout", std::string("{usr}/{job_id}"));
@@ -73,6 +80,7 @@ TEST_F(FileConfigTest, SaysEveryProblemAtOnceWithItsLine) {
   const std::string text = problems();
   EXPECT_THAT(text, HasSubstr("file.toml:2: sink.archive.root"));
   EXPECT_THAT(text, HasSubstr("file.toml:3: sink.archive.layout: unknown field {usr}; did you mean {user}?"));
+  EXPECT_THAT(text, HasSubstr("{job_name} {array_job_id} {ext}")) << "what is allowed";
   EXPECT_THAT(text, HasSubstr("unknown file \"scripts\""));
   EXPECT_THAT(text, HasSubstr("\"script\" stands there twice"));
   EXPECT_THAT(text, HasSubstr("sink.archive.acl_users: set, but acl = \"none\""));

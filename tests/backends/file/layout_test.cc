@@ -104,9 +104,22 @@ TEST(LayoutTest, AnUnverifiedUserNeverGetsAPersonsFolder) {
   EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh");
   event.user.verified = true;
   event.user.name.reset();
+  event.user.id.reset();
   EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh");
   event.user.name = "unverified";
   EXPECT_EQ(path_of("user-month", event), "%75nverified/2026/11/1-md.sh");
+}
+
+TEST(LayoutTest, AConfirmedUserWithoutANameGetsAFolderByHisNumber) {
+  Event event = test::make_event_value("1");
+  event.user = {.name = std::nullopt, .id = "4242", .group_name = std::nullopt, .group_id = "4242", .verified = true};
+  EXPECT_EQ(path_of("user-month", event), "uid-4242/2026/11/1-md.sh");
+  event.user.id = "../4242";
+  EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh") << "not a number";
+  event.user.name = "uid-4242";
+  EXPECT_EQ(path_of("user-month", event), "%75id-4242/2026/11/1-md.sh") << "a person of that very name";
+  event.user.verified = false;
+  EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh");
 }
 
 TEST(LayoutTest, OwnedDirectoriesBeginWithTheUsersOwn) {

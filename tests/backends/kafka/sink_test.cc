@@ -617,7 +617,7 @@ TEST_F(KafkaSinkTest, CheckSaysHowToMakeATopicThatIsMissing) {
   ASSERT_TRUE(sink);
   const auto checked = (*sink)->check();
   ASSERT_FALSE(checked);
-  EXPECT_EQ(checked.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_EQ(checked.error().kind(), ErrorKind::kPermanent);
   EXPECT_THAT(checked.error().message(), HasSubstr("topic jobs: the topic does not exist; make it with: kafka-topics.sh"));
 }
 
@@ -639,9 +639,9 @@ TEST_F(KafkaSinkTest, SetupPrintsHowToMakeTheTopics) {
   const auto sink = KafkaSink::create(options_.config(), context_);
   ASSERT_TRUE(sink);
   EXPECT_EQ(*(*sink)->setup(true),
-            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.job.script "
+            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.job.script --partitions 3 "
             "--config max.message.bytes=8388608 --config compression.type=producer\n"
-            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.usage.job "
+            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.usage.job --partitions 3 "
             "--config max.message.bytes=8388608 --config compression.type=producer\n");
 }
 

@@ -142,6 +142,85 @@ TEST_F(SchemaTest, AWrongTypeOfABoundedOptionNamesTypeAndBounds) {
                           "plugins.d/kafka.toml:8: sink.kafka.codec: wrong type; allowed: \"none\", \"zstd\"; given: 1"));
 }
 
+// ---- numbers with a unit -----------------------------------------------------------------------------------------------
+
+struct Amounts {
+  std::int64_t wait_seconds = 1;
+  std::int64_t pause_ms = 1;
+  std::int64_t keep_days = 1;
+  std::int64_t room_bytes = 1;
+  std::optional<std::int64_t> first_hours;
+  std::int64_t workers = 1;
+};
+const Schema<Amounts>& amounts() {
+  static const Schema<Amounts> made{integer("wait_seconds", &Amounts::wait_seconds, 1, 86'400, "a wait"),
+                                    integer("pause_ms", &Amounts::pause_ms, 1, 86'400'000, "a pause"),
+                                    integer("keep_days", &Amounts::keep_days, 0, 1000, "how long"),
+                                    integer("room_bytes", &Amounts::room_bytes, 1, std::int64_t{1} << 44, "room"),
+                                    option("first_hours", &Amounts::first_hours, "hours"),
+                                    integer("workers", &Amounts::workers, 1, 64, "workers")};
+  return made;
+}
+Amounts parse_amount(const std::string& key, const std::string& text, Problems& problems) {
+  Table table{.position = {"f.toml", 1}, .path = "sink.x"};
+  table.entries.push_back({key, {text, {"f.toml", 2}}});
+  return amounts().parse(table, problems);
+}
+
+TEST(AmountTest, DurationsAreReadAsPeopleWriteThem) {
+  Problems problems;
+  EXPECT_EQ(parse_amount("wait_seconds", "90s", problems).wait_seconds, 90);
+  EXPECT_EQ(parse_amount("wait_seconds", "5m", problems).wait_seconds, 300);
+  EXPECT_EQ(parse_amount("wait_seconds", "5 min", problems).wait_seconds, 300);
+  EXPECT_EQ(parse_amount("wait_seconds", "1h30m", problems).wait_seconds, 5400);
+  EXPECT_EQ(parse_amount("wait_seconds", "1h 30m", problems).wait_seconds, 5400);
+  EXPECT_EQ(parse_amount("wait_seconds", "0.5h", problems).wait_seconds, 1800);
+  EXPECT_EQ(parse_amount("wait_seconds", "2000ms", problems).wait_seconds, 2);
+  EXPECT_EQ(parse_amount("pause_ms", "2h", problems).pause_ms, 7'200'000);
+  EXPECT_EQ(parse_amount("keep_days", "2w", problems).keep_days, 14);
+  EXPECT_EQ(parse_amount("first_hours", "1d", problems).first_hours, 24);
+  EXPECT_TRUE(problems.empty()) << problems.list().front().text();
+}
+
+TEST(AmountTest, SizesAreReadAsPeopleWriteThem) {
+  Problems problems;
+  for (const auto& [text, bytes] : std::vector<std::pair<std::string, std::int64_t>>{{"17B", 17},
+                                                                                     {"1GiB", std::int64_t{1} << 30},
+                                                                                     {"1.5 GiB", std::int64_t{3} << 29},
+                                                                                     {"64M", std::int64_t{64} << 20},
+                                                                                     {"1GB", 1'000'000'000},
+                                                                                     {"512kB", 512'000},
+                                                                                     {"2TiB", std::int64_t{2} << 40}}) {
+    EXPECT_EQ(parse_amount("room_bytes", text, problems).room_bytes, bytes) << text;
+  }
+  EXPECT_TRUE(problems.empty()) << problems.list().front().text();
+}
+
+TEST(AmountTest, WhatIsNoneIsRefusedWithWhatIsAllowed) {
+  const auto problem = [](const std::string& key, const std::string& text) {
+    Problems problems;
+    parse_amount(key, text, problems);
+    return problems.list().size() == 1 ? problems.list().front().text() : std::to_string(problems.list().size()) + " problems";
+  };
+  EXPECT_EQ(
+      problem("wait_seconds", "5 parsecs"),
+      "f.toml:2: sink.x.wait_seconds: not a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"; allowed: 1 .. "
+      "86400; given: \"5 parsecs\"");
+  EXPECT_THAT(problem("room_bytes", "5m"), HasSubstr("not a size such as \"512KiB\", \"64MiB\" or \"1GiB\""));
+  for (const char* text : {"", "5", "m", "-5m", "1..5h", "5m5", ".5h", "1.h", "99999999999999999999s"})
+    EXPECT_THAT(problem("wait_seconds", text), HasSubstr("not a duration")) << text;
+  EXPECT_THAT(problem("wait_seconds", "500ms"), HasSubstr("not a whole number of seconds"));
+  EXPECT_THAT(problem("wait_seconds", "2d"), HasSubstr("out of range; allowed: 1 .. 86400"));
+  EXPECT_THAT(problem("workers", "5m"), HasSubstr("wrong type; allowed: integer, 1 .. 64")) << "a count has no unit";
+}
+
+TEST(AmountTest, TheReferenceSaysWhatMayStandThere) {
+  EXPECT_EQ(amounts().options()[0].type, "integer or a duration such as \"5m\"");
+  EXPECT_EQ(amounts().options()[3].type, "integer or a size such as \"64MiB\"");
+  EXPECT_EQ(amounts().options()[4].type, "integer or a duration such as \"5m\"");
+  EXPECT_EQ(amounts().options()[5].type, "integer");
+}
+
 TEST_F(SchemaTest, AWrongItemOfAListIsNamedWithItsOwnLine) {
   set("list", std::vector<Value>{item("p"), item(5)});
   EXPECT_THAT(

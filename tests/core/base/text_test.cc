@@ -133,6 +133,23 @@ TEST(PrintableTest, EscapesWhatATerminalWouldActOn) {
   EXPECT_EQ(printable("abcdef", 3), "abc...");
 }
 
+TEST(PrintableTest, EscapesWhatReordersTheTextAroundIt) {
+  EXPECT_EQ(printable("a\u202e"
+                      "b\u2066"
+                      "c\u200f"
+                      "d\u2028"
+                      "e\u061c"),
+            "a\\u202eb\\u2066c\\u200fd\\u2028e\\u061c");
+  EXPECT_EQ(printable("שלום, مرحبا"), "שלום, مرحبا") << "letters of every script stay";
+}
+
+TEST(PrintableJsonTest, MeansTheSameAndHoldsNothingThatATerminalActsOn) {
+  EXPECT_EQ(printable_json("{\"a\": \"\u202e\u009b"
+                           "31m\x7f\"}"),
+            R"({"a": "\u202e\u009b31m\u007f"})");
+  EXPECT_EQ(printable_json("{\n  \"油\": \"\\u001b\"\n}"), "{\n  \"油\": \"\\u001b\"\n}");
+}
+
 TEST(FormatBytesTest, UsesTheUnitThatAPersonReads) {
   EXPECT_EQ(format_bytes(17), "17 B");
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");

@@ -3,11 +3,16 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <map>
 #include <set>
 #include <thread>
@@ -15,6 +20,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "tests/core/capture/toy_spool.h"
+#include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
 
 namespace scriptorium {
@@ -60,11 +66,15 @@ class CaptureTest : public testing::TestWithParam<std::string> {
       skip_ = opened->fanotify_problem;
       return false;
     }
+    run(*std::move(opened), common);
+    return true;
+  }
+  void run(OpenedAccess opened, const SourceConfig& common) {
+    fanotify_ = opened.access->fanotify_fd();
     adapter_ = std::make_unique<test::ToyAdapter>(spool_.root());
     SpoolCapture::Options options{"toy", common, {"lab", "toy", "ctl1"}, false, false};
-    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, *clock_);
+    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, std::move(opened), *journal_, log_, *clock_);
     capture_->start();
-    return true;
   }
 
   // Waits until `count` more events are in the journal; returns them by job id.
@@ -120,6 +130,7 @@ class CaptureTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<test::ToyAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
   std::string skip_;
+  int fanotify_ = -1;  // the capture's; -1 without
   const Clock* clock_ = &system_clock();
 };
 
@@ -132,6 +143,171 @@ TEST_P(CaptureTest, TakesWhatStandsAtTheStart) {
   const auto events = collect(100);
   for (const auto& [id, event] : events) expect_whole(*event, id);
   EXPECT_EQ(capture_->status().way, GetParam());
+}
+
+TEST_P(CaptureTest, ThousandsOfWaitingJobsAreNoCountThatWrapped) {
+  constexpr int kWaiting = 1500;
+  for (int id = 1; id <= kWaiting; ++id) spool_.submit(id);
+  START_OR_SKIP(config());
+  collect(kWaiting);
+  for (int id = kWaiting + 1; id <= kWaiting + 20; ++id) spool_.submit(id);
+  collect(20);
+  capture_->rescan();
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 2 && s.pending == 0; }));
+  const auto gaps = capture_->status().gaps;
+  ASSERT_TRUE(gaps);
+  EXPECT_EQ(gaps->highest, kWaiting + 20U);
+  EXPECT_EQ(gaps->count_changes, 0U);
+  EXPECT_EQ(gaps->suspected + gaps->waiting + gaps->confirmed, 0U);
+}
+
+TEST_P(CaptureTest, WaitingJobsWhoseFilesCannotBeTakenAreNoCountThatWrappedEither) {
+  // They stay pending, and every scan finds them again.
+  for (int id = 1; id <= 50; ++id) spool_.make_entry(id);
+  spool_.submit(5000);
+  START_OR_SKIP(config());
+  collect(1);
+  for (int scan = 2; scan <= 4; ++scan) {
+    capture_->rescan();
+    ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.scans >= static_cast<std::uint64_t>(scan); }));
+  }
+  spool_.submit(5001);
+  collect(1);
+  EXPECT_EQ(capture_->status().gaps->count_changes, 0U);
+  EXPECT_EQ(capture_->status().gaps->suspected + capture_->status().gaps->waiting, 0U);
+}
+
+// A journal that is filled to its limit by a job of another source.
+class FullJournalTest : public CaptureTest {
+ protected:
+  void fill_journal() {
+    TearDown();
+    auto journal = Journal::open({.directory = state_.path(), .max_bytes = 1U << 20}, log_, system_clock());
+    ASSERT_TRUE(journal) << journal.error().message();
+    journal_ = *std::move(journal);
+    sink_ = *journal_->register_sink("test", {"*"});
+    std::string noise(2U << 20, ' ');
+    std::uint64_t state = 1;
+    for (char& c : noise) c = static_cast<char>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
+    Journal::Append item{.source = "other", .event = test::make_event("999999", noise)};
+    ASSERT_TRUE(journal_->append(std::move(item), {}));
+    ASSERT_TRUE(log_.wait_for("JOURNAL_FULL", 1, kPatience));
+  }
+  void empty_journal() {
+    collect(1);
+    journal_->settle(sink_, {{.sequence = after_, .outcome = Outcome::kAcknowledged}}, after_);
+    ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
+  }
+};
+
+TEST_P(FullJournalTest, NotificationsAreReadAndWhatIsOursIsTakenOnceThereIsRoom) {
+  constexpr int kJobs = 40;
+  fill_journal();
+  START_OR_SKIP(config());
+  for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
+  const bool content = GetParam() == "fanotify";
+  if (content) {
+    // What goes meanwhile is held; and nothing is left in the kernel's queue, where it would keep files from being freed.
+    for (int id = 1; id <= kJobs / 2; ++id) spool_.remove(id);
+    int queued = 1;
+    ASSERT_TRUE(eventually([&](const CaptureStatus&) { return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0; }));
+  }
+  EXPECT_EQ(capture_->status().captured, 0U);
+  empty_journal();
+  for (const auto& [id, event] : collect(kJobs)) expect_whole(*event, id);
+  ASSERT_TRUE(
+      eventually([](const CaptureStatus& s) { return s.waiting_for_room == 0 && s.pending == 0 && s.captured == kJobs; }));
+  EXPECT_EQ(missed(), 0U);
+  EXPECT_EQ(capture_->status().gaps->suspected + capture_->status().gaps->count_changes, 0U);
+}
+
+TEST_P(FullJournalTest, WhatIsTooMuchToBeHeldIsReadAgainFromTheSpoolOrCountedAsMissed) {
+  constexpr int kJobs = 12;
+  const std::string big(7U << 19, 'x');  // so all of them are more than is held
+  fill_journal();
+  START_OR_SKIP(config());
+  for (int id = 1; id <= kJobs; ++id) {
+    spool_.make_entry(id);
+    ToySpool::write_file(spool_.entry(id) + "/environment", std::string("A=1\0", 4));
+    ToySpool::write_file(spool_.entry(id) + "/script", big + '\0');
+  }
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
+  EXPECT_LE(capture_->status().pending_bytes, 36U << 20);
+  // Without content notifications they come in the order of the directories, so nobody knows which of them is not held.
+  const int lost = GetParam() == "fanotify" ? 1 : 0;
+  if (lost > 0) spool_.remove(kJobs);
+  empty_journal();
+  EXPECT_EQ(collect(static_cast<std::size_t>(kJobs - lost)).count(kJobs), lost > 0 ? 0U : 1U);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.pending == 0; }));
+  EXPECT_EQ(missed(), static_cast<std::uint64_t>(lost));
+  if (lost == 0) return;
+  EXPECT_EQ(capture_->status().missed.begin()->first, "journal full");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, FullJournalTest, testing::Values("fanotify", "inotify", "scan"),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(CaptureTest, ALeaseThatMakesTheKernelDropNotificationsIsNoWantOfDescriptors) {
+  if (GetParam() != "fanotify") GTEST_SKIP() << "only fanotify opens files";
+  constexpr int kFiles = 20;
+  auto opened = open_direct_access(spool_.root(), SpoolCapture::wanted(config()));
+  ASSERT_TRUE(opened);
+  if (!opened->fanotify_problem.empty()) GTEST_SKIP() << "SKIPPED: " << opened->fanotify_problem;
+  // Notifications of a user's files, each of which then has a lease of his: the kernel cannot open them any more.
+  std::vector<UniqueFd> leased;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string file = spool_.root() + "/../leased" + std::to_string(i);
+    ToySpool::write_file(file, "x");
+    leased.emplace_back(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::fcntl(leased.back().get(), F_SETSIG, SIGURG), 0);  // which nobody heeds
+    ASSERT_EQ(::fcntl(leased.back().get(), F_SETLEASE, F_WRLCK), 0) << std::strerror(errno);
+    spool_.submit(i + 1);
+  }
+  run(*std::move(opened), config());
+  collect(kFiles);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.captured == kFiles && s.pending == 0; }));
+  EXPECT_EQ(capture_->status().overflows, 0U);
+  EXPECT_EQ(capture_->status().scans, 1U);
+  EXPECT_FALSE(log_.has("CAPTURE_DESCRIPTORS_USED_UP"));
+}
+
+TEST_P(CaptureTest, DescriptorsThatRunOutAgainAndAgainBringOneScanAMinute) {
+  if (GetParam() != "fanotify") GTEST_SKIP() << "only fanotify opens files";
+  constexpr int kRounds = 3;
+  constexpr int kFiles = 5;
+  START_OR_SKIP(config());
+  spool_.submit(1);
+  collect(1);
+  const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  std::vector<UniqueFd> files;
+  for (int i = 0; i < kRounds * kFiles; ++i)
+    files.emplace_back(::open((spool_.root() + "/file" + std::to_string(i)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(files.back());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto drained = [&] {
+    int queued = 1;
+    return eventually([&](const CaptureStatus&) { return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0; });
+  };
+  ASSERT_TRUE(drained());
+  const UniqueFd lowest_free(::dup(null.get()));
+  const rlimit none{static_cast<rlim_t>(lowest_free.get()) + 1, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  for (int i = 0; i < kRounds * kFiles; ++i) {
+    // Closes the file and leaves its number in use.
+    ::dup2(null.get(), files[static_cast<std::size_t>(i)].get());
+    if (i % kFiles == kFiles - 1) {
+      EXPECT_TRUE(drained());
+    }
+  }
+  const bool noticed = static_cast<bool>(eventually([](const CaptureStatus& s) { return s.overflows > 0; }));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(noticed);
+  EXPECT_EQ(capture_->status().overflows, 1U);
+  EXPECT_EQ(log_.count("CAPTURE_DESCRIPTORS_USED_UP"), 1U);
+  spool_.submit(2);
+  EXPECT_EQ(collect(1).begin()->first, 2);
 }
 
 TEST_P(CaptureTest, TakesEntriesThatComeLaterInHashDirectoriesThatDidNotExist) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -45,6 +47,68 @@ TEST(NumberRangesTest, AddAndRemoveAgreeWithASetOfNumbers) {
     }
     before = last;
   }
+}
+
+// Every range that a RangeMap holds, number by number; fails if two of them overlap.
+std::map<std::uint64_t, int> flat(const RangeMap<int>& ranges) {
+  std::map<std::uint64_t, int> numbers;
+  for (const auto& range : ranges.all()) {
+    for (std::uint64_t n = range.first;; ++n) {
+      EXPECT_TRUE(numbers.emplace(n, range.value).second) << n << " is in two ranges";
+      if (n == range.last) break;
+    }
+  }
+  return numbers;
+}
+
+TEST(RangeMapTest, AgreesWithAMapOfSingleNumbers) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4711U}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    RangeMap<int> ranges;
+    std::map<std::uint64_t, int> model;
+    for (int step = 0; step < 1500; ++step) {
+      // At the lower and at the upper end of all numbers.
+      const std::uint64_t base = random() % 2 == 0 ? 0 : UINT64_MAX - 110;
+      const std::uint64_t first = base + random() % 100;
+      const std::uint64_t last = first + random() % 11;
+      if (const int value = static_cast<int>(random() % 4); value == 0) {
+        ranges.erase(first, last);
+        for (std::uint64_t n = first; n <= last && n >= first; ++n) model.erase(n);
+      } else {
+        ranges.assign(first, last, value);
+        for (std::uint64_t n = first; n <= last && n >= first; ++n) model[n] = value;
+      }
+      const auto numbers = flat(ranges);
+      ASSERT_EQ(numbers, model) << "step " << step;
+      const auto there = model.find(first);
+      const int* found = ranges.find(first);
+      ASSERT_EQ(found != nullptr, there != model.end());
+      if (found != nullptr) {
+        ASSERT_EQ(*found, there->second);
+      }
+      std::size_t touching = 0;
+      std::optional<std::pair<std::uint64_t, int>> before;
+      for (const auto& range : ranges.all()) {
+        touching += before && before->first + 1 == range.first && before->second == range.value ? 1 : 0;
+        before = {range.last, range.value};
+      }
+      ASSERT_EQ(touching, 0U) << "two ranges could be one";
+    }
+  }
+}
+
+TEST(RangeMapTest, TheWholeOfAllNumbersIsOneRange) {
+  RangeMap<int> ranges;
+  ranges.assign(0, UINT64_MAX, 1);
+  ranges.assign(5, 5, 2);
+  EXPECT_EQ(ranges.size(), 3U);
+  ranges.assign(9, 4, 3);
+  EXPECT_EQ(*ranges.find(9), 1) << "a range that ends before it begins";
+  ranges.assign(5, 5, 1);
+  EXPECT_EQ(ranges.size(), 1U);
+  ranges.erase(UINT64_MAX, UINT64_MAX);
+  EXPECT_EQ(ranges.find(UINT64_MAX), nullptr);
 }
 
 class GapTrackerTest : public testing::Test {
@@ -226,6 +290,119 @@ TEST_F(GapTrackerTest, MemoryIsBoundedAndTheCountStaysRight) {
   EXPECT_EQ(status.ranges.size(), GapStatus::kRangesShown);
   EXPECT_EQ(status.forgotten, 5000U - GapTracker::kRangesKept);
   EXPECT_LT(tracker_.save().size(), 10'000U);
+}
+
+TEST_F(GapTrackerTest, EntriesThatStandAreNoNewsWhenTheSpoolIsListedAsAWholeAgain) {
+  for (std::uint64_t n = 1; n <= 5000; ++n) tracker_.seen(n, now_);
+  listen();
+  seen({5001});
+  tracker_.expect_listing();
+  for (std::uint64_t hash = 0; hash < 10; ++hash) {
+    for (std::uint64_t n = hash; n <= 5003; n += 10) {
+      if (n != 5002) tracker_.seen(n, now_);
+    }
+  }
+  listen();
+  EXPECT_EQ(tracker_.status().count_changes, 0U);
+  EXPECT_EQ(tracker_.status().highest, 5003U);
+  EXPECT_EQ(tracker_.status().waiting, 1U) << "5002 came and went in between";
+}
+
+TEST_F(GapTrackerTest, NoAnswerOfTheSchedulerCanDoHarm) {
+  listen();
+  seen({5, 20, 15});
+  judge_after(kPatience, std::vector<NumberUse>{});
+  constexpr std::uint64_t kMost = UINT64_MAX;
+  std::vector<NumberUse> answer;
+  for (const std::uint64_t n : std::vector<std::uint64_t>{0, 1, 5, 7, 7, 8, 8, 15, 19, 20, 21, 4711, kMost - 1, kMost, kMost}) {
+    for (const Kind kind : {Kind::kOwnEntry, Kind::kPartOfAnother, Kind::kWithoutScript, Kind::kOwnEntry})
+      answer.push_back({n, kind});
+  }
+  judge_after(seconds{1}, answer);
+  judge_after(seconds{1}, answer);
+  GapStatus status = tracker_.status();
+  EXPECT_EQ(status.suspected + status.confirmed, 10U) << "all but 7, 8, 15 and 19, that are explained or came";
+  seen({kMost, 3, 4, 5, 6, kMost});
+  judge_after(seconds{1000}, answer);
+  status = tracker_.status();
+  EXPECT_EQ(status.waiting, 0U);
+  EXPECT_GT(status.count_changes, 0U);
+}
+
+TEST_F(GapTrackerTest, AKeptStateWithOverlappingRangesIsLoadedWithoutHarm) {
+  GapTracker tracker{kPatience};
+  tracker.load("1 100 s:10-50 s:20-30 c:25-60 w:5-12 s:0-18446744073709551615 c:50-50", now_);
+  tracker.scanned(now_);
+  const std::vector<NumberUse> answer{{25, Kind::kOwnEntry}, {50, Kind::kOwnEntry}, {30, Kind::kPartOfAnother}};
+  now_ += kPatience;
+  tracker.judge(now_, true, answer);
+  const GapStatus status = tracker.status();
+  EXPECT_EQ(status.waiting, 0U);
+  EXPECT_EQ(status.suspected + status.confirmed, 55U) << "5 to 60, each once, and without 30";
+}
+
+// What the tracker keeps, beside a plain set of the numbers that are missing.
+TEST_F(GapTrackerTest, WhateverHappensItKeepsEachMissingNumberOnce) {
+  for (const std::uint64_t seed : {1U, 2U, 3U, 4711U}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    GapTracker tracker{kPatience};
+    std::set<std::uint64_t> missing;
+    std::uint64_t highest = 100;
+    tracker.scanned(now_);
+    tracker.seen(highest, now_);
+    for (int step = 0; step < 3000; ++step) {
+      now_ += std::chrono::milliseconds(random() % 500);
+      // Not further back than where a count that starts over is distinguished from a late entry.
+      const std::uint64_t any = highest - random() % 90;
+      switch (random() % 8) {
+        case 0:
+          tracker.seen(any, now_);
+          missing.erase(any);
+          break;
+        case 1: {
+          std::vector<NumberUse> answer;
+          for (int i = 0; i < 5; ++i) {
+            const std::uint64_t number = highest - random() % 90;
+            const auto kind = static_cast<Kind>(random() % 3);
+            answer.push_back({number, kind});
+            if (kind != Kind::kOwnEntry) missing.erase(number);
+          }
+          tracker.judge(now_, true, answer);
+          break;
+        }
+        case 2: tracker.judge(now_, true, std::nullopt); break;
+        case 3: {
+          if (random() % 20 != 0) break;
+          // A restart; it keeps no more than the newest ranges, so the model begins with those too.
+          const GapStatus before = tracker.status();
+          GapTracker next{kPatience};
+          next.load(tracker.save(), now_);
+          next.scanned(now_);
+          tracker = std::move(next);
+          const GapStatus after = tracker.status();
+          if (before.waiting + before.suspected + before.confirmed != after.waiting + after.suspected + after.confirmed) {
+            tracker = GapTracker{kPatience};
+            tracker.scanned(now_);
+            tracker.seen(highest, now_);
+            missing.clear();
+          }
+          break;
+        }
+        default: {
+          const std::uint64_t next = highest + 1 + random() % 4;
+          for (std::uint64_t n = highest + 1; n < next; ++n) missing.insert(n);
+          highest = next;
+          tracker.seen(highest, now_);
+        }
+      }
+      const GapStatus status = tracker.status();
+      if (status.forgotten > 0) break;
+      ASSERT_EQ(status.waiting + status.suspected + status.confirmed, missing.size()) << "step " << step;
+      ASSERT_EQ(status.highest, highest);
+      ASSERT_EQ(status.count_changes, 0U);
+    }
+  }
 }
 
 TEST_F(GapTrackerTest, ItIsDueSoonForTheFirstQuestionAndThenWhenTheTimeIsOver) {

@@ -18,12 +18,15 @@ class FakeScheduler final : public NumberResolver {
   struct State {
     Result<std::vector<NumberUse>> answer = std::vector<NumberUse>{};
     int questions = 0;
+    std::vector<std::uint64_t> asked_about;
   };
   explicit FakeScheduler(std::shared_ptr<Guarded<State>> state) : state_(std::move(state)) {}
-  Result<std::vector<NumberUse>> numbers(std::stop_token, SteadyTime) override {
-    return state_->with_notify([](State& s) {
+  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token, SteadyTime) override {
+    return state_->with_notify([&](State& s) -> Result<std::optional<std::vector<NumberUse>>> {
       ++s.questions;
-      return s.answer;
+      s.asked_about = question.numbers;
+      if (!s.answer) return s.answer.error();
+      return std::optional(*s.answer);
     });
   }
 
@@ -48,6 +51,8 @@ class GapWatchTest : public testing::Test {
     watch_->start();
   }
 
+  void seen(std::uint64_t number) { watch_->seen({&number, 1}); }
+
   test::RecordingLogger log_;
   test::TempDir directory_;
   std::unique_ptr<Journal> journal_;
@@ -55,12 +60,22 @@ class GapWatchTest : public testing::Test {
   std::unique_ptr<GapWatch> watch_;
 };
 
+TEST_F(GapWatchTest, AFewNumbersAreAskedForByName) {
+  open();
+  watch_->scanned();
+  seen(10);
+  seen(13);
+  ASSERT_TRUE(
+      scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60}, [](const auto& s) { return s.questions > 0; }));
+  EXPECT_THAT(scheduler_->with([](const auto& s) { return s.asked_about; }), testing::ElementsAre(11, 12));
+}
+
 TEST_F(GapWatchTest, ABatchOfNumbersThatNeverCameIsLoggedOnce) {
   scheduler_->with([](auto& s) { s.answer = std::vector<NumberUse>{{11, Kind::kWithoutScript}, {12, Kind::kOwnEntry}}; });
   open();
   watch_->scanned();
-  watch_->seen(10);
-  watch_->seen(20);
+  seen(10);
+  seen(20);
   ASSERT_TRUE(log_.wait_for("JOB_NUMBERS_SKIPPED", 1, seconds{60})) << log_.text();
   ASSERT_TRUE(log_.wait_for("JOB_SCRIPT_NEVER_SEEN", 1, seconds{60})) << log_.text();
   EXPECT_EQ(log_.last("JOB_SCRIPT_NEVER_SEEN")->field("numbers"), "12");
@@ -76,11 +91,11 @@ TEST_F(GapWatchTest, ABatchOfNumbersThatNeverCameIsLoggedOnce) {
 TEST_F(GapWatchTest, WhatWasKnownIsKnownAfterARestart) {
   open(false);
   watch_->scanned();
-  watch_->seen(10);
-  watch_->seen(12);
+  seen(10);
+  seen(12);
   watch_.reset();
   open(false);
-  watch_->seen(14);  // at the next start's scan: 13 came and went in between
+  seen(14);  // at the next start's scan: 13 came and went in between
   watch_->scanned();
   EXPECT_EQ(watch_->status().highest, 14U);
   EXPECT_EQ(watch_->status().waiting + watch_->status().suspected, 2U);
@@ -90,8 +105,8 @@ TEST_F(GapWatchTest, ASchedulerThatDoesNotAnswerIsSaidAndNothingIsSuspectedYet) 
   scheduler_->with([](auto& s) { s.answer = Error{ErrorKind::kTransient, "nobody is at home"}; });
   open();
   watch_->scanned();
-  watch_->seen(10);
-  watch_->seen(12);
+  seen(10);
+  seen(12);
   ASSERT_TRUE(
       scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60}, [](const auto& s) { return s.questions > 0; }));
   Guarded<int> nothing;

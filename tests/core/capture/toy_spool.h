@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -32,6 +34,14 @@ class ToyAdapter final : public SpoolAdapter {
     const std::string_view file = path.substr(second + 1);
     if (file != "script" && file != "environment") return {};
     return {SpoolPath::Role::kEntryFile, path.substr(0, second), file};
+  }
+
+  std::optional<std::uint64_t> number_of(std::string_view entry) const override {
+    std::uint64_t number = 0;
+    const auto digits = entry.substr(entry.rfind('.') + 1);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+    return number;
   }
 
   Assessment assess(const SpoolEntry& entry) const override {

@@ -46,6 +46,32 @@ TEST(CommandLineTest, KnowsEachCommand) {
   EXPECT_EQ(good({"completion", "zsh"}).shell, "zsh");
 }
 
+TEST(CommandLineTest, SaysItsVersionInEachUsualWay) {
+  for (const char* word : {"--version", "-V"}) {
+    const ParsedLine line = parse_command_line({word});
+    EXPECT_EQ(line.exit_code, 0);
+    EXPECT_THAT(line.out, ::testing::MatchesRegex("scriptorium [0-9][^ ]*\n"));
+  }
+}
+
+TEST(CommandLineTest, HelpOfACommandIsThatOfItsOwnOption) {
+  EXPECT_EQ(parse_command_line({"help"}).out, parse_command_line({"--help"}).out);
+  EXPECT_EQ(parse_command_line({"help", "show"}).out, parse_command_line({"show", "--help"}).out);
+  EXPECT_EQ(parse_command_line({"help", "deadletters", "list"}).out, parse_command_line({"deadletters", "list", "--help"}).out);
+  EXPECT_EQ(parse_command_line({"help", "shwo"}).exit_code, 64);
+  EXPECT_THAT(parse_command_line({"help", "shwo"}).err, HasSubstr("did you mean \"show\"?"));
+}
+
+TEST(CommandLineTest, TheHelpOfACommandHoldsItsOwnOptionsAndExitCodesAlone) {
+  const std::string show = parse_command_line({"show", "--help"}).out;
+  EXPECT_THAT(show, HasSubstr("--raw"));
+  EXPECT_THAT(show, HasSubstr("  66  There is no such job."));
+  for (const char* other : {"--once", "SIGHUP", "EXAMPLES", "  75", "  1 ", "import", "dead letter"})
+    EXPECT_THAT(show, Not(HasSubstr(other))) << other;
+  EXPECT_THAT(parse_command_line({"status", "--help"}).out, HasSubstr("  2   With --check: critical."));
+  EXPECT_THAT(parse_command_line({"deadletters", "retry", "--help"}).out, HasSubstr("There is no such dead letter."));
+}
+
 TEST(CommandLineTest, ImportTakesAFormatATreeAndWhatItIsToBelieve) {
   const Arguments import =
       good({"import", "job_archive", "/srv/old", "--dry-run", "--before", "2026-11-21", "--owners", "o.txt"});

@@ -144,11 +144,11 @@ TEST_F(CommandsTest, CheckPrintsEveryProblemOfCoreAndPluginsOnItsLineAndExits78)
   EXPECT_THAT(said.err, HasSubstr("5 problems in the configuration\n"));
 }
 
-TEST_F(CommandsTest, CheckExits69IfTheDaemonWouldNotWork) {
+TEST_F(CommandsTest, CheckExitsAsRunWouldIfTheDaemonWouldNotStart) {
   config("[sink.bad]\nplugin = \"throwing_factory\"\n");
   std::filesystem::remove(recorded_);
   const Said said = run({"check"});
-  EXPECT_EQ(said.code, 69);
+  EXPECT_EQ(said.code, 78);
   EXPECT_THAT(said.out, HasSubstr("failed   source.replay: spool " + recorded_));
   EXPECT_THAT(said.out, HasSubstr("failed   sink.bad: " SCRIPTORIUM_TEST_PLUGINS
                                   "/throwing_factory.so: found a factory that throws for sink.bad"));
@@ -159,7 +159,7 @@ TEST_F(CommandsTest, CheckSaysThatStateDirCannotBeMade) {
   state_ = own_.write("plain-file", "") + "/state";
   config("[sink.null]\n");
   const Said said = run({"check"});
-  EXPECT_EQ(said.code, 69);
+  EXPECT_EQ(said.code, 73);
   EXPECT_THAT(said.out, HasSubstr("failed   state_dir: " + state_));
 }
 
@@ -201,7 +201,9 @@ TEST_F(CommandsTest, PluginsNeedsNoConfig) {
 
 const char* const kStatus = R"({"ok": true, "result": {"version": "0.1.0", "uptime_seconds": 812.4,
  "sources": {"slurm": {"plugin": "slurm", "capture": "inotify", "why_not_better": "fanotify: operation not permitted", "captured": 10000,
-   "incomplete": 1, "missed": {"vanished": 2}, "lag_seconds": 0.004, "last_error": null}},
+   "incomplete": 1, "missed": {"vanished": 2}, "lag_seconds": 0.004, "last_error": null,
+   "owners": {"verified": 9, "unverified": {"gone": 1, "hid\u001bden": 5, "none": 0},
+     "scheduler_load": {"share": 0.00021, "questions": {"all jobs": 1, "one job": 51}}}}},
  "journal": {"events": 412, "bytes": 1048576, "limit_bytes": 2097152, "full": false, "last_error": null},
  "sinks": {"archive": {"plugin": "file", "acknowledged": 9588, "retries": {"no space left on device": 3}, "dead": 4, "waiting": 412,
    "waiting_bytes": 903211, "oldest_waiting_seconds": 2.1, "last_error": "no space\u001b left", "last_success": "2026-11-21T01:26:22Z"}}}})";
@@ -212,9 +214,12 @@ TEST_F(CommandsTest, StatusIsAScreenForPeople) {
   const Said said = run({"status"});
   EXPECT_EQ(said.code, 0) << said.err;
   EXPECT_THAT(said.out, HasSubstr("scriptorium 0.1.0, up 13 min 32 s"));
-  EXPECT_THAT(said.out, ContainsRegex("slurm +slurm +inotify +10000 +1 +2 +4 ms"));
+  EXPECT_THAT(said.out, ContainsRegex("slurm +slurm +inotify +10000 +1 +6 +2 +4 ms"));
   EXPECT_THAT(said.out, HasSubstr("no better way: fanotify: operation not permitted"));
   EXPECT_THAT(said.out, HasSubstr("missed 2 x: vanished"));
+  EXPECT_THAT(said.out, ContainsRegex("owner unverified 5 x: hid.x1bden\n.*owner unverified 1 x: gone\n"));
+  EXPECT_THAT(said.out, Not(HasSubstr("0 x: none")));
+  EXPECT_THAT(said.out, HasSubstr("asked the scheduler: 1 x all jobs, 51 x one job; at most 0.02 % of its time"));
   EXPECT_THAT(said.out, HasSubstr("412 events, 1.0 MiB of 2.0 MiB (50 %)"));
   EXPECT_THAT(said.out, ContainsRegex("archive +file +9588 +412 +882 KiB +2.1 s +3 +4 +2026-11-21T01:26:22Z"));
   EXPECT_THAT(said.out, HasSubstr("retried 3 x: no space left on device"));
@@ -318,7 +323,7 @@ TEST_F(CommandsTest, ShowPrintsOwnerPlaceAndScriptOfEachCaptureNewestFirst) {
   EXPECT_THAT(said.out, HasSubstr("  owner       bob\n"));
   EXPECT_THAT(said.out, HasSubstr("job 7  md\\n2\n"));
   EXPECT_THAT(said.out, HasSubstr("  lies in     the journal\n"));
-  EXPECT_THAT(said.out, HasSubstr("#!/bin/sh\necho \033[31mred\n")) << "exact bytes into a pipe";
+  EXPECT_THAT(said.out, HasSubstr("#!/bin/sh\necho \\x1b[31mred\n")) << "behind a pipe may be a terminal as well";
   EXPECT_LT(said.out.find("bob"), said.out.find("alice"));
 }
 
@@ -336,6 +341,30 @@ TEST_F(CommandsTest, ShowRawIsTheBytesOfTheNewestAndNothingElse) {
   const Said said = run({"show", "7", "--raw"});
   EXPECT_EQ(said.out, std::string("\xff\0", 2));
   EXPECT_THAT(said.err, HasSubstr("2 captures of job 7"));
+}
+
+TEST_F(CommandsTest, ShowRawOnATerminalEscapesWhatItWouldActOn) {
+  config("[sink.null]\n");
+  FakeDaemon daemon(state_, kFound);
+  const Said said = run({"show", "7", "--raw"}, "", true);
+  EXPECT_EQ(said.out, "\\xff\\x00");
+  EXPECT_THAT(said.err, HasSubstr("write to a file or a pipe to get the bytes as they are"));
+}
+
+TEST_F(CommandsTest, ShowEnvironmentIsOneLineAVariableWhateverItHolds) {
+  config("[sink.null]\n");
+  FakeDaemon daemon(state_, R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "job": {"id": "7"},
+    "environment": {"A": "1\nUSER=root", "B": "\u202e\u009b31m"}}]})");
+  const Said said = run({"show", "7", "--environment"});
+  EXPECT_THAT(said.out, HasSubstr("\nA=1\\nUSER=root\nB=\\u202e\\xc2\\x9b31m\n"));
+  EXPECT_THAT(run({"show", "7", "--json"}).out, HasSubstr("\\u202e\\u009b31m"));
+}
+
+TEST_F(CommandsTest, ShowSaysWhichPartOfAJobItIs) {
+  config("[sink.null]\n");
+  FakeDaemon daemon(state_, R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z",
+    "job": {"id": "8", "array": {"job_id": "8", "task_id": null, "task_spec": "0-9%2"}}}]})");
+  EXPECT_THAT(run({"show", "8"}).out, HasSubstr("  part        array 0-9%2: one script for all its tasks\n"));
 }
 
 TEST_F(CommandsTest, ShowFindsWhatASinkHolds) {

@@ -44,6 +44,23 @@ TEST(HealthTest, WhatIsLostOrGivenUpWarns) {
   EXPECT_THAT(judged("", "", R"(,"dead":2)").line, HasSubstr("archive: 2 dead letters"));
 }
 
+std::string last_hour(int decided, int unverified, const std::string& reasons = "{}") {
+  return R"(,"owners":{"last_hour":{"decided":)" + std::to_string(decided) + R"(,"unverified":)" + std::to_string(unverified) +
+         R"(},"unverified":)" + reasons + "}";
+}
+
+TEST(HealthTest, ManyUnverifiedOwnersWarnWithTheMostFrequentReason) {
+  const Health health = judged(last_hour(100, 11, R"({"rare":1,"hidden":10})"), "", "");
+  EXPECT_EQ(health.state, 1);
+  EXPECT_THAT(health.line,
+              StartsWith("SCRIPTORIUM WARNING - slurm: the owners of 11 of the last hour's 100 jobs are unverified (hidden)"));
+  EXPECT_EQ(judged(last_hour(110, 11), "", "").state, 0) << "a tenth";
+  EXPECT_EQ(judged(last_hour(20, 9), "", "").state, 0) << "a few";
+  EXPECT_EQ(judged(last_hour(2, 2), "", "").state, 1) << "a small site's are few, and all of them";
+  EXPECT_EQ(judged(last_hour(0, 0), "", "").state, 0);
+  EXPECT_EQ(judged(R"(,"owners":{"unverified":{"hidden":99}})", "", "").state, 0) << "long ago";
+}
+
 TEST(HealthTest, WhatStopsCaptureIsCriticalAndComesFirst) {
   const Health health = judged(R"(,"missed":{"vanished":1},"x":0)", R"(,"bytes":100,"full":true)", "");
   EXPECT_EQ(health.state, 1 + 1);
@@ -55,8 +72,17 @@ TEST(HealthTest, WhatStopsCaptureIsCriticalAndComesFirst) {
 }
 
 TEST(HealthTest, ASinkOfThePastWarnsWhileEventsWaitForIt) {
-  EXPECT_EQ(judged("", "", R"(,"configured":false,"waiting":1,"oldest_waiting_seconds":99999)").state, 1);
+  const Health health = judged("", "", R"(,"configured":false,"waiting":1,"oldest_waiting_seconds":99999)");
+  EXPECT_EQ(health.state, 1);
+  EXPECT_THAT(health.line, HasSubstr("archive: not configured: 1 waiting (see: scriptorium sinks forget archive)"));
   EXPECT_EQ(judged("", "", R"(,"configured":false,"waiting":0)").state, 0);
+}
+
+TEST(HealthTest, ARefusedReloadWarnsWithItsReason) {
+  const Health health = judge_health(R"({"reload_refused":"scriptorium.toml:3: cluster: missing"})", {});
+  EXPECT_EQ(health.state, 1);
+  EXPECT_THAT(health.line, HasSubstr("the last reload was refused: scriptorium.toml:3: cluster: missing"));
+  EXPECT_EQ(judge_health(R"({"reload_refused":null})", {}).state, 0);
 }
 
 TEST(HealthTest, NoAnswerIsCritical) {

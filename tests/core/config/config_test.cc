@@ -167,29 +167,32 @@ TEST_F(ParseConfigTest, CrlfAndByteOrderMarkAreTaken) {
 }
 
 TEST_F(ParseConfigTest, FiveDifferentMistakesAreAllReportedWithTheirLines) {
-  EXPECT_THAT(problems_of("cluster = \"lab\"\n"        // 1
-                          "state_dir = \"var/lib\"\n"  // 2  not absolute
-                          "log_levle = \"info\"\n"     // 3  unknown key
-                          "\n"                         // 4
-                          "[source.slurm]\n"           // 5
-                          "capture = \"inotfy\"\n"     // 6  unknown word
-                          "capture = \"auto\"\n"       // 7  duplicate
-                          "rescan_seconds = \"60\"\n"  // 8  wrong type
-                          "\n"                         // 9
-                          "[sink.archive]\n"           // 10
-                          "workers = 0\n"              // 11 out of range
-                          "root = /archive\n"),        // 12 syntax
-              ElementsAre("f.toml:2: state_dir: is not an absolute path; allowed: an absolute path; given: \"var/lib\"",
-                          "f.toml:3: log_levle: unknown key; did you mean \"log_level\"?",
-                          "f.toml:6: source.slurm.capture: unknown value; did you mean \"inotify\"?; allowed: \"auto\", "
-                          "\"fanotify\", \"inotify\", "
-                          "\"scan\"; given: \"inotfy\"",
-                          "f.toml:7: source.slurm.capture: duplicate key; it is already in line 6",
-                          "f.toml:8: source.slurm.rescan_seconds: wrong type; allowed: integer, 1 .. 86400; given: \"60\"",
-                          "f.toml:11: sink.archive.workers: out of range; allowed: 1 .. 64; given: 0",
-                          "f.toml:12: sink.archive.root: syntax error: not a value; a text needs quotes; allowed: \"text\", a "
-                          "number, true, false, "
-                          "[a list], { a table }"));
+  EXPECT_THAT(
+      problems_of("cluster = \"lab\"\n"        // 1
+                  "state_dir = \"var/lib\"\n"  // 2  not absolute
+                  "log_levle = \"info\"\n"     // 3  unknown key
+                  "\n"                         // 4
+                  "[source.slurm]\n"           // 5
+                  "capture = \"inotfy\"\n"     // 6  unknown word
+                  "capture = \"auto\"\n"       // 7  duplicate
+                  "rescan_seconds = \"60\"\n"  // 8  no unit
+                  "\n"                         // 9
+                  "[sink.archive]\n"           // 10
+                  "workers = 0\n"              // 11 out of range
+                  "root = /archive\n"),        // 12 syntax
+      ElementsAre(
+          "f.toml:2: state_dir: is not an absolute path; allowed: an absolute path; given: \"var/lib\"",
+          "f.toml:3: log_levle: unknown key; did you mean \"log_level\"?",
+          "f.toml:6: source.slurm.capture: unknown value; did you mean \"inotify\"?; allowed: \"auto\", "
+          "\"fanotify\", \"inotify\", "
+          "\"scan\"; given: \"inotfy\"",
+          "f.toml:7: source.slurm.capture: duplicate key; it is already in line 6",
+          "f.toml:8: source.slurm.rescan_seconds: not a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"; "
+          "allowed: 1 .. 86400; given: \"60\"",
+          "f.toml:11: sink.archive.workers: out of range; allowed: 1 .. 64; given: 0",
+          "f.toml:12: sink.archive.root: syntax error: not a value; a text needs quotes; allowed: \"text\", a "
+          "number, true, false, "
+          "[a list], { a table }"));
 }
 
 // What a mistake must not do: make other messages that are not true.
@@ -229,9 +232,10 @@ TEST_F(ParseConfigTest, EachWrongTopKeyIsExplained) {
       {"journal_max_bytes = 1048575",
        "f.toml:1: journal_max_bytes: out of range; allowed: 1048576 .. 17592186044416; given: 1048575"},
       {"journal_max_bytes = 1e9",
-       "f.toml:1: journal_max_bytes: wrong type; allowed: integer, 1048576 .. 17592186044416; given: 1e+09"},
-      {"journal_max_bytes = \"1 GiB\"",
-       "f.toml:1: journal_max_bytes: wrong type; allowed: integer, 1048576 .. 17592186044416; given: \"1 GiB\""},
+       "f.toml:1: journal_max_bytes: wrong type; allowed: integer or a size such as \"64MiB\", 1048576 .. 17592186044416; given: "
+       "1e+09"},
+      {"journal_max_bytes = \"1 KiB\"",
+       "f.toml:1: journal_max_bytes: out of range; allowed: 1048576 .. 17592186044416; given: \"1 KiB\""},
       {"shutdown_seconds = 0", "f.toml:1: shutdown_seconds: out of range; allowed: 1 .. 3600; given: 0"},
       {"shutdown_seconds = 3601", "f.toml:1: shutdown_seconds: out of range; allowed: 1 .. 3600; given: 3601"},
       {"log_level = \"warn\"",
@@ -307,7 +311,8 @@ TEST_F(ParseConfigTest, EachWrongSourceOptionIsExplained) {
       {"capture = \"poll\"", "capture: unknown value; allowed: \"auto\", \"fanotify\", \"inotify\", \"scan\"; given: \"poll\""},
       {"rescan_seconds = 0", "rescan_seconds: out of range; allowed: 1 .. 86400; given: 0"},
       {"rescan_seconds = 86401", "rescan_seconds: out of range; allowed: 1 .. 86400; given: 86401"},
-      {"rescan_seconds = 1.5", "rescan_seconds: wrong type; allowed: integer, 1 .. 86400; given: 1.5"},
+      {"rescan_seconds = 1.5",
+       "rescan_seconds: wrong type; allowed: integer or a duration such as \"5m\", 1 .. 86400; given: 1.5"},
       {"incomplete_after_seconds = -1", "incomplete_after_seconds: out of range; allowed: 1 .. 86400; given: -1"},
       {"resolve_timeout_seconds = 0", "resolve_timeout_seconds: out of range; allowed: 1 .. 86400; given: 0"},
       {"max_file_bytes = 1", "max_file_bytes: out of range; allowed: 1024 .. 1073741824; given: 1"},
@@ -402,6 +407,11 @@ class CheckUnknownKeysTest : public ParseConfigTest {
 
 TEST_F(CheckUnknownKeysTest, KnowsThePluginsAndCoresKeys) {
   EXPECT_THAT(unknown("plugin = \"file\"\nroot = \"/a\"\nworkers = 2\n", {{.name = "root"}}), IsEmpty());
+}
+
+TEST_F(CheckUnknownKeysTest, SuggestsTheFileOfASecretThatIsTypedIntoTheConfiguration) {
+  EXPECT_THAT(unknown("password = \"hunter2\"\n", {{.name = "password_file"}, {.name = "username"}}),
+              ElementsAre("f.toml:4: sink.k.password: unknown key; did you mean \"password_file\"?"));
 }
 
 TEST_F(CheckUnknownKeysTest, SuggestsTheNearestKeyOfBoth) {

@@ -24,8 +24,12 @@ class FakeResolver final : public OwnerResolver {
   struct State {
     bool down = false;
     bool throws = false;
-    std::set<std::string> known;    // answered with kFound
-    std::set<std::string> unknown;  // answered with kUnknown; the rest with kNotYet
+    std::set<std::string> known;        // answered with kFound
+    std::set<std::string> unknown;      // answered with kUnknown; the rest with kNotYet
+    std::set<std::string> unsure;       // answered with kFound, and not verified
+    std::optional<std::string> reason;  // for `unknown` and `unsure`
+    std::set<std::string> spared;       // not asked about, to spare the scheduler
+    std::set<std::string> asked;        // ever asked about, by job
     std::size_t questions = 0;
     std::size_t most_at_once = 0;
   };
@@ -43,12 +47,19 @@ class FakeResolver final : public OwnerResolver {
       std::vector<OwnerAnswer> answers;
       for (const OwnerQuery& query : queries) {
         OwnerAnswer& answer = answers.emplace_back();
-        if (s.known.contains(query.event->job.id)) {
+        s.asked.insert(query.event->job.id);
+        if (s.spared.contains(query.event->job.id)) {
+          answer.state = OwnerAnswer::State::kNotAsked;
+        } else if (s.known.contains(query.event->job.id)) {
           answer.state = OwnerAnswer::State::kFound;
           answer.user = {.name = "bob", .id = "1002", .group_name = std::nullopt, .group_id = "1002", .verified = true};
           answer.name = "bad\xff";
         } else if (s.unknown.contains(query.event->job.id)) {
           answer.state = OwnerAnswer::State::kUnknown;
+          answer.user.unverified_reason = s.reason;
+        } else if (s.unsure.contains(query.event->job.id)) {
+          answer.state = OwnerAnswer::State::kFound;
+          answer.user = {.name = "bob", .unverified_reason = s.reason};
         }
       }
       return answers;
@@ -117,6 +128,7 @@ TEST_F(OwnerStageTest, EventGoesOnWithTheOwnerThatTheSchedulerNames) {
   EXPECT_TRUE(event->user.verified);
   EXPECT_EQ(event->user.name, "bob");
   EXPECT_EQ(event->job.name, "bad\xEF\xBF\xBD") << "the answer's text is made UTF-8 as well";
+  EXPECT_FALSE(event->user.unverified_reason);
   EXPECT_EQ(stage_->status().verified, 1U);
 }
 
@@ -127,7 +139,73 @@ TEST_F(OwnerStageTest, UnknownJobGoesOutUnverifiedAtOnce) {
   const auto event = next();
   ASSERT_NE(event, nullptr);
   EXPECT_FALSE(event->user.verified);
+  EXPECT_EQ(event->user.unverified_reason, "the scheduler knows no such job");
   EXPECT_THAT(stage_->status().unverified, testing::ElementsAre(testing::Pair("the scheduler knows no such job", 1)));
+}
+
+TEST_F(OwnerStageTest, ReasonStandsInTheEventAndTheJournalKeepsIt) {
+  state_.with([](auto& s) {
+    s.unknown = {"1"};
+    s.unsure = {"2"};
+    s.known = {"3"};
+    s.reason = "hidden\xff";
+  });
+  start(seconds{3600});
+  for (const char* job : {"1", "2", "3"}) {
+    capture(job);
+    ASSERT_NE(next(), nullptr);
+  }
+  EXPECT_EQ(stage_->status().last_hour.decided, 3U);
+  EXPECT_EQ(stage_->status().last_hour.unverified, 2U);
+  EXPECT_THAT(stage_->status().unverified, testing::ElementsAre(testing::Pair("hidden\xEF\xBF\xBD", 2)));
+  stage_.reset();
+  journal_.reset();
+
+  auto journal = Journal::open({.directory = dir_.path()}, log_, system_clock());
+  ASSERT_TRUE(journal) << journal.error().message();
+  journal_ = *std::move(journal);
+  sink_ = *journal_->register_sink("test", {"*"});
+  after_ = 0;
+  for (const char* job : {"1", "2"}) {
+    const auto event = next();
+    ASSERT_NE(event, nullptr);
+    EXPECT_EQ(event->id, test::make_event_value(job).id) << "an owner is no part of the id";
+    EXPECT_FALSE(event->user.verified);
+    EXPECT_EQ(event->user.unverified_reason, "hidden\xEF\xBF\xBD");
+  }
+  const auto verified = next();
+  ASSERT_NE(verified, nullptr);
+  EXPECT_TRUE(verified->user.verified);
+  EXPECT_FALSE(verified->user.unverified_reason);
+}
+
+TEST_F(OwnerStageTest, ReasonsOfAPluginAreCountedUnderAFewNames) {
+  start(seconds{3600});
+  for (int job = 1; job <= 20; ++job) {
+    state_.with([&](auto& s) {
+      s.unknown = {std::to_string(job)};
+      s.reason = "job " + std::to_string(job);
+    });
+    capture(std::to_string(job));
+    ASSERT_NE(next(), nullptr);
+  }
+  const auto counts = stage_->status().unverified;
+  EXPECT_EQ(counts.size(), 17U);
+  EXPECT_EQ(counts.at("another reason"), 4U);
+}
+
+TEST(LastHourTest, ForgetsWhatIsOlderThanAnHour) {
+  LastHour hour;
+  const SteadyTime begin{std::chrono::hours{1000}};
+  hour.add(begin, {.decided = 5, .unverified = 1});
+  hour.add(begin + seconds{59}, {.decided = 5, .unverified = 1});
+  hour.add(begin + std::chrono::minutes{30}, {.decided = 10, .unverified = 0});
+  EXPECT_EQ(hour.counts(begin + std::chrono::minutes{30}).decided, 20U);
+  EXPECT_EQ(hour.counts(begin + std::chrono::minutes{30}).unverified, 2U);
+  EXPECT_EQ(hour.counts(begin + std::chrono::minutes{60}).decided, 10U);
+  EXPECT_EQ(hour.counts(begin + std::chrono::minutes{60}).unverified, 0U);
+  hour.add(begin + std::chrono::minutes{95}, {.decided = 1, .unverified = 1});
+  EXPECT_EQ(hour.counts(begin + std::chrono::minutes{95}).decided, 1U);
 }
 
 TEST_F(OwnerStageTest, NothingWaitsLongerThanTheTimeoutWhileTheSchedulerIsDown) {
@@ -166,6 +244,40 @@ TEST_F(OwnerStageTest, ManyNewJobsAreOneQuestion) {
   for (int job = 1; job <= 500; ++job) ASSERT_NE(next(), nullptr);
   EXPECT_EQ(state_.with([](const auto& s) { return s.most_at_once; }), 500U);
   EXPECT_EQ(stage_->status().queries, 1U);
+}
+
+TEST_F(OwnerStageTest, WhatTheSchedulerWasNotAskedAboutWaitsBeyondTheTimeout) {
+  state_.with([](auto& s) { s.spared = {"1"}; });
+  start(seconds{1});
+  capture("1");
+  capture("2");  // asked about, and not named
+  const auto second = next();
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(second->job.id, "2");
+  EXPECT_FALSE(second->user.verified);
+  EXPECT_EQ(journal_->unresolved_count("slurm"), 1U);
+  state_.with([](auto& s) {
+    s.spared.clear();
+    s.known = {"1"};
+  });
+  const auto first = next();
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->job.id, "1");
+  EXPECT_TRUE(first->user.verified);
+}
+
+TEST_F(OwnerStageTest, NoneStarvesBehindThousandsThatTheSchedulerDoesNotNameYet) {
+  constexpr int kOld = 4200;  // more than one page of those that wait
+  state_.with([](auto& s) { s.known = {"young"}; });
+  for (int job = 1; job <= kOld; ++job) capture(std::to_string(job));
+  capture("young");
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
+  start(seconds{3600});
+  const auto event = next();
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->job.id, "young");
+  EXPECT_TRUE(event->user.verified);
+  EXPECT_EQ(journal_->unresolved_count("slurm"), static_cast<std::uint64_t>(kOld));
 }
 
 TEST_F(OwnerStageTest, ResolverThatThrowsIsASchedulerThatDoesNotAnswer) {

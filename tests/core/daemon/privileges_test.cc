@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <pwd.h>
+#include <sys/fanotify.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -126,6 +128,43 @@ TEST_F(PrivilegesTest, NothingIsLeftInTheDaemonThatOpensTheSpool) {
     EXPECT_EQ(json["capabilities"], Json::array());
     EXPECT_EQ(json["opener"]["pid"], privileges->opener->pid());
     EXPECT_EQ(json["opener"]["capabilities"], Json({"CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"}));
+  });
+}
+
+TEST_F(PrivilegesTest, NeitherTheDescriptorsOfTheOpenerNorItsCallsLeadToOtherFiles) {
+  NEEDS_RIGHTS();
+  config_.user = ordinary_;
+  dir_.write("private/secret", "x");
+  ::chmod(dir_.path_to("private/secret").c_str(), 0600);
+  in_a_child([&] {
+    const auto privileges = separate();
+    ASSERT_TRUE(privileges) << privileges.error().message();
+    EXPECT_TRUE(privileges->filtered) << privileges->unfiltered_because;
+    auto opened = privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
+    ASSERT_TRUE(opened) << opened.error().message();
+    if (opened->access->fanotify_fd() < 0) return;  // this file system has none
+    const auto refused = [](long result) { return result == -1 && errno == EPERM; };
+    // A mark on a directory would bring its files, open, whenever anybody opens them.
+    EXPECT_TRUE(refused(::fanotify_mark(opened->access->fanotify_fd(), FAN_MARK_ADD, FAN_OPEN | FAN_EVENT_ON_CHILD, AT_FDCWD,
+                                        dir_.path_to("private").c_str())));
+    EXPECT_TRUE(refused(::fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY)));
+    EXPECT_TRUE(refused(::syscall(SYS_open_by_handle_at, AT_FDCWD, nullptr, O_RDONLY)));
+    EXPECT_TRUE(refused(::syscall(SYS_process_vm_readv, ::getppid(), nullptr, 0, nullptr, 0, 0)));
+    EXPECT_TRUE(refused(::syscall(SYS_unshare, 0)));
+    EXPECT_TRUE(refused(::syscall(SYS_io_uring_setup, 0, nullptr)));
+    EXPECT_TRUE(refused(::syscall(SYS_mount, nullptr, nullptr, nullptr, 0, nullptr)));
+#if defined(__x86_64__)
+    EXPECT_TRUE(refused(::syscall(0x40000000 + SYS_getpid))) << "by its x32 number";
+#endif
+    // Who asks the opener gets the mark that ignores, which brings nothing, and no word about what there is.
+    EXPECT_TRUE(opened->access->leave_out(dir_.path_to("private")));
+    EXPECT_TRUE(opened->access->leave_out(dir_.path_to("nothing"))) << "it told what is not there";
+    EXPECT_FALSE(opened->access->leave_out("private"));
+    EXPECT_FALSE(opened->access->leave_out(dir_.path_to("private/../spool")));
+    opened->access->leave_nothing_out();
+    // Capture continues, and so does what the daemon starts.
+    EXPECT_TRUE(opened->access->mark());
+    EXPECT_EQ(std::system("exec 2>/dev/null; true"), 0);
   });
 }
 
@@ -243,7 +282,7 @@ TEST_F(PrivilegesTest, WhatRootsDaemonLeftInStateDirIsGivenToTheUser) {
   NEEDS_RIGHTS();
   config_.user = ordinary_;
   config_.state_dir = dir_.path_to("state");
-  for (const char* name : {"lock", "journal.db", "journal.db-wal", "bad.1/journal.db", "archive/1.sh", "notes"}) {
+  for (const char* name : {"lock", "journal.db", "journal.db-wal", "bad.1/journal.db", "in-flight/0", "archive/1.sh", "notes"}) {
     dir_.write(std::string("state/") + name, "x");
   }
   dir_.write("victim", "x");
@@ -253,7 +292,8 @@ TEST_F(PrivilegesTest, WhatRootsDaemonLeftInStateDirIsGivenToTheUser) {
   in_a_child([&] {
     const auto privileges = separate();
     ASSERT_TRUE(privileges) << privileges.error().message();
-    for (const char* name : {"", "lock", "journal.db", "journal.db-wal", "bad.1", "bad.1/journal.db"}) {
+    for (const char* name :
+         {"", "lock", "journal.db", "journal.db-wal", "bad.1", "bad.1/journal.db", "in-flight", "in-flight/0"}) {
       EXPECT_EQ(owner_of(std::string("state/") + name), uid_) << name;
     }
     for (const char* name : {"state/archive", "state/archive/1.sh", "state/notes", "victim", "victim2", "state/journal.link"}) {

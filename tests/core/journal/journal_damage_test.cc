@@ -11,6 +11,7 @@
 #include <random>
 #include <set>
 
+#include "core/journal/format.h"
 #include "core/journal/journal.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
@@ -137,14 +138,14 @@ class JournalDamageTest : public testing::Test {
 TEST_F(JournalDamageTest, RefusesANewerFormatAndLeavesItUntouched) {
   fill();
   journal_.reset();
-  sql("PRAGMA user_version=3");
+  sql("PRAGMA user_version=4");
   const std::string before = dir_.read("journal/journal.db");
   auto refused = try_open();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
   EXPECT_THAT(refused.error().message(), HasSubstr(file()));
-  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 3"));
-  EXPECT_THAT(refused.error().message(), HasSubstr("needs 2"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 4"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("needs 3"));
   EXPECT_THAT(refused.error().message(), HasSubstr("install the newer Scriptorium"));
   EXPECT_EQ(dir_.read("journal/journal.db"), before);
   EXPECT_EQ(quarantine(), "");
@@ -369,7 +370,24 @@ TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewO
   EXPECT_EQ(journal_->open_report().damage, "");
   finish();
   journal_.reset();
+  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
+}
+
+TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion3) {
+  sql(journal::kFromVersion1);
+  ASSERT_EQ(number("PRAGMA user_version"), 2);
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  ASSERT_TRUE(looked) << looked.error().message();
+  EXPECT_EQ((*looked)->usage().events, 9U);
+  looked->reset();
   EXPECT_EQ(number("PRAGMA user_version"), 2);
+  open();
+  EXPECT_EQ(journal_->open_report().damage, "");
+  finish();
+  journal_.reset();
+  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
 }
 
 TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
@@ -378,6 +396,61 @@ TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
   EXPECT_NE(journal_->open_report().damage, "");
   EXPECT_EQ(journal_->open_report().salvaged_events, 9U);
   finish();
+}
+
+// tests/fixtures/journal/format-2.db, written by the daemon of format 2: jobs 1 to 4 of "slurm", which wait for their owners.
+class JournalFormat2Test : public JournalDamageTest {
+ protected:
+  JournalFormat2Test() {
+    fs::create_directory(dir_.path_to("journal"));
+    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-2.db", file());
+  }
+  void expect_all(const Journal& journal) {
+    const auto marks = journal.marks("slurm");
+    ASSERT_THAT(marks, SizeIs(4));
+    const auto waiting = journal.unresolved("slurm", 0, 10);
+    ASSERT_THAT(waiting, SizeIs(4));
+    for (const auto& item : waiting) {
+      EXPECT_EQ(*item.event->file("script")->bytes, "#!/bin/bash\nrun " + item.event->job.id + "\n");
+      ASSERT_TRUE(item.mark);
+      EXPECT_EQ(item.mark->entry, "hash." + item.event->job.id + "/job." + item.event->job.id);
+      EXPECT_EQ(item.mark->identity.mtime_ns, item.event->time.nanoseconds);
+      EXPECT_EQ(item.mark->identity.file, "") << "nobody wrote it down then";
+      EXPECT_EQ(item.mark->identity.size, 0U);
+      EXPECT_EQ(item.mark->size, 18U);
+    }
+  }
+};
+
+TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  ASSERT_TRUE(looked) << looked.error().message();
+  expect_all(**looked);
+  looked->reset();
+  open();
+  EXPECT_EQ(journal_->open_report().damage, "");
+  expect_all(*journal_);
+  expect_sound();
+  CaptureMark mark = journal_->marks("slurm")[0];
+  mark.identity.file = "script";
+  mark.identity.size = 19;
+  journal_->set_mark("slurm", mark);
+  ASSERT_TRUE(flush());
+  journal_.reset();
+  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
+  open();
+  EXPECT_EQ(journal_->marks("slurm")[0].identity, mark.identity);
+  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
+}
+
+TEST_F(JournalFormat2Test, WhatIsDamagedIsPutAsideAndItsMarksAreTakenOver) {
+  patch(file(), 40, std::string(40, '\xff'));  // in the header
+  open();
+  EXPECT_NE(journal_->open_report().damage, "");
+  EXPECT_EQ(journal_->open_report().salvaged_events, 4U);
+  expect_all(*journal_);
+  expect_sound();
 }
 
 TEST_F(JournalDamageTest, AFlippedCursorLeadsToDeliveryAgainAndNotToLoss) {
@@ -475,16 +548,139 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   ASSERT_TRUE(journal_->register_sink("archive", {"*"}));
   journal_->append({.source = "slurm", .event = job(1), .resolve_first = true}, never_.get_token());
   journal_->append({.source = "slurm", .event = job(2), .resolve_first = true}, never_.get_token());
+  journal_->append({.source = "slurm", .event = job(3), .resolve_first = true}, never_.get_token());
   ASSERT_TRUE(flush());
   journal_.reset();
-  sql("DELETE FROM packs WHERE id=1");
+  sql("UPDATE unresolved SET meta=x'00' WHERE ticket=1; DELETE FROM packs WHERE id=2");
   open();
-  EXPECT_THAT(journal_->unresolved("slurm", 0, 10), SizeIs(1));
+  const auto unresolved = journal_->unresolved("slurm", 0, 10);
+  EXPECT_THAT(unresolved, SizeIs(2)) << "of the first not even the job is known";
   ASSERT_TRUE(flush());
-  EXPECT_EQ(journal_->unresolved_count("slurm"), 1U);
+  EXPECT_EQ(journal_->unresolved_count("slurm"), 2U);
   EXPECT_EQ(drain().damaged, 1);
+  // The script is looked for when a sink is to get it.
+  journal_->resolved({{unresolved[0].ticket, unresolved[0].event}, {unresolved[1].ticket, unresolved[1].event}});
   ASSERT_TRUE(flush());
-  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
+  expected_[job(3)->id] = *job(3)->file("script")->bytes;
+  const auto got = drain();
+  EXPECT_EQ(got.ids.size(), 1U);
+  ASSERT_TRUE(flush());
+  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(2));
+}
+
+// ---- a quarantine that was not finished ------------------------------------------------------------------------------
+
+class JournalQuarantineTest : public JournalDamageTest {
+ protected:
+  // A journal that was damaged and put aside, with the rest in a new one.
+  void SetUp() override {
+    fill();
+    journal_.reset();
+    patch(file(), 5 * 4096, std::string(64, '\xff'));
+    open();
+    bad_ = quarantine();
+    ASSERT_FALSE(bad_.empty());
+    ASSERT_TRUE(fs::exists(bad_ + "/salvage.moved"));
+    ASSERT_FALSE(fs::exists(bad_ + "/salvage.pending"));
+    ASSERT_TRUE(journal_->append({.source = "slurm", .event = job(1000)}, never_.get_token()));
+    ASSERT_TRUE(flush());
+    journal_.reset();
+  }
+  bool opens() {
+    auto opened = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
+    if (opened) {
+      journal_ = *std::move(opened);
+    } else {
+      error_ = opened.error().message();
+    }
+    return opened.has_value();
+  }
+  bool has(int i) { return journal_->event(job(i)->id).has_value(); }
+
+  std::string bad_, error_;
+};
+
+TEST_F(JournalQuarantineTest, OneThatOnlyKeptItsMarkerNeverReplacesTheLiveJournal) {
+  std::ofstream(bad_ + "/salvage.pending").put('x');
+  ASSERT_TRUE(opens()) << error_;
+  EXPECT_TRUE(has(1000));
+  EXPECT_FALSE(fs::exists(bad_ + "/salvage.pending"));
+}
+
+TEST_F(JournalQuarantineTest, AMarkerThatCannotBeRemovedEndsTheStartWithItsName) {
+  fs::create_directories(bad_ + "/salvage.pending/in the way");
+  EXPECT_FALSE(opens());
+  EXPECT_THAT(error_, HasSubstr("salvage.pending"));
+  fs::remove_all(bad_ + "/salvage.pending");
+  ASSERT_TRUE(opens()) << error_;
+  EXPECT_TRUE(has(1000));
+}
+
+TEST_F(JournalQuarantineTest, ALogThatStayedBehindAfterAPowerCutIsPutWithItsDatabase) {
+  // Only the database's rename had reached the disk: what the log holds stands nowhere else.
+  for (const char* suffix : {"", "-shm"}) fs::remove(file() + suffix);
+  fs::remove_all(bad_);
+  const std::string other = dir_.path_to("other");
+  {
+    auto opened = Journal::open({.directory = other}, log_, system_clock());
+    ASSERT_TRUE(opened);
+    ASSERT_TRUE((*opened)->append({.source = "slurm", .event = job(2000)}, never_.get_token()));
+    ASSERT_TRUE((*opened)->flush(std::chrono::steady_clock::now() + std::chrono::seconds{30}));
+    fs::create_directory(bad_);
+    std::ofstream(bad_ + "/salvage.pending").put('x');
+    fs::copy_file(other + "/journal.db", bad_ + "/journal.db");
+    fs::copy_file(other + "/journal.db-wal", file() + "-wal", fs::copy_options::overwrite_existing);
+  }
+  ASSERT_TRUE(opens()) << error_;
+  EXPECT_TRUE(has(2000));
+}
+
+TEST_F(JournalQuarantineTest, ARestOfAnEarlierAttemptThatCannotBeRemovedEndsTheStart) {
+  patch(file(), 5 * 4096, std::string(64, '\xff'));
+  fs::create_directories(dir_.path_to("journal/journal.salvage-wal/in the way"));
+  EXPECT_FALSE(opens());
+  EXPECT_THAT(error_, HasSubstr("journal.salvage-wal"));
+  fs::remove_all(dir_.path_to("journal/journal.salvage-wal"));
+  ASSERT_TRUE(opens()) << error_;
+}
+
+// ---- damage that shows while it is in use -----------------------------------------------------------------------------
+
+TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves) {
+  open();
+  auto sink = journal_->register_sink("archive", {"*"});
+  ASSERT_TRUE(sink);
+  for (int i = 1; i <= 300; ++i) journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
+  ASSERT_TRUE(flush());
+  journal_.reset();
+  open();
+  ASSERT_FALSE(journal_->damaged());
+  // Another's write makes the writer forget what it has in memory. Then all pages but the first are none of a tree.
+  sql("INSERT INTO positions VALUES('another', x'00'); PRAGMA wal_checkpoint(TRUNCATE)");
+  const auto size = fs::file_size(file());
+  for (std::uint64_t at = 4096; at < size; at += 4096) patch(file(), at, std::string(16, '\xee'));
+  for (int i = 301; i <= 330; ++i) journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
+  EXPECT_FALSE(journal_->flush(std::chrono::steady_clock::now() + std::chrono::seconds{30})) << "it does not wait for ever";
+  EXPECT_TRUE(journal_->damaged());
+  EXPECT_TRUE(log_.has("JOURNAL_DAMAGED"));
+  EXPECT_FALSE(log_.has("JOURNAL_WRITE_FAILED")) << "nobody is told that nothing is lost";
+  EXPECT_FALSE(journal_->retry_dead(std::nullopt, "")) << "who waits for an answer gets one";
+  journal_.reset();
+  EXPECT_TRUE(fs::exists(dir_.path_to("journal/salvage.wanted")));
+  open();
+  EXPECT_FALSE(fs::exists(dir_.path_to("journal/salvage.wanted")));
+  EXPECT_NE(journal_->open_report().quarantined, "");
+  expect_sound();
+}
+
+TEST_F(JournalDamageTest, WhatWasFoundInUseIsPutAsideEvenIfTheCheckFindsNothing) {
+  fill();
+  journal_.reset();
+  std::ofstream(dir_.path_to("journal/salvage.wanted")) << "database disk image is malformed";
+  open();
+  EXPECT_THAT(journal_->open_report().damage, HasSubstr("malformed"));
+  EXPECT_GE(journal_->open_report().salvaged_events, 290U);
+  EXPECT_EQ(journal_->open_report().lost_events, 0U);
 }
 
 }  // namespace

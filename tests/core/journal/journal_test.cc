@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -31,9 +32,13 @@ using namespace std::string_literals;
 
 class JournalTest : public testing::Test {
  protected:
-  void open(std::uint64_t max_bytes = std::uint64_t{1} << 30, std::uint64_t cache_bytes = 16U << 20) {
-    auto opened = Journal::open({.directory = dir_.path_to("journal"), .max_bytes = max_bytes, .cache_bytes = cache_bytes}, log_,
-                                system_clock());
+  void open(std::uint64_t max_bytes = std::uint64_t{1} << 30, std::uint64_t cache_bytes = 16U << 20,
+            std::int64_t user_share_percent = 100) {
+    auto opened = Journal::open({.directory = dir_.path_to("journal"),
+                                 .max_bytes = max_bytes,
+                                 .cache_bytes = cache_bytes,
+                                 .user_share_percent = user_share_percent},
+                                log_, system_clock());
     ASSERT_TRUE(opened) << opened.error().message();
     journal_ = *std::move(opened);
   }
@@ -155,9 +160,7 @@ TEST_F(JournalTest, AMarkKeepsItsEventFromComingAgainUntilItIsForgotten) {
   open();
   const auto archive = sink("archive");
   const CaptureMark mark{.entry = "hash.1/job.1",
-                         .device = 7,
-                         .inode = ~std::uint64_t{0},
-                         .mtime_ns = -5,
+                         .identity = {.file = "script", .device = 7, .inode = ~std::uint64_t{0}, .mtime_ns = -5, .size = 10},
                          .size = 9,
                          .event_id = make_event("1")->id};
   EXPECT_TRUE(append(make_event("1"), false, mark));
@@ -168,8 +171,8 @@ TEST_F(JournalTest, AMarkKeepsItsEventFromComingAgainUntilItIsForgotten) {
   auto marks = journal_->marks("slurm");
   ASSERT_THAT(marks, SizeIs(1));
   EXPECT_EQ(marks[0].entry, mark.entry);
-  EXPECT_EQ(marks[0].inode, mark.inode);
-  EXPECT_EQ(marks[0].mtime_ns, mark.mtime_ns);
+  EXPECT_EQ(marks[0].identity, mark.identity);
+  EXPECT_EQ(marks[0].size, mark.size);
   EXPECT_EQ(marks[0].event_id, mark.event_id);
   EXPECT_THAT(journal_->marks("torque"), IsEmpty());
   EXPECT_FALSE(append(make_event("1")));
@@ -245,9 +248,262 @@ TEST_F(JournalTest, ASinkThatIsNotRegisteredKeepsItsEventsUntilItIsRemoved) {
   settle(archive, read(archive, 0), Outcome::kAcknowledged);
   EXPECT_EQ(journal_->usage().events, 3U);
   EXPECT_THAT(journal_->unregistered_sinks(), ElementsAre("gone"));
-  journal_->remove_sink("gone");
+  ASSERT_TRUE(journal_->remove_sink("gone"));
   append(make_event("4"));
   EXPECT_EQ(journal_->usage().events, 1U);
+  expect_sound();
+}
+
+TEST_F(JournalTest, ASinkThatIsNotConfiguredKeepsWhatWaitsAndGetsNothingNew) {
+  open();
+  auto archive = sink("archive");
+  auto gone = sink("gone");
+  append_jobs(1, 3);
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  EXPECT_THAT(journal_->unregistered_sinks(), ElementsAre("gone"));
+  append_jobs(4, 200);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 3U) << "what the other sink does not want stays";
+  EXPECT_EQ(state("gone").waiting, 3U);
+  expect_sound();
+
+  // The same after a restart, whether it is retired again or was.
+  reopen();
+  archive = sink("archive");
+  append(make_event("201"));
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  append(make_event("202"));
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(state("gone").waiting, 3U);
+  EXPECT_EQ(journal_->usage().events, 3U);
+
+  // Back, it gets what waited and what comes from now on, also over another absence.
+  gone = sink("gone");
+  append(make_event("203"));
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  append(make_event("204"));
+  reopen();
+  gone = sink("gone");
+  archive = sink("archive");
+  append(make_event("205"));
+  EXPECT_THAT(jobs(read(archive, journal_->cursor(archive))), ElementsAre("203", "204", "205"));
+  EXPECT_THAT(jobs(read(gone, 0)), ElementsAre("1", "2", "3", "203", "205"));
+  EXPECT_EQ(state("gone").waiting, 5U);
+  settle(gone, read(gone, 0), Outcome::kAcknowledged);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  EXPECT_EQ(state("gone").waiting, 0U);
+  expect_sound();
+}
+
+TEST_F(JournalTest, WhatIsParkedOrDeadForAnAbsentSinkStaysToo) {
+  open();
+  const auto archive = sink("archive");
+  auto gone = sink("gone");
+  append_jobs(1, 4);
+  const auto items = read(gone, 0);
+  journal_->settle(
+      gone,
+      {settlement(items[0].sequence, Outcome::kRetry, "503"), settlement(items[1].sequence, Outcome::kRejected, "413"),
+       settlement(items[2].sequence, Outcome::kAcknowledged)},
+      items[2].sequence);
+  ASSERT_TRUE(flush());
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  append_jobs(5, 8);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 3U);
+  EXPECT_EQ(state("gone").waiting, 2U);
+  EXPECT_EQ(state("gone").dead, 1U);
+  gone = sink("gone");
+  EXPECT_THAT(jobs(read(gone, journal_->cursor(gone))), ElementsAre("4"));
+  EXPECT_THAT(jobs(*journal_->parked(gone, 10)), ElementsAre("1"));
+  EXPECT_FALSE(journal_->remove_sink("gone")) << "it is configured";
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  ASSERT_TRUE(journal_->remove_sink("gone"));
+  append(make_event("9"));
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  EXPECT_FALSE(journal_->remove_sink("gone")) << "it is forgotten";
+  expect_sound();
+}
+
+// An archive that is a map, as a file tree would be.
+class JournalReleaseTest : public JournalTest {
+ protected:
+  void set_archive() {
+    journal_->set_archive([this](const Event& locator) -> Result<std::shared_ptr<const Event>> {
+      ++fetched_;
+      if (unreachable_) return Error{ErrorKind::kTransient, "not mounted"};
+      const auto found = stored_.find(locator.id);
+      if (found == stored_.end()) return Error{ErrorKind::kVanished, "no file"};
+      return found->second;
+    });
+  }
+  void append_stored(int first, int last) {
+    for (int i = first; i <= last; ++i) {
+      std::mt19937 random(static_cast<std::uint32_t>(i));
+      std::string script = "#!/bin/sh\n# ";
+      for (int n = i % 3 * 10'000; n > 0; --n) script += static_cast<char>('!' + random() % 90);
+      auto event = make_event(std::to_string(i), script);
+      stored_[event->id] = event;
+      append(event);
+    }
+  }
+  std::size_t release_all(std::size_t at_once = 3) {
+    std::size_t count = 0;
+    std::uint64_t after = 0;
+    while (true) {
+      const std::uint64_t before = after;
+      auto some = journal_->releasable("archive", after, at_once);
+      EXPECT_TRUE(some) << some.error().message();
+      count += some->size();
+      EXPECT_TRUE(journal_->release(*std::move(some)));
+      if (after == before) return count;
+    }
+  }
+
+  std::map<std::string, std::shared_ptr<const Event>> stored_;
+  int fetched_ = 0;
+  bool unreachable_ = false;
+};
+
+TEST_F(JournalReleaseTest, WhatAnArchiveAcknowledgedIsReadBackFromItInOrder) {
+  open(1U << 30, 0);
+  auto archive = sink("archive");
+  auto down = sink("down");
+  set_archive();
+  append_stored(1, 50);
+  auto items = read(archive, 0);
+  items.resize(40);
+  settle(archive, items, Outcome::kAcknowledged);
+  const auto first = read(down, 0, 1);
+  settle(down, first, Outcome::kRetry, "503");  // parked
+  const auto pages = [&] { return journal_->usage().bytes - journal_->usage().wal_bytes; };
+  const std::uint64_t before = pages();
+  EXPECT_EQ(release_all(), 40U);
+  EXPECT_EQ(release_all(), 0U);
+  EXPECT_LT(pages(), before / 2);
+  EXPECT_EQ(state("down").waiting, 50U);
+  EXPECT_EQ(state("down").in_archive, 40U) << "the parked one too";
+  expect_sound();
+  reopen();
+  archive = sink("archive");
+  down = sink("down");
+  EXPECT_EQ(state("down").in_archive, 40U);
+  EXPECT_EQ(state("down").waiting, 50U);
+  // Without an archive it waits, and says so; nothing becomes a dead letter.
+  EXPECT_FALSE(journal_->read(down, journal_->cursor(down), 1000, 1U << 30));
+  set_archive();
+  unreachable_ = true;
+  EXPECT_FALSE(journal_->read(down, journal_->cursor(down), 1000, 1U << 30));
+  unreachable_ = false;
+  const auto all = read(down, journal_->cursor(down));
+  ASSERT_THAT(all, SizeIs(49));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ASSERT_EQ(all[i].event->job.id, std::to_string(i + 2));
+    EXPECT_EQ(event_json(*all[i].event), event_json(*stored_.at(all[i].event->id)));
+  }
+  const auto parked = journal_->parked(down, 10);
+  ASSERT_TRUE(parked);
+  EXPECT_THAT(jobs(*parked), ElementsAre("1"));
+  settle(down, *parked, Outcome::kAcknowledged);
+  settle(down, all, Outcome::kAcknowledged);
+  EXPECT_EQ(state("down").in_archive, 0U);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  expect_sound();
+}
+
+TEST_F(JournalReleaseTest, WhatIsGoneFromTheArchiveBecomesADeadLetterWithThatReason) {
+  open(1U << 30, 0);
+  const auto archive = sink("archive");
+  const auto down = sink("down");
+  set_archive();
+  append_stored(1, 5);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  ASSERT_EQ(release_all(), 5U);
+  std::erase_if(stored_, [](const auto& entry) { return entry.second->job.id != "5"; });
+  const auto items = read(down, 0);
+  EXPECT_THAT(jobs(items), ElementsAre("damaged", "damaged", "damaged", "damaged", "5"));
+  ASSERT_TRUE(flush());
+  const auto letters = journal_->dead_letters("down", 10);
+  ASSERT_TRUE(letters);
+  ASSERT_THAT(*letters, SizeIs(4));
+  EXPECT_THAT((*letters)[0].reason, HasSubstr("gone from the archive"));
+  EXPECT_EQ((*letters)[0].cluster, "lab");
+  EXPECT_TRUE(log_.has("REFILL_IMPOSSIBLE"));
+  expect_sound();
+}
+
+TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
+  open(1U << 30, 0);
+  auto archive = sink("archive");
+  auto late = sink("late", {"job.script"});
+  set_archive();
+  append_stored(1, 4);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  settle(late, read(late, 0), Outcome::kAcknowledged);
+  ASSERT_EQ(journal_->usage().events, 0U);
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  append_stored(5, 6);
+  settle(archive, {read(archive, 0)[0]}, Outcome::kAcknowledged);  // 6 is still in the journal
+  late = sink("late", {"job.script"});
+  append_stored(7, 7);  // it gets this one anyway
+  std::vector<std::shared_ptr<const Event>> page;
+  for (const auto& [id, event] : stored_) page.push_back(event);
+  Journal::Fill progress{.sink = "late", .archive = "archive", .position = "p", .state = Journal::Fill::State::kFilling};
+  ASSERT_TRUE(journal_->fill(progress, page));
+  ASSERT_THAT(journal_->fills(), SizeIs(1));
+  EXPECT_EQ(journal_->fills()[0].sent, 6U);
+  EXPECT_EQ(journal_->fills()[0].present, 1U);
+  ASSERT_TRUE(journal_->fill(journal_->fills()[0], page));
+  EXPECT_EQ(journal_->fills()[0].sent, 6U) << "all of them are on their way";
+  EXPECT_EQ(state("late").waiting, 7U);
+  EXPECT_EQ(state("archive").waiting, 2U);
+  expect_sound();
+  // One of them is captured again, by a journal that has forgotten it: then it is everybody's.
+  append(stored_.begin()->second->job.id == "6" || stored_.begin()->second->job.id == "7" ? std::next(stored_.begin())->second
+                                                                                          : stored_.begin()->second);
+  reopen();
+  archive = sink("archive");
+  late = sink("late", {"job.script"});
+  set_archive();
+  auto got = read(late, journal_->cursor(late));
+  const auto parked = journal_->parked(late, 10);
+  ASSERT_TRUE(parked);
+  EXPECT_THAT(jobs(*parked), ElementsAre("6"));
+  EXPECT_THAT(got, SizeIs(6));
+  EXPECT_EQ(state("late").waiting, 7U);
+  settle(late, *parked, Outcome::kAcknowledged);
+  settle(late, got, Outcome::kAcknowledged);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  EXPECT_EQ(state("late").in_archive, 0U);
+  EXPECT_FALSE(journal_->fill({.sink = "nobody", .archive = "archive"}, page));
+  expect_sound();
+}
+
+TEST_F(JournalReleaseTest, ReleasesOnlyWhatTheArchiveHasAndAnotherNeeds) {
+  open();
+  const auto archive = sink("archive", {"job.script"});
+  const auto other = sink("other");
+  set_archive();
+  append_stored(1, 6);
+  EXPECT_EQ(release_all(), 0U) << "the archive has nothing yet";
+  auto items = read(archive, 0);
+  journal_->settle(archive, {settlement(items[3].sequence, Outcome::kAcknowledged)}, 0);
+  ASSERT_TRUE(flush());
+  EXPECT_EQ(release_all(), 1U) << "acknowledged ahead of the cursor";
+  journal_->settle(archive,
+                   {settlement(items[0].sequence, Outcome::kRejected, "413"),
+                    settlement(items[1].sequence, Outcome::kRetry, "503"), settlement(items[2].sequence, Outcome::kAcknowledged)},
+                   items[3].sequence);
+  ASSERT_TRUE(flush());
+  EXPECT_EQ(release_all(), 1U) << "neither a dead letter nor a parked one";
+  EXPECT_EQ(state("other").in_archive, 2U);
+  EXPECT_THAT(jobs(read(other, 0)), ElementsAre("1", "2", "3", "4", "5", "6"));
+  ASSERT_TRUE(journal_->retire_other_sinks({"other"}));
+  EXPECT_EQ(release_all(), 0U) << "the archive is not configured";
   expect_sound();
 }
 
@@ -443,6 +699,67 @@ TEST_F(JournalTest, AnUnresolvedEventIsSeenByNoSinkUntilItIsResolved) {
   expect_sound();
 }
 
+TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
+  open(1U << 30, 0);
+  const auto archive = sink("archive");
+  constexpr std::size_t kLarge = 2U << 20;
+  for (int i = 0; i < 20; ++i) {
+    auto event = make_event_value(std::to_string(i), "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
+    event.script = ScriptInfo{.interpreter = "/bin/bash", .directives = std::vector<std::string>(100, std::string(1000, 'x'))};
+    event.job.name = "as captured";
+    append(std::make_shared<const Event>(std::move(event)), true);
+  }
+  append(make_event("20"), true);
+  const auto unresolved = journal_->unresolved("slurm", 0, 4096);
+  ASSERT_THAT(unresolved, SizeIs(21));
+  std::uint64_t memory = 0;
+  std::vector<Journal::Resolved> resolved;
+  for (const auto& item : unresolved) {
+    memory += item.event->memory_size();
+    Event answer = *item.event;
+    answer.user.id = "1000";
+    answer.job.account = "physics";
+    resolved.push_back({item.ticket, std::make_shared<const Event>(std::move(answer))});
+  }
+  EXPECT_LT(memory, 21 * 16'384U) << "neither scripts nor directives";
+  EXPECT_EQ(*unresolved.back().event->file("script")->bytes, test::kScript) << "a short one comes along: it may be a stub";
+  journal_->resolved(std::move(resolved));
+  EXPECT_THAT(journal_->unresolved("slurm", 0, 4096), IsEmpty()) << "resolved already, durable or not";
+  ASSERT_TRUE(flush());
+  std::uint64_t after = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto items = read(archive, after, 100, 1);
+    ASSERT_THAT(items, SizeIs(1)) << "one at a time: each is larger than what was asked for";
+    after = items[0].sequence;
+    const Event& event = *items[0].event;
+    EXPECT_EQ(event.job.id, std::to_string(i));
+    EXPECT_EQ(event.user.id, "1000");
+    EXPECT_EQ(event.job.account, "physics");
+    EXPECT_EQ(event.job.name, "as captured");
+    ASSERT_TRUE(event.script);
+    EXPECT_THAT(event.script->directives, SizeIs(100));
+    EXPECT_EQ(*event.file("script")->bytes, "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
+  }
+  EXPECT_THAT(jobs(read(archive, after)), ElementsAre("20"));
+  expect_sound();
+}
+
+TEST_F(JournalTest, GivesParkedEventsStepByStepWithinABoundOfBytes) {
+  open(1U << 30, 0);
+  const auto archive = sink("archive");
+  for (int i = 0; i < 10; ++i) append(make_event(std::to_string(i), std::string(1U << 20, static_cast<char>('a' + i))));
+  settle(archive, read(archive, 0), Outcome::kRetry, "later");
+  const auto page = [&](std::uint64_t after, std::uint64_t bytes, const std::function<bool(std::uint64_t)>& skip = {}) {
+    auto items = journal_->parked(archive, 100, after, bytes, skip);
+    EXPECT_TRUE(items) << items.error().message();
+    return *std::move(items);
+  };
+  EXPECT_THAT(jobs(page(0, 1)), ElementsAre("0"));
+  EXPECT_THAT(jobs(page(0, 3U << 20)), ElementsAre("0", "1"));
+  EXPECT_THAT(jobs(page(8, 32U << 20)), ElementsAre("8", "9"));
+  EXPECT_THAT(jobs(page(0, 32U << 20, [](std::uint64_t sequence) { return sequence < 10; })), ElementsAre("9"));
+}
+
 TEST_F(JournalTest, APositionIsStoredTogetherWithItsEvents) {
   open();
   const auto archive = sink("archive");
@@ -463,15 +780,16 @@ TEST_F(JournalTest, StoresEqualFilesOnceAndDropsThemWithTheLastEvent) {
   std::mt19937_64 random(7);
   for (char& c : big) c = static_cast<char>(random());
   for (int i = 1; i <= 20; ++i) append(make_event(std::to_string(i), big));
-  const auto one_script = journal_->usage().bytes;
+  const auto pages = [&] { return journal_->usage().bytes - journal_->usage().wal_bytes; };
+  const auto one_script = pages();
   EXPECT_GT(one_script, big.size());
   EXPECT_LT(one_script, 2 * big.size());
   expect_sound();
   settle(archive, read(archive, 0, 19), Outcome::kAcknowledged);
-  EXPECT_GT(journal_->usage().bytes, big.size());
+  EXPECT_GT(pages(), big.size());
   expect_sound();
   settle(archive, read(archive, journal_->cursor(archive)), Outcome::kAcknowledged);
-  EXPECT_LT(journal_->usage().bytes, big.size() / 2);
+  EXPECT_LT(pages(), big.size() / 2);
   expect_sound();
 }
 
@@ -519,6 +837,281 @@ TEST_F(JournalTest, WhenFullAppendWaitsAndGoesOnOnceSinksHaveTakenEvents) {
   ASSERT_EQ(::stat(dir_.path_to("journal/journal.db").c_str(), &now), 0);
   EXPECT_LE(now.st_size, std::max<off_t>(before.st_size, 4 << 20)) << "freed room is used again";
   expect_sound();
+}
+
+TEST_F(JournalTest, OfferWaitsForAWriterThatIsBehindAndNotForASink) {
+  open(4U << 20);
+  sink("archive");
+  std::mt19937_64 random(7);
+  int taken = 0;
+  const auto offer = [&] {
+    std::string script(50'000, ' ');
+    for (char& c : script) c = static_cast<char>(random());
+    Journal::Append item{.source = "slurm", .event = make_event(std::to_string(taken), script)};
+    return journal_->offer(item, never_.get_token());
+  };
+  // Ten times what the queue takes, as fast as it goes.
+  while (offer() == Journal::Admission::kTaken) ++taken;
+  EXPECT_TRUE(journal_->full()) << "refused although the writer had only to catch up, after " << taken;
+}
+
+TEST_F(JournalTest, OfferRefusesWhatHasNoRoomAndCallsOnceThereIsSome) {
+  open(1U << 20);
+  const auto archive = sink("archive");
+  std::promise<void> called;
+  journal_->on_room("slurm",
+                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  std::mt19937_64 random(7);
+  int taken = 0;
+  for (; !journal_->full(); ++taken) {
+    std::string script(20'000, ' ');
+    for (char& c : script) c = static_cast<char>(random());
+    append(make_event(std::to_string(taken), script));
+    ASSERT_TRUE(flush());
+  }
+  Journal::Append item{.source = "slurm", .event = make_event("99999")};
+  ASSERT_EQ(journal_->offer(item), Journal::Admission::kFull);
+  ASSERT_NE(item.event, nullptr) << "what is refused stays the caller's";
+  std::uint64_t after = 0;
+  for (int settled = 0; settled < taken;) {
+    const auto items = read(archive, after, 10);
+    settled += static_cast<int>(items.size());
+    after = items.back().sequence;
+    settle(archive, items, Outcome::kAcknowledged);
+  }
+  ASSERT_EQ(called.get_future().wait_for(30s), std::future_status::ready);
+  EXPECT_EQ(journal_->offer(item), Journal::Admission::kTaken);
+  ASSERT_TRUE(flush());
+  EXPECT_THAT(jobs(read(archive, after)), ElementsAre("99999"));
+  journal_->on_room("slurm", {});
+}
+
+// ---- -wal --------------------------------------------------------------------------------------------------------
+
+class JournalWalTest : public JournalTest {
+ protected:
+  // As `sqlite3 -readonly journal.db | less` does while a page is looked at.
+  struct Reader {
+    explicit Reader(const std::string& file) {
+      EXPECT_EQ(sqlite3_open_v2(file.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
+      EXPECT_EQ(sqlite3_exec(handle, "BEGIN; SELECT count(*) FROM events", nullptr, nullptr, nullptr), SQLITE_OK);
+    }
+    Reader(const Reader&) = delete;
+    ~Reader() { sqlite3_close_v2(handle); }
+    sqlite3* handle = nullptr;
+  };
+  std::shared_ptr<const Event> noise(int i, std::size_t size) {
+    std::string script(size, ' ');
+    for (char& c : script) c = static_cast<char>(random_());
+    return make_event(std::to_string(i), script);
+  }
+  std::uint64_t wal_size() const { return std::filesystem::file_size(dir_.path_to("journal/journal.db-wal")); }
+
+  std::mt19937_64 random_{7};
+};
+
+TEST_F(JournalWalTest, AReaderThatStaysDelaysNoCommitByMuch) {
+  open(16U << 20);
+  const auto archive = sink("archive");
+  append(noise(0, 1000));
+  const Reader reader(dir_.path_to("journal/journal.db"));
+  std::chrono::nanoseconds longest{0};
+  // Eight times what makes a checkpoint, and each event goes again at once.
+  for (int i = 1; i <= 40; ++i) {
+    const auto begun = std::chrono::steady_clock::now();
+    append(noise(i, 200'000));
+    longest = std::max<std::chrono::nanoseconds>(longest, std::chrono::steady_clock::now() - begun);
+    const auto items = read(archive, journal_->cursor(archive));
+    settle(archive, items, Outcome::kAcknowledged);
+  }
+  EXPECT_GT(wal_size(), 6U << 20) << "the reader did not hold it";
+  EXPECT_LT(longest, 5s) << "it waited for the reader";
+}
+
+TEST_F(JournalWalTest, WhatAReaderKeepsInItCountsAndComesBackWhenTheReaderGoes) {
+  open(16U << 20);
+  const auto archive = sink("archive");
+  append(noise(0, 1000));
+  std::promise<void> called;
+  journal_->on_room("slurm",
+                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  auto reader = std::make_unique<Reader>(dir_.path_to("journal/journal.db"));
+  for (int i = 1; !journal_->full(); ++i) {
+    ASSERT_LT(i, 200) << "-wal has " << wal_size() << " bytes and does not count";
+    append(noise(i, 200'000));
+    settle(archive, read(archive, journal_->cursor(archive)), Outcome::kAcknowledged);
+  }
+  EXPECT_GT(journal_->usage().wal_bytes, 8U << 20);
+  EXPECT_LE(journal_->usage().wal_bytes, wal_size());
+  Journal::Append item{.source = "slurm", .event = make_event("9999")};
+  ASSERT_EQ(journal_->offer(item), Journal::Admission::kFull);
+  reader.reset();
+  // Nothing is appended and nothing settled now.
+  ASSERT_EQ(called.get_future().wait_for(30s), std::future_status::ready);
+  EXPECT_FALSE(journal_->full());
+  EXPECT_EQ(journal_->offer(item), Journal::Admission::kTaken);
+  ASSERT_TRUE(flush());
+  EXPECT_LT(wal_size(), 4U << 20) << "it was cut";
+  journal_->on_room("slurm", {});
+  expect_sound();
+}
+
+// ---- shares ------------------------------------------------------------------------------------------------------
+
+class JournalShareTest : public JournalTest {
+ protected:
+  static constexpr std::uint64_t kMost = 16U << 20;  // so 4 MiB each, and the last 3.2 MiB are for small ones
+  void SetUp() override {
+    open(kMost, 0, 25);
+    archive_ = sink("archive");
+  }
+  std::shared_ptr<const Event> job(const std::string& id, std::size_t bytes) {
+    std::string script(bytes, ' ');
+    for (char& c : script) c = static_cast<char>(random_());
+    Event event = make_event_value(id, script);
+    event.user = {};
+    return std::make_shared<const Event>(std::move(event));
+  }
+  static CaptureMark mark_of(const Event& event) {
+    return {.entry = "job." + event.job.id, .identity = {.file = "script", .mtime_ns = 7}, .event_id = event.id};
+  }
+  Journal::Admission offer(const std::shared_ptr<const Event>& event) {
+    Journal::Append item{.source = "slurm", .event = event, .resolve_first = true, .mark = mark_of(*event)};
+    const auto admission = journal_->offer(item, never_.get_token());
+    EXPECT_TRUE(flush());
+    return admission;
+  }
+  static User user(const std::string& id) {
+    User user;
+    user.id = id;
+    user.name = "user-" + id;
+    user.verified = true;
+    return user;
+  }
+  void resolve_all(const std::string& id) {
+    std::vector<Journal::Resolved> resolved;
+    for (const auto& item : journal_->unresolved("slurm", 0, 1000)) {
+      Event event = *item.event;
+      if (!id.empty()) event.user = user(id);
+      resolved.push_back({item.ticket, std::make_shared<const Event>(std::move(event))});
+    }
+    journal_->resolved(std::move(resolved));
+    ASSERT_TRUE(flush());
+  }
+  // Everything that waits is archived.
+  void drain() {
+    while (true) {
+      const auto items = read(archive_, journal_->cursor(archive_), 10);
+      if (items.empty()) return;
+      settle(archive_, items, Outcome::kAcknowledged);
+    }
+  }
+
+  Journal::SinkId archive_ = 0;
+  std::mt19937_64 random_{7};
+};
+
+TEST_F(JournalShareTest, OneUserReachesHisShareAndTheOthersAreCapturedOn) {
+  std::vector<std::shared_ptr<const Event>> waiting;
+  for (int i = 0; i < 40; ++i) {
+    auto event = job(std::to_string(i), 300'000);
+    if (offer(event) == Journal::Admission::kOverShare) {
+      for (const auto& question : journal_->owner_questions("slurm", 100)) {
+        EXPECT_EQ(question.ticket, 0U);
+        journal_->answer_owner("slurm", question.event->id, user("1001"));
+      }
+      if (offer(event) == Journal::Admission::kOverShare) waiting.push_back(event);
+    }
+    resolve_all("1001");
+  }
+  const auto usage = journal_->usage();
+  EXPECT_GT(waiting.size(), 20U);
+  ASSERT_THAT(usage.over_share, SizeIs(1));
+  EXPECT_EQ(usage.over_share[0].user_id, "1001");
+  EXPECT_EQ(usage.over_share[0].user, "user-1001");
+  EXPECT_EQ(usage.over_share[0].waiting, waiting.size());
+  EXPECT_LE(usage.over_share[0].bytes, kMost / 4);
+  EXPECT_GT(usage.over_share[0].bytes, kMost / 4 - 700'000);
+  EXPECT_TRUE(journal_->refuses("slurm", mark_of(*waiting[0]))) << "a scan need not read it again";
+
+  // Another's is taken as soon as the scheduler said that it is another's, however small or large.
+  for (const auto& [id, bytes] : std::vector<std::pair<std::string, std::size_t>>{{"100", 500}, {"101", 300'000}}) {
+    const auto event = job(id, bytes);
+    if (offer(event) == Journal::Admission::kTaken) continue;
+    EXPECT_TRUE(journal_->wait_unresolved("slurm", 1U << 30, never_.get_token(), std::chrono::steady_clock::now()));
+    ASSERT_THAT(journal_->owner_questions("slurm", 100), SizeIs(1));
+    journal_->answer_owner("slurm", event->id, user("1002"));
+    EXPECT_FALSE(journal_->refuses("slurm", mark_of(*event)));
+    EXPECT_EQ(offer(event), Journal::Admission::kTaken) << id;
+  }
+  resolve_all("1002");
+
+  // The sink is back: all of the first user's come in and none is left out.
+  std::promise<void> called;
+  journal_->on_room("slurm",
+                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  EXPECT_EQ(offer(waiting[0]), Journal::Admission::kOverShare);
+  drain();
+  EXPECT_EQ(called.get_future().wait_for(30s), std::future_status::ready);
+  for (const auto& event : waiting) {
+    ASSERT_EQ(offer(event), Journal::Admission::kTaken);
+    resolve_all("1001");
+    drain();
+  }
+  EXPECT_THAT(journal_->usage().over_share, IsEmpty());
+  EXPECT_EQ(journal_->usage().events, 0U);
+  journal_->on_room("slurm", {});
+}
+
+TEST_F(JournalShareTest, WithNobodyToAskLargeOnesLeaveTheLastFifthToSmallOnes) {
+  int large = 0;
+  for (;; ++large) {
+    const auto event = job(std::to_string(large), 300'000);
+    auto admission = offer(event);
+    if (admission == Journal::Admission::kOverShare) {
+      journal_->answer_owner("slurm", event->id, User{});
+      admission = offer(event);
+    }
+    if (admission != Journal::Admission::kTaken) break;
+    ASSERT_LT(large, 100);
+    resolve_all("");
+  }
+  EXPECT_GE(journal_->usage().bytes, kMost / 5 * 4);
+  EXPECT_LT(journal_->usage().bytes, kMost / 10 * 9);
+  const auto small = job("1000", 2000);
+  if (offer(small) == Journal::Admission::kOverShare) journal_->answer_owner("slurm", small->id, User{});
+  EXPECT_EQ(offer(small), Journal::Admission::kTaken);
+}
+
+TEST_F(JournalShareTest, WhatAUserHoldsOutlastsARestart) {
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_EQ(offer(job(std::to_string(i), 300'000)), Journal::Admission::kTaken);
+    resolve_all("1001");
+  }
+  close();
+  open(kMost, 0, 25);
+  archive_ = sink("archive");
+  const auto event = job("100", 800'000);
+  ASSERT_EQ(offer(event), Journal::Admission::kOverShare);
+  journal_->answer_owner("slurm", event->id, user("1001"));
+  EXPECT_EQ(offer(event), Journal::Admission::kOverShare);
+  ASSERT_THAT(journal_->usage().over_share, SizeIs(1));
+  EXPECT_GT(journal_->usage().over_share[0].bytes, 3'600'000U);
+  drain();
+  EXPECT_EQ(offer(event), Journal::Admission::kTaken);
+}
+
+TEST_F(JournalShareTest, OneEventLargerThanTheShareIsTakenAlone) {
+  const auto event = job("1", 6U << 20);
+  auto admission = offer(event);
+  EXPECT_EQ(admission, Journal::Admission::kTaken);
+  resolve_all("1001");
+  const auto next = job("2", 6U << 20);
+  ASSERT_EQ(offer(next), Journal::Admission::kOverShare);
+  journal_->answer_owner("slurm", next->id, user("1001"));
+  EXPECT_EQ(offer(next), Journal::Admission::kOverShare);
+  drain();
+  EXPECT_EQ(offer(next), Journal::Admission::kTaken);
 }
 
 TEST_F(JournalTest, WaitReturnsWhenAnEventForTheSinkBecomesVisible) {

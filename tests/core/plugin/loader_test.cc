@@ -208,6 +208,53 @@ TEST_F(PluginLoaderTest, RefusesAFolderThatEveryoneMayWriteEvenIfItIsSticky) {
   }
 }
 
+TEST_F(PluginLoaderTest, RefusesAFileAndAFolderThatAGroupMayWrite) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to a group that is not the user's own";
+  const std::string file = own_.write("open/good.so", bytes_of("good"));
+  const std::string folder = own_.path_to("open");
+  for (const std::string& place : {file, folder, own_.path()}) {
+    struct stat before{};
+    ASSERT_EQ(::stat(place.c_str(), &before), 0);
+    ASSERT_EQ(::chown(place.c_str(), 0, 54321), 0);
+    ASSERT_EQ(::chmod(place.c_str(), before.st_mode | S_IWGRP), 0);
+    EXPECT_THAT(why(PluginLoader({folder}).load("good")),
+                AllOf(HasSubstr("that group 54321 may write (" + place + ", mode "), HasSubstr("chmod g-w " + place)));
+    ASSERT_EQ(::chmod(place.c_str(), before.st_mode), 0);
+  }
+  EXPECT_EQ(why(PluginLoader({folder}).load("good")), "loaded");
+}
+
+TEST_F(PluginLoaderTest, RefusesAFolderFurtherUpThatOthersMayWriteUnlessItIsSticky) {
+  own_.write("open/inner/good.so", bytes_of("good"));
+  const std::string open = own_.path_to("open");
+  PluginLoader loader({own_.path_to("open/inner")});
+  ASSERT_EQ(::chmod(open.c_str(), 0777), 0);
+  EXPECT_THAT(why(loader.load("good")),
+              AllOf(HasSubstr("a folder that everyone may write (" + open + ", mode 0777)"), HasSubstr("chmod o-w " + open)));
+  // As /tmp: others can add to it, but not take away or rename what is ours.
+  ASSERT_EQ(::chmod(open.c_str(), 01777), 0);
+  EXPECT_EQ(why(loader.load("good")), "loaded");
+}
+
+TEST_F(PluginLoaderTest, RefusesAFolderFurtherUpThatBelongsToAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another user";
+  own_.write("theirs/inner/good.so", bytes_of("good"));
+  ASSERT_EQ(::chown(own_.path_to("theirs").c_str(), 12345, 12345), 0);
+  EXPECT_THAT(why(PluginLoader({own_.path_to("theirs/inner")}).load("good")), HasSubstr("a folder that belongs to uid 12345"));
+}
+
+TEST_F(PluginLoaderTest, LooksAtEachFolderOnTheWayOfALink) {
+  own_.write("real/good.so", bytes_of("good"));
+  own_.make_directory("open/between");
+  std::filesystem::create_directory_symlink(own_.path_to("real"), own_.path_to("open/between/on"));
+  std::filesystem::create_directory_symlink("open/between/on", own_.path_to("plugins"));
+  PluginLoader loader({own_.path_to("plugins")});
+  ASSERT_EQ(::chmod(own_.path_to("open").c_str(), 0777), 0);
+  EXPECT_THAT(why(loader.load("good")), HasSubstr("a folder that everyone may write (" + own_.path_to("open")));
+  ASSERT_EQ(::chmod(own_.path_to("open").c_str(), 0755), 0);
+  EXPECT_EQ(why(loader.load("good")), "loaded");
+}
+
 TEST_F(PluginLoaderTest, LooksAtBothEndsOfASymbolicLink) {
   const std::string target = own_.write("open/real.so", bytes_of("good"));
   own_.make_directory("safe");
@@ -266,7 +313,8 @@ TEST_F(PluginLoaderTest, TurnsWhatAFactoryThrowsIntoARefusal) {
   EXPECT_THAT(sink.error().message(),
               AllOf(StartsWith(kPlugins + "/throwing_factory.so: found a factory that throws for sink.test (no such luck)"),
                     HasSubstr("needed an instance or an error"), HasSubstr("report it to the plugin's author")));
-  EXPECT_THAT(create("odd_throwing_factory").error().message(), HasSubstr("throws for sink.test (no std::exception)"));
+  EXPECT_THAT(create("odd_throwing_factory").error().message(),
+              HasSubstr("throws for sink.test (something that is no std::exception)"));
 }
 
 TEST_F(PluginLoaderTest, RefusesAFactoryThatGivesNothing) {

@@ -15,15 +15,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr std::string_view kNonce = "0123456789abcdef0123456789abcdef";
+constexpr std::string_view kGuard = "X0123456789abcdef0123456789abcdef";
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-std::vector<QueueRow> recorded_numbers() {
-  return parse_numbers(fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.numbers"))).value();
-}
-std::vector<TextRow> recorded_texts() {
-  return parse_texts(fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.texts")), kNonce).value();
-}
+std::string recorded_bytes() { return fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.answer")); }
+std::vector<QueueRow> recorded_numbers() { return parse_queue(recorded_bytes(), kGuard).value().numbers; }
+std::vector<TextRow> recorded_texts() { return parse_queue(recorded_bytes(), kGuard).value().texts; }
 
 template <typename Row>
 std::vector<const Row*> of_array(const std::vector<Row>& rows, std::uint64_t id) {
@@ -56,11 +53,11 @@ TEST(SqueueNumbersTest, ReadsARecordedAnswer) {
   EXPECT_EQ(rows[9].array_job_id, 3U);
 }
 
-TEST(SqueueNumbersTest, AnEmptyAnswerHasNoRow) { EXPECT_THAT(parse_numbers("").value(), IsEmpty()); }
+TEST(SqueueNumbersTest, AnEmptyAnswerHasNoRow) { EXPECT_THAT(parse_queue("", kGuard).value().numbers, IsEmpty()); }
 
 TEST(SqueueNumbersTest, OneOddFieldRefusesTheWholeAnswer) {
-  const std::string good = "2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD|\n";
-  ASSERT_TRUE(parse_numbers(good));
+  const std::string good = "2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD|1|aXqXpX/wXnX\n";
+  ASSERT_TRUE(parse_queue(good, "X"));
   for (const std::string_view odd : {"2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD\n"sv,
                                      "2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD|x\n"sv,
                                      "2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD||\n"sv,
@@ -84,7 +81,9 @@ TEST(SqueueNumbersTest, OneOddFieldRefusesTheWholeAnswer) {
                                      "2|2|N/A|1|10"sv,
                                      "slurm_load_jobs error\n"sv,
                                      "2|2|N/A|1|1002|99999999999999999999|N/A|N/A|0|PD|\n"sv}) {
-    const auto rows = parse_numbers(good + std::string(odd));
+    std::string row(odd);
+    if (row.ends_with("|\n")) row.replace(row.size() - 1, 1, "1|aXqXpX/wXnX\n");
+    const auto rows = parse_queue(good + row, "X");
     ASSERT_FALSE(rows) << odd;
     EXPECT_EQ(rows.error().kind(), ErrorKind::kTransient);
     EXPECT_THAT(rows.error().message(), HasSubstr("not as Slurm writes it"));
@@ -110,39 +109,36 @@ TEST(SqueueTextsTest, ReadsNamesThatForgeRowsInAnyOtherFormat) {
 }
 
 TEST(SqueueTextsTest, TheFormatIsWhatTheAnswerIsReadBy) {
-  EXPECT_EQ(text_format("X"), "X@%AX%FX%UX%VX%aX%qX%PX%ZX%jX$");
-  EXPECT_TRUE(parse_texts("X@1X1X0X5XaXqXpX/wXnX$\n", "X"));
+  EXPECT_EQ(queue_format("X"),
+            "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|,RestartCnt:|,"
+            "StateCompact:|,BatchFlag:|,Account:X,QOS:X,Partition:X,WorkDir:X,Name:X");
+  EXPECT_TRUE(parse_queue("1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXqXpX/wXnX\n", "X"));
 }
 
-TEST(SqueueTextsTest, AnotherNonceOrNumberOfFieldsRefusesTheWholeAnswer) {
-  const std::string good = "XY@1XY1XY0XY5XYaXYqXYpXY/wXYnXY$\n";
-  ASSERT_TRUE(parse_texts(good, "XY"));
-  EXPECT_FALSE(parse_texts(good, "XZ"));
-  EXPECT_FALSE(parse_texts(good, ""));
+TEST(SqueueTextsTest, AnotherGuardOrNumberOfFieldsRefusesTheWholeAnswer) {
+  const std::string good = "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXY\n";
+  ASSERT_TRUE(parse_queue(good, "XY"));
+  EXPECT_FALSE(parse_queue(good, "XZ"));
+  EXPECT_FALSE(parse_queue(good, ""));
   for (const std::string_view odd :
-       {"XY@1XY1XY0XY5XYaXYqXYpXY/wXY$\n"sv, "XY@1XY1XY0XY5XYaXYqXYpXY/wXYnXYmXY$\n"sv, "XY@1XY1XY0XY5XYaXYqXYpXY/wXYnXY$"sv,
-        "XY@1XY1XY0XY5XYaXYqXYpXY/wXYn"sv, "XY@1XY1XYrootXY5XYaXYqXYpXY/wXYnXY$\n"sv, "XY@XY1XY0XY5XYaXYqXYpXY/wXYnXY$\n"sv,
-        "\n"sv, "XZ@1\n"sv, "XY@1XY1XY0XYnowXYaXYqXYpXY/wXYnXY$\n"sv}) {
-    EXPECT_FALSE(parse_texts(good + std::string(odd), "XY")) << odd;
+       {"1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXY\n"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXYmXY\n"sv,
+        "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXY"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYn"sv,
+        "1|1|N/A|0|0|5|N/A|N/A|0|PD|2|aXYqXYpXY/wXYnXY\n"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|aXYqXYpXY/wXYnXY\n"sv, "\n"sv}) {
+    EXPECT_FALSE(parse_queue(good + std::string(odd), "XY")) << odd;
   }
 }
 
 TEST(SqueueAnswersTest, EveryCutOfARecordedAnswerIsRefusedOrHasFewerWholeRows) {
-  const std::string numbers = fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.numbers"));
-  const std::string texts = fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.texts"));
-  for (std::size_t length = 0; length < numbers.size(); ++length) {
-    const auto rows = parse_numbers(numbers.substr(0, length));
-    EXPECT_EQ(rows.has_value(), length == 0 || numbers[length - 1] == '\n') << length;
-  }
-  for (std::size_t length = 0; length < texts.size(); ++length) {
-    const auto rows = parse_texts(texts.substr(0, length), kNonce);
-    EXPECT_EQ(rows.has_value(), length == 0 || texts.substr(0, length).ends_with(std::string(kNonce) + "$\n")) << length;
+  const std::string answer = recorded_bytes();
+  for (std::size_t length = 0; length < answer.size(); ++length) {
+    const auto rows = parse_queue(answer.substr(0, length), kGuard);
+    EXPECT_EQ(rows.has_value(), length == 0 || answer.substr(0, length).ends_with(std::string(kGuard) + "\n")) << length;
   }
 }
 
 TEST(SqueueQuestionTest, OneJobIsAskedForAlone) {
-  EXPECT_THAT(number_arguments(std::nullopt), ::testing::Not(::testing::Contains("-j")));
-  EXPECT_THAT(text_arguments("17"), ::testing::ElementsAre("-h", "-a", "-t", "all", "-j", "17"));
+  EXPECT_THAT(queue_arguments(std::nullopt), ::testing::Not(::testing::Contains("-j")));
+  EXPECT_THAT(queue_arguments("17"), ::testing::ElementsAre("-h", "-a", "--local", "-t", "all", "-j", "17"));
 }
 
 TEST(SqueueQuestionTest, KnowsHowSqueueSaysThatAJobIsGone) {
@@ -272,23 +268,18 @@ TEST(SqueueAnswerTest, TextsOfAnotherJobAreNotTaken) {
 }
 
 TEST(SqueueUsesTest, ATaskABatchJobAndAJobWithoutScriptAreToldApart) {
-  const auto uses = parse_uses("10|10|0|\n8|8|1|\n9|7|1|\n7|7|1|\n");
-  ASSERT_TRUE(uses) << uses.error().message();
-  ASSERT_EQ(uses->size(), 4U);
-  EXPECT_EQ((*uses)[0].kind, NumberUse::Kind::kWithoutScript);
-  EXPECT_EQ((*uses)[1].kind, NumberUse::Kind::kOwnEntry);
-  EXPECT_EQ((*uses)[2].number, 9U);
-  EXPECT_EQ((*uses)[2].kind, NumberUse::Kind::kPartOfAnother);
-  EXPECT_EQ((*uses)[3].kind, NumberUse::Kind::kOwnEntry);
-}
-
-TEST(SqueueUsesTest, OneOddRowRefusesTheWholeAnswer) {
-  for (const char* odd : {"8|8|1|\n9|9|2|\n", "8|8|\n", "8|8|1|x\n", "8|8|1|", "a|8|1|\n", "8|8|1|9|\n"}) {
-    const auto uses = parse_uses(odd);
-    ASSERT_FALSE(uses) << odd;
-    EXPECT_EQ(uses.error().kind(), ErrorKind::kTransient);
-  }
-  EXPECT_TRUE(parse_uses("")->empty());
+  const auto row = [](const std::string& id, const std::string& array, const std::string& batch) {
+    return id + "|" + array + "|N/A|0|0|5|N/A|N/A|0|PD|" + batch + "|aXqXpX/wXnX\n";
+  };
+  const auto rows = parse_queue(row("10", "10", "0") + row("8", "8", "1") + row("9", "7", "1") + row("7", "7", "1"), "X");
+  ASSERT_TRUE(rows) << rows.error().message();
+  const auto& uses = rows->uses;
+  ASSERT_EQ(uses.size(), 4U);
+  EXPECT_EQ(uses[0].kind, NumberUse::Kind::kWithoutScript);
+  EXPECT_EQ(uses[1].kind, NumberUse::Kind::kOwnEntry);
+  EXPECT_EQ(uses[2].number, 9U);
+  EXPECT_EQ(uses[2].kind, NumberUse::Kind::kPartOfAnother);
+  EXPECT_EQ(uses[3].kind, NumberUse::Kind::kOwnEntry);
 }
 
 TEST(SqueueAnswerTest, NoRowIsUnknown) { EXPECT_EQ(make_answer({}, {}, {.job_id = 7}).state, OwnerAnswer::State::kUnknown); }

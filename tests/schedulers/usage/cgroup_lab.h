@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,6 +27,13 @@ class CgroupLab {
   std::string proc() const { return dir_.path() + "/proc"; }
   std::string path(const std::string& relative) const { return dir_.path_to(relative); }
   const TempDir& dir() const { return dir_; }
+  // A process in /proc, with the uids that the kernel lists: real, effective, saved, of the file system.
+  void process(int pid, unsigned real, unsigned effective, const std::string& name = "bash") const {
+    const std::string uids = std::to_string(real) + "\t" + std::to_string(effective) + "\t" + std::to_string(effective) + "\t" +
+                             std::to_string(effective);
+    dir_.write("proc/" + std::to_string(pid) + "/status",
+               "Name:\t" + name + "\nUmask:\t0022\nUid:\t" + uids + "\nGid:\t0\t0\t0\t0\n");
+  }
 
   void write(const std::string& relative, const std::string& text) const { dir_.write("cgroup/" + relative, text); }
   void remove(const std::string& relative) const { std::filesystem::remove_all(root() + "/" + relative); }
@@ -150,7 +158,12 @@ class FailingFiles : public Files {
   std::map<std::string, int> open_errors;  // by the end of the path
   std::map<std::string, int> read_errors;  // likewise: it opens, and then says this
   int opened = 0;
+  std::function<void(const std::string&)> before_list;  // what happens just before a directory is listed
 
+  int list(const std::string& path, std::vector<DirectoryEntry>& into) noexcept override {
+    if (before_list) before_list(path);
+    return Files::list(path, into);
+  }
   int open(const std::string& path) noexcept override {
     for (const auto& [end, code] : open_errors) {
       if (path.ends_with(end)) return -code;

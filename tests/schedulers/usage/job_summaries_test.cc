@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "schedulers/usage/events.h"
 #include "schedulers/usage/job_events.h"
 #include "tests/schedulers/usage/job_fixtures.h"
 #include "tests/support/fake_clock.h"
@@ -347,6 +348,25 @@ TEST_F(JobSummariesTest, WithResolveNoneNobodyIsAsked) {
   made().node_ended(node());
   EXPECT_THAT(wait().events, SizeIs(1));
   EXPECT_THAT(calls(), IsEmpty());
+}
+
+TEST_F(JobSummariesTest, WhyNobodyKnowsTheOwnerForSureIsSaid) {
+  config_.resolve = Resolve::kNone;
+  NodeUsage of = node();
+  of.job.uid_trusted = false;
+  of.job.uid_problem = "the job's processes run as several users: 0 and 1";
+  const Event event_of_node = node_event("lab", of);
+  EXPECT_FALSE(event_of_node.user.verified);
+  EXPECT_EQ(event_of_node.user.unverified_reason, of.job.uid_problem);
+  EXPECT_EQ(event_of_node.id, node_event("lab", node()).id);
+  of.job.uid.reset();
+  EXPECT_EQ(node_event("lab", of).user.unverified_reason, of.job.uid_problem) << "two users at the first look";
+  EXPECT_FALSE(node_event("lab", node()).user.unverified_reason);
+  made().node_ended(of);
+  const auto ready = wait();
+  ASSERT_THAT(ready.events, SizeIs(1));
+  EXPECT_FALSE(ready.events.front().user.verified);
+  EXPECT_EQ(ready.events.front().user.unverified_reason, of.job.uid_problem);
 }
 
 TEST_F(JobSummariesTest, OnlyANumberGoesIntoTheCommandLine) {

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 #include "tests/schedulers/usage/cgroup_lab.h"
@@ -19,6 +23,7 @@ using scriptorium::test::FakeClock;
 using scriptorium::test::RecordingLogger;
 using test::CgroupLab;
 using test::FailingFiles;
+using test::TempDir;
 using test::V1Job;
 using test::V2Job;
 using ::testing::DoubleNear;
@@ -171,6 +176,185 @@ TEST_F(SamplerTest, AJobThatIsGoneBeforeItCouldBeReadIsToldWithoutNumbers) {
   EXPECT_EQ(ended_.size(), 1U);
 }
 
+TEST_F(SamplerTest, ADirectoryOfAUserThatIsMadeAgainIsWatchedAgain) {
+  lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
+  turn();
+  lab_.remove("memory/slurm/uid_1001");
+  lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
+  turn();
+  {
+    const V1Job job(lab_, "7");
+    job.vanish();
+  }
+  turn();
+  ASSERT_EQ(ended_.size(), 1U) << "no sweep is due, so only inotify can have told";
+  EXPECT_EQ(ended_[0].job.job_id, "7");
+}
+
+TEST_F(SamplerTest, AJobThatComesAndGoesWithItsUsersDirectoryWhileTheseAreListedIsTold) {
+  lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
+  turn();
+  lab_.write("memory/slurm/uid_1002/cgroup.procs", "");
+  files_.before_list = [&](const std::string& path) {
+    if (!path.ends_with("/memory/slurm")) return;
+    files_.before_list = nullptr;
+    {
+      const V1Job job(lab_, "7");
+      job.vanish();
+    }
+    lab_.remove("memory/slurm/uid_1001");
+  };
+  turn();  // finds the directory gone before it reads what happened in it
+  turn();
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(ended_[0].job.job_id, "7");
+  EXPECT_THAT(ended_[0].job.uid, Optional(1001U));
+  EXPECT_EQ(sampler_->counts().missed, 0U);
+}
+
+TEST_F(SamplerTest, AJobThatWasGoneWithItsUsersDirectoryBeforeItCouldBeSeenIsCountedOnce) {
+  for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
+    lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
+  }
+  turn();
+  const auto come_and_go = [&](const std::string& id) {
+    const V1Job job(lab_, id);
+    job.vanish();
+    for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer"}) {
+      lab_.remove(std::string(controller) + "/slurm/uid_1001");
+    }
+  };
+  come_and_go("7");
+  come_and_go("8");
+  turn();
+  EXPECT_TRUE(ended_.empty());
+  EXPECT_EQ(sampler_->counts().missed, 2U);
+  EXPECT_EQ(log_.count("USAGE_JOBS_MISSED"), 1U);
+
+  const V1Job seen(lab_, "9");
+  turn();
+  seen.vanish();
+  for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer"}) {
+    lab_.remove(std::string(controller) + "/slurm/uid_1001");
+  }
+  turn();
+  EXPECT_EQ(ended_.size(), 1U);
+  EXPECT_EQ(sampler_->counts().missed, 2U) << "one that was seen is none of them";
+}
+
+TEST_F(SamplerTest, AJobThatWasGoneBetweenTwoThatWereSeenIsCountedAlthoughTheirDirectoriesOverlap) {
+  const auto make = [&](const char* controller) { lab_.write(std::string(controller) + "/slurm/uid_1001/cgroup.procs", ""); };
+  const auto remove = [&](const char* controller) { lab_.remove(std::string(controller) + "/slurm/uid_1001"); };
+  for (const char* controller : {"freezer", "memory"}) lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
+  turn();
+  make("freezer");
+  make("memory");
+  turn();
+  lab_.write("memory/slurm/uid_1001/job_7/cgroup.procs", "");  // seen below one controller only
+  turn();
+  lab_.remove("memory/slurm/uid_1001/job_7");
+  // Job 8, which nobody sees, follows so fast that always one of its user's directories stands.
+  remove("memory");
+  make("memory");
+  remove("freezer");
+  make("freezer");
+  remove("memory");
+  make("memory");
+  turn();
+  lab_.write("memory/slurm/uid_1001/job_9/cgroup.procs", "");
+  turn();
+  lab_.remove("memory/slurm/uid_1001/job_9");
+  remove("memory");
+  remove("freezer");
+  turn();
+  EXPECT_EQ(ended_.size(), 2U);
+  EXPECT_EQ(sampler_->counts().missed, 1U);
+}
+
+TEST_F(SamplerTest, ASetUidProgramDoesNotMakeTheJobItsOwners) {
+  const V2Job job(lab_, "job_9");
+  lab_.process(101, 1001, 0, "passwd");
+  turn();
+  pass(30s);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_THAT(ended_[0].job.uid, Optional(1001U));
+  EXPECT_TRUE(ended_[0].job.uid_trusted);
+}
+
+TEST_F(SamplerTest, AJobWhoseProcessesRunAsSeveralUsersIsNobodysForSure) {
+  const V2Job job(lab_, "job_9");
+  job.file("step_batch/user/task_0/cgroup.procs", "101\n102\n");
+  lab_.process(101, 1001, 1001);
+  lab_.process(102, 1002, 1002);
+  turn();
+  lab_.process(102, 1001, 1001);  // whoever it was: it has been there
+  pass(30s);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_FALSE(ended_[0].job.uid_trusted);
+  EXPECT_EQ(ended_[0].job.uid_problem, "the job's processes run as several users: 1001 and 1002");
+  EXPECT_EQ(log_.count("USAGE_OWNER_UNCERTAIN"), 1U);
+}
+
+TEST_F(SamplerTest, AJobThatBecomesAnothersLaterIsNobodysForSureEitherAlsoAfterARestart) {
+  const V2Job job(lab_, "job_9");
+  lab_.process(101, 1001, 1001);
+  turn();
+  lab_.process(101, 0, 0, "sudo");
+  pass(2s);
+  restart();
+  lab_.process(101, 0, 0, "sleep");
+  pass(30s);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_THAT(ended_[0].job.uid, Optional(1001U));
+  EXPECT_FALSE(ended_[0].job.uid_trusted);
+}
+
+TEST_F(SamplerTest, SlurmstepdOnItsWayToTheUserIsNotTakenForTheOwner) {
+  const V2Job job(lab_, "job_9");
+  lab_.process(101, 0, 0, "slurmstepd");
+  turn();
+  lab_.process(101, 1001, 1001);
+  pass(30s);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  EXPECT_THAT(ended_[0].job.uid, Optional(1001U));
+  EXPECT_TRUE(ended_[0].job.uid_trusted);
+}
+
+TEST_F(SamplerTest, ARealSetUidProgramRunsWithTheRealUidOfItsCaller) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can make a set-uid program of another user";
+  const TempDir place;
+  const std::string program = place.path_to("sleep");
+  std::filesystem::copy_file("/bin/sleep", program);
+  ASSERT_EQ(::chmod(place.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chown(program.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod(program.c_str(), 04755), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (::setresuid(54321, 54321, 54321) != 0) ::_exit(1);
+    ::execl(program.c_str(), "sleep", "600", nullptr);
+    ::_exit(1);
+  }
+  const std::string proc = "/proc/" + std::to_string(child);
+  Identity identity;
+  std::optional<ProcessOwner> owner;
+  // Until it runs: the directory is then the program's owner's. Before exec its name is still ours.
+  const auto limit = std::chrono::steady_clock::now() + 10s;
+  bool runs = false;
+  while (!runs && std::chrono::steady_clock::now() < limit) {
+    owner = process_owner(real_files(), "/proc", static_cast<std::uint32_t>(child));
+    runs = owner && owner->name == "sleep" && real_files().identify(proc, identity) == 0 && identity.owner == 0;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  if (!runs) GTEST_SKIP() << "this file system heeds no set-uid bit";
+  EXPECT_EQ(owner->uid, 54321U);
+}
+
 TEST_F(SamplerTest, SeveralSlurmdsOnOneMachineAreSeveralNodes) {
   const V1Job first(lab_, "7", "slurm_a1");
   const V1Job second(lab_, "7", "slurm_a2");
@@ -192,7 +376,7 @@ TEST_F(SamplerTest, SeveralSlurmdsOnOneMachineAreSeveralNodes) {
 
 TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
   const V2Job job(lab_, "job_9");
-  lab_.dir().write("proc/101/stat", "101 (bash) S 1 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 5 0 0 0\n");
+  lab_.process(101, 1001, 1001);
   job.file("pids.current", "1\n");
   for (const char* name : {"cpu.pressure", "memory.pressure", "io.pressure"}) job.file(name, "");
   turn();
@@ -223,7 +407,8 @@ TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
   EXPECT_THAT(node.io.written_bytes, Optional(200U));
   EXPECT_THAT(node.io.pressure_full_seconds, Optional(DoubleNear(0.7, 1e-9)));
   EXPECT_THAT(node.tasks.peak, Optional(5U));
-  EXPECT_THAT(node.job.uid, Optional(::geteuid())) << "the owner of the task's process";
+  EXPECT_THAT(node.job.uid, Optional(1001U)) << "the real uid of the task's process";
+  EXPECT_TRUE(node.job.uid_trusted);
   EXPECT_TRUE(node.complete());
   EXPECT_TRUE(node.job.batch_step);
 }

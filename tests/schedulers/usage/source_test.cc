@@ -274,6 +274,19 @@ TEST_F(UsageSourceTest, AStateFileThatCannotBeWrittenIsSaidOnceAndJobsAreMeasure
   EXPECT_EQ(log_.count("USAGE_STATE_NOT_SAVED"), 1U);
 }
 
+TEST_F(UsageSourceTest, TwoSourcesOnOneStateFileDoNotRunSideBySide) {
+  start();
+  const auto seven = job("7");
+  ASSERT_TRUE(sees("7"));
+  UsageSource second(config_, SourceContext{"second", "lab", log_, system_clock()});
+  const auto refused = second.run(journal_, {}, true);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kTransient);
+  EXPECT_THAT(refused.error().message(), HasSubstr("another usage source works on " + config_.state_file));
+  stop();
+  EXPECT_TRUE(second.run(journal_, {}, true).has_value()) << "the first one has ended";
+}
+
 TEST_F(UsageSourceTest, CheckSaysWhereControlGroupsAreMissing) {
   config_.root = lab_.path("nowhere");
   UsageSource source(config_, SourceContext{"usage", "lab", log_, system_clock()});

@@ -16,7 +16,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 1, "the version was raised: check the numbers below, then this one");
+static_assert(kPluginAbiVersion == 2, "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
     "a type of core/api has changed: raise kPluginAbiVersion in core/api/plugin.h, then correct this test";
@@ -85,12 +85,13 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Job, qos, 328);
   EXPECT_OFFSET(Job, submitted_at, 368);
   EXPECT_OFFSET(Job, work_dir, 384);
-  EXPECT_SIZE(User, 168);
+  EXPECT_SIZE(User, 208);
   EXPECT_OFFSET(User, name, 0);
   EXPECT_OFFSET(User, id, 40);
   EXPECT_OFFSET(User, group_name, 80);
   EXPECT_OFFSET(User, group_id, 120);
   EXPECT_OFFSET(User, verified, 160);
+  EXPECT_OFFSET(User, unverified_reason, 168);
   EXPECT_SIZE(ScriptInfo, 88);
   EXPECT_OFFSET(ScriptInfo, interpreter, 0);
   EXPECT_OFFSET(ScriptInfo, directives, 40);
@@ -99,7 +100,7 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Redaction, rule, 0);
   EXPECT_OFFSET(Redaction, where, 32);
   EXPECT_OFFSET(Redaction, count, 64);
-  EXPECT_SIZE(Event, 1080);
+  EXPECT_SIZE(Event, 1120);
   EXPECT_OFFSET(Event, id, 0);
   EXPECT_OFFSET(Event, kind, 32);
   EXPECT_OFFSET(Event, time, 64);
@@ -111,14 +112,14 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Event, host, 184);
   EXPECT_OFFSET(Event, job, 216);
   EXPECT_OFFSET(Event, user, 640);
-  EXPECT_OFFSET(Event, script, 808);
-  EXPECT_OFFSET(Event, environment_format, 904);
-  EXPECT_OFFSET(Event, files, 912);
-  EXPECT_OFFSET(Event, redactions, 936);
-  EXPECT_OFFSET(Event, problems, 960);
-  EXPECT_OFFSET(Event, supersedes, 984);
-  EXPECT_OFFSET(Event, lossy, 1024);
-  EXPECT_OFFSET(Event, extra_json, 1048);
+  EXPECT_OFFSET(Event, script, 848);
+  EXPECT_OFFSET(Event, environment_format, 944);
+  EXPECT_OFFSET(Event, files, 952);
+  EXPECT_OFFSET(Event, redactions, 976);
+  EXPECT_OFFSET(Event, problems, 1000);
+  EXPECT_OFFSET(Event, supersedes, 1024);
+  EXPECT_OFFSET(Event, lossy, 1064);
+  EXPECT_OFFSET(Event, extra_json, 1088);
   EXPECT_SIZE(Variable, 32);
   EXPECT_OFFSET(Variable, name, 0);
   EXPECT_OFFSET(Variable, value, 16);
@@ -170,34 +171,37 @@ TEST_F(AbiLayoutTest, SpoolAdaptersKeepTheirShape) {
   EXPECT_OFFSET(Assessment, state, 0);
   EXPECT_OFFSET(Assessment, settle, 8);
   EXPECT_OFFSET(Assessment, reason, 16);
-  EXPECT_SIZE(ParsedJob, 856);
+  EXPECT_SIZE(ParsedJob, 896);
   EXPECT_OFFSET(ParsedJob, job, 0);
   EXPECT_OFFSET(ParsedJob, user, 424);
-  EXPECT_OFFSET(ParsedJob, script_file, 592);
-  EXPECT_OFFSET(ParsedJob, script, 624);
-  EXPECT_OFFSET(ParsedJob, script_info, 640);
-  EXPECT_OFFSET(ParsedJob, environment, 728);
-  EXPECT_OFFSET(ParsedJob, environment_format, 744);
-  EXPECT_OFFSET(ParsedJob, environment_guessed, 748);
-  EXPECT_OFFSET(ParsedJob, more_files, 752);
-  EXPECT_OFFSET(ParsedJob, problems, 776);
-  EXPECT_OFFSET(ParsedJob, mixed_files, 800);
-  EXPECT_OFFSET(ParsedJob, extra_json, 824);
-  EXPECT_SIZE(OwnerAnswer, 568);
+  EXPECT_OFFSET(ParsedJob, script_file, 632);
+  EXPECT_OFFSET(ParsedJob, script, 664);
+  EXPECT_OFFSET(ParsedJob, script_info, 680);
+  EXPECT_OFFSET(ParsedJob, environment, 768);
+  EXPECT_OFFSET(ParsedJob, environment_format, 784);
+  EXPECT_OFFSET(ParsedJob, environment_guessed, 788);
+  EXPECT_OFFSET(ParsedJob, more_files, 792);
+  EXPECT_OFFSET(ParsedJob, problems, 816);
+  EXPECT_OFFSET(ParsedJob, mixed_files, 840);
+  EXPECT_OFFSET(ParsedJob, extra_json, 864);
+  EXPECT_SIZE(OwnerAnswer, 608);
   EXPECT_OFFSET(OwnerAnswer, state, 0);
   EXPECT_OFFSET(OwnerAnswer, user, 8);
-  EXPECT_OFFSET(OwnerAnswer, name, 176);
-  EXPECT_OFFSET(OwnerAnswer, account, 216);
-  EXPECT_OFFSET(OwnerAnswer, partition, 256);
-  EXPECT_OFFSET(OwnerAnswer, qos, 296);
-  EXPECT_OFFSET(OwnerAnswer, work_dir, 336);
-  EXPECT_OFFSET(OwnerAnswer, array, 376);
-  EXPECT_OFFSET(OwnerAnswer, het, 496);
-  EXPECT_OFFSET(OwnerAnswer, submitted_at, 552);
-  EXPECT_SIZE(OwnerQuery, 48);
+  EXPECT_OFFSET(OwnerAnswer, name, 216);
+  EXPECT_OFFSET(OwnerAnswer, account, 256);
+  EXPECT_OFFSET(OwnerAnswer, partition, 296);
+  EXPECT_OFFSET(OwnerAnswer, qos, 336);
+  EXPECT_OFFSET(OwnerAnswer, work_dir, 376);
+  EXPECT_OFFSET(OwnerAnswer, array, 416);
+  EXPECT_OFFSET(OwnerAnswer, het, 536);
+  EXPECT_OFFSET(OwnerAnswer, submitted_at, 592);
+  EXPECT_SIZE(OwnerQuery, 56);
   EXPECT_OFFSET(OwnerQuery, event, 0);
   EXPECT_OFFSET(OwnerQuery, script_mtime_ns, 8);
   EXPECT_OFFSET(OwnerQuery, entry_unchanged, 16);
+  EXPECT_OFFSET(OwnerQuery, since, 48);
+  EXPECT_SIZE(SchedulerLoad, 56);
+  EXPECT_OFFSET(SchedulerLoad, share, 48);
   EXPECT_SIZE(NumberUse, 16);
   EXPECT_OFFSET(NumberUse, number, 0);
   EXPECT_OFFSET(NumberUse, kind, 8);
@@ -237,6 +241,17 @@ TEST_F(AbiLayoutTest, OptionsKeepTheirShape) {
   EXPECT_OFFSET(OptionInfo, secret, 161);
 }
 
+TEST_F(AbiLayoutTest, ListingsKeepTheirShape) {
+  EXPECT_SIZE(ReadableSink::Query, 32);
+  EXPECT_OFFSET(ReadableSink::Query, kinds, 0);
+  EXPECT_OFFSET(ReadableSink::Query, since, 24);
+  EXPECT_SIZE(ReadableSink::Page, 72);
+  EXPECT_OFFSET(ReadableSink::Page, events, 0);
+  EXPECT_OFFSET(ReadableSink::Page, position, 24);
+  EXPECT_OFFSET(ReadableSink::Page, end, 56);
+  EXPECT_OFFSET(ReadableSink::Page, skipped, 64);
+}
+
 TEST_F(AbiLayoutTest, TheSmallTypesBeneathKeepTheirShape) {
   EXPECT_SIZE(LogField, 64);
   EXPECT_OFFSET(LogField, key, 0);
@@ -264,6 +279,11 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(Sink, find, 6);
   EXPECT_SLOT(Sink, setup, 7);
   EXPECT_SLOT(Sink, status_json, 8);
+  EXPECT_SLOT(Sink, batches_under_way, 9);
+  EXPECT_SLOT(Sink, readable, 10);
+  EXPECT_SLOT(Sink, directories, 11);
+  EXPECT_SLOT(ReadableSink, fetch, 2);
+  EXPECT_SLOT(ReadableSink, list, 3);
   EXPECT_SLOT(SpoolAdapter, scheduler, 2);
   EXPECT_SLOT(SpoolAdapter, spool_root, 3);
   EXPECT_SLOT(SpoolAdapter, classify, 4);
@@ -275,9 +295,12 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(SpoolAdapter, check_root, 10);
   EXPECT_SLOT(SpoolAdapter, number_of, 11);
   EXPECT_SLOT(SpoolAdapter, make_number_resolver, 12);
+  EXPECT_SLOT(SpoolAdapter, compare_with_scheduler, 13);
+  EXPECT_SLOT(SpoolAdapter, kept_under, 14);
   EXPECT_SLOT(OwnerResolver, min_interval, 2);
-  EXPECT_SLOT(OwnerResolver, resolve, 3);
-  EXPECT_SLOT(OwnerResolver, check, 4);
+  EXPECT_SLOT(OwnerResolver, load, 3);
+  EXPECT_SLOT(OwnerResolver, resolve, 4);
+  EXPECT_SLOT(OwnerResolver, check, 5);
   EXPECT_SLOT(NumberResolver, numbers, 2);
   EXPECT_SLOT(FreeSource, check, 2);
   EXPECT_SLOT(FreeSource, run, 3);

@@ -68,7 +68,7 @@ class OracleWriter {
     static const std::map<std::string, std::set<std::string>> kObjects = {
         {"host", {"name"}},
         {"job", {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
-        {"user", {"name", "id", "group", "verified"}},
+        {"user", {"name", "id", "group", "verified", "unverified_reason"}},
         {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
     for (const auto& [key, value] : extra.items()) {
       const auto there = json.find(key);
@@ -129,6 +129,7 @@ class OracleWriter {
       add(json["group"], "id", "user.group.id", user.group_id);
     }
     json["verified"] = user.verified;
+    if (!user.verified) add(json, "unverified_reason", "user.unverified_reason", user.unverified_reason);
     return json;
   }
 

@@ -26,7 +26,14 @@ class EventMaker {
     event.scheduler = text();
     event.host = text();
     job(event.job);
-    if (chance()) event.user = {.name = maybe(), .id = maybe(), .group_name = maybe(), .group_id = maybe(), .verified = chance()};
+    if (chance()) {
+      event.user = {.name = maybe(),
+                    .id = maybe(),
+                    .group_name = maybe(),
+                    .group_id = maybe(),
+                    .verified = chance(),
+                    .unverified_reason = maybe()};
+    }
     if (chance()) event.script = ScriptInfo{.interpreter = maybe(), .directives = texts(), .modules = texts()};
     event.environment_format =
         std::array{EnvironmentFormat::kNone, EnvironmentFormat::kNulEnded, EnvironmentFormat::kRaw}[below(3)];
@@ -49,7 +56,7 @@ class EventMaker {
   static constexpr const char* kExtras[] = {
       R"({"usage":{"cpu":1.50,"deep":{"list":[1,-2,{"a":null}],"none":{},"empty":[]}},"ok":true})",
       R"({"job":{"state":"COMPLETED","name":"forged","array":{"job_id":"9","more":1},"nodes":["a","b"],"group":1},"kind":"x"})",
-      R"({"user":{"verified":true,"group":{"id":"0","x":1},"quota":{"a":{"b":"\u20ac\n"}}},"host":{"name":"y","cpus":64}})",
+      R"({"user":{"verified":true,"group":{"id":"0","x":1},"unverified_reason":"forged","quota":{"a":{"b":"\u20ac\n"}}},"host":{"name":"y","cpus":64}})",
       R"({"script":{"sha256":"0","text":"forged","interpreter":"/x","lines":7},"environment":{"A":"forged","NEW":"1"}})",
       R"({"lossy":["forged"],"problems":["forged"],"supersedes":"forged","files":[],"after":"lossy"})",
       R"({"job":5,"user":[],"a":1,"a":2,"\"quoted\"":"\u0001"})",

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backends/file/config.h"
+#include "backends/file/layout.h"
+#include "core/api/readable_sink.h"
+#include "core/base/file.h"
+
+namespace scriptorium::file {
+
+// Reads the tree back. Nothing in it is believed but what agrees with the record's own sizes and hashes.
+//
+// Owns:    nothing between calls; borrows config and layout. The root is opened for each call.
+// Memory:  one event, or one page and as many names.
+// Fails:   as ReadableSink says; what the file system answers is in the words of file_error().
+class Archive final : public ReadableSink {
+ public:
+  Archive(const FileConfig& config, const Layout& layout) : config_(config), layout_(layout) {}
+
+  // Whether a job's script, environment and metadata are all kept, so that an event can be made from them.
+  bool keeps_whole_events() const noexcept;
+
+  Result<std::shared_ptr<const Event>> fetch(const Event& locator) override;
+  Result<Page> list(const Query& query, const std::string& after, std::size_t limit) override;
+
+ private:
+  // Position of a listing in the tree: the names on the way to a record, the record's last.
+  class Walk;
+
+  Result<UniqueFd> open_root() const;
+  // Among the records of one place, whatever their ".2".
+  Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place, const Event& locator) const;
+  // In every directory where the event may be if its user, account or name was different when it was stored.
+  Result<std::shared_ptr<const Event>> fetch_elsewhere(int root, const Event& locator) const;
+  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event) const;
+
+  const FileConfig& config_;
+  const Layout& layout_;
+};
+
+}  // namespace scriptorium::file

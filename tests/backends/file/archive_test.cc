@@ -1,0 +1,255 @@
+#include "backends/file/archive.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/file/sink.h"
+#include "tests/support/event_factory.h"
+#include "tests/support/recording_logger.h"
+#include "tests/support/scripted_sink.h"
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium::file {
+namespace {
+
+using test::make_event;
+using test::make_event_value;
+namespace fs = std::filesystem;
+
+std::shared_ptr<const Event> share(Event event) { return std::make_shared<const Event>(std::move(event)); }
+
+// What core keeps of an event to find it again.
+Event locator_of(const Event& event) {
+  Event locator;
+  locator.id = event.id;
+  locator.kind = event.kind;
+  locator.time = event.time;
+  locator.cluster = event.cluster;
+  locator.scheduler = event.scheduler;
+  locator.host = event.host;
+  locator.job.id = event.job.id;
+  locator.job.name = event.job.name;
+  locator.job.account = event.job.account;
+  locator.job.array = event.job.array;
+  locator.user = event.user;
+  return locator;
+}
+
+class FileArchiveTest : public ::testing::Test {
+ protected:
+  FileArchiveTest() {
+    config_.root = directory_.path_to("archive");
+    config_.acl = AclMode::kBestEffort;
+    config_.kinds.assign(kFileKinds.begin(), kFileKinds.end());
+  }
+  std::unique_ptr<FileSink> make() {
+    auto sink = FileSink::create(config_, context_);
+    EXPECT_TRUE(sink) << sink.error().message();
+    return *std::move(sink);
+  }
+  void deliver(FileSink& sink, std::vector<std::shared_ptr<const Event>> events) {
+    sink.deliver(outbox_.batch(events));
+    for (const auto& event : events) ASSERT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged);
+  }
+  // As another sink gets it: the whole JSON, and the bytes that some keep as they are.
+  static void expect_same(const Event& fetched, const Event& delivered) {
+    EXPECT_EQ(fetched.id, delivered.id);
+    EXPECT_EQ(event_json(fetched), event_json(delivered));
+    EXPECT_EQ(fetched.environment_format, delivered.environment_format);
+    ASSERT_EQ(fetched.files.size(), delivered.files.size());
+    for (std::size_t i = 0; i < fetched.files.size(); ++i) {
+      ASSERT_NE(fetched.files[i].bytes, nullptr);
+      EXPECT_EQ(*fetched.files[i].bytes, *delivered.files[i].bytes);
+    }
+  }
+  std::vector<std::string> list_all(FileSink& sink, const ReadableSink::Query& query, std::size_t limit) {
+    std::vector<std::string> ids;
+    std::string after;
+    for (int calls = 0; calls < 1000; ++calls) {
+      auto page = sink.readable()->list(query, after, limit);
+      EXPECT_TRUE(page) << page.error().message();
+      if (!page) break;
+      EXPECT_LE(page->events.size(), limit);
+      for (const auto& event : page->events) ids.push_back(event->id);
+      if (page->end) return ids;
+      EXPECT_GT(page->position, after) << "no progress";
+      after = page->position;
+    }
+    ADD_FAILURE() << "the listing does not end";
+    return ids;
+  }
+
+  test::TempDir directory_;
+  test::RecordingLogger log_;
+  SinkContext context_{"archive", "lab", log_, system_clock()};
+  FileConfig config_;
+  test::Outbox outbox_;
+};
+
+// One of each sort that core can hand to a sink.
+std::vector<std::shared_ptr<const Event>> assorted_events() {
+  std::vector<std::shared_ptr<const Event>> events;
+  events.push_back(
+      make_event("1", std::string("#!/bin/sh\n\xff\0tail", 16), {"A=1", "B=line\nline\\n", "C=it's", "1x=y", "odd"}));
+  events.push_back(make_event("2", "echo no environment\n", {}));
+  Event raw = make_event_value("3", "raw\n", {"x"});
+  raw.environment_format = EnvironmentFormat::kRaw;
+  raw.files[1] = test::make_file("environment", std::string("\7\0\0\0A=1\0\n\\", 10));
+  raw.problems = {"environment: count 7, 1 string"};
+  raw.complete = false;
+  events.push_back(share(raw));
+  Event unverified = make_event_value("4");
+  unverified.user.verified = false;
+  unverified.job.array = JobArray{"4", "7", "0-99%10"};
+  unverified.job.het = HetJob{"4", 1, true};
+  unverified.supersedes = std::string(64, 'a');
+  unverified.redactions = {{"rule", "script", 2}};
+  unverified.lossy = {"job.name"};
+  unverified.time = Timestamp{test::kJobTime.nanoseconds + 123'456};
+  unverified.id = event_id({"4"});
+  events.push_back(share(unverified));
+  Event hostile = make_event_value("5");
+  hostile.job.name = "../../etc/passwd \x1b[2J \"quoted\"\n*?[";
+  hostile.id = event_id({"5"});
+  events.push_back(share(hostile));
+  Event usage = make_event_value("6");
+  usage.kind = "usage.sample";
+  usage.script.reset();
+  usage.files.clear();
+  usage.environment_format = EnvironmentFormat::kNone;
+  usage.host = "n1";
+  usage.extra_json = R"({"usage":{"cpu_seconds":12.5,"cores":[1,2]},"job":{"step":"batch"}})";
+  usage.id = event_id({"6", "usage"});
+  events.push_back(share(usage));
+  usage.kind = "usage.job";
+  usage.id = event_id({"6", "job"});
+  events.push_back(share(usage));
+  return events;
+}
+
+TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {
+  const auto events = assorted_events();
+  for (const std::string layout : {"user-month", "sarchive-daily", "{cluster}/{scheduler}/{account}/x{job_name}{job_id}/{ext}",
+                                   "{job_id}.{ext}", "{day}/{job_id}-{array_job_id}_{ext}.txt"}) {
+    for (const auto style : {EnvironmentStyle::kNul, EnvironmentStyle::kLines, EnvironmentStyle::kShell}) {
+      SCOPED_TRACE(layout + " style " + std::to_string(static_cast<int>(style)));
+      fs::remove_all(config_.root);
+      config_.layout = layout;
+      config_.environment_format = style;
+      auto sink = make();
+      ASSERT_TRUE(sink->start());
+      for (const auto& event : events) deliver(*sink, {event});
+      for (const auto& event : events) {
+        SCOPED_TRACE(event->job.id + ' ' + event->kind);
+        const auto fetched = sink->readable()->fetch(locator_of(*event));
+        ASSERT_TRUE(fetched) << fetched.error().message();
+        expect_same(**fetched, *event);
+      }
+      std::vector<std::string> expected;
+      for (const auto& event : events) expected.push_back(event->id);
+      for (const std::size_t limit : {1U, 2U, 100U}) {
+        EXPECT_THAT(list_all(*sink, {}, limit), ::testing::UnorderedElementsAreArray(expected)) << limit;
+      }
+    }
+  }
+}
+
+TEST_F(FileArchiveTest, FindsEachOfSeveralEventsOfOnePathByItsId) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  std::vector<std::shared_ptr<const Event>> events;
+  for (int i = 0; i < 20; ++i) events.push_back(make_event("4711", "version " + std::to_string(i) + '\n'));
+  for (const auto& event : events) deliver(*sink, {event});
+  fs::remove(config_.root + "/alice/2026/11/4711-md.3.json");
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const auto fetched = sink->readable()->fetch(locator_of(*events[i]));
+    if (i == 2) {
+      ASSERT_FALSE(fetched);
+      EXPECT_EQ(fetched.error().kind(), ErrorKind::kVanished);
+    } else {
+      ASSERT_TRUE(fetched) << fetched.error().message();
+      expect_same(**fetched, *events[i]);
+    }
+  }
+}
+
+TEST_F(FileArchiveTest, FindsAnEventThatWasMovedToItsOwner) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  const auto now = make_event("4711");
+  deliver(*sink, {now});
+  Event before = locator_of(*now);
+  before.user = {};
+  before.job.name.reset();
+  before.job.account.reset();
+  const auto fetched = sink->readable()->fetch(before);
+  ASSERT_TRUE(fetched) << fetched.error().message();
+  expect_same(**fetched, *now);
+}
+
+TEST_F(FileArchiveTest, TellsWhatIsGoneFromWhatWasChangedAndFromWhatCannotBeReadNow) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  const auto event = make_event("4711");
+  deliver(*sink, {event});
+  const std::string script = config_.root + "/alice/2026/11/4711-md.sh";
+  directory_.write("archive/alice/2026/11/4711-md.sh", "changed\n");
+  auto fetched = sink->readable()->fetch(*event);
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().kind(), ErrorKind::kCorrupt);
+  fs::remove(script);
+  fetched = sink->readable()->fetch(*event);
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().kind(), ErrorKind::kVanished);
+  // Not mounted, for instance: its events are not gone.
+  fs::rename(config_.root, config_.root + ".away");
+  fetched = sink->readable()->fetch(*event);
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().kind(), ErrorKind::kTransient);
+  EXPECT_FALSE(sink->readable()->list({}, "", 10));
+}
+
+TEST_F(FileArchiveTest, ListsByKindAndTimeAndSkipsWhatItDoesNotUnderstand) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  std::vector<std::string> scripts, late;
+  for (int i = 0; i < 40; ++i) {
+    Event event = make_event_value(std::to_string(i));
+    event.user.name = i % 3 == 0 ? "alice" : "bob";
+    event.time = Timestamp{test::kJobTime.nanoseconds + i * std::int64_t{86'400'000'000'000}};
+    if (i % 5 == 0) {
+      event.kind = "usage.job";
+      event.files.clear();
+      event.id = event_id({"usage", event.job.id});
+    } else {
+      scripts.push_back(event.id);
+      if (i >= 20) late.push_back(event.id);
+    }
+    deliver(*sink, {share(event)});
+  }
+  directory_.write("archive/alice/2026/11/foreign.json", "{}");
+  fs::create_symlink("/etc/passwd", config_.root + "/alice/2026/11/link.json");
+  fs::create_directories(config_.root + "/alice/2026/11/folder.json");
+  const Timestamp since{test::kJobTime.nanoseconds + 20 * std::int64_t{86'400'000'000'000}};
+  EXPECT_THAT(list_all(*sink, {{"job.*"}, {}}, 7), ::testing::UnorderedElementsAreArray(scripts));
+  EXPECT_THAT(list_all(*sink, {{"job.script"}, since}, 3), ::testing::UnorderedElementsAreArray(late));
+  const auto page = sink->readable()->list({}, "", 100);
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->skipped, 1U);
+  EXPECT_EQ(page->events.size(), 40U);
+}
+
+TEST_F(FileArchiveTest, IsReadableOnlyWithAllThatAnEventIsMadeOf) {
+  EXPECT_NE(make()->readable(), nullptr);
+  config_.kinds = {FileKind::kScript, FileKind::kMetadata};
+  EXPECT_EQ(make()->readable(), nullptr);
+}
+
+}  // namespace
+}  // namespace scriptorium::file

@@ -1,0 +1,165 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/file/sink.h"
+#include "tests/support/event_factory.h"
+#include "tests/support/power_cut/power_cut.h"
+#include "tests/support/recording_logger.h"
+#include "tests/support/scripted_sink.h"
+#include "tests/support/temp_dir.h"
+
+namespace scriptorium::file {
+namespace {
+
+using test::make_event;
+using test::PowerCut;
+using test::PowerCutCase;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostStates = 4000;
+
+class FilePowerCutTest : public ::testing::TestWithParam<SyncMode> {
+ protected:
+  FilePowerCutTest() {
+    config_.root = disk_ + "/archive";
+    config_.acl = AclMode::kNone;
+    config_.sync = GetParam();
+    config_.kinds.assign(kFileKinds.begin(), kFileKinds.end());
+  }
+
+  std::unique_ptr<FileSink> start(const std::string& root) {
+    FileConfig config = config_;
+    config.root = root;
+    auto sink = FileSink::create(config, context_);
+    EXPECT_TRUE(sink) << sink.error().message();
+    const auto started = (*sink)->start();
+    EXPECT_TRUE(started) << started.error().message();
+    return *std::move(sink);
+  }
+
+  static std::shared_ptr<const Event> job(int number) {
+    Event event =
+        test::make_event_value(std::to_string(number), "#!/bin/sh\n" + std::string(300 + number * 97 % 2000, '#') + "\n");
+    event.user.name = number % 3 == 0 ? "bob" : "alice";
+    if (number % 5 == 0) event.user.verified = false;
+    return std::make_shared<const Event>(std::move(event));
+  }
+  std::vector<std::shared_ptr<const Event>> batch(int from, int to) const {
+    std::vector<std::shared_ptr<const Event>> events;
+    for (int i = from; i <= to; ++i) events.push_back(job(i));
+    return events;
+  }
+  void deliver(FileSink& sink, std::vector<std::shared_ptr<const Event>> events, PowerCut* disk) {
+    test::Outbox outbox;
+    const auto sent = events;
+    sink.deliver(outbox.batch(std::move(events)));
+    for (const auto& event : sent) {
+      ASSERT_EQ(outbox.outcome(event->job.id), Outcome::kAcknowledged) << outbox.reason(event->job.id);
+      if (disk != nullptr) disk->mark(event->job.id);
+    }
+  }
+
+  // The files of one job without its number's suffix, by what each must hold.
+  std::map<std::string, std::string> files_of(const Event& event, const PowerCut::Disk& whole) const {
+    std::map<std::string, std::string> files;
+    for (const auto& [path, bytes] : whole.files) {
+      if (path.find("/" + event.job.id + "-md.") != std::string::npos) files.emplace(path, bytes);
+    }
+    return files;
+  }
+
+  static std::string difference(const std::map<std::string, std::string>& files,
+                                const std::map<std::string, std::string>& wanted) {
+    for (const auto& [path, bytes] : wanted) {
+      if (!files.contains(path)) return path + " is missing";
+      if (files.at(path) != bytes) return path + " differs";
+    }
+    for (const auto& [path, bytes] : files) {
+      if (!wanted.contains(path)) return path + " is too many";
+    }
+    return "none";
+  }
+
+  test::TempDir directory_;
+  test::RecordingLogger log_;
+  SinkContext context_{"archive", "lab", log_, system_clock()};
+  const std::string disk_ = directory_.make_directory("disk");
+  FileConfig config_;
+};
+
+TEST_P(FilePowerCutTest, WhatWasAcknowledgedIsWholeAndWhatHasItsNameIsWholeAtAnyStep) {
+  PowerCut disk(disk_);
+  {
+    const auto sink = start(config_.root);
+    ASSERT_NO_FATAL_FAILURE(deliver(*sink, batch(1, 8), &disk));
+    ASSERT_NO_FATAL_FAILURE(deliver(*sink, batch(9, 9), &disk));
+  }
+  {
+    const auto sink = start(config_.root);  // another life, which knows no directory yet
+    ASSERT_NO_FATAL_FAILURE(deliver(*sink, batch(7, 14), &disk));
+  }
+  disk.stop();
+  ASSERT_EQ(disk.missed([](const std::string&) { return false; }), "");
+  const PowerCut::Disk whole = disk.build(disk.steps(), PowerCut::Loss::kNothing, 0);
+  ASSERT_EQ(whole.files.size(), 14U * 3U);
+
+  std::set<std::uint64_t> seen;
+  std::size_t broken = 0;
+  std::size_t redelivered = 0;
+  for (const PowerCutCase& c : test::power_cut_cases(disk, kMostStates)) {
+    const PowerCut::Disk state = disk.build(c.step, c.loss, c.seed);
+    const auto where = [&] {
+      return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) + "), losing " + PowerCut::name_of(c.loss);
+    };
+    std::set<std::string> acknowledged;
+    for (const std::string& mark : disk.marks_until(c.step)) acknowledged.insert(mark);
+    for (const std::string& id : acknowledged) {
+      for (const auto& [path, bytes] : files_of(*job(std::stoi(id)), whole)) {
+        const auto found = state.files.find(path);
+        EXPECT_TRUE(found != state.files.end() && found->second == bytes) << path << " was acknowledged; " << where();
+      }
+    }
+    for (const auto& [path, bytes] : state.files) {
+      if (path.find("/.") != std::string::npos) continue;  // a temporary name
+      const auto found = whole.files.find(path);
+      EXPECT_TRUE(found != whole.files.end() && found->second == bytes) << path << " is visible and not whole; " << where();
+      // The metadata says that the event is whole.
+      if (!path.ends_with(".json")) continue;
+      const std::string stem = path.substr(0, path.size() - 4);
+      EXPECT_TRUE(state.files.contains(stem + "sh") && state.files.contains(stem + "env"))
+          << path << " is there, and its script or environment is not; " << where();
+    }
+    // The journal delivers again what had no acknowledgement, and then all is as it would have been.
+    if (seen.insert(state.fingerprint()).second && redelivered < 200) {
+      ++redelivered;
+      const std::string copy = directory_.path_to("copy");
+      fs::remove_all(copy);
+      state.write_to(copy);
+      const auto sink = start(copy + "/archive");
+      for (const auto& [from, to] : {std::pair{1, 8}, std::pair{9, 14}})
+        ASSERT_NO_FATAL_FAILURE(deliver(*sink, batch(from, to), nullptr));
+      std::map<std::string, std::string> files;
+      for (const auto& entry : fs::recursive_directory_iterator(copy)) {
+        const std::string path = fs::relative(entry.path(), copy);
+        // Temporary names may stay, where a directory did not get its own and in the root: nobody takes them for anything.
+        if (entry.is_regular_file() && path.find("/.") == std::string::npos) files[path] = directory_.read("copy/" + path);
+      }
+      EXPECT_TRUE(files == whole.files) << "after a redelivery: " << difference(files, whole.files) << "; " << where();
+    }
+    if (HasFailure() && ++broken == 3) FAIL() << "and so on";
+  }
+  std::printf("%zu calls, %zu different states\n", disk.steps(), seen.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, FilePowerCutTest, ::testing::Values(SyncMode::kFile, SyncMode::kBatch),
+                         [](const auto& info) { return info.param == SyncMode::kFile ? "File" : "Batch"; });
+
+}  // namespace
+}  // namespace scriptorium::file
