@@ -54,6 +54,8 @@ std::string event_id(const std::vector<std::string_view>& parts) {
   return hash.finish_hex();
 }
 
+std::string owned_event_id(std::string_view replaced_id, std::string_view uid) { return event_id({"owner", replaced_id, uid}); }
+
 std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind, std::string_view job_id,
                      std::int64_t script_mtime_ns, std::string_view script_sha256) {
   return event_id({cluster, scheduler, kind, job_id, std::to_string(script_mtime_ns), script_sha256});

@@ -108,6 +108,7 @@ struct Event {
   std::vector<Redaction> redactions;
   std::vector<std::string> problems;      // what was wrong with the input, in words: "environment: count 9, 4 strings"
   std::optional<std::string> supersedes;  // event id of an earlier, shorter capture of the same job
+  std::optional<std::string> replaces;    // event id of the same capture, as it was sent before its owner was known
   std::vector<std::string> lossy;         // members that were not UTF-8 and were made so: "job.name"
   std::string extra_json;                 // members of other kinds: one JSON object, merged at the top and
                                           // into host, job, user and script, whose own members stay; "" = none
@@ -125,6 +126,9 @@ void make_text_utf8(Event& event);
 // its length, so that no two lists of parts agree by accident.
 std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind, std::string_view job_id,
                      std::int64_t script_mtime_ns, std::string_view script_sha256);
+
+// The id of an event once its owner is known, which `replaces` the unverified one.
+std::string owned_event_id(std::string_view replaced_id, std::string_view uid);
 
 // The id of any other kind, over the parts that its schema names.
 std::string event_id(const std::vector<std::string_view>& parts);

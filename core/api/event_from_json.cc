@@ -234,6 +234,8 @@ class Reader {
       texts(event_.problems);
     } else if (name == "supersedes") {
       optional(event_.supersedes);
+    } else if (name == "replaces") {
+      optional(event_.replaces);
     } else if (name == "lossy") {
       once(kLossy);
       texts(event_.lossy);
@@ -408,9 +410,9 @@ class Reader {
 
 // Members that Event has fields for; what else stands in a record goes back into extra_json.
 constexpr std::string_view kKnown[] = {
-    "schema",  "id",         "kind",     "time",  "captured_at", "capture",          "complete",
-    "cluster", "scheduler",  "host",     "job",   "user",        "script",           "environment",
-    "files",   "redactions", "problems", "lossy", "supersedes",  "environment_size", "environment_format"};
+    "schema",    "id",    "kind",       "time",     "captured_at",      "capture",           "complete", "cluster",
+    "scheduler", "host",  "job",        "user",     "script",           "environment",       "files",    "redactions",
+    "problems",  "lossy", "supersedes", "replaces", "environment_size", "environment_format"};
 
 // The same for the objects into which extra_json is merged.
 struct KnownMembers {
@@ -499,6 +501,7 @@ Event read(const Json& json) {
   }
   if (json.contains("problems")) event.problems = json.at("problems").get<std::vector<std::string>>();
   event.supersedes = optional_text(json, "supersedes");
+  event.replaces = optional_text(json, "replaces");
   if (json.contains("lossy")) event.lossy = json.at("lossy").get<std::vector<std::string>>();
   Json extra = Json::object();
   for (const auto& [key, value] : json.items()) {

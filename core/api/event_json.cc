@@ -145,6 +145,7 @@ class Writer {
     redactions();
     list("problems", "problems", event_.problems);
     if (event_.supersedes) add_unchecked("supersedes", *event_.supersedes);
+    if (event_.replaces) add_unchecked("replaces", *event_.replaces);
     extras();
     if (!lossy_.empty() && !lossy_written_) add_unchecked("lossy", lossy_);
     text_.close('}');

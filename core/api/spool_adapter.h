@@ -137,6 +137,19 @@ class OwnerResolver {
   virtual Result<void> check() { return {}; }
 };
 
+// Asks whose jobs were that went out unverified, minutes or days ago: the scheduler, and then what keeps account of its jobs.
+// Core calls it from a thread of its own, seldom, with some hundred queries at most, whose `entry_unchanged` is null.
+//
+// An answer is kFound with a verified user, kUnknown (all that could be asked were, and no job fits: asked again much later, as
+// accounting may come late), or kNotAsked (not now). Only `user` is looked at.
+class LateOwnerResolver {
+ public:
+  virtual ~LateOwnerResolver() = default;
+  // As OwnerResolver::resolve(). An error means that nobody can be asked now.
+  virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
+                                                   SteadyTime deadline) = 0;
+};
+
 // Where the configuration does not fit the scheduler's.
 struct Mismatch {
   bool wrong = false;  // it cannot work so; else it may be meant, and is only said
@@ -209,6 +222,9 @@ class SpoolAdapter {
 
   // Null: there is nobody to ask, or the config forbids it; events then go out as parse() made them.
   virtual std::unique_ptr<OwnerResolver> make_resolver() { return nullptr; }
+
+  // Null: nobody can say afterwards whose a job was. From the main thread, once.
+  virtual std::unique_ptr<LateOwnerResolver> make_late_owner_resolver() { return nullptr; }
 
   // For start-up and `scriptorium check`: is this the spool of such a scheduler? `names` are the root's entries.
   // kInvalidConfig with words that help refuses to start.

@@ -100,7 +100,7 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Redaction, rule, 0);
   EXPECT_OFFSET(Redaction, where, 32);
   EXPECT_OFFSET(Redaction, count, 64);
-  EXPECT_SIZE(Event, 1120);
+  EXPECT_SIZE(Event, 1160);
   EXPECT_OFFSET(Event, id, 0);
   EXPECT_OFFSET(Event, kind, 32);
   EXPECT_OFFSET(Event, time, 64);
@@ -118,8 +118,9 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Event, redactions, 976);
   EXPECT_OFFSET(Event, problems, 1000);
   EXPECT_OFFSET(Event, supersedes, 1024);
-  EXPECT_OFFSET(Event, lossy, 1064);
-  EXPECT_OFFSET(Event, extra_json, 1088);
+  EXPECT_OFFSET(Event, replaces, 1064);
+  EXPECT_OFFSET(Event, lossy, 1104);
+  EXPECT_OFFSET(Event, extra_json, 1128);
   EXPECT_SIZE(Variable, 32);
   EXPECT_OFFSET(Variable, name, 0);
   EXPECT_OFFSET(Variable, value, 16);

@@ -54,6 +54,7 @@ class OracleWriter {
     }
     for (const std::string& problem : event_.problems) json["problems"].push_back(text("problems", problem));
     if (event_.supersedes) json["supersedes"] = *event_.supersedes;
+    if (event_.replaces) json["replaces"] = *event_.replaces;
     if (!event_.extra_json.empty()) {
       const Json extra = Json::parse(event_.extra_json, nullptr, false);
       if (extra.is_object()) merge(json, extra);

@@ -44,6 +44,7 @@ class EventMaker {
     for (std::size_t i = below(4); i > 1; --i) event.redactions.push_back({.rule = text(), .where = text(), .count = random_()});
     if (below(4) == 0) event.problems = texts();
     if (below(4) == 0) event.supersedes = text();
+    if (below(4) == 0) event.replaces = text();
     if (below(4) == 0) event.lossy = texts();
     if (below(2) == 0) event.extra_json = kExtras[below(std::size(kExtras))];
     return event;

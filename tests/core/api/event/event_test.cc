@@ -91,6 +91,7 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
   event.problems = {"environment: count 9, 4 strings"};
   event.redactions = {{"environment", "environment", 3}};
   event.supersedes = std::string(64, 'b');
+  event.replaces = std::string(64, 'c');
   event.environment_format = EnvironmentFormat::kRaw;
   event.script->modules = {"GCC/12.2.0"};
   event.time.nanoseconds += 123'456;
