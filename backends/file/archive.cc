@@ -93,6 +93,9 @@ std::vector<std::string> split_path(std::string_view path) {
   return parts;
 }
 
+// Whether this is the event, or the one that took its place when its owner became known.
+bool holds(const Event& stored, const Event& locator) { return stored.id == locator.id || stored.replaces == locator.id; }
+
 Error not_there(const Event& locator) {
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the archive"};
 }
@@ -141,13 +144,20 @@ Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Plac
     }
     missing = 0;
     auto event = event_from_json(*json);
-    if (!event || event->id != locator.id) continue;
-    return complete(directory, name.substr(0, name.size() - place.endings[kMetadata].size()), *std::move(event));
+    if (!event || !holds(*event, locator)) continue;
+    return complete(directory, name.substr(0, name.size() - place.endings[kMetadata].size()), *std::move(event), locator);
   }
   return not_there(locator);
 }
 
-Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& stem, Event event) const {
+Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& stem, Event event,
+                                                       const Event& locator) const {
+  if (event.id != locator.id) {
+    // As it was before, for a sink that is still to get that.
+    event.id = locator.id;
+    event.user = locator.user;
+    event.replaces.reset();
+  }
   const std::array<std::string, 3> endings = layout_.endings();
   for (EventFile& file : event.files) {
     const auto kind = std::ranges::find_if(kFileKinds, [&](FileKind k) { return file.name == to_string(k); });
@@ -198,8 +208,8 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root, const Ev
       if (!json && json.error().kind() == ErrorKind::kVanished) continue;
       if (!json) return json.error();
       auto event = event_from_json(*json);
-      if (!event || event->id != locator.id) continue;
-      found = complete(fd, name.substr(0, name.size() - ending.size()), *std::move(event));
+      if (!event || !holds(*event, locator)) continue;
+      found = complete(fd, name.substr(0, name.size() - ending.size()), *std::move(event), locator);
       return {};
     }
     return {};

@@ -34,7 +34,7 @@ class Archive final : public ReadableSink {
   Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place, const Event& locator) const;
   // In every directory where the event may be if its user, account or name was different when it was stored.
   Result<std::shared_ptr<const Event>> fetch_elsewhere(int root, const Event& locator) const;
-  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event) const;
+  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event, const Event& locator) const;
 
   const FileConfig& config_;
   const Layout& layout_;

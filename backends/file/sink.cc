@@ -30,6 +30,8 @@ constexpr std::size_t kBatchSyncFrom = 6;
 constexpr std::uint64_t kMaxMetadataBytes = 16U << 20;
 constexpr std::uint64_t kMaxShownBytes = 64U << 20;
 constexpr std::size_t kMaxFound = 100;
+// A number that is free may follow one that is taken only where something was moved away.
+constexpr unsigned kFreeSlotsPassed = 8;
 constexpr std::size_t kMaxNamesLookedAt = 2'000'000;
 
 constexpr mode_t kFileMode = 0640;
@@ -55,6 +57,10 @@ std::optional<uid_t> verified_uid(const Event& event) {
 const std::vector<FileKind>& kinds_of(const Event& event, const FileConfig& config) {
   static const std::vector<FileKind> kRecord{FileKind::kMetadata};
   return event.kind == "job.script" ? config.kinds : kRecord;
+}
+
+bool lacks_bytes(const Event& event) {
+  return std::ranges::any_of(event.files, [](const EventFile& file) { return file.bytes == nullptr; });
 }
 
 // Whether the JSON that event_json() wrote has a member "id" of this value. A quote within a string is escaped, so the
@@ -97,6 +103,7 @@ struct FileSink::Item {
     UniqueFd fd;            // open until it is synced
   };
   Delivery* delivery = nullptr;
+  std::string id;  // of the event
   Place place;
   std::array<std::optional<File>, 3> files;  // by FileKind; nothing = this event has none
   std::optional<uid_t> reader;
@@ -389,8 +396,11 @@ Result<std::shared_ptr<FileSink::Directory>> FileSink::open_place(Batch& batch, 
 void FileSink::make_item(Item& item, Delivery& delivery) const {
   const Event& event = delivery.event();
   item.delivery = &delivery;
+  item.id = event.id;
   item.place = layout_.place(event);
   if (config_.owner_may_read) item.reader = verified_uid(event);
+  // Nothing lies here that could be moved: else core would have read the bytes from here.
+  if (event.replaces && lacks_bytes(event)) return;
   for (const FileKind kind : kinds_of(event, config_)) {
     Item::File file;
     if (kind == FileKind::kMetadata) {
@@ -413,7 +423,7 @@ void FileSink::make_item(Item& item, Delivery& delivery) const {
 
 Result<void> FileSink::write_temporary(Batch& batch, Item& item, FileKind kind, bool keep_open) {
   Item::File& file = *item.files[index_of(kind)];
-  const std::string name = names_.make(item.place.name(kind, 1), item.delivery->event().id);
+  const std::string name = names_.make(item.place.name(kind, 1), item.id);
   auto fd = create_file(item.directory->fd.get(), name);
   if (!fd) return fd.error();
   file.temporary = name;
@@ -467,7 +477,7 @@ Result<FileSink::Slot> FileSink::examine(const Batch& batch, const Item& item, u
     auto json = read_beneath(directory, item.place.name(FileKind::kMetadata, slot), kMaxMetadataBytes);
     if (!json && json.error().kind() != ErrorKind::kVanished) return json.error();
     // Its own: what stands beside it is left as it is, whatever a person did to it since.
-    if (!json || !has_id(*json, item.delivery->event().id)) result.other = true;
+    if (!json || !has_id(*json, item.id)) result.other = true;
     return result;
   }
   for (const FileKind kind : kinds) {
@@ -539,6 +549,98 @@ void FileSink::drop_temporaries(Item& item) {
     ::unlinkat(item.directory->fd.get(), file->temporary.c_str(), 0);
     file->temporary.clear();
   }
+}
+
+// ---- owners that become known later ----------------------------------------------------------------------------------
+
+// The files of the same event where they lie as long as nobody knew whose they are.
+FileSink::Item FileSink::replaced_item(const Item& item) const {
+  Event before = item.delivery->event();
+  before.id = *before.replaces;
+  before.user = {};
+  Item result;
+  result.delivery = item.delivery;
+  result.id = before.id;
+  result.place = layout_.place(before);
+  for (std::size_t i = 0; i < item.files.size(); ++i) {
+    if (item.files[i]) result.files[i].emplace().bytes = item.files[i]->bytes;
+  }
+  return result;
+}
+
+// Sets slot and what is missing there; false if it is not there.
+Result<bool> FileSink::find_replaced(const Batch& batch, Item& item) const {
+  const bool has_record = item.files[index_of(FileKind::kMetadata)].has_value();
+  unsigned free = 0;
+  for (item.slot = 1; item.slot <= kMaxSlots && free < kFreeSlotsPassed; ++item.slot) {
+    auto examined = examine(batch, item, item.slot);
+    if (!examined) return examined.error();
+    item.missing = std::move(examined->missing);
+    const auto files = std::ranges::count_if(item.files, [](const auto& file) { return file.has_value(); });
+    const bool nothing = !examined->other && static_cast<std::ptrdiff_t>(item.missing.size()) == files;
+    free = nothing ? free + 1 : 0;
+    // Equal bytes beside no record may be another event that is being written.
+    const bool no_record = has_record && std::ranges::count(item.missing, FileKind::kMetadata) > 0;
+    if (!examined->other && !nothing && !no_record) return true;
+  }
+  return false;
+}
+
+// Where the owner is no part of the path: access lists and record change, names stay. False: it lies elsewhere, or not here.
+Result<bool> FileSink::replace_in_place(Batch& batch, Item& item) {
+  Item before = replaced_item(item);
+  if (before.place.directory() != item.place.directory() || before.place.stem != item.place.stem) return false;
+  before.directory = item.directory;
+  const auto found = find_replaced(batch, before);
+  if (!found || !*found) return found;
+  const int directory = item.directory->fd.get();
+  for (const FileKind kind : kFileKinds) {
+    if (kind == FileKind::kMetadata || !item.files[index_of(kind)] || std::ranges::count(before.missing, kind) > 0) continue;
+    const std::string name = item.place.name(kind, before.slot);
+    const UniqueFd fd(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!fd) return file_error(errno);
+    if (auto granted = grant(*batch.prepared, fd.get(), AclTarget::kFile, item.reader); !granted) return granted.error();
+    if (auto synced = sync_descriptor(fd.get()); !synced) return synced.error();
+  }
+  if (item.files[index_of(FileKind::kMetadata)]) {
+    if (auto written = write_temporary(batch, item, FileKind::kMetadata, true); !written) return written.error();
+    Item::File& record = *item.files[index_of(FileKind::kMetadata)];
+    if (auto synced = sync_descriptor(record.fd.get()); !synced) return synced.error();
+    const std::string name = item.place.name(FileKind::kMetadata, before.slot);
+    if (::renameat(directory, record.temporary.c_str(), directory, name.c_str()) != 0) return file_error(errno);
+    record.temporary.clear();
+  }
+  FAULT_POINT("file.replaced");
+  item.directory->changed = true;
+  item.slot = before.slot;
+  return true;
+}
+
+// Now that the same event is safe at its owner's. The record goes last, and only once the other names are gone for good: as
+// long as it stands, a later attempt finds what is left.
+Result<void> FileSink::remove_replaced(const Batch& batch, const Item& item) const {
+  Item before = replaced_item(item);
+  if (before.place.directory() == item.place.directory() && before.place.stem == item.place.stem) return {};
+  auto fd = open_directory(batch.root, before.place.directory());
+  if (!fd) return fd.error().kind() == ErrorKind::kVanished ? Result<void>{} : fd.error();
+  before.directory = std::make_shared<Directory>();
+  before.directory->fd = *std::move(fd);
+  const int directory = before.directory->fd.get();
+  const auto found = find_replaced(batch, before);
+  if (!found) return found.error();
+  if (!*found) return sync_descriptor(directory);  // perhaps removed by an attempt that did not come to its end
+  const auto remove = [&](FileKind kind) -> Result<void> {
+    if (!item.files[index_of(kind)] || std::ranges::count(before.missing, kind) > 0) return {};
+    if (::unlinkat(directory, before.place.name(kind, before.slot).c_str(), 0) != 0 && errno != ENOENT) return file_error(errno);
+    return {};
+  };
+  for (const FileKind kind : {FileKind::kScript, FileKind::kEnvironment}) {
+    if (auto removed = remove(kind); !removed) return removed;
+  }
+  if (auto synced = sync_descriptor(directory); !synced) return synced;
+  FAULT_POINT("file.replaced_contents_removed");
+  if (auto removed = remove(FileKind::kMetadata); !removed) return removed;
+  return sync_descriptor(directory);
 }
 
 // ---- batches --------------------------------------------------------------------------------------------------------
@@ -634,6 +736,11 @@ void FileSink::deliver_some(std::vector<Delivery>& deliveries, std::size_t& next
       continue;
     }
     item.directory = *std::move(directory);
+    if (item.delivery->event().replaces) {
+      const auto replaced = replace_in_place(batch, item);
+      if (!replaced) item.error = replaced.error();
+      if (!replaced || *replaced) continue;
+    }
     if (auto found = find_slot(batch, item); !found) {
       item.error = found.error();
       continue;
@@ -675,6 +782,14 @@ void FileSink::deliver_some(std::vector<Delivery>& deliveries, std::size_t& next
     if (item.directory != nullptr) drop_temporaries(item);
   }
   sync_names(batch);
+  for (Item& item : batch.items) {
+    if (item.error || item.directory == nullptr || !item.delivery->event().replaces) continue;
+    if (auto removed = remove_replaced(batch, item); !removed) {
+      item.error = removed.error();
+    } else {
+      ++replaced_;
+    }
+  }
   FAULT_POINT("file.before_ack");
 
   for (Item& item : batch.items) {
@@ -811,7 +926,8 @@ Result<std::vector<StoredJob>> FileSink::find(std::string_view job_id) {
 
 std::string FileSink::status_json() const {
   return "{\"stored\":" + std::to_string(stored_) + ",\"found_again\":" + std::to_string(found_again_) +
-         ",\"suffixed\":" + std::to_string(suffixed_) + ",\"stale_temporaries_removed\":" + std::to_string(stale_removed_) + "}";
+         ",\"suffixed\":" + std::to_string(suffixed_) + ",\"replaced\":" + std::to_string(replaced_) +
+         ",\"stale_temporaries_removed\":" + std::to_string(stale_removed_) + "}";
 }
 
 }  // namespace scriptorium::file

@@ -27,7 +27,8 @@ namespace scriptorium::file {
 // Each file is written under a temporary name, given its access list, synced and renamed to a name that was free; the
 // metadata comes last, once the other names are safe, so where it stands the event is whole. A second delivery finds its files,
 // by the id in the metadata or else by equal bytes, and changes nothing. Another event with the same path takes the next free
-// ".2".
+// ".2". An event that says which one it `replaces`, as its owner was not known then, is stored like any other; after that the
+// files of the other are removed. Where both have one path, access lists and metadata change instead.
 //
 // Owns:    nothing between calls but what it remembers: the root is opened anew for each batch, so that a file system
 //          that went away and came back is found again.
@@ -89,6 +90,10 @@ class FileSink final : public Sink {
   enum class Names { kAll, kContents, kMetadata };
   Result<void> put_in_place(Batch& batch, Item& item, Names names);
   void drop_temporaries(Item& item);
+  Item replaced_item(const Item& item) const;
+  Result<bool> find_replaced(const Batch& batch, Item& item) const;
+  Result<bool> replace_in_place(Batch& batch, Item& item);
+  Result<void> remove_replaced(const Batch& batch, const Item& item) const;
   static Result<void> sync_file_systems(const Batch& batch);
   static void sync_data(Batch& batch);
   void sync_names(Batch& batch);
@@ -111,6 +116,7 @@ class FileSink final : public Sink {
   std::atomic<std::uint64_t> stored_{0};
   std::atomic<std::uint64_t> found_again_{0};
   std::atomic<std::uint64_t> suffixed_{0};
+  std::atomic<std::uint64_t> replaced_{0};
   std::atomic<std::uint64_t> stale_removed_{0};
 };
 

@@ -40,6 +40,10 @@ Parts take_apart(std::string_view text) {
   return parts;
 }
 
+constexpr const char* kNoTls =
+    "this listener does not speak TLS; set security_protocol to \"plaintext\" or \"sasl_plaintext\", or use the port of the "
+    "listener with TLS";
+
 std::string login_words(const Parts& parts, const KafkaConfig& config, int library_version) {
   if (holds(parts.words, "Failed to acquire SASL OAUTHBEARER token")) return "there is no token to log in with";
   if (holds(parts.words, "Unsupported SASL mechanism") || holds(parts.words, "not enabled")) {
@@ -74,8 +78,7 @@ std::string tls_words(const Parts& parts, const KafkaConfig& config) {
   }
   if (holds(parts.words, "unexpected eof") || holds(parts.words, "wrong version number") ||
       holds(parts.words, "packet length too long")) {
-    return "this listener does not speak TLS; set security_protocol to \"plaintext\" or \"sasl_plaintext\", or use the port of "
-           "the listener with TLS";
+    return kNoTls;
   }
   if (holds(parts.words, "alert")) return "the broker ends the TLS connection; it may want another client certificate";
   return "no TLS connection can be made";
@@ -97,6 +100,7 @@ std::string transport_words(const Parts& parts, const KafkaConfig& config, bool&
   if (holds(parts.words, "SSL listener")) {
     return "this listener speaks TLS; set security_protocol to \"ssl\" or \"sasl_ssl\", or use the port of the listener without";
   }
+  if (config.uses_tls() && holds(parts.words, "PLAINTEXT broker listener")) return kNoTls;  // librdkafka 2.8
   needs_person = false;
   if (holds(parts.words, "refused")) return "nothing listens there: the broker is down, or brokers names the wrong port";
   if (holds(parts.words, "timed out")) return "the broker does not answer";

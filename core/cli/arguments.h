@@ -20,6 +20,8 @@ enum class Command {
   kSinksList,
   kSinksForget,
   kSinksFill,
+  kOwnersList,
+  kOwnersRetry,
   kShow,
   kReport,
   kSetup,
@@ -46,7 +48,7 @@ struct Arguments {
   bool raw = false;                       // show
   bool environment = false;               // show
   bool print = false;                     // setup
-  bool no_wait = false;                   // sinks fill
+  bool no_wait = false;                   // sinks fill, owners retry
   std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
   std::string sink;                       // deadletters

@@ -48,6 +48,7 @@ class Definition {
 
     add_dead_letters();
     add_sinks();
+    add_owners();
 
     CLI::App& show = add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
     show.add_option("JOB", into_.job, "The scheduler's id of the job")->required();
@@ -165,6 +166,18 @@ class Definition {
     fill.add_option("--since", into_.since, "Only events since then: a date or time (UTC), or an age such as 90d")
         ->type_name("TIME");
     fill.add_flag("--no-wait", into_.no_wait, "Do not show the progress; the daemon continues in any case");
+  }
+
+  void add_owners() {
+    CLI::App& owners =
+        *app_.add_subcommand("owners", "List the jobs whose owner could not be verified, or ask the scheduler again");
+    owners.require_subcommand(1);
+    owners.footer(exit_codes_footer("owners"));
+    CLI::App& list = add(owners, "list", "List them, with the reason", Command::kOwnersList);
+    list.add_flag("--json", into_.json, "For programs");
+    CLI::App& retry =
+        add(owners, "retry", "Ask now, instead of when it is time; what is found moves to its owner", Command::kOwnersRetry);
+    retry.add_flag("--no-wait", into_.no_wait, "Do not wait for the answers; the daemon continues in any case");
   }
 
   void add_of_import(CLI::App& app) {

@@ -13,6 +13,7 @@ int plugins_command(const Arguments& arguments, Console& console);
 int status_command(const Arguments& arguments, Console& console);
 int dead_letters_command(const Arguments& arguments, Console& console);
 int sinks_command(const Arguments& arguments, Console& console);
+int owners_command(const Arguments& arguments, Console& console);
 int show_command(const Arguments& arguments, Console& console);
 int report_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);

@@ -53,6 +53,7 @@ const std::vector<Section>& sections() {
            {"scriptorium report --user alice --since 7d", "Find the jobs of a week that wasted most."},
            {"scriptorium import sarchive /srv/old-archive --dry-run", "See what another archiver's tree would bring."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
+           {"scriptorium owners retry", "Ask again whose those jobs were that went out unverified."},
            {"scriptorium sinks fill search", "Send a sink that was added what the archive holds already."},
            {"scriptorium deadletters retry --all --sink archive", "Try again what was refused, once its cause is gone."},
        }},
@@ -72,9 +73,28 @@ const std::vector<ExitFact>& exit_facts() {
       {"0", {"check"}, "The daemon would work as configured."},
       {"0", {"status"}, "The daemon answered; with --check: all is well."},
       {"0",
-       {"plugins", "show", "report", "setup", "import", "version", "help", "completion", "man", "deadletters", "deadletters list",
-        "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill"},
+       {"plugins",
+        "show",
+        "report",
+        "setup",
+        "import",
+        "version",
+        "help",
+        "completion",
+        "man",
+        "deadletters",
+        "deadletters list",
+        "deadletters show",
+        "deadletters retry",
+        "deadletters discard",
+        "sinks",
+        "sinks list",
+        "sinks forget",
+        "sinks fill",
+        "owners",
+        "owners list"},
        "Done."},
+      {"0", {"owners retry"}, "All were asked about, whatever the answer."},
       {"1", {"status"}, "With --check: a warning."},
       {"2", {"status"}, "With --check: critical."},
       {"64", {"*"}, "The command line is wrong."},
@@ -93,8 +113,9 @@ const std::vector<ExitFact>& exit_facts() {
       {"69", {"import"}, "Not everything could be settled."},
       {"69",
        {"deadletters", "deadletters list", "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
-        "sinks forget", "sinks fill"},
+        "sinks forget", "sinks fill", "owners", "owners list"},
        "Neither a daemon nor a journal could be asked."},
+      {"69", {"owners retry"}, "No daemon answers, or the scheduler and its accounting do not."},
       {"70", {"run", "setup", "import"}, "Scriptorium or a plugin is at fault; please report it."},
       {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
       {"75", {"run"}, "Another daemon owns state_dir."},
@@ -102,7 +123,8 @@ const std::vector<ExitFact>& exit_facts() {
       {"78", {"check"}, "The configuration is wrong, or names what is not there: run would be refused."},
       {"78",
        {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list", "deadletters show",
-        "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill"},
+        "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill", "owners", "owners list",
+        "owners retry"},
        "The configuration is wrong."},
   };
   return all;
@@ -263,7 +285,8 @@ std::string bash_completion(const CommandModel& root) {
          files + "|" + others +
          ") ((i++)) ;;\n"
          "      -*) ;;\n"
-         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || \"$path\" == sinks ]]; then "
+         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || \"$path\" == sinks || "
+         "\"$path\" == owners ]]; then "
          "path=\"$path $word\"; "
          "fi ;;\n"
          "    esac\n"

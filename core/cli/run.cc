@@ -22,6 +22,8 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kSinksList:
     case Command::kSinksForget:
     case Command::kSinksFill: return sinks_command(arguments, console);
+    case Command::kOwnersList:
+    case Command::kOwnersRetry: return owners_command(arguments, console);
     case Command::kShow: return show_command(arguments, console);
     case Command::kReport: return report_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);

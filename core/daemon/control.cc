@@ -109,6 +109,19 @@ std::string answer(Journal& journal, const Json& request) {
     if (auto removed = journal.remove_sink(*sink); !removed) return refuse(removed.error().message());
     return accept(std::move(gone));
   }
+  if (command == "owners.list") {
+    auto waiting =
+        journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()}, request.value("limit", kMostLetters));
+    if (!waiting) return refuse(waiting.error().message());
+    Json list = Json::array();
+    for (const Journal::Unverified& item : *waiting) {
+      list.push_back({{"job_id", item.event->job.id},
+                      {"event_id", item.event->id},
+                      {"reason", item.event->user.unverified_reason.value_or("")},
+                      {"noted_at", format_rfc3339(item.noted_at, TimePrecision::kSeconds)}});
+    }
+    return accept(std::move(list));
+  }
   if (command == "find") {
     auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
     if (!events) return refuse(events.error().message());
@@ -180,7 +193,8 @@ Result<std::string> control(const std::string& state_dir, const std::string& req
 
   const Json request = Json::parse(request_json, nullptr, false);
   const std::string command = request.is_object() ? request.value("command", "") : "";
-  if (command == "status" || command == "ping" || command == "sinks.fill")
+  if (command == "status" || command == "ping" || command == "sinks.fill" || command == "owners.retry" ||
+      command == "owners.status")
     return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
   if (!stat_path(state_dir + "/journal.db"))
     return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};

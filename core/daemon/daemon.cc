@@ -84,6 +84,7 @@ class Daemon {
   Result<void> retire_sinks(const Setup& setup);
   Result<void> check_directories(const std::vector<const SinkRun*>& sinks) const;
   std::string fill(const Json& request);
+  std::string owners(bool ask) const;
   Signal wait_signal(milliseconds most);
   void tick();
   void show_progress() const;
@@ -111,6 +112,7 @@ class Daemon {
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
   std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;  // replaced, but a thread of theirs is still in a call
+  bool sources_hang_ = false;                            // the same of a source
   LastReload last_reload_;
   bool journal_was_full_ = false;
   SteadyTime next_watchdog_;
@@ -169,7 +171,7 @@ Result<void> Daemon::start() {
         {{"reason", watched.error().message()}});
   }
   runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once, privileges_.opener.get(),
-                           crashes_.get()});
+                           crashes_.get(), &archives_});
 
   // Sinks first: an event that is captured finds all its sinks known. What can be read is known before a sink needs it.
   std::vector<const SinkRun*> all;
@@ -386,7 +388,10 @@ void Daemon::show_progress() const {
 int Daemon::stop() {
   notify_systemd("STOPPING=1");
   const SteadyTime deadline = clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
-  for (const auto& source : sources_) source->stop();
+  bool hangs = sources_hang_;
+  for (const auto& source : sources_) {
+    if (!source->stop(deadline)) hangs = true;
+  }
   journal_->flush(deadline);
   FAULT_POINT("daemon.drain");
   // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
@@ -396,7 +401,7 @@ int Daemon::stop() {
          !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
     if (wait_signal(kDrainTick) == Signal::kStop) break;
   }
-  bool hangs = !hanging_sinks_.empty();
+  hangs = hangs || !hanging_sinks_.empty();
   const SteadyTime readers_deadline = std::max(deadline, clock_.steady() + milliseconds{500});
   if (filler_ && !filler_->stop(readers_deadline)) hangs = true;
   if (releaser_ && !releaser_->stop(readers_deadline)) hangs = true;
@@ -530,14 +535,17 @@ Result<void> Daemon::switch_to(Setup setup) {
   }
   auto old_sources = take_out(sources_, "source.");
   for (auto& old : old_sources) {
-    if (!old->may_overlap()) old->stop();
+    if (!old->may_overlap())
+      sources_hang_ = !old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds)) || sources_hang_;
   }
   for (auto& source : new_sources) {
     source->start();
     const std::lock_guard lock(parts_mutex_);
     sources_.push_back(std::move(source));
   }
-  for (auto& old : old_sources) old->stop();
+  for (auto& old : old_sources) {
+    if (!old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) sources_hang_ = true;
+  }
   // A sink that did not start is configured all the same: its events wait for it.
   if (auto retired = retire_sinks(setup); !retired && refused.empty()) refused = retired.error().message();
   for (const auto& sink : sinks_) sink->wake();
@@ -560,7 +568,24 @@ std::string Daemon::answer(const std::string& request) {
   if (command == "status") return R"({"ok":true,"result":)" + status() + "}";
   if (command == "ping") return Json{{"ok", true}, {"result", {{"pid", ::getpid()}}}}.dump();
   if (command == "sinks.fill") return fill(json);
+  if (command == "owners.retry" || command == "owners.status") return owners(command == "owners.retry");
   return answer_from_journal(*journal_, request);
+}
+
+// `ask`: they ask now, and "round" says which of their rounds that is.
+std::string Daemon::owners(bool ask) const {
+  Json list = Json::array();
+  const std::lock_guard lock(parts_mutex_);
+  for (const auto& source : sources_) {
+    OwnerRetry* const retry = source->owner_retry();
+    if (retry == nullptr) continue;
+    const std::uint64_t round = ask ? retry->ask_now() : 0;
+    Json one = {{"source", source->name()}};
+    one.update(Json::parse(owner_retry_json(*retry)));
+    if (ask) one["round"] = round;
+    list.push_back(std::move(one));
+  }
+  return Json{{"ok", true}, {"result", std::move(list)}}.dump();
 }
 
 std::string Daemon::fill(const Json& request) {

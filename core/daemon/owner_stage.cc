@@ -259,6 +259,7 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
                  {{"source", options_.source}, {"reason", answers.error().message()}});
   } else if (answers && last_failed_) {
     log_.info("OWNER_KNOWN", "the scheduler answers again", {{"source", options_.source}});
+    if (options_.answers_again) options_.answers_again();
   }
   last_failed_ = !answers;
   counted_.with([&](Counted& c) {

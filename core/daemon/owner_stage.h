@@ -51,6 +51,7 @@ class OwnerStage {
     std::chrono::seconds timeout{30};
     // True if the entry of this mark still is the one that was captured.
     std::function<bool(const CaptureMark&)> unchanged;
+    std::function<void()> answers_again;  // called when the scheduler does, after it did not; may be empty
   };
   OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal, Logger& log, const Clock& clock);
   ~OwnerStage();

@@ -234,7 +234,7 @@ class SourceRun::FreeRun final : public EventWriter {
 
 SourceRun::SourceRun(std::string name, std::string fingerprint, std::string plugin)
     : name_(std::move(name)), fingerprint_(std::move(fingerprint)), plugin_(std::move(plugin)) {}
-SourceRun::~SourceRun() { stop(); }
+SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::seconds{5}); }
 
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, const Runtime& runtime) try {
   const std::string& name = source.instance.name;
@@ -286,8 +286,16 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   run->capture_ = std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened), runtime.journal,
                                                  runtime.log, runtime.clock);
   if (resolver != nullptr) {
+    auto later = runtime.once || runtime.archives == nullptr ? nullptr : run->adapter_->make_late_owner_resolver();
+    if (later != nullptr) {
+      run->retry_ =
+          std::make_unique<OwnerRetry>(name, std::move(later), runtime.journal, *runtime.archives, runtime.log, runtime.clock);
+    }
     OwnerStage::Options stage{name, std::chrono::seconds(common.resolve_timeout_seconds),
-                              [capture = run->capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); }};
+                              [capture = run->capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); },
+                              [retry = run->retry_.get()] {
+                                if (retry != nullptr) retry->ask_now();
+                              }};
     run->owners_ =
         std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
   }
@@ -298,15 +306,19 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
 }
 
 void SourceRun::start() {
+  if (retry_ != nullptr) retry_->start();
   if (owners_ != nullptr) owners_->start();
   if (capture_ != nullptr) capture_->start();
   if (free_ != nullptr) free_->start();
 }
 
-void SourceRun::stop() {
+bool SourceRun::stop(SteadyTime deadline) {
   if (capture_ != nullptr) capture_->stop();
   if (free_ != nullptr) free_->stop();
   if (owners_ != nullptr) owners_->stop();
+  if (retry_ == nullptr || retry_->stop(deadline)) return true;
+  static_cast<void>(retry_.release());  // its thread still uses it
+  return false;
 }
 
 std::size_t SourceRun::run_once(const std::stop_token& stop) {
@@ -357,6 +369,7 @@ std::string SourceRun::status_json() const {
                       {"failed_queries", o.failed_queries},
                       {"last_error", optional_json(o.last_error)},
                       {"last_hour", {{"decided", o.last_hour.decided}, {"unverified", o.last_hour.unverified}}}};
+    if (retry_ != nullptr) json["owners"]["later"] = Json::parse(owner_retry_json(*retry_));
     if (!o.load.questions.empty()) {
       json["owners"]["scheduler_load"] = {{"share", std::round(o.load.share * 1e5) / 1e5},
                                           {"questions", counts(o.load.questions)}};
@@ -445,6 +458,16 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
   const std::string own = own_status(*sink_);
   if (!own.empty()) json["plugin_status"] = Json::parse(own, nullptr, false);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string owner_retry_json(const OwnerRetry& retry) {
+  const OwnerRetry::Status s = retry.status();
+  return Json{{"waiting", s.waiting},
+              {"asked", s.asked},
+              {"verified", s.verified},
+              {"rounds_done", s.rounds_done},
+              {"last_error", s.last_error.empty() ? Json(nullptr) : Json(s.last_error)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string fill_json(const Journal::Fill& fill) {

@@ -8,6 +8,7 @@
 
 #include "core/capture/capture.h"
 #include "core/capture/spool_opener.h"
+#include "core/daemon/owner_retry.h"
 #include "core/daemon/owner_stage.h"
 #include "core/daemon/setup.h"
 #include "core/delivery/dispatcher.h"
@@ -24,6 +25,7 @@ struct Runtime {
   bool once = false;
   SpoolOpener* opener = nullptr;   // reaches the spools; null: this process does, by its own rights
   CrashRecord* crashes = nullptr;  // null: none can be kept
+  const Archives* archives = nullptr;
 };
 
 // One running source: an adapter with its capture and owner stage, or a free source with its thread.
@@ -37,7 +39,8 @@ class SourceRun {
   SourceRun& operator=(const SourceRun&) = delete;
 
   void start();
-  void stop();
+  // False: a thread of it hangs in a sink's call and is left behind; the process must end with _exit.
+  bool stop(SteadyTime deadline);
   // Whether it may run beside its successor during a reload. A free source may keep a file of its own, so it may not.
   bool may_overlap() const noexcept { return free_ == nullptr; }
   // For --once: captures all that is there; returns how many entries were still being written.
@@ -46,6 +49,7 @@ class SourceRun {
   std::string status_json() const;  // one object of "sources" in the status contract
   std::uint64_t captured() const;
   void rescan();
+  OwnerRetry* owner_retry() const noexcept { return retry_.get(); }  // null: nobody can be asked later
 
   const std::string& name() const noexcept { return name_; }
   const std::string& fingerprint() const noexcept { return fingerprint_; }
@@ -60,6 +64,7 @@ class SourceRun {
   Journal* journal_ = nullptr;
   std::unique_ptr<SpoolAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
+  std::unique_ptr<OwnerRetry> retry_;  // which owners_ calls
   std::unique_ptr<OwnerStage> owners_;
   std::unique_ptr<FreeRun> free_;
 };
@@ -111,6 +116,9 @@ struct LastReload {
 std::string render_status(const Journal& journal, const std::vector<std::unique_ptr<SourceRun>>& sources,
                           const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const LastReload& reload,
                           const std::string& privileges_json);
+
+// What `status` and `owners.status` say of it.
+std::string owner_retry_json(const OwnerRetry& retry);
 
 // One object of the answer to `sinks.fills`.
 std::string fill_json(const Journal::Fill& fill);

@@ -639,14 +639,16 @@ class Dispatcher::Impl {
       deliveries.clear();
       return {};
     }
-    batch.withheld = batch.suspect() && crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
+    pass_over_replaced(deliveries);
+    batch.withheld = batch.suspect() && !deliveries.empty() &&
+                     crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
     std::optional<std::string> thrown;
     CrashRecord::InHand in_hand;
     if (batch.withheld) {
       deliveries.front().reject(kCrashedReason);
     } else {
       if (crashes_ != nullptr) in_hand = note_hand_over(deliveries, batch.suspect(), stop);
-      if (batch.suspect() && !in_hand) {  // a stop, while another sink's suspect was in hand
+      if (batch.suspect() && !in_hand && !deliveries.empty()) {  // a stop, while another sink's suspect was in hand
         state_.with_notify([&](State& s) {
           --s.delivering;
           --s.in_flight;
@@ -658,7 +660,7 @@ class Dispatcher::Impl {
       }
       FAULT_POINT("delivery.before_deliver");
       const CrashRecord::Inside inside(in_hand);
-      thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
+      if (!deliveries.empty()) thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
     }
     deliveries.clear();  // a plugin that threw before it took the batch
     state_.with_notify([&](State& s) {
@@ -681,6 +683,15 @@ class Dispatcher::Impl {
     log_misbehaviour(batch, handed, settlements, thrown);
     if (batch.suspect()) absolve(batch, settlements.front());
     return conclude(std::move(batch), handed, settlements, thrown, started, stop);
+  }
+
+  // Their owner became known meanwhile, and what replaces them is still to come.
+  void pass_over_replaced(std::vector<Delivery>& deliveries) const {
+    std::erase_if(deliveries, [&](Delivery& delivery) {
+      if (!journal_.is_replaced(id_, delivery.event())) return false;
+      delivery.acknowledge();
+      return true;
+    });
   }
 
   CrashRecord::InHand note_hand_over(const std::vector<Delivery>& deliveries, bool suspect, const std::stop_token& stop) const {

@@ -55,6 +55,10 @@ CREATE TABLE positions(source TEXT PRIMARY KEY NOT NULL, position BLOB NOT NULL)
 CREATE TABLE packs(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE fills(sink TEXT PRIMARY KEY NOT NULL, archive TEXT NOT NULL, since INTEGER NOT NULL, position TEXT NOT NULL,
   sent INTEGER NOT NULL, present INTEGER NOT NULL, skipped INTEGER NOT NULL, total INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE unverified(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, source TEXT NOT NULL, noted_at INTEGER NOT NULL,
+  due INTEGER NOT NULL, meta BLOB NOT NULL);
+CREATE INDEX unverified_due ON unverified(source, due);
+CREATE TABLE replaced(id BLOB PRIMARY KEY NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
 const char* const kFromVersion2 = R"sql(
 ALTER TABLE events ADD COLUMN target INTEGER NOT NULL DEFAULT 0;
@@ -66,6 +70,10 @@ ALTER TABLE events ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE unresolved ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE fills(sink TEXT PRIMARY KEY NOT NULL, archive TEXT NOT NULL, since INTEGER NOT NULL, position TEXT NOT NULL,
   sent INTEGER NOT NULL, present INTEGER NOT NULL, skipped INTEGER NOT NULL, total INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE unverified(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, source TEXT NOT NULL, noted_at INTEGER NOT NULL,
+  due INTEGER NOT NULL, meta BLOB NOT NULL);
+CREATE INDEX unverified_due ON unverified(source, due);
+CREATE TABLE replaced(id BLOB PRIMARY KEY NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
 PRAGMA user_version=3;
 )sql";
 const char* const kFromVersion1 = R"sql(
@@ -177,12 +185,12 @@ std::string content_key(const EventFile& file) {
   return hex_decode(sha256_hex(file.bytes ? std::string_view(*file.bytes) : std::string_view{})).value_or(std::string{});
 }
 
-bool lies_in_pack(const EventFile& file) { return !file.bytes || file.bytes->size() <= kLargestInPack; }
+bool lies_in_pack(const EventFile& file) { return file.bytes && file.bytes->size() <= kLargestInPack; }
 
 std::string pack_bytes(const Event& event) {
   std::string bytes;
   for (const EventFile& file : event.files) {
-    if (file.bytes && lies_in_pack(file)) bytes += *file.bytes;
+    if (lies_in_pack(file)) bytes += *file.bytes;
   }
   return bytes;
 }
@@ -392,6 +400,7 @@ Result<std::shared_ptr<const Event>> EventReader::load(const Statement& row) {
   std::size_t taken = 0;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     EventFile& file = event->files[i];
+    if (ids[i] == kNoBytes) continue;
     if (ids[i] == kInPack) {
       if (file.size > packed.size() - taken) return damaged(file.name, "size differs");
       file.bytes = make_bytes(packed.substr(taken, file.size));

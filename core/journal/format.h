@@ -81,10 +81,11 @@ std::string content_key(const EventFile& file);
 // has the same content, and to keep count of who has it, would cost more than it saves. A larger one is a blob, stored once for
 // all that have it.
 constexpr std::size_t kLargestInPack = 16U << 10;
-constexpr std::int64_t kInPack = 0;  // in place of a blob's number
+constexpr std::int64_t kInPack = 0;    // in place of a blob's number
+constexpr std::int64_t kNoBytes = -1;  // the same: the event came without the bytes of this file
 // In place of a pack's number: an archive holds the event's files and metadata, `meta` is its locator.
 constexpr std::int64_t kInArchive = -1;
-bool lies_in_pack(const EventFile& file);
+bool lies_in_pack(const EventFile& file);  // which has its bytes
 // The bytes of all files that lie in its pack, one after the other: what the pack's frame holds.
 std::string pack_bytes(const Event& event);
 

@@ -31,6 +31,7 @@ constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLongestBackOff{5000};
 constexpr milliseconds kWalPause{500};  // between two attempts to shorten -wal while it makes the journal full
 constexpr int kClosingAttempts = 5;
+constexpr int kStartAttempts = 6;               // of what a start cannot do without: some three seconds
 constexpr std::uint64_t kEventOverhead = 1024;  // metadata of one event in the queue, about
 constexpr std::size_t kScanLimit = 10'000;      // rows looked at under one read snapshot
 constexpr std::uint64_t kUsualMeta = 8U << 10;
@@ -151,6 +152,17 @@ Result<std::uint64_t> Journal::Impl::call(std::function<Result<std::uint64_t>(jo
   put({.what = journal::Command{std::move(run_it),
                                 [promise](Result<std::uint64_t> result) { promise->set_value(std::move(result)); }}});
   return answer.get();
+}
+
+// A disk that is full for a moment must not end a start.
+Result<std::uint64_t> Journal::Impl::insist(const std::function<Result<std::uint64_t>(journal::Writer&)>& run_it) {
+  milliseconds pause = kFirstBackOff;
+  for (int attempt = 1;; ++attempt) {
+    auto result = call(run_it);
+    if (result || attempt == kStartAttempts || options.read_only || damaged) return result;
+    std::this_thread::sleep_for(pause);
+    pause *= 2;
+  }
 }
 
 std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
@@ -618,7 +630,8 @@ std::uint64_t Journal::unresolved_count(const std::string& source) const {
 // ---- sinks -------------------------------------------------------------------------------------------------------
 
 Result<Journal::SinkId> Journal::register_sink(const std::string& name, std::vector<std::string> kinds) {
-  auto id = impl_->call([name, kinds = std::move(kinds)](journal::Writer& writer) { return writer.register_sink(name, kinds); });
+  auto id =
+      impl_->insist([name, kinds = std::move(kinds)](journal::Writer& writer) { return writer.register_sink(name, kinds); });
   if (!id) return id.error();
   return static_cast<SinkId>(*id);
 }
@@ -640,7 +653,7 @@ Result<void> Journal::remove_sink(const std::string& name) {
 }
 
 Result<void> Journal::retire_other_sinks(std::vector<std::string> configured) {
-  auto result = impl_->call(
+  auto result = impl_->insist(
       [configured = std::move(configured)](journal::Writer& writer) { return writer.retire_other_sinks(configured); });
   if (!result) return result.error();
   return {};

@@ -115,6 +115,31 @@ class Journal {
   void answer_owner(const std::string& source, const std::string& event_id, const User& user);
   std::uint64_t unresolved_count(const std::string& source) const;
 
+  // ---- owners that become known later ------------------------------------------------------------------------
+  // What resolved() let go without a verified owner is kept in mind, the last kMostUnverified of them, to be asked about again.
+
+  static constexpr std::uint64_t kMostUnverified = 50'000;
+  struct Unverified {
+    std::uint64_t number = 0;
+    Timestamp noted_at;                  // when it became visible
+    std::shared_ptr<const Event> event;  // without bytes
+  };
+  // Up to `limit` that are due at `now`, the longest due first; source "" = of all sources.
+  Result<std::vector<Unverified>> unverified(const std::string& source, Timestamp now, std::size_t limit) const;
+  std::uint64_t unverified_count(const std::string& source) const;
+  struct LaterOwner {
+    std::uint64_t number = 0;
+    std::optional<Timestamp> due;  // when it is asked about again; nothing: never more
+  };
+  Result<void> change_unverified(std::vector<LaterOwner> changes);
+  // All of a source are due now; returns how many.
+  Result<std::uint64_t> hasten_unverified(const std::string& source);
+  // In one transaction `event`, which says what it `replaces`, becomes visible to all sinks, and the other needs no owner any
+  // more. Taken also while the journal is full, so only to be called while it is not.
+  Result<void> replace_unverified(std::uint64_t number, const std::string& source, std::shared_ptr<const Event> event);
+  // Whether this sink, which has `event` still to come, also gets the one that replaces it, and so needs only that.
+  bool is_replaced(std::uint32_t sink, const Event& event) const;
+
   // ---- sinks -------------------------------------------------------------------------------------------------
   using SinkId = std::uint32_t;
   // Before its first read(), in every run. A new sink gets every event that the journal still holds; one that comes back after

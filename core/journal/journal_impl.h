@@ -137,6 +137,8 @@ struct Shared {
   std::map<std::string, SourceState, std::less<>> sources;
   RecentEvents events;
   RecentEvents tickets;
+  // Events whose owner became known while a sink had them still to come: by id, the number of the one that replaces it.
+  std::unordered_map<std::string, std::uint64_t> replaced;
   std::uint64_t last_seq = 0;
   std::uint64_t event_count = 0;
   std::uint64_t used_bytes = 0;
@@ -224,6 +226,10 @@ class Writer {
   Result<std::uint64_t> retire_other_sinks(const std::vector<std::string>& configured);
   Result<std::uint64_t> set_fill(const Journal::Fill& fill);
   Result<std::uint64_t> fill(Journal::Fill progress, const std::vector<std::shared_ptr<const Event>>& events);
+  Result<std::uint64_t> change_unverified(const std::vector<Journal::LaterOwner>& changes);
+  Result<std::uint64_t> hasten_unverified(const std::string& source, Timestamp now);
+  Result<std::uint64_t> replace_unverified(std::uint64_t number, const std::string& source,
+                                           const std::shared_ptr<const Event>& event);
   Result<std::uint64_t> change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry);
 
  private:
@@ -268,6 +274,8 @@ class Writer {
   void release(const Content& content);
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event, const Content& content);
   void publish_damaged(std::uint64_t ticket);
+  void note_unverified(const std::string& source, const Event& event);
+  void load_replaced();
   void charge(const std::string& owner, std::int64_t bytes);
   void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target, bool in_archive);
   bool still_to_come(const SinkRow& row, const EventInfo& event) const;
@@ -307,7 +315,7 @@ class Writer {
       insert_pack_, drop_packs_, drop_blobs_, change_blobs_, put_mark_, forget_mark_, put_position_, take_unresolved_,
       delete_unresolved_, event_info_, exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_,
       exceptions_in_, exception_of_, prune_scan_, prune_range_, prune_one_, content_of_, scan_kinds_, page_count_, free_pages_,
-      parked_by_, release_one_;
+      parked_by_, release_one_, note_unverified_;
 
   // True state, and what the open transaction would undo.
   std::map<SinkId, SinkRow> sinks_;
@@ -330,6 +338,7 @@ class Writer {
 
   std::vector<Published> published_;
   std::vector<PublishedTicket> published_tickets_;
+  std::vector<std::pair<std::string, std::uint64_t>> published_replaced_;
   std::vector<std::uint64_t> resolved_tickets_;
   std::vector<SinkId> removed_sinks_;
   std::vector<Callback> callbacks_;
@@ -340,6 +349,7 @@ class Writer {
   std::uint64_t unresolved_bytes_ = 0;
   bool uncharged_ = false;
   std::uint64_t used_bytes_ = 0;
+  std::uint64_t noted_ = 0;  // by note_unverified()
   std::uint64_t page_size_ = kPageSize;
   const std::uint64_t checkpoint_pages_;
   std::uint64_t checkpointed_at_ = 0;  // pages of -wal at the last checkpoint
@@ -358,6 +368,8 @@ class Journal::Impl {
   Result<void> start();
   void put(journal::Entry entry);
   Result<std::uint64_t> call(std::function<Result<std::uint64_t>(journal::Writer&)> run);
+  // Again and again for some seconds; for what fails only if it cannot be written.
+  Result<std::uint64_t> insist(const std::function<Result<std::uint64_t>(journal::Writer&)>& run);
   SteadyTime real_deadline(SteadyTime deadline) const;
   void run(const std::stop_token& stop) noexcept;
   std::vector<journal::Entry> take(const std::stop_token& stop);

@@ -219,7 +219,11 @@ std::string altered_table(Connection& db) {
       {2, ", pack INTEGER NOT NULL DEFAULT 0"},   {3, ", target INTEGER NOT NULL DEFAULT 0"},
       {3, ", absences TEXT NOT NULL DEFAULT ''"}, {3, ", owner TEXT NOT NULL DEFAULT ''"},
       {3, ", stored INTEGER NOT NULL DEFAULT 0"}, {3, ", file TEXT NOT NULL DEFAULT '', file_size INTEGER NOT NULL DEFAULT 0"}};
-  constexpr Addition kTables[] = {{2, "CREATE TABLE packs"}, {3, "CREATE TABLE fills"}};
+  constexpr Addition kTables[] = {{2, "CREATE TABLE packs"},
+                                  {3, "CREATE TABLE fills"},
+                                  {3, "CREATE TABLE unverified"},
+                                  {3, "CREATE INDEX unverified_due"},
+                                  {3, "CREATE TABLE replaced"}};
   const std::int64_t version = db.integer("PRAGMA user_version").value_or(0);
   for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
     std::string made(schema.substr(0, end));
@@ -272,7 +276,7 @@ std::string verify(Connection& db, bool whole) {
   if (whole && damage.empty() && db.ok()) {
     const auto wrong_refs = db.integer(
         "WITH used(id, n) AS (SELECT value, count(*) FROM (SELECT blobs FROM events UNION ALL SELECT blobs FROM unresolved) t, "
-        "json_each('['||t.blobs||']') WHERE value<>0 GROUP BY value) "
+        "json_each('['||t.blobs||']') WHERE value>0 GROUP BY value) "
         "SELECT (SELECT count(*) FROM blobs b LEFT JOIN used u ON u.id=b.id WHERE b.refs<>coalesce(u.n,0)) + "
         "(SELECT count(*) FROM used u WHERE NOT EXISTS(SELECT 1 FROM blobs b WHERE b.id=u.id))");
     if (wrong_refs.value_or(0) > 0) note(std::to_string(*wrong_refs) + " file contents are missing or counted wrongly");

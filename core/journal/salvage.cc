@@ -30,6 +30,7 @@ struct File {
   std::int64_t size = 0;
   std::string frame;
   bool in_pack = false;
+  bool absent = false;  // the event came without its bytes
 };
 
 // Writes the new journal.
@@ -71,6 +72,10 @@ class Target {
     for (const File& file : files) {
       if (file.in_pack) {
         blobs.push_back(kInPack);
+        continue;
+      }
+      if (file.absent) {
+        blobs.push_back(kNoBytes);
         continue;
       }
       std::int64_t blob = 0;
@@ -430,6 +435,8 @@ class Salvager {
     for (std::size_t i = 0; i < were.size(); ++i) {
       const EventFile& file = event.files[i];
       File& kept = files.emplace_back();
+      kept.absent = were[i] == kNoBytes;
+      if (kept.absent) continue;
       kept.size = static_cast<std::int64_t>(file.bytes->size());
       kept.in_pack = were[i] == kInPack;
       if (kept.in_pack) continue;

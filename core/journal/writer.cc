@@ -140,6 +140,7 @@ Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& o
     prune_scan_ = Statement(db, ("SELECT seq, blobs, pack, stored, owner, kind, " + target +
                                  " FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3")
                                     .c_str());
+    note_unverified_ = Statement(db, "INSERT OR IGNORE INTO unverified(id,source,noted_at,due,meta) VALUES(?1,?2,?3,?4,?5)");
     release_one_ = Statement(db, "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1");
     content_of_ = Statement(db, "SELECT blobs, pack, stored, owner FROM events WHERE seq=?1");
   }
@@ -243,6 +244,7 @@ Result<void> Writer::load() {
   event_count_ = loaded(db.integer("SELECT count(*) FROM events").value_or(0)) + unresolved_count_;
   prune_waiting_ = !sinks_.empty();
   begin_memory();
+  load_replaced();
   charge_changes_ = std::move(initial_charges);
   for (auto& [id, row] : sinks_) before_.sinks.emplace(id, row);  // so that publish() shows all
   for (auto& [name, source] : sources_) before_.sources.emplace(name, source);
@@ -271,6 +273,7 @@ void Writer::begin_memory() {
   resolved_tickets_.clear();
   removed_sinks_.clear();
   callbacks_.clear();
+  published_replaced_.clear();
   candidates_.clear();
   blob_changes_.clear();
   released_packs_.clear();
@@ -373,6 +376,7 @@ void Writer::publish() {
       s.largest_charge = 0;
       for (const auto& [owner, charge] : s.charges) s.largest_charge = std::max(s.largest_charge, charge);
     }
+    for (auto& [id, seq] : published_replaced_) s.replaced[std::move(id)] = seq;
     for (Published& p : published_) s.events.add(p.seq, std::move(p.event));
     for (PublishedTicket& p : published_tickets_) s.tickets.add(p.ticket, std::move(p.event));
     for (const std::uint64_t ticket : resolved_tickets_) s.tickets.erase(ticket);
@@ -466,6 +470,10 @@ Writer::Content Writer::store_content(const Event& event) {
   std::vector<std::int64_t> blobs;
   Content content;
   for (const EventFile& file : event.files) {
+    if (file.bytes == nullptr) {
+      blobs.push_back(kNoBytes);
+      continue;
+    }
     if (lies_in_pack(file)) {
       blobs.push_back(kInPack);
       continue;
@@ -502,7 +510,7 @@ Writer::Content Writer::content_of_row(const Statement& row, int first) {
 
 void Writer::release(const Content& content) {
   for (const std::int64_t blob : decode_blobs(content.blobs)) {
-    if (blob != kInPack) --blob_changes_[blob];
+    if (blob > 0) --blob_changes_[blob];
   }
   if (content.pack > 0) released_packs_.push_back(content.pack);
   charge(content.owner, -stored(content.stored));
@@ -636,6 +644,7 @@ void Writer::apply(ResolveMany& item) {
       release(content);
     } else {
       insert_event(source, event, content);
+      if (!event->user.verified) note_unverified(source, *event);
     }
   }
 }

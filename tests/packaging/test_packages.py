@@ -126,7 +126,11 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
     root = clean_root
     root.install(packages, *ours(packages))
     jobs = make_spool(root)
-    # The configuration is as it was installed.
+    # As it was installed, only the cluster's name is wrong; who has given that needs nothing more.
+    check = root.try_run("scriptorium", "check")
+    failed = re.findall(r"^ *failed +(\S+):", check.stdout, re.M)
+    assert check.returncode == 69 and failed == ["cluster"], check.stdout + check.stderr
+    edit_config(root, ('cluster = "change-me"', 'cluster = "the-sites-own"'))
     check = root.run("scriptorium", "check")
     assert "configuration is good: 1 source, 1 sink" in check and not re.search("^failed", check, re.M), check
     assert "everything else runs as scriptorium, without capabilities" in check, check

@@ -87,6 +87,8 @@ ELSEWHERE = {
     "journal.before_release": "test_sinks.py: a kill at any step of a release",
     "journal.after_release": "test_sinks.py: a kill at any step of a release",
     "fill.before": "test_sinks.py: a kill in the middle of a fill",
+    **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced", "file.replaced_contents_removed"),
+                    "test_owners_later.py: a kill at any step"),
 }
 
 

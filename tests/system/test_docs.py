@@ -36,6 +36,7 @@ NOT_RUN = {
     ("docs/performance.md", "perf record"): "by hand: perf needs the kernel's leave",
     ("docs/performance.md", "mkdir /tmp/journal && valgrind"): "by hand: the bench under valgrind",
     ("docs/operate.md", "scriptorium sinks list "): "system_sinks, with a second sink to fill and to forget",
+    ("docs/operate.md", "scriptorium owners list "): "system_owners_later, on a real Slurm with its accounting",
     ("docs/search-in-kibana.md", "curl "): "system_elasticsearch_assets; it needs a Kibana",
     ("docs/testing.md", "./quickstart test"): "CI itself",
     ("docs/testing.md", "build/fuzz/"): "CI itself: every fuzz target",

@@ -148,7 +148,7 @@ TEST_F(KafkaConnectionTest, CertificatesAreExplained) {
       HasSubstr("does not take the client certificate"));
 }
 
-TEST_F(KafkaConnectionTest, TlsToAPlaintextPortSaysSoInEitherOfItsTwoWays) {
+TEST_F(KafkaConnectionTest, TlsToAPlaintextPortSaysSoInEachOfItsWays) {
   options_.set("security_protocol", "ssl");
   EXPECT_THAT(
       problem(RD_KAFKA_RESP_ERR__SSL, "ssl://b1:9092/bootstrap: SSL handshake failed: error: unexpected eof while reading").words,
@@ -157,6 +157,10 @@ TEST_F(KafkaConnectionTest, TlsToAPlaintextPortSaysSoInEitherOfItsTwoWays) {
       problem(RD_KAFKA_RESP_ERR__TRANSPORT, "ssl://b1:9092/bootstrap: error:0A000126:SSL routines::unexpected eof while reading")
           .words,
       HasSubstr("does not speak TLS"));
+  EXPECT_THAT(problem(RD_KAFKA_RESP_ERR__TRANSPORT,
+                      "ssl://b1:9092/bootstrap: SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?")
+                  .words,
+              HasSubstr("does not speak TLS"));
   // A connection that stood, and whose broker went away.
   EXPECT_THAT(problem(RD_KAFKA_RESP_ERR__TRANSPORT,
                       "ssl://b1:9092/1: Receive failed: error:0A000126:SSL routines::unexpected eof while reading")

@@ -293,11 +293,12 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(SpoolAdapter, path_of, 7);
   EXPECT_SLOT(SpoolAdapter, file_names, 8);
   EXPECT_SLOT(SpoolAdapter, make_resolver, 9);
-  EXPECT_SLOT(SpoolAdapter, check_root, 10);
-  EXPECT_SLOT(SpoolAdapter, number_of, 11);
-  EXPECT_SLOT(SpoolAdapter, make_number_resolver, 12);
-  EXPECT_SLOT(SpoolAdapter, compare_with_scheduler, 13);
-  EXPECT_SLOT(SpoolAdapter, kept_under, 14);
+  EXPECT_SLOT(SpoolAdapter, make_late_owner_resolver, 10);
+  EXPECT_SLOT(SpoolAdapter, check_root, 11);
+  EXPECT_SLOT(SpoolAdapter, number_of, 12);
+  EXPECT_SLOT(SpoolAdapter, make_number_resolver, 13);
+  EXPECT_SLOT(SpoolAdapter, compare_with_scheduler, 14);
+  EXPECT_SLOT(SpoolAdapter, kept_under, 15);
   EXPECT_SLOT(OwnerResolver, min_interval, 2);
   EXPECT_SLOT(OwnerResolver, load, 3);
   EXPECT_SLOT(OwnerResolver, resolve, 4);

@@ -1,0 +1,183 @@
+#include "core/daemon/owner_retry.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/base/fault_point.h"
+#include "core/base/text.h"
+#include "core/base/thread_name.h"
+#include "core/base/thrown.h"
+
+namespace scriptorium {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::size_t kAtOnce = 200;
+constexpr seconds kLook{15};  // how often it is looked for what is due
+constexpr seconds kShortestPause{60};
+constexpr std::chrono::hours kLongestPause{6};
+constexpr std::chrono::hours kGivenUpAfter{30 * 24};
+constexpr seconds kQueryLimit{60};
+
+std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) {
+  return std::chrono::nanoseconds(std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
+}
+
+// An answer that nobody could use a second time would have to be asked for again soon.
+Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
+  std::chrono::nanoseconds pause = kShortestPause;
+  if (asked) pause = std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause);
+  return Timestamp{now.nanoseconds + pause.count()};
+}
+
+}  // namespace
+
+OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
+                       const Archives& archives, Logger& log, const Clock& clock)
+    : source_(std::move(source)),
+      resolver_(std::move(resolver)),
+      journal_(journal),
+      archives_(archives),
+      log_(log),
+      clock_(clock) {}
+
+OwnerRetry::~OwnerRetry() = default;
+
+void OwnerRetry::start() {
+  thread_ = std::jthread([this](const std::stop_token& stop) {
+    run(stop);
+    ended_.with_notify([](bool& ended) { ended = true; });
+  });
+}
+
+bool OwnerRetry::stop(SteadyTime deadline) {
+  if (!thread_.joinable()) return true;
+  thread_.request_stop();
+  const bool ended = ended_.wait_until(std::stop_token{}, deadline, [](bool e) { return e; });
+  if (ended) thread_.join();
+  return ended;
+}
+
+std::uint64_t OwnerRetry::ask_now() {
+  static_cast<void>(journal_.hasten_unverified(source_));
+  return state_.with_notify([](State& s) { return ++s.wanted; });
+}
+
+OwnerRetry::Status OwnerRetry::status() const {
+  Status status = state_.with([](const State& s) { return s.status; });
+  status.waiting = journal_.unverified_count(source_);
+  return status;
+}
+
+void OwnerRetry::run(const std::stop_token& stop) noexcept {
+  name_thread("owners-later", source_);
+  while (!stop.stop_requested()) {
+    const std::uint64_t wanted = state_.with([](const State& s) { return s.wanted; });
+    const Result<void> done = round(stop);
+    state_.with([&](State& s) {
+      s.status.rounds_done = wanted;
+      s.status.last_error = done ? "" : printable(done.error().message());
+    });
+    state_.wait_until(stop, std::chrono::steady_clock::now() + kLook, [&](const State& s) { return s.wanted > wanted; });
+  }
+}
+
+Result<void> OwnerRetry::round(const std::stop_token& stop) {
+  const Timestamp begun = clock_.now();
+  while (!stop.stop_requested()) {
+    // What this round has asked about is due later than its beginning.
+    auto due = journal_.unverified(source_, begun, kAtOnce);
+    if (!due) return due.error();
+    if (due->empty()) return {};
+    // What replaces an event takes room, for which what is captured comes first.
+    if (journal_.full()) return Error{ErrorKind::kTransient, "the journal is full"};
+    if (auto handled = handle(*due, stop); !handled) return handled;
+  }
+  return {};
+}
+
+Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop) {
+  const auto answers = ask(due, stop);
+  if (stop.stop_requested()) return {};
+  const Timestamp now = clock_.now();
+  std::vector<Journal::LaterOwner> later;
+  std::uint64_t verified = 0;
+  std::optional<Error> failed;
+  if (!answers) failed = answers.error();
+  for (std::size_t i = 0; i < due.size() && !stop.stop_requested(); ++i) {
+    const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotAsked;
+    if (state == OwnerAnswer::State::kFound && (*answers)[i].user.verified && (*answers)[i].user.id) {
+      auto replaced = replace(due[i], (*answers)[i].user);
+      if (replaced) {
+        ++verified;
+        continue;
+      }
+      failed = replaced.error();
+      later.push_back({due[i].number, next_time(due[i], now, false)});
+      continue;
+    }
+    const bool asked = state == OwnerAnswer::State::kUnknown || state == OwnerAnswer::State::kNotYet;
+    if (asked && age_of(due[i], now) > kGivenUpAfter) {
+      later.push_back({due[i].number, std::nullopt});
+    } else {
+      later.push_back({due[i].number, next_time(due[i], now, asked)});
+    }
+  }
+  state_.with([&](State& s) {
+    s.status.asked += answers ? due.size() : 0;
+    s.status.verified += verified;
+  });
+  if (verified > 0) {
+    log_.info("OWNERS_FOUND_LATER",
+              "owners of jobs that had gone out unverified are known now; the sinks put these jobs in the place of the first",
+              {{"source", source_}, {"jobs", verified}});
+  }
+  if (!later.empty()) {
+    if (auto noted = journal_.change_unverified(std::move(later)); !noted) return noted;
+  }
+  if (failed) return *failed;
+  return {};
+}
+
+Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unverified>& due, const std::stop_token& stop) {
+  std::vector<OwnerQuery> queries;
+  queries.reserve(due.size());
+  const SteadyTime now = clock_.steady();
+  for (const Journal::Unverified& item : due) {
+    queries.push_back(
+        {.event = item.event.get(), .script_mtime_ns = item.event->time.nanoseconds, .entry_unchanged = {}, .since = now});
+  }
+  try {
+    auto answers = resolver_->resolve(queries, stop, now + kQueryLimit);
+    if (answers && answers->size() != queries.size())
+      return Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
+    return answers;
+  } catch (...) {
+    return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
+  }
+}
+
+Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& user) {
+  std::shared_ptr<const Event> whole = item.event;
+  if (auto held = journal_.event(item.event->id)) {
+    whole = *std::move(held);
+  } else if (!archives_.names().empty()) {
+    auto archived = archives_.fetch(*item.event);
+    const bool gone =
+        !archived && (archived.error().kind() == ErrorKind::kVanished || archived.error().kind() == ErrorKind::kCorrupt);
+    if (!archived && !gone) return archived.error();
+    if (archived) whole = *std::move(archived);
+  }
+  auto event = std::make_shared<Event>(*whole);
+  event->replaces = item.event->id;
+  event->id = owned_event_id(item.event->id, *user.id);
+  event->user = user;
+  event->user.unverified_reason.reset();
+  make_text_utf8(*event);
+  FAULT_POINT("owners.before_replace");
+  return journal_.replace_unverified(item.number, source_, std::move(event));
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/api/spool_adapter.h"
+#include "core/base/guarded.h"
+#include "core/delivery/archives.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+
+// Asks later whose jobs were that went out unverified. Each is asked about after a minute, and then after as long as it has been
+// unverified, six hours at the most; for thirty days. Once its owner is known, a new event goes to all sinks, which names the
+// first as the one that it `replaces`. Its files are read from the journal or an archive; where neither has them, it goes
+// without their bytes, and a destination that holds them keeps them.
+//
+// Owns:    one thread and the resolver. Borrows the rest for its life.
+// Threads: start() and stop() from the main thread; the rest from any.
+class OwnerRetry {
+ public:
+  OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal, const Archives& archives,
+             Logger& log, const Clock& clock);
+  ~OwnerRetry();
+  OwnerRetry(const OwnerRetry&) = delete;
+  OwnerRetry& operator=(const OwnerRetry&) = delete;
+
+  void start();
+  // False: an archive does not come back from a call; the process must end with _exit.
+  bool stop(SteadyTime deadline);
+
+  // All are due now. Returns a number; once status().rounds_done has reached it, each was asked about, or `last_error` says
+  // why not.
+  std::uint64_t ask_now();
+
+  struct Status {
+    std::uint64_t waiting = 0;   // events without a verified owner
+    std::uint64_t asked = 0;     // since the start
+    std::uint64_t verified = 0;  // of them
+    std::uint64_t rounds_done = 0;
+    std::string last_error;  // of the last round; "" = none
+  };
+  Status status() const;
+
+ private:
+  struct State {
+    std::uint64_t wanted = 0;  // rounds that ask_now() was promised
+    Status status;
+  };
+  void run(const std::stop_token& stop) noexcept;
+  // Asks about all that are due. What keeps it from asking about the rest is its error.
+  Result<void> round(const std::stop_token& stop);
+  Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
+  Result<void> replace(const Journal::Unverified& item, const User& user);
+
+  const std::string source_;
+  const std::unique_ptr<LateOwnerResolver> resolver_;
+  Journal& journal_;
+  const Archives& archives_;
+  Logger& log_;
+  const Clock& clock_;
+  Guarded<State> state_;
+  Guarded<bool> ended_;
+  std::jthread thread_;
+};
+
+}  // namespace scriptorium
