@@ -1,7 +1,10 @@
 #include "backends/elasticsearch/admin.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "backends/elasticsearch/outcome.h"
@@ -33,11 +36,22 @@ void add_file(StoredJob& job, const char* name, std::string bytes) {
   job.files.push_back({.name = name, .location = job.location, .bytes = make_bytes(std::move(bytes))});
 }
 
+// An update names as null what is not known any more: to a reader the same as absent.
+void drop_nulls(Json& object) {
+  for (auto member = object.begin(); member != object.end();) {
+    if (member->is_object()) drop_nulls(*member);
+    member = member->is_null() ? object.erase(member) : std::next(member);
+  }
+}
+
 // What the document still has of the job's files: only what is whole.
 StoredJob job_of(const Json& hit, const std::string& host) {
   StoredJob job;
-  job.event_id = text_at(hit, "/_id"_json_pointer);
-  job.location = host + "/" + text_at(hit, "/_index"_json_pointer) + "/_doc/" + job.event_id;
+  // The document's own id is that of the first event, if another one has replaced it.
+  const std::string id = text_at(hit, "/_id"_json_pointer);
+  job.event_id = text_at(hit, "/_source/id"_json_pointer);
+  if (job.event_id.empty()) job.event_id = id;
+  job.location = host + "/" + text_at(hit, "/_index"_json_pointer) + "/_doc/" + id;
   Json source = hit.value("_source", Json::object());
   if (!source.is_object()) return job;
   if (auto script = source.find("script"); script != source.end() && script->is_object()) {
@@ -66,8 +80,34 @@ StoredJob job_of(const Json& hit, const std::string& host) {
     source.erase(environment);
   }
   for (const char* name : {"@timestamp", "environment_truncated", "labels"}) source.erase(name);
+  if (auto user = source.find("user"); user != source.end() && user->is_object()) drop_nulls(*user);
   add_file(job, "metadata", source.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   return job;
+}
+
+struct Found {
+  StoredJob job;
+  std::string replaces;  // "" = nothing
+};
+
+// Where documents cannot be changed, a job whose owner was found later has two. That is one job, of which the later document
+// may lack the script and the environment.
+std::vector<StoredJob> joined(std::vector<Found> found) {
+  std::set<std::string> replaced;
+  for (Found& later : found) {
+    const auto earlier = std::ranges::find(found, later.replaces, [](const Found& f) { return f.job.event_id; });
+    if (later.replaces.empty() || earlier == found.end()) continue;
+    replaced.insert(later.replaces);
+    for (const StoredFile& file : earlier->job.files) {
+      const bool there = std::ranges::find(later.job.files, file.name, &StoredFile::name) != later.job.files.end();
+      if (!there) later.job.files.push_back(file);
+    }
+  }
+  std::vector<StoredJob> jobs;
+  for (Found& f : found) {
+    if (!replaced.contains(f.job.event_id)) jobs.push_back(std::move(f.job));
+  }
+  return jobs;
 }
 
 }  // namespace
@@ -117,7 +157,7 @@ std::string Admin::sample_index() const {
 Result<void> Admin::check_rights() {
   const std::string index = sample_index();
   const Json question = {
-      {"index", Json::array({{{"names", {index}}, {"privileges", {"create_doc", "auto_configure", "create_index"}}}})}};
+      {"index", Json::array({{{"names", {index}}, {"privileges", {"create_doc", "auto_configure", "create_index", "index"}}}})}};
   const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
     return send_json("POST", host, "/_security/user/_has_privileges", question.dump());
   });
@@ -132,6 +172,12 @@ Result<void> Admin::check_rights() {
       if (!config_.require_alias && !true_at(rights, "auto_configure") && !true_at(rights, "create_index")) {
         return Error{ErrorKind::kTransient, "we may not make the index " + index +
                                                 ": give the privilege auto_configure, or the next month's will be missing"};
+      }
+      if (!config_.data_stream && rights.contains("index") && !true_at(rights, "index")) {
+        context_.log.warning("ES_CREATE_ONLY",
+                             "we may create documents but not change them, so a job whose owner is found later gets a second "
+                             "document beside its first; give the privilege index if it is to have one",
+                             {{"sink", context_.name}});
       }
     }
   }
@@ -189,21 +235,22 @@ Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {
   });
   if (!answer) return answer.error();
   const HttpResponse& response = answer->response;
-  std::vector<StoredJob> jobs;
   if (response.status == 401 || response.status == 403) {
     context_.log.info("ES_MAY_NOT_READ", "this sink may write but not search, so it is not looked into",
                       {{"sink", context_.name}, {"reason", describe(response)}});
-    return jobs;
+    return std::vector<StoredJob>{};
   }
-  if (response.status == 404) return jobs;
+  if (response.status == 404) return std::vector<StoredJob>{};
   if (response.status != 200) return cannot("search", response);
   const Json json = Json::parse(response.body, nullptr, false);
   if (!json.is_object()) return Error{ErrorKind::kTransient, "search: the answer is not understood"};
+  std::vector<Found> found;
   for (const Json& hit : json.value("/hits/hits"_json_pointer, Json::array())) {
     // Without our template job.id may be words instead of one name.
-    if (hit.is_object() && text_at(hit, "/_source/job/id"_json_pointer) == job_id) jobs.push_back(job_of(hit, answer->host));
+    if (!hit.is_object() || text_at(hit, "/_source/job/id"_json_pointer) != job_id) continue;
+    found.push_back({job_of(hit, answer->host), text_at(hit, "/_source/replaces"_json_pointer)});
   }
-  return jobs;
+  return joined(std::move(found));
 }
 
 Result<std::string> Admin::setup(bool print) {

@@ -7,8 +7,8 @@
 
 namespace scriptorium::elasticsearch {
 
-Cuts Body::add(const Event& event, const ElasticsearchConfig& config) {
-  const Cuts cuts = append_document(event, config, bytes_);
+Cuts Body::add(const Event& event, const ElasticsearchConfig& config, Replacing replacing) {
+  const Cuts cuts = append_document(event, config, replacing, bytes_);
   ends_.push_back(bytes_.size());
   return cuts;
 }

@@ -15,7 +15,7 @@ class Body {
  public:
   explicit Body(std::size_t size_hint) { bytes_.reserve(size_hint); }
 
-  Cuts add(const Event& event, const ElasticsearchConfig& config);
+  Cuts add(const Event& event, const ElasticsearchConfig& config, Replacing replacing);
   // Takes the last document away again.
   void drop_last();
 

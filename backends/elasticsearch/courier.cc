@@ -36,6 +36,8 @@ constexpr std::size_t kMostSuspects = 10'000;
 // How soon after an answer that there is none, for an operator who has just run `scriptorium setup`; and after none.
 constexpr seconds kAskMissingTemplateAgain{2};
 constexpr seconds kAskTemplateAgain{30};
+// How soon after a server did not let us change a document it is tried again: somebody may have given us the right.
+constexpr seconds kTryChangeAgain{600};
 
 }  // namespace
 
@@ -163,6 +165,7 @@ void Courier::send_what_may_go() {
   if (renewal_) {
     if (http_.in_flight() > 0) return;
     http_.renew(*std::exchange(renewal_, std::nullopt));
+    no_change_until_.reset();
   }
   const auto most = static_cast<std::size_t>(config_.requests_in_flight);
   while (under_way_.size() < most) {
@@ -218,11 +221,12 @@ std::optional<Courier::Parcel> Courier::render() {
   const std::size_t limit = std::min(load.body_limit, body_limit_);
   auto body = std::make_shared<Body>(limit + (limit / 4));
   Parcel parcel;
+  parcel.replacing = replacing();
   std::uint64_t scripts_cut = 0;
   std::uint64_t environments_cut = 0;
   while (load.next < load.deliveries.size()) {
     Delivery& delivery = load.deliveries[load.next];
-    const std::string& id = delivery.event().id;
+    const std::string& id = document_id(delivery.event(), parcel.replacing);
     if (id.empty() || id.size() > 512) {
       delivery.reject("the event's id has " + std::to_string(id.size()) + " bytes; a document's has 1 to 512");
       ++load.next;
@@ -232,7 +236,7 @@ std::optional<Courier::Parcel> Courier::render() {
       ++load.next;
       continue;
     }
-    const Cuts cuts = body->add(delivery.event(), config_);
+    const Cuts cuts = body->add(delivery.event(), config_, parcel.replacing);
     if (body->count() > 1 && body->size() > limit) {
       body->drop_last();
       break;
@@ -385,7 +389,7 @@ void Courier::finish_parcel(Parcel parcel, const HttpResponse& response) {
   answered(std::move(parcel), response);
 }
 
-// No answer: nobody knows whether the documents are stored, and a second `create` of them does no harm.
+// No answer: nobody knows whether the documents are stored, and a second request with them does no harm.
 void Courier::failed(Parcel parcel, const HttpResponse& response) {
   const std::string reason = to_string(response.failure);
   const std::string& host = hosts_.url(parcel.host);
@@ -462,29 +466,44 @@ std::string Courier::words_of(const ServerError& error, const Parcel& parcel) co
 void Courier::judge_items(Parcel parcel, const HttpResponse& response) {
   std::vector<std::string_view> ids;
   ids.reserve(parcel.deliveries.size());
-  for (const Delivery& delivery : parcel.deliveries) ids.push_back(delivery.event().id);
+  for (const Delivery& delivery : parcel.deliveries) ids.push_back(document_id(delivery.event(), parcel.replacing));
   const auto items = parse_bulk_answer(response.body, ids);
   if (!items) {
     retry_all(parcel, items.error().message());
     return leave_trial(parcel.trial, false);
   }
   std::uint64_t created = 0;
+  std::uint64_t replaced = 0;
   std::uint64_t duplicates = 0;
   std::uint64_t failure_store = 0;
+  bool may_not_change = false;
   for (const Item& item : *items) {
     const ItemAction action = judge_item(item);
-    created += action == ItemAction::kStored ? 1 : 0;
+    may_not_change = may_not_change || action == ItemAction::kNoChange;
+    const bool over = item.changes && item.status == 200;  // 201: there was none
+    replaced += action == ItemAction::kStored && over ? 1 : 0;
+    created += action == ItemAction::kStored && !over ? 1 : 0;
     duplicates += action == ItemAction::kDuplicate ? 1 : 0;
     failure_store += action == ItemAction::kStored && item.failure_store ? 1 : 0;
   }
-  if (created + duplicates > 0) ++accepts_;
+  if (created + replaced + duplicates > 0) ++accepts_;
   // Before the deliveries: who sees one settled sees it counted.
   status_.with([&](CourierStatus& s) {
     s.created += created;
+    s.replaced += replaced;
     s.duplicates += duplicates;
     s.failure_store += failure_store;
   });
-  for (std::size_t i = 0; i < items->size(); ++i) settle(parcel.deliveries[i], (*items)[i]);
+  for (std::size_t i = 0; i < items->size(); ++i) {
+    const Item& item = (*items)[i];
+    // OpenSearch refuses what else is for the same shard too; alone it has nothing against that.
+    const bool with_it = may_not_change && item.status == 403 && item.type == "security_exception";
+    if (with_it && !item.changes) {
+      parcel.deliveries[i].retry(short_reason(item.status, item.type));
+    } else {
+      settle(parcel.deliveries[i], item);
+    }
+  }
   if (++taken_in_a_row_ >= kTakenUntilLarger) {
     taken_in_a_row_ = 0;
     body_limit_ = std::min(body_limit_ * 2, static_cast<std::size_t>(config_.request_max_bytes));
@@ -509,6 +528,10 @@ void Courier::settle(Delivery& delivery, const Item& item) {
   if (action == ItemAction::kRetry) return delivery.retry(short_words);
   const std::string words = safe_reason(item.reason, delivery.event());
   const std::string reason = words.empty() ? short_words : short_words + ": " + words;
+  if (action == ItemAction::kNoChange) {
+    may_not_change(reason);
+    return delivery.retry(short_words);
+  }
   if (action == ItemAction::kHold) {
     complain_refused(reason);
     return delivery.retry(short_words, kSlowly);
@@ -518,6 +541,21 @@ void Courier::settle(Delivery& delivery, const Item& item) {
     return delivery.reject(reason);
   }
   delivery.retry(short_words);
+}
+
+Replacing Courier::replacing() const {
+  const bool may_change = !config_.data_stream && (!no_change_until_ || context_.clock.steady() >= *no_change_until_);
+  return may_change ? Replacing::kInPlace : Replacing::kBeside;
+}
+
+void Courier::may_not_change(const std::string& reason) {
+  if (!no_change_until_) {
+    context_.log.warning("ES_CREATE_ONLY",
+                         "the server lets us create documents but not change them, so a job whose owner is found later gets a "
+                         "second document beside its first; give the right to index documents if it is to have one",
+                         {{"sink", context_.name}, {"reason", reason}});
+  }
+  no_change_until_ = context_.clock.steady() + kTryChangeAgain;
 }
 
 // Counts a refusal that may be the document's fault; true if by now it must be.
@@ -541,6 +579,7 @@ void Courier::split(Parcel parcel) {
   const std::size_t half = parcel.deliveries.size() / 2;
   Parcel second;
   second.body = parcel.body;
+  second.replacing = parcel.replacing;
   second.first = parcel.first + half;
   second.deliveries.assign(std::make_move_iterator(parcel.deliveries.begin() + static_cast<std::ptrdiff_t>(half)),
                            std::make_move_iterator(parcel.deliveries.end()));

@@ -26,6 +26,7 @@ struct CourierStatus {
   ServerInfo server;
   std::vector<Hosts::Host> hosts;
   std::uint64_t created = 0;
+  std::uint64_t replaced = 0;
   std::uint64_t duplicates = 0;
   std::uint64_t failure_store = 0;
   std::uint64_t scripts_cut = 0;
@@ -76,6 +77,7 @@ class Courier {
   // A request: documents [first, first + deliveries.size()) of a body.
   struct Parcel {
     std::shared_ptr<const Body> body;
+    Replacing replacing = Replacing::kInPlace;  // as the body was rendered
     std::size_t first = 0;
     std::vector<Delivery> deliveries;
     std::vector<std::size_t> tried;  // hosts
@@ -122,6 +124,8 @@ class Courier {
   void answered(Parcel parcel, const HttpResponse& response);
   void judge_items(Parcel parcel, const HttpResponse& response);
   void settle(Delivery& delivery, const Item& item);
+  Replacing replacing() const;
+  void may_not_change(const std::string& reason);
   void split(Parcel parcel);
   void too_large(Parcel parcel, const HttpResponse& response);
   void not_understood(Parcel parcel, const std::string& reason, const std::string& words);
@@ -154,6 +158,7 @@ class Courier {
   std::uint32_t closed_in_a_row_ = 0;
   std::uint64_t accepts_ = 0;  // requests of which something was stored
   bool product_asked_ = false;
+  std::optional<SteadyTime> no_change_until_;  // the server did not let us change a document; absent: never since the start
   std::unordered_map<std::string, Suspect> suspects_;
   std::map<std::string, SteadyTime> complaints_;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
@@ -39,6 +40,32 @@ std::size_t list_bytes(const std::vector<std::string>& list) {
   std::size_t bytes = 0;
   for (const std::string& item : list) bytes += item.size() + 3;
   return bytes;
+}
+
+// Whether it has a text that belongs into the document, but not its bytes.
+bool lacks_bytes(const Event& event, const ElasticsearchConfig& config) {
+  const auto lost = [&](std::string_view name) {
+    const EventFile* file = event.file(name);
+    return file != nullptr && file->bytes == nullptr;
+  };
+  return (config.script_text && event.script && lost("script")) ||
+         (config.environment && event.environment_format == EnvironmentFormat::kNulEnded && lost("environment"));
+}
+
+// What a late owner changes, for a server to merge into the document that is there. A merge leaves what it does not name, so
+// what the new owner has not is named as null: of an unverified one it may be what the user wrote.
+void append_changes(const Event& event, std::string& out) {
+  using Json = nlohmann::ordered_json;
+  const Json all = Json::parse(event_json(event, {.script_text = false, .environment = false}));
+  Json changes;
+  for (const char* name : {"id", "replaces", "user", "job"}) changes[name] = all.at(name);
+  const auto name_all = [](Json& object, std::initializer_list<const char*> names) {
+    for (const char* name : names) object.emplace(name, nullptr);
+  };
+  Json& user = changes["user"];
+  name_all(user, {"name", "id", "group", "unverified_reason"});
+  if (user["group"].is_object()) name_all(user["group"], {"name", "id"});
+  out += changes.dump();
 }
 
 class Renderer {
@@ -211,14 +238,25 @@ std::string_view utf8_prefix(std::string_view text, std::size_t limit) noexcept 
   return text.substr(0, end);
 }
 
-Cuts append_document(const Event& event, const ElasticsearchConfig& config, std::string& body) {
-  body += R"({"create":{"_index":")";
+const std::string& document_id(const Event& event, Replacing replacing) noexcept {
+  return event.replaces && replacing == Replacing::kInPlace ? *event.replaces : event.id;
+}
+
+Cuts append_document(const Event& event, const ElasticsearchConfig& config, Replacing replacing, std::string& body) {
+  const bool in_place = event.replaces && replacing == Replacing::kInPlace;
+  const bool update = in_place && lacks_bytes(event, config);
+  body += update ? R"({"update":{"_index":")" : in_place ? R"({"index":{"_index":")" : R"({"create":{"_index":")";
   body += config.index_name.of(event);  // only characters that JSON takes as they are
   body += R"(","_id":)";
-  append_json_string(event.id, body);
-  body += "}}\n";
+  append_json_string(document_id(event, replacing), body);
+  body += update ? ",\"retry_on_conflict\":3}}\n" : "}}\n";
+  if (update) {
+    body += R"({"doc":)";
+    append_changes(event, body);
+    body += R"(,"upsert":)";
+  }
   const Cuts cuts = Renderer(event, config, body).render();
-  body += '\n';
+  body += update ? "}\n" : "\n";
   return cuts;
 }
 

@@ -81,7 +81,11 @@ ItemAction judge_bad_request(const Item& item) noexcept {
         has(item.reason, "immense field")) {
       return ItemAction::kReject;
     }
-    if (has(item.reason, "no write index is defined") || has(item.reason, "only write ops with an op_type of create") ||
+    // A data stream.
+    if (has(item.reason, "only write ops with an op_type of create")) {
+      return item.changes ? ItemAction::kNoChange : ItemAction::kHold;
+    }
+    if (has(item.reason, "no write index is defined") ||
         (has(item.reason, "pipeline with id") && has(item.reason, "does not exist"))) {
       return ItemAction::kHold;
     }
@@ -121,6 +125,7 @@ Result<std::vector<Item>> parse_bulk_answer(std::string_view body, const std::ve
     // {"create": {"status": 201, ...}}
     if (!entry.is_object() || entry.size() != 1 || !entry.begin()->is_object()) return unknown;
     Item item = item_of(*entry.begin());
+    item.changes = entry.begin().key() == "index" || entry.begin().key() == "update";
     if (item.status == 0) return unknown;
     if (!item.id.empty() && item.id != ids[result.size()]) {
       return Error(ErrorKind::kTransient, "the server answers for other documents");
@@ -140,6 +145,7 @@ ItemAction judge_item(const Item& item) noexcept {
     case 200:
     case 201: return ItemAction::kStored;
     case 409:
+      if (item.changes) return ItemAction::kRetry;  // somebody else wrote it in just that moment
       // `create` has no other conflict than a document that is there.
       return item.type.empty() || item.type == "version_conflict_engine_exception" ? ItemAction::kDuplicate
                                                                                    : ItemAction::kSuspect;
@@ -148,8 +154,8 @@ ItemAction judge_item(const Item& item) noexcept {
     case 502:
     case 503:
     case 504: return ItemAction::kRetry;
+    case 403: return item.changes && item.type == "security_exception" ? ItemAction::kNoChange : ItemAction::kHold;
     case 401:
-    case 403:
     case 404:
     case 405:
     case 406: return ItemAction::kHold;

@@ -21,6 +21,7 @@ enum class ItemAction {
   kHold,       // the configuration or the state of the cluster: again, slowly, with one loud message; never a dead letter
   kSuspect,    // nobody can tell: again, and after enough of that a dead letter
   kReject,     // the document itself
+  kNoChange,   // the server lets us create documents here, but not change them: as a new document (Replacing::kBeside)
 };
 
 // What to do about a request as a whole.
@@ -36,7 +37,8 @@ enum class RequestAction {
 // One item of a bulk answer, as the server gave it.
 struct Item {
   int status = 0;
-  std::string id;  // "" if the answer does not tell
+  bool changes = false;  // of an `index` or `update`, which may change a document that is there; else of a `create`
+  std::string id;        // "" if the answer does not tell
   std::string type;
   std::string reason;
   bool failure_store = false;  // stored, but among the failures of a data stream

@@ -117,6 +117,7 @@ std::string ElasticsearchSink::status_json() const {
   }
   json += ']';
   add(json, "created", status.created);
+  add(json, "replaced", status.replaced);
   add(json, "duplicates", status.duplicates);
   add(json, "failure_store", status.failure_store);
   add_member(json, "truncated");

@@ -13,7 +13,8 @@
 namespace scriptorium::elasticsearch {
 
 // Writes each event as one document, under the event's id, by bulk requests; acknowledged is what the server's answer
-// says of that very document. A document that is there already is acknowledged as well: nothing is written twice.
+// says of that very document. A document that is there already is acknowledged as well: nothing is written twice. An event
+// that `replaces` another takes over the document of that one, so the first event's id stays the document's.
 //
 // deliver() hands its batch to a thread that renders, sends and judges, and returns; so a server that hangs holds no call
 // of core's. While one request is at the server the next body is made. A request that one server could not take goes to

@@ -94,7 +94,7 @@ int write_bodies(const std::filesystem::path& folder, int events, std::size_t by
     body = elasticsearch::Body(bytes);
   };
   for (int i = 0; i < events; ++i) {
-    body.add(*job(i), config);
+    body.add(*job(i), config, elasticsearch::Replacing::kInPlace);
     if (body.size() >= bytes) write();
   }
   if (body.count() > 0) write();

@@ -64,4 +64,28 @@ inline std::shared_ptr<const Event> make_event(const std::string& job_id, const 
   return std::make_shared<const Event>(make_event_value(job_id, script, variables));
 }
 
+// The same job as it goes out while nobody has confirmed its owner: the names are what its environment says.
+inline Event make_unverified_event(const std::string& job_id, const std::string& script = kScript,
+                                   const std::vector<std::string>& variables = {"HOME=/home/alice", "USER=mallory"}) {
+  Event event = make_event_value(job_id, script, variables);
+  event.user = {
+      .name = "mallory", .group_name = "wheel", .verified = false, .unverified_reason = "the scheduler does not answer"};
+  return event;
+}
+
+// What core makes of it when the owner is known: alice.
+inline Event make_owned_event(const Event& unverified) {
+  Event event = unverified;
+  event.user = make_event_value(unverified.job.id).user;
+  event.replaces = unverified.id;
+  event.id = owned_event_id(unverified.id, *event.user.id);
+  return event;
+}
+
+// As core has it where no archive and no journal holds the files any more.
+inline Event without_bytes(Event event) {
+  for (EventFile& file : event.files) file.bytes = nullptr;
+  return event;
+}
+
 }  // namespace scriptorium::test

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -305,6 +306,91 @@ class Delivery:
         sink = daemon.sink("search")
         assert sink["plugin_status"]["duplicates"] == jobs and sink["plugin_status"]["created"] == 0
         assert sink["dead"] == 0
+
+
+class LateOwners:
+    """An event goes out before its owner is known, and again when he is: the sink itself, without the daemon."""
+
+    FIRST_SCRIPT = b"#!/bin/bash\nmodule load GROMACS/2023.1\n# caf\xe9\nsrun gmx\n"
+
+    def options(self, node):
+        if not node.secure:
+            return {}
+        user, password = node.user.split(":")
+        return {"user": user, "password_file": search_lab.secret_file(node.work, "password", password), "ca_file": str(node.certs / "ca.pem")}
+
+    def drive(self, node, steps, job="4711", **options):
+        options = {"hosts": node.url, **self.options(node), **options}
+        result = subprocess.run([str(harness.BUILD / "tests" / "elasticsearch_late_owner_driver"), job, ",".join(steps)]
+                                + [f"{k}={v}" for k, v in options.items()], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        made = json.loads(result.stdout)
+        assert all(step["acknowledged"] for step in made["steps"]), made["steps"]
+        return made
+
+    def hits(self, node, index="scriptorium-job-*"):
+        node.refresh(index)
+        return node.call("POST", f"/{index}/_search?version=true", {"query": {"term": {"job.id": "4711"}}})["hits"]["hits"]
+
+    def is_whole(self, document, made):
+        """The document is the owner's, with the script and the environment of the first one."""
+        first, owned = made["events"]["first"], made["events"]["owned"]
+        assert first["user"]["name"] == "mallory" and first["user"]["unverified_reason"]
+        assert (document["id"], document["replaces"]) == (owned["id"], first["id"])
+        assert {k: v for k, v in document["user"].items() if v is not None} == owned["user"]
+        assert base64.b64decode(document["script"]["raw"]) == self.FIRST_SCRIPT == base64.b64decode(first["script"]["text"])
+        assert "GROMACS/2023.1" in document["script"]["text"] and document["script"]["sha256"] == first["script"]["sha256"]
+        assert document["environment"] == first["environment"]
+        assert document["job"] == owned["job"] and document["@timestamp"] == first["time"]
+
+    @pytest.mark.parametrize("owned", ["owned", "bare"])
+    def test_a_late_owner_takes_over_the_document_however_often_each_event_comes(self, empty, owned):
+        empty.put_template()
+        made = self.drive(empty, ["first", owned, owned, "first"])
+        assert [step["attempts"] for step in made["steps"]] == [1] * 4
+        hit, = self.hits(empty)
+        assert hit["_id"] == made["events"]["first"]["id"]
+        self.is_whole(hit["_source"], made)
+        assert (made["status"]["created"], made["status"]["replaced"], made["status"]["duplicates"]) == (1, 2, 1)
+        assert made["logged"] == []
+        found = lambda bar: empty.search("scriptorium-job-*", kql(bar))  # noqa: E731
+        assert found("user.name: alice and user.verified: true and script.text: gromacs") == [hit["_id"]]
+        assert found("replaces: " + made["events"]["first"]["id"]) == [hit["_id"]]
+        assert found("user.name: mallory or user.unverified_reason: * or user.group.name: wheel or user.verified: false") == []
+        # Once more by a sink that knows nothing of all that.
+        self.drive(empty, ["first", owned])
+        hit, = self.hits(empty)
+        self.is_whole(hit["_source"], made)
+
+    def test_without_a_first_document_the_later_event_is_the_document(self, empty):
+        empty.put_template()
+        made = self.drive(empty, ["owned", "first"])
+        hit, = self.hits(empty)
+        assert hit["_id"] == made["events"]["first"]["id"]
+        self.is_whole(hit["_source"], made)
+        empty.wipe()
+        empty.put_template()
+        made = self.drive(empty, ["bare", "bare"])
+        hit, = self.hits(empty)
+        assert hit["_id"] == made["events"]["first"]["id"] and hit["_source"]["kind"] == "job.script"
+        assert {k: v for k, v in hit["_source"]["user"].items() if v is not None} == made["events"]["owned"]["user"]
+        assert "text" not in hit["_source"]["script"] and "environment" not in hit["_source"]
+
+    @pytest.mark.parametrize("option", ["data_stream", "only the name of one"])
+    def test_a_data_stream_has_both_documents_and_a_search_takes_the_later(self, empty, option):
+        empty.put_template(stream=True)
+        stream = "scriptorium-stream-job"
+        options = {"data_stream": "true"} if option == "data_stream" else {"index": stream, "require_template": "false"}
+        made = self.drive(empty, ["first", "owned", "owned", "first"], **options)
+        hits = {hit["_id"]: hit["_source"] for hit in self.hits(empty, stream)}
+        assert sorted(hits) == sorted(made["events"][e]["id"] for e in ("first", "owned"))
+        self.is_whole(hits[made["events"]["owned"]["id"]], made)
+        assert empty.search(stream, kql("jobid: 4711 and user.verified: true")) == [made["events"]["owned"]["id"]]
+        assert made["logged"] == ([] if option == "data_stream" else ["ES_CREATE_ONLY"])
+        # What docs/search-in-kibana.md says of what is left over.
+        replaced = empty.call("POST", f"/{stream}/_search", {"size": 0, "aggs": {"first": {"terms": {"field": "replaces"}}}})
+        ids = [bucket["key"] for bucket in replaced["aggregations"]["first"]["buckets"]]
+        assert ids == [made["events"]["first"]["id"]]
 
 
 def set_up_as_administrator(node, make_daemon, work):

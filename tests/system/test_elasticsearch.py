@@ -5,7 +5,7 @@ import base64
 import pytest
 
 import search_lab
-from search_suite import Access, Content, Delivery, Refusals, empty, node, templated  # noqa: F401
+from search_suite import Access, Content, Delivery, LateOwners, Refusals, empty, node, templated  # noqa: F401
 
 KIND = "elasticsearch8-secure"
 
@@ -20,6 +20,49 @@ class TestDelivery(Delivery):
 
 class TestRefusals(Refusals):
     pass
+
+
+class TestLateOwners(LateOwners):
+    pass
+
+
+class TestLateOwnersByKey(LateOwners):
+    """By a key that may index, as README.md says, and by one that may only create."""
+
+    @pytest.fixture(autouse=True, params=["index", "create_doc"])
+    def key(self, request, node):  # noqa: F811
+        self.privilege = request.param
+        made = node.call("POST", "/_security/api_key", {"name": f"may-{self.privilege}", "role_descriptors": {"writer": {
+            "cluster": [], "index": [{"names": ["scriptorium-*"], "privileges": [self.privilege, "auto_configure"]}]}}})
+        self.file = search_lab.secret_file(node.work, f"api-key-{self.privilege}", f"{made['id']}:{made['api_key']}")
+
+    def options(self, node):  # noqa: F811
+        return {"ca_file": str(node.certs / "ca.pem"), "api_key_file": self.file}
+
+    @pytest.mark.parametrize("owned", ["owned", "bare"])
+    def test_a_late_owner_takes_over_the_document_however_often_each_event_comes(self, empty, owned):  # noqa: F811
+        if self.privilege == "index":
+            return super().test_a_late_owner_takes_over_the_document_however_often_each_event_comes(empty, owned)
+        empty.put_template()
+        made = self.drive(empty, ["first", owned, owned, "first"])
+        assert [step["attempts"] for step in made["steps"]] == [1, 2, 1, 1]
+        hits = {hit["_id"]: hit["_source"] for hit in self.hits(empty)}
+        first, later = (made["events"][e]["id"] for e in ("first", "owned"))
+        assert sorted(hits) == sorted([first, later])
+        assert hits[first]["user"]["name"] == "mallory" and base64.b64decode(hits[first]["script"]["raw"]) == self.FIRST_SCRIPT
+        assert hits[later]["user"]["name"] == "alice" and hits[later]["replaces"] == first
+        assert made["logged"] == ["ES_CREATE_ONLY"]
+
+    def test_without_a_first_document_the_later_event_is_the_document(self, empty):  # noqa: F811
+        if self.privilege == "index":
+            super().test_without_a_first_document_the_later_event_is_the_document(empty)
+
+    def test_check_says_which_of_the_two_it_is(self, empty, make_daemon, work):  # noqa: F811
+        empty.put_template()
+        daemon = make_daemon(sinks={"archive": None, "search": search_lab.sink(empty, ca_file=str(empty.certs / "ca.pem"), api_key_file=self.file)})
+        (work / "spool").mkdir(mode=0o700, exist_ok=True)
+        said = daemon.command("check")
+        assert ("create documents but not change them" in said.stderr) == (self.privilege == "create_doc"), said.stdout + said.stderr
 
 
 @pytest.fixture(scope="module")

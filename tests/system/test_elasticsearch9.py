@@ -1,6 +1,6 @@
 """Elasticsearch 9: templates and searching, and what the daemon brings there."""
 
-from search_suite import Content, Delivery, empty, node, templated  # noqa: F401
+from search_suite import Content, Delivery, LateOwners, empty, node, templated  # noqa: F401
 
 KIND = "elasticsearch9"
 SANITIZED_TOO = False
@@ -11,4 +11,8 @@ class TestContent(Content):
 
 
 class TestDelivery(Delivery):
+    pass
+
+
+class TestLateOwners(LateOwners):
     pass

@@ -1,6 +1,6 @@
 """OpenSearch 2.19, plain: templates and searching, and what the daemon brings there."""
 
-from search_suite import Content, Delivery, empty, node, templated  # noqa: F401
+from search_suite import Content, Delivery, LateOwners, empty, node, templated  # noqa: F401
 
 KIND = "opensearch2"
 
@@ -10,4 +10,8 @@ class TestContent(Content):
 
 
 class TestDelivery(Delivery):
+    pass
+
+
+class TestLateOwners(LateOwners):
     pass

@@ -1,7 +1,7 @@
 """OpenSearch 2.19 with its security plugin: HTTPS, a role that may create documents only, client certificates."""
 
 import search_lab
-from search_suite import Access, Delivery, Refusals, empty, node  # noqa: F401
+from search_suite import Access, Delivery, LateOwners, Refusals, empty, node  # noqa: F401
 
 KIND = "opensearch2-secure"
 
@@ -26,6 +26,14 @@ class TestPassword(Access):
                              ("DELETE", "/scriptorium-job-2026.01"), ("PUT", "/_index_template/scriptorium-job")):
             body = {"index_patterns": ["scriptorium-x-*"]} if method == "PUT" else None
             assert empty.request(method, path, body, user="writer:writer-secret")[0] == 403, (method, path)
+
+
+class TestLateOwners(LateOwners):
+    """With the role of our documentation."""
+
+    def options(self, node):  # noqa: F811
+        return {"ca_file": str(node.certs / "ca.pem"), "user": "writer",
+                "password_file": search_lab.secret_file(node.work, "writer-password", "writer-secret")}
 
 
 class TestClientCertificate(Access):

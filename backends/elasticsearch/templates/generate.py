@@ -74,7 +74,7 @@ def common():
     return {
         # Never lenient here: a document without a valid time is stored and then found in no time range.
         "@timestamp": {"type": "date", "ignore_malformed": False},
-        "schema": keyword(), "id": HASH, "supersedes": HASH, "kind": keyword(),
+        "schema": keyword(), "id": HASH, "supersedes": HASH, "replaces": HASH, "kind": keyword(),
         "time": DATE, "captured_at": DATE, "capture": keyword(), "complete": BOOLEAN,
         "problems": keyword(4096), "lossy": keyword(),
         "cluster": keyword(), "scheduler": keyword(), "host": obj(name=keyword()),

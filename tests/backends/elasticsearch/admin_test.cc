@@ -74,6 +74,17 @@ TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
   EXPECT_THAT(check(), HasSubstr("auto_configure"));
   rights(true, true);
   EXPECT_EQ(check(), "good");
+  EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 0U);
+}
+
+TEST_F(AdminTest, CheckTellsThatDocumentsCannotBeChanged) {
+  server_.answer("/_security/user/_has_privileges",
+                 {.body = R"({"index":{"scriptorium-job-2026.11":{"create_doc":true,"auto_configure":true,"index":false}}})"});
+  EXPECT_EQ(check(), "good");
+  EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 1U);
+  config_.data_stream = true;  // there nothing can be changed anyway
+  EXPECT_EQ(check(), "good");
+  EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 1U);
 }
 
 TEST_F(AdminTest, CheckAsksByARequestThatCannotStoreAnythingWhetherWeMayWrite) {
@@ -126,6 +137,39 @@ TEST_F(AdminTest, FindDoesNotPassACutScriptOffAsTheWhole) {
   ASSERT_TRUE(found);
   ASSERT_EQ(found->size(), 1U);
   for (const StoredFile& file : found->front().files) EXPECT_NE(file.name, "script");
+}
+
+TEST_F(AdminTest, FindNamesALateOwnersEventAndLeavesOutWhatAnUpdateNamesAsNull) {
+  const Event first = test::make_unverified_event("4711");
+  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
+  deliver({std::make_shared<const Event>(first)});
+  deliver({bare});
+  const auto found = unstarted().find("4711");
+  ASSERT_TRUE(found) << found.error().message();
+  ASSERT_EQ(found->size(), 1U);
+  EXPECT_EQ(found->front().event_id, bare->id);
+  EXPECT_THAT(found->front().location, ::testing::EndsWith("/_doc/" + first.id));
+  std::map<std::string, std::string> files;
+  for (const StoredFile& file : found->front().files) files[file.name] = *file.bytes;
+  EXPECT_EQ(files["script"], test::kScript);
+  EXPECT_FALSE(Json::parse(files["metadata"])["user"].contains("unverified_reason"));
+}
+
+TEST_F(AdminTest, FindMakesOneJobOfTheTwoDocumentsInADataStream) {
+  config_.data_stream = true;
+  const Event first = test::make_unverified_event("4711");
+  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
+  deliver({std::make_shared<const Event>(first), bare, test::make_event("4711", "another job of that number")});
+  const auto found = unstarted().find("4711");
+  ASSERT_TRUE(found) << found.error().message();
+  ASSERT_EQ(found->size(), 2U);
+  const auto job = std::ranges::find(*found, bare->id, &StoredJob::event_id);
+  ASSERT_NE(job, found->end());
+  std::map<std::string, std::string> files;
+  for (const StoredFile& file : job->files) files[file.name] = *file.bytes;
+  EXPECT_EQ(files["script"], test::kScript);
+  EXPECT_EQ(files["environment"], "HOME=/home/alice\0USER=mallory\0"s);
+  EXPECT_EQ(Json::parse(files["metadata"])["user"]["name"], "alice");
 }
 
 TEST_F(AdminTest, FindIsEmptyWhereWeMayOnlyWrite) {

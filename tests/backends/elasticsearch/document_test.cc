@@ -25,7 +25,7 @@ class DocumentTest : public ::testing::Test {
   // The document, and the action before it in action_. Names that stand twice are a failure.
   Json render(const Event& event) {
     std::string body;
-    cuts_ = append_document(event, config_, body);
+    cuts_ = append_document(event, config_, replacing_, body);
     EXPECT_TRUE(body.ends_with('\n'));
     EXPECT_EQ(std::ranges::count(body, '\n'), 2);
     const std::size_t line = body.find('\n');
@@ -42,6 +42,7 @@ class DocumentTest : public ::testing::Test {
   }
 
   ElasticsearchConfig config_;
+  Replacing replacing_ = Replacing::kInPlace;
   Cuts cuts_;
   Json action_;
 };
@@ -72,8 +73,8 @@ TEST_F(DocumentTest, IsTheSameAtEveryAttempt) {
   const auto event = test::make_event("4711");
   std::string first;
   std::string second;
-  append_document(*event, config_, first);
-  append_document(*event, config_, second);
+  append_document(*event, config_, Replacing::kInPlace, first);
+  append_document(*event, config_, Replacing::kInPlace, second);
   EXPECT_EQ(first, second);
 }
 
@@ -182,6 +183,73 @@ TEST_F(DocumentTest, WhatLooksLikeStructureInATextIsText) {
   EXPECT_EQ(document["script"]["text"], "\"script\":{\"x");
 }
 
+// ---- an event whose owner was found later -----------------------------------------------------------------------------
+
+TEST_F(DocumentTest, TakesThePlaceOfTheEventThatItReplacesWithAllItHas) {
+  const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
+  const Json document = render(owned);
+  EXPECT_EQ(action_.dump(), R"({"index":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + "\"}}");
+  EXPECT_EQ(document["id"], owned.id);
+  EXPECT_EQ(document["replaces"], *owned.replaces);
+  EXPECT_EQ(document["user"], Json::parse(R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true})"));
+  EXPECT_EQ(document["script"]["text"], test::kScript);
+  EXPECT_EQ(document["environment"]["HOME"], "/home/alice");
+}
+
+TEST_F(DocumentTest, WithoutItsBytesItChangesOnlyWhatALateOwnerCan) {
+  const Event owned = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  const Json change = render(owned);
+  EXPECT_EQ(action_.dump(),
+            R"({"update":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + R"(","retry_on_conflict":3}})");
+  std::set<std::string> names;
+  for (const auto& [name, value] : change["doc"].items()) names.insert(name);
+  EXPECT_EQ(names, (std::set<std::string>{"id", "replaces", "user", "job"}));
+  EXPECT_EQ(change["doc"]["id"], owned.id);
+  EXPECT_EQ(change["doc"]["replaces"], *owned.replaces);
+  EXPECT_EQ(change["doc"]["user"].dump(), R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true,)"
+                                          R"("unverified_reason":null})");
+  EXPECT_EQ(change["doc"]["job"]["account"], "chem");
+  const Json& alone = change["upsert"];  // a document by itself
+  EXPECT_EQ(alone["@timestamp"], alone["time"]);
+  EXPECT_EQ(alone["kind"], "job.script");
+  EXPECT_EQ(alone["user"]["verified"], true);
+  EXPECT_FALSE(alone["user"].contains("unverified_reason"));
+  EXPECT_FALSE(alone["script"].contains("text"));
+  EXPECT_EQ(alone["script"]["sha256"], owned.files.front().sha256);
+  EXPECT_FALSE(alone.contains("environment"));
+}
+
+// A merge leaves what it does not name, and the first name was the user's own word.
+TEST_F(DocumentTest, NothingOfAnUnverifiedOwnerOutlivesTheMerge) {
+  Event owned = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  owned.user = {.id = "1001", .verified = true};
+  EXPECT_EQ(render(owned)["doc"]["user"].dump(),
+            R"({"id":"1001","verified":true,"name":null,"group":null,"unverified_reason":null})");
+  owned.user.group_id = "2001";
+  EXPECT_EQ(render(owned)["doc"]["user"]["group"].dump(), R"({"id":"2001","name":null})");
+}
+
+TEST_F(DocumentTest, OneLostTextIsEnoughForAnUpdateUnlessNobodyWantsIt) {
+  Event owned = test::make_owned_event(test::make_unverified_event("4711"));
+  owned.files[1].bytes = nullptr;  // the environment
+  EXPECT_TRUE(render(owned)["upsert"]["script"].contains("text"));
+  EXPECT_TRUE(action_.contains("update"));
+  config_.environment = false;
+  EXPECT_TRUE(render(owned)["script"].contains("text"));
+  EXPECT_TRUE(action_.contains("index"));
+}
+
+TEST_F(DocumentTest, StandsBesideTheFirstWhereNothingMayBeChanged) {
+  replacing_ = Replacing::kBeside;
+  for (Event owned : {test::make_owned_event(test::make_unverified_event("1")),
+                      test::without_bytes(test::make_owned_event(test::make_unverified_event("1")))}) {
+    const Json document = render(owned);
+    EXPECT_EQ(action_["create"]["_id"], owned.id);
+    EXPECT_EQ(document["id"], owned.id);
+    EXPECT_EQ(document["replaces"], *owned.replaces);
+  }
+}
+
 class IndexNameTest : public ::testing::Test {
  protected:
   static std::string name(const std::string& text, const Event& event) {
@@ -220,9 +288,9 @@ TEST(BodyTest, EveryPartOfItIsABody) {
   ElasticsearchConfig config;
   config.index_name = *IndexName::parse(IndexName::kDefault);
   Body body(100);
-  for (const char* id : {"1", "2", "3"}) body.add(*test::make_event(id), config);
+  for (const char* id : {"1", "2", "3"}) body.add(*test::make_event(id), config, Replacing::kInPlace);
   const std::size_t size = body.size();
-  body.add(*test::make_event("4"), config);
+  body.add(*test::make_event("4"), config, Replacing::kInPlace);
   body.drop_last();
   EXPECT_EQ(body.count(), 3U);
   EXPECT_EQ(body.size(), size);

@@ -337,8 +337,10 @@ class FakeElasticsearch::Impl {
     for (std::size_t at = 0; at < bulk.body.size();) {
       const std::size_t first = bulk.body.find('\n', at);
       const std::size_t second = bulk.body.find('\n', first + 1);
-      const Json action = Json::parse(bulk.body.substr(at, first - at)).at("create");
-      Document document{action.at("_index"), action.at("_id"), bulk.body.substr(first + 1, second - first - 1)};
+      const Json line = Json::parse(bulk.body.substr(at, first - at));
+      const std::string verb = line.begin().key();
+      const Json& action = line.begin().value();
+      Document document{action.at("_index"), action.at("_id"), bulk.body.substr(first + 1, second - first - 1), verb};
       at = second + 1;
       if (!Json::accept(document.source)) throw std::runtime_error("a document that is not JSON: " + document.source);
       ItemReply reply;
@@ -347,22 +349,55 @@ class FakeElasticsearch::Impl {
                  "no such index [" + document.index + "] and [require_alias] request flag is [true]"};
       } else if (const auto judged = judge ? judge(document) : std::nullopt) {
         reply = *judged;
-      } else if (!store(document)) {
-        reply = {409, "version_conflict_engine_exception", "[" + document.id + "]: version conflict, document already exists"};
+      } else if (verb == "create" ? !create(document) : overwrite(document)) {
+        reply.status = 200;
+        if (verb == "create") {
+          reply = {409, "version_conflict_engine_exception", "[" + document.id + "]: version conflict, document already exists"};
+        }
       }
       Json item{{"_id", document.id}, {"status", reply.status}};
       if (!reply.type.empty()) item["error"] = {{"type", reply.type}, {"reason", reply.reason}};
       if (!reply.more.empty()) item.update(Json::parse("{" + reply.more + "}"));
       errors = errors || reply.status >= 300;
-      items.push_back({{"create", std::move(item)}});
+      items.push_back({{verb, std::move(item)}});
     }
     return {.body = Json{{"took", 1}, {"errors", errors}, {"items", std::move(items)}}.dump(-1, ' ', false,
                                                                                             Json::error_handler_t::replace)};
   }
 
-  bool store(const Document& document) {
+  bool create(const Document& document) {
     const std::lock_guard lock(mutex_);
     return documents_.try_emplace({document.index, document.id}, document.source).second;
+  }
+
+  // As `index` or `update` does; true if there was a document.
+  bool overwrite(const Document& document) {
+    const std::lock_guard lock(mutex_);
+    const auto [place, fresh] = documents_.try_emplace({document.index, document.id});
+    if (document.action == "index") {
+      place->second = document.source;
+      return !fresh;
+    }
+    const Json body = Json::parse(document.source);
+    if (fresh) {
+      place->second = body.at("upsert").dump();
+      return false;
+    }
+    Json merged = Json::parse(place->second);
+    merge(merged, body.at("doc"));
+    place->second = merged.dump();
+    return true;
+  }
+
+  // Objects are merged, all else is put in its place, null too.
+  static void merge(Json& into, const Json& changes) {
+    for (const auto& [name, value] : changes.items()) {
+      if (value.is_object() && into.contains(name) && into[name].is_object()) {
+        merge(into[name], value);
+      } else {
+        into[name] = value;
+      }
+    }
   }
 
   Reply search(const Request& request) {

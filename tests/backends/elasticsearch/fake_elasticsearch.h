@@ -11,7 +11,7 @@
 namespace scriptorium::test {
 
 // A server that speaks as much of Elasticsearch as the sink asks for, in this process, on a free port of 127.0.0.1: it
-// stores what bulk requests create, and does whatever wrong a test tells it to.
+// stores what bulk requests create, index or update, and does whatever wrong a test tells it to.
 // Threads: any.
 class FakeElasticsearch {
  public:
@@ -53,7 +53,8 @@ class FakeElasticsearch {
   struct Document {
     std::string index;
     std::string id;
-    std::string source;
+    std::string source;             // as it came; with `update` {"doc": ..., "upsert": ...}
+    std::string action = "create";  // "index", "update"
   };
 
   struct Tls {

@@ -27,6 +27,27 @@ Item item(int status, std::string type = {}, std::string reason = {}) {
   return {.status = status, .id = "1", .type = std::move(type), .reason = std::move(reason)};
 }
 
+Item change(int status, std::string type = {}, std::string reason = {}) {
+  Item result = item(status, std::move(type), std::move(reason));
+  result.changes = true;
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ChangesOfDocuments, ItemTest,
+    ::testing::Values(ItemCase{change(200), ItemAction::kStored}, ItemCase{change(201), ItemAction::kStored},
+                      ItemCase{change(409, "version_conflict_engine_exception"), ItemAction::kRetry},
+                      ItemCase{change(403, "security_exception", "action [indices:data/write/bulk[s]] is unauthorized"),
+                               ItemAction::kNoChange},
+                      ItemCase{change(403, "cluster_block_exception", "index [x] blocked by: [FORBIDDEN/8/index write (api)];"),
+                               ItemAction::kHold},
+                      ItemCase{change(400, "illegal_argument_exception",
+                                      "only write ops with an op_type of create are allowed in data streams"),
+                               ItemAction::kNoChange},
+                      ItemCase{change(400, "mapper_parsing_exception", "failed to parse"), ItemAction::kReject},
+                      ItemCase{change(404, "index_not_found_exception"), ItemAction::kHold},
+                      ItemCase{change(503, "unavailable_shards_exception"), ItemAction::kRetry}));
+
 INSTANTIATE_TEST_SUITE_P(
     EveryRow, ItemTest,
     ::testing::Values(
@@ -115,6 +136,16 @@ TEST(BulkAnswerTest, GivesEachDocumentItsItem) {
   EXPECT_EQ((*items)[1].reason, "full");
   EXPECT_FALSE((*items)[0].failure_store);
   EXPECT_TRUE((*items)[2].failure_store);
+}
+
+TEST(BulkAnswerTest, TellsWhichDocumentsMayHaveBeenChanged) {
+  const auto items = parse_bulk_answer(R"({"items":[{"create":{"_id":"a","status":201}},{"index":{"_id":"b","status":200}},)"
+                                       R"({"update":{"_id":"c","status":200,"result":"noop"}}]})",
+                                       {"a", "b", "c"});
+  ASSERT_TRUE(items) << items.error().message();
+  EXPECT_FALSE((*items)[0].changes);
+  EXPECT_TRUE((*items)[1].changes);
+  EXPECT_TRUE((*items)[2].changes);
 }
 
 TEST(BulkAnswerTest, IsUnknownUnlessItAnswersForExactlyTheseDocuments) {

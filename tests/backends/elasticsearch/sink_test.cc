@@ -83,6 +83,151 @@ TEST_F(ElasticsearchSinkTest, ADocumentThatIsThereAlreadyIsAcknowledgedAndCounte
   EXPECT_EQ(status()["duplicates"], 2);
 }
 
+// ---- an event whose owner was found later ---------------------------------------------------------------------------
+
+class LateOwnerTest : public ElasticsearchSinkTest {
+ protected:
+  LateOwnerTest() {
+    first_ = std::make_shared<const Event>(test::make_unverified_event("1"));
+    owned_ = std::make_shared<const Event>(test::make_owned_event(*first_));
+    bare_ = std::make_shared<const Event>(test::without_bytes(*owned_));
+  }
+  // One document, alice's, with all its texts.
+  void expect_one_whole_document() {
+    ASSERT_EQ(server_.documents().size(), 1U);
+    const auto document = server_.document(first_->id);
+    ASSERT_TRUE(document);
+    const Json json = Json::parse(document->source);
+    EXPECT_EQ(json["id"], owned_->id);
+    EXPECT_EQ(json["replaces"], first_->id);
+    EXPECT_EQ(json["user"]["name"], "alice");
+    EXPECT_EQ(json["user"]["group"]["name"], "chem");
+    EXPECT_EQ(json["user"]["verified"], true);
+    EXPECT_TRUE(json["user"].value("unverified_reason", Json()).is_null());
+    EXPECT_EQ(json["script"]["text"], test::kScript);
+    EXPECT_EQ(json["environment"]["USER"], "mallory");
+  }
+  // What a server says to one who may create documents and nothing else: Elasticsearch of each document by itself,
+  // OpenSearch of all that one request has for the same shard.
+  void refuse_changes(bool the_whole_shard) {
+    server_.every_bulk([the_whole_shard](Fake& server, const Fake::Request& request) {
+      const bool changes = request.body.find(R"({"index":)") != std::string::npos;
+      server.judge_documents([=](const Fake::Document& document) -> std::optional<Item> {
+        if (!changes || (!the_whole_shard && document.action == "create")) return std::nullopt;
+        return Item{403, "security_exception", "no permissions"};
+      });
+      return server.apply(request);
+    });
+  }
+
+  std::shared_ptr<const Event> first_, owned_, bare_;
+};
+
+TEST_F(LateOwnerTest, TheOwnedEventTakesThePlaceOfTheFirstHoweverOftenEachComes) {
+  for (const auto& event : {first_, owned_, owned_, first_}) {
+    deliver({event});
+    EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged) << outbox_.reason("1");
+  }
+  expect_one_whole_document();
+  EXPECT_EQ(status()["created"], 1);
+  EXPECT_EQ(status()["replaced"], 2);
+  EXPECT_EQ(status()["duplicates"], 1);
+}
+
+TEST_F(LateOwnerTest, WithoutItsBytesItLeavesTheTextsThatAreThere) {
+  for (const auto& event : {first_, bare_, bare_, first_}) {
+    deliver({event});
+    EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged) << outbox_.reason("1");
+  }
+  expect_one_whole_document();
+  EXPECT_EQ(status()["replaced"], 2);
+}
+
+TEST_F(LateOwnerTest, BothInOneBatchAreOneDocument) {
+  deliver({first_, owned_});
+  expect_one_whole_document();
+}
+
+TEST_F(LateOwnerTest, ComingFirstItIsTheDocumentAndTheFirstEventChangesNothing) {
+  deliver({owned_});
+  deliver({first_});
+  EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged);
+  expect_one_whole_document();
+  EXPECT_EQ(status()["created"], 1);
+  EXPECT_EQ(status()["replaced"], 0);
+}
+
+TEST_F(LateOwnerTest, WithoutBytesAndWithoutAFirstDocumentItIsWhatIsLeft) {
+  deliver({bare_});
+  const auto document = server_.document(first_->id);
+  ASSERT_TRUE(document);
+  EXPECT_EQ(Json::parse(document->source)["user"]["name"], "alice");
+  EXPECT_EQ(Json::parse(document->source)["@timestamp"], "2026-11-21T01:26:22.364Z");
+}
+
+TEST_F(LateOwnerTest, ADataStreamGetsItAsADocumentOfItsOwn) {
+  config_.data_stream = true;
+  config_.index_name = *IndexName::parse(IndexName::kDefaultStream);
+  for (const auto& event : {first_, owned_, owned_}) deliver({event});
+  EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged);
+  EXPECT_EQ(server_.documents().size(), 2U);
+  EXPECT_TRUE(server_.document(owned_->id));
+  EXPECT_EQ(status()["duplicates"], 1);
+  EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 0U);
+}
+
+TEST_F(LateOwnerTest, WithoutTheRightToChangeDocumentsItIsCreatedBesideTheFirst) {
+  for (const bool the_whole_shard : {false, true}) {
+    server_.every_bulk(nullptr);
+    server_.judge_documents(nullptr);
+    sink_.reset();
+    const auto first = std::make_shared<const Event>(test::make_unverified_event(the_whole_shard ? "4" : "3"));
+    const auto owned = std::make_shared<const Event>(test::make_owned_event(*first));
+    const auto other = test::make_event(the_whole_shard ? "40" : "30");
+    deliver({first});
+    refuse_changes(the_whole_shard);
+    deliver({owned, other});
+    EXPECT_EQ(outbox_.outcome(owned->job.id), Outcome::kRetry);
+    EXPECT_EQ(outbox_.reason(owned->job.id), "403 security_exception");
+    EXPECT_EQ(hint(owned->job.id), std::chrono::milliseconds(0)) << "it can go at once";
+    if (the_whole_shard) {
+      EXPECT_EQ(outbox_.outcome(other->job.id), Outcome::kRetry);
+      EXPECT_EQ(hint(other->job.id), std::chrono::milliseconds(0)) << "only its company was refused";
+    }
+    deliver({owned, other}, 2);
+    EXPECT_EQ(outbox_.outcome(owned->job.id), Outcome::kAcknowledged) << outbox_.reason(owned->job.id);
+    EXPECT_EQ(outbox_.outcome(other->job.id), Outcome::kAcknowledged) << outbox_.reason(other->job.id);
+    EXPECT_TRUE(server_.document(first->id));
+    EXPECT_TRUE(server_.document(owned->id));
+    EXPECT_EQ(log_.count("ES_REFUSED"), 0U);
+  }
+  EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 2U) << "once for each sink";
+}
+
+TEST_F(LateOwnerTest, TheRightToChangeDocumentsIsTriedAgainLater) {
+  deliver({first_});
+  refuse_changes(false);
+  deliver({owned_});
+  EXPECT_EQ(outbox_.outcome("1"), Outcome::kRetry);
+  server_.every_bulk(nullptr);
+  server_.judge_documents(nullptr);
+  clock_.advance(std::chrono::minutes(11));
+  deliver({owned_}, 2);
+  expect_one_whole_document();
+}
+
+TEST_F(LateOwnerTest, AnIndexThatNobodyMayWriteToHoldsItAsAllOthers) {
+  judge_job("1", {403, "security_exception", "not here"});
+  deliver({owned_});
+  EXPECT_EQ(hint("1"), std::chrono::milliseconds(0));
+  deliver({owned_}, 2);
+  EXPECT_EQ(outbox_.outcome("1"), Outcome::kRetry);
+  EXPECT_EQ(hint("1"), std::chrono::seconds(60));
+  EXPECT_EQ(log_.count("ES_REFUSED"), 1U);
+}
+
+// ---- bodies ---------------------------------------------------------------------------------------------------------
+
 TEST_F(ElasticsearchSinkTest, CutsALargeBatchIntoBodiesOfAtMostTheLimit) {
   config_.request_max_bytes = 200'000;
   const auto events = make_events(100, 10'000);

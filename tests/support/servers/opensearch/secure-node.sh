@@ -6,7 +6,7 @@
 # WORK   a copy of it (links), data, logs; reachable for user nobody, who runs it if we are root
 # CERTS  made by tls/make-certs.sh
 # JDK    home of a JDK (default: that of java).  HEAP default 1g.  TIER=4 for the full compiler.  CLIENT_AUTH=REQUIRE for mutual TLS.
-# Users: admin/admin; writer/writer-secret, who may create documents below scriptorium-* and nothing else; a client
+# Users: admin/admin; writer/writer-secret, who may create and index documents below scriptorium-* and nothing else; a client
 # certificate with CN scriptorium is the same writer.
 set -eu
 umask 022
@@ -67,7 +67,7 @@ scriptorium_writer:
   cluster_permissions: ["indices:data/write/bulk", "cluster:monitor/main"]
   index_permissions:
     - index_patterns: ["scriptorium-*"]
-      allowed_actions: ["indices:data/write/index", "indices:data/write/bulk[s]", "indices:admin/create", "indices:admin/mapping/put"]
+      allowed_actions: ["indices:data/write/index", "indices:data/write/update", "indices:data/write/bulk[s]", "indices:admin/create", "indices:admin/mapping/put"]
 Y
 cat >"$conf/opensearch-security/roles_mapping.yml" <<'Y'
 _meta: {type: rolesmapping, config_version: 2}
