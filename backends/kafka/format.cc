@@ -230,6 +230,12 @@ std::vector<Header> Formatter::headers(const Event& event, const std::optional<s
   return list;
 }
 
+bool Formatter::has_a_message(const Event& event) const {
+  if (config_.format != Format::kSarchive || !event.replaces) return true;
+  const EventFile* script = event.file("script");
+  return script == nullptr || script->bytes != nullptr;
+}
+
 Message Formatter::render(const Event& event) const { return render(event, {}); }
 
 Message Formatter::render(const Event& event, Cut cut) const {
@@ -272,7 +278,7 @@ std::optional<Message> Formatter::render_cut(const Event& event, std::size_t lim
   const Cut all{.script = script_bytes != nullptr, .environment = environment_bytes != nullptr};
   Cut cut{.script = all.script, .environment = false};
 
-  replace_bytes(part, "script", {});
+  if (all.script) replace_bytes(part, "script", {});
   std::size_t bare = render(part, cut).size();
   if (bare > limit) {
     if (!all.environment) return std::nullopt;

@@ -32,6 +32,11 @@ class Formatter {
   // `config` must have passed parse_config() and outlive this.
   explicit Formatter(const KafkaConfig& config) : config_(config) {}
 
+  // False for an event that SArchive's format can say nothing of: whose owner was found later, which that format has no place
+  // for, and whose script is not at hand any more. Its consumers would take it for a job with an empty script, and they have
+  // the job already.
+  bool has_a_message(const Event& event) const;
+
   Message render(const Event& event) const;
 
   // The event with its texts cut so that the message's size() is at most `limit`; nothing if it is too large without them.

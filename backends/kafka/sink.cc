@@ -120,6 +120,11 @@ void KafkaSink::deliver(std::vector<Delivery> batch) {
     bytes = 0;
   };
   for (Delivery& delivery : batch) {
+    if (!formatter_.has_a_message(delivery.event())) {
+      status_.with([](Status& s) { ++s.left_out; });
+      delivery.acknowledge();
+      continue;
+    }
     Message message = formatter_.render(delivery.event());
     const std::size_t size = message.size();
     // The first of many are on their way while the others are made.

@@ -115,6 +115,7 @@ std::string status_json(const Status& status, SteadyTime now) {
                {"waiting", status.waiting},
                {"acknowledged", status.acknowledged},
                {"truncated", status.truncated},
+               {"left_out", status.left_out},
                {"resent", status.resent},
                {"refused_batches", status.refused_batches},
                {"batch_limit_bytes", status.batch_limit_bytes},

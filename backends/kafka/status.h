@@ -48,6 +48,7 @@ struct Status {
   Timestamp last_error_at;
   std::uint64_t acknowledged = 0;
   std::uint64_t truncated = 0;        // acknowledged, but cut
+  std::uint64_t left_out = 0;         // Formatter::has_a_message() says no
   std::uint64_t resent = 0;           // handed over more than once
   std::uint64_t refused_batches = 0;  // as too large
   std::uint64_t producers_given_up = 0;

@@ -257,6 +257,56 @@ TEST_F(KafkaFormatTest, EveryFormatCanBeCut) {
   EXPECT_EQ(Json::parse(message->value)["data"]["script"]["truncated"], true);
 }
 
+// ---- an event whose owner was found later ----------------------------------------------------------------------------
+
+TEST_F(KafkaFormatTest, ALateOwnersEventIsAMessageAsAnyOther) {
+  const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
+  const Message message = render(owned);
+  EXPECT_EQ(message.key, "lab/4711");
+  EXPECT_EQ(message.value, event_json(owned));
+  EXPECT_EQ(Json::parse(message.value)["replaces"], *owned.replaces);
+  EXPECT_THAT(message.headers, ::testing::Contains(Pair("event-id", owned.id)));
+}
+
+TEST_F(KafkaFormatTest, WithoutItsBytesAnEventHasNoTexts) {
+  const Event bare = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  for (const char* format : {"event", "cloudevents"}) {
+    options_ = {};
+    options_.set("brokers", "b1").set("topic", "t").set("format", format);
+    const KafkaConfig config = options_.config();
+    EXPECT_TRUE(Formatter(config).has_a_message(bare)) << format;
+    const Json json = Json::parse(render(bare).value);
+    EXPECT_EQ(json["replaces"], *bare.replaces) << format;
+    EXPECT_EQ(json["script"]["sha256"], bare.files.front().sha256) << format;
+    EXPECT_FALSE(json["script"].contains("text")) << format;
+    EXPECT_FALSE(json.contains("environment")) << format;
+  }
+}
+
+// An empty text would be a script that nobody submitted.
+TEST_F(KafkaFormatTest, CuttingAnEventMakesNoTextWhereThereAreNoBytes) {
+  Event event = make_event_value("1", "#!/bin/sh\n", {"A=" + std::string(20'000, 'a'), "B=1"});
+  event.files.front().bytes = nullptr;  // the script
+  const auto message = cut(event, 4000);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->truncated, "environment");
+  const Json json = Json::parse(message->value);
+  EXPECT_FALSE(json["script"].contains("text"));
+  EXPECT_EQ(json["environment"].dump(), R"({"B":"1"})");
+  EXPECT_FALSE(cut(test::without_bytes(event), 300));
+}
+
+TEST_F(KafkaFormatTest, SarchivesConsumersNeverGetAJobWithAnEmptyScriptForALostOne) {
+  options_.set("format", "sarchive");
+  const KafkaConfig config = options_.config();
+  const Formatter formatter(config);
+  const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
+  EXPECT_TRUE(formatter.has_a_message(owned));
+  EXPECT_EQ(Json::parse(formatter.render(owned).value)["script"], test::kScript);
+  EXPECT_FALSE(formatter.has_a_message(test::without_bytes(owned)));
+  EXPECT_TRUE(formatter.has_a_message(make_event_value("1")));
+}
+
 TEST_F(KafkaFormatTest, TheSizeIsNeverLessThanWhatIsSent) {
   options_.set("format", "cloudevents");
   const Message message = render(make_event_value("1"));

@@ -382,6 +382,31 @@ TEST_F(KafkaSinkTest, TooFewReplicasForLongAreSaidAsThat) {
   expect_all_once({make_event("1"), make_event("2")});
 }
 
+// ---- an event whose owner was found later --------------------------------------------------------------------------
+
+TEST_F(KafkaSinkTest, AnEventWithoutItsBytesIsDelivered) {
+  start();
+  const auto first = std::make_shared<const Event>(test::make_unverified_event("1"));
+  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
+  deliver({first, bare});
+  expect_all_once({first, bare});
+  const auto messages = cluster_->consume(kTopic);
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_THAT(messages[1].value, HasSubstr("\"replaces\":\"" + first->id + "\""));
+  EXPECT_THAT(messages[1].value, Not(HasSubstr("\"text\"")));
+}
+
+TEST_F(KafkaSinkTest, WhatSarchivesFormatCannotSayIsAcknowledgedWithoutAMessage) {
+  options_.set("format", "sarchive");
+  start();
+  const auto first = std::make_shared<const Event>(test::make_unverified_event("1"));
+  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
+  ASSERT_EQ(outcome_of(first), Outcome::kAcknowledged);
+  EXPECT_EQ(outcome_of(bare), Outcome::kAcknowledged);
+  EXPECT_EQ(cluster_->consume(kTopic).size(), 1U);
+  EXPECT_THAT(sink_->status_json(), HasSubstr("\"left_out\":1"));
+}
+
 // ---- too large -----------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, ABatchThatIsTooLargeIsSentOneByOneAndLaterOnesAreSmaller) {

@@ -53,6 +53,17 @@ TEST_F(StdoutSinkTest, WritesOneLineForEachEvent) {
   EXPECT_EQ(outbox_.outcome("2"), Outcome::kAcknowledged);
 }
 
+TEST_F(StdoutSinkTest, WritesAnEventThatHasLostItsBytes) {
+  StdoutSink sink({}, writer_.get());
+  const Event owned = test::make_owned_event(test::make_unverified_event("1"));
+  sink.deliver(outbox_.batch({std::make_shared<const Event>(test::without_bytes(owned))}));
+  const std::string text = drain();
+  EXPECT_THAT(text, HasSubstr("\"replaces\":\"" + *owned.replaces + "\""));
+  EXPECT_THAT(text, HasSubstr("\"sha256\":\"" + owned.files.front().sha256 + "\""));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("\"text\"")));
+  EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged);
+}
+
 TEST_F(StdoutSinkTest, LeavesTextsOutWhenToldSo) {
   StdoutSink sink({.script_text = false, .environment = false}, writer_.get());
   sink.deliver(outbox_.batch({make_event("1")}));
