@@ -1,5 +1,6 @@
 """The commands and the program of docs/consume.md, run as they stand there against a real broker."""
 
+import json
 import re
 import subprocess
 import sys
@@ -36,6 +37,18 @@ def run(name, broker):
     return result.stdout
 
 
+def late_owner_of_4711(broker):
+    """The event that replaces the one of job 4711 comes after it, without its texts, with key and headers as the sink's."""
+    kcat = ["kcat", "-q", "-b", broker.bootstrap, "-t", TOPIC]
+    sent = subprocess.run([*kcat, "-C", "-e", "-o", "beginning"], capture_output=True, check=True, timeout=120).stdout
+    first, = [e for e in map(json.loads, sent.splitlines()) if e["job"]["id"] == "4711"]
+    later = {**first, "id": "0" * 64, "replaces": first["id"], "user": {"name": "alice", "id": "1001", "verified": True},
+             "script": {k: v for k, v in first["script"].items() if k not in ("text", "encoding")}}
+    later.pop("environment")
+    subprocess.run([*kcat, "-P", "-X", "topic.partitioner=murmur2_random", "-k", "lab/4711", "-H", "content-type=application/json", "-H", "schema=scriptorium.event/1",
+                    "-H", f"event-id={later['id']}"], input=json.dumps(later).encode(), check=True, timeout=120)
+
+
 def test_every_example_of_the_page_does_what_it_says(make_kafka_daemon, broker, spool, work):
     for command in ("kcat", "jq"):
         if subprocess.run(["sh", "-c", f"command -v {command}"], capture_output=True).returncode != 0:
@@ -53,6 +66,9 @@ def test_every_example_of_the_page_does_what_it_says(make_kafka_daemon, broker, 
     lines = run("list", broker).decode().splitlines()
     assert sorted(line.split()[0] for line in lines) == sorted(f"lab/{job}" for job in scripts)
     assert run("one", broker) == scripts["4711"]
+    assert [line.split() for line in run("modules", broker).decode().splitlines()] == [["10", "GROMACS/2023.1"], ["5", "Python"]]
+    late_owner_of_4711(broker)
+    assert run("one", broker) == scripts["4711"], "the event without a text hides none"
     assert [line.split() for line in run("modules", broker).decode().splitlines()] == [["10", "GROMACS/2023.1"], ["5", "Python"]]
     key, headers = run("headers", broker).decode().splitlines()
     assert key.removeprefix("lab/") in scripts
