@@ -496,7 +496,7 @@ void Courier::judge_items(Parcel parcel, const HttpResponse& response) {
   });
   for (std::size_t i = 0; i < items->size(); ++i) {
     const Item& item = (*items)[i];
-    // OpenSearch refuses what else is for the same shard too; alone it has nothing against that.
+    // OpenSearch also refuses everything else in the request for the same shard; without the change it accepts that.
     const bool with_it = may_not_change && item.status == 403 && item.type == "security_exception";
     if (with_it && !item.changes) {
       parcel.deliveries[i].retry(short_reason(item.status, item.type));

@@ -239,7 +239,7 @@ TEST_F(DocumentTest, OneLostTextIsEnoughForAnUpdateUnlessNobodyWantsIt) {
   EXPECT_TRUE(action_.contains("index"));
 }
 
-TEST_F(DocumentTest, StandsBesideTheFirstWhereNothingMayBeChanged) {
+TEST_F(DocumentTest, GoesBesideTheFirstWhereNothingMayBeChanged) {
   replacing_ = Replacing::kBeside;
   for (Event owned : {test::make_owned_event(test::make_unverified_event("1")),
                       test::without_bytes(test::make_owned_event(test::make_unverified_event("1")))}) {
