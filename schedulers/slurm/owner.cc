@@ -10,7 +10,6 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "core/base/accounts.h"
 #include "core/base/file.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
@@ -21,24 +20,8 @@ namespace {
 
 using namespace std::literals;
 
-constexpr auto kNamesFor = 5min;      // how long a name from passwd or group is believed
-constexpr auto kNoNameFor = 10s;      // and that there is none: the name service may only be down
 constexpr auto kRememberFor = 10min;  // how long we think of an entry that core asks no more about
 constexpr auto kCheckPatience = 15s;  // of `scriptorium check`; Slurm's own MessageTimeout is 10 s
-
-// A name service that cannot be asked now has no name for it: the number is what counts.
-template <typename Record>
-std::optional<std::string> name_of(Result<std::optional<Record>> found) {
-  if (!found || !*found || (*found)->name.empty()) return std::nullopt;
-  return std::move((*found)->name);
-}
-
-std::optional<std::uint64_t> job_number(std::string_view id) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), number);
-  if (error != std::errc{} || end != id.data() + id.size() || number == 0) return std::nullopt;
-  return number;
-}
 
 bool has_stub(const Event& event) {
   const EventFile* script = event.file("script");
@@ -47,36 +30,9 @@ bool has_stub(const Event& event) {
 
 }  // namespace
 
-SqueueResolver::RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {
-  const auto place = [&](const auto& row) {
-    // The spool of a burst-buffer array has an entry for a task, under the task's own id.
-    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id) : std::pair(false, row.job_id);
-  };
-  for (const QueueRow& row : all.numbers) {
-    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
-  }
-  for (const TextRow& row : all.texts) {
-    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].texts.push_back(&row);
-  }
-}
-
-const SqueueResolver::RowsById::Rows& SqueueResolver::RowsById::of(std::uint64_t id) const {
-  static const Rows no_rows;
-  if (const auto found = rows_.find(id); found != rows_.end()) return found->second;
-  if (const auto found = tasks_.find(id); found != tasks_.end()) return found->second;
-  return no_rows;
-}
-
-AccountNames system_account_names() {
-  return {
-      [](uid_t id) { return name_of(find_user(id)); },
-      [](gid_t id) { return name_of(find_group(id)); },
-  };
-}
-
 SqueueResolver::SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
                                AccountNames names)
-    : queue_(std::move(queue)), config_(std::move(config)), log_(log), clock_(clock), names_(std::move(names)) {}
+    : queue_(std::move(queue)), config_(std::move(config)), log_(log), clock_(clock), names_(clock, std::move(names)) {}
 
 OwnerAnswer::State SqueueResolver::note_absence(const EntryKey& entry, SteadyTime asked) {
   const auto [found, is_new] = absent_.try_emplace(entry, Absence{asked, clock_.steady()});
@@ -84,26 +40,6 @@ OwnerAnswer::State SqueueResolver::note_absence(const EntryKey& entry, SteadyTim
   if (is_new || asked - found->second.first < kRound) return OwnerAnswer::State::kNotYet;
   absent_.erase(found);
   return OwnerAnswer::State::kUnknown;
-}
-
-std::optional<std::string> SqueueResolver::name_of(std::map<std::uint32_t, CachedName>& cache,
-                                                   const std::optional<std::string>& number,
-                                                   const std::function<std::optional<std::string>(std::uint32_t)>& ask_system) {
-  const std::uint32_t id = static_cast<std::uint32_t>(std::stoul(number.value()));
-  const SteadyTime now = clock_.steady();
-  const auto [found, is_new] = cache.try_emplace(id);
-  // A lookup may go to a directory server, so not for every job.
-  if (is_new || found->second.until <= now) {
-    auto name = ask_system(id);
-    const auto until = now + (name ? SteadyTime::duration(kNamesFor) : SteadyTime::duration(kNoNameFor));
-    found->second = {std::move(name), until};
-  }
-  return found->second.name;
-}
-
-void SqueueResolver::add_names(User& user) {
-  user.name = name_of(users_, user.id, names_.user);
-  user.group_name = name_of(groups_, user.group_id, names_.group);
 }
 
 void SqueueResolver::forget_old() {
@@ -157,13 +93,17 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
     return result;
   }
   absent_.erase(key);
+  const std::int64_t latest = latest_[id].script_mtime_ns;
+  const bool came_again = latest > query.script_mtime_ns;
   result = make_answer(rows.numbers(id), rows.texts(id),
                        {.job_id = id,
                         .script_mtime_ns = query.script_mtime_ns,
                         .unchanged = unchanged,
-                        .id_came_again = latest_[id].script_mtime_ns > query.script_mtime_ns,
+                        .id_came_again = came_again,
                         .stub = has_stub(*query.event)});
-  if (result.state == OwnerAnswer::State::kFound) add_names(result.user);
+  if (result.state == OwnerAnswer::State::kFound) names_.add_to(result.user);
+  if (result.state == OwnerAnswer::State::kUnknown && came_again && times_are_alike(latest, query.script_mtime_ns))
+    result.user.unverified_reason = kIdCameAgain;
   return result;
 }
 

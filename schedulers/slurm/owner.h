@@ -1,19 +1,13 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <stop_token>
-#include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -21,17 +15,11 @@
 #include "core/api/spool_adapter.h"
 #include "core/base/time.h"
 #include "schedulers/slurm/config.h"
+#include "schedulers/slurm/names.h"
 #include "schedulers/slurm/queue.h"
 #include "schedulers/slurm/squeue.h"
 
 namespace scriptorium::slurm {
-
-// Names of numbers, as the system's databases have them; nothing for a number that has none.
-struct AccountNames {
-  std::function<std::optional<std::string>(uid_t)> user;
-  std::function<std::optional<std::string>(gid_t)> group;
-};
-AccountNames system_account_names();
 
 // Asks slurmctld who owns jobs: one by one while few are new, and else from a list of all jobs, for which they wait until
 // slurmctld may be asked for one again.
@@ -57,27 +45,6 @@ class SqueueResolver final : public OwnerResolver {
   Result<void> check() override;
 
  private:
-  // The rows of each id that was asked for; borrows them.
-  class RowsById {
-   public:
-    RowsById() = default;
-    RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted);
-    const std::vector<const QueueRow*>& numbers(std::uint64_t id) const { return of(id).numbers; }
-    const std::vector<const TextRow*>& texts(std::uint64_t id) const { return of(id).texts; }
-
-   private:
-    struct Rows {
-      std::vector<const QueueRow*> numbers;
-      std::vector<const TextRow*> texts;
-    };
-    const Rows& of(std::uint64_t id) const;
-    std::unordered_map<std::uint64_t, Rows> rows_;
-    std::unordered_map<std::uint64_t, Rows> tasks_;
-  };
-  struct CachedName {
-    std::optional<std::string> name;
-    SteadyTime until;
-  };
   struct Absence {
     SteadyTime first;  // when the first answer without it was asked for
     SteadyTime last;
@@ -94,20 +61,15 @@ class SqueueResolver final : public OwnerResolver {
   OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query, std::uint64_t id,
                         std::size_t& hidden);
   OwnerAnswer::State note_absence(const EntryKey& entry, SteadyTime asked);
-  std::optional<std::string> name_of(std::map<std::uint32_t, CachedName>& cache, const std::optional<std::string>& number,
-                                     const std::function<std::optional<std::string>(std::uint32_t)>& ask_system);
-  void add_names(User& user);  // to the numbers of a found answer
   void forget_old();
 
   const std::shared_ptr<Queue> queue_;
   const SlurmConfig config_;
   Logger& log_;
   const Clock& clock_;
-  AccountNames names_;
+  CachedNames names_;
   std::map<EntryKey, Absence> absent_;
   std::map<std::uint64_t, LatestEntry> latest_;
-  std::map<std::uint32_t, CachedName> users_;
-  std::map<std::uint32_t, CachedName> groups_;
   std::shared_ptr<const QueueAnswer> list_;  // the last list of all jobs, while there are jobs that it may name
   SteadyTime round_begin_;
   std::size_t asked_in_round_ = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 namespace scriptorium::slurm {
 namespace {
@@ -167,12 +168,43 @@ bool says_unknown_job(std::string_view standard_error) noexcept {
   return standard_error.find("Invalid job id") != std::string_view::npos;
 }
 
+RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {
+  const auto place = [&](const auto& row) {
+    // The spool of a burst-buffer array has an entry for a task, under the task's own id.
+    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id) : std::pair(false, row.job_id);
+  };
+  for (const QueueRow& row : all.numbers) {
+    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
+  }
+  for (const TextRow& row : all.texts) {
+    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].texts.push_back(&row);
+  }
+}
+
+const RowsById::Rows& RowsById::of(std::uint64_t id) const {
+  static const Rows no_rows;
+  if (const auto found = rows_.find(id); found != rows_.end()) return found->second;
+  if (const auto found = tasks_.find(id); found != tasks_.end()) return found->second;
+  return no_rows;
+}
+
+std::optional<std::uint64_t> job_number(std::string_view id) noexcept {
+  const auto number = read_number<std::uint64_t>(id);
+  return number == 0 ? std::nullopt : number;
+}
+
 bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept {
   if (entry.unchanged) return true;
   if (entry.id_came_again || row.restarts != 0 || !row.submitted) return false;
   // slurmctld notes the submission first and writes the script at once, so they share a second or differ by one.
   const std::int64_t written = floor_seconds(entry.script_mtime_ns);
   return *row.submitted == written || *row.submitted == written - 1;
+}
+
+bool times_are_alike(std::int64_t script_mtime_ns, std::int64_t other_mtime_ns) noexcept {
+  const std::int64_t one = floor_seconds(script_mtime_ns);
+  const std::int64_t other = floor_seconds(other_mtime_ns);
+  return one < other ? other - one <= 1 : one - other <= 1;
 }
 
 OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vector<const TextRow*>& texts,

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/api/spool_adapter.h"
@@ -59,6 +61,27 @@ Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard);
 // True if squeue ended because the one job that it was asked for does not exist (any more).
 bool says_unknown_job(std::string_view standard_error) noexcept;
 
+// The rows of each id that was asked for; borrows them.
+class RowsById {
+ public:
+  RowsById() = default;
+  RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted);
+  const std::vector<const QueueRow*>& numbers(std::uint64_t id) const { return of(id).numbers; }
+  const std::vector<const TextRow*>& texts(std::uint64_t id) const { return of(id).texts; }
+
+ private:
+  struct Rows {
+    std::vector<const QueueRow*> numbers;
+    std::vector<const TextRow*> texts;
+  };
+  const Rows& of(std::uint64_t id) const;
+  std::unordered_map<std::uint64_t, Rows> rows_;
+  std::unordered_map<std::uint64_t, Rows> tasks_;
+};
+
+// The number that an event's job id is; nothing if it is none.
+std::optional<std::uint64_t> job_number(std::string_view id) noexcept;
+
 // The entry that waits for its owner.
 struct EntryIdentity {
   std::uint64_t job_id = 0;
@@ -67,6 +90,12 @@ struct EntryIdentity {
   bool id_came_again = false;  // a later entry of the same id is known, so the times may not decide
   bool stub = false;           // its script has the shape of is_het_stub()
 };
+
+// True if two entries of one id came so near to each other that the submit time of one may be the other's.
+bool times_are_alike(std::int64_t script_mtime_ns, std::int64_t other_mtime_ns) noexcept;
+// Why such an entry stays without an owner for good: accounting knows no more than the times either.
+inline constexpr const char* kIdCameAgain =
+    "slurmctld gave the job's id to another job at once, so that nothing tells whose the first one was";
 
 // Does the row speak of this very entry, and not of another job that had or got the same id?
 bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept;

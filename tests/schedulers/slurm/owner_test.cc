@@ -278,6 +278,18 @@ TEST_F(SqueueResolverTest, OfTwoEntriesOfOneIdOnlyTheLaterMayGoByTheTime) {
   EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}}), std::vector{State::kUnknown}) << "and it is remembered";
 }
 
+TEST_F(SqueueResolverTest, AnEntryWhoseIdCameAgainAtOnceSaysSoForGood) {
+  set_squeue("answer");
+  set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n8|8|N/A|1002|2001|300|N/A|N/A|0|PD|\n");
+  const auto answers = ask(
+      {{"7", 100 * kSecond + 1, false}, {"7", 101 * kSecond, false}, {"8", 100 * kSecond, false}, {"8", 300 * kSecond, false}});
+  ASSERT_TRUE(answers);
+  EXPECT_EQ(answers->at(0).state, State::kUnknown);
+  EXPECT_EQ(answers->at(0).user.unverified_reason, kIdCameAgain);
+  EXPECT_EQ(answers->at(2).state, State::kUnknown);
+  EXPECT_NE(answers->at(2).user.unverified_reason, kIdCameAgain) << "the times tell these two apart";
+}
+
 TEST_F(SqueueResolverTest, AnAbsentJobIsUnknownAfterTwoAnswersSomeTimeApart) {
   set_squeue("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1");
   EXPECT_EQ(states({{"7", 100, false}}), std::vector{State::kNotYet});

@@ -53,6 +53,14 @@ TEST(SqueueNumbersTest, ReadsARecordedAnswer) {
   EXPECT_EQ(rows[9].array_job_id, 3U);
 }
 
+TEST(TimesAreAlikeTest, IfOneSubmitTimeMayFitBoth) {
+  EXPECT_TRUE(times_are_alike(5 * kSecond, 5 * kSecond + 999'999'999));
+  EXPECT_TRUE(times_are_alike(5 * kSecond, 6 * kSecond + 999'999'999));
+  EXPECT_TRUE(times_are_alike(6 * kSecond + 999'999'999, 5 * kSecond));
+  EXPECT_FALSE(times_are_alike(5 * kSecond + 999'999'999, 7 * kSecond));
+  EXPECT_FALSE(times_are_alike(7 * kSecond, 5 * kSecond + 999'999'999));
+}
+
 TEST(SqueueNumbersTest, AnEmptyAnswerHasNoRow) { EXPECT_THAT(parse_queue("", kGuard).value().numbers, IsEmpty()); }
 
 TEST(SqueueNumbersTest, OneOddFieldRefusesTheWholeAnswer) {
