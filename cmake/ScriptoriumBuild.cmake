@@ -122,7 +122,7 @@ endfunction()
 set(SCRIPTORIUM_LONG_TESTS
     packages=400 system_slurm_size=160 system_kafka_faults=146 system_opensearch_faults=126 system_usage=96 system_kafka_outage=80 system_usage_report=74
     system_kafka=70 system_torque=63 sink_contract_test=59 system_crash=58 capture_test=45 system_operations=44
-    system_elasticsearch=44 system_kafka_rights=42 kafka_sink_test=40 system_kafka_cluster=37 system_capture_gaps=36 system_slurm=36
+    system_elasticsearch=44 system_kafka_rights=42 kafka_sink_test=40 system_kafka_cluster=37 system_slurm_late=55 system_capture_gaps=36 system_slurm=36
     system_import=35 system_peer_killers=34 system_usage_kafka_opensearch=30 system_elasticsearch9=27 system_opensearch=20
     system_opensearch3=20 system_opensearch_secure=20 system_privileges=15 system_kafka_consume=15
     system_faults=30 journal_power_cut_test=20 system_plugin_crash=15 system_capture_places=14 system_capture_inotify=14 system_metrics=11)

@@ -34,22 +34,13 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
 }
 
-std::vector<std::string> environment_of(const SlurmConfig& config) {
-  std::vector<std::string> result{"PATH=/usr/bin:/bin"};
-  if (const std::string conf = slurm_conf_of(config); !conf.empty()) result.push_back("SLURM_CONF=" + conf);
-  return result;
-}
-
 // Standard output of one of Slurm's commands; nothing if it is not there or failed.
 std::optional<std::string> ask(const SlurmConfig& config, const std::string& command, std::vector<std::string> arguments,
                                const std::stop_token& stop, SteadyTime deadline) {
-  // Beside the squeue of the configuration, as that may be an installation of its own.
-  std::string configured;
-  if (!config.squeue.empty()) configured = (std::filesystem::path(config.squeue).parent_path() / command).string();
-  auto program = find_program(configured, command, kSqueueFolders);
+  auto program = find_slurm_command(config, command);
   if (!program) return std::nullopt;
   CommandRunner runner(std::size_t{1} << 20);
-  auto answer = runner.run({*std::move(program), std::move(arguments), environment_of(config)}, stop, deadline);
+  auto answer = runner.run({*std::move(program), std::move(arguments), slurm_environment(config)}, stop, deadline);
   if (!answer || answer->status != 0) return std::nullopt;
   return std::move(answer->output);
 }
@@ -116,6 +107,18 @@ std::string slurm_conf_of(const SlurmConfig& config) {
     if (stat_path(place)) return place;
   }
   return {};
+}
+
+std::optional<std::string> find_slurm_command(const SlurmConfig& config, const std::string& command) {
+  std::string configured;
+  if (!config.squeue.empty()) configured = (std::filesystem::path(config.squeue).parent_path() / command).string();
+  return find_program(configured, command, kSqueueFolders);
+}
+
+std::vector<std::string> slurm_environment(const SlurmConfig& config) {
+  std::vector<std::string> result{"PATH=/usr/bin:/bin"};
+  if (const std::string conf = slurm_conf_of(config); !conf.empty()) result.push_back("SLURM_CONF=" + conf);
+  return result;
 }
 
 Result<SiteFacts> read_slurm_conf(const std::string& file) {

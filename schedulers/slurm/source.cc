@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "schedulers/slurm/late.h"
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/parse.h"
 #include "schedulers/slurm/site.h"
@@ -61,6 +62,11 @@ Result<ParsedJob> SlurmSource::parse(const SpoolEntry& entry) const { return par
 std::unique_ptr<OwnerResolver> SlurmSource::make_resolver() {
   if (config_.resolve == Resolve::kNone) return nullptr;
   return std::make_unique<SqueueResolver>(queue_, config_, context_.log, context_.clock);
+}
+
+std::unique_ptr<LateOwnerResolver> SlurmSource::make_late_owner_resolver() {
+  if (config_.resolve == Resolve::kNone) return nullptr;
+  return std::make_unique<LateResolver>(queue_, config_, context_.log, context_.clock);
 }
 
 // "hash.1/job.11": slurmctld counts up to MaxJobId, then begins at FirstJobId again.

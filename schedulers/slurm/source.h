@@ -23,6 +23,7 @@ class SlurmSource final : public SpoolAdapter {
   Assessment assess(const SpoolEntry& entry) const override;
   Result<ParsedJob> parse(const SpoolEntry& entry) const override;
   std::unique_ptr<OwnerResolver> make_resolver() override;
+  std::unique_ptr<LateOwnerResolver> make_late_owner_resolver() override;
   // Takes an empty folder, and one that holds anything slurmctld leaves there.
   Result<void> check_root(std::span<const std::string> names) const override;
   std::optional<std::uint64_t> number_of(std::string_view entry) const override;

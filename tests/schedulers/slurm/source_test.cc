@@ -51,8 +51,11 @@ TEST_F(SlurmSourceTest, SaysWhoseFolderItIsInstead) {
 
 TEST_F(SlurmSourceTest, HasNobodyToAskWhenToldSo) {
   EXPECT_NE(source_.make_resolver(), nullptr);
+  EXPECT_NE(source_.make_late_owner_resolver(), nullptr);
   config_.resolve = Resolve::kNone;
-  EXPECT_EQ(SlurmSource(config_, {"slurm", "lab", log_, clock_}).make_resolver(), nullptr);
+  SlurmSource silent(config_, {"slurm", "lab", log_, clock_});
+  EXPECT_EQ(silent.make_resolver(), nullptr);
+  EXPECT_EQ(silent.make_late_owner_resolver(), nullptr);
 }
 
 TEST_F(SlurmSourceTest, AnEntrysNumberIsItsJobId) {
