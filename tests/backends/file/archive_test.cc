@@ -133,6 +133,22 @@ std::vector<std::shared_ptr<const Event>> assorted_events() {
   return events;
 }
 
+// A sink that was down still gets what went out first.
+TEST_F(FileArchiveTest, GivesBackTheUnverifiedEventAfterItsJobHasMoved) {
+  auto sink = make();
+  const Event before = test::make_unverified_event("4711");
+  const Event after = test::make_owned_event(before);
+  deliver(*sink, {share(before)});
+  deliver(*sink, {share(after)});
+  const auto first = sink->readable()->fetch(locator_of(before));
+  ASSERT_TRUE(first) << first.error().message();
+  expect_same(**first, before);
+  const auto second = sink->readable()->fetch(locator_of(after));
+  ASSERT_TRUE(second) << second.error().message();
+  expect_same(**second, after);
+  EXPECT_EQ(list_all(*sink, {}, 10), std::vector<std::string>{after.id});
+}
+
 TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {
   const auto events = assorted_events();
   for (const std::string layout : {"user-month", "sarchive-daily", "{cluster}/{scheduler}/{account}/x{job_name}{job_id}/{ext}",

@@ -158,6 +158,82 @@ TEST_P(FilePowerCutTest, WhatWasAcknowledgedIsWholeAndWhatHasItsNameIsWholeAtAny
   std::printf("%zu calls, %zu different states\n", disk.steps(), seen.size());
 }
 
+// An owner that becomes known later: at every step the job is whole at one place at least, and once that is acknowledged at one.
+TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
+  for (const std::string layout : {"{user}/{job_id}.{ext}", "{job_id}.{ext}"}) {
+    SCOPED_TRACE(layout);
+    config_.layout = layout;
+    const bool moves = layout.starts_with("{user}");
+    config_.root = directory_.make_directory(moves ? "moving" : "staying") + "/archive";
+    const std::string above = fs::path(config_.root).parent_path();
+    std::vector<std::shared_ptr<const Event>> before;
+    std::vector<std::shared_ptr<const Event>> after;
+    for (const char* job : {"1", "2", "3"}) {
+      before.push_back(std::make_shared<const Event>(test::make_unverified_event(job)));
+      after.push_back(std::make_shared<const Event>(test::make_owned_event(*before.back())));
+    }
+    PowerCut disk(above);
+    {
+      const auto sink = start(config_.root);
+      ASSERT_NO_FATAL_FAILURE(deliver(*sink, before, nullptr));
+      disk.mark("before");
+      ASSERT_NO_FATAL_FAILURE(deliver(*sink, after, nullptr));
+      disk.mark("after");
+    }
+    disk.stop();
+    ASSERT_EQ(disk.missed([](const std::string&) { return false; }), "");
+    const PowerCut::Disk whole = disk.build(disk.steps(), PowerCut::Loss::kNothing, 0);
+    ASSERT_EQ(whole.files.size(), 9U);
+
+    std::set<std::uint64_t> seen;
+    for (const PowerCutCase& c : test::power_cut_cases(disk, kMostStates)) {
+      const PowerCut::Disk state = disk.build(c.step, c.loss, c.seed);
+      const auto where = [&] {
+        return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) + "), losing " + PowerCut::name_of(c.loss);
+      };
+      const auto marks = disk.marks_until(c.step);
+      std::map<std::string, std::string> visible;
+      for (const auto& [path, bytes] : state.files) {
+        if (path.find("/.") == std::string::npos) visible.emplace(path, bytes);
+      }
+      if (marks.size() == 2) {
+        EXPECT_TRUE(visible == whole.files) << difference(visible, whole.files) << "; " << where();
+      } else if (marks.size() == 1) {
+        for (const auto& event : before) {
+          const auto whole_at = [&](const std::string& folder) {
+            const std::string stem = "archive/" + folder + event->job.id;
+            const auto has = [&](const std::string& path, const EventFile* file) {
+              const auto found = visible.find(path);
+              return found != visible.end() && (file == nullptr || found->second.size() >= file->size);
+            };
+            return has(stem + ".json", nullptr) && has(stem + ".sh", event->file("script")) &&
+                   has(stem + ".env", event->file("environment"));
+          };
+          EXPECT_TRUE(moves ? whole_at("unverified/") || whole_at("alice/") : whole_at("")) << event->job.id << "; " << where();
+        }
+      }
+      if (seen.insert(state.fingerprint()).second) {
+        const std::string copy = directory_.path_to("copy");
+        fs::remove_all(copy);
+        state.write_to(copy);
+        const auto sink = start(copy + "/archive");
+        if (marks.empty()) {
+          ASSERT_NO_FATAL_FAILURE(deliver(*sink, before, nullptr));
+        }
+        ASSERT_NO_FATAL_FAILURE(deliver(*sink, after, nullptr));
+        std::map<std::string, std::string> files;
+        for (const auto& entry : fs::recursive_directory_iterator(copy)) {
+          const std::string path = fs::relative(entry.path(), copy);
+          if (entry.is_regular_file() && path.find("/.") == std::string::npos) files[path] = directory_.read("copy/" + path);
+        }
+        EXPECT_TRUE(files == whole.files) << "after a redelivery: " << difference(files, whole.files) << "; " << where();
+      }
+      if (HasFailure()) FAIL() << "and so on";
+    }
+    std::printf("%zu calls, %zu different states\n", disk.steps(), seen.size());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, FilePowerCutTest, ::testing::Values(SyncMode::kFile, SyncMode::kBatch),
                          [](const auto& info) { return info.param == SyncMode::kFile ? "File" : "Batch"; });
 

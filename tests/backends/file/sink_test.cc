@@ -118,6 +118,65 @@ TEST_F(FileSinkTest, AnUnverifiedUserGoesUnderUnverifiedAndGetsNoRights) {
   EXPECT_NE(user_grant(fd.get(), 1001), Grant::kGranted);
 }
 
+TEST_F(FileSinkTest, AJobMovesToItsOwnerOnceThatIsKnown) {
+  auto sink = make_started();
+  const Event before = test::make_unverified_event("4711");
+  const Event after = test::make_owned_event(before);
+  const Event other = test::make_unverified_event("4711", "of another job with this number\n");
+  const auto at_owner = [](const std::string& stem) { return "alice/2026/11/" + stem; };
+  ASSERT_EQ(deliver(*sink, share(other)), Outcome::kAcknowledged);
+  ASSERT_EQ(deliver(*sink, share(before)), Outcome::kAcknowledged);
+  ASSERT_TRUE(fs::exists(config_.root + "/unverified/2026/11/4711-md.2.json"));
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
+    EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/2026/", "alice/2026/11/", at_owner("4711-md.env"),
+                                                at_owner("4711-md.json"), at_owner("4711-md.sh"), "unverified/",
+                                                "unverified/2026/", "unverified/2026/11/", "unverified/2026/11/4711-md.env",
+                                                "unverified/2026/11/4711-md.json", "unverified/2026/11/4711-md.sh"}));
+  }
+  EXPECT_THAT(read("alice/2026/11/4711-md.json"), HasSubstr("\"replaces\": \"" + before.id + '"'));
+  EXPECT_EQ(read("unverified/2026/11/4711-md.sh"), "of another job with this number\n");
+  // The first one gone from its place, the other one still is found there.
+  ASSERT_EQ(deliver(*sink, share(test::make_owned_event(other))), Outcome::kAcknowledged);
+  EXPECT_EQ(read("alice/2026/11/4711-md.2.sh"), "of another job with this number\n");
+  EXPECT_FALSE(fs::exists(config_.root + "/unverified/2026/11/4711-md.json"));
+  EXPECT_THAT(sink->status_json(), HasSubstr("\"replaced\":3"));
+}
+
+TEST_F(FileSinkTest, WhereThePathNamesNoUserTheJobStaysAndItsRightsChange) {
+  config_.layout = "{job_id}.{ext}";
+  auto sink = make_started();
+  const Event before = test::make_unverified_event("4711");
+  const Event after = test::make_owned_event(before);
+  ASSERT_EQ(deliver(*sink, share(before)), Outcome::kAcknowledged);
+  const auto inode = [&] { return stat_path(config_.root + "/4711.sh")->inode; };
+  const auto of_script = inode();
+  for (int again = 0; again < 2; ++again) {
+    ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
+    EXPECT_EQ(tree(), (std::vector<std::string>{"4711.env", "4711.json", "4711.sh"}));
+  }
+  EXPECT_EQ(inode(), of_script);
+  EXPECT_THAT(read("4711.json"), HasSubstr(after.id));
+  // A sink that never had the first stores the second like any other; so does one that keeps no metadata.
+  config_.root = directory_.path_to("new");
+  ASSERT_EQ(deliver(*make_started(), share(after)), Outcome::kAcknowledged);
+  EXPECT_EQ(tree(), (std::vector<std::string>{"4711.env", "4711.json", "4711.sh"}));
+  config_.root = directory_.path_to("scripts");
+  config_.layout = "{user}/{job_id}.{ext}";
+  config_.kinds = {FileKind::kScript};
+  auto scripts = make_started();
+  ASSERT_EQ(deliver(*scripts, share(before)), Outcome::kAcknowledged);
+  ASSERT_EQ(deliver(*scripts, share(after)), Outcome::kAcknowledged);
+  EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/4711.sh", "unverified/"}));
+}
+
+TEST_F(FileSinkTest, AnOwnerWhoseJobNobodyHoldsAnyMoreChangesNothing) {
+  auto sink = make_started();
+  const Event after = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
+  EXPECT_EQ(tree(), std::vector<std::string>{});
+}
+
 TEST_F(FileSinkTest, LeavesMinFreeBytesOfTheDiskAndSaysSo) {
   struct statvfs disk{};
   ASSERT_EQ(::statvfs(directory_.path().c_str(), &disk), 0);

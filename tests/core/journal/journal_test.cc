@@ -133,6 +133,96 @@ TEST_F(JournalTest, GivesBackExactlyTheBytesThatWereAppended) {
   expect_sound();
 }
 
+TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
+  open();
+  const auto archive = sink("archive");
+  std::vector<std::shared_ptr<const Event>> before;
+  for (const char* job : {"1", "2", "3"}) {
+    before.push_back(std::make_shared<const Event>(test::make_unverified_event(job)));
+    append(before.back(), true);
+  }
+  append(make_event("4"), true);
+  std::vector<Journal::Resolved> resolved;
+  for (const auto& waiting : journal_->unresolved("slurm", 0, 10)) resolved.push_back({waiting.ticket, waiting.event});
+  journal_->resolved(resolved);
+  ASSERT_TRUE(flush());
+
+  const Timestamp later{system_clock().now().nanoseconds + 3600'000'000'000};
+  const auto due = [&](Timestamp now) {
+    auto found = journal_->unverified("slurm", now, 100);
+    EXPECT_TRUE(found) << found.error().message();
+    return *std::move(found);
+  };
+  EXPECT_THAT(due(system_clock().now()), IsEmpty()) << "the scheduler has just been asked";
+  reopen();
+  ASSERT_EQ(sink("archive"), archive);
+  auto waiting = due(later);
+  ASSERT_THAT(waiting, SizeIs(3));
+  EXPECT_EQ(waiting[0].event->id, before[0]->id);
+  EXPECT_EQ(waiting[0].event->user.unverified_reason, before[0]->user.unverified_reason);
+  EXPECT_EQ(waiting[0].event->file("script")->size, before[0]->file("script")->size);
+  EXPECT_EQ(journal_->unverified_count("slurm"), 3U);
+  EXPECT_EQ(journal_->unverified_count("torque"), 0U);
+
+  // Asked in vain, given up, found.
+  const Timestamp much_later{later.nanoseconds + 1};
+  ASSERT_TRUE(journal_->change_unverified({{waiting[0].number, much_later}, {waiting[1].number, std::nullopt}}));
+  EXPECT_THAT(due(later), SizeIs(1));
+  ASSERT_EQ(*journal_->hasten_unverified("slurm"), 2U);
+  EXPECT_THAT(due(system_clock().now()), SizeIs(2));
+  const Event after = test::make_owned_event(*before[2]);
+  for (int again = 0; again < 2; ++again)
+    ASSERT_TRUE(journal_->replace_unverified(waiting[2].number, "slurm", std::make_shared<const Event>(after)));
+  EXPECT_EQ(journal_->unverified_count("slurm"), 1U);
+
+  // Who has the first one still to come needs only the second; whoever does not want that kind needs the first.
+  const auto items = read(archive, 0);
+  ASSERT_EQ(jobs(items), (std::vector<std::string>{"1", "2", "3", "4", "3"}));
+  EXPECT_EQ(event_json(*items.back().event), event_json(after));
+  EXPECT_TRUE(journal_->is_replaced(archive, *before[2]));
+  EXPECT_FALSE(journal_->is_replaced(archive, *before[0]));
+  EXPECT_FALSE(journal_->is_replaced(archive, after));
+  EXPECT_FALSE(journal_->is_replaced(sink("samples", {"usage.*"}), *before[2]));
+  expect_sound();
+  reopen();
+  EXPECT_TRUE(journal_->is_replaced(sink("archive"), *before[2])) << "also after a restart";
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  reopen();
+  EXPECT_FALSE(journal_->is_replaced(sink("archive"), *before[2])) << "and no longer than anybody needs it";
+  expect_sound();
+}
+
+TEST_F(JournalTest, ASinkThatWasAwayWhenTheOwnerBecameKnownGetsTheFirstEvent) {
+  open();
+  const auto archive = sink("archive");
+  sink("away");
+  append(std::make_shared<const Event>(test::make_unverified_event("1")), true);
+  const auto unresolved = journal_->unresolved("slurm", 0, 1);
+  journal_->resolved({{unresolved.at(0).ticket, unresolved.at(0).event}});
+  ASSERT_TRUE(flush());
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  const Event before = test::make_unverified_event("1");
+  ASSERT_TRUE(journal_->replace_unverified(1, "slurm", std::make_shared<const Event>(test::make_owned_event(before))));
+  EXPECT_TRUE(journal_->is_replaced(archive, before));
+  EXPECT_FALSE(journal_->is_replaced(sink("away"), before)) << "it gets nothing that came while it was away";
+}
+
+TEST_F(JournalTest, KeepsAnEventThatCameWithoutBytesAsItIs) {
+  open(1U << 30, 0);
+  const auto archive = sink("archive");
+  const Event event = test::without_bytes(test::make_owned_event(test::make_unverified_event("1", std::string(40'000, 'x'))));
+  append(std::make_shared<const Event>(event));
+  reopen();
+  const auto items = read(sink("archive"), 0);
+  ASSERT_THAT(items, SizeIs(1));
+  ASSERT_NE(items[0].event, nullptr);
+  EXPECT_EQ(event_json(*items[0].event), event_json(event));
+  EXPECT_EQ(items[0].event->file("script")->bytes, nullptr);
+  expect_sound();
+  settle(archive, items, Outcome::kAcknowledged);
+  expect_sound();
+}
+
 TEST_F(JournalTest, IsForItsOwnerOnly) {
   open();
   append(make_event("1"));
