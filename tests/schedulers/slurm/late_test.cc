@@ -35,6 +35,7 @@ class LateResolverTest : public ::testing::Test {
     std::optional<std::string> reason = std::nullopt;  // why it went out unverified
     std::string event_id = "e";
     std::optional<std::string> supersedes = std::nullopt;
+    std::optional<SteadyTime> since = std::nullopt;  // when it was captured; nothing: just now
   };
 
   LateResolverTest() {
@@ -76,9 +77,9 @@ class LateResolverTest : public ::testing::Test {
       events[i].job.id = jobs[i].id;
       events[i].user.unverified_reason = jobs[i].reason;
       events[i].supersedes = jobs[i].supersedes;
-      queries[i] = {&events[i], jobs[i].mtime_ns, {}, since_.value_or(clock_.steady())};
+      queries[i] = {&events[i], jobs[i].mtime_ns, {}, jobs[i].since.value_or(clock_.steady())};
     }
-    return resolver_.resolve(queries, stop_.get_token(), clock_.steady() + patience);
+    return resolver_->resolve(queries, stop_.get_token(), clock_.steady() + patience);
   }
   // "found 1002", "unknown", "not asked" for each.
   std::vector<std::string> say(const std::vector<Asked>& jobs) {
@@ -111,12 +112,11 @@ class LateResolverTest : public ::testing::Test {
   test::RecordingLogger log_;
   test::FakeClock clock_;
   std::stop_source stop_;
-  std::optional<SteadyTime> since_;
   AccountNames names_{
       [](uid_t id) -> std::optional<std::string> { return id == 1002 ? std::optional<std::string>("bob") : std::nullopt; },
       [](gid_t id) -> std::optional<std::string> { return id == 2001 ? std::optional<std::string>("chem") : std::nullopt; }};
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
-  LateResolver resolver_{queue_, config_, log_, clock_, names_};
+  std::optional<LateResolver> resolver_{std::in_place, queue_, config_, log_, clock_, names_};
 };
 
 constexpr const char* kUnknownToSlurmctld = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1";
@@ -240,9 +240,13 @@ TEST_F(LateResolverTest, ManyJobsAreReadFromOneListWhichIsNotForced) {
   EXPECT_EQ(calls("squeue").size(), 1U);
 
   // What was captured before that list can be told from it, whatever was captured since.
-  since_ = SteadyTime{};
+  for (Asked& job : many) job.since = SteadyTime{};
+  many.at(0).since = many.at(55).since = clock_.steady();
+  resolver_.emplace(queue_, config_, log_, clock_, names_);  // one that need not spare accounting yet
   answers = say(many);
-  EXPECT_EQ(std::count(answers.begin(), answers.end(), "found 1002"), 50);
+  EXPECT_EQ(std::count(answers.begin(), answers.end(), "found 1002"), 50) << "a list that names a job is never too old";
+  EXPECT_EQ(std::count(answers.begin(), answers.end(), "unknown"), 9);
+  EXPECT_EQ(answers.at(55), "not asked") << "it came after the list";
   EXPECT_EQ(calls("squeue").size(), 1U);
 }
 
@@ -397,9 +401,13 @@ TEST_F(LateResolverTest, AHangingAccountingIsKilledInTimeAndTheNextRoundAsksForF
 TEST_F(LateResolverTest, AHangingSlurmctldLeavesTimeForAccounting) {
   set_squeue("sleep 1000 & wait");
   set_accounting("7|7|1002|2001|100|lab\n");
-  const auto begin = std::chrono::steady_clock::now();
-  const auto answers = ask({{"7"}}, 2s);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+  const Clock& clock = system_clock();  // a fake one stands still meanwhile
+  LateResolver resolver(std::make_shared<Queue>(config_, log_, clock), config_, log_, clock, names_);
+  const Event event{.job = {.id = "7"}};
+  const std::vector<OwnerQuery> queries{{&event, 100 * kSecond, {}, clock.steady()}};
+  const SteadyTime deadline = clock.steady() + 3s;
+  const auto answers = resolver.resolve(queries, {}, deadline);
+  EXPECT_LT(clock.steady(), deadline + 7s);
   ASSERT_TRUE(answers) << answers.error().message();
   EXPECT_EQ(answers->at(0).state, State::kFound);
   EXPECT_TRUE(no_child_left());
