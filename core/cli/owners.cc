@@ -73,7 +73,8 @@ int retry(const Arguments& arguments, Console& console, const std::string& state
       console.err << "\r\x1b[K" << whole(verified) << " verified, " << whole(waiting) << " left" << std::flush;
     if (done) {
       if (console.out_is_terminal) console.err << "\r\x1b[K";
-      console.out << "owners of " << whole(verified) << " jobs are known now, of " << whole(waiting) << " they are not\n";
+      console.out << "owners of " << whole(verified) << " jobs are known now, of " << whole(waiting) << " they are not"
+                  << (waiting > 0 ? ", and the daemon asks again by and by\n" : "\n");
       console.err << errors;
       return errors.empty() ? kExitGood : kExitUnavailable;
     }

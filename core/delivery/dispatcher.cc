@@ -615,6 +615,7 @@ class Dispatcher::Impl {
   // it and the same events are to be tried again.
   Batch attempt(Batch batch, const std::stop_token& stop) {
     const Timestamp started = clock_.now();
+    pass_over_replaced(batch);
     std::vector<Delivery> deliveries;
     std::vector<std::size_t> handed;  // index in batch.items of each delivery
     auto settler = std::make_shared<BatchSettler>(static_cast<std::size_t>(
@@ -639,16 +640,14 @@ class Dispatcher::Impl {
       deliveries.clear();
       return {};
     }
-    pass_over_replaced(deliveries);
-    batch.withheld = batch.suspect() && !deliveries.empty() &&
-                     crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
+    batch.withheld = batch.suspect() && crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
     std::optional<std::string> thrown;
     CrashRecord::InHand in_hand;
     if (batch.withheld) {
       deliveries.front().reject(kCrashedReason);
     } else {
       if (crashes_ != nullptr) in_hand = note_hand_over(deliveries, batch.suspect(), stop);
-      if (batch.suspect() && !in_hand && !deliveries.empty()) {  // a stop, while another sink's suspect was in hand
+      if (batch.suspect() && !in_hand) {  // a stop, while another sink's suspect was in hand
         state_.with_notify([&](State& s) {
           --s.delivering;
           --s.in_flight;
@@ -660,7 +659,7 @@ class Dispatcher::Impl {
       }
       FAULT_POINT("delivery.before_deliver");
       const CrashRecord::Inside inside(in_hand);
-      if (!deliveries.empty()) thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
+      thrown = call_plugin([&] { sink_.deliver(std::move(deliveries)); });
     }
     deliveries.clear();  // a plugin that threw before it took the batch
     state_.with_notify([&](State& s) {
@@ -685,12 +684,22 @@ class Dispatcher::Impl {
     return conclude(std::move(batch), handed, settlements, thrown, started, stop);
   }
 
-  // Their owner became known meanwhile, and what replaces them is still to come.
-  void pass_over_replaced(std::vector<Delivery>& deliveries) const {
-    std::erase_if(deliveries, [&](Delivery& delivery) {
-      if (!journal_.is_replaced(id_, delivery.event())) return false;
-      delivery.acknowledge();
+  // Takes out those whose owner became known meanwhile: what replaces them is still to come, and is all that is needed.
+  void pass_over_replaced(Batch& batch) {
+    std::vector<Journal::Settle> settles;
+    std::vector<std::uint64_t> told;
+    std::erase_if(batch.items, [&](const Pending& item) {
+      if (item.event == nullptr || !journal_.is_replaced(id_, *item.event)) return false;
+      settles.push_back({.sequence = item.sequence, .outcome = Outcome::kAcknowledged, .attempts = item.attempts});
+      told.push_back(item.sequence);
       return true;
+    });
+    if (told.empty()) return;
+    tell(std::move(settles), told);
+    state_.with([&](State& s) {
+      for (const std::uint64_t sequence : told) {
+        if (auto found = s.known.find(sequence); found != s.known.end()) found->second = {Known::Where::kSettled, s.epoch};
+      }
     });
   }
 
