@@ -234,6 +234,38 @@ TEST_F(DispatcherTest, SaysOnceThatADestinationIsDownAndOnceThatItIsBack) {
   EXPECT_EQ(log_.last("SINK_BACK")->level, LogLevel::kInfo);
 }
 
+TEST_F(DispatcherTest, OfAnEventWhoseOwnerBecameKnownMeanwhileADestinationThatIsBackGetsOnlyTheSecond) {
+  const auto before = std::make_shared<const Event>(test::make_unverified_event("1"));
+  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true}, std::stop_token{}));
+  commit();
+  const auto waiting = journal_->unresolved("slurm", 0, 1);
+  ASSERT_EQ(waiting.size(), 1U);
+  journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  append("2");
+  commit();
+  std::atomic<bool> down = true;
+  Guarded<std::set<std::string>> taken;
+  sink_.otherwise([&](std::vector<Delivery> batch) {
+    for (Delivery& delivery : batch) {
+      if (down) {
+        delivery.retry("503 service unavailable");
+        continue;
+      }
+      taken.with([&](auto& ids) { ids.insert(delivery.event().id); });
+      delivery.acknowledge();
+    }
+  });
+  Dispatcher& dispatcher = dispatch("archive", sink_);
+  ASSERT_TRUE(sink_.wait_attempts(4)) << "the same batch, again and again";
+  const auto after = std::make_shared<const Event>(test::make_owned_event(*before));
+  ASSERT_TRUE(journal_->replace_unverified(1, "slurm", after));
+  EXPECT_FALSE(log_.has("SINK_BACK"));
+  down = false;
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 3; }));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(taken.with([](const auto& ids) { return ids; }), (std::set<std::string>{after->id, test::make_event("2")->id}));
+}
+
 TEST_F(DispatcherTest, ADownDestinationParksNothingAndReadsNoMoreThanABatch) {
   config_.batch_max_events = 10;
   sink_.otherwise(test::ScriptedSink::retry_all("connection refused"));
