@@ -179,6 +179,11 @@ constexpr std::array kOwnersLastHour = {
     Row{"source_owners_decided_last_hour", Type::kGauge, "decided", "Events of the last hour for which an owner was asked."},
     Row{"source_owners_unverified_last_hour", Type::kGauge, "unverified", "Of them, those without a confirmed owner."},
 };
+constexpr std::array kOwnersLater = {
+    Row{"source_owners_later_waiting", Type::kGauge, "waiting",
+        "Events that were delivered without a confirmed owner, and whose owner is asked for again."},
+    Row{"source_owners_later_verified", Type::kCounter, "verified", "Events whose owner was found later."},
+};
 constexpr std::array kLoad = {
     Row{"source_scheduler_share_ratio", Type::kGauge, "share",
         "Of the scheduler's time in the last minutes, what our questions took at most."},
@@ -225,6 +230,7 @@ void sources(Writer& out, const Json& all) {
   };
   write_rows(out, kOwners, kOwnersReasons, each_member({"owners"}));
   write_rows(out, kOwnersLastHour, kNoReasons, each_member({"owners", "last_hour"}));
+  write_rows(out, kOwnersLater, kNoReasons, each_member({"owners", "later"}));
   write_rows(out, kLoad, kLoadReasons, each_member({"owners", "scheduler_load"}));
   out.family("source_gap_jobs", Type::kGauge, "Job numbers that the scheduler used and that never appeared in the spool.");
   each([&](const Labels& labels, const Json& source) {

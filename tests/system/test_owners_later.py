@@ -117,6 +117,7 @@ def test_owners_come_from_slurmctld_and_for_jobs_that_it_forgot_from_slurmdbd(sl
     listed = json.loads(daemon.command("owners", "list", "--json").stdout)
     assert {job["job_id"] for job in listed} == set(everything) and all(job["reason"] for job in listed)
     assert all(job in daemon.command("owners", "list").stdout for job in everything)
+    assert "asked about again: 5 (scriptorium owners list)" in daemon.command("status").stdout
     daemon.terminate()
     refused = daemon.command("owners", "retry", check=False)
     assert refused.returncode == 69 and "no daemon runs" in refused.stderr
