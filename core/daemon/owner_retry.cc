@@ -61,7 +61,6 @@ bool OwnerRetry::stop(SteadyTime deadline) {
 }
 
 std::uint64_t OwnerRetry::ask_now() {
-  static_cast<void>(journal_.hasten_unverified(source_));
   return state_.with_notify([](State& s) { return ++s.wanted; });
 }
 
@@ -74,13 +73,18 @@ OwnerRetry::Status OwnerRetry::status() const {
 void OwnerRetry::run(const std::stop_token& stop) noexcept {
   name_thread("owners-later", source_);
   while (!stop.stop_requested()) {
-    const std::uint64_t wanted = state_.with([](const State& s) { return s.wanted; });
-    const Result<void> done = round(stop);
+    const auto [wanted, now] = state_.with([](const State& s) { return std::pair(s.wanted, s.wanted > s.status.rounds_done); });
+    Result<void> done;
+    if (now) {
+      if (auto hastened = journal_.hasten_unverified(source_); !hastened) done = hastened.error();
+    }
+    if (done) done = round(stop);
     state_.with([&](State& s) {
       s.status.rounds_done = wanted;
       s.status.last_error = done ? "" : printable(done.error().message());
     });
-    state_.wait_until(stop, std::chrono::steady_clock::now() + kLook, [&](const State& s) { return s.wanted > wanted; });
+    state_.wait_until(stop, std::chrono::steady_clock::now() + kLook,
+                      [&, before = wanted](const State& s) { return s.wanted > before; });
   }
 }
 
