@@ -70,11 +70,11 @@ int retry(const Arguments& arguments, Console& console, const std::string& state
         errors += "scriptorium: source " + was->first + ": " + text_of(error) + "\n";
     }
     if (console.out_is_terminal)
-      console.err << "\r\x1b[K" << whole(verified) << " verified, " << whole(waiting) << " left" << std::flush;
+      console.err << "\r\x1b[Kowners found: " << whole(verified) << ", still unknown: " << whole(waiting) << std::flush;
     if (done) {
       if (console.out_is_terminal) console.err << "\r\x1b[K";
-      console.out << "owners of " << whole(verified) << " jobs are known now, of " << whole(waiting) << " they are not"
-                  << (waiting > 0 ? ", and the daemon asks again by and by\n" : "\n");
+      console.out << "owners found: " << whole(verified) << "; still unknown: " << whole(waiting)
+                  << (waiting > 0 ? " (asked about again later)\n" : "\n");
       console.err << errors;
       return errors.empty() ? kExitGood : kExitUnavailable;
     }

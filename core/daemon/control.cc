@@ -113,6 +113,7 @@ std::string answer(Journal& journal, const Json& request) {
     auto waiting =
         journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()}, request.value("limit", kMostLetters));
     if (!waiting) return refuse(waiting.error().message());
+    std::sort(waiting->begin(), waiting->end(), [](const auto& a, const auto& b) { return a.number < b.number; });
     Json list = Json::array();
     for (const Journal::Unverified& item : *waiting) {
       list.push_back({{"job_id", item.event->job.id},

@@ -25,7 +25,7 @@ std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) 
   return std::chrono::nanoseconds(std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
 }
 
-// An answer that nobody could use a second time would have to be asked for again soon.
+// `asked`: the scheduler and its accounting were, and knew no owner. Else it is tried again soon.
 Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
   std::chrono::nanoseconds pause = kShortestPause;
   if (asked) pause = std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause);

@@ -13,9 +13,9 @@
 
 namespace scriptorium {
 
-// Asks later whose jobs were that went out unverified. Each is asked about after a minute, and then after as long as it has been
-// unverified, six hours at the most; for thirty days. Once its owner is known, a new event goes to all sinks, which names the
-// first as the one that it `replaces`. Its files are read from the journal or an archive; where neither has them, it goes
+// Asks again for the owners of jobs that went out unverified: after a minute, then whenever as much time has passed as since the
+// job went out (at most six hours), for thirty days. Once an owner is known, a new event goes to all sinks; it names the first
+// event under `replaces`. The files of the new event are read from the journal or an archive. Where neither has them, it goes
 // without their bytes, and a destination that holds them keeps them.
 //
 // Owns:    one thread and the resolver. Borrows the rest for its life.

@@ -128,7 +128,7 @@ def test_owners_come_from_slurmctld_and_for_jobs_that_it_forgot_from_slurmdbd(sl
              "slurmctld has forgotten the cancelled jobs", 60, 0.5)
     daemon.start()
     said = daemon.command("owners", "retry").stdout
-    assert said == "owners of 5 jobs are known now, of 0 they are not\n", said
+    assert said == "owners found: 5; still unknown: 0\n", said
     wait_for(lambda: verified(archive, everything), lambda: f"all lie at their owner's\n{daemon.log_tail()}")
     daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0, "nothing waits")
     expect_at_owner(archive, everything, scripts, ordinary_user)

@@ -105,9 +105,11 @@ class JournalDamageTest : public testing::Test {
     f.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     ASSERT_TRUE(f.good());
   }
+  static constexpr int kBusyMs = 20'000;  // the journal's own thread may be writing
   void sql(const std::string& text) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, kBusyMs);
     char* error = nullptr;
     EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error), SQLITE_OK) << (error != nullptr ? error : "");
     sqlite3_close(db);
@@ -116,6 +118,7 @@ class JournalDamageTest : public testing::Test {
     sqlite3* db = nullptr;
     sqlite3_stmt* statement = nullptr;
     EXPECT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, kBusyMs);
     EXPECT_EQ(sqlite3_prepare_v2(db, query, -1, &statement, nullptr), SQLITE_OK);
     EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW);
     const std::int64_t value = sqlite3_column_int64(statement, 0);
