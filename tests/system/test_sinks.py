@@ -193,7 +193,7 @@ def test_what_is_gone_from_the_archive_is_a_dead_letter_of_the_sink_that_waited(
     released = daemon.sink("second")["refill_from_archive"]
     daemon.terminate()  # so that the first ones are not in hand
     daemon.start()
-    assert daemon.sink("second")["refill_from_archive"] == released
+    assert daemon.sink("second")["refill_from_archive"] >= released
     (archive.path / "3.json").unlink()
     (archive.path / "5.sh").write_text("changed\n")
     (work / "second" / "blocked").unlink()
