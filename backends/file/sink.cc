@@ -592,7 +592,8 @@ Result<bool> FileSink::replace_in_place(Batch& batch, Item& item) {
   if (before.place.directory() != item.place.directory() || before.place.stem != item.place.stem) return false;
   before.directory = item.directory;
   const auto found = find_replaced(batch, before);
-  if (!found || !*found) return found;
+  if (!found) return found.error();
+  if (!*found) return false;
   const int directory = item.directory->fd.get();
   for (const FileKind kind : kFileKinds) {
     if (kind == FileKind::kMetadata || !item.files[index_of(kind)] || std::ranges::count(before.missing, kind) > 0) continue;

@@ -317,7 +317,7 @@ bool SourceRun::stop(SteadyTime deadline) {
   if (free_ != nullptr) free_->stop();
   if (owners_ != nullptr) owners_->stop();
   if (retry_ == nullptr || retry_->stop(deadline)) return true;
-  static_cast<void>(retry_.release());  // its thread still uses it
+  [[maybe_unused]] const OwnerRetry* const left = retry_.release();  // its thread still uses it
   return false;
 }
 
