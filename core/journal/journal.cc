@@ -196,6 +196,7 @@ std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
       q.entries.pop_front();
       if (command) break;
     }
+    q.writing = bytes;
     if (q.lazy > 0) q.first_lazy = std::chrono::steady_clock::now();
   });
   return batch;
@@ -282,6 +283,7 @@ void Journal::Impl::commit(std::vector<Entry> batch, bool prune, const std::stop
   }
   queue.with_notify([&](Queue& q) {
     q.done += count;
+    q.writing = 0;
     if (!writer->prune_deferred_since()) q.pruned = q.done;
     q.stuck = false;
   });
@@ -303,7 +305,7 @@ void Journal::Impl::abandon(const std::string& why) {
       if (auto* command = std::get_if<journal::Command>(&entry.what)) command->done(Error{ErrorKind::kExhausted, why});
     }
     q.entries.clear();
-    q.urgent = q.lazy = q.bytes = q.commands = 0;
+    q.urgent = q.lazy = q.bytes = q.writing = q.commands = 0;
     q.broken = true;
   });
 }

@@ -114,8 +114,9 @@ struct Entry {
 
 struct Queue {
   std::deque<Entry> entries;
-  std::uint64_t bytes = 0;  // of `entries`
-  std::uint64_t lazy = 0;   // settlements and the like that stand in `entries`
+  std::uint64_t bytes = 0;    // of `entries`
+  std::uint64_t writing = 0;  // of those that the writer has taken, until they are committed
+  std::uint64_t lazy = 0;     // settlements and the like that stand in `entries`
   std::uint64_t urgent = 0;
   std::uint64_t commands = 0;
   std::uint64_t queued = 0;    // ever
@@ -381,7 +382,7 @@ class Journal::Impl {
   // `decide` is called with what the journal holds, under the locks of `shared` and `shares`, in this order.
   template <typename Decide>
   auto with_held(Decide decide) {
-    const std::uint64_t queued = queue.with([](const journal::Queue& q) { return q.bytes; });
+    const std::uint64_t queued = queue.with([](const journal::Queue& q) { return q.bytes + q.writing; });
     return shared.with([&](const journal::Shared& s) {
       const journal::Shares::Held held{s.used_bytes, s.unresolved_bytes + queued, s.largest_charge, s.charges};
       return shares.with([&](journal::Shares& all) { return decide(all, held); });
