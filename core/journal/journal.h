@@ -116,7 +116,9 @@ class Journal {
   std::uint64_t unresolved_count(const std::string& source) const;
 
   // ---- owners that become known later ------------------------------------------------------------------------
-  // What resolved() let go without a verified owner is kept in mind, the last kMostUnverified of them, to be asked about again.
+  // What resolved() let go without a verified owner is kept in mind, to be asked about again: the last kMostUnverified, or fewer
+  // so that they take at most an eighth of max_bytes. One whose metadata stay above 4 KiB without the lists from its script is
+  // not.
 
   static constexpr std::uint64_t kMostUnverified = 50'000;
   struct Unverified {

@@ -350,6 +350,7 @@ class Writer {
   std::uint64_t unresolved_bytes_ = 0;
   bool uncharged_ = false;
   std::uint64_t used_bytes_ = 0;
+  const std::uint64_t max_bytes_;
   std::uint64_t noted_ = 0;  // by note_unverified()
   std::uint64_t page_size_ = kPageSize;
   const std::uint64_t checkpoint_pages_;

@@ -1,5 +1,6 @@
 // Events that went out without a verified owner: kept in mind until somebody can say whose they were.
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/fault_point.h"
@@ -11,6 +12,10 @@ namespace {
 
 // So many replaced ones in memory are looked through for those that every sink has got by now.
 constexpr std::size_t kManyReplaced = 10'000;
+// Metadata of one event, before compression. Users write much of it, such as the list of directives.
+constexpr std::size_t kMostMeta = 4096;
+constexpr std::uint64_t kShare = 8;  // all of it takes at most one part in so many of the journal's limit
+constexpr std::uint64_t kTrimEvery = 100;
 // The scheduler did not name it just now.
 constexpr std::int64_t kFirstPause = 60'000'000'000;  // in nanoseconds
 
@@ -20,12 +25,20 @@ std::uint64_t loaded(std::int64_t value) { return static_cast<std::uint64_t>(val
 }  // namespace
 
 void Writer::note_unverified(const std::string& source, const Event& event) {
-  const std::string meta = encode_meta(event);
+  std::string meta = encode_meta(event);
+  if (meta.size() > kMostMeta) {
+    // The journal or an archive gives back the whole event when its owner is known.
+    Event small = event;
+    small.script.reset();
+    small.problems.clear();
+    meta = encode_meta(small);
+    if (meta.size() > kMostMeta) return;
+  }
   const std::int64_t now = clock_.now().nanoseconds;
   note_unverified_.bind_id(event.id).bind_text(source).bind(now).bind(now + kFirstPause).bind_large(codec_.compress(meta)).run();
-  if (++noted_ % 1000 != 1) return;
+  if (++noted_ % kTrimEvery != 1) return;
   Statement oldest(*connection_, "DELETE FROM unverified WHERE number <= (SELECT max(number) FROM unverified) - ?1");
-  oldest.bind(stored(Journal::kMostUnverified)).run();
+  oldest.bind(stored(std::min(Journal::kMostUnverified, max_bytes_ / kShare / kMostMeta))).run();
 }
 
 Result<std::uint64_t> Writer::change_unverified(const std::vector<Journal::LaterOwner>& changes) {

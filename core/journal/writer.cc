@@ -84,6 +84,7 @@ Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& o
     : connection_(std::move(connection)),
       shared_(shared),
       clock_(clock),
+      max_bytes_(options.max_bytes),
       checkpoint_pages_(std::max(std::min(kCheckpointBytes, options.max_bytes / 16) / kPageSize, kFewestCheckpointPages)) {
   Connection& db = *connection_;
   db.manual_checkpoints();

@@ -192,6 +192,40 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
   expect_sound();
 }
 
+TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleWhateverUsersWrite) {
+  constexpr std::uint64_t kLimit = 4U << 20;
+  constexpr std::uint64_t kMost = kLimit / 8 / 4096;
+  open(kLimit);
+  const auto archive = sink("archive");
+  const auto send_unverified = [&](const Event& event) {
+    append(std::make_shared<const Event>(event), true);
+    const auto waiting = journal_->unresolved("slurm", 0, 1);
+    ASSERT_THAT(waiting, SizeIs(1));
+    journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+    ASSERT_TRUE(flush());
+    settle(archive, read(archive, journal_->cursor(archive)), Outcome::kAcknowledged);
+  };
+  Event event = test::make_unverified_event("1");
+  event.script->directives.assign(100'000, "--comment=the same again");
+  send_unverified(event);
+  const Timestamp later{system_clock().now().nanoseconds + 3600'000'000'000};
+  const auto waiting = journal_->unverified("slurm", later, 10);
+  ASSERT_TRUE(waiting);
+  ASSERT_THAT(*waiting, SizeIs(1));
+  EXPECT_FALSE((*waiting)[0].event->script);
+  EXPECT_EQ((*waiting)[0].event->id, event.id);
+
+  event = test::make_unverified_event("2");
+  event.job.work_dir = std::string(100'000, 'x');
+  send_unverified(event);
+  EXPECT_EQ(journal_->unverified_count("slurm"), 1U);
+
+  for (int i = 3; i < 400; ++i) send_unverified(test::make_unverified_event(std::to_string(i)));
+  EXPECT_LE(journal_->unverified_count("slurm"), kMost + 100);
+  EXPECT_GE(journal_->unverified_count("slurm"), kMost);
+  expect_sound();
+}
+
 TEST_F(JournalTest, ASinkThatWasAwayWhenTheOwnerBecameKnownGetsTheFirstEvent) {
   open();
   const auto archive = sink("archive");
