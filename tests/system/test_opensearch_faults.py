@@ -10,6 +10,7 @@ import search_lab
 from harness import wait_for
 from search_lab import both_forms, kql
 from search_suite import empty, node, search_sink  # noqa: F401
+from test_sinks import JOURNAL, Jobs
 from test_slurm import slurm_source
 
 KIND = "opensearch2"
@@ -182,6 +183,39 @@ def test_a_server_stopped_for_a_minute_in_a_storm_has_every_job_once_afterwards(
           f"{ready.sink('search')['plugin_status']['duplicates']} had been stored by requests without an answer")
     assert_each_once(empty, storm)
     assert ready.sink("search")["dead"] == 0
+
+
+def test_a_server_that_is_away_for_ten_times_the_journal_stops_nobody_and_gets_every_job_once(empty, make_daemon, spool, archive):  # noqa: F811
+    """A port where nobody listens: what the journal has no room for comes back from the archive."""
+    sinks = search_sink(empty, retry_max_ms=500)
+    del sinks["archive"]
+    daemon = make_daemon(sinks=sinks, journal_max_bytes=2 * JOURNAL)
+    daemon.command("setup", "search")
+    jobs = Jobs(spool)
+    daemon.start()
+    jobs.write(20)
+    daemon.wait_acknowledged(20, "search")
+    empty.end()
+    for round_number in range(110):
+        jobs.write(20, 40_000)  # a tenth of the journal's limit
+        daemon.wait_acknowledged(jobs.last)
+        if round_number == 60:
+            daemon.kill()
+            daemon.start()
+    archive.compare(jobs.written)
+    status = daemon.status()
+    assert status["sinks"]["search"]["waiting"] == jobs.last - 20
+    assert status["sinks"]["search"]["refill_from_archive"] > jobs.last / 2, status["sinks"]["search"]
+    assert status["journal"]["bytes"] < 2 * JOURNAL and "JOURNAL_FULL" not in daemon.log_text()
+    assert sum(len(p.read_bytes()) for p in archive.path.glob("*.sh")) > 20 * JOURNAL
+    before = archive.snapshot()
+
+    empty.start()
+    daemon.wait_status(lambda s: s["sinks"]["search"]["waiting"] == 0, "all of it was refilled", seconds=180)
+    assert daemon.sink("search")["dead"] == 0
+    rows = empty.values("job.id", "script.sha256")
+    assert sorted(rows) == sorted((job, script) for job, (script, _) in jobs.written.items()), "each job once, with its script"
+    assert archive.snapshot() == before
 
 
 def test_real_jobs_are_found_within_five_seconds_of_their_submission(slurm, make_daemon, empty, ordinary_user):  # noqa: F811
