@@ -199,7 +199,7 @@ def test_shared_memory_is_what_a_job_needs(daemon, lab, work):
 
 
 def test_two_nodes_are_measured_each_and_told_as_one_job(daemon, lab, work):
-    script = "#!/bin/bash\nsrun --mem=60 bash -c 'i=0; end=$((SECONDS+4)); while [ $SECONDS -lt $end ]; do i=$((i+1)); done'\n"
+    script = "#!/bin/bash\nsrun --mem=60 python3 -c 'import time\nwhile time.process_time() < 1.5: pass\ntime.sleep(2)'\n"
     job = lab.sbatch("-N2", "-n2", "--mem=100", script=script)
     lab.wait_ended(job)
     batch, other = [wait_node(work, job, node) for node in lab.nodes]
