@@ -116,7 +116,7 @@ struct Queue {
   std::deque<Entry> entries;
   std::uint64_t bytes = 0;    // of `entries`
   std::uint64_t writing = 0;  // of those that the writer has taken, until they are committed
-  std::uint64_t lazy = 0;     // settlements and the like that stand in `entries`
+  std::uint64_t lazy = 0;     // how many of `entries` are settlements or the like
   std::uint64_t urgent = 0;
   std::uint64_t commands = 0;
   std::uint64_t queued = 0;    // ever

@@ -10,7 +10,7 @@ import search_lab
 from harness import wait_for
 from search_lab import both_forms, kql
 from search_suite import empty, node, search_sink  # noqa: F401
-from test_sinks import JOURNAL, Jobs, longest_wait_for_room
+from test_sinks import JOURNAL, Jobs, outlast
 from test_slurm import slurm_source
 
 KIND = "opensearch2"
@@ -187,27 +187,17 @@ def test_a_server_stopped_for_a_minute_in_a_storm_has_every_job_once_afterwards(
 
 def test_a_server_that_is_away_for_ten_times_the_journal_stops_nobody_and_gets_every_job_once(empty, make_daemon, spool, archive):  # noqa: F811
     """A port where nobody listens: what the journal has no room for comes back from the archive."""
+    limit = 2 * JOURNAL
     sinks = search_sink(empty, retry_max_ms=500)
     del sinks["archive"]
-    daemon = make_daemon(sinks=sinks, journal_max_bytes=2 * JOURNAL)
+    daemon = make_daemon(sinks=sinks, journal_max_bytes=limit)
     daemon.command("setup", "search")
     jobs = Jobs(spool)
     daemon.start()
     jobs.write(20)
     daemon.wait_acknowledged(20, "search")
     empty.end()
-    for round_number in range(110):
-        jobs.write(20, 40_000)  # a tenth of the journal's limit
-        daemon.wait_acknowledged(jobs.last)
-        if round_number == 60:
-            daemon.kill()
-            daemon.start()
-    archive.compare(jobs.written)
-    status = daemon.status()
-    assert status["sinks"]["search"]["waiting"] == jobs.last - 20
-    assert status["sinks"]["search"]["refill_from_archive"] > jobs.last / 2, status["sinks"]["search"]
-    assert status["journal"]["bytes"] < 2 * JOURNAL and longest_wait_for_room(daemon) < 2 * harness.PATIENCE
-    assert sum(len(p.read_bytes()) for p in archive.path.glob("*.sh")) > 20 * JOURNAL
+    outlast(daemon, jobs, archive, "search", limit)
     before = archive.snapshot()
 
     empty.start()
