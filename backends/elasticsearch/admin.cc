@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSearchTimeout{20'000};
-constexpr milliseconds kSetupTimeout{60'000};  // a policy's first one makes an index of the server's own
+constexpr milliseconds kSetupTimeout{
+    60'000};  // a policy's first one makes an index of the server's own
 constexpr std::size_t kSearchMaxBytes = std::size_t{64} << 20;
 
 Error cannot(const std::string& what, const HttpResponse& response) {
@@ -27,13 +28,17 @@ Error cannot(const std::string& what, const HttpResponse& response) {
 }
 
 std::string text_at(const Json& json, const Json::json_pointer& where) {
-  return json.contains(where) && json[where].is_string() ? json[where].get<std::string>() : std::string{};
+  return json.contains(where) && json[where].is_string() ? json[where].get<std::string>()
+                                                         : std::string{};
 }
 
-bool true_at(const Json& json, const char* key) { return json.contains(key) && json[key].is_boolean() && json[key].get<bool>(); }
+bool true_at(const Json& json, const char* key) {
+  return json.contains(key) && json[key].is_boolean() && json[key].get<bool>();
+}
 
 void add_file(StoredJob& job, const char* name, std::string bytes) {
-  job.files.push_back({.name = name, .location = job.location, .bytes = make_bytes(std::move(bytes))});
+  job.files.push_back(
+      {.name = name, .location = job.location, .bytes = make_bytes(std::move(bytes))});
 }
 
 // An update names as null what is not known any more: to a reader the same as absent.
@@ -55,19 +60,22 @@ StoredJob job_of(const Json& hit, const std::string& host) {
   Json source = hit.value("_source", Json::object());
   if (!source.is_object()) return job;
   if (auto script = source.find("script"); script != source.end() && script->is_object()) {
-    if (!true_at(*script, "truncated") && script->contains("text") && (*script)["text"].is_string()) {
+    if (!true_at(*script, "truncated") && script->contains("text") &&
+        (*script)["text"].is_string()) {
       if (script->contains("raw")) {
-        if (auto raw = base64_decode(text_at(*script, "/raw"_json_pointer))) add_file(job, "script", *std::move(raw));
+        if (auto raw = base64_decode(text_at(*script, "/raw"_json_pointer)))
+          add_file(job, "script", *std::move(raw));
       } else {
         add_file(job, "script", (*script)["text"].get<std::string>());
       }
     }
     for (const char* name : {"text", "encoding", "raw", "truncated"}) script->erase(name);
   }
-  if (auto environment = source.find("environment"); environment != source.end() && environment->is_object()) {
+  if (auto environment = source.find("environment");
+      environment != source.end() && environment->is_object()) {
     const Json lossy = source.value("lossy", Json::array());
-    const bool exact =
-        !true_at(source, "environment_truncated") && std::find(lossy.begin(), lossy.end(), Json("environment")) == lossy.end();
+    const bool exact = !true_at(source, "environment_truncated") &&
+                       std::find(lossy.begin(), lossy.end(), Json("environment")) == lossy.end();
     std::string bytes;
     for (const auto& [name, value] : environment->items()) {
       if (!value.is_string()) continue;
@@ -90,16 +98,18 @@ struct Found {
   std::string replaces;  // "" = nothing
 };
 
-// Where documents cannot be changed, a job whose owner was found later has two. That is one job, of which the later document
-// may lack the script and the environment.
+// Where documents cannot be changed, a job whose owner was found later has two. That is one job, of
+// which the later document may lack the script and the environment.
 std::vector<StoredJob> joined(std::vector<Found> found) {
   std::set<std::string> replaced;
   for (Found& later : found) {
-    const auto earlier = std::ranges::find(found, later.replaces, [](const Found& f) { return f.job.event_id; });
+    const auto earlier =
+        std::ranges::find(found, later.replaces, [](const Found& f) { return f.job.event_id; });
     if (later.replaces.empty() || earlier == found.end()) continue;
     replaced.insert(later.replaces);
     for (const StoredFile& file : earlier->job.files) {
-      const bool there = std::ranges::find(later.job.files, file.name, &StoredFile::name) != later.job.files.end();
+      const bool there =
+          std::ranges::find(later.job.files, file.name, &StoredFile::name) != later.job.files.end();
       if (!there) later.job.files.push_back(file);
     }
   }
@@ -112,8 +122,13 @@ std::vector<StoredJob> joined(std::vector<Found> found) {
 
 }  // namespace
 
-Admin::Admin(const ElasticsearchConfig& config, const Credentials& credentials, const SinkContext& context)
-    : config_(config), context_(context), http_(config, credentials), hosts_(config.hosts), product_(config.product) {}
+Admin::Admin(const ElasticsearchConfig& config, const Credentials& credentials,
+             const SinkContext& context)
+    : config_(config),
+      context_(context),
+      http_(config, credentials),
+      hosts_(config.hosts),
+      product_(config.product) {}
 
 Result<void> Admin::check() {
   if (auto reachable = check_reachable(); !reachable) return reachable.error();
@@ -126,8 +141,8 @@ Result<void> Admin::check_reachable() {
   std::string words;
   for (const std::string& host : config_.hosts) {
     const HttpResponse response = http_.ask(get(host, "/"));
-    const bool answers =
-        response.failure == HttpResponse::Failure::kNone && judge_request(response.status, {}) != RequestAction::kNextHost;
+    const bool answers = response.failure == HttpResponse::Failure::kNone &&
+                         judge_request(response.status, {}) != RequestAction::kNextHost;
     if (answers && response.status == 401) return cannot(host, response);
     if (!answers) {
       words += (words.empty() ? "" : "; ") + host + ": " + describe(response);
@@ -138,7 +153,8 @@ Result<void> Admin::check_reachable() {
   }
   if (answering.empty()) return Error{ErrorKind::kTransient, words};
   if (answering.size() < config_.hosts.size()) {
-    context_.log.warning("ES_HOST_DOWN", "a server of the list does not answer; the others get its requests",
+    context_.log.warning("ES_HOST_DOWN",
+                         "a server of the list does not answer; the others get its requests",
                          {{"sink", context_.name}, {"reason", words}});
   }
   hosts_ = std::move(answering);
@@ -157,39 +173,49 @@ std::string Admin::sample_index() const {
 Result<void> Admin::check_rights() {
   const std::string index = sample_index();
   const Json question = {
-      {"index", Json::array({{{"names", {index}}, {"privileges", {"create_doc", "auto_configure", "create_index", "index"}}}})}};
+      {"index",
+       Json::array({{{"names", {index}},
+                     {"privileges", {"create_doc", "auto_configure", "create_index", "index"}}}})}};
   const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
     return send_json("POST", host, "/_security/user/_has_privileges", question.dump());
   });
   // Only Elasticsearch with its security has this; what does not answer it is asked in another way.
   if (answer && answer->response.status == 200) {
     const Json json = Json::parse(answer->response.body, nullptr, false);
-    const Json rights = json.is_object() ? json.value("index", Json::object()).value(index, Json()) : Json();
+    const Json rights =
+        json.is_object() ? json.value("index", Json::object()).value(index, Json()) : Json();
     if (rights.is_object()) {
       if (!true_at(rights, "create_doc")) {
-        return Error{ErrorKind::kTransient, "we may not create documents in " + index + ": give the privilege create_doc"};
+        return Error{ErrorKind::kTransient,
+                     "we may not create documents in " + index + ": give the privilege create_doc"};
       }
-      if (!config_.require_alias && !true_at(rights, "auto_configure") && !true_at(rights, "create_index")) {
-        return Error{ErrorKind::kTransient, "we may not make the index " + index +
-                                                ": give the privilege auto_configure, or the next month's will be missing"};
+      if (!config_.require_alias && !true_at(rights, "auto_configure") &&
+          !true_at(rights, "create_index")) {
+        return Error{
+            ErrorKind::kTransient,
+            "we may not make the index " + index +
+                ": give the privilege auto_configure, or the next month's will be missing"};
       }
       if (!config_.data_stream && rights.contains("index") && !true_at(rights, "index")) {
-        context_.log.warning("ES_CREATE_ONLY",
-                             "we may create documents but not change them, so a job whose owner is found later gets a second "
-                             "document beside its first; give the privilege index if it is to have one",
-                             {{"sink", context_.name}});
+        context_.log.warning(
+            "ES_CREATE_ONLY",
+            "we may create documents but not change them, so a job whose owner is found later gets "
+            "a second "
+            "document beside its first; give the privilege index if it is to have one",
+            {{"sink", context_.name}});
       }
     }
   }
   return try_to_write(index);
 }
 
-// A document that cannot be stored, because it asks for an alias of a name that is none: what the server says before it
-// comes to that tells whether we may write at all.
+// A document that cannot be stored, because it asks for an alias of a name that is none: what the
+// server says before it comes to that tells whether we may write at all.
 Result<void> Admin::try_to_write(const std::string& index) {
   const std::string nowhere = index + "-check." + std::to_string(context_.clock.now().nanoseconds);
-  const std::string body = R"({"create":{"_index":")" + nowhere + R"(","_id":"check"}})" + "\n" + R"({"@timestamp":")" +
-                           format_rfc3339(context_.clock.now(), TimePrecision::kMilliseconds) + "\"}\n";
+  const std::string body =
+      R"({"create":{"_index":")" + nowhere + R"(","_id":"check"}})" + "\n" + R"({"@timestamp":")" +
+      format_rfc3339(context_.clock.now(), TimePrecision::kMilliseconds) + "\"}\n";
   const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
     HttpRequest request = send_json("POST", host, "/_bulk?require_alias=true", body);
     request.content_type = "application/x-ndjson";
@@ -201,9 +227,10 @@ Result<void> Admin::try_to_write(const std::string& index) {
   if (response.status != 200) return {};  // a server of another age; the deliveries will tell
   if (const auto items = parse_bulk_answer(response.body, {"check"});
       items && (items->front().status == 401 || items->front().status == 403)) {
-    return Error{ErrorKind::kTransient, "we may not write to " + index + ": " +
-                                            short_reason(items->front().status, items->front().type) + ": " +
-                                            safe_reason(items->front().reason)};
+    return Error{ErrorKind::kTransient,
+                 "we may not write to " + index + ": " +
+                     short_reason(items->front().status, items->front().type) + ": " +
+                     safe_reason(items->front().reason)};
   }
   return {};
 }
@@ -211,21 +238,25 @@ Result<void> Admin::try_to_write(const std::string& index) {
 Result<void> Admin::check_templates() {
   if (!config_.require_template) return {};
   const std::string name = config_.index_name.template_name("job");
-  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) { return get(host, "/_index_template/" + name); });
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    return get(host, "/_index_template/" + name);
+  });
   if (answer && says_no_template(answer->response)) {
-    return Error{ErrorKind::kTransient, "the index template " + name + " is missing; run: scriptorium setup " + context_.name +
+    return Error{ErrorKind::kTransient, "the index template " + name +
+                                            " is missing; run: scriptorium setup " + context_.name +
                                             " (or set require_template = false)"};
   }
   return {};
 }
 
 Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {
-  const Json query = {{"query", {{"term", {{"job.id", {{"value", job_id}}}}}}},
-                      {"size", kMostFound},
-                      {"sort", Json::array({{{"@timestamp", {{"order", "desc"}, {"unmapped_type", "date"}}}}})}};
-  const std::string path =
-      "/" + config_.index_name.pattern("job") +
-      "/_search?ignore_unavailable=true&allow_no_indices=true&filter_path=hits.hits._index,hits.hits._id,hits.hits._source";
+  const Json query = {
+      {"query", {{"term", {{"job.id", {{"value", job_id}}}}}}},
+      {"size", kMostFound},
+      {"sort", Json::array({{{"@timestamp", {{"order", "desc"}, {"unmapped_type", "date"}}}}})}};
+  const std::string path = "/" + config_.index_name.pattern("job") +
+                           "/_search?ignore_unavailable=true&allow_no_indices=true&filter_path="
+                           "hits.hits._index,hits.hits._id,hits.hits._source";
   const std::string body = query.dump(-1, ' ', false, Json::error_handler_t::replace);
   const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
     HttpRequest request = send_json("POST", host, path, body);
@@ -236,14 +267,16 @@ Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {
   if (!answer) return answer.error();
   const HttpResponse& response = answer->response;
   if (response.status == 401 || response.status == 403) {
-    context_.log.info("ES_MAY_NOT_READ", "this sink may write but not search, so it is not looked into",
+    context_.log.info("ES_MAY_NOT_READ",
+                      "this sink may write but not search, so it is not looked into",
                       {{"sink", context_.name}, {"reason", describe(response)}});
     return std::vector<StoredJob>{};
   }
   if (response.status == 404) return std::vector<StoredJob>{};
   if (response.status != 200) return cannot("search", response);
   const Json json = Json::parse(response.body, nullptr, false);
-  if (!json.is_object()) return Error{ErrorKind::kTransient, "search: the answer is not understood"};
+  if (!json.is_object())
+    return Error{ErrorKind::kTransient, "search: the answer is not understood"};
   std::vector<Found> found;
   for (const Json& hit : json.value("/hits/hits"_json_pointer, Json::array())) {
     // Without our template job.id may be words instead of one name.
@@ -255,7 +288,8 @@ Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {
 
 Result<std::string> Admin::setup(bool print) {
   if (product_ == Product::kAuto) {
-    const auto answer = ask_any(http_, hosts_, [](const std::string& host) { return get(host, "/"); });
+    const auto answer =
+        ask_any(http_, hosts_, [](const std::string& host) { return get(host, "/"); });
     if (answer) product_ = server_info(answer->response).product;
     if (!answer && !print) return answer.error();
   }
@@ -279,7 +313,8 @@ Result<std::string> Admin::setup(bool print) {
   for (const SetupStep& step : *steps) {
     const bool is_policy = step.kind == SetupStep::Kind::kPolicy;
     if (is_policy && !policies) continue;
-    const std::string& body = !policies && !step.without_policy.empty() ? step.without_policy : step.body;
+    const std::string& body =
+        !policies && !step.without_policy.empty() ? step.without_policy : step.body;
     const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
       HttpRequest request = send_json("PUT", host, step.path, body);
       request.timeout = kSetupTimeout;
@@ -288,20 +323,24 @@ Result<std::string> Admin::setup(bool print) {
     if (!answer) return answer.error();
     const HttpResponse& response = answer->response;
     if (response.status >= 200 && response.status < 300) {
-      text += "installed " + step.path +
-              (step.deletes ? ": deletes what is older than " + std::to_string(config_.retention_days) +
-                                  " days (retention_days; 0 keeps everything)"
-                            : std::string{}) +
-              "\n";
+      text +=
+          "installed " + step.path +
+          (step.deletes ? ": deletes what is older than " + std::to_string(config_.retention_days) +
+                              " days (retention_days; 0 keeps everything)"
+                        : std::string{}) +
+          "\n";
     } else if (is_policy && response.status == 409) {
       text += "left " + step.path + " as it is: it is there already\n";
-    } else if (is_policy && (response.status == 400 || response.status == 404 || response.status == 405)) {
+    } else if (is_policy &&
+               (response.status == 400 || response.status == 404 || response.status == 405)) {
       policies = false;
-      text += "no policies on this server (" + describe(response) + "): nothing will be deleted by itself\n";
+      text += "no policies on this server (" + describe(response) +
+              "): nothing will be deleted by itself\n";
     } else {
-      return cannot(
-          "PUT " + step.path + " (the commands for somebody with more rights: scriptorium setup " + context_.name + " --print)",
-          response);
+      return cannot("PUT " + step.path +
+                        " (the commands for somebody with more rights: scriptorium setup " +
+                        context_.name + " --print)",
+                    response);
     }
   }
   return text;

@@ -14,7 +14,8 @@ namespace scriptorium::elasticsearch {
 // Threads: one that holds SIGPIPE back.
 class Admin {
  public:
-  Admin(const ElasticsearchConfig& config, const Credentials& credentials, const SinkContext& context);
+  Admin(const ElasticsearchConfig& config, const Credentials& credentials,
+        const SinkContext& context);
 
   // Reachable, known to the server, allowed to create documents, template there? Stores nothing.
   Result<void> check();

@@ -24,10 +24,12 @@ std::string_view Body::slice(std::size_t first, std::size_t last) const noexcept
 }
 
 std::string gzip(std::string_view bytes) {
-  if (bytes.size() > std::numeric_limits<uInt>::max()) throw std::length_error("a request of more than 4 GiB");
+  if (bytes.size() > std::numeric_limits<uInt>::max())
+    throw std::length_error("a request of more than 4 GiB");
   z_stream stream{};
   // 16 + 15: a gzip header, the largest window.
-  if (deflateInit2(&stream, 1, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  if (deflateInit2(&stream, 1, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
   std::string result(deflateBound(&stream, bytes.size()), '\0');
   // zlib 1.2 has no const in its interface unless ZLIB_CONST is set; it does not write there.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
@@ -37,7 +39,8 @@ std::string gzip(std::string_view bytes) {
   const int code = deflate(&stream, Z_FINISH);
   result.resize(stream.total_out);
   deflateEnd(&stream);
-  if (code != Z_STREAM_END) throw std::runtime_error("zlib does not end a stream that it has room for");
+  if (code != Z_STREAM_END)
+    throw std::runtime_error("zlib does not end a stream that it has room for");
   result.shrink_to_fit();
   return result;
 }

@@ -9,8 +9,8 @@
 
 namespace scriptorium::elasticsearch {
 
-// The body of a bulk request, and where in it each document lies: a part of it is again a body, so a request that is
-// refused can be split without rendering anything twice.
+// The body of a bulk request, and where in it each document lies: a part of it is again a body, so
+// a request that is refused can be split without rendering anything twice.
 class Body {
  public:
   explicit Body(std::size_t size_hint) { bytes_.reserve(size_hint); }
@@ -25,13 +25,16 @@ class Body {
   std::string_view slice(std::size_t first, std::size_t last) const noexcept;
 
  private:
-  std::size_t begin_of(std::size_t index) const noexcept { return index == 0 ? 0 : ends_[index - 1]; }
+  std::size_t begin_of(std::size_t index) const noexcept {
+    return index == 0 ? 0 : ends_[index - 1];
+  }
 
   std::string bytes_;
   std::vector<std::size_t> ends_;
 };
 
-// RFC 1952, level 1: on scripts and environments higher levels cost twice the time for a tenth of the size.
+// RFC 1952, level 1: on scripts and environments higher levels cost twice the time for a tenth of
+// the size.
 std::string gzip(std::string_view bytes);
 
 }  // namespace scriptorium::elasticsearch

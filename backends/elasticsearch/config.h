@@ -59,7 +59,8 @@ struct ElasticsearchConfig {
   IndexName index_name;  // `index`, parsed
 };
 
-// Bytes of one variable's value that are indexed, and the longest name: what flat_object and flattened both take.
+// Bytes of one variable's value that are indexed, and the longest name: what flat_object and
+// flattened both take.
 inline constexpr std::size_t kVariableMaxBytes = 8000;
 inline constexpr std::size_t kVariableNameMaxBytes = 512;
 
@@ -70,7 +71,8 @@ bool is_label_name(std::string_view name) noexcept;
 
 std::vector<OptionInfo> options();
 
-// Says every problem of the table; the result is to be used only if there was none. Touches no file.
+// Says every problem of the table; the result is to be used only if there was none. Touches no
+// file.
 ElasticsearchConfig parse_config(const Table& table, Problems& problems);
 
 }  // namespace scriptorium::elasticsearch

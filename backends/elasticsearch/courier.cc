@@ -18,30 +18,35 @@ constexpr milliseconds kSlowly{60'000};
 constexpr seconds kComplainAgain{600};
 constexpr std::size_t kMostComplaints = 64;
 
-// A batch larger than this goes in two bodies at least: the second is made while the server works at the first.
+// A batch larger than this goes in two bodies at least: the second is made while the server works
+// at the first.
 constexpr std::size_t kWorthTwoBodies = 1'000'000;
 constexpr std::size_t kLeastBodyLimit = 65'536;
 // After so many bodies taken in a row, twice as much is tried again.
 constexpr std::uint32_t kTakenUntilLarger = 256;
 constexpr std::size_t kMostTries = 3;  // hosts for one request, before core waits
 
-// Requests with not one accepted among them until it is the configuration, and not a document, that a server does not
-// understand.
+// Requests with not one accepted among them until it is the configuration, and not a document, that
+// a server does not understand.
 constexpr std::size_t kTrialRequests = 32;
-// A document that nobody can judge is rejected when it was refused so often, for so long, while others were taken.
+// A document that nobody can judge is rejected when it was refused so often, for so long, while
+// others were taken.
 constexpr std::uint32_t kSuspectRefusals = 8;
 constexpr seconds kSuspectTime{600};
 constexpr std::size_t kMostSuspects = 10'000;
 
-// How soon after an answer that there is none, for an operator who has just run `scriptorium setup`; and after none.
+// How soon after an answer that there is none, for an operator who has just run `scriptorium
+// setup`; and after none.
 constexpr seconds kAskMissingTemplateAgain{2};
 constexpr seconds kAskTemplateAgain{30};
-// How soon after a server did not let us change a document it is tried again: somebody may have given us the right.
+// How soon after a server did not let us change a document it is tried again: somebody may have
+// given us the right.
 constexpr seconds kTryChangeAgain{600};
 
 }  // namespace
 
-Courier::Courier(const ElasticsearchConfig& config, const Credentials& credentials, const SinkContext& context)
+Courier::Courier(const ElasticsearchConfig& config, const Credentials& credentials,
+                 const SinkContext& context)
     : config_(config),
       context_(context),
       http_(config, credentials),
@@ -72,7 +77,9 @@ void Courier::deliver(std::vector<Delivery> batch) {
 }
 
 void Courier::stop(SteadyTime deadline) {
-  inbox_.with([&](Inbox& inbox) { inbox.stop_at = inbox.stop_at ? std::min(*inbox.stop_at, deadline) : deadline; });
+  inbox_.with([&](Inbox& inbox) {
+    inbox.stop_at = inbox.stop_at ? std::min(*inbox.stop_at, deadline) : deadline;
+  });
   http_.wake();
   if (thread_.joinable()) thread_.join();
 }
@@ -87,9 +94,12 @@ void Courier::run() noexcept {
     try {
       if (!step()) break;
     } catch (const std::exception& e) {
-      // Without memory, most likely. What was in hand is tried again; the next step starts from nothing.
-      context_.log.error("ES_INTERNAL", "the sink could not go on with what it had in hand; its events are tried again",
-                         {{"sink", context_.name}, {"reason", e.what()}});
+      // Without memory, most likely. What was in hand is tried again; the next step starts from
+      // nothing.
+      context_.log.error(
+          "ES_INTERNAL",
+          "the sink could not go on with what it had in hand; its events are tried again",
+          {{"sink", context_.name}, {"reason", e.what()}});
       give_up();
     }
   }
@@ -103,7 +113,8 @@ void Courier::give_up() noexcept {
   for (auto& [tag, parcel] : under_way_) retry_all(parcel, kReason);
   for (Parcel& parcel : ready_) retry_all(parcel, kReason);
   for (Load& load : loads_) {
-    for (std::size_t i = load.next; i < load.deliveries.size(); ++i) load.deliveries[i].retry(kReason);
+    for (std::size_t i = load.next; i < load.deliveries.size(); ++i)
+      load.deliveries[i].retry(kReason);
   }
   under_way_.clear();
   ready_.clear();
@@ -118,10 +129,13 @@ bool Courier::step() {
   std::optional<SteadyTime> stop_at;
   collect(stop_at);
   const SteadyTime now = context_.clock.steady();
-  if (stop_at && (now >= *stop_at || (loads_.empty() && ready_.empty() && under_way_.empty()))) return false;
+  if (stop_at && (now >= *stop_at || (loads_.empty() && ready_.empty() && under_way_.empty())))
+    return false;
   send_what_may_go();
   milliseconds limit = seconds(60);
-  if (stop_at) limit = std::clamp(std::chrono::ceil<milliseconds>(*stop_at - now), milliseconds(0), milliseconds(1000));
+  if (stop_at)
+    limit = std::clamp(std::chrono::ceil<milliseconds>(*stop_at - now), milliseconds(0),
+                       milliseconds(1000));
   for (Http::Done& done : http_.wait(limit)) finish(std::move(done));
   return true;
 }
@@ -136,7 +150,9 @@ void Courier::collect(std::optional<SteadyTime>& stop_at) {
     // About what the documents will have: JSON's own signs, and what is known of the job.
     std::size_t bytes = 0;
     for (const Delivery& delivery : batch) bytes += (delivery.event().bytes_size() * 6 / 5) + 2000;
-    const std::size_t limit = bytes > kWorthTwoBodies ? std::clamp(bytes / 2, kWorthTwoBodies / 2, body_limit_) : body_limit_;
+    const std::size_t limit = bytes > kWorthTwoBodies
+                                  ? std::clamp(bytes / 2, kWorthTwoBodies / 2, body_limit_)
+                                  : body_limit_;
     loads_.push_back({.deliveries = std::move(batch), .next = 0, .body_limit = limit});
   }
   drop_finished_loads();
@@ -153,12 +169,15 @@ void Courier::look_for_new_secrets() {
     return;
   }
   signature_ = signature_of(config_);
-  context_.log.error("ES_SECRET_UNREADABLE", "a secret's file has changed and cannot be used; the old one goes on to be used",
-                     {{"sink", context_.name}, {"reason", credentials.error().message()}});
+  context_.log.error(
+      "ES_SECRET_UNREADABLE",
+      "a secret's file has changed and cannot be used; the old one goes on to be used",
+      {{"sink", context_.name}, {"reason", credentials.error().message()}});
 }
 
 void Courier::drop_finished_loads() {
-  while (!loads_.empty() && loads_.front().next == loads_.front().deliveries.size()) loads_.pop_front();
+  while (!loads_.empty() && loads_.front().next == loads_.front().deliveries.size())
+    loads_.pop_front();
 }
 
 void Courier::send_what_may_go() {
@@ -193,12 +212,14 @@ bool Courier::ready_to_render() {
   const Load& load = loads_.front();
   std::string family(family_of(load.deliveries[load.next].event().kind));
   if (const auto shipped = families(config_); std::ranges::find(shipped, family) == shipped.end()) {
-    if (config_.index_name.has_family()) return true;  // not a family of ours: whatever its owner made for it
+    if (config_.index_name.has_family())
+      return true;  // not a family of ours: whatever its owner made for it
     family = shipped.front();
   }
   const Template& known = templates_[family];
   const SteadyTime now = context_.clock.steady();
-  const seconds pause = known.state == TemplateState::kMissing ? kAskMissingTemplateAgain : kAskTemplateAgain;
+  const seconds pause =
+      known.state == TemplateState::kMissing ? kAskMissingTemplateAgain : kAskTemplateAgain;
   const bool stale = known.asked_at == SteadyTime{} || now - known.asked_at >= pause;
   if (known.state == TemplateState::kThere || !stale) return true;
   ask_template(family);
@@ -228,7 +249,8 @@ std::optional<Courier::Parcel> Courier::render() {
     Delivery& delivery = load.deliveries[load.next];
     const std::string& id = document_id(delivery.event(), parcel.replacing);
     if (id.empty() || id.size() > 512) {
-      delivery.reject("the event's id has " + std::to_string(id.size()) + " bytes; a document's has 1 to 512");
+      delivery.reject("the event's id has " + std::to_string(id.size()) +
+                      " bytes; a document's has 1 to 512");
       ++load.next;
       continue;
     }
@@ -261,7 +283,9 @@ void Courier::ask_template(const std::string& family) {
   Template& known = templates_[family];
   known = {.state = TemplateState::kAsked, .asked_at = now, .host = hosts_.pick(now)};
   questions_[++last_tag_] = family;
-  http_.start(get(hosts_.url(known.host), "/_index_template/" + config_.index_name.template_name(family)), last_tag_);
+  http_.start(
+      get(hosts_.url(known.host), "/_index_template/" + config_.index_name.template_name(family)),
+      last_tag_);
 }
 
 // Once, and after a request that was taken: it must not hold one up.
@@ -277,16 +301,19 @@ void Courier::send(Parcel parcel) {
   parcel.tried.push_back(parcel.host);
   HttpRequest request;
   request.method = "POST";
-  // Half of our own patience: a server whose shards are away then says so, where it else would be a timeout.
-  request.url = hosts_.url(parcel.host) +
-                "/_bulk?timeout=" + std::to_string(std::max<std::int64_t>(config_.request_timeout_ms / 2, 500)) + "ms" +
+  // Half of our own patience: a server whose shards are away then says so, where it else would be a
+  // timeout.
+  request.url = hosts_.url(parcel.host) + "/_bulk?timeout=" +
+                std::to_string(std::max<std::int64_t>(config_.request_timeout_ms / 2, 500)) + "ms" +
                 (config_.require_alias ? "&require_alias=true" : "") +
-                "&filter_path=took,errors,error,status,items.*.status,items.*._id,items.*.error.type,items.*.error.reason,"
+                "&filter_path=took,errors,error,status,items.*.status,items.*._id,items.*.error."
+                "type,items.*.error.reason,"
                 "items.*.failure_store";
   request.content_type = "application/x-ndjson";
   request.timeout = milliseconds(config_.request_timeout_ms);
   request.expect = !parcel.without_expect;
-  const std::string_view raw = parcel.body->slice(parcel.first, parcel.first + parcel.deliveries.size());
+  const std::string_view raw =
+      parcel.body->slice(parcel.first, parcel.first + parcel.deliveries.size());
   if (config_.compression == Compression::kGzip) {
     const auto packed = std::make_shared<const std::string>(gzip(raw));
     request.body = *packed;
@@ -309,7 +336,8 @@ void Courier::send(Parcel parcel) {
 void Courier::finish(Http::Done done) {
   HttpResponse& response = done.response;
   // A server that refuses a body by its size answers and closes while it is still being sent.
-  if (response.failure != Failure::kNone && response.status == 413) response.failure = Failure::kNone;
+  if (response.failure != Failure::kNone && response.status == 413)
+    response.failure = Failure::kNone;
   status_.with([&](CourierStatus& s) {
     if (response.failure == Failure::kNone) {
       ++s.http[response.status];
@@ -332,7 +360,8 @@ void Courier::finish(Http::Done done) {
 
 void Courier::host_failed(std::size_t host, std::string why) {
   if (hosts_.size() > 1 && hosts_.list()[host].failures == 0) {
-    context_.log.warning("ES_HOST_DOWN", "a server of the list does not answer; the others get its requests",
+    context_.log.warning("ES_HOST_DOWN",
+                         "a server of the list does not answer; the others get its requests",
                          {{"sink", context_.name}, {"host", hosts_.url(host)}, {"reason", why}});
   }
   hosts_.failed(host, context_.clock.steady(), std::move(why));
@@ -360,7 +389,8 @@ void Courier::finish_template(const std::string& family, const HttpResponse& res
   } else if (says_no_template(response)) {
     known.state = TemplateState::kMissing;
     complain("ES_TEMPLATE_MISSING",
-             "the server has no index template for these events, so they would be indexed wrongly; they are held. Run: "
+             "the server has no index template for these events, so they would be indexed wrongly; "
+             "they are held. Run: "
              "scriptorium setup",
              name, hosts_.url(known.host));
   } else {
@@ -369,7 +399,8 @@ void Courier::finish_template(const std::string& family, const HttpResponse& res
   }
   std::vector<std::string> missing;
   for (const auto& [key, value] : templates_) {
-    if (value.state == TemplateState::kMissing) missing.push_back(config_.index_name.template_name(key));
+    if (value.state == TemplateState::kMissing)
+      missing.push_back(config_.index_name.template_name(key));
   }
   status_.with([&](CourierStatus& s) { s.missing_templates = std::move(missing); });
 }
@@ -389,29 +420,33 @@ void Courier::finish_parcel(Parcel parcel, const HttpResponse& response) {
   answered(std::move(parcel), response);
 }
 
-// No answer: nobody knows whether the documents are stored, and a second request with them does no harm.
+// No answer: nobody knows whether the documents are stored, and a second request with them does no
+// harm.
 void Courier::failed(Parcel parcel, const HttpResponse& response) {
   const std::string reason = to_string(response.failure);
   const std::string& host = hosts_.url(parcel.host);
   host_failed(parcel.host, reason + ": " + response.error);
   if (response.failure == Failure::kTls) {
     complain("ES_TLS",
-             "no safe connection to a server; another one is tried, and never without TLS. Look at ca_file and the certificates",
+             "no safe connection to a server; another one is tried, and never without TLS. Look at "
+             "ca_file and the certificates",
              response.error, host);
   }
-  const bool closed =
-      response.failure == Failure::kNoAnswer || response.failure == Failure::kSend || response.failure == Failure::kReceive;
+  const bool closed = response.failure == Failure::kNoAnswer ||
+                      response.failure == Failure::kSend || response.failure == Failure::kReceive;
   closed_in_a_row_ = closed ? closed_in_a_row_ + 1 : 0;
   if (closed_in_a_row_ == 3) {
     complain("ES_NO_ANSWER",
-             "a server closes connections without an answer: http:// to a port that speaks HTTPS, a client certificate that is "
+             "a server closes connections without an answer: http:// to a port that speaks HTTPS, "
+             "a client certificate that is "
              "missing "
-             "or refused, a proxy that spoils compressed bodies or takes only small ones, or a server that dies",
+             "or refused, a proxy that spoils compressed bodies or takes only small ones, or a "
+             "server that dies",
              reason, host);
   }
   // Perhaps an answer 413 that was lost, because the server closed before it had read the body.
-  const bool cut =
-      (response.failure == Failure::kSend || response.failure == Failure::kReceive) && parcel.size() > kLeastBodyLimit;
+  const bool cut = (response.failure == Failure::kSend || response.failure == Failure::kReceive) &&
+                   parcel.size() > kLeastBodyLimit;
   cut_in_a_row_ = cut ? cut_in_a_row_ + 1 : 0;
   if (cut_in_a_row_ >= 2 && parcel.deliveries.size() > 1) {
     cut_in_a_row_ = 0;
@@ -425,13 +460,16 @@ void Courier::failed(Parcel parcel, const HttpResponse& response) {
   leave_trial(trial, false);
 }
 
-bool Courier::next_host(Parcel& parcel) { return parcel.tried.size() < std::min(hosts_.size(), kMostTries); }
+bool Courier::next_host(Parcel& parcel) {
+  return parcel.tried.size() < std::min(hosts_.size(), kMostTries);
+}
 
 void Courier::answered(Parcel parcel, const HttpResponse& response) {
   const ServerError error = response.status == 200 ? ServerError{} : parse_error(response.body);
   const RequestAction action = judge_request(response.status, error);
   const std::string reason = "request: " + short_reason(response.status, error.type);
-  const auto hint = parse_retry_after(response.retry_after, context_.clock.now().nanoseconds / 1'000'000'000);
+  const auto hint =
+      parse_retry_after(response.retry_after, context_.clock.now().nanoseconds / 1'000'000'000);
   const auto trial = parcel.trial;
   if (action != RequestAction::kNextHost) host_worked(parcel.host);
   cut_in_a_row_ = 0;
@@ -449,7 +487,8 @@ void Courier::answered(Parcel parcel, const HttpResponse& response) {
       break;
     case RequestAction::kRetry: retry_all(parcel, reason, hint); break;
     case RequestAction::kHold:
-      complain_refused(short_reason(response.status, error.type) + ": " + words_of(error, parcel), hosts_.url(parcel.host));
+      complain_refused(short_reason(response.status, error.type) + ": " + words_of(error, parcel),
+                       hosts_.url(parcel.host));
       retry_all(parcel, reason, std::max(hint.value_or(kSlowly), kSlowly));
       break;
   }
@@ -466,7 +505,8 @@ std::string Courier::words_of(const ServerError& error, const Parcel& parcel) co
 void Courier::judge_items(Parcel parcel, const HttpResponse& response) {
   std::vector<std::string_view> ids;
   ids.reserve(parcel.deliveries.size());
-  for (const Delivery& delivery : parcel.deliveries) ids.push_back(document_id(delivery.event(), parcel.replacing));
+  for (const Delivery& delivery : parcel.deliveries)
+    ids.push_back(document_id(delivery.event(), parcel.replacing));
   const auto items = parse_bulk_answer(response.body, ids);
   if (!items) {
     retry_all(parcel, items.error().message());
@@ -496,7 +536,8 @@ void Courier::judge_items(Parcel parcel, const HttpResponse& response) {
   });
   for (std::size_t i = 0; i < items->size(); ++i) {
     const Item& item = (*items)[i];
-    // OpenSearch also refuses everything else in the request for the same shard; without the change it accepts that.
+    // OpenSearch also refuses everything else in the request for the same shard; without the change
+    // it accepts that.
     const bool with_it = may_not_change && item.status == 403 && item.type == "security_exception";
     if (with_it && !item.changes) {
       parcel.deliveries[i].retry(short_reason(item.status, item.type));
@@ -520,7 +561,8 @@ void Courier::settle(Delivery& delivery, const Item& item) {
     if (!suspects_.empty()) suspects_.erase(delivery.event().id);
     if (action == ItemAction::kStored && item.failure_store) {
       complain("ES_FAILURE_STORE",
-               "the server took a document, but into the failure store of its data stream, where no search finds it",
+               "the server took a document, but into the failure store of its data stream, where "
+               "no search finds it",
                safe_reason(item.reason, delivery.event()));
     }
     return delivery.acknowledge();
@@ -544,16 +586,19 @@ void Courier::settle(Delivery& delivery, const Item& item) {
 }
 
 Replacing Courier::replacing() const {
-  const bool may_change = !config_.data_stream && (!no_change_until_ || context_.clock.steady() >= *no_change_until_);
+  const bool may_change =
+      !config_.data_stream && (!no_change_until_ || context_.clock.steady() >= *no_change_until_);
   return may_change ? Replacing::kInPlace : Replacing::kBeside;
 }
 
 void Courier::may_not_change(const std::string& reason) {
   if (!no_change_until_) {
-    context_.log.warning("ES_CREATE_ONLY",
-                         "the server lets us create documents but not change them, so a job whose owner is found later gets a "
-                         "second document beside its first; give the right to index documents if it is to have one",
-                         {{"sink", context_.name}, {"reason", reason}});
+    context_.log.warning(
+        "ES_CREATE_ONLY",
+        "the server lets us create documents but not change them, so a job whose owner is found "
+        "later gets a "
+        "second document beside its first; give the right to index documents if it is to have one",
+        {{"sink", context_.name}, {"reason", reason}});
   }
   no_change_until_ = context_.clock.steady() + kTryChangeAgain;
 }
@@ -562,15 +607,19 @@ void Courier::may_not_change(const std::string& reason) {
 bool Courier::worn_out(const Delivery& delivery) {
   const SteadyTime now = context_.clock.steady();
   if (suspects_.size() >= kMostSuspects && !suspects_.contains(delivery.event().id)) {
-    suspects_.erase(std::ranges::min_element(suspects_, {}, [](const auto& entry) { return entry.second.since; }));
+    suspects_.erase(std::ranges::min_element(suspects_, {},
+                                             [](const auto& entry) { return entry.second.since; }));
   }
-  const auto [entry, fresh] = suspects_.try_emplace(delivery.event().id, Suspect{.since = now, .accepts_seen = accepts_});
+  const auto [entry, fresh] =
+      suspects_.try_emplace(delivery.event().id, Suspect{.since = now, .accepts_seen = accepts_});
   Suspect& suspect = entry->second;
   ++suspect.refusals;
-  return suspect.refusals >= kSuspectRefusals && now - suspect.since >= kSuspectTime && accepts_ != suspect.accepts_seen;
+  return suspect.refusals >= kSuspectRefusals && now - suspect.since >= kSuspectTime &&
+         accepts_ != suspect.accepts_seen;
 }
 
-void Courier::retry_all(Parcel& parcel, const std::string& reason, std::optional<milliseconds> hint) {
+void Courier::retry_all(Parcel& parcel, const std::string& reason,
+                        std::optional<milliseconds> hint) {
   for (Delivery& delivery : parcel.deliveries) delivery.retry(reason, hint);
 }
 
@@ -581,15 +630,18 @@ void Courier::split(Parcel parcel) {
   second.body = parcel.body;
   second.replacing = parcel.replacing;
   second.first = parcel.first + half;
-  second.deliveries.assign(std::make_move_iterator(parcel.deliveries.begin() + static_cast<std::ptrdiff_t>(half)),
-                           std::make_move_iterator(parcel.deliveries.end()));
+  second.deliveries.assign(
+      std::make_move_iterator(parcel.deliveries.begin() + static_cast<std::ptrdiff_t>(half)),
+      std::make_move_iterator(parcel.deliveries.end()));
   second.trial = parcel.trial;
   second.without_expect = parcel.without_expect;
-  parcel.deliveries.erase(parcel.deliveries.begin() + static_cast<std::ptrdiff_t>(half), parcel.deliveries.end());
+  parcel.deliveries.erase(parcel.deliveries.begin() + static_cast<std::ptrdiff_t>(half),
+                          parcel.deliveries.end());
   parcel.tried.clear();
   if (parcel.trial) ++parcel.trial->open;
   if (parcel.trial) {
-    // Halves before quarters: if one document is guilty, that shows with the third request and not with the tenth.
+    // Halves before quarters: if one document is guilty, that shows with the third request and not
+    // with the tenth.
     ready_.push_back(std::move(parcel));
     ready_.push_back(std::move(second));
   } else {
@@ -610,9 +662,10 @@ void Courier::too_large(Parcel parcel, const HttpResponse& response) {
     return split(std::move(parcel));
   }
   const auto trial = parcel.trial;
-  parcel.deliveries.front().reject(std::to_string(response.status) + ": the document has " + std::to_string(parcel.size()) +
-                                   " bytes, more than the server takes in one request; raise its http.max_content_length, or "
-                                   "lower script_max_bytes or environment_max_bytes");
+  parcel.deliveries.front().reject(
+      std::to_string(response.status) + ": the document has " + std::to_string(parcel.size()) +
+      " bytes, more than the server takes in one request; raise its http.max_content_length, or "
+      "lower script_max_bytes or environment_max_bytes");
   leave_trial(trial, false);
 }
 
@@ -622,7 +675,8 @@ void Courier::lower_limit(std::size_t refused_size) {
   status_.with([&](CourierStatus& s) { s.body_limit = body_limit_; });
 }
 
-// 400 for the request: the server stored nothing of it, and says not which document it did not like.
+// 400 for the request: the server stored nothing of it, and says not which document it did not
+// like.
 void Courier::not_understood(Parcel parcel, const std::string& reason, const std::string& words) {
   if (!parcel.trial) {
     parcel.trial = std::make_shared<Trial>();
@@ -642,15 +696,16 @@ void Courier::not_understood(Parcel parcel, const std::string& reason, const std
   leave_trial(parcel.trial, false);
 }
 
-// A parcel of a trial has its answer. After the last one those that were refused alone are judged: guilty if others
-// passed, now or since they were refused the first time.
+// A parcel of a trial has its answer. After the last one those that were refused alone are judged:
+// guilty if others passed, now or since they were refused the first time.
 void Courier::leave_trial(const std::shared_ptr<Trial>& trial, bool passed) {
   if (!trial) return;
   trial->passed = trial->passed || passed;
   if (--trial->open > 0) return;
   for (auto& [delivery, reason, full] : trial->refused) {
     const auto known = suspects_.find(delivery.event().id);
-    const bool others_passed = trial->passed || (known != suspects_.end() && known->second.accepts_seen != accepts_);
+    const bool others_passed =
+        trial->passed || (known != suspects_.end() && known->second.accepts_seen != accepts_);
     if (others_passed) {
       suspects_.erase(delivery.event().id);
       delivery.reject(full);
@@ -665,14 +720,17 @@ void Courier::leave_trial(const std::shared_ptr<Trial>& trial, bool passed) {
 
 void Courier::complain_refused(const std::string& reason, const std::string& host) {
   complain("ES_REFUSED",
-           "the server refuses our requests, by its configuration or ours; nothing is lost, they are tried again each minute",
+           "the server refuses our requests, by its configuration or ours; nothing is lost, they "
+           "are tried again each minute",
            reason, host);
 }
 
 // Once for each reason, and again while it lasts.
-void Courier::complain(const char* id, const char* sentence, const std::string& reason, const std::string& host) {
+void Courier::complain(const char* id, const char* sentence, const std::string& reason,
+                       const std::string& host) {
   const SteadyTime now = context_.clock.steady();
-  std::erase_if(complaints_, [&](const auto& entry) { return now - entry.second >= kComplainAgain; });
+  std::erase_if(complaints_,
+                [&](const auto& entry) { return now - entry.second >= kComplainAgain; });
   if (complaints_.size() >= kMostComplaints) complaints_.erase(complaints_.begin());
   if (!complaints_.try_emplace(std::string(id) + " " + reason, now).second) return;
   Logger::Fields fields{{"sink", context_.name}, {"reason", reason}};

@@ -36,8 +36,9 @@ struct CourierStatus {
   std::uint64_t requests = 0;
   std::uint64_t splits = 0;
   std::uint64_t body_limit = 0;
-  std::map<long, std::uint64_t> http;             // answers by status
-  std::map<std::string, std::uint64_t> failures;  // requests without an answer, by to_string(Failure)
+  std::map<long, std::uint64_t> http;  // answers by status
+  std::map<std::string, std::uint64_t>
+      failures;  // requests without an answer, by to_string(Failure)
   std::vector<std::string> missing_templates;
 };
 
@@ -45,7 +46,8 @@ struct CourierStatus {
 // Threads: deliver(), status() from any; the rest is its own thread.
 class Courier {
  public:
-  Courier(const ElasticsearchConfig& config, const Credentials& credentials, const SinkContext& context);
+  Courier(const ElasticsearchConfig& config, const Credentials& credentials,
+          const SinkContext& context);
   ~Courier();
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
@@ -84,7 +86,9 @@ class Courier {
     std::size_t host = 0;
     std::shared_ptr<Trial> trial;
     bool without_expect = false;
-    std::size_t size() const noexcept { return body->slice(first, first + deliveries.size()).size(); }
+    std::size_t size() const noexcept {
+      return body->slice(first, first + deliveries.size()).size();
+    }
   };
   struct Inbox {
     std::deque<std::vector<Delivery>> batches;
@@ -130,11 +134,13 @@ class Courier {
   void too_large(Parcel parcel, const HttpResponse& response);
   void not_understood(Parcel parcel, const std::string& reason, const std::string& words);
   void leave_trial(const std::shared_ptr<Trial>& trial, bool passed);
-  void retry_all(Parcel& parcel, const std::string& reason, std::optional<std::chrono::milliseconds> hint = std::nullopt);
+  void retry_all(Parcel& parcel, const std::string& reason,
+                 std::optional<std::chrono::milliseconds> hint = std::nullopt);
   bool next_host(Parcel& parcel);
   bool worn_out(const Delivery& delivery);
   void lower_limit(std::size_t refused_size);
-  void complain(const char* id, const char* sentence, const std::string& reason, const std::string& host = {});
+  void complain(const char* id, const char* sentence, const std::string& reason,
+                const std::string& host = {});
   void complain_refused(const std::string& reason, const std::string& host = {});
   void note_server(const HttpResponse& response, bool asked);
   void give_up() noexcept;
@@ -147,7 +153,8 @@ class Courier {
   std::deque<Load> loads_;
   std::deque<Parcel> ready_;
   std::map<std::uint64_t, Parcel> under_way_;
-  std::map<std::uint64_t, std::string> questions_;  // tag -> family whose template is asked for; "" = the product
+  std::map<std::uint64_t, std::string>
+      questions_;  // tag -> family whose template is asked for; "" = the product
   std::map<std::string, Template> templates_;
   std::uint64_t last_tag_ = 0;
   std::string signature_;
@@ -158,7 +165,8 @@ class Courier {
   std::uint32_t closed_in_a_row_ = 0;
   std::uint64_t accepts_ = 0;  // requests of which something was stored
   bool product_asked_ = false;
-  std::optional<SteadyTime> no_change_until_;  // the server did not let us change a document; absent: never since the start
+  std::optional<SteadyTime> no_change_until_;  // the server did not let us change a document;
+                                               // absent: never since the start
   std::unordered_map<std::string, Suspect> suspects_;
   std::map<std::string, SteadyTime> complaints_;
 

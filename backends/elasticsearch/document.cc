@@ -15,7 +15,8 @@
 namespace scriptorium::elasticsearch {
 namespace {
 
-// Directives and modules come from the script, which may hold nothing else; what is listed beside its text is bounded.
+// Directives and modules come from the script, which may hold nothing else; what is listed beside
+// its text is bounded.
 constexpr std::size_t kListMaxBytes = 65'536;
 
 // UTF-8 of the bytes: themselves if they are, else a copy that lives in `copies`.
@@ -49,11 +50,13 @@ bool lacks_bytes(const Event& event, const ElasticsearchConfig& config) {
     return file != nullptr && file->bytes == nullptr;
   };
   return (config.script_text && event.script && lost("script")) ||
-         (config.environment && event.environment_format == EnvironmentFormat::kNulEnded && lost("environment"));
+         (config.environment && event.environment_format == EnvironmentFormat::kNulEnded &&
+          lost("environment"));
 }
 
-// What a late owner changes, for a server to merge into the document that is there. A merge leaves what it does not name, so
-// what the new owner has not is named as null: of an unverified one it may be what the user wrote.
+// What a late owner changes, for a server to merge into the document that is there. A merge leaves
+// what it does not name, so what the new owner has not is named as null: of an unverified one it
+// may be what the user wrote.
 void append_changes(const Event& event, std::string& out) {
   using Json = nlohmann::ordered_json;
   const Json all = Json::parse(event_json(event, {.script_text = false, .environment = false}));
@@ -70,11 +73,13 @@ void append_changes(const Event& event, std::string& out) {
 
 class Renderer {
  public:
-  Renderer(const Event& event, const ElasticsearchConfig& config, std::string& out) : event_(event), config_(config), out_(out) {}
+  Renderer(const Event& event, const ElasticsearchConfig& config, std::string& out)
+      : event_(event), config_(config), out_(out) {}
 
   Cuts render() {
     const EventFile* script = event_.file("script");
-    if (script != nullptr && script->bytes != nullptr && config_.script_text && event_.script) script_ = script->bytes.get();
+    if (script != nullptr && script->bytes != nullptr && config_.script_text && event_.script)
+      script_ = script->bytes.get();
     const EventFile* environment = event_.file("environment");
     if (environment != nullptr && environment->bytes != nullptr && config_.environment &&
         event_.environment_format == EnvironmentFormat::kNulEnded) {
@@ -85,18 +90,22 @@ class Renderer {
     out_ += R"({"@timestamp":")";
     out_ += format_rfc3339(event_.time, TimePrecision::kMilliseconds);
     out_ += "\",";
-    // event_json() writes one object: without its braces. In a JSON text an unescaped "script":{ is structure, never a
-    // value; and what stands before the event's own script has no member of that name.
+    // event_json() writes one object: without its braces. In a JSON text an unescaped "script":{ is
+    // structure, never a value; and what stands before the event's own script has no member of that
+    // name.
     std::string_view members = std::string_view(json).substr(1, json.size() - 2);
     constexpr std::string_view kScript = R"("script":{)";
-    const std::size_t at = event_.script && (script_ != nullptr || lists_cut_) ? members.find(kScript) : std::string_view::npos;
+    const std::size_t at = event_.script && (script_ != nullptr || lists_cut_)
+                               ? members.find(kScript)
+                               : std::string_view::npos;
     if (at != std::string_view::npos) {
       const std::size_t inside = at + kScript.size();
       out_ += members.substr(0, inside);
       const std::size_t before = out_.size();
       add_script();
       members.remove_prefix(inside);
-      if (members.front() == '}' && out_.size() > before) out_.pop_back();  // the comma: there is nothing more in it
+      if (members.front() == '}' && out_.size() > before)
+        out_.pop_back();  // the comma: there is nothing more in it
     }
     out_ += members;
     if (environment_ != nullptr) add_environment();
@@ -106,31 +115,39 @@ class Renderer {
   }
 
  private:
-  // What another kind of event brings along, without the members that this file writes: a document that names one twice
-  // is refused. Its labels go among ours.
+  // What another kind of event brings along, without the members that this file writes: a document
+  // that names one twice is refused. Its labels go among ours.
   std::string fit_extra() {
     using Json = nlohmann::ordered_json;
     Json extra = Json::parse(event_.extra_json, nullptr, false);
     if (!extra.is_object()) return {};
     if (const auto labels = extra.find("labels"); labels != extra.end() && labels->is_object()) {
       for (const auto& [name, value] : labels->items()) {
-        if (labels_.size() >= kMostLabels || !is_label_name(name) || !value.is_primitive() || value.is_null()) continue;
+        if (labels_.size() >= kMostLabels || !is_label_name(name) || !value.is_primitive() ||
+            value.is_null())
+          continue;
         std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-        if (is_utf8(text)) labels_.emplace_back(name, std::string(utf8_prefix(text, kLabelMaxBytes)));
+        if (is_utf8(text))
+          labels_.emplace_back(name, std::string(utf8_prefix(text, kLabelMaxBytes)));
       }
     }
-    for (const char* name : {"@timestamp", "labels", "environment", "environment_truncated"}) extra.erase(name);
-    return extra.empty() ? std::string{} : extra.dump(-1, ' ', false, Json::error_handler_t::replace);
+    for (const char* name : {"@timestamp", "labels", "environment", "environment_truncated"})
+      extra.erase(name);
+    return extra.empty() ? std::string{}
+                         : extra.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
   // The event without script text and environment.
   std::string known_members() {
     constexpr JsonOptions kBare{.script_text = false, .environment = false};
-    const bool lossy_environment = environment_ != nullptr && !is_utf8(*environment_) &&
-                                   std::ranges::find(event_.lossy, "environment") == event_.lossy.end();
-    const bool long_lists = event_.script && (list_bytes(event_.script->directives) > kListMaxBytes ||
-                                              list_bytes(event_.script->modules) > kListMaxBytes);
-    if (!lossy_environment && !long_lists && event_.extra_json.empty()) return event_json(event_, kBare);
+    const bool lossy_environment =
+        environment_ != nullptr && !is_utf8(*environment_) &&
+        std::ranges::find(event_.lossy, "environment") == event_.lossy.end();
+    const bool long_lists =
+        event_.script && (list_bytes(event_.script->directives) > kListMaxBytes ||
+                          list_bytes(event_.script->modules) > kListMaxBytes);
+    if (!lossy_environment && !long_lists && event_.extra_json.empty())
+      return event_json(event_, kBare);
     Event copy = event_;
     if (!copy.extra_json.empty()) copy.extra_json = fit_extra();
     if (lossy_environment) copy.lossy.emplace_back("environment");
@@ -149,7 +166,8 @@ class Renderer {
       const bool utf8 = is_utf8(*script_);
       std::string lossy;
       // Three bytes of U+FFFD may stand for one, so the bytes are cut first, and then the text.
-      const std::string_view beginning = std::string_view(*script_).substr(0, utf8 ? std::string_view::npos : limit);
+      const std::string_view beginning =
+          std::string_view(*script_).substr(0, utf8 ? std::string_view::npos : limit);
       if (!utf8) lossy = to_utf8_lossy(beginning);
       const std::string_view whole = utf8 ? beginning : std::string_view(lossy);
       const std::string_view text = utf8_prefix(whole, limit);
@@ -163,7 +181,8 @@ class Renderer {
     cuts_.script = cut;
   }
 
-  // The last one of equal names counts, in the place of the first, as in every rendering of an event.
+  // The last one of equal names counts, in the place of the first, as in every rendering of an
+  // event.
   void add_environment() {
     std::vector<std::pair<std::string_view, std::string_view>> variables;
     std::unordered_map<std::string_view, std::size_t> seen;
@@ -185,7 +204,8 @@ class Renderer {
     for (const auto& [name, bytes] : variables) {
       const std::string_view whole = as_utf8(bytes, copies);
       const std::string_view value = utf8_prefix(whole, kVariableMaxBytes);
-      if (name.empty() || name.size() > kVariableNameMaxBytes || used + name.size() + value.size() > limit) {
+      if (name.empty() || name.size() > kVariableNameMaxBytes ||
+          used + name.size() + value.size() > limit) {
         cuts_.environment = true;
         continue;
       }
@@ -242,10 +262,13 @@ const std::string& document_id(const Event& event, Replacing replacing) noexcept
   return event.replaces && replacing == Replacing::kInPlace ? *event.replaces : event.id;
 }
 
-Cuts append_document(const Event& event, const ElasticsearchConfig& config, Replacing replacing, std::string& body) {
+Cuts append_document(const Event& event, const ElasticsearchConfig& config, Replacing replacing,
+                     std::string& body) {
   const bool in_place = event.replaces && replacing == Replacing::kInPlace;
   const bool update = in_place && lacks_bytes(event, config);
-  body += update ? R"({"update":{"_index":")" : in_place ? R"({"index":{"_index":")" : R"({"create":{"_index":")";
+  body += update     ? R"({"update":{"_index":")"
+          : in_place ? R"({"index":{"_index":")"
+                     : R"({"create":{"_index":")";
   body += config.index_name.of(event);  // only characters that JSON takes as they are
   body += R"(","_id":)";
   append_json_string(document_id(event, replacing), body);

@@ -22,7 +22,8 @@ std::size_t Hosts::pick(SteadyTime now, const std::vector<std::size_t>& tried) {
       next_ = index + 1;
       return index;
     }
-    if (!longest_out || hosts_[index].failed_at < hosts_[*longest_out].failed_at) longest_out = index;
+    if (!longest_out || hosts_[index].failed_at < hosts_[*longest_out].failed_at)
+      longest_out = index;
   }
   return longest_out.value_or(0);
 }
@@ -30,7 +31,8 @@ std::size_t Hosts::pick(SteadyTime now, const std::vector<std::size_t>& tried) {
 void Hosts::failed(std::size_t index, SteadyTime now, std::string why) {
   Host& host = hosts_[index];
   host.failures = std::min<std::uint32_t>(host.failures + 1, 7);
-  host.out_until = now + std::min(std::chrono::seconds(1) * (1U << (host.failures - 1)), std::chrono::seconds(60));
+  host.out_until = now + std::min(std::chrono::seconds(1) * (1U << (host.failures - 1)),
+                                  std::chrono::seconds(60));
   host.failed_at = now;
   host.last_error = std::move(why);
 }

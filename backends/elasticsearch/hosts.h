@@ -8,9 +8,9 @@
 
 namespace scriptorium::elasticsearch {
 
-// Which of several servers gets the next request: in turns, those that failed left out for 1 s and then twice as long
-// each time, up to 60 s. If all are out it is the one that has been for longest. No sockets, no clock.
-// Threads: one.
+// Which of several servers gets the next request: in turns, those that failed left out for 1 s and
+// then twice as long each time, up to 60 s. If all are out it is the one that has been for longest.
+// No sockets, no clock. Threads: one.
 class Hosts {
  public:
   struct Host {

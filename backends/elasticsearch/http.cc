@@ -69,7 +69,8 @@ std::optional<std::string> header_value(std::string_view line, std::string_view 
   }
   line.remove_prefix(name.size() + 1);
   while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
-  while (!line.empty() && (line.back() == '\r' || line.back() == '\n' || line.back() == ' ')) line.remove_suffix(1);
+  while (!line.empty() && (line.back() == '\r' || line.back() == '\n' || line.back() == ' '))
+    line.remove_suffix(1);
   return std::string(line.substr(0, 256));
 }
 
@@ -130,10 +131,13 @@ void initialise_curl() {
 template <typename Value>
 void set(CURL* handle, CURLoption option, Value value) {
   // Fails only for what this libcurl was built without, or without memory.
-  if (const CURLcode code = curl_easy_setopt(handle, option, value); code == CURLE_OUT_OF_MEMORY) throw std::bad_alloc();
+  if (const CURLcode code = curl_easy_setopt(handle, option, value); code == CURLE_OUT_OF_MEMORY)
+    throw std::bad_alloc();
 }
 
-bool has_line_end(std::string_view text) noexcept { return text.find_first_of("\r\n") != std::string_view::npos; }
+bool has_line_end(std::string_view text) noexcept {
+  return text.find_first_of("\r\n") != std::string_view::npos;
+}
 
 }  // namespace
 
@@ -155,8 +159,9 @@ const char* to_string(Failure failure) noexcept {
 
 std::string signature_of(const ElasticsearchConfig& config) {
   std::string result;
-  for (const std::string* file : {&config.password_file, &config.api_key_file, &config.bearer_token_file,
-                                  &config.key_password_file, &config.ca_file, &config.certificate_file, &config.key_file}) {
+  for (const std::string* file :
+       {&config.password_file, &config.api_key_file, &config.bearer_token_file,
+        &config.key_password_file, &config.ca_file, &config.certificate_file, &config.key_file}) {
     if (file->empty()) continue;
     std::string path = *file;
     if (path.find('/') == std::string::npos) {
@@ -165,7 +170,8 @@ std::string signature_of(const ElasticsearchConfig& config) {
       path.insert(0, folder == nullptr ? "/" : std::string(folder) + "/");
     }
     if (const auto stat = stat_path(path)) {
-      result += std::to_string(stat->inode) + "/" + std::to_string(stat->mtime_ns) + "/" + std::to_string(stat->size);
+      result += std::to_string(stat->inode) + "/" + std::to_string(stat->mtime_ns) + "/" +
+                std::to_string(stat->size);
     }
     result += ';';
   }
@@ -174,7 +180,8 @@ std::string signature_of(const ElasticsearchConfig& config) {
 
 Result<Credentials> read_credentials(const ElasticsearchConfig& config) {
   Credentials result;
-  result.signature = signature_of(config);  // before the files are read: what changes meanwhile is read again
+  result.signature =
+      signature_of(config);  // before the files are read: what changes meanwhile is read again
   const auto refuse = [](const std::string& file, const char* why) {
     return Error{ErrorKind::kInvalidConfig, "secret file " + printable(file) + ": " + why};
   };
@@ -185,14 +192,18 @@ Result<Credentials> read_credentials(const ElasticsearchConfig& config) {
   } else if (!config.api_key_file.empty()) {
     auto key = read_secret(config.api_key_file);
     if (!key) return key.error();
-    if (has_line_end(key->reveal())) return refuse(config.api_key_file, "has several lines; an API key is one");
-    // As the server's JSON gives it: "id" and "api_key" to be joined, or "encoded", which is the base64 of both.
+    if (has_line_end(key->reveal()))
+      return refuse(config.api_key_file, "has several lines; an API key is one");
+    // As the server's JSON gives it: "id" and "api_key" to be joined, or "encoded", which is the
+    // base64 of both.
     const bool plain = key->reveal().find(':') != std::string::npos;
-    result.authorization = Secret("ApiKey " + (plain ? base64_encode(key->reveal()) : key->reveal()));
+    result.authorization =
+        Secret("ApiKey " + (plain ? base64_encode(key->reveal()) : key->reveal()));
   } else if (!config.bearer_token_file.empty()) {
     auto token = read_secret(config.bearer_token_file);
     if (!token) return token.error();
-    if (has_line_end(token->reveal())) return refuse(config.bearer_token_file, "has several lines; a token is one");
+    if (has_line_end(token->reveal()))
+      return refuse(config.bearer_token_file, "has several lines; a token is one");
     result.authorization = Secret("Bearer " + token->reveal());
   }
   if (!config.key_password_file.empty()) {
@@ -205,7 +216,8 @@ Result<Credentials> read_credentials(const ElasticsearchConfig& config) {
 
 class Http::Impl {
  public:
-  Impl(const ElasticsearchConfig& config, Credentials credentials) : config_(config), credentials_(std::move(credentials)) {
+  Impl(const ElasticsearchConfig& config, Credentials credentials)
+      : config_(config), credentials_(std::move(credentials)) {
     initialise_curl();
     multi_ = make_multi();
   }
@@ -243,7 +255,8 @@ class Http::Impl {
   }
 
   void renew(Credentials credentials) {
-    // Connections know who we are, by their client certificate; and libcurl keeps the authorities that it has read.
+    // Connections know who we are, by their client certificate; and libcurl keeps the authorities
+    // that it has read.
     Multi fresh = make_multi();
     {
       const std::lock_guard lock(wake_mutex_);
@@ -265,7 +278,8 @@ class Http::Impl {
   Multi make_multi() const {
     Multi multi(curl_multi_init());
     if (multi == nullptr) throw std::bad_alloc();
-    const auto connections = static_cast<long>(config_.hosts.size() + static_cast<std::size_t>(config_.requests_in_flight));
+    const auto connections = static_cast<long>(
+        config_.hosts.size() + static_cast<std::size_t>(config_.requests_in_flight));
     curl_multi_setopt(multi.get(), CURLMOPT_MAXCONNECTS, connections);
     return multi;
   }
@@ -301,7 +315,8 @@ class Http::Impl {
     response.uploaded = static_cast<std::uint64_t>(std::max<curl_off_t>(uploaded, 0));
     if (response.failure != Failure::kNone) {
       const std::string_view words = transfer.words.data();
-      response.error = printable(words.empty() ? std::string_view(curl_easy_strerror(code)) : words);
+      response.error =
+          printable(words.empty() ? std::string_view(curl_easy_strerror(code)) : words);
     }
     return response;
   }
@@ -327,14 +342,17 @@ class Http::Impl {
     set(handle, CURLOPT_PROXY, config_.proxy.c_str());  // "" = none, not even the environment's
     set(handle, CURLOPT_USERAGENT, "scriptorium");
     set(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
-    set(handle, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(std::min(config_.connect_timeout_ms, request.timeout.count())));
+    set(handle, CURLOPT_CONNECTTIMEOUT_MS,
+        static_cast<long>(std::min(config_.connect_timeout_ms, request.timeout.count())));
     set(handle, CURLOPT_EXPECT_100_TIMEOUT_MS, 300L);
     set(handle, CURLOPT_TCP_KEEPALIVE, 1L);
-    // A cluster's name that leads elsewhere now (DNS, a failover address): curl's own 60 s would be added to the outage.
+    // A cluster's name that leads elsewhere now (DNS, a failover address): curl's own 60 s would be
+    // added to the outage.
     set(handle, CURLOPT_DNS_CACHE_TIMEOUT, 5L);
     set(handle, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
 #if LIBCURL_VERSION_NUM >= 0x075700
-    set(handle, CURLOPT_QUICK_EXIT, 1L);  // a name server that does not answer must not hold up the stop
+    set(handle, CURLOPT_QUICK_EXIT,
+        1L);  // a name server that does not answer must not hold up the stop
 #endif
     prepare_tls(handle);
     prepare_headers(t);
@@ -351,14 +369,16 @@ class Http::Impl {
     if (!config_.certificate_file.empty()) {
       set(handle, CURLOPT_SSLCERT, config_.certificate_file.c_str());
       set(handle, CURLOPT_SSLKEY, config_.key_file.c_str());
-      if (!credentials_.key_password.empty()) set(handle, CURLOPT_KEYPASSWD, credentials_.key_password.reveal().c_str());
+      if (!credentials_.key_password.empty())
+        set(handle, CURLOPT_KEYPASSWD, credentials_.key_password.reveal().c_str());
     }
   }
 
   void prepare_headers(Transfer& t) const {
     CURL* handle = t.handle.get();
     const HttpRequest& request = t.request;
-    if (!credentials_.authorization.empty()) add_header(t.headers, "Authorization: " + credentials_.authorization.reveal());
+    if (!credentials_.authorization.empty())
+      add_header(t.headers, "Authorization: " + credentials_.authorization.reveal());
     add_header(t.headers, "Accept: application/json");
     if (request.method == "HEAD") {
       set(handle, CURLOPT_NOBODY, 1L);
@@ -371,7 +391,8 @@ class Http::Impl {
       if (request.gzipped) add_header(t.headers, "Content-Encoding: gzip");
       if (!request.expect) add_header(t.headers, "Expect:");
     }
-    if (request.method != "HEAD" && request.method != "GET") set(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    if (request.method != "HEAD" && request.method != "GET")
+      set(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
     set(handle, CURLOPT_HTTPHEADER, t.headers.get());
   }
 

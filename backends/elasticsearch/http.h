@@ -18,7 +18,8 @@ namespace scriptorium::elasticsearch {
 struct Credentials {
   Secret authorization;  // the whole value of the header "Authorization"; empty = none
   Secret key_password;
-  std::string signature;  // of the files that these and the certificates stand in, see signature_of()
+  std::string
+      signature;  // of the files that these and the certificates stand in, see signature_of()
 };
 // Differs when a file of the configuration's secrets and certificates was replaced or written.
 std::string signature_of(const ElasticsearchConfig& config);
@@ -63,10 +64,9 @@ struct HttpResponse {
 // "cannot connect": the same words each time, fit to be counted by.
 const char* to_string(HttpResponse::Failure failure) noexcept;
 
-// HTTP requests side by side over kept connections; no redirects, no proxy but the configured one, TLS verified unless the
-// configuration says otherwise.
-// Owns:    its connections.
-// Threads: one, but for wake(). A thread that calls it must hold SIGPIPE back: OpenSSL writes to sockets by write().
+// HTTP requests side by side over kept connections; no redirects, no proxy but the configured one,
+// TLS verified unless the configuration says otherwise. Owns:    its connections. Threads: one, but
+// for wake(). A thread that calls it must hold SIGPIPE back: OpenSSL writes to sockets by write().
 class Http {
  public:
   Http(const ElasticsearchConfig& config, Credentials credentials);
@@ -87,7 +87,8 @@ class Http {
   // Ends all that is under way without an answer.
   void abort();
   std::size_t in_flight() const noexcept;
-  // From now on with these; connections that were made with others are closed. Only while nothing is in flight.
+  // From now on with these; connections that were made with others are closed. Only while nothing
+  // is in flight.
   void renew(Credentials credentials);
 
   // One request and its answer, waited for; for use where nothing else is under way.

@@ -6,14 +6,18 @@
 namespace scriptorium::elasticsearch {
 namespace {
 
-constexpr std::array<std::string_view, 7> kFields = {"family", "kind", "cluster", "scheduler", "year", "month", "day"};
-// The servers take 255 bytes: four fields that may be long, each at most once, the date and the fixed text stay below.
+constexpr std::array<std::string_view, 7> kFields = {"family", "kind",  "cluster", "scheduler",
+                                                     "year",   "month", "day"};
+// The servers take 255 bytes: four fields that may be long, each at most once, the date and the
+// fixed text stay below.
 constexpr std::size_t kLongestValue = 40;
 constexpr std::size_t kLongestText = 80;
 
 bool allowed(char c) noexcept {
-  // Narrower than the servers' rule, which also takes most of Unicode: ASCII is the same in every tool and URL.
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' || c == '+';
+  // Narrower than the servers' rule, which also takes most of Unicode: ASCII is the same in every
+  // tool and URL.
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ||
+         c == '+';
 }
 
 std::string fit(std::string_view value) {
@@ -27,10 +31,14 @@ std::string fit(std::string_view value) {
 
 }  // namespace
 
-std::string_view family_of(std::string_view kind) noexcept { return kind.substr(0, kind.find('.')); }
+std::string_view family_of(std::string_view kind) noexcept {
+  return kind.substr(0, kind.find('.'));
+}
 
 Result<IndexName> IndexName::parse(std::string_view text) {
-  const auto refuse = [](std::string why) { return Error{ErrorKind::kInvalidConfig, std::move(why)}; };
+  const auto refuse = [](std::string why) {
+    return Error{ErrorKind::kInvalidConfig, std::move(why)};
+  };
   IndexName result;
   std::size_t fixed = 0;
   while (!text.empty()) {
@@ -38,16 +46,19 @@ Result<IndexName> IndexName::parse(std::string_view text) {
     if (open != 0) {
       const std::string_view part = text.substr(0, open);
       const auto bad = std::ranges::find_if_not(part, allowed);
-      if (bad != part.end()) return refuse("an index name cannot hold '" + std::string(1, *bad) + "'");
+      if (bad != part.end())
+        return refuse("an index name cannot hold '" + std::string(1, *bad) + "'");
       result.parts_.push_back({.field = {}, .text = std::string(part)});
       fixed += part.size();
       if (open == std::string_view::npos) break;
       text.remove_prefix(open);
     }
     const std::size_t close = text.find('}');
-    if (text.front() == '}' || close == std::string_view::npos) return refuse("'{' and '}' do not match");
+    if (text.front() == '}' || close == std::string_view::npos)
+      return refuse("'{' and '}' do not match");
     const std::string_view field = text.substr(1, close - 1);
-    if (std::ranges::find(kFields, field) == kFields.end()) return refuse("unknown field {" + std::string(field) + "}");
+    if (std::ranges::find(kFields, field) == kFields.end())
+      return refuse("unknown field {" + std::string(field) + "}");
     if (std::ranges::find(result.parts_, field, &Part::field) != result.parts_.end()) {
       return refuse("{" + std::string(field) + "} stands there twice");
     }
@@ -58,8 +69,10 @@ Result<IndexName> IndexName::parse(std::string_view text) {
   const Part& first = result.parts_.front();
   // What a field brings in may begin with anything, so the name has to begin with fixed text.
   if (!first.field.empty()) return refuse("begins with a field");
-  if (first.text.find_first_of("-_+.") == 0) return refuse("an index name cannot begin with '-', '_', '+' or '.'");
-  if (fixed > kLongestText) return refuse("more than " + std::to_string(kLongestText) + " bytes of fixed text");
+  if (first.text.find_first_of("-_+.") == 0)
+    return refuse("an index name cannot begin with '-', '_', '+' or '.'");
+  if (fixed > kLongestText)
+    return refuse("more than " + std::to_string(kLongestText) + " bytes of fixed text");
   return result;
 }
 
@@ -110,20 +123,24 @@ std::string IndexName::template_name(std::string_view family) const {
   constexpr std::string_view kBetween = "-._";
   std::string result;
   for (const char c : pattern(family)) {
-    const bool twice =
-        !result.empty() && kBetween.find(c) != std::string_view::npos && kBetween.find(result.back()) != std::string_view::npos;
+    const bool twice = !result.empty() && kBetween.find(c) != std::string_view::npos &&
+                       kBetween.find(result.back()) != std::string_view::npos;
     if (c != '*' && !twice) result += c;
   }
-  while (!result.empty() && kBetween.find(result.back()) != std::string_view::npos) result.pop_back();
+  while (!result.empty() && kBetween.find(result.back()) != std::string_view::npos)
+    result.pop_back();
   return result;
 }
 
 bool IndexName::has_family() const noexcept {
-  return std::ranges::any_of(parts_, [](const Part& p) { return p.field == "family" || p.field == "kind"; });
+  return std::ranges::any_of(
+      parts_, [](const Part& p) { return p.field == "family" || p.field == "kind"; });
 }
 
 bool IndexName::has_date() const noexcept {
-  return std::ranges::any_of(parts_, [](const Part& p) { return p.field == "year" || p.field == "month" || p.field == "day"; });
+  return std::ranges::any_of(parts_, [](const Part& p) {
+    return p.field == "year" || p.field == "month" || p.field == "day";
+  });
 }
 
 }  // namespace scriptorium::elasticsearch

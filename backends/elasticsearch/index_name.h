@@ -12,8 +12,9 @@ namespace scriptorium::elasticsearch {
 // The kind's first word: "job" of "job.script".
 std::string_view family_of(std::string_view kind) noexcept;
 
-// Where an event's document goes: a text with {family} {kind} {cluster} {scheduler} {year} {month} {day}, the date being
-// that of the event's `time` in UTC, so that every attempt chooses the same index. Pure.
+// Where an event's document goes: a text with {family} {kind} {cluster} {scheduler} {year} {month}
+// {day}, the date being that of the event's `time` in UTC, so that every attempt chooses the same
+// index. Pure.
 class IndexName {
  public:
   static constexpr std::string_view kDefault = "scriptorium-{family}-{year}.{month}";

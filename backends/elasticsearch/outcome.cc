@@ -16,9 +16,11 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kReasonMaxBytes = 200;
 constexpr std::size_t kTypeMaxBytes = 64;
-constexpr std::size_t kQuoteBytes = 12;  // as much of a script in a server's words is no coincidence
+constexpr std::size_t kQuoteBytes =
+    12;  // as much of a script in a server's words is no coincidence
 
-// Behind each of these a server quotes what it was sent: the request, the source, a value, a term in decimal.
+// Behind each of these a server quotes what it was sent: the request, the source, a value, a term
+// in decimal.
 constexpr std::array<std::string_view, 13> kQuotations = {"request: [",
                                                           "source[",
                                                           "Preview of",
@@ -33,13 +35,16 @@ constexpr std::array<std::string_view, 13> kQuotations = {"request: [",
                                                           "Unrecognized token",
                                                           " for REST request ["};
 
-bool has(std::string_view text, std::string_view part) noexcept { return text.find(part) != std::string_view::npos; }
+bool has(std::string_view text, std::string_view part) noexcept {
+  return text.find(part) != std::string_view::npos;
+}
 
 // An exception's name, or "" for anything else that stands in its place.
 std::string exception_name(std::string_view type) {
-  const bool plain = !type.empty() && type.size() <= kTypeMaxBytes && std::ranges::all_of(type, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
+  const bool plain =
+      !type.empty() && type.size() <= kTypeMaxBytes && std::ranges::all_of(type, [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+      });
   return plain ? std::string(type) : std::string{};
 }
 
@@ -51,7 +56,8 @@ std::string text_of(const Json& json, const char* key) {
 ServerError error_of(const Json& json) {
   const auto error = json.find("error");
   if (error == json.end()) return {};
-  if (error->is_object()) return {exception_name(text_of(*error, "type")), text_of(*error, "reason")};
+  if (error->is_object())
+    return {exception_name(text_of(*error, "type")), text_of(*error, "reason")};
   if (error->is_string()) return {{}, error->get<std::string>()};
   return {};
 }
@@ -70,15 +76,15 @@ Item item_of(const Json& json) {
 }
 
 ItemAction judge_bad_request(const Item& item) noexcept {
-  // These say that the cluster or an index is in no state to take any document: the shard limit is reached (often on the
-  // first of a month), an index is closed, an alias has nowhere to write to.
+  // These say that the cluster or an index is in no state to take any document: the shard limit is
+  // reached (often on the first of a month), an index is closed, an alias has nowhere to write to.
   if (item.type == "validation_exception" || item.type == "index_closed_exception" ||
       item.type == "invalid_index_name_exception") {
     return ItemAction::kHold;
   }
   if (item.type == "illegal_argument_exception") {
-    if (has(item.reason, "immense term") || has(item.reason, "DocValuesField") || has(item.reason, "Limit of total fields") ||
-        has(item.reason, "immense field")) {
+    if (has(item.reason, "immense term") || has(item.reason, "DocValuesField") ||
+        has(item.reason, "Limit of total fields") || has(item.reason, "immense field")) {
       return ItemAction::kReject;
     }
     // A data stream.
@@ -107,18 +113,21 @@ std::size_t quoted_at(std::string_view reason, std::string_view text) noexcept {
 }
 
 void trim_end(std::string& text) {
-  while (!text.empty() && std::string_view(" ,.:").find(text.back()) != std::string_view::npos) text.pop_back();
+  while (!text.empty() && std::string_view(" ,.:").find(text.back()) != std::string_view::npos)
+    text.pop_back();
 }
 
 }  // namespace
 
-Result<std::vector<Item>> parse_bulk_answer(std::string_view body, const std::vector<std::string_view>& ids) {
+Result<std::vector<Item>> parse_bulk_answer(std::string_view body,
+                                            const std::vector<std::string_view>& ids) {
   const Error unknown(ErrorKind::kTransient, "the server's answer is not understood");
   const Json json = Json::parse(body, nullptr, false);
   if (!json.is_object()) return unknown;
   const auto items = json.find("items");
   if (items == json.end() || !items->is_array()) return unknown;
-  if (items->size() != ids.size()) return Error(ErrorKind::kTransient, "the server answers for another number of documents");
+  if (items->size() != ids.size())
+    return Error(ErrorKind::kTransient, "the server answers for another number of documents");
   std::vector<Item> result;
   result.reserve(ids.size());
   for (const Json& entry : *items) {
@@ -147,14 +156,17 @@ ItemAction judge_item(const Item& item) noexcept {
     case 409:
       if (item.changes) return ItemAction::kRetry;  // somebody else wrote it in just that moment
       // `create` has no other conflict than a document that is there.
-      return item.type.empty() || item.type == "version_conflict_engine_exception" ? ItemAction::kDuplicate
-                                                                                   : ItemAction::kSuspect;
+      return item.type.empty() || item.type == "version_conflict_engine_exception"
+                 ? ItemAction::kDuplicate
+                 : ItemAction::kSuspect;
     case 408:
     case 429:
     case 502:
     case 503:
     case 504: return ItemAction::kRetry;
-    case 403: return item.changes && item.type == "security_exception" ? ItemAction::kNoChange : ItemAction::kHold;
+    case 403:
+      return item.changes && item.type == "security_exception" ? ItemAction::kNoChange
+                                                               : ItemAction::kHold;
     case 401:
     case 404:
     case 405:
@@ -167,7 +179,8 @@ ItemAction judge_item(const Item& item) noexcept {
 RequestAction judge_request(long status, const ServerError& error) noexcept {
   switch (status) {
     case 200: return RequestAction::kItems;
-    case 400: return error.type == "validation_exception" ? RequestAction::kHold : RequestAction::kSuspect;
+    case 400:
+      return error.type == "validation_exception" ? RequestAction::kHold : RequestAction::kSuspect;
     case 413:
     case 417: return RequestAction::kSplit;
     case 502:
@@ -178,7 +191,8 @@ RequestAction judge_request(long status, const ServerError& error) noexcept {
     case 500: return RequestAction::kRetry;
     default: break;
   }
-  // 401, 403, 404, 405, 406, a redirect: somebody must act. 1xx and other 2xx say nothing about the documents.
+  // 401, 403, 404, 405, 406, a redirect: somebody must act. 1xx and other 2xx say nothing about the
+  // documents.
   if (status >= 300 && status < 500) return RequestAction::kHold;
   return RequestAction::kRetry;
 }
@@ -211,7 +225,8 @@ std::string safe_reason(std::string_view reason, const Event& event) {
   return result;
 }
 
-std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view text, std::int64_t now) {
+std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view text,
+                                                           std::int64_t now) {
   constexpr std::int64_t kMostSeconds = 3600;
   while (text.starts_with(' ')) text.remove_prefix(1);
   while (text.ends_with(' ')) text.remove_suffix(1);

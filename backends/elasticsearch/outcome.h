@@ -18,10 +18,12 @@ enum class ItemAction {
   kStored,     // acknowledge
   kDuplicate,  // it was there already: acknowledge
   kRetry,      // not now
-  kHold,       // the configuration or the state of the cluster: again, slowly, with one loud message; never a dead letter
-  kSuspect,    // nobody can tell: again, and after enough of that a dead letter
-  kReject,     // the document itself
-  kNoChange,   // the server lets us create documents here, but not change them: as a new document (Replacing::kBeside)
+  kHold,     // the configuration or the state of the cluster: again, slowly, with one loud message;
+             // never a dead letter
+  kSuspect,  // nobody can tell: again, and after enough of that a dead letter
+  kReject,   // the document itself
+  kNoChange,  // the server lets us create documents here, but not change them: as a new document
+              // (Replacing::kBeside)
 };
 
 // What to do about a request as a whole.
@@ -37,16 +39,18 @@ enum class RequestAction {
 // One item of a bulk answer, as the server gave it.
 struct Item {
   int status = 0;
-  bool changes = false;  // of an `index` or `update`, which may change a document that is there; else of a `create`
+  bool changes = false;  // of an `index` or `update`, which may change a document that is there;
+                         // else of a `create`
   std::string id;        // "" if the answer does not tell
   std::string type;
   std::string reason;
   bool failure_store = false;  // stored, but among the failures of a data stream
 };
 
-// The items of an answer with status 200. An error (kTransient) if it is no such answer, or not one for `count` documents
-// with these ids: then nobody knows what was stored.
-Result<std::vector<Item>> parse_bulk_answer(std::string_view body, const std::vector<std::string_view>& ids);
+// The items of an answer with status 200. An error (kTransient) if it is no such answer, or not one
+// for `count` documents with these ids: then nobody knows what was stored.
+Result<std::vector<Item>> parse_bulk_answer(std::string_view body,
+                                            const std::vector<std::string_view>& ids);
 
 // Type and reason of an answer that is an error as a whole; empty for what is not JSON.
 struct ServerError {
@@ -61,8 +65,8 @@ RequestAction judge_request(long status, const ServerError& error) noexcept;
 // "429 es_rejected_execution_exception": short and always the same, fit to be counted by.
 std::string short_reason(long status, std::string_view type);
 
-// What may be shown of the server's words. Servers quote documents in them: cut before what is known to begin a
-// quotation, at most 200 bytes, on one line.
+// What may be shown of the server's words. Servers quote documents in them: cut before what is
+// known to begin a quotation, at most 200 bytes, on one line.
 std::string safe_reason(std::string_view reason);
 // The same, and cut where it repeats as much as 12 bytes of the event's script or environment.
 std::string safe_reason(std::string_view reason, const Event& event);

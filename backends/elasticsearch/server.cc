@@ -14,19 +14,24 @@ ServerInfo server_info(const HttpResponse& response) {
   const Json json = response.status == 200 ? Json::parse(response.body, nullptr, false) : Json();
   const auto text = [](const Json& object, const char* key) {
     const auto found = object.is_object() ? object.find(key) : object.end();
-    return object.is_object() && found != object.end() && found->is_string() ? found->get<std::string>() : std::string{};
+    return object.is_object() && found != object.end() && found->is_string()
+               ? found->get<std::string>()
+               : std::string{};
   };
   const Json version = json.is_object() && json.contains("version") ? json["version"] : Json();
   const std::string tagline = text(json, "tagline");
   info.version = printable(text(version, "number"), 32);
   // One that pretends to be Elasticsearch 7.10.2, for old clients, still says so here.
-  if (text(version, "distribution") == "opensearch" || tagline.find("OpenSearch") != std::string::npos ||
-      !response.opensearch_version.empty()) {
+  if (text(version, "distribution") == "opensearch" ||
+      tagline.find("OpenSearch") != std::string::npos || !response.opensearch_version.empty()) {
     info.product = Product::kOpensearch;
     if (info.version.empty()) {
       const std::string& header = response.opensearch_version;  // "OpenSearch/3.8.0 (opensearch)"
       const std::size_t slash = header.find('/');
-      info.version = printable(slash == std::string::npos ? header : header.substr(slash + 1, header.find(' ') - slash - 1), 32);
+      info.version = printable(slash == std::string::npos
+                                   ? header
+                                   : header.substr(slash + 1, header.find(' ') - slash - 1),
+                               32);
     }
   } else if (response.product == "Elasticsearch" || tagline == "You Know, for Search") {
     info.product = Product::kElasticsearch;
@@ -49,7 +54,8 @@ HttpRequest get(const std::string& host, std::string_view path) {
   return request;
 }
 
-HttpRequest send_json(const std::string& method, const std::string& host, std::string_view path, std::string body) {
+HttpRequest send_json(const std::string& method, const std::string& host, std::string_view path,
+                      std::string body) {
   HttpRequest request = get(host, path);
   request.method = method;
   request.content_type = "application/json";
@@ -61,8 +67,9 @@ HttpRequest send_json(const std::string& method, const std::string& host, std::s
 
 std::string describe(const HttpResponse& response) {
   if (response.failure != HttpResponse::Failure::kNone) {
-    const char* hint =
-        response.failure == HttpResponse::Failure::kNoAnswer ? "; a port that speaks HTTPS does that to http://" : "";
+    const char* hint = response.failure == HttpResponse::Failure::kNoAnswer
+                           ? "; a port that speaks HTTPS does that to http://"
+                           : "";
     return std::string(to_string(response.failure)) + ": " + response.error + hint;
   }
   const ServerError error = parse_error(response.body);
@@ -73,7 +80,8 @@ std::string describe(const HttpResponse& response) {
 }
 
 bool says_no_template(const HttpResponse& response) {
-  return response.status == 404 && parse_error(response.body).type == "resource_not_found_exception";
+  return response.status == 404 &&
+         parse_error(response.body).type == "resource_not_found_exception";
 }
 
 Result<Answer> ask_any(Http& http, const std::vector<std::string>& hosts,
@@ -81,7 +89,8 @@ Result<Answer> ask_any(Http& http, const std::vector<std::string>& hosts,
   std::string words;
   for (const std::string& host : hosts) {
     HttpResponse response = http.ask(make(host));
-    if (response.failure == HttpResponse::Failure::kNone && judge_request(response.status, {}) != RequestAction::kNextHost) {
+    if (response.failure == HttpResponse::Failure::kNone &&
+        judge_request(response.status, {}) != RequestAction::kNextHost) {
       return Answer{host, std::move(response)};
     }
     words += (words.empty() ? "" : "; ") + host + ": " + describe(response);

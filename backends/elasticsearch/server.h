@@ -21,12 +21,15 @@ const char* to_string(Product product) noexcept;
 
 // "https://es1:9200" and "/_bulk"
 HttpRequest get(const std::string& host, std::string_view path);
-HttpRequest send_json(const std::string& method, const std::string& host, std::string_view path, std::string body);
+HttpRequest send_json(const std::string& method, const std::string& host, std::string_view path,
+                      std::string body);
 
-// "401: the server refuses our credentials; look at api_key_file": what is wrong with an answer, in words.
+// "401: the server refuses our credentials; look at api_key_file": what is wrong with an answer, in
+// words.
 std::string describe(const HttpResponse& response);
 
-// Whether an answer to GET /_index_template/NAME says that there is none; a proxy's own 404 does not.
+// Whether an answer to GET /_index_template/NAME says that there is none; a proxy's own 404 does
+// not.
 bool says_no_template(const HttpResponse& response);
 
 // Asks one host after the other until one answers with anything but a gateway's error.

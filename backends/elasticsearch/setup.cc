@@ -54,11 +54,14 @@ std::string pattern_of(const ElasticsearchConfig& config, const std::string& fam
   return pattern.find('*') == std::string::npos ? pattern + "*" : pattern;
 }
 
-Result<void> add_steps(const ElasticsearchConfig& config, Product product, const std::string& family,
-                       std::vector<SetupStep>& steps) {
-  const std::string base = std::string(to_string(product)) + "-" + family + (config.data_stream ? "-stream" : "");
+Result<void> add_steps(const ElasticsearchConfig& config, Product product,
+                       const std::string& family, std::vector<SetupStep>& steps) {
+  const std::string base =
+      std::string(to_string(product)) + "-" + family + (config.data_stream ? "-stream" : "");
   auto shipped = embedded(base + ".json");
-  if (!shipped) return Error{ErrorKind::kInvalidConfig, "there is no index template " + base + ".json in this build"};
+  if (!shipped)
+    return Error{ErrorKind::kInvalidConfig,
+                 "there is no index template " + base + ".json in this build"};
   const std::string name = config.index_name.template_name(family);
   const Json patterns = Json::array({pattern_of(config, family)});
 
@@ -69,12 +72,14 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product, const
     if (Json& inner = (*policy)["policy"]; inner.contains("ism_template")) {
       for (Json& entry : inner["ism_template"]) entry["index_patterns"] = patterns;
     }
-    steps.push_back({.kind = SetupStep::Kind::kPolicy,
-                     .family = family,
-                     .path = (product == Product::kOpensearch ? "/_plugins/_ism/policies/" : "/_ilm/policy/") + name,
-                     .body = policy->dump(2),
-                     .without_policy = {},
-                     .deletes = config.retention_days > 0});
+    steps.push_back(
+        {.kind = SetupStep::Kind::kPolicy,
+         .family = family,
+         .path = (product == Product::kOpensearch ? "/_plugins/_ism/policies/" : "/_ilm/policy/") +
+                 name,
+         .body = policy->dump(2),
+         .without_policy = {},
+         .deletes = config.retention_days > 0});
   }
   Json& made = *shipped;
   made["index_patterns"] = patterns;
@@ -98,7 +103,8 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product, const
 }  // namespace
 
 std::vector<std::string> families(const ElasticsearchConfig& config) {
-  return config.index_name.has_family() ? std::vector<std::string>{"job", "usage"} : std::vector<std::string>{"job"};
+  return config.index_name.has_family() ? std::vector<std::string>{"job", "usage"}
+                                        : std::vector<std::string>{"job"};
 }
 
 Result<std::vector<SetupStep>> setup_steps(const ElasticsearchConfig& config, Product product) try {
@@ -111,8 +117,10 @@ Result<std::vector<SetupStep>> setup_steps(const ElasticsearchConfig& config, Pr
   return Error{ErrorKind::kCorrupt, std::string("the index templates of this build: ") + e.what()};
 }
 
-std::string setup_text(const ElasticsearchConfig& config, Product product, const std::vector<SetupStep>& steps) {
-  std::string text = product == Product::kOpensearch ? "# For OpenSearch\n" : "# For Elasticsearch\n";
+std::string setup_text(const ElasticsearchConfig& config, Product product,
+                       const std::vector<SetupStep>& steps) {
+  std::string text =
+      product == Product::kOpensearch ? "# For OpenSearch\n" : "# For Elasticsearch\n";
   for (const SetupStep& step : steps) {
     if (step.deletes) {
       text += "# Deletes what is older than " + std::to_string(config.retention_days) +

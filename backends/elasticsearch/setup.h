@@ -15,7 +15,8 @@ struct SetupStep {
   std::string family;
   std::string path;            // "/_index_template/scriptorium-job"
   std::string body;            // JSON, indented
-  std::string without_policy;  // of a template that names its policy: the same for a server that has no policies
+  std::string without_policy;  // of a template that names its policy: the same for a server that
+                               // has no policies
   bool deletes = false;        // of a policy: it deletes after retention_days
 };
 
@@ -23,7 +24,8 @@ struct SetupStep {
 Result<std::vector<SetupStep>> setup_steps(const ElasticsearchConfig& config, Product product);
 
 // As Kibana's and Dashboards' Dev Tools take it.
-std::string setup_text(const ElasticsearchConfig& config, Product product, const std::vector<SetupStep>& steps);
+std::string setup_text(const ElasticsearchConfig& config, Product product,
+                       const std::vector<SetupStep>& steps);
 
 // The families of kinds that a template is shipped for, and whose indices `index` keeps apart.
 std::vector<std::string> families(const ElasticsearchConfig& config);

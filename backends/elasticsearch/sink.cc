@@ -21,7 +21,8 @@ Result<T> aside(const std::function<Result<T>()>& ask) {
       try {
         result = ask();
       } catch (const std::exception& e) {
-        result = Error{ErrorKind::kTransient, std::string("an answer of the server is not understood: ") + e.what()};
+        result = Error{ErrorKind::kTransient,
+                       std::string("an answer of the server is not understood: ") + e.what()};
       }
     });
   }
@@ -29,7 +30,8 @@ Result<T> aside(const std::function<Result<T>()>& ask) {
 }
 
 bool is_local(const std::string& url) {
-  return url.starts_with("http://localhost") || url.starts_with("http://127.") || url.starts_with("http://[::1]");
+  return url.starts_with("http://localhost") || url.starts_with("http://127.") ||
+         url.starts_with("http://[::1]");
 }
 
 void add_member(std::string& json, const char* name) {
@@ -48,13 +50,16 @@ void add(std::string& json, const char* name, std::string_view value) {
 
 }  // namespace
 
-Result<std::unique_ptr<ElasticsearchSink>> ElasticsearchSink::create(ElasticsearchConfig config, const SinkContext& context) {
+Result<std::unique_ptr<ElasticsearchSink>> ElasticsearchSink::create(ElasticsearchConfig config,
+                                                                     const SinkContext& context) {
   auto credentials = read_credentials(config);
   if (!credentials) return credentials.error();
-  return std::unique_ptr<ElasticsearchSink>(new ElasticsearchSink(std::move(config), *std::move(credentials), context));
+  return std::unique_ptr<ElasticsearchSink>(
+      new ElasticsearchSink(std::move(config), *std::move(credentials), context));
 }
 
-ElasticsearchSink::ElasticsearchSink(ElasticsearchConfig config, Credentials credentials, const SinkContext& context)
+ElasticsearchSink::ElasticsearchSink(ElasticsearchConfig config, Credentials credentials,
+                                     const SinkContext& context)
     : config_(std::move(config)), credentials_(std::move(credentials)), context_(context) {}
 
 ElasticsearchSink::~ElasticsearchSink() = default;
@@ -63,13 +68,15 @@ Result<void> ElasticsearchSink::start() {
   if (courier_ != nullptr) return {};
   if (!config_.verify_tls) {
     context_.log.warning("ES_TLS_UNVERIFIED",
-                         "verify_tls is off: anybody on the way can read and change what is sent; set ca_file instead",
+                         "verify_tls is off: anybody on the way can read and change what is sent; "
+                         "set ca_file instead",
                          {{"sink", context_.name}});
   }
   if (!credentials_.authorization.empty()) {
     for (const HostUrl& host : config_.hosts) {
       if (!host.starts_with("http://") || is_local(host)) continue;
-      context_.log.warning("ES_PLAIN_HTTP", "a password or key goes over the network unencrypted; use https://",
+      context_.log.warning("ES_PLAIN_HTTP",
+                           "a password or key goes over the network unencrypted; use https://",
                            {{"sink", context_.name}, {"host", host}});
     }
   }
@@ -91,7 +98,8 @@ Result<void> ElasticsearchSink::check() {
 }
 
 Result<std::vector<StoredJob>> ElasticsearchSink::find(std::string_view job_id) {
-  return aside<std::vector<StoredJob>>([&] { return Admin(config_, credentials_, context_).find(job_id); });
+  return aside<std::vector<StoredJob>>(
+      [&] { return Admin(config_, credentials_, context_).find(job_id); });
 }
 
 Result<std::string> ElasticsearchSink::setup(bool print) {

@@ -23,7 +23,8 @@ using Acl = std::unique_ptr<std::remove_pointer_t<acl_t>, AclFree>;
 bool add_entry(acl_t& acl, acl_tag_t tag, const id_t* id, bool write, bool execute) {
   acl_entry_t entry = nullptr;
   acl_permset_t permissions = nullptr;
-  if (acl_create_entry(&acl, &entry) != 0 || acl_set_tag_type(entry, tag) != 0 || acl_get_permset(entry, &permissions) != 0)
+  if (acl_create_entry(&acl, &entry) != 0 || acl_set_tag_type(entry, tag) != 0 ||
+      acl_get_permset(entry, &permissions) != 0)
     return false;
   if (id != nullptr && acl_set_qualifier(entry, id) != 0) return false;
   if (tag == ACL_OTHER) return true;
@@ -36,7 +37,8 @@ Acl make_acl(AclTarget target, const Readers& readers, std::optional<uid_t> extr
   const bool x = target == AclTarget::kDirectory;
   acl_t raw = acl_init(static_cast<int>(5 + readers.users.size() + readers.groups.size()));
   if (raw == nullptr) return nullptr;
-  bool good = add_entry(raw, ACL_USER_OBJ, nullptr, true, x) && add_entry(raw, ACL_GROUP_OBJ, nullptr, false, x) &&
+  bool good = add_entry(raw, ACL_USER_OBJ, nullptr, true, x) &&
+              add_entry(raw, ACL_GROUP_OBJ, nullptr, false, x) &&
               add_entry(raw, ACL_OTHER, nullptr, false, false);
   bool named = false;
   const auto add_named = [&](acl_tag_t tag, id_t id) {
@@ -44,7 +46,8 @@ Acl make_acl(AclTarget target, const Readers& readers, std::optional<uid_t> extr
     named = true;
   };
   for (const uid_t uid : readers.users) add_named(ACL_USER, uid);
-  if (extra_user && std::ranges::find(readers.users, *extra_user) == readers.users.end()) add_named(ACL_USER, *extra_user);
+  if (extra_user && std::ranges::find(readers.users, *extra_user) == readers.users.end())
+    add_named(ACL_USER, *extra_user);
   for (const gid_t gid : readers.groups) add_named(ACL_GROUP, gid);
   if (named) good = good && add_entry(raw, ACL_MASK, nullptr, false, x);
   Acl result(raw);  // adding entries may have moved it
@@ -57,13 +60,15 @@ std::optional<Id> digits(const std::string& text) {
   Id id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
   // The highest one means "nobody given" to the kernel.
-  if (error != std::errc{} || end != text.data() + text.size() || id == static_cast<Id>(-1)) return std::nullopt;
+  if (error != std::errc{} || end != text.data() + text.size() || id == static_cast<Id>(-1))
+    return std::nullopt;
   return id;
 }
 
 }  // namespace
 
-Result<Readers> resolve_readers(const std::vector<std::string>& users, const std::vector<std::string>& groups) {
+Result<Readers> resolve_readers(const std::vector<std::string>& users,
+                                const std::vector<std::string>& groups) {
   Readers readers;
   std::string unknown;
   const auto missing = [&](const char* what, const std::string& name) {
@@ -90,17 +95,20 @@ Result<Readers> resolve_readers(const std::vector<std::string>& users, const std
     }
   }
   if (!unknown.empty()) {
-    return Error{ErrorKind::kInvalidConfig, unknown + "; correct the name, or make it known to this machine (getent)"};
+    return Error{ErrorKind::kInvalidConfig,
+                 unknown + "; correct the name, or make it known to this machine (getent)"};
   }
   return readers;
 }
 
-int set_access(int fd, AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) noexcept {
+int set_access(int fd, AclTarget target, const Readers& readers,
+               std::optional<uid_t> extra_user) noexcept {
   const Acl acl = make_acl(target, readers, extra_user);
   if (acl == nullptr) return ENOMEM;
   if (acl_set_fd(fd, acl.get()) != 0) return errno;
   if (target == AclTarget::kDirectory) {
-    // libacl sets default lists by path only; this path leads to the descriptor, whatever its name is now.
+    // libacl sets default lists by path only; this path leads to the descriptor, whatever its name
+    // is now.
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
     if (acl_set_file(path.c_str(), ACL_TYPE_DEFAULT, acl.get()) != 0) return errno;
   }
@@ -124,7 +132,8 @@ Readers not_admitted(int fd, const Readers& readers) {
   Readers missing = readers;
   bool masked = false;
   acl_entry_t entry = nullptr;
-  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1;
+       which = ACL_NEXT_ENTRY) {
     acl_tag_t tag = ACL_UNDEFINED_TAG;
     if (acl_get_tag_type(entry, &tag) != 0) return {};
     if (tag == ACL_MASK) masked = !may_enter(entry);
@@ -148,7 +157,8 @@ int admit(int fd, const Readers& readers) noexcept {
   // An entry that gives too little is replaced.
   const auto remove = [&](acl_tag_t wanted, id_t id) {
     acl_entry_t entry = nullptr;
-    for (int which = ACL_FIRST_ENTRY; acl_get_entry(raw, which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+    for (int which = ACL_FIRST_ENTRY; acl_get_entry(raw, which, &entry) == 1;
+         which = ACL_NEXT_ENTRY) {
       acl_tag_t tag = ACL_UNDEFINED_TAG;
       if (acl_get_tag_type(entry, &tag) != 0 || tag != wanted) continue;
       const std::unique_ptr<void, AclFree> qualifier(acl_get_qualifier(entry));
@@ -174,8 +184,10 @@ int admit(int fd, const Readers& readers) noexcept {
 
 std::string setfacl_line(const Readers& readers, const std::string& path) {
   std::string entries;
-  for (const uid_t uid : readers.users) entries += (entries.empty() ? "u:" : ",u:") + std::to_string(uid) + ":rx";
-  for (const gid_t gid : readers.groups) entries += (entries.empty() ? "g:" : ",g:") + std::to_string(gid) + ":rx";
+  for (const uid_t uid : readers.users)
+    entries += (entries.empty() ? "u:" : ",u:") + std::to_string(uid) + ":rx";
+  for (const gid_t gid : readers.groups)
+    entries += (entries.empty() ? "g:" : ",g:") + std::to_string(gid) + ":rx";
   return "setfacl -m " + entries + " -- " + path;
 }
 
@@ -184,7 +196,8 @@ std::optional<Grant> user_grant(int fd, uid_t uid) {
   if (acl == nullptr) return std::nullopt;
   Grant grant = Grant::kPlain;
   acl_entry_t entry = nullptr;
-  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1; which = ACL_NEXT_ENTRY) {
+  for (int which = ACL_FIRST_ENTRY; acl_get_entry(acl.get(), which, &entry) == 1;
+       which = ACL_NEXT_ENTRY) {
     acl_tag_t tag = ACL_UNDEFINED_TAG;
     if (acl_get_tag_type(entry, &tag) != 0) return std::nullopt;
     if (tag == ACL_USER || tag == ACL_GROUP) grant = Grant::kOther;

@@ -20,19 +20,23 @@ struct Readers {
 };
 
 // Names (or digits) to ids. kInvalidConfig names what this machine does not know.
-Result<Readers> resolve_readers(const std::vector<std::string>& users, const std::vector<std::string>& groups);
+Result<Readers> resolve_readers(const std::vector<std::string>& users,
+                                const std::vector<std::string>& groups);
 
 enum class AclTarget { kFile, kDirectory };
 
-// Replaces what access the open file or directory gives: user rw- (rwx), group and each reader r-- (r-x), others none;
-// whatever the umask or the parent's default list had put there. A directory gets the same as its default list.
-// `extra_user` is one more reader. Returns 0 or the errno of the call that failed; EOPNOTSUPP where the file system
-// has no access lists, and the mode then still is what the file was created with.
-int set_access(int fd, AclTarget target, const Readers& readers, std::optional<uid_t> extra_user) noexcept;
+// Replaces what access the open file or directory gives: user rw- (rwx), group and each reader r--
+// (r-x), others none; whatever the umask or the parent's default list had put there. A directory
+// gets the same as its default list. `extra_user` is one more reader. Returns 0 or the errno of the
+// call that failed; EOPNOTSUPP where the file system has no access lists, and the mode then still
+// is what the file was created with.
+int set_access(int fd, AclTarget target, const Readers& readers,
+               std::optional<uid_t> extra_user) noexcept;
 
 // Those of `readers` whom an open directory does not let list and enter it.
 Readers not_admitted(int fd, const Readers& readers);
-// Lets them, beside whatever the directory's list or mode gives already; its default list and its other entries stay. 0 or errno.
+// Lets them, beside whatever the directory's list or mode gives already; its default list and its
+// other entries stay. 0 or errno.
 int admit(int fd, const Readers& readers) noexcept;
 // The command that does it by hand: "setfacl -m u:1000:rx,g:2000:rx -- PATH".
 std::string setfacl_line(const Readers& readers, const std::string& path);

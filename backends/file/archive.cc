@@ -26,7 +26,8 @@ constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 // A number that is free may follow one that is taken only where a person removed files.
 constexpr unsigned kFreeSlotsPassed = 8;
 constexpr unsigned kMaxSlots = 10'000;
-// Records opened in one call of list(), so that one that leaves most of them out comes back all the same.
+// Records opened in one call of list(), so that one that leaves most of them out comes back all the
+// same.
 constexpr std::size_t kMaxOpened = 5'000;
 
 constexpr std::size_t kMetadata = static_cast<std::size_t>(FileKind::kMetadata);
@@ -36,7 +37,8 @@ struct DirClose {
 };
 
 // Calls each(name, type) for the names in a directory that do not begin with a dot.
-Result<void> for_each_name(int directory, const std::function<void(const char*, unsigned char)>& each) {
+Result<void> for_each_name(int directory,
+                           const std::function<void(const char*, unsigned char)>& each) {
   const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return file_error(errno);
   const std::unique_ptr<DIR, DirClose> stream(::fdopendir(copy));
@@ -94,19 +96,24 @@ std::vector<std::string> split_path(std::string_view path) {
 }
 
 // Whether this is the event, or the one that took its place when its owner became known.
-bool holds(const Event& stored, const Event& locator) { return stored.id == locator.id || stored.replaces == locator.id; }
+bool holds(const Event& stored, const Event& locator) {
+  return stored.id == locator.id || stored.replaces == locator.id;
+}
 
 Error not_there(const Event& locator) {
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the archive"};
 }
 
 // What was delivered cannot be told from what lies there.
-Error differs(const std::string& name) { return Error{ErrorKind::kCorrupt, name + ": not what was stored"}; }
+Error differs(const std::string& name) {
+  return Error{ErrorKind::kCorrupt, name + ": not what was stored"};
+}
 
 }  // namespace
 
 bool Archive::keeps_whole_events() const noexcept {
-  return std::ranges::all_of(kFileKinds, [&](FileKind kind) { return std::ranges::count(config_.kinds, kind) == 1; });
+  return std::ranges::all_of(
+      kFileKinds, [&](FileKind kind) { return std::ranges::count(config_.kinds, kind) == 1; });
 }
 
 Result<UniqueFd> Archive::open_root() const {
@@ -116,7 +123,8 @@ Result<UniqueFd> Archive::open_root() const {
   return fd;
 }
 
-// ---- one event ------------------------------------------------------------------------------------------------------
+// ---- one event
+// ------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   auto root = open_root();
@@ -132,7 +140,8 @@ Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   return fetch_elsewhere(root->get(), locator);
 }
 
-Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Place& place, const Event& locator) const {
+Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Place& place,
+                                                       const Event& locator) const {
   unsigned missing = 0;
   for (unsigned slot = 1; slot <= kMaxSlots && missing < kFreeSlotsPassed; ++slot) {
     const std::string name = place.name(FileKind::kMetadata, slot);
@@ -145,13 +154,14 @@ Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Plac
     missing = 0;
     auto event = event_from_json(*json);
     if (!event || !holds(*event, locator)) continue;
-    return complete(directory, name.substr(0, name.size() - place.endings[kMetadata].size()), *std::move(event), locator);
+    return complete(directory, name.substr(0, name.size() - place.endings[kMetadata].size()),
+                    *std::move(event), locator);
   }
   return not_there(locator);
 }
 
-Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& stem, Event event,
-                                                       const Event& locator) const {
+Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& stem,
+                                                       Event event, const Event& locator) const {
   if (event.id != locator.id) {
     // As it was before, for a sink that is still to get that.
     event.id = locator.id;
@@ -160,13 +170,15 @@ Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std:
   }
   const std::array<std::string, 3> endings = layout_.endings();
   for (EventFile& file : event.files) {
-    const auto kind = std::ranges::find_if(kFileKinds, [&](FileKind k) { return file.name == to_string(k); });
+    const auto kind =
+        std::ranges::find_if(kFileKinds, [&](FileKind k) { return file.name == to_string(k); });
     if (kind == kFileKinds.end() || *kind == FileKind::kMetadata) continue;
     const std::string name = stem + endings[static_cast<std::size_t>(*kind)];
     auto bytes = read_beneath(directory, name, kMaxFileBytes);
     if (!bytes) return bytes.error();
     if (*kind == FileKind::kEnvironment) {
-      auto original = parse_environment(*bytes, event.environment_format, config_.environment_format);
+      auto original =
+          parse_environment(*bytes, event.environment_format, config_.environment_format);
       if (!original) return differs(name);
       bytes = *std::move(original);
     }
@@ -176,13 +188,15 @@ Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std:
   return std::make_shared<const Event>(std::move(event));
 }
 
-Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root, const Event& locator) const {
+Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
+                                                              const Event& locator) const {
   const Layout::Search search = layout_.search(locator);
   const std::string ending = layout_.place(locator).endings[kMetadata];
   const auto is_candidate = [&](std::string_view name) {
     if (!name.ends_with(ending)) return false;
     const std::string_view body = name.substr(0, name.size() - ending.size());
-    return search.stem.empty() || glob_match(search.stem, body) || glob_match(search.stem + ".*", body);
+    return search.stem.empty() || glob_match(search.stem, body) ||
+           glob_match(search.stem + ".*", body);
   };
   std::optional<Result<std::shared_ptr<const Event>>> found;
   const auto walk = [&](const auto& self, int fd, std::size_t depth) -> Result<void> {
@@ -192,7 +206,8 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root, const Ev
       names.push_back(*search.directories[depth].exact);
     } else {
       auto listed = for_each_name(fd, [&](const char* name, unsigned char) {
-        if (leaf ? is_candidate(name) : glob_match(search.directories[depth].glob, name)) names.emplace_back(name);
+        if (leaf ? is_candidate(name) : glob_match(search.directories[depth].glob, name))
+          names.emplace_back(name);
       });
       if (!listed) return listed;
     }
@@ -219,12 +234,16 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root, const Ev
   return *std::move(found);
 }
 
-// ---- all of them ----------------------------------------------------------------------------------------------------
+// ---- all of them
+// ----------------------------------------------------------------------------------------------------
 
 class Archive::Walk {
  public:
   Walk(const Layout& layout, const Query& query, const std::string& after, std::size_t limit)
-      : query_(query), after_(split_path(after)), depth_(layout.directory_depth()), limit_(std::max<std::size_t>(limit, 1)) {
+      : query_(query),
+        after_(split_path(after)),
+        depth_(layout.directory_depth()),
+        limit_(std::max<std::size_t>(limit, 1)) {
     script_ending_ = layout.endings()[kMetadata];
     record_ending_ = ".json" + layout.after_record();
     page_.position = after;
@@ -243,7 +262,8 @@ class Archive::Walk {
     if (depth == depth_) return records(fd, on_path);
     std::vector<std::string> names;
     auto listed = for_each_name(fd, [&](const char* name, unsigned char type) {
-      if ((!on_path || name >= after_[depth]) && is_directory(fd, name, type)) names.emplace_back(name);
+      if ((!on_path || name >= after_[depth]) && is_directory(fd, name, type))
+        names.emplace_back(name);
     });
     if (!listed) return listed.error();
     std::ranges::sort(names);
@@ -265,7 +285,8 @@ class Archive::Walk {
       SmallestNames smallest(limit_);
       auto listed = for_each_name(fd, [&](const char* name, unsigned char) {
         const std::string_view text = name;
-        if (text > last && (text.ends_with(script_ending_) || text.ends_with(record_ending_))) smallest.add(std::string(text));
+        if (text > last && (text.ends_with(script_ending_) || text.ends_with(record_ending_)))
+          smallest.add(std::string(text));
       });
       if (!listed) return listed.error();
       const std::vector<std::string> names = smallest.take();
@@ -284,7 +305,8 @@ class Archive::Walk {
   Result<void> record(int fd, const std::string& name) {
     struct stat st{};
     ++opened_;
-    if (::fstatat(fd, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT ? Result<void>{} : file_error(errno);
+    if (::fstatat(fd, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0)
+      return errno == ENOENT ? Result<void>{} : file_error(errno);
     if (!S_ISREG(st.st_mode)) return {};
     auto json = read_beneath(fd, name, kMaxRecordBytes);
     if (!json) return json.error().kind() == ErrorKind::kVanished ? Result<void>{} : json.error();
@@ -294,9 +316,10 @@ class Archive::Walk {
       return {};
     }
     if (event->time.nanoseconds < query_.since.nanoseconds) return {};
-    const bool wanted = query_.kinds.empty() || std::ranges::any_of(query_.kinds, [&](const std::string& pattern) {
-                          return pattern == event->kind || glob_match(pattern, event->kind);
-                        });
+    const bool wanted =
+        query_.kinds.empty() || std::ranges::any_of(query_.kinds, [&](const std::string& pattern) {
+          return pattern == event->kind || glob_match(pattern, event->kind);
+        });
     if (wanted) page_.events.push_back(std::make_shared<const Event>(*std::move(event)));
     return {};
   }
@@ -311,7 +334,8 @@ class Archive::Walk {
   Page page_;
 };
 
-Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& after, std::size_t limit) {
+Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& after,
+                                         std::size_t limit) {
   auto root = open_root();
   if (!root) return root.error();
   return Walk(layout_, query, after, limit).run(root->get());

@@ -10,7 +10,8 @@
 
 namespace scriptorium::file {
 
-// Reads the tree back. Nothing in it is believed but what agrees with the record's own sizes and hashes.
+// Reads the tree back. Nothing in it is believed but what agrees with the record's own sizes and
+// hashes.
 //
 // Owns:    nothing between calls; borrows config and layout. The root is opened for each call.
 // Memory:  one event, or one page and as many names.
@@ -19,7 +20,8 @@ class Archive final : public ReadableSink {
  public:
   Archive(const FileConfig& config, const Layout& layout) : config_(config), layout_(layout) {}
 
-  // Whether a job's script, environment and metadata are all kept, so that an event can be made from them.
+  // Whether a job's script, environment and metadata are all kept, so that an event can be made
+  // from them.
   bool keeps_whole_events() const noexcept;
 
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) override;
@@ -31,10 +33,13 @@ class Archive final : public ReadableSink {
 
   Result<UniqueFd> open_root() const;
   // Among the records of one place, whatever their ".2".
-  Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place, const Event& locator) const;
-  // In every directory where the event may be if its user, account or name was different when it was stored.
+  Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place,
+                                                const Event& locator) const;
+  // In every directory where the event may be if its user, account or name was different when it
+  // was stored.
   Result<std::shared_ptr<const Event>> fetch_elsewhere(int root, const Event& locator) const;
-  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event, const Event& locator) const;
+  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event,
+                                                const Event& locator) const;
 
   const FileConfig& config_;
   const Layout& layout_;

@@ -10,29 +10,45 @@ namespace {
 
 const Schema<FileConfig>& schema() {
   static const Schema<FileConfig> kSchema{
-      required("root", &FileConfig::root, "absolute path of the archive; made with mode 0750 if only its last part is missing"),
+      required(
+          "root", &FileConfig::root,
+          "absolute path of the archive; made with mode 0750 if only its last part is missing"),
       option("layout", &FileConfig::layout,
-             "where a job's files lie below root: \"user-month\", \"sarchive-daily\", \"xdmod\", or a template with {cluster} "
+             "where a job's files lie below root: \"user-month\", \"sarchive-daily\", \"xdmod\", "
+             "or a template with {cluster} "
              "{scheduler} "
              "{user} {account} {year} {month} {day} {job_id} {job_name} {array_job_id} {ext}"),
       option("files", &FileConfig::files,
-             "what is kept of a job: any of \"script\", \"environment\", \"metadata\" (layout \"xdmod\": the script only, unless "
+             "what is kept of a job: any of \"script\", \"environment\", \"metadata\" (layout "
+             "\"xdmod\": the script only, unless "
              "given)"),
       choice("environment_format", &FileConfig::environment_format,
-             {{"nul", EnvironmentStyle::kNul}, {"lines", EnvironmentStyle::kLines}, {"shell", EnvironmentStyle::kShell}},
-             "environment as NUL-ended strings byte for byte, as escaped lines, or as a script that bash reads back exactly"),
+             {{"nul", EnvironmentStyle::kNul},
+              {"lines", EnvironmentStyle::kLines},
+              {"shell", EnvironmentStyle::kShell}},
+             "environment as NUL-ended strings byte for byte, as escaped lines, or as a script "
+             "that bash reads back exactly"),
       choice("acl", &FileConfig::acl,
-             {{"required", AclMode::kRequired}, {"best-effort", AclMode::kBestEffort}, {"none", AclMode::kNone}},
-             "what to do where the file system has no access lists: refuse to start, keep files to the daemon's user, or use "
+             {{"required", AclMode::kRequired},
+              {"best-effort", AclMode::kBestEffort},
+              {"none", AclMode::kNone}},
+             "what to do where the file system has no access lists: refuse to start, keep files to "
+             "the daemon's user, or use "
              "modes only"),
-      option("acl_users", &FileConfig::acl_users, "users, by name or uid, who may read everything in the archive"),
-      option("acl_groups", &FileConfig::acl_groups, "groups, by name or gid, that may read everything in the archive"),
+      option("acl_users", &FileConfig::acl_users,
+             "users, by name or uid, who may read everything in the archive"),
+      option("acl_groups", &FileConfig::acl_groups,
+             "groups, by name or gid, that may read everything in the archive"),
       option("owner_may_read", &FileConfig::owner_may_read,
-             "let a job's owner read its files, by access list; only an owner whom the scheduler confirmed"),
-      choice("sync", &FileConfig::sync, {{"auto", SyncMode::kAuto}, {"file", SyncMode::kFile}, {"batch", SyncMode::kBatch}},
-             "how files reach the disk before they count as stored: fsync of each, or one syncfs for each batch"),
+             "let a job's owner read its files, by access list; only an owner whom the scheduler "
+             "confirmed"),
+      choice("sync", &FileConfig::sync,
+             {{"auto", SyncMode::kAuto}, {"file", SyncMode::kFile}, {"batch", SyncMode::kBatch}},
+             "how files reach the disk before they count as stored: fsync of each, or one syncfs "
+             "for each batch"),
       integer("min_free_bytes", &FileConfig::min_free_bytes, 0, std::int64_t{1} << 50,
-              "bytes to leave free on root's file system, for the journal and the scheduler where they share it; below it events "
+              "bytes to leave free on root's file system, for the journal and the scheduler where "
+              "they share it; below it events "
               "wait in the journal"),
   };
   return kSchema;
@@ -68,26 +84,32 @@ FileConfig parse_config(const Table& table, Problems& problems) {
     const std::string& name = config.files[i];
     if (std::ranges::none_of(kFileKinds, [&](FileKind k) { return name == to_string(k); })) {
       plain("files", "unknown file \"" + name + "\"", kAllowedFiles);
-    } else if (std::find(config.files.begin(), config.files.begin() + static_cast<std::ptrdiff_t>(i), name) !=
-               config.files.begin() + static_cast<std::ptrdiff_t>(i)) {
+    } else if (std::find(config.files.begin(),
+                         config.files.begin() + static_cast<std::ptrdiff_t>(i),
+                         name) != config.files.begin() + static_cast<std::ptrdiff_t>(i)) {
       plain("files", "\"" + name + "\" stands there twice", kAllowedFiles);
     }
   }
-  if (config.files.empty()) plain("files", "the list is empty: nothing would be kept", kAllowedFiles);
+  if (config.files.empty())
+    plain("files", "the list is empty: nothing would be kept", kAllowedFiles);
   if (layout && layout->preset_files() && table.find("files") == nullptr) {
     config.files.clear();
     for (const FileKind k : *layout->preset_files()) config.files.emplace_back(to_string(k));
   }
   for (const FileKind k : kFileKinds) {
-    if (std::ranges::find(config.files, to_string(k)) != config.files.end()) config.kinds.push_back(k);
+    if (std::ranges::find(config.files, to_string(k)) != config.files.end())
+      config.kinds.push_back(k);
   }
   if (layout && !layout->has_ext() && config.files.size() > 1) {
-    plain("layout", "{ext} is missing, and files names more than one file", "a layout with {ext}, or one name in files");
+    plain("layout", "{ext} is missing, and files names more than one file",
+          "a layout with {ext}, or one name in files");
   }
 
   if (config.acl == AclMode::kNone) {
-    if (!config.acl_users.empty()) plain("acl_users", "set, but acl = \"none\" uses no access lists");
-    if (!config.acl_groups.empty()) plain("acl_groups", "set, but acl = \"none\" uses no access lists");
+    if (!config.acl_users.empty())
+      plain("acl_users", "set, but acl = \"none\" uses no access lists");
+    if (!config.acl_groups.empty())
+      plain("acl_groups", "set, but acl = \"none\" uses no access lists");
   }
   return config;
 }

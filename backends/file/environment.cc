@@ -21,14 +21,17 @@ void append_escaped(std::string& out, std::string_view bytes) {
 }
 
 bool is_shell_name(std::string_view name) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   if (name.empty() || !letter(name[0])) return false;
   return std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
 }
 
 // bash refuses to assign to these; the line would only make a person doubt the whole file.
 bool is_readonly_in_bash(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kNames{"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"};
+  constexpr std::array<std::string_view, 6> kNames{"BASHOPTS", "BASH_VERSINFO", "EUID",
+                                                   "PPID",     "SHELLOPTS",     "UID"};
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
@@ -74,8 +77,8 @@ std::string render_shell(std::string_view bytes) {
       out.append("export ").append(name) += '=';
       append_quoted(out, entry.substr(equals + 1));
     } else {
-      // Exported functions ("BASH_FUNC_x%%") and names that no shell can set: only to be read, escaped like kLines so
-      // that nothing of it leaves the comment.
+      // Exported functions ("BASH_FUNC_x%%") and names that no shell can set: only to be read,
+      // escaped like kLines so that nothing of it leaves the comment.
       out += "#env ";
       append_escaped(out, entry);
     }
@@ -152,7 +155,8 @@ std::optional<std::string> parse_shell(std::string_view text) {
 
 }  // namespace
 
-std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format, EnvironmentStyle style) {
+std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format,
+                                             EnvironmentStyle style) {
   if (style == EnvironmentStyle::kNul) return std::string(text);
   if (style == EnvironmentStyle::kLines) {
     if (format != EnvironmentFormat::kNulEnded) {
@@ -175,7 +179,8 @@ std::optional<std::string> parse_environment(std::string_view text, EnvironmentF
   return base64_decode(text.substr(0, text.size() - 1));
 }
 
-std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style) {
+std::string render_environment(std::string_view bytes, EnvironmentFormat format,
+                               EnvironmentStyle style) {
   if (style == EnvironmentStyle::kNul) return std::string(bytes);
   if (format == EnvironmentFormat::kNulEnded)
     return style == EnvironmentStyle::kLines ? render_lines(bytes) : render_shell(bytes);
@@ -184,7 +189,8 @@ std::string render_environment(std::string_view bytes, EnvironmentFormat format,
     append_escaped(out, bytes);
     return out += '\n';
   }
-  return "# Environment of a batch job that could not be parsed; its bytes in base64:\n#base64 " + base64_encode(bytes) + '\n';
+  return "# Environment of a batch job that could not be parsed; its bytes in base64:\n#base64 " +
+         base64_encode(bytes) + '\n';
 }
 
 }  // namespace scriptorium::file

@@ -15,11 +15,14 @@ enum class EnvironmentStyle {
   kShell,  // `. FILE` in bash sets the same variables, byte for byte
 };
 
-// `format` says what the bytes are; kRaw ones could not be parsed and are never split into variables: kLines writes
-// them as one escaped line, kShell as a comment in base64.
-std::string render_environment(std::string_view bytes, EnvironmentFormat format, EnvironmentStyle style);
+// `format` says what the bytes are; kRaw ones could not be parsed and are never split into
+// variables: kLines writes them as one escaped line, kShell as a comment in base64.
+std::string render_environment(std::string_view bytes, EnvironmentFormat format,
+                               EnvironmentStyle style);
 
-// The way back: the bytes from which render_environment() made `text`; nothing if it did not make it.
-std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format, EnvironmentStyle style);
+// The way back: the bytes from which render_environment() made `text`; nothing if it did not make
+// it.
+std::optional<std::string> parse_environment(std::string_view text, EnvironmentFormat format,
+                                             EnvironmentStyle style);
 
 }  // namespace scriptorium::file

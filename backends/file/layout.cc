@@ -21,31 +21,37 @@ struct Range {
   std::uint32_t first;
   std::uint32_t last;
 };
-// Code points above ASCII that a person cannot see, that reorder the text around them, or that mean nothing outside one
-// program. Letters and marks of every script stay.
+// Code points above ASCII that a person cannot see, that reorder the text around them, or that mean
+// nothing outside one program. Letters and marks of every script stay.
 constexpr Range kInvisible[] = {
-    {0x80, 0xa0},       {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},     {0x115f, 0x1160},
-    {0x1680, 0x1680},   {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x2000, 0x200f},   {0x2028, 0x202f},
-    {0x205f, 0x206f},   {0x2800, 0x2800},   {0x3000, 0x3000},   {0x3164, 0x3164},   {0xd800, 0xf8ff},
-    {0xfdd0, 0xfdef},   {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},   {0xfff0, 0xffff},
-    {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0x1fffe, 0x1ffff}, {0x2fffe, 0x2ffff}, {0x3fffe, 0x10ffff}};
+    {0x80, 0xa0},       {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},
+    {0x115f, 0x1160},   {0x1680, 0x1680},   {0x17b4, 0x17b5},   {0x180b, 0x180f},
+    {0x2000, 0x200f},   {0x2028, 0x202f},   {0x205f, 0x206f},   {0x2800, 0x2800},
+    {0x3000, 0x3000},   {0x3164, 0x3164},   {0xd800, 0xf8ff},   {0xfdd0, 0xfdef},
+    {0xfe00, 0xfe0f},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},   {0xfff0, 0xffff},
+    {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0x1fffe, 0x1ffff}, {0x2fffe, 0x2ffff},
+    {0x3fffe, 0x10ffff}};
 
 bool visible(std::uint32_t code) {
-  return std::ranges::none_of(kInvisible, [&](const Range& r) { return code >= r.first && code <= r.last; });
+  return std::ranges::none_of(kInvisible,
+                              [&](const Range& r) { return code >= r.first && code <= r.last; });
 }
 
-// Length of the well-formed UTF-8 sequence of two to four bytes at the front, and its code point; 0 if there is none.
+// Length of the well-formed UTF-8 sequence of two to four bytes at the front, and its code point; 0
+// if there is none.
 std::pair<std::size_t, std::uint32_t> sequence(std::string_view bytes) {
   const auto lead = static_cast<unsigned char>(bytes[0]);
   const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 0;
   if (length == 0 || bytes.size() < length || !is_utf8(bytes.substr(0, length))) return {0, 0};
   std::uint32_t code = lead & (0xffU >> (length + 1));
-  for (std::size_t i = 1; i < length; ++i) code = code << 6U | (static_cast<unsigned char>(bytes[i]) & 0x3fU);
+  for (std::size_t i = 1; i < length; ++i)
+    code = code << 6U | (static_cast<unsigned char>(bytes[i]) & 0x3fU);
   return {length, code};
 }
 
 bool plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-';
 }
 
 std::string percent(char c) {
@@ -83,17 +89,21 @@ bool is_number(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The folder's owner: a confirmed user's name, or the uid while no name service knows a name for it. "" = no owner.
+// The folder's owner: a confirmed user's name, or the uid while no name service knows a name for
+// it. "" = no owner.
 std::string known_user(const Event& event) {
   if (!event.user.verified) return {};
   if (event.user.name && !event.user.name->empty()) {
     std::string user = safe_value(*event.user.name);
-    // A person of such a name must not get into the folder of all unverified jobs, or of another's number.
-    const bool reserved = user == kUnverified || (user.starts_with(kUidPrefix) && is_number(user.substr(kUidPrefix.size())));
+    // A person of such a name must not get into the folder of all unverified jobs, or of another's
+    // number.
+    const bool reserved = user == kUnverified || (user.starts_with(kUidPrefix) &&
+                                                  is_number(user.substr(kUidPrefix.size())));
     if (reserved) user.replace(0, 1, percent(user[0]));
     return user;
   }
-  if (event.user.id && is_number(*event.user.id)) return std::string(kUidPrefix) + safe_value(*event.user.id);
+  if (event.user.id && is_number(*event.user.id))
+    return std::string(kUidPrefix) + safe_value(*event.user.id);
   return {};
 }
 
@@ -107,8 +117,12 @@ struct Preset {
 };
 constexpr Preset kPresets[] = {
     {"user-month", "{user}/{year}/{month}/{job_id}-{job_name}.{ext}", {"sh", "env", "json"}, false},
-    // SArchive's file archive with --period daily; its own tools and its users' scripts look for these names.
-    {"sarchive-daily", "{year}{month}{day}/job.{job_id}_{ext}", {"script", "environment", "metadata.json"}, false},
+    // SArchive's file archive with --period daily; its own tools and its users' scripts look for
+    // these names.
+    {"sarchive-daily",
+     "{year}{month}{day}/job.{job_id}_{ext}",
+     {"script", "environment", "metadata.json"},
+     false},
     // What Open XDMoD's job script ingestion reads.
     {"xdmod", "{year}{month}{day}/{job_id}.{ext}", {"savescript", "env", "json"}, true},
 };
@@ -135,7 +149,8 @@ std::string safe_value(std::string_view value) {
       result += c;
     } else if (c == ' ' || c == '\t') {
       result += '_';
-    } else if (const auto [length, code] = sequence(shown.substr(i)); length != 0 && visible(code)) {
+    } else if (const auto [length, code] = sequence(shown.substr(i));
+               length != 0 && visible(code)) {
       result.append(shown, i, length);
       i += length;
       continue;
@@ -152,7 +167,8 @@ std::string record_word(const Event& event) {
   if (event.kind == "usage.job") return "usage.json";
   std::string word = event.kind;
   std::replace(word.begin(), word.end(), '.', '-');
-  if (event.kind == "usage.node" || event.kind == "usage.sample") word += '-' + safe_value(event.host);
+  if (event.kind == "usage.node" || event.kind == "usage.sample")
+    word += '-' + safe_value(event.host);
   if (event.kind == "usage.sample") {
     std::string time = format_rfc3339(event.time, TimePrecision::kMilliseconds);
     std::erase_if(time, [](char c) { return c == '-' || c == ':'; });
@@ -174,7 +190,8 @@ std::string Place::name(FileKind kind, unsigned slot) const {
   const std::string& ending = endings[static_cast<std::size_t>(kind)];
   if (slot <= 1) return stem + ending;
   // "{ext}" may be the whole name; a name must not begin with a dot.
-  return stem.empty() ? std::to_string(slot) + '.' + ending : stem + '.' + std::to_string(slot) + ending;
+  return stem.empty() ? std::to_string(slot) + '.' + ending
+                      : stem + '.' + std::to_string(slot) + ending;
 }
 
 struct Layout::Values {
@@ -224,7 +241,8 @@ Result<Layout> Layout::parse(std::string_view text) {
     Component& component = components.back();
     if (c == '}') return wrong("'}' without '{'");
     if (c != '{') {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return wrong("the layout holds a control character");
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+        return wrong("the layout holds a control character");
       if (component.empty() || component.back().field != Field::kLiteral) component.push_back({});
       component.back().literal += c;
       ++i;
@@ -253,10 +271,12 @@ Result<Layout> Layout::parse(std::string_view text) {
   }
   if (!unknown.empty()) {
     std::string message;
-    for (const std::string& each : unknown) message += (message.empty() ? "" : message.ends_with('?') ? " " : "; ") + each;
+    for (const std::string& each : unknown)
+      message += (message.empty() ? "" : message.ends_with('?') ? " " : "; ") + each;
     return wrong(message);
   }
-  if (!has_job_id) return wrong("the layout needs {job_id}, or different jobs would get the same path");
+  if (!has_job_id)
+    return wrong("the layout needs {job_id}, or different jobs would get the same path");
   if (components.size() > kMaxComponents) return wrong("the layout has more than 16 parts");
 
   for (const Component& component : components) {
@@ -309,7 +329,8 @@ Result<Layout> Layout::parse(std::string_view text) {
 
 std::array<std::string, 3> Layout::endings() const {
   std::array<std::string, 3> result;
-  for (std::size_t i = 0; i < result.size(); ++i) result[i] = has_ext_ ? before_ext_ + words_[i] + after_ext_ : after_ext_;
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = has_ext_ ? before_ext_ + words_[i] + after_ext_ : after_ext_;
   return result;
 }
 
@@ -358,12 +379,14 @@ Place Layout::place(const Event& event) const {
     std::string text = render(directories_[i], values);
     const std::string whole = text;
     place.directories.push_back(cut(std::move(text), kMaxComponentBytes, whole));
-    const bool of_user = std::ranges::any_of(directories_[i], [](const Part& p) { return p.field == Field::kUser; });
+    const bool of_user =
+        std::ranges::any_of(directories_[i], [](const Part& p) { return p.field == Field::kUser; });
     if (of_user && has_owner) place.owned_from = std::min(place.owned_from, i);
   }
   place.endings = endings();
   if (event.kind != "job.script") {
-    place.endings[static_cast<std::size_t>(FileKind::kMetadata)] = before_record() + record_word(event) + after_record();
+    place.endings[static_cast<std::size_t>(FileKind::kMetadata)] =
+        before_record() + record_word(event) + after_record();
   }
   std::size_t longest = 0;
   for (const std::string& e : place.endings) longest = std::max(longest, e.size());
@@ -375,8 +398,9 @@ Place Layout::place(const Event& event) const {
 }
 
 bool Layout::begins_with_user() const noexcept {
-  return !directories_.empty() &&
-         std::ranges::any_of(directories_.front(), [](const Part& p) { return p.field == Field::kUser; });
+  return !directories_.empty() && std::ranges::any_of(directories_.front(), [](const Part& p) {
+    return p.field == Field::kUser;
+  });
 }
 
 bool Layout::has_user() const noexcept {
@@ -392,8 +416,8 @@ Layout::Search Layout::search(std::string_view job_id) const {
 }
 
 Layout::Search Layout::search(const Event& event) const {
-  return search(values_of(event),
-                {Field::kLiteral, Field::kJobId, Field::kCluster, Field::kScheduler, Field::kYear, Field::kMonth, Field::kDay});
+  return search(values_of(event), {Field::kLiteral, Field::kJobId, Field::kCluster,
+                                   Field::kScheduler, Field::kYear, Field::kMonth, Field::kDay});
 }
 
 Layout::Search Layout::search(const Values& values, const std::vector<Field>& exact_fields) const {
@@ -423,21 +447,26 @@ Layout::Search Layout::search(const Values& values, const std::vector<Field>& ex
   return result;
 }
 
-std::optional<Layout::Search::Match> Layout::Search::match(std::string_view name, const std::vector<FileKind>& kinds) const {
+std::optional<Layout::Search::Match> Layout::Search::match(
+    std::string_view name, const std::vector<FileKind>& kinds) const {
   const auto digits = [](std::string_view text) {
     return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
   };
   // With or without the ".2" of a second event on this path.
   const auto is_body = [&](std::string_view body) {
     // Without a stem the ending is the whole name: "sh", "2.sh".
-    if (stem.empty()) return body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)));
+    if (stem.empty())
+      return body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)));
     if (glob_match(stem, body)) return true;
     const auto dot = body.rfind('.');
-    return dot != std::string_view::npos && digits(body.substr(dot + 1)) && glob_match(stem, body.substr(0, dot));
+    return dot != std::string_view::npos && digits(body.substr(dot + 1)) &&
+           glob_match(stem, body.substr(0, dot));
   };
-  if (const auto mark = name.rfind(record_begin); mark != std::string_view::npos && name.ends_with(record_end)) {
+  if (const auto mark = name.rfind(record_begin);
+      mark != std::string_view::npos && name.ends_with(record_end)) {
     const char next = name[std::min(mark + record_begin.size(), name.size() - 1)];
-    if ((next == '.' || next == '-') && is_body(name.substr(0, mark))) return Match{FileKind::kMetadata, std::string(name)};
+    if ((next == '.' || next == '-') && is_body(name.substr(0, mark)))
+      return Match{FileKind::kMetadata, std::string(name)};
   }
   for (const FileKind kind : kinds) {
     const std::string& ending = endings[static_cast<std::size_t>(kind)];

@@ -14,30 +14,34 @@
 namespace scriptorium::file {
 
 enum class FileKind { kScript, kEnvironment, kMetadata };
-inline constexpr std::array<FileKind, 3> kFileKinds{FileKind::kScript, FileKind::kEnvironment, FileKind::kMetadata};
+inline constexpr std::array<FileKind, 3> kFileKinds{FileKind::kScript, FileKind::kEnvironment,
+                                                    FileKind::kMetadata};
 const char* to_string(FileKind kind) noexcept;  // "script", "environment", "metadata"
 
-// A text from outside as part of one path component: never empty, no '/', no leading '.' or '-', no control,
-// blank, zero-width or direction character, always UTF-8, at most 64 bytes. Letters of any language, digits,
-// '.', '_' and '-' stay; a blank becomes '_'; other bytes become %XX; what is too long is cut and gets '~' and
-// eight digits of its sha256. Two texts may give the same part: who writes has to look.
+// A text from outside as part of one path component: never empty, no '/', no leading '.' or '-', no
+// control, blank, zero-width or direction character, always UTF-8, at most 64 bytes. Letters of any
+// language, digits,
+// '.', '_' and '-' stay; a blank becomes '_'; other bytes become %XX; what is too long is cut and
+// gets '~' and eight digits of its sha256. Two texts may give the same part: who writes has to
+// look.
 std::string safe_value(std::string_view value);
 
 inline constexpr std::string_view kUnverified = "unverified";
-inline constexpr std::string_view kUidPrefix = "uid-";  // before the number of a confirmed user without a name
+inline constexpr std::string_view kUidPrefix =
+    "uid-";  // before the number of a confirmed user without a name
 inline constexpr std::size_t kMaxValueBytes = 64;
 inline constexpr std::size_t kMaxComponentBytes = 200;
 
-// What an event that is no job script stands under: one file, its record, beside the job's script. "usage.json" for usage.job;
-// "usage-node-n1.json" and "usage-sample-n1-20261121T012622.364Z.json", because a job has one for each node and each time;
-// for any other kind its words with dashes.
+// What an event that is no job script stands under: one file, its record, beside the job's script.
+// "usage.json" for usage.job; "usage-node-n1.json" and "usage-sample-n1-20261121T012622.364Z.json",
+// because a job has one for each node and each time; for any other kind its words with dashes.
 std::string record_word(const Event& event);
 
-// One event's place. Names of one event differ in the ending only; `slot` 1 is the plain name, 2 and on put ".2" in
-// front of the ending, for another event that would get the same path.
+// One event's place. Names of one event differ in the ending only; `slot` 1 is the plain name, 2
+// and on put ".2" in front of the ending, for another event that would get the same path.
 struct Place {
   std::vector<std::string> directories;  // below the root, from the top
-  std::size_t owned_from = 0;            // directories[owned_from...] hold files of one verified user only
+  std::size_t owned_from = 0;  // directories[owned_from...] hold files of one verified user only
   std::string stem;
   std::array<std::string, 3> endings;  // by FileKind: ".sh", ".env", ".json"
 
@@ -54,15 +58,18 @@ class Layout {
   // kInvalidConfig says what is wrong with the template.
   static Result<Layout> parse(std::string_view text);
 
-  // Year, month and day are those of event.time, in UTC. A user who is not verified becomes "unverified", a verified
-  // one without a name "uid-4242"; a real user of either name gets its first letter escaped, "%75nverified".
+  // Year, month and day are those of event.time, in UTC. A user who is not verified becomes
+  // "unverified", a verified one without a name "uid-4242"; a real user of either name gets its
+  // first letter escaped, "%75nverified".
   Place place(const Event& event) const;
 
   bool has_ext() const noexcept { return has_ext_; }
   bool begins_with_user() const noexcept;
   bool has_user() const noexcept;
   // What a preset keeps unless the config says otherwise; nothing = all.
-  const std::optional<std::vector<FileKind>>& preset_files() const noexcept { return preset_files_; }
+  const std::optional<std::vector<FileKind>>& preset_files() const noexcept {
+    return preset_files_;
+  }
 
   // For finding a job again: one glob pattern for each directory, and one for the stem of the name.
   struct Search {
@@ -73,7 +80,8 @@ class Layout {
     std::vector<Pattern> directories;
     std::string stem;
     std::array<std::string, 3> endings;
-    std::string record_begin;  // ".usage" and, at the end, ".json": the ending of a record that is no job script's
+    std::string record_begin;  // ".usage" and, at the end, ".json": the ending of a record that is
+                               // no job script's
     std::string record_end;
 
     // The stem with its slot ("4711-md.2") if the name is one that this search looks for.
@@ -81,8 +89,8 @@ class Layout {
       FileKind kind;
       std::string stem;
     };
-    // `kinds` in the order in which endings are tried. A record of another kind is always looked for, and its stem is its
-    // whole name, as it is no part of what the script's files are.
+    // `kinds` in the order in which endings are tried. A record of another kind is always looked
+    // for, and its stem is its whole name, as it is no part of what the script's files are.
     std::optional<Match> match(std::string_view name, const std::vector<FileKind>& kinds) const;
   };
   Search search(std::string_view job_id) const;
@@ -95,7 +103,20 @@ class Layout {
   std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
  private:
-  enum class Field { kLiteral, kCluster, kScheduler, kUser, kAccount, kYear, kMonth, kDay, kJobId, kJobName, kArrayJobId, kExt };
+  enum class Field {
+    kLiteral,
+    kCluster,
+    kScheduler,
+    kUser,
+    kAccount,
+    kYear,
+    kMonth,
+    kDay,
+    kJobId,
+    kJobName,
+    kArrayJobId,
+    kExt
+  };
   struct Part {
     Field field = Field::kLiteral;
     std::string literal;
@@ -106,7 +127,8 @@ class Layout {
   static std::string render(const Component& component, const Values& values);
   static Values values_of(const Event& event);
   Search search(const Values& values, const std::vector<Field>& exact) const;
-  // Without {ext} the ending of the script's file stands before it, so that no name of a script can be the same.
+  // Without {ext} the ending of the script's file stands before it, so that no name of a script can
+  // be the same.
   std::string before_record() const { return has_ext_ ? before_ext_ : after_ext_ + "."; }
 
   std::vector<Component> directories_;

@@ -59,11 +59,14 @@ Error root_error(const std::string& what, int code) {
     case ENOENT: return Error{ErrorKind::kInvalidConfig, message + "; make it, or correct root"};
     case ENOTDIR: return Error{ErrorKind::kInvalidConfig, message + "; correct root"};
     case EACCES:
-    case EPERM: return Error{ErrorKind::kInvalidConfig, message + "; let the daemon's user write there (chown), or correct root"};
+    case EPERM:
+      return Error{ErrorKind::kInvalidConfig,
+                   message + "; let the daemon's user write there (chown), or correct root"};
     case EOPNOTSUPP:
-      return Error{
-          ErrorKind::kInvalidConfig,
-          message + "; mount it with ACLs, or set acl = \"best-effort\" (files are then readable by the daemon's user only)"};
+      return Error{ErrorKind::kInvalidConfig,
+                   message +
+                       "; mount it with ACLs, or set acl = \"best-effort\" (files are then "
+                       "readable by the daemon's user only)"};
     default: return Error{ErrorKind::kTransient, message};
   }
 }

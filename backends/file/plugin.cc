@@ -5,7 +5,9 @@
 namespace scriptorium::file {
 namespace {
 
-void check(const Table& table, Problems& problems) { static_cast<void>(parse_config(table, problems)); }
+void check(const Table& table, Problems& problems) {
+  static_cast<void>(parse_config(table, problems));
+}
 
 Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& context) {
   Problems problems;
@@ -22,7 +24,8 @@ Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& cont
 extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
     .kind = scriptorium::PluginKind::kSink,
     .name = "file",
-    .summary = "a tree of files: script, environment and metadata of each job, readable by its owner",
+    .summary =
+        "a tree of files: script, environment and metadata of each job, readable by its owner",
     .options = &scriptorium::file::options,
     .check = &scriptorium::file::check,
     .create_sink = &scriptorium::file::create,

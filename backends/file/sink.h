@@ -21,19 +21,23 @@
 
 namespace scriptorium::file {
 
-// A tree of files. Acknowledged means: each file and its name, and the name of every directory above it, would survive
-// a power cut.
+// A tree of files. Acknowledged means: each file and its name, and the name of every directory
+// above it, would survive a power cut.
 //
-// Each file is written under a temporary name, given its access list, synced and renamed to a name that was free; the
-// metadata comes last, once the other names are safe, so where it stands the event is whole. A second delivery finds its files,
-// by the id in the metadata or else by equal bytes, and changes nothing. Another event with the same path takes the next free
-// ".2". An event that says which one it `replaces`, as its owner was not known then, is stored like any other; after that the
-// files of the other are removed. Where both have one path, access lists and metadata change instead.
+// Each file is written under a temporary name, given its access list, synced and renamed to a name
+// that was free; the metadata comes last, once the other names are safe, so where it stands the
+// event is whole. A second delivery finds its files, by the id in the metadata or else by equal
+// bytes, and changes nothing. Another event with the same path takes the next free
+// ".2". An event that says which one it `replaces`, as its owner was not known then, is stored like
+// any other; after that the files of the other are removed. Where both have one path, access lists
+// and metadata change instead.
 //
-// Owns:    nothing between calls but what it remembers: the root is opened anew for each batch, so that a file system
+// Owns:    nothing between calls but what it remembers: the root is opened anew for each batch, so
+// that a file system
 //          that went away and came back is found again.
 // Threads: as Sink says; deliver() may run in several at once.
-// Fails:   as retry, with the words of file_error(); a name that the file system can never take is rejected.
+// Fails:   as retry, with the words of file_error(); a name that the file system can never take is
+// rejected.
 class FileSink final : public Sink {
  public:
   // `config` must have passed parse_config().
@@ -69,15 +73,18 @@ class FileSink final : public Sink {
   Result<std::shared_ptr<const Prepared>> prepare();
 
   bool leaves_room(int root, const std::vector<Delivery>& batch) const;  // min_free_bytes
-  void deliver_some(std::vector<Delivery>& batch, std::size_t& next, int root, const Prepared& prepared);
+  void deliver_some(std::vector<Delivery>& batch, std::size_t& next, int root,
+                    const Prepared& prepared);
   void make_item(Item& item, Delivery& delivery) const;
   Result<std::shared_ptr<Directory>> open_place(Batch& batch, const Item& item);
-  Result<UniqueFd> open_or_make(Batch& batch, int parent, const std::string& name, const std::string& path,
-                                std::optional<uid_t> reader);
-  Result<UniqueFd> make_directory(const Prepared& prepared, int parent, const std::string& name, std::optional<uid_t> reader);
+  Result<UniqueFd> open_or_make(Batch& batch, int parent, const std::string& name,
+                                const std::string& path, std::optional<uid_t> reader);
+  Result<UniqueFd> make_directory(const Prepared& prepared, int parent, const std::string& name,
+                                  std::optional<uid_t> reader);
   void admit_readers(int root, const Readers& readers);
   void admit_owner(const Prepared& prepared, int directory, const std::string& path, uid_t reader);
-  Result<void> grant(const Prepared& prepared, int fd, AclTarget target, std::optional<uid_t> reader) const;
+  Result<void> grant(const Prepared& prepared, int fd, AclTarget target,
+                     std::optional<uid_t> reader) const;
 
   Result<void> write_temporary(Batch& batch, Item& item, FileKind kind, bool keep_open);
   // Whether the names of a slot are this event's own (all or some), free, or another's.
@@ -106,9 +113,11 @@ class FileSink final : public Sink {
   Logger& log_;
   const Clock& clock_;
 
-  std::mutex prepare_mutex_;  // two workers must not prepare at once; held over the file system's calls
+  std::mutex
+      prepare_mutex_;  // two workers must not prepare at once; held over the file system's calls
   Guarded<std::shared_ptr<const Prepared>> prepared_;
-  // Directories that are known to be durable and free of stale temporaries. Bounded: when full it is emptied.
+  // Directories that are known to be durable and free of stale temporaries. Bounded: when full it
+  // is emptied.
   Guarded<std::unordered_set<std::string>> known_;
   std::atomic<bool> said_no_access_lists_{false};
   std::atomic<bool> said_readers_shut_out_{false};

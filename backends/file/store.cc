@@ -34,8 +34,10 @@ int openat2_beneath(int root, const char* path) {
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
   for (int attempt = 0;; ++attempt) {
     const long fd = ::syscall(SYS_openat2, root, path, &how, sizeof how);
-    // EAGAIN: something was renamed meanwhile, and the kernel could not prove that the path stays beneath.
-    if (fd >= 0 || (errno != EAGAIN && errno != EINTR) || attempt >= 100) return static_cast<int>(fd);
+    // EAGAIN: something was renamed meanwhile, and the kernel could not prove that the path stays
+    // beneath.
+    if (fd >= 0 || (errno != EAGAIN && errno != EINTR) || attempt >= 100)
+      return static_cast<int>(fd);
   }
 }
 
@@ -46,12 +48,14 @@ int open_part_by_part(int root, std::string_view path) {
     const std::size_t slash = std::min(path.find('/'), path.size());
     const std::string part(path.substr(0, slash));
     path.remove_prefix(std::min(slash + 1, path.size()));
-    const int fd = ::openat(current ? current.get() : root, part.c_str(), kDirectoryFlags | O_NOFOLLOW);
+    const int fd =
+        ::openat(current ? current.get() : root, part.c_str(), kDirectoryFlags | O_NOFOLLOW);
     if (fd < 0) {
       // O_DIRECTORY wins over O_NOFOLLOW: a link says ENOTDIR.
       const int code = errno;
       struct stat st{};
-      if (code == ENOTDIR && ::fstatat(current ? current.get() : root, part.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+      if (code == ENOTDIR &&
+          ::fstatat(current ? current.get() : root, part.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 &&
           S_ISLNK(st.st_mode)) {
         errno = ELOOP;
       } else {
@@ -65,7 +69,8 @@ int open_part_by_part(int root, std::string_view path) {
 }
 
 bool lower_hex(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return std::ranges::all_of(
+      text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 // The token of a temporary name; "" if it is none.
@@ -74,7 +79,9 @@ std::string_view token_of(std::string_view name) {
   const auto mark = name.rfind(kTemporaryMark);
   if (mark == std::string_view::npos) return {};
   const std::string_view rest = name.substr(mark + kTemporaryMark.size());
-  if (rest.size() < 2 * kTokenDigits + 3 || rest[kTokenDigits] != '-' || rest[2 * kTokenDigits + 1] != '.') return {};
+  if (rest.size() < 2 * kTokenDigits + 3 || rest[kTokenDigits] != '-' ||
+      rest[2 * kTokenDigits + 1] != '.')
+    return {};
   const std::string_view token = rest.substr(kTokenDigits + 1, kTokenDigits);
   const std::string_view number = rest.substr(2 * kTokenDigits + 2);
   if (!lower_hex(rest.substr(0, kTokenDigits)) || !lower_hex(token)) return {};
@@ -123,17 +130,20 @@ bool TemporaryNames::is_ours(std::string_view name) const { return token_of(name
 bool TemporaryNames::is_temporary(std::string_view name) { return !token_of(name).empty(); }
 
 Result<UniqueFd> create_file(int directory, const std::string& name) {
-  const int fd = ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  const int fd = ::openat(directory, name.c_str(),
+                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return file_error(errno);
   return UniqueFd(fd);
 }
 
 Result<Renamed> rename_into_place(int directory, const std::string& from, const std::string& to) {
   if (const int code = FAULT_ERROR("file.rename")) return file_error(code);
-  if (::renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0) return Renamed::kDone;
+  if (::renameat2(directory, from.c_str(), directory, to.c_str(), RENAME_NOREPLACE) == 0)
+    return Renamed::kDone;
   if (errno == EEXIST) return Renamed::kTaken;
   if (errno != EINVAL && errno != ENOSYS) return file_error(errno);
-  // NFS and others have no such rename. A hard link does not replace anything either; directories cannot have one.
+  // NFS and others have no such rename. A hard link does not replace anything either; directories
+  // cannot have one.
   if (::linkat(directory, from.c_str(), directory, to.c_str(), 0) != 0)
     return errno == EEXIST ? Result<Renamed>(Renamed::kTaken) : file_error(errno);
   static_cast<void>(::unlinkat(directory, from.c_str(), 0));
@@ -151,7 +161,8 @@ Result<Found> look_at(int directory, const std::string& name, uid_t owner) {
 }
 
 Result<std::string> read_beneath(int directory, const std::string& name, std::uint64_t limit) {
-  const UniqueFd fd(::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  const UniqueFd fd(
+      ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!fd) return file_error(errno == ELOOP ? ENOENT : errno);
   struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return file_error(errno);
@@ -206,7 +217,8 @@ std::uint64_t remove_stale(int directory, const TemporaryNames& names) {
   std::uint64_t removed = 0;
   while (const dirent* entry = ::readdir(stream.get())) {
     if (!TemporaryNames::is_temporary(entry->d_name) || names.is_ours(entry->d_name)) continue;
-    // Another process that still lives and writes here loses only one attempt: its rename fails, and it tries again.
+    // Another process that still lives and writes here loses only one attempt: its rename fails,
+    // and it tries again.
     if (::unlinkat(directory, entry->d_name, 0) == 0 ||
         (errno == EISDIR && ::unlinkat(directory, entry->d_name, AT_REMOVEDIR) == 0))
       ++removed;

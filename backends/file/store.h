@@ -10,17 +10,18 @@
 #include "core/base/file.h"
 #include "core/base/result.h"
 
-// The steps on the file system from which the sink is made, none of which follows a symbolic link below the root or
-// replaces an existing name. Errors are those of file_error().
+// The steps on the file system from which the sink is made, none of which follows a symbolic link
+// below the root or replaces an existing name. Errors are those of file_error().
 namespace scriptorium::file {
 
-// The directory `path` below the open directory `root`; "" is the root itself. kVanished if it is not there.
+// The directory `path` below the open directory `root`; "" is the root itself. kVanished if it is
+// not there.
 Result<UniqueFd> open_directory(int root, const std::string& path);
 
 enum class Renamed { kDone, kTaken };
 
-// Makes temporary names, ".NAME.tmp-<8 digits>-<8 digits>.N", that no other process or thread makes, and knows those of
-// others again. Threads: any.
+// Makes temporary names, ".NAME.tmp-<8 digits>-<8 digits>.N", that no other process or thread
+// makes, and knows those of others again. Threads: any.
 class TemporaryNames {
  public:
   static Result<TemporaryNames> create();
@@ -46,7 +47,11 @@ Result<Renamed> rename_into_place(int directory, const std::string& from, const 
 
 // What stands at a name.
 struct Found {
-  enum class Kind { kNothing, kFile, kOther } kind = Kind::kNothing;  // kOther: no regular file, or another owner's
+  enum class Kind {
+    kNothing,
+    kFile,
+    kOther
+  } kind = Kind::kNothing;  // kOther: no regular file, or another owner's
   std::uint64_t size = 0;
 };
 Result<Found> look_at(int directory, const std::string& name, uid_t owner);

@@ -65,7 +65,9 @@ struct KafkaConfig {
   TextTemplate location_template;
   std::vector<std::string> kinds;  // of the option that every sink takes; patterns are left out
 
-  bool uses_tls() const noexcept { return security_protocol == Security::kSsl || security_protocol == Security::kSaslSsl; }
+  bool uses_tls() const noexcept {
+    return security_protocol == Security::kSsl || security_protocol == Security::kSaslSsl;
+  }
   bool uses_sasl() const noexcept {
     return security_protocol == Security::kSaslPlaintext || security_protocol == Security::kSaslSsl;
   }

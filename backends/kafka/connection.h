@@ -16,11 +16,13 @@ struct ConnectionProblem {
   bool needs_person = false;  // false: a broker that is down comes back by itself
 };
 
-// `error` and `text` as the error callback gets them; `library_version` as rd_kafka_version() gives it. The words are the
-// same each time for the same cause.
-ConnectionProblem explain(rd_kafka_resp_err_t error, std::string_view text, const KafkaConfig& config, int library_version);
+// `error` and `text` as the error callback gets them; `library_version` as rd_kafka_version() gives
+// it. The words are the same each time for the same cause.
+ConnectionProblem explain(rd_kafka_resp_err_t error, std::string_view text,
+                          const KafkaConfig& config, int library_version);
 
-// `_ALL_BROKERS_DOWN` that no other error came before: how a listener that wants TLS looks to a client without it.
+// `_ALL_BROKERS_DOWN` that no other error came before: how a listener that wants TLS looks to a
+// client without it.
 ConnectionProblem explain_silence(const KafkaConfig& config);
 
 // "2.0.2"

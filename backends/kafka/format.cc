@@ -13,12 +13,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kEventSchema = "scriptorium.event/1";
-constexpr const char* kEventSchemaUri = "https://scriptorium.invalid/schema/event-1.schema.json";  // its "$id"
-// What stands around a message and a header at most (record format 2: lengths and differences, each a varint).
+constexpr const char* kEventSchemaUri =
+    "https://scriptorium.invalid/schema/event-1.schema.json";  // its "$id"
+// What stands around a message and a header at most (record format 2: lengths and differences, each
+// a varint).
 constexpr std::size_t kMessageFrame = 48;
 constexpr std::size_t kHeaderFrame = 10;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 std::string quote(std::string_view text) { return dump(Json(std::string(text))); }
 
 // Digits as serde's chrono writes them: 0, 3, 6 or 9.
@@ -28,13 +32,16 @@ TimePrecision shortest_precision(Timestamp time) {
   return time.nanoseconds % 1000 == 0 ? TimePrecision::kMicroseconds : TimePrecision::kNanoseconds;
 }
 
-std::string text_of(const EventFile& file) { return file.bytes == nullptr ? std::string{} : to_utf8_lossy(*file.bytes); }
+std::string text_of(const EventFile& file) {
+  return file.bytes == nullptr ? std::string{} : to_utf8_lossy(*file.bytes);
+}
 
 std::string sarchive_environment(const Event& event) {
   const EventFile* file = event.file("environment");
   Json::object_t members;
   Json::object_t::Container& list = members;  // its own operator[] looks through all that are there
-  if (file != nullptr && file->bytes != nullptr && event.environment_format == EnvironmentFormat::kNulEnded) {
+  if (file != nullptr && file->bytes != nullptr &&
+      event.environment_format == EnvironmentFormat::kNulEnded) {
     std::unordered_map<std::string, std::size_t> seen;
     for (const Variable& v : split_environment(*file->bytes)) {
       std::string name = to_utf8_lossy(v.name);
@@ -47,7 +54,8 @@ std::string sarchive_environment(const Event& event) {
     }
     return dump(Json(std::move(members)));
   }
-  // A scheduler that keeps records of a job instead of its environment (TORQUE's .JB and .TA): by file name, as there.
+  // A scheduler that keeps records of a job instead of its environment (TORQUE's .JB and .TA): by
+  // file name, as there.
   for (const EventFile& f : event.files) {
     if (f.name != "script" && f.name != "environment") list.emplace_back(f.name, text_of(f));
   }
@@ -57,8 +65,9 @@ std::string sarchive_environment(const Event& event) {
 std::string sarchive_value(const Event& event) {
   const EventFile* script = event.file("script");
   return R"({"id":)" + quote(to_utf8_lossy(event.job.id)) + R"(,"timestamp":")" +
-         format_rfc3339(event.captured_at, shortest_precision(event.captured_at)) + R"(","cluster":)" + quote(event.cluster) +
-         R"(,"script":)" + quote(script == nullptr ? std::string{} : text_of(*script)) + R"(,"environment":)" +
+         format_rfc3339(event.captured_at, shortest_precision(event.captured_at)) +
+         R"(","cluster":)" + quote(event.cluster) + R"(,"script":)" +
+         quote(script == nullptr ? std::string{} : text_of(*script)) + R"(,"environment":)" +
          sarchive_environment(event) + "}";
 }
 
@@ -68,8 +77,8 @@ std::string percent_encoded(std::string_view text) {
   std::string result;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
-        c == '~') {
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+        c == '.' || c == '_' || c == '~') {
       result += c;
     } else {
       result += '%';
@@ -85,8 +94,8 @@ std::vector<Header> cloud_attributes(const Event& event, const std::optional<std
   std::vector<Header> list = {
       {"specversion", "1.0"},
       {"id", event.id},
-      {"source",
-       "/cluster/" + percent_encoded(event.cluster) + "/" + percent_encoded(event.scheduler) + "/" + percent_encoded(event.host)},
+      {"source", "/cluster/" + percent_encoded(event.cluster) + "/" +
+                     percent_encoded(event.scheduler) + "/" + percent_encoded(event.host)},
       {"type", "scriptorium." + event.kind + ".v1"},
       {"time", format_rfc3339(event.time, TimePrecision::kMilliseconds)},
   };
@@ -111,7 +120,8 @@ std::string field_value(const Event& event, std::string_view field) {
 
 void replace_bytes(Event& event, std::string_view name, std::string bytes) {
   const auto found = std::ranges::find(event.files, name, &EventFile::name);
-  if (found != event.files.end()) found->bytes = make_bytes(std::move(bytes));  // size and sha256 stay those of the whole
+  if (found != event.files.end())
+    found->bytes = make_bytes(std::move(bytes));  // size and sha256 stay those of the whole
 }
 
 // How many bytes a character's beginning takes in JSON.
@@ -135,13 +145,15 @@ std::string_view fitting_prefix(std::string_view text, std::size_t budget) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     used += escaped_size(text[i]);
     if (used > budget) break;
-    const bool next_begins = i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0U) != 0x80U;
+    const bool next_begins =
+        i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0U) != 0x80U;
     if (next_begins) end = i + 1;
   }
   return text.substr(0, end);
 }
 
-// The variables without the largest, in their order, so that they take at most `budget` bytes in JSON.
+// The variables without the largest, in their order, so that they take at most `budget` bytes in
+// JSON.
 std::string fitting_variables(std::string_view environment, std::size_t budget) {
   struct Entry {
     std::string_view text;
@@ -157,7 +169,8 @@ std::string fitting_variables(std::string_view environment, std::size_t budget) 
       for (const char c : part) size += static_cast<unsigned char>(c) < 0x80 ? escaped_size(c) : 3;
     }
     const auto at = static_cast<std::size_t>(v.name.data() - environment.data());
-    const std::size_t length = v.value.data() == nullptr ? v.name.size() : v.name.size() + 1 + v.value.size();
+    const std::size_t length =
+        v.value.data() == nullptr ? v.name.size() : v.name.size() + 1 + v.value.size();
     entries.push_back({environment.substr(at, length), size});
     sum += size;
   }
@@ -186,7 +199,8 @@ std::size_t Message::size() const noexcept {
   return sum;
 }
 
-std::string Formatter::topic(const std::string& cluster, const std::string& kind, const std::string& scheduler) const {
+std::string Formatter::topic(const std::string& cluster, const std::string& kind,
+                             const std::string& scheduler) const {
   std::string name = config_.topic_template.expand([&](std::string_view field) -> std::string {
     std::string value = field == "cluster" ? cluster : field == "kind" ? kind : scheduler;
     for (char& c : value) {
@@ -205,27 +219,31 @@ std::string Formatter::event_value(const Event& event, Cut cut) const {
   if (cut.script) {
     json["script"]["truncated"] = true;
     if (!config_.location_template.empty()) {
-      json["script"]["location"] =
-          to_utf8_lossy(config_.location_template.expand([&](std::string_view field) { return field_value(event, field); }));
+      json["script"]["location"] = to_utf8_lossy(config_.location_template.expand(
+          [&](std::string_view field) { return field_value(event, field); }));
     }
   }
   if (cut.environment) json["environment_truncated"] = true;
   return dump(json);
 }
 
-std::vector<Header> Formatter::headers(const Event& event, const std::optional<std::string>& key) const {
+std::vector<Header> Formatter::headers(const Event& event,
+                                       const std::optional<std::string>& key) const {
   std::vector<Header> list;
   const bool cloud = config_.format == Format::kCloudEvents;
   const bool structured = cloud && config_.cloudevents_mode == CloudEventsMode::kStructured;
   if (config_.headers || cloud) {
-    list.emplace_back("content-type", structured ? "application/cloudevents+json" : "application/json");
+    list.emplace_back("content-type",
+                      structured ? "application/cloudevents+json" : "application/json");
   }
   if (config_.headers) {
-    if (config_.format != Format::kSarchive && !structured) list.emplace_back("schema", kEventSchema);
+    if (config_.format != Format::kSarchive && !structured)
+      list.emplace_back("schema", kEventSchema);
     list.emplace_back("event-id", event.id);
   }
   if (cloud && !structured) {
-    for (auto& [name, value] : cloud_attributes(event, key)) list.emplace_back("ce_" + name, std::move(value));
+    for (auto& [name, value] : cloud_attributes(event, key))
+      list.emplace_back("ce_" + name, std::move(value));
   }
   return list;
 }
@@ -242,7 +260,8 @@ Message Formatter::render(const Event& event, Cut cut) const {
   Message message;
   message.topic = topic(event);
   if (!config_.key_template.empty()) {
-    message.key = config_.key_template.expand([&](std::string_view field) { return field_value(event, field); });
+    message.key = config_.key_template.expand(
+        [&](std::string_view field) { return field_value(event, field); });
   }
   message.headers = headers(event, message.key);
   switch (config_.format) {
@@ -253,14 +272,17 @@ Message Formatter::render(const Event& event, Cut cut) const {
         for (const auto& [name, value] : cloud_attributes(event, message.key)) {
           message.value += "\"" + name + "\":" + quote(value) + ",";
         }
-        message.value += R"("datacontenttype":"application/json","data":)" + event_value(event, cut) + "}";
+        message.value +=
+            R"("datacontenttype":"application/json","data":)" + event_value(event, cut) + "}";
         break;
       }
       [[fallthrough]];
     case Format::kEvent: message.value = event_value(event, cut); break;
   }
   if (cut.script || cut.environment) {
-    message.truncated = cut.script && cut.environment ? "script,environment" : cut.script ? "script" : "environment";
+    message.truncated = cut.script && cut.environment ? "script,environment"
+                        : cut.script                  ? "script"
+                                                      : "environment";
     message.headers.emplace_back("truncated", message.truncated);
   }
   // librdkafka takes 0 for now, and no negative time.
@@ -274,7 +296,9 @@ std::optional<Message> Formatter::render_cut(const Event& event, std::size_t lim
   const EventFile* environment = event.file("environment");
   const Bytes script_bytes = script == nullptr ? nullptr : script->bytes;
   const Bytes environment_bytes =
-      environment == nullptr || event.environment_format != EnvironmentFormat::kNulEnded ? nullptr : environment->bytes;
+      environment == nullptr || event.environment_format != EnvironmentFormat::kNulEnded
+          ? nullptr
+          : environment->bytes;
   const Cut all{.script = script_bytes != nullptr, .environment = environment_bytes != nullptr};
   Cut cut{.script = all.script, .environment = false};
 
@@ -292,11 +316,12 @@ std::optional<Message> Formatter::render_cut(const Event& event, std::size_t lim
   }
   if (!all.script) return cut.environment ? std::optional(render(part, cut)) : std::nullopt;
 
-  // A script that is not UTF-8 goes as base64, or with U+FFFD in it; so the length is tried, and halved if need be.
+  // A script that is not UTF-8 goes as base64, or with U+FFFD in it; so the length is tried, and
+  // halved if need be.
   for (std::size_t budget = limit - std::min(bare, limit);; budget /= 2) {
     const bool utf8 = is_utf8(*script_bytes);
-    const std::string_view begin =
-        utf8 ? fitting_prefix(*script_bytes, budget) : std::string_view(*script_bytes).substr(0, budget / 4 * 3);
+    const std::string_view begin = utf8 ? fitting_prefix(*script_bytes, budget)
+                                        : std::string_view(*script_bytes).substr(0, budget / 4 * 3);
     cut.script = begin.size() < script_bytes->size();
     replace_bytes(part, "script", std::string(begin));
     if (!cut.script && !cut.environment) return std::nullopt;  // it was never too large

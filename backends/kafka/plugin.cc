@@ -8,7 +8,9 @@
 namespace scriptorium::kafka {
 namespace {
 
-void check(const Table& table, Problems& problems) { static_cast<void>(parse_config(table, problems)); }
+void check(const Table& table, Problems& problems) {
+  static_cast<void>(parse_config(table, problems));
+}
 
 Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& context) {
   Problems problems;
@@ -25,7 +27,9 @@ Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& cont
 extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
     .kind = scriptorium::PluginKind::kSink,
     .name = "kafka",
-    .summary = "one message an event on a Kafka topic: the event as JSON, as SArchive's consumers read it, or as a CloudEvent",
+    .summary =
+        "one message an event on a Kafka topic: the event as JSON, as SArchive's consumers read "
+        "it, or as a CloudEvent",
     .options = &scriptorium::kafka::options,
     .check = &scriptorium::kafka::check,
     .create_sink = &scriptorium::kafka::create,

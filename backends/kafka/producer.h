@@ -17,7 +17,8 @@
 
 namespace scriptorium::kafka {
 
-// Who hears what a producer has to say. Called only from within poll(), flush() and their like, so in the caller's thread.
+// Who hears what a producer has to say. Called only from within poll(), flush() and their like, so
+// in the caller's thread.
 class ProducerListener {
  public:
   virtual ~ProducerListener() = default;
@@ -31,27 +32,30 @@ class ProducerListener {
 
 // One producer handle of librdkafka.
 //
-// Owns:    the handle and librdkafka's threads, none of which calls anybody: reports, errors, statistics and log lines wait
+// Owns:    the handle and librdkafka's threads, none of which calls anybody: reports, errors,
+// statistics and log lines wait
 //          until poll() or flush().
 // Threads: one thread uses an object.
-// Fails:   create(): kInvalidConfig with librdkafka's words, or a secret's file that cannot be read.
+// Fails:   create(): kInvalidConfig with librdkafka's words, or a secret's file that cannot be
+// read.
 class Producer {
  public:
   struct Extra {
     // Say why connections end, and end them sooner: for `scriptorium check`.
     bool inquisitive = false;
   };
-  static Result<std::unique_ptr<Producer>> create(const KafkaConfig& config, const Clock& clock, ProducerListener& listener,
-                                                  Extra extra);
+  static Result<std::unique_ptr<Producer>> create(const KafkaConfig& config, const Clock& clock,
+                                                  ProducerListener& listener, Extra extra);
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;
 
-  // Hands a message over; it is not copied, so it must stay until its report came, or the producer is gone. An error means
-  // that no report will come.
+  // Hands a message over; it is not copied, so it must stay until its report came, or the producer
+  // is gone. An error means that no report will come.
   rd_kafka_resp_err_t send(const Message& message, std::int64_t timestamp_ms, std::uint64_t tag);
 
   void poll(std::chrono::milliseconds limit);
-  // Sends what was handed over without waiting for more; returns when all reports came, or at the limit.
+  // Sends what was handed over without waiting for more; returns when all reports came, or at the
+  // limit.
   void flush(std::chrono::milliseconds limit);
   // Gives up what was handed over; the reports come with the next flush().
   void purge();
@@ -75,7 +79,8 @@ class Producer {
   static void report(rd_kafka_t* handle, const rd_kafka_message_t* message, void* self) noexcept;
   static void error(rd_kafka_t* handle, int code, const char* text, void* self) noexcept;
   static int statistics(rd_kafka_t* handle, char* json, std::size_t size, void* self) noexcept;
-  static void log(const rd_kafka_t* handle, int level, const char* facility, const char* text) noexcept;
+  static void log(const rd_kafka_t* handle, int level, const char* facility,
+                  const char* text) noexcept;
   static void refresh_token(rd_kafka_t* handle, const char* settings, void* self) noexcept;
 
   ProducerListener& listener_;
@@ -84,7 +89,8 @@ class Producer {
   Owned<rd_kafka_t> handle_;
 };
 
-// What the files with certificates, keys, passwords and tokens are now: differs when one of them was changed.
+// What the files with certificates, keys, passwords and tokens are now: differs when one of them
+// was changed.
 std::string credentials_state(const KafkaConfig& config);
 
 // Reads every secret that the configuration names, so that a missing one refuses the start.

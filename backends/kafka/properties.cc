@@ -41,17 +41,21 @@ constexpr std::array kOwn = {
     Own{"enable.idempotence", "enable_idempotence"},
 };
 
-// Properties that would break the promise with any other value than `allowed` ("" = with every value).
+// Properties that would break the promise with any other value than `allowed` ("" = with every
+// value).
 struct Unsafe {
   std::string_view property;
   std::string_view allowed;
   std::string_view why;
 };
-constexpr std::string_view kAcks = "an acknowledgement by fewer than all replicas in sync can be lost with one broker";
+constexpr std::string_view kAcks =
+    "an acknowledgement by fewer than all replicas in sync can be lost with one broker";
 constexpr std::string_view kTimeout =
-    "events wait in the journal for as long as it takes; one that librdkafka gave up on may be stored all the same, and would be "
+    "events wait in the journal for as long as it takes; one that librdkafka gave up on may be "
+    "stored all the same, and would be "
     "sent twice";
-constexpr std::string_view kRetries = "a delivery that librdkafka gave up on may be stored all the same, and would be sent twice";
+constexpr std::string_view kRetries =
+    "a delivery that librdkafka gave up on may be stored all the same, and would be sent twice";
 constexpr std::array kUnsafe = {
     Unsafe{"acks", "all", kAcks},
     Unsafe{"request.required.acks", "all", kAcks},
@@ -61,14 +65,16 @@ constexpr std::array kUnsafe = {
     Unsafe{"message.send.max.retries", "2147483647", kRetries},
     Unsafe{"delivery.report.only.error", "false", "the delivery report is the acknowledgement"},
     Unsafe{"queuing.strategy", "fifo", "the events of a job would come in another order"},
-    Unsafe{"transactional.id", "", "no transaction is ever committed here, so no consumer would read the events"},
+    Unsafe{"transactional.id", "",
+           "no transaction is ever committed here, so no consumer would read the events"},
     Unsafe{"enabled_events", "", "reports would not come where the sink waits for them"},
     Unsafe{"log.queue", "true", "the sink serves librdkafka's log itself"},
     Unsafe{"plugin.library.paths", "", "code is loaded only from plugin_dirs"},
 };
 
 // Values that are secrets: only from a file.
-constexpr std::array<std::string_view, 4> kSecret = {"ssl.keystore.password", "ssl.key.pem", "sasl.oauthbearer.client.secret",
+constexpr std::array<std::string_view, 4> kSecret = {"ssl.keystore.password", "ssl.key.pem",
+                                                     "sasl.oauthbearer.client.secret",
                                                      "sasl.oauthbearer.config"};
 
 bool is_secret(std::string_view name) { return std::ranges::find(kSecret, name) != kSecret.end(); }
@@ -145,24 +151,32 @@ Verdict refuse(const std::string& name, const std::string& text, PropertyTable k
   }
   const auto unsafe = std::ranges::find(kUnsafe, name, &Unsafe::property);
   const bool all_replicas = unsafe != kUnsafe.end() && unsafe->why == kAcks && text == "-1";
-  if (unsafe != kUnsafe.end() && !all_replicas && (unsafe->allowed.empty() || text != unsafe->allowed)) {
+  if (unsafe != kUnsafe.end() && !all_replicas &&
+      (unsafe->allowed.empty() || text != unsafe->allowed)) {
     return {.problem = "would break the promise: " + std::string(unsafe->why),
-            .allowed = unsafe->allowed.empty() ? "leave it out" : "leave it out, or " + std::string(unsafe->allowed)};
+            .allowed = unsafe->allowed.empty()
+                           ? "leave it out"
+                           : "leave it out, or " + std::string(unsafe->allowed)};
   }
   if (kind == PropertyTable::kValues && is_secret(name)) {
-    return {.problem = "is a secret: put it into a file, and the file's name under the same property in librdkafka_secret_files"};
+    return {.problem =
+                "is a secret: put it into a file, and the file's name under the same property in "
+                "librdkafka_secret_files"};
   }
   return {};
 }
 
-Verdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name, const std::string& text, PropertyTable kind) {
+Verdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name, const std::string& text,
+                       PropertyTable kind) {
   std::array<char, 512> words{};
-  // What stands in the file is not known here, and need not fit this property's range to be asked for.
+  // What stands in the file is not known here, and need not fit this property's range to be asked
+  // for.
   const char* value = kind == PropertyTable::kValues ? text.c_str() : "";
   switch (rd_kafka_conf_set(conf, name.c_str(), value, words.data(), words.size())) {
     case RD_KAFKA_CONF_OK: return {};
     case RD_KAFKA_CONF_UNKNOWN: {
-      return {.problem = words_of(words.data()), .did_you_mean = did_you_mean(name, known_names()).value_or("")};
+      return {.problem = words_of(words.data()),
+              .did_you_mean = did_you_mean(name, known_names()).value_or("")};
     }
     default:
       if (kind == PropertyTable::kSecretFiles) return {};
@@ -172,8 +186,8 @@ Verdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name, const std
 
 }  // namespace
 
-std::vector<Property> read_properties(const Value& value, const Table& parent, std::string_view key, PropertyTable kind,
-                                      Problems& problems) {
+std::vector<Property> read_properties(const Value& value, const Table& parent, std::string_view key,
+                                      PropertyTable kind, Problems& problems) {
   std::vector<Property> result;
   const auto* table = std::get_if<Table>(&value.data);
   const std::string path = options_detail::join_key(parent.path, key);
@@ -189,7 +203,8 @@ std::vector<Property> read_properties(const Value& value, const Table& parent, s
     Verdict verdict;
     if (!value_text(*item.value, text)) {
       verdict = {.problem = "wrong type", .allowed = "string, integer, true or false"};
-    } else if (kind == PropertyTable::kSecretFiles && !std::holds_alternative<std::string>(item.value->data)) {
+    } else if (kind == PropertyTable::kSecretFiles &&
+               !std::holds_alternative<std::string>(item.value->data)) {
       verdict = {.problem = "wrong type", .allowed = "string: the name of a file"};
     } else if (text.find('\0') != std::string::npos) {
       verdict = {.problem = "holds a NUL byte"};
@@ -203,7 +218,8 @@ std::vector<Property> read_properties(const Value& value, const Table& parent, s
     }
     // Not with its value if that may be a password.
     const bool hide = is_secret(item.name) || item.name.find("password") != std::string::npos ||
-                      item.name.find("secret") != std::string::npos || item.name.find("pem") != std::string::npos;
+                      item.name.find("secret") != std::string::npos ||
+                      item.name.find("pem") != std::string::npos;
     problems.add({.position = item.value->position,
                   .key = path + "." + printable(item.name, 80),
                   .problem = std::move(verdict.problem),

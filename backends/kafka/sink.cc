@@ -16,22 +16,25 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr milliseconds kTick{100};             // how soon a stop is seen
-constexpr milliseconds kIdleTick{250};         // how late statistics and errors come while there is nothing to send
-constexpr seconds kProbeLimit{10};             // of check()
-constexpr seconds kSetupLimit{60};             // of setup(), for each topic
-constexpr seconds kStopFlush{5};               // for what is under way when the end comes
-constexpr seconds kLastFlush{1};               // for the reports of what was given up
-constexpr minutes kRepeat{10};                 // of a message whose cause lasts
-constexpr seconds kCalm{60};                   // without an error, until the next one is news
-constexpr seconds kCredentialsLook{5};         // between two looks at the files
-constexpr std::uint32_t kHandOvers = 4;        // of one delivery before core is asked to try again later
+constexpr milliseconds kTick{100};  // how soon a stop is seen
+constexpr milliseconds kIdleTick{
+    250};  // how late statistics and errors come while there is nothing to send
+constexpr seconds kProbeLimit{10};       // of check()
+constexpr seconds kSetupLimit{60};       // of setup(), for each topic
+constexpr seconds kStopFlush{5};         // for what is under way when the end comes
+constexpr seconds kLastFlush{1};         // for the reports of what was given up
+constexpr minutes kRepeat{10};           // of a message whose cause lasts
+constexpr seconds kCalm{60};             // without an error, until the next one is news
+constexpr seconds kCredentialsLook{5};   // between two looks at the files
+constexpr std::uint32_t kHandOvers = 4;  // of one delivery before core is asked to try again later
 constexpr std::size_t kLeastBatch = 16 << 10;  // below this the broker's limit is not searched
 constexpr std::size_t kDefaultBrokerLimit = 1'000'000;
 constexpr std::size_t kLeastCut = 2048;
 constexpr std::size_t kRequestFrame = 512;  // around the messages of a request
 
-bool lacks_right(rd_kafka_resp_err_t error) { return judge(error, 1).alarm == Alarm::kNotAuthorized; }
+bool lacks_right(rd_kafka_resp_err_t error) {
+  return judge(error, 1).alarm == Alarm::kNotAuthorized;
+}
 
 std::string size_words(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
@@ -47,12 +50,14 @@ KafkaSink::KafkaSink(KafkaConfig config, const SinkContext& context)
 
 KafkaSink::~KafkaSink() { KafkaSink::stop(clock_.steady()); }
 
-Result<std::unique_ptr<KafkaSink>> KafkaSink::create(KafkaConfig config, const SinkContext& context) {
+Result<std::unique_ptr<KafkaSink>> KafkaSink::create(KafkaConfig config,
+                                                     const SinkContext& context) {
   if (auto readable = check_secrets(config); !readable) return readable.error();
   return std::unique_ptr<KafkaSink>(new KafkaSink(std::move(config), context));
 }
 
-// ---- core's side ---------------------------------------------------------------------------------------------------
+// ---- core's side
+// ---------------------------------------------------------------------------------------------------
 
 Result<void> KafkaSink::check() {
   std::vector<std::string> topics;
@@ -68,12 +73,15 @@ Result<void> KafkaSink::check() {
 
 Result<std::string> KafkaSink::setup(bool print) {
   std::string text;
-  if (config_.topic_template.uses("scheduler") || (config_.topic_template.uses("kind") && config_.kinds.empty())) {
+  if (config_.topic_template.uses("scheduler") ||
+      (config_.topic_template.uses("kind") && config_.kinds.empty())) {
     // Which these are is known only when events come.
-    return "# one topic for each that \"" + config_.topic + "\" makes:\n" + create_command(config_, "TOPIC") + "\n";
+    return "# one topic for each that \"" + config_.topic + "\" makes:\n" +
+           create_command(config_, "TOPIC") + "\n";
   }
   std::vector<std::string> seen;
-  for (const std::string& kind : config_.kinds.empty() ? std::vector<std::string>{"job.script"} : config_.kinds) {
+  for (const std::string& kind :
+       config_.kinds.empty() ? std::vector<std::string>{"job.script"} : config_.kinds) {
     const std::string topic = formatter_.topic(cluster_, kind, "");
     if (std::ranges::find(seen, topic) != seen.end()) continue;
     seen.push_back(topic);
@@ -158,7 +166,8 @@ std::string KafkaSink::status_json() const {
   return kafka::status_json(status, clock_.steady());
 }
 
-// ---- the sink's thread ---------------------------------------------------------------------------------------------
+// ---- the sink's thread
+// ---------------------------------------------------------------------------------------------
 
 void KafkaSink::run() noexcept {
   name_thread("kafka", name_);
@@ -202,7 +211,8 @@ void KafkaSink::fetch() {
 // When sending ends, so that purging and the last reports have their time before stop()'s deadline.
 SteadyTime KafkaSink::last_flush() const {
   return std::min<SteadyTime>(stop_began_ + kStopFlush,
-                              stop_deadline_ - std::min<SteadyTime::duration>(kLastFlush, (stop_deadline_ - stop_began_) / 2));
+                              stop_deadline_ - std::min<SteadyTime::duration>(
+                                                   kLastFlush, (stop_deadline_ - stop_began_) / 2));
 }
 bool KafkaSink::time_is_up() const { return stopping_ && clock_.steady() >= last_flush(); }
 
@@ -215,8 +225,10 @@ bool KafkaSink::have_producer() {
   }
   auto made = make_producer();
   if (made) return true;
-  log_.error("KAFKA_NO_PRODUCER", "no new producer can be made of this configuration; events wait, and it is tried again",
-             {{"sink", name_}, {"reason", made.error().message()}});
+  log_.error(
+      "KAFKA_NO_PRODUCER",
+      "no new producer can be made of this configuration; events wait, and it is tried again",
+      {{"sink", name_}, {"reason", made.error().message()}});
   no_producer_reason_ = "no producer can be made; see KAFKA_NO_PRODUCER in the log";
   next_producer_at_ = now + kProducerPause;
   settle_all(no_producer_reason_, kProducerPause);
@@ -228,12 +240,16 @@ Result<void> KafkaSink::make_producer() {
   auto made = Producer::create(config_, clock_, *this, {});
   if (!made) return made.error();
   producer_ = *std::move(made);
-  const auto batch = static_cast<std::size_t>(std::max<std::int64_t>(producer_->number("batch.size"), 1));
+  const auto batch =
+      static_cast<std::size_t>(std::max<std::int64_t>(producer_->number("batch.size"), 1));
   chunk_bytes_ = batch > 2 * kRequestFrame ? batch - kRequestFrame : batch;
-  chunk_messages_ = static_cast<std::size_t>(std::max<std::int64_t>(
-      std::min(producer_->number("queue.buffering.max.messages"), producer_->number("batch.num.messages")), 1));
+  chunk_messages_ = static_cast<std::size_t>(
+      std::max<std::int64_t>(std::min(producer_->number("queue.buffering.max.messages"),
+                                      producer_->number("batch.num.messages")),
+                             1));
   if (producer_->number("queue.buffering.max.messages") == 0) {  // no limit
-    chunk_messages_ = static_cast<std::size_t>(std::max<std::int64_t>(producer_->number("batch.num.messages"), 1));
+    chunk_messages_ = static_cast<std::size_t>(
+        std::max<std::int64_t>(producer_->number("batch.num.messages"), 1));
   }
   trouble_ = false;
   handed_over_ = 0;
@@ -256,7 +272,8 @@ void KafkaSink::send_chunk() {
 void KafkaSink::build_chunk() {
   chunk_.clear();
   ++chunk_number_;
-  const std::size_t limit = learned_bytes_ > 0 ? std::min(learned_bytes_, chunk_bytes_) : chunk_bytes_;
+  const std::size_t limit =
+      learned_bytes_ > 0 ? std::min(learned_bytes_, chunk_bytes_) : chunk_bytes_;
   std::size_t bytes = 0;
   while (!queue_.empty() && chunk_.size() < chunk_messages_) {
     Item& next = queue_.front();
@@ -275,7 +292,8 @@ void KafkaSink::hand_over() {
     Item& item = chunk_[i];
     item.settled = item.reported = false;
     const std::uint64_t tag = (chunk_number_ << 24U) | i;
-    item.error = producer_->send(item.message, item.time_refused ? now_ms : item.message.timestamp_ms, tag);
+    item.error =
+        producer_->send(item.message, item.time_refused ? now_ms : item.message.timestamp_ms, tag);
     if (item.error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       ++item.handed_over;
       ++outstanding_;
@@ -284,8 +302,9 @@ void KafkaSink::hand_over() {
     }
     if (item.error == RD_KAFKA_RESP_ERR__QUEUE_FULL && i > 0) {
       // What is in goes first.
-      std::vector<Item> rest(std::make_move_iterator(chunk_.begin() + static_cast<std::ptrdiff_t>(i)),
-                             std::make_move_iterator(chunk_.end()));
+      std::vector<Item> rest(
+          std::make_move_iterator(chunk_.begin() + static_cast<std::ptrdiff_t>(i)),
+          std::make_move_iterator(chunk_.end()));
       chunk_.erase(chunk_.begin() + static_cast<std::ptrdiff_t>(i), chunk_.end());
       put_back(std::move(rest));
       return;
@@ -309,7 +328,8 @@ void KafkaSink::await_reports() {
       return;
     }
     if (outstanding_ > 0 && producer_->queued() == 0) {
-      // Every message has its report in the end; this would be a bug of librdkafka, and must not become a loop of ours.
+      // Every message has its report in the end; this would be a bug of librdkafka, and must not
+      // become a loop of ours.
       for (Item& item : chunk_) {
         if (!item.reported) item.error = RD_KAFKA_RESP_ERR__FAIL;
         item.reported = true;
@@ -343,7 +363,8 @@ void KafkaSink::conclude() {
   std::size_t refused_bytes = 0;
   if (chunk_.size() > 1) {
     for (const Item& item : chunk_) {
-      if (item.settled || !item.reported || judge(item.error, 1).action != Action::kTooLarge) continue;
+      if (item.settled || !item.reported || judge(item.error, 1).action != Action::kTooLarge)
+        continue;
       ++refused;
       refused_bytes += item.size;
     }
@@ -364,7 +385,8 @@ void KafkaSink::conclude() {
 void KafkaSink::conclude(Item& item, std::vector<Item>& again) {
   Verdict verdict = judge(item.error, item.delivery.attempt());
   if (verdict.alarm != Alarm::kNone) sound(verdict.alarm, item.message.topic, verdict.reason);
-  if (item.alone && verdict.action != Action::kTooLarge && verdict.action != Action::kResend) leave_company(item, false);
+  if (item.alone && verdict.action != Action::kTooLarge && verdict.action != Action::kResend)
+    leave_company(item, false);
   switch (verdict.action) {
     case Action::kAcknowledge: acknowledge(item); break;
     case Action::kReject: item.delivery.reject(verdict.reason); break;
@@ -391,7 +413,8 @@ void KafkaSink::conclude(Item& item, std::vector<Item>& again) {
 void KafkaSink::acknowledge(Item& item) {
   trouble_ = false;
   // One of several brokers may be down all the while.
-  if (!said_connections_.empty() && clock_.steady() - trouble_at_ > kCalm) said_connections_.clear();
+  if (!said_connections_.empty() && clock_.steady() - trouble_at_ > kCalm)
+    said_connections_.clear();
   if (!said_alarms_.empty()) all_clear(item.message.topic);
   status_.with([&](Status& s) {
     ++s.acknowledged;
@@ -402,11 +425,13 @@ void KafkaSink::acknowledge(Item& item) {
   item.delivery.acknowledge();
 }
 
-// ---- too large -----------------------------------------------------------------------------------------------------
+// ---- too large
+// -----------------------------------------------------------------------------------------------------
 
 void KafkaSink::too_large(Item& item, bool by_client, std::vector<Item>& again) {
   if (!by_client && item.refused_together > 0 && !item.alone) {
-    // The broker's answer is for the whole batch: which of them it means shows when each is sent alone.
+    // The broker's answer is for the whole batch: which of them it means shows when each is sent
+    // alone.
     item.alone = true;
     again.push_back(std::move(item));
     return;
@@ -417,23 +442,27 @@ void KafkaSink::too_large(Item& item, bool by_client, std::vector<Item>& again) 
 
 void KafkaSink::cut_or_reject(Item& item, bool by_client, std::vector<Item>& again) {
   const std::size_t whole = item.size;
-  const std::string by =
-      by_client ? "message_max_bytes is " + std::to_string(config_.message_max_bytes) : "refused by the broker";
+  const std::string by = by_client
+                             ? "message_max_bytes is " + std::to_string(config_.message_max_bytes)
+                             : "refused by the broker";
   if (config_.oversize == Oversize::kDeadLetter) {
     item.delivery.reject("message too large: " + size_words(whole) + ", " + by);
     return;
   }
   std::size_t limit = whole > kDefaultBrokerLimit ? kDefaultBrokerLimit : whole / 2;
-  if (by_client) limit = std::min<std::size_t>(whole - 1, static_cast<std::size_t>(config_.message_max_bytes));
+  if (by_client)
+    limit = std::min<std::size_t>(whole - 1, static_cast<std::size_t>(config_.message_max_bytes));
   std::optional<Message> message;
   std::string problem;
   try {
-    if (limit >= kLeastCut || by_client) message = formatter_.render_cut(item.delivery.event(), limit);
+    if (limit >= kLeastCut || by_client)
+      message = formatter_.render_cut(item.delivery.event(), limit);
   } catch (const std::exception& e) {
     problem = printable(e.what());
   }
   if (!message) {
-    item.delivery.reject("message too large: " + size_words(whole) + ", " + by + ", and it cannot be cut to less" +
+    item.delivery.reject("message too large: " + size_words(whole) + ", " + by +
+                         ", and it cannot be cut to less" +
                          (problem.empty() ? "" : " (" + problem + ")"));
     return;
   }
@@ -455,13 +484,18 @@ void KafkaSink::leave_company(Item& item, bool refused) {
   const std::size_t before = company_.bytes;
   learned_bytes_ = std::max(before / 2, kLeastBatch);
   log_.warning("KAFKA_BATCH_REFUSED",
-               "the broker refuses batches of this size, but none of their events; smaller ones are sent from now on: raise "
+               "the broker refuses batches of this size, but none of their events; smaller ones "
+               "are sent from now on: raise "
                "max.message.bytes of the topic",
-               {{"sink", name_}, {"topic", item.message.topic}, {"refused_bytes", before}, {"batch_bytes", learned_bytes_}});
+               {{"sink", name_},
+                {"topic", item.message.topic},
+                {"refused_bytes", before},
+                {"batch_bytes", learned_bytes_}});
   status_.with([&](Status& s) { s.batch_limit_bytes = std::min(learned_bytes_, chunk_bytes_); });
 }
 
-// ---- producers that are given up -----------------------------------------------------------------------------------
+// ---- producers that are given up
+// -----------------------------------------------------------------------------------
 
 void KafkaSink::put_back(std::vector<Item> items) {
   for (auto item = items.rbegin(); item != items.rend(); ++item) {
@@ -498,15 +532,20 @@ void KafkaSink::give_up_producer(const Producer::Fatal& fatal) {
   given_up_at_ = now;
   status_.with([](Status& s) { ++s.producers_given_up; });
   const std::string reason =
-      rights ? judge(fatal.error, 1).reason : "the producer was given up by librdkafka (" + name_of(fatal.error) + ")";
+      rights ? judge(fatal.error, 1).reason
+             : "the producer was given up by librdkafka (" + name_of(fatal.error) + ")";
   // It may come before there is anything to send: librdkafka asks for a producer's number at once.
   if (rights) {
-    const Item* waiting = !chunk_.empty() ? &chunk_.front() : queue_.empty() ? nullptr : &queue_.front();
-    sound(Alarm::kNotAuthorized, waiting != nullptr ? waiting->message.topic : config_.topic, reason);
+    const Item* waiting = !chunk_.empty()  ? &chunk_.front()
+                          : queue_.empty() ? nullptr
+                                           : &queue_.front();
+    sound(Alarm::kNotAuthorized, waiting != nullptr ? waiting->message.topic : config_.topic,
+          reason);
   }
   if (!rights) {
     log_.warning("KAFKA_FATAL",
-                 "librdkafka gave its producer up; a new one is made, and what has no acknowledgement is sent again",
+                 "librdkafka gave its producer up; a new one is made, and what has no "
+                 "acknowledgement is sent again",
                  {{"sink", name_}, {"error", name_of(fatal.error)}, {"text", fatal.text}});
   }
   replace_producer(reason);
@@ -523,7 +562,8 @@ void KafkaSink::renew_if_credentials_changed() {
   if (now - credentials_looked_at_ < kCredentialsLook) return;
   credentials_looked_at_ = now;
   if (credentials_state(config_) == credentials_) return;
-  log_.info("KAFKA_CREDENTIALS", "a file with credentials has changed; connects anew", {{"sink", name_}});
+  log_.info("KAFKA_CREDENTIALS", "a file with credentials has changed; connects anew",
+            {{"sink", name_}});
   replace_producer("connects anew, as a file with credentials has changed");
 }
 
@@ -552,7 +592,8 @@ void KafkaSink::finish() {
   update_status();
 }
 
-// ---- what librdkafka has to say --------------------------------------------------------------------------------------
+// ---- what librdkafka has to say
+// --------------------------------------------------------------------------------------
 
 void KafkaSink::on_report(std::uint64_t tag, rd_kafka_resp_err_t error) noexcept {
   const std::size_t index = tag & 0xFFFFFFU;
@@ -567,7 +608,8 @@ void KafkaSink::on_error(rd_kafka_resp_err_t error, std::string_view text) noexc
   const bool all = error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
   // It follows the errors of the brokers, and says no more than they did.
   const bool silent = all && !trouble_;
-  ConnectionProblem problem = silent ? explain_silence(config_) : explain(error, text, config_, rd_kafka_version());
+  ConnectionProblem problem =
+      silent ? explain_silence(config_) : explain(error, text, config_, rd_kafka_version());
   status_.with([&](Status& s) {
     if (all || problem.needs_person) s.connection = Status::Connection::kDown;
     if (all && !silent) return;
@@ -578,15 +620,20 @@ void KafkaSink::on_error(rd_kafka_resp_err_t error, std::string_view text) noexc
   trouble_at_ = clock_.steady();
   if (all && !silent) return;
   if (said_connections_.size() > 100) said_connections_.clear();
-  const auto [said, fresh] = said_connections_.try_emplace(problem.broker + " " + problem.words, trouble_at_);
+  const auto [said, fresh] =
+      said_connections_.try_emplace(problem.broker + " " + problem.words, trouble_at_);
   if (!fresh && trouble_at_ - said->second < kRepeat) return;
   said->second = trouble_at_;
   const Logger::Fields fields = {
-      {"sink", name_}, {"broker", problem.broker.empty() ? config_.brokers : problem.broker}, {"reason", problem.words}};
+      {"sink", name_},
+      {"broker", problem.broker.empty() ? config_.brokers : problem.broker},
+      {"reason", problem.words}};
   if (problem.needs_person) {
-    log_.error("KAFKA_CONNECTION", "the brokers cannot be used like this; events wait until it is mended", fields);
+    log_.error("KAFKA_CONNECTION",
+               "the brokers cannot be used like this; events wait until it is mended", fields);
   } else {
-    log_.warning("KAFKA_BROKER_DOWN", "a broker cannot be reached; events wait until one is back", fields);
+    log_.warning("KAFKA_BROKER_DOWN", "a broker cannot be reached; events wait until one is back",
+                 fields);
   }
 }
 
@@ -596,7 +643,8 @@ void KafkaSink::on_statistics(std::string_view json) noexcept {
 }
 
 void KafkaSink::on_log(int level, std::string_view facility, std::string_view text) noexcept {
-  const Logger::Fields fields = {{"sink", name_}, {"facility", facility}, {"level", level}, {"text", printable(text, 600)}};
+  const Logger::Fields fields = {
+      {"sink", name_}, {"facility", facility}, {"level", level}, {"text", printable(text, 600)}};
   if (facility == "CONFWARN") {
     log_.warning("KAFKA_CONFIG", "librdkafka has something to say of its configuration", fields);
   } else {
@@ -604,7 +652,8 @@ void KafkaSink::on_log(int level, std::string_view facility, std::string_view te
   }
 }
 
-// ---- alarms --------------------------------------------------------------------------------------------------------
+// ---- alarms
+// --------------------------------------------------------------------------------------------------------
 
 void KafkaSink::sound(Alarm alarm, const std::string& topic, const std::string& reason) {
   const SteadyTime now = clock_.steady();
@@ -618,29 +667,37 @@ void KafkaSink::sound(Alarm alarm, const std::string& topic, const std::string& 
   const Logger::Fields fields = {{"sink", name_}, {"topic", topic}, {"reason", reason}};
   switch (alarm) {
     case Alarm::kTopic:
-      log_.error(
-          "KAFKA_TOPIC",
-          "the topic cannot be written to; its events wait until it is there: `scriptorium setup kafka` prints how to make it",
-          fields);
+      log_.error("KAFKA_TOPIC",
+                 "the topic cannot be written to; its events wait until it is there: `scriptorium "
+                 "setup kafka` prints how to make it",
+                 fields);
       break;
     case Alarm::kNotAuthorized:
-      log_.error("KAFKA_NOT_AUTHORIZED", "the brokers do not let this user write; events wait until it has WRITE on the topic",
-                 fields);
+      log_.error(
+          "KAFKA_NOT_AUTHORIZED",
+          "the brokers do not let this user write; events wait until it has WRITE on the topic",
+          fields);
       break;
     case Alarm::kRefused:
       log_.error("KAFKA_REFUSED",
-                 "the broker's configuration does not take our messages; events wait until it does, or ours is changed", fields);
+                 "the broker's configuration does not take our messages; events wait until it "
+                 "does, or ours is changed",
+                 fields);
       break;
     case Alarm::kNone: break;
   }
 }
 
 void KafkaSink::all_clear(const std::string& topic) {
-  const auto erased = std::erase_if(said_alarms_, [&](const auto& said) { return said.first.first == topic; });
-  if (erased > 0) log_.info("KAFKA_TOPIC_BACK", "the topic takes events again", {{"sink", name_}, {"topic", topic}});
+  const auto erased =
+      std::erase_if(said_alarms_, [&](const auto& said) { return said.first.first == topic; });
+  if (erased > 0)
+    log_.info("KAFKA_TOPIC_BACK", "the topic takes events again",
+              {{"sink", name_}, {"topic", topic}});
 }
 
-// librdkafka tries again inside, without a word, for as long as brokers answer with errors that may pass, or with nothing.
+// librdkafka tries again inside, without a word, for as long as brokers answer with errors that may
+// pass, or with nothing.
 void KafkaSink::say_stalled() {
   const SteadyTime now = clock_.steady();
   if (now - chunk_since_ < seconds(config_.stalled_after_seconds)) return;
@@ -651,7 +708,8 @@ void KafkaSink::say_stalled() {
   const bool retried = status.statistics && status.statistics->messages > handed_over_;
   std::string reason = status.last_error;
   if (reason.empty()) {
-    reason = retried ? "the brokers answer with errors that may pass, such as too few replicas in sync or no leader"
+    reason = retried ? "the brokers answer with errors that may pass, such as too few replicas in "
+                       "sync or no leader"
                      : "the broker has the messages and does not answer";
   }
   log_.warning("KAFKA_STALLED", "the brokers acknowledge nothing; events wait, and nothing is lost",
@@ -662,18 +720,26 @@ void KafkaSink::say_stalled() {
 }
 
 void KafkaSink::warn_of_settings() {
-  const auto is = [&](const char* property, const char* value) { return config_.passed_through(property) == value; };
+  const auto is = [&](const char* property, const char* value) {
+    return config_.passed_through(property) == value;
+  };
   if (config_.security_protocol == Security::kSaslPlaintext && config_.sasl_mechanism == "PLAIN") {
-    log_.warning("KAFKA_CLEAR_PASSWORD",
-                 "the password crosses the network readable for all; use security_protocol = \"sasl_ssl\"", {{"sink", name_}});
+    log_.warning(
+        "KAFKA_CLEAR_PASSWORD",
+        "the password crosses the network readable for all; use security_protocol = \"sasl_ssl\"",
+        {{"sink", name_}});
   }
-  if (config_.uses_tls() &&
-      (is("enable.ssl.certificate.verification", "false") || is("ssl.endpoint.identification.algorithm", "none"))) {
-    log_.warning("KAFKA_TLS_UNVERIFIED", "the brokers' certificates are not fully verified, so anybody may pose as one",
+  if (config_.uses_tls() && (is("enable.ssl.certificate.verification", "false") ||
+                             is("ssl.endpoint.identification.algorithm", "none"))) {
+    log_.warning("KAFKA_TLS_UNVERIFIED",
+                 "the brokers' certificates are not fully verified, so anybody may pose as one",
                  {{"sink", name_}});
   }
-  if (const std::string brokers = config_.passed_through("test.mock.num.brokers"); !brokers.empty() && brokers != "0") {
-    log_.warning("KAFKA_MOCK", "test.mock.num.brokers is set: events go to a cluster in this process's memory, and end with it",
+  if (const std::string brokers = config_.passed_through("test.mock.num.brokers");
+      !brokers.empty() && brokers != "0") {
+    log_.warning("KAFKA_MOCK",
+                 "test.mock.num.brokers is set: events go to a cluster in this process's memory, "
+                 "and end with it",
                  {{"sink", name_}});
   }
 }

@@ -23,15 +23,17 @@
 
 namespace scriptorium::kafka {
 
-// One message an event. Acknowledged means: the delivery report of this very message came without an error, at acks=all.
+// One message an event. Acknowledged means: the delivery report of this very message came without
+// an error, at acks=all.
 //
-// deliver() makes messages of the events, in its caller's thread, and leaves them to a thread of the sink. That thread owns
-// the producer and does everything with it: it hands over one chunk of messages that fits into one request, waits until each
-// has its report, and then the next. More at once would not be faster by much, and makes librdkafka burn a core for as long
-// as a broker is slow: it compares its limit of five requests under way with the number of messages under way.
+// deliver() makes messages of the events, in its caller's thread, and leaves them to a thread of
+// the sink. That thread owns the producer and does everything with it: it hands over one chunk of
+// messages that fits into one request, waits until each has its report, and then the next. More at
+// once would not be faster by much, and makes librdkafka burn a core for as long as a broker is
+// slow: it compares its limit of five requests under way with the number of messages under way.
 //
-// Owns:    the producer; deliveries from deliver() until they are settled. Nothing but core's batches bounds them.
-// Threads: as Sink says, with any number of workers.
+// Owns:    the producer; deliveries from deliver() until they are settled. Nothing but core's
+// batches bounds them. Threads: as Sink says, with any number of workers.
 class KafkaSink final : public Sink, private ProducerListener {
  public:
   // `config` must have passed parse_config(). kInvalidConfig if a secret cannot be read.
@@ -53,8 +55,9 @@ class KafkaSink final : public Sink, private ProducerListener {
     Delivery delivery;
     Message message;
     std::size_t size = 0;
-    std::size_t refused_together = 0;  // bytes of the batch that was refused with it as too large; 0 = none
-    bool alone = false;                // must be a chunk of its own
+    std::size_t refused_together =
+        0;               // bytes of the batch that was refused with it as too large; 0 = none
+    bool alone = false;  // must be a chunk of its own
     bool time_refused = false;
     std::uint32_t handed_over = 0;
     // In the chunk under way:

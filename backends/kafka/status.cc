@@ -22,7 +22,9 @@ std::string text(const Json& json, const char* key) {
 // librdkafka's windows are in microseconds.
 double p99_ms(const Json& json, const char* key) {
   const auto found = json.find(key);
-  return found != json.end() && found->is_object() ? static_cast<double>(number(*found, "p99")) / 1000.0 : 0;
+  return found != json.end() && found->is_object()
+             ? static_cast<double>(number(*found, "p99")) / 1000.0
+             : 0;
 }
 
 const char* to_string(Status::Connection connection) {
@@ -88,7 +90,8 @@ std::optional<Statistics> read_statistics(std::string_view json) {
   if (brokers == root.end() || !brokers->is_object()) return result;
   for (const auto& [name, broker] : brokers->items()) {
     if (!broker.is_object()) continue;
-    // librdkafka's own helpers, such as the one for the coordinator, stand for a broker that is listed already.
+    // librdkafka's own helpers, such as the one for the coordinator, stand for a broker that is
+    // listed already.
     if (text(broker, "source") == "logical") continue;
     result.brokers.push_back({.name = name,
                               .state = text(broker, "state"),
@@ -126,7 +129,8 @@ std::string status_json(const Status& status, SteadyTime now) {
     json["last_error_at"] = format_rfc3339(status.last_error_at, TimePrecision::kSeconds);
   }
   if (status.in_flight_since && now > *status.in_flight_since) {
-    json["oldest_in_flight_seconds"] = std::chrono::duration<double>(now - *status.in_flight_since).count();
+    json["oldest_in_flight_seconds"] =
+        std::chrono::duration<double>(now - *status.in_flight_since).count();
   }
   if (status.statistics) json["statistics"] = to_json(*status.statistics);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

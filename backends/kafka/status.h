@@ -11,7 +11,8 @@
 // What the sink shows of itself in `scriptorium status --json`. Pure.
 namespace scriptorium::kafka {
 
-// What we keep of librdkafka's statistics (its STATISTICS.md); all counts are since the producer was made.
+// What we keep of librdkafka's statistics (its STATISTICS.md); all counts are since the producer
+// was made.
 struct Statistics {
   struct Broker {
     std::string name;

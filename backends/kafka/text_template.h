@@ -10,13 +10,15 @@
 
 namespace scriptorium::kafka {
 
-// A text with fields in braces: "{cluster}/{job_id}". "{{" and "}}" stand for the braces themselves.
+// A text with fields in braces: "{cluster}/{job_id}". "{{" and "}}" stand for the braces
+// themselves.
 class TextTemplate {
  public:
   TextTemplate() = default;
 
   // kInvalidConfig, in words that help, for an unknown field or a brace without its partner.
-  static Result<TextTemplate> parse(std::string_view text, std::span<const std::string_view> fields);
+  static Result<TextTemplate> parse(std::string_view text,
+                                    std::span<const std::string_view> fields);
 
   // `value` is asked for each field in turn.
   std::string expand(const std::function<std::string(std::string_view field)>& value) const;

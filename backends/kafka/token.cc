@@ -27,13 +27,15 @@ std::string claims_of(std::string_view token) {
 }  // namespace
 
 Token read_token(std::string_view text, Timestamp now) {
-  Token token{.expires_at_ms = now.nanoseconds / 1'000'000 + kUnknownLifetimeMs, .principal = "scriptorium"};
+  Token token{.expires_at_ms = now.nanoseconds / 1'000'000 + kUnknownLifetimeMs,
+              .principal = "scriptorium"};
   const auto claims = nlohmann::json::parse(claims_of(text), nullptr, false);
   if (!claims.is_object()) return token;
   if (const auto exp = claims.find("exp"); exp != claims.end() && exp->is_number()) {
     // Years beyond what librdkafka can count are as good as for ever.
     const double seconds = exp->get<double>();
-    if (seconds > 0 && seconds < 1e12) token.expires_at_ms = static_cast<std::int64_t>(seconds * 1000);
+    if (seconds > 0 && seconds < 1e12)
+      token.expires_at_ms = static_cast<std::int64_t>(seconds * 1000);
   }
   if (const auto sub = claims.find("sub");
       sub != claims.end() && sub->is_string() && !sub->get_ref<const std::string&>().empty()) {

@@ -14,8 +14,8 @@ struct Token {
   std::string principal;  // never empty
 };
 
-// Reads `exp` and `sub` of a JSON Web Token without checking its signature, which is the broker's to do. Of any other token
-// nothing is known: it is read again after five minutes.
+// Reads `exp` and `sub` of a JSON Web Token without checking its signature, which is the broker's
+// to do. Of any other token nothing is known: it is read again after five minutes.
 Token read_token(std::string_view text, Timestamp now);
 
 }  // namespace scriptorium::kafka

@@ -25,7 +25,9 @@ struct Release {
   void operator()(rd_kafka_event_t* p) const noexcept { rd_kafka_event_destroy(p); }
   void operator()(rd_kafka_AdminOptions_t* p) const noexcept { rd_kafka_AdminOptions_destroy(p); }
   void operator()(rd_kafka_NewTopic_t* p) const noexcept { rd_kafka_NewTopic_destroy(p); }
-  void operator()(rd_kafka_ConfigResource_t* p) const noexcept { rd_kafka_ConfigResource_destroy(p); }
+  void operator()(rd_kafka_ConfigResource_t* p) const noexcept {
+    rd_kafka_ConfigResource_destroy(p);
+  }
 };
 template <typename T>
 using Kept = std::unique_ptr<T, Release>;
@@ -39,56 +41,74 @@ class Nobody : public ProducerListener {
   void on_error(rd_kafka_resp_err_t, std::string_view) noexcept override {}
 };
 
-std::string in_words(rd_kafka_resp_err_t error, const char* text) { return text != nullptr ? text : rd_kafka_err2str(error); }
+std::string in_words(rd_kafka_resp_err_t error, const char* text) {
+  return text != nullptr ? text : rd_kafka_err2str(error);
+}
 
 class TopicSetup {
  public:
   TopicSetup(Producer& producer, const KafkaConfig& config, const Clock& clock, SteadyTime deadline)
-      : producer_(producer), config_(config), clock_(clock), deadline_(deadline), queue_(rd_kafka_queue_new(producer.handle())) {}
+      : producer_(producer),
+        config_(config),
+        clock_(clock),
+        deadline_(deadline),
+        queue_(rd_kafka_queue_new(producer.handle())) {}
 
   // True: it was made; false: it was there.
   Result<bool> create(const std::string& name) {
     std::array<char, 512> words{};
-    const int replicas = config_.topic_replication_factor ? static_cast<int>(*config_.topic_replication_factor) : -1;
+    const int replicas =
+        config_.topic_replication_factor ? static_cast<int>(*config_.topic_replication_factor) : -1;
     const Kept<rd_kafka_NewTopic_t> topic(
-        rd_kafka_NewTopic_new(name.c_str(), static_cast<int>(config_.topic_partitions), replicas, words.data(), words.size()));
+        rd_kafka_NewTopic_new(name.c_str(), static_cast<int>(config_.topic_partitions), replicas,
+                              words.data(), words.size()));
     if (!topic) return Error{ErrorKind::kInvalidConfig, "topic " + name + ": " + words.data()};
-    for (const auto& [key, value] : wanted()) rd_kafka_NewTopic_set_config(topic.get(), key.c_str(), value.c_str());
+    for (const auto& [key, value] : wanted())
+      rd_kafka_NewTopic_set_config(topic.get(), key.c_str(), value.c_str());
     std::array<rd_kafka_NewTopic_t*, 1> topics{topic.get()};
-    rd_kafka_CreateTopics(producer_.handle(), topics.data(), topics.size(), options(RD_KAFKA_ADMIN_OP_CREATETOPICS).get(),
-                          queue_.get());
+    rd_kafka_CreateTopics(producer_.handle(), topics.data(), topics.size(),
+                          options(RD_KAFKA_ADMIN_OP_CREATETOPICS).get(), queue_.get());
     const auto event = answer();
     if (!event) return event.error();
     std::size_t count = 0;
-    const auto** results = rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event->get()), &count);
-    if (count == 0) return Error{ErrorKind::kTransient, "topic " + name + ": an answer without a result"};
+    const auto** results = rd_kafka_CreateTopics_result_topics(
+        rd_kafka_event_CreateTopics_result(event->get()), &count);
+    if (count == 0)
+      return Error{ErrorKind::kTransient, "topic " + name + ": an answer without a result"};
     const rd_kafka_resp_err_t error = rd_kafka_topic_result_error(results[0]);
     if (error == RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS) return false;
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return Error{
-          ErrorKind::kInvalidConfig,
-          "topic " + name + ": " + in_words(error, rd_kafka_topic_result_error_string(results[0])) +
-              (error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED || error == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
-                   ? "; give the user CREATE on it, or have an administrator run: " + create_command(config_, name)
-                   : std::string{})};
+      return Error{ErrorKind::kInvalidConfig,
+                   "topic " + name + ": " +
+                       in_words(error, rd_kafka_topic_result_error_string(results[0])) +
+                       (error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
+                                error == RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED
+                            ? "; give the user CREATE on it, or have an administrator run: " +
+                                  create_command(config_, name)
+                            : std::string{})};
     }
     return true;
   }
 
   // In what an existing topic differs; "" in nothing.
   Result<std::string> differences(const std::string& name) {
-    const Kept<rd_kafka_ConfigResource_t> resource(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name.c_str()));
+    const Kept<rd_kafka_ConfigResource_t> resource(
+        rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name.c_str()));
     std::array<rd_kafka_ConfigResource_t*, 1> resources{resource.get()};
     rd_kafka_DescribeConfigs(producer_.handle(), resources.data(), resources.size(),
                              options(RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS).get(), queue_.get());
     const auto event = answer();
     if (!event) return event.error();
     std::size_t count = 0;
-    const auto** results = rd_kafka_DescribeConfigs_result_resources(rd_kafka_event_DescribeConfigs_result(event->get()), &count);
-    if (count == 0) return Error{ErrorKind::kTransient, "topic " + name + ": an answer without a result"};
-    if (const auto error = rd_kafka_ConfigResource_error(results[0]); error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return Error{ErrorKind::kInvalidConfig, "topic " + name + " is there, but its settings cannot be read: " +
-                                                  in_words(error, rd_kafka_ConfigResource_error_string(results[0]))};
+    const auto** results = rd_kafka_DescribeConfigs_result_resources(
+        rd_kafka_event_DescribeConfigs_result(event->get()), &count);
+    if (count == 0)
+      return Error{ErrorKind::kTransient, "topic " + name + ": an answer without a result"};
+    if (const auto error = rd_kafka_ConfigResource_error(results[0]);
+        error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      return Error{ErrorKind::kInvalidConfig,
+                   "topic " + name + " is there, but its settings cannot be read: " +
+                       in_words(error, rd_kafka_ConfigResource_error_string(results[0]))};
     }
     const auto** entries = rd_kafka_ConfigResource_configs(results[0], &count);
     std::map<std::string, std::string> settings;
@@ -106,23 +126,31 @@ class TopicSetup {
     }
     if (change.empty()) return text;
     return text + "  change it with: kafka-configs.sh --bootstrap-server " +
-           config_.brokers.substr(0, config_.brokers.find(',')) + " --alter --entity-type topics --entity-name " + name +
-           " --add-config " + change + "\n";
+           config_.brokers.substr(0, config_.brokers.find(',')) +
+           " --alter --entity-type topics --entity-name " + name + " --add-config " + change + "\n";
   }
 
   std::string shape(const std::string& name) {
-    const Owned<rd_kafka_topic_t> handle(rd_kafka_topic_new(producer_.handle(), name.c_str(), nullptr));
+    const Owned<rd_kafka_topic_t> handle(
+        rd_kafka_topic_new(producer_.handle(), name.c_str(), nullptr));
     const rd_kafka_metadata_t* raw = nullptr;
-    const auto error = rd_kafka_metadata(producer_.handle(), 0, handle.get(), &raw, milliseconds_left());
+    const auto error =
+        rd_kafka_metadata(producer_.handle(), 0, handle.get(), &raw, milliseconds_left());
     const Owned<const rd_kafka_metadata_t> metadata(raw);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR || metadata->topic_cnt == 0 || metadata->topics[0].partition_cnt == 0) return {};
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR || metadata->topic_cnt == 0 ||
+        metadata->topics[0].partition_cnt == 0)
+      return {};
     const auto& topic = metadata->topics[0];
-    return std::to_string(topic.partition_cnt) + (topic.partition_cnt == 1 ? " partition" : " partitions") + ", " +
-           std::to_string(topic.partitions[0].replica_cnt) + (topic.partitions[0].replica_cnt == 1 ? " replica" : " replicas");
+    return std::to_string(topic.partition_cnt) +
+           (topic.partition_cnt == 1 ? " partition" : " partitions") + ", " +
+           std::to_string(topic.partitions[0].replica_cnt) +
+           (topic.partitions[0].replica_cnt == 1 ? " replica" : " replicas");
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> wanted() const { return topic_settings(config_); }
+  std::vector<std::pair<std::string, std::string>> wanted() const {
+    return topic_settings(config_);
+  }
 
   static std::int64_t number(const std::string& text) {
     std::int64_t value = -1;
@@ -138,10 +166,12 @@ class TopicSetup {
   Kept<rd_kafka_AdminOptions_t> options(rd_kafka_admin_op_t operation) const {
     Kept<rd_kafka_AdminOptions_t> made(rd_kafka_AdminOptions_new(producer_.handle(), operation));
     std::array<char, 512> words{};
-    rd_kafka_AdminOptions_set_request_timeout(made.get(), milliseconds_left(), words.data(), words.size());
+    rd_kafka_AdminOptions_set_request_timeout(made.get(), milliseconds_left(), words.data(),
+                                              words.size());
     // The answer comes once every broker knows the topic.
     if (operation == RD_KAFKA_ADMIN_OP_CREATETOPICS)
-      rd_kafka_AdminOptions_set_operation_timeout(made.get(), milliseconds_left(), words.data(), words.size());
+      rd_kafka_AdminOptions_set_operation_timeout(made.get(), milliseconds_left(), words.data(),
+                                                  words.size());
     return made;
   }
 
@@ -152,9 +182,12 @@ class TopicSetup {
       if (event) {
         const auto error = rd_kafka_event_error(event.get());
         if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return event;
-        return Error{ErrorKind::kTransient, config_.brokers + ": " + in_words(error, rd_kafka_event_error_string(event.get()))};
+        return Error{
+            ErrorKind::kTransient,
+            config_.brokers + ": " + in_words(error, rd_kafka_event_error_string(event.get()))};
       }
-      if (clock_.steady() >= deadline_) return Error{ErrorKind::kTransient, "no answer from " + config_.brokers};
+      if (clock_.steady() >= deadline_)
+        return Error{ErrorKind::kTransient, "no answer from " + config_.brokers};
     }
   }
 
@@ -167,7 +200,8 @@ class TopicSetup {
 
 }  // namespace
 
-Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock, const std::string& topic, milliseconds limit) {
+Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock,
+                                 const std::string& topic, milliseconds limit) {
   const SteadyTime deadline = clock.steady() + limit;
   // Of the brokers only: to ask for a topic may make it, where they make topics by themselves.
   if (auto reached = probe(config, clock, {}, limit); !reached) return reached.error();

@@ -9,11 +9,11 @@
 
 namespace scriptorium::kafka {
 
-// For `scriptorium setup`: makes a topic as the sink wants it, or says in what one that is there already differs, with the
-// command that changes it; nothing of an existing topic is changed. Returns what a person reads, in whole lines.
-// Blocks for `limit` at most.
-// Fails: kInvalidConfig with the broker's words if it refuses, kTransient if it cannot be asked now.
-Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock, const std::string& topic,
-                                 std::chrono::milliseconds limit);
+// For `scriptorium setup`: makes a topic as the sink wants it, or says in what one that is there
+// already differs, with the command that changes it; nothing of an existing topic is changed.
+// Returns what a person reads, in whole lines. Blocks for `limit` at most. Fails: kInvalidConfig
+// with the broker's words if it refuses, kTransient if it cannot be asked now.
+Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock,
+                                 const std::string& topic, std::chrono::milliseconds limit);
 
 }  // namespace scriptorium::kafka

@@ -6,7 +6,8 @@
 
 namespace scriptorium::null {
 
-// Acknowledges every event and keeps none: for trying out a source, and the smallest sink that there can be.
+// Acknowledges every event and keeps none: for trying out a source, and the smallest sink that
+// there can be.
 class NullSink final : public Sink {
  public:
   void deliver(std::vector<Delivery> batch) override {

@@ -5,8 +5,10 @@ namespace {
 
 const Schema<StdoutConfig>& schema() {
   static const Schema<StdoutConfig> kSchema{
-      option("script_text", &StdoutConfig::script_text, "put the job script's text into each event"),
-      option("environment", &StdoutConfig::environment, "put the environment's variables into each event"),
+      option("script_text", &StdoutConfig::script_text,
+             "put the job script's text into each event"),
+      option("environment", &StdoutConfig::environment,
+             "put the environment's variables into each event"),
   };
   return kSchema;
 }
@@ -14,6 +16,8 @@ const Schema<StdoutConfig>& schema() {
 }  // namespace
 
 std::vector<OptionInfo> options() { return schema().options(); }
-StdoutConfig parse_config(const Table& table, Problems& problems) { return schema().parse(table, problems); }
+StdoutConfig parse_config(const Table& table, Problems& problems) {
+  return schema().parse(table, problems);
+}
 
 }  // namespace scriptorium::stdout_sink

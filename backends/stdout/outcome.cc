@@ -13,7 +13,9 @@ Error write_error(int code) {
     case ENOSPC: return Error{ErrorKind::kExhausted, "no space left on device"};
     case EDQUOT: return Error{ErrorKind::kExhausted, "disk quota exceeded"};
     case EIO: return Error{ErrorKind::kTransient, "input/output error"};
-    default: return Error{ErrorKind::kTransient, "standard output: " + std::generic_category().message(code)};
+    default:
+      return Error{ErrorKind::kTransient,
+                   "standard output: " + std::generic_category().message(code)};
   }
 }
 

@@ -7,7 +7,9 @@
 namespace scriptorium::stdout_sink {
 namespace {
 
-void check(const Table& table, Problems& problems) { static_cast<void>(parse_config(table, problems)); }
+void check(const Table& table, Problems& problems) {
+  static_cast<void>(parse_config(table, problems));
+}
 
 Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext&) {
   Problems problems;

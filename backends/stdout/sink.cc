@@ -17,8 +17,9 @@
 namespace scriptorium::stdout_sink {
 namespace {
 
-// write() to a pipe without a reader raises SIGPIPE, whose default ends the process. The daemon's disposition is not
-// ours to change, so the signal is held back in this thread and taken away again.
+// write() to a pipe without a reader raises SIGPIPE, whose default ends the process. The daemon's
+// disposition is not ours to change, so the signal is held back in this thread and taken away
+// again.
 class HoldSigpipe {
  public:
   HoldSigpipe() {
@@ -55,7 +56,8 @@ StdoutSink::StdoutSink(const StdoutConfig& config, int fd, std::chrono::millisec
 Result<void> StdoutSink::check() {
   const int flags = ::fcntl(fd_, F_GETFL);
   if (flags < 0) return write_error(errno);
-  if ((flags & O_ACCMODE) == O_RDONLY) return Error{ErrorKind::kInvalidConfig, "standard output is open for reading only"};
+  if ((flags & O_ACCMODE) == O_RDONLY)
+    return Error{ErrorKind::kInvalidConfig, "standard output is open for reading only"};
   return {};
 }
 
@@ -64,10 +66,12 @@ Result<void> StdoutSink::write_rest() {
   std::size_t done = 0;
   Result<void> result;
   while (done < unfinished_.size()) {
-    // A blocking pipe would hold write() for ever when its reader sleeps; so ask first, and write no more at once than
-    // a pipe that is ready takes without waiting.
+    // A blocking pipe would hold write() for ever when its reader sleeps; so ask first, and write
+    // no more at once than a pipe that is ready takes without waiting.
     pollfd ready{.fd = fd_, .events = POLLOUT, .revents = 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(give_up - std::chrono::steady_clock::now())
+            .count();
     const int polled = ::poll(&ready, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 100)));
     if (polled < 0 && errno != EINTR) {
       result = write_error(errno);
@@ -113,7 +117,9 @@ Result<void> StdoutSink::write_line(std::string line) {
 void StdoutSink::deliver(std::vector<Delivery> batch) {
   const HoldSigpipe hold;
   for (auto d = batch.begin(); d != batch.end(); ++d) {
-    std::string line = event_json(d->event(), {.script_text = config_.script_text, .environment = config_.environment}) + '\n';
+    std::string line = event_json(d->event(), {.script_text = config_.script_text,
+                                               .environment = config_.environment}) +
+                       '\n';
     if (auto written = write_line(std::move(line)); !written) {
       // The next ones would only wait for the same reader.
       for (; d != batch.end(); ++d) d->retry(written.error().message());

@@ -12,9 +12,10 @@
 
 namespace scriptorium::stdout_sink {
 
-// Writes one JSON event a line. Acknowledged means that write() took the whole line: a pipe's reader has not read it
-// yet, and a file is not synced. After a failed write the rest of that line is written first, so that a reader that
-// stays sees whole lines only; the event is then told again, since its delivery was a retry.
+// Writes one JSON event a line. Acknowledged means that write() took the whole line: a pipe's
+// reader has not read it yet, and a file is not synced. After a failed write the rest of that line
+// is written first, so that a reader that stays sees whole lines only; the event is then told
+// again, since its delivery was a retry.
 //
 // Owns:    nothing; borrows the descriptor.
 // Threads: as Sink says; lines of several workers do not mix.
@@ -23,7 +24,8 @@ class StdoutSink final : public Sink {
   // How long a full pipe is waited for, without a byte going out, before its events become retries.
   static constexpr std::chrono::milliseconds kPatience{1000};
 
-  explicit StdoutSink(const StdoutConfig& config, int fd = 1, std::chrono::milliseconds patience = kPatience);
+  explicit StdoutSink(const StdoutConfig& config, int fd = 1,
+                      std::chrono::milliseconds patience = kPatience);
 
   Result<void> check() override;
   void deliver(std::vector<Delivery> batch) override;

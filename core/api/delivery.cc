@@ -17,7 +17,9 @@ Delivery& Delivery::operator=(Delivery&& other) noexcept {
 
 Delivery::~Delivery() {
   if (settler_ == nullptr) return;
-  settle({.outcome = Outcome::kRetry, .reason = "the plugin dropped the delivery", .by_destructor = true});
+  settle({.outcome = Outcome::kRetry,
+          .reason = "the plugin dropped the delivery",
+          .by_destructor = true});
 }
 
 void Delivery::acknowledge() noexcept { settle({.outcome = Outcome::kAcknowledged}); }
@@ -26,7 +28,9 @@ void Delivery::retry(std::string reason, std::optional<std::chrono::milliseconds
   settle({.outcome = Outcome::kRetry, .reason = std::move(reason), .hint = hint});
 }
 
-void Delivery::reject(std::string reason) noexcept { settle({.outcome = Outcome::kRejected, .reason = std::move(reason)}); }
+void Delivery::reject(std::string reason) noexcept {
+  settle({.outcome = Outcome::kRejected, .reason = std::move(reason)});
+}
 
 void Delivery::settle(Settler::Settlement settlement) noexcept {
   const std::shared_ptr<Settler> settler = std::exchange(settler_, nullptr);

@@ -23,9 +23,10 @@ class Settler {
   struct Settlement {
     std::uint64_t token = 0;
     Outcome outcome = Outcome::kRetry;
-    std::string reason;                             // short and stable: retries are counted by it
-    std::optional<std::chrono::milliseconds> hint;  // the destination's own wish for the next attempt
-    bool by_destructor = false;                     // nobody settled it: a plugin bug
+    std::string reason;  // short and stable: retries are counted by it
+    std::optional<std::chrono::milliseconds>
+        hint;                    // the destination's own wish for the next attempt
+    bool by_destructor = false;  // nobody settled it: a plugin bug
   };
   virtual void settled(Settlement settlement) noexcept = 0;  // from any thread
 };
@@ -35,10 +36,12 @@ class Settler {
 //   delivery.retry("429 too many requests", 5s);  // the destination's own hint; core decides when
 //   delivery.reject("413 document too large");    // becomes a dead letter, with this reason
 // A second settlement is ignored. One that is destroyed unsettled counts as retry and is logged as
-// DELIVERY_UNSETTLED: a plugin's bug, never a loss. Reasons hold no job script, variable or credential.
+// DELIVERY_UNSETTLED: a plugin's bug, never a loss. Reasons hold no job script, variable or
+// credential.
 class Delivery {
  public:
-  Delivery(std::shared_ptr<const Event> event, std::uint32_t attempt, std::shared_ptr<Settler> settler, std::uint64_t token)
+  Delivery(std::shared_ptr<const Event> event, std::uint32_t attempt,
+           std::shared_ptr<Settler> settler, std::uint64_t token)
       : event_(std::move(event)), settler_(std::move(settler)), token_(token), attempt_(attempt) {}
   Delivery(Delivery&&) noexcept = default;
   Delivery& operator=(Delivery&& other) noexcept;
@@ -50,7 +53,8 @@ class Delivery {
   bool settled() const noexcept { return settler_ == nullptr; }
 
   void acknowledge() noexcept;
-  void retry(std::string reason, std::optional<std::chrono::milliseconds> hint = std::nullopt) noexcept;
+  void retry(std::string reason,
+             std::optional<std::chrono::milliseconds> hint = std::nullopt) noexcept;
   void reject(std::string reason) noexcept;
 
  private:

@@ -35,7 +35,7 @@ struct JobArray {
 struct HetJob {
   std::string job_id;                      // of the leader
   std::optional<std::uint32_t> component;  // 0 = leader
-  bool synthetic = false;                  // the scheduler made this script up; the leader's holds the user's
+  bool synthetic = false;  // the scheduler made this script up; the leader's holds the user's
 };
 
 struct Job {
@@ -50,16 +50,16 @@ struct Job {
   std::optional<std::string> work_dir;
 };
 
-// Who owns the job. Only while `verified` is true may a sink use it for access rights: then it came from
-// the scheduler itself, never from the job's environment, which its user writes.
+// Who owns the job. Only while `verified` is true may a sink use it for access rights: then it came
+// from the scheduler itself, never from the job's environment, which its user writes.
 struct User {
   std::optional<std::string> name;
   std::optional<std::string> id;  // uid, in digits
   std::optional<std::string> group_name;
   std::optional<std::string> group_id;
   bool verified = false;
-  // Why not, in words that do not differ from job to job where the scheduler was asked. Absent if he is verified, or if nobody
-  // was asked.
+  // Why not, in words that do not differ from job to job where the scheduler was asked. Absent if
+  // he is verified, or if nobody was asked.
   std::optional<std::string> unverified_reason = std::nullopt;
 };
 
@@ -82,16 +82,16 @@ struct Redaction {
   std::uint64_t count = 0;
 };
 
-// One immutable fact about one job, schema "scriptorium.event/1" (docs/schema/). Made once, then only read;
-// shared as shared_ptr<const Event>, which any thread may hold.
+// One immutable fact about one job, schema "scriptorium.event/1" (docs/schema/). Made once, then
+// only read; shared as shared_ptr<const Event>, which any thread may hold.
 //
-// Text members are UTF-8 (core calls make_text_utf8() before the journal, so that every attempt sees the same text),
-// but may hold anything that a user can type: control characters, '/', newlines. The files hold the exact bytes.
-// Absent means unknown, never empty or 0.
+// Text members are UTF-8 (core calls make_text_utf8() before the journal, so that every attempt
+// sees the same text), but may hold anything that a user can type: control characters, '/',
+// newlines. The files hold the exact bytes. Absent means unknown, never empty or 0.
 struct Event {
-  std::string id;         // event_id(): the same after a crash, from another capture way, at each attempt
-  std::string kind;       // "job.script", "usage.node", ...
-  Timestamp time;         // when the scheduler took the job (a usage sample: the end of its interval)
+  std::string id;  // event_id(): the same after a crash, from another capture way, at each attempt
+  std::string kind;  // "job.script", "usage.node", ...
+  Timestamp time;    // when the scheduler took the job (a usage sample: the end of its interval)
   Timestamp captured_at;  // ours, information only
   std::string capture;    // "fanotify", "inotify", "scan"; a free source names its own way
   bool complete = true;   // false: a file was still half written at incomplete_after_seconds
@@ -106,26 +106,31 @@ struct Event {
   EnvironmentFormat environment_format = EnvironmentFormat::kNone;
   std::vector<EventFile> files;
   std::vector<Redaction> redactions;
-  std::vector<std::string> problems;      // what was wrong with the input, in words: "environment: count 9, 4 strings"
+  std::vector<std::string>
+      problems;  // what was wrong with the input, in words: "environment: count 9, 4 strings"
   std::optional<std::string> supersedes;  // event id of an earlier, shorter capture of the same job
-  std::optional<std::string> replaces;    // event id of the same capture, as it was sent before its owner was known
-  std::vector<std::string> lossy;         // members that were not UTF-8 and were made so: "job.name"
-  std::string extra_json;                 // members of other kinds: one JSON object, merged at the top and
-                                          // into host, job, user and script, whose own members stay; "" = none
+  std::optional<std::string>
+      replaces;  // event id of the same capture, as it was sent before its owner was known
+  std::vector<std::string> lossy;  // members that were not UTF-8 and were made so: "job.name"
+  std::string extra_json;          // members of other kinds: one JSON object, merged at the top and
+                           // into host, job, user and script, whose own members stay; "" = none
 
   const EventFile* file(std::string_view name) const noexcept;  // null if there is none
   std::uint64_t bytes_size() const noexcept;                    // of all files together
-  std::uint64_t memory_size() const noexcept;  // about what it takes in memory, its texts and the bytes it holds included
+  std::uint64_t memory_size()
+      const noexcept;  // about what it takes in memory, its texts and the bytes it holds included
 };
 
-// Replaces what is not UTF-8 in the text members by U+FFFD and notes it in `lossy`. The files stay as they are.
+// Replaces what is not UTF-8 in the text members by U+FFFD and notes it in `lossy`. The files stay
+// as they are.
 void make_text_utf8(Event& event);
 
 // The id of a job.script event: sha256 over cluster, scheduler, kind, job id, the script file's
-// modification time in nanoseconds and the sha256 of its bytes before redaction. Each part is preceded by
-// its length, so that no two lists of parts agree by accident.
-std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind, std::string_view job_id,
-                     std::int64_t script_mtime_ns, std::string_view script_sha256);
+// modification time in nanoseconds and the sha256 of its bytes before redaction. Each part is
+// preceded by its length, so that no two lists of parts agree by accident.
+std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind,
+                     std::string_view job_id, std::int64_t script_mtime_ns,
+                     std::string_view script_sha256);
 
 // The id of an event once its owner is known, which `replaces` the unverified one.
 std::string owned_event_id(std::string_view replaced_id, std::string_view uid);
@@ -138,9 +143,9 @@ struct Variable {
   std::string_view value;  // may hold newlines, '=', any byte but NUL
 };
 
-// The strings of a NUL-ended environment, split at the first '=' after position 0 (so "=odd" is a name
-// without value). Views into `environment`. Order and duplicates kept; a string without '=' has
-// `value.data() == nullptr`.
+// The strings of a NUL-ended environment, split at the first '=' after position 0 (so "=odd" is a
+// name without value). Views into `environment`. Order and duplicates kept; a string without '='
+// has `value.data() == nullptr`.
 std::vector<Variable> split_environment(std::string_view environment);
 
 struct JsonOptions {
@@ -150,12 +155,12 @@ struct JsonOptions {
   int indent = -1;           // < 0: one line
 };
 
-// The event as schema 1 says, always valid UTF-8. A script that is not UTF-8 goes as base64; other bytes
-// that are not become U+FFFD, and "lossy" then lists where ("environment", "job.name").
+// The event as schema 1 says, always valid UTF-8. A script that is not UTF-8 goes as base64; other
+// bytes that are not become U+FFFD, and "lossy" then lists where ("environment", "job.name").
 std::string event_json(const Event& event, const JsonOptions& options = {});
 
-// Reads back what event_json() wrote with exact_times and without texts; the files have no bytes. kCorrupt for
-// anything else.
+// Reads back what event_json() wrote with exact_times and without texts; the files have no bytes.
+// kCorrupt for anything else.
 Result<Event> event_from_json(std::string_view json);
 
 }  // namespace scriptorium

@@ -7,9 +7,10 @@
 
 // JSON of schema 1 back to an event: what the journal keeps of one beside its files.
 //
-// A sink that is behind reads every event through here, so what event_json() writes itself is read straight from the text.
-// Whatever is not just so (other members, other types, escapes that it would not write, damage) is left to the second way, with a
-// tree of nlohmann/json, which alone decides what is an error.
+// A sink that is behind reads every event through here, so what event_json() writes itself is read
+// straight from the text. Whatever is not just so (other members, other types, escapes that it
+// would not write, damage) is left to the second way, with a tree of nlohmann/json, which alone
+// decides what is an error.
 namespace scriptorium {
 namespace {
 
@@ -17,9 +18,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kSchema = "scriptorium.event/1";
 
-// ---- the first way -------------------------------------------------------------------------------------------------------
+// ---- the first way
+// -------------------------------------------------------------------------------------------------------
 
-// Takes JSON from the front of a text. Once something is not as expected, it is lost and takes nothing more.
+// Takes JSON from the front of a text. Once something is not as expected, it is lost and takes
+// nothing more.
 class Taker {
  public:
   explicit Taker(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -57,7 +60,8 @@ class Taker {
     std::string text;
     while (!lost_) {
       const char* const from = at_;
-      while (at_ != end_ && *at_ != '"' && *at_ != '\\' && static_cast<unsigned char>(*at_) >= 0x20) ++at_;
+      while (at_ != end_ && *at_ != '"' && *at_ != '\\' && static_cast<unsigned char>(*at_) >= 0x20)
+        ++at_;
       text.append(from, at_);
       if (peek('"')) break;
       take('\\');
@@ -71,8 +75,8 @@ class Taker {
     const char* const from = at_;
     const auto [rest, error] = std::from_chars(at_, end_, number);
     // No other form of the same number, and no fraction.
-    const bool plain =
-        error == std::errc{} && (*from != '0' || rest == from + 1) && (rest == end_ || *rest == ',' || *rest == '}');
+    const bool plain = error == std::errc{} && (*from != '0' || rest == from + 1) &&
+                       (rest == end_ || *rest == ',' || *rest == '}');
     if (lost_ || !plain) return lose(), 0;
     at_ = rest;
     return number;
@@ -80,7 +84,8 @@ class Taker {
   bool boolean() {
     const bool value = peek('t');
     const std::string_view word = value ? "true" : "false";
-    if (lost_ || static_cast<std::size_t>(end_ - at_) < word.size() || std::string_view(at_, word.size()) != word) {
+    if (lost_ || static_cast<std::size_t>(end_ - at_) < word.size() ||
+        std::string_view(at_, word.size()) != word) {
       lose();
       return false;
     }
@@ -133,10 +138,11 @@ class Reader {
 
   std::optional<Event> read() {
     in_.object([this](std::string_view name) { member(name); });
-    constexpr unsigned kRequired = kSchemaSeen | kId | kKind | kTime | kCapturedAt | kCapture | kComplete | kCluster |
-                                   kScheduler | kHost | kJobId | kVerified;
+    constexpr unsigned kRequired = kSchemaSeen | kId | kKind | kTime | kCapturedAt | kCapture |
+                                   kComplete | kCluster | kScheduler | kHost | kJobId | kVerified;
     if (!in_.at_end() || (seen_ & kRequired) != kRequired) return std::nullopt;
-    if (environment_size_) event_.environment_format = raw_ ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
+    if (environment_size_)
+      event_.environment_format = raw_ ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
     return std::move(event_);
   }
 
@@ -330,7 +336,9 @@ class Reader {
       optional(user.id);
     } else if (name == "group") {
       in_.object([&](std::string_view part) {
-        part == "name" ? optional(user.group_name) : part == "id" ? optional(user.group_id) : in_.lose();
+        part == "name" ? optional(user.group_name)
+        : part == "id" ? optional(user.group_id)
+                       : in_.lose();
       });
     } else if (name == "verified") {
       once(kVerified);
@@ -406,13 +414,32 @@ class Reader {
   bool environment_size_ = false;
 };
 
-// ---- the second way ------------------------------------------------------------------------------------------------------
+// ---- the second way
+// ------------------------------------------------------------------------------------------------------
 
 // Members that Event has fields for; what else stands in a record goes back into extra_json.
-constexpr std::string_view kKnown[] = {
-    "schema",    "id",    "kind",       "time",     "captured_at",      "capture",           "complete", "cluster",
-    "scheduler", "host",  "job",        "user",     "script",           "environment",       "files",    "redactions",
-    "problems",  "lossy", "supersedes", "replaces", "environment_size", "environment_format"};
+constexpr std::string_view kKnown[] = {"schema",
+                                       "id",
+                                       "kind",
+                                       "time",
+                                       "captured_at",
+                                       "capture",
+                                       "complete",
+                                       "cluster",
+                                       "scheduler",
+                                       "host",
+                                       "job",
+                                       "user",
+                                       "script",
+                                       "environment",
+                                       "files",
+                                       "redactions",
+                                       "problems",
+                                       "lossy",
+                                       "supersedes",
+                                       "replaces",
+                                       "environment_size",
+                                       "environment_format"};
 
 // The same for the objects into which extra_json is merged.
 struct KnownMembers {
@@ -422,7 +449,8 @@ struct KnownMembers {
 const std::vector<KnownMembers>& known_members() {
   static const std::vector<KnownMembers> kList = {
       {"host", {"name"}},
-      {"job", {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
+      {"job",
+       {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
       {"user", {"name", "id", "group", "verified", "unverified_reason"}},
       {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
   return kList;
@@ -441,7 +469,8 @@ Timestamp required_time(const Json& json, const char* key) {
 }
 
 Event read(const Json& json) {
-  if (json.at("schema").get<std::string>() != kSchema) throw std::invalid_argument("schema is not scriptorium.event/1");
+  if (json.at("schema").get<std::string>() != kSchema)
+    throw std::invalid_argument("schema is not scriptorium.event/1");
   Event event;
   event.id = json.at("id").get<std::string>();
   event.kind = json.at("kind").get<std::string>();
@@ -457,10 +486,12 @@ Event read(const Json& json) {
   event.job.name = optional_text(job, "name");
   if (const auto array = job.find("array"); array != job.end()) {
     event.job.array =
-        JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"), optional_text(*array, "task_spec")};
+        JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"),
+                 optional_text(*array, "task_spec")};
   }
   if (const auto het = job.find("het"); het != job.end()) {
-    event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(), .synthetic = het->at("synthetic").get<bool>()};
+    event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(),
+                           .synthetic = het->at("synthetic").get<bool>()};
     if (const auto component = het->find("component"); component != het->end())
       event.job.het->component = component->get<std::uint32_t>();
   }
@@ -481,37 +512,43 @@ Event read(const Json& json) {
   if (const auto script = json.find("script"); script != json.end()) {
     ScriptInfo& info = event.script.emplace();
     info.interpreter = optional_text(*script, "interpreter");
-    if (script->contains("directives")) info.directives = script->at("directives").get<std::vector<std::string>>();
-    if (script->contains("modules")) info.modules = script->at("modules").get<std::vector<std::string>>();
+    if (script->contains("directives"))
+      info.directives = script->at("directives").get<std::vector<std::string>>();
+    if (script->contains("modules"))
+      info.modules = script->at("modules").get<std::vector<std::string>>();
   }
   if (json.contains("files")) {
     for (const Json& f : json.at("files")) {
-      event.files.push_back(
-          {f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(), f.at("sha256").get<std::string>(), nullptr});
+      event.files.push_back({f.at("name").get<std::string>(), f.at("size").get<std::uint64_t>(),
+                             f.at("sha256").get<std::string>(), nullptr});
     }
   }
   if (json.contains("environment_size")) {
-    event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
+    event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw
+                                                                   : EnvironmentFormat::kNulEnded;
   }
   if (json.contains("redactions")) {
     for (const Json& r : json.at("redactions")) {
-      event.redactions.push_back(
-          {r.at("rule").get<std::string>(), r.at("where").get<std::string>(), r.at("count").get<std::uint64_t>()});
+      event.redactions.push_back({r.at("rule").get<std::string>(), r.at("where").get<std::string>(),
+                                  r.at("count").get<std::uint64_t>()});
     }
   }
-  if (json.contains("problems")) event.problems = json.at("problems").get<std::vector<std::string>>();
+  if (json.contains("problems"))
+    event.problems = json.at("problems").get<std::vector<std::string>>();
   event.supersedes = optional_text(json, "supersedes");
   event.replaces = optional_text(json, "replaces");
   if (json.contains("lossy")) event.lossy = json.at("lossy").get<std::vector<std::string>>();
   Json extra = Json::object();
   for (const auto& [key, value] : json.items()) {
-    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown)) extra[key] = value;
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
+      extra[key] = value;
   }
   for (const auto& [object, members] : known_members()) {
     const auto found = json.find(object);
     if (found == json.end()) continue;
     for (const auto& [key, value] : found->items()) {
-      if (std::find(members.begin(), members.end(), key) == members.end()) extra[std::string(object)][key] = value;
+      if (std::find(members.begin(), members.end(), key) == members.end())
+        extra[std::string(object)][key] = value;
     }
   }
   if (!extra.empty()) event.extra_json = extra.dump();
@@ -528,8 +565,10 @@ Result<Event> event_from_json(std::string_view json) try {
 } catch (const std::exception& e) {
   // what() may quote the input, which may hold a script.
   const auto* parse = dynamic_cast<const Json::parse_error*>(&e);
-  return Error{ErrorKind::kCorrupt, parse != nullptr ? "event metadata: not JSON at byte " + std::to_string(parse->byte)
-                                                     : std::string("event metadata: a member is missing or of another type")};
+  return Error{ErrorKind::kCorrupt,
+               parse != nullptr
+                   ? "event metadata: not JSON at byte " + std::to_string(parse->byte)
+                   : std::string("event metadata: a member is missing or of another type")};
 }
 
 }  // namespace scriptorium

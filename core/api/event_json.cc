@@ -9,9 +9,10 @@
 
 // Event to JSON; event_from_json.cc is the way back. The shape is docs/schema/event-1.schema.json.
 //
-// Every delivery of an event to every sink passes through here, so the text is written as it comes, without a tree of it
-// in memory; only `extra_json` is parsed. tests/core/api/event/event_json_oracle.h does the same with a tree, and both
-// must agree in every byte.
+// Every delivery of an event to every sink passes through here, so the text is written as it comes,
+// without a tree of it in memory; only `extra_json` is parsed.
+// tests/core/api/event/event_json_oracle.h does the same with a tree, and both must agree in every
+// byte.
 namespace scriptorium {
 namespace {
 
@@ -23,7 +24,8 @@ void note_lossy(std::vector<std::string>& list, const char* where) {
   if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
 }
 
-// JSON text as it grows. Members and items are called for in their order; commas, line ends and indentation come by themselves.
+// JSON text as it grows. Members and items are called for in their order; commas, line ends and
+// indentation come by themselves.
 class Text {
  public:
   explicit Text(int indent) : indent_(indent) {}
@@ -84,8 +86,8 @@ class Text {
   bool empty_ = true;  // the object or list that is open has nothing yet
 };
 
-// Of equal names the last value counts, as in a shell that imports them one after the other; its place is the first's.
-// Neither a long list nor one made to collide takes more than n log n.
+// Of equal names the last value counts, as in a shell that imports them one after the other; its
+// place is the first's. Neither a long list nor one made to collide takes more than n log n.
 void drop_repeated(std::vector<Variable>& variables) {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<std::uint32_t> order(variables.size());
@@ -162,13 +164,15 @@ class Writer {
   std::size_t likely_size() const {
     std::size_t size = 1024 + event_.extra_json.size() + event_.files.size() * 128;
     for (const EventFile& file : event_.files) {
-      const bool wanted = (options_.script_text && file.name == "script") || (options_.environment && file.name == "environment");
+      const bool wanted = (options_.script_text && file.name == "script") ||
+                          (options_.environment && file.name == "environment");
       if (wanted && file.bytes != nullptr) size += file.bytes->size() + file.bytes->size() / 8;
     }
     return size;
   }
 
-  // ---- objects, into which extra_json's are merged -------------------------------------------------------------------
+  // ---- objects, into which extra_json's are merged
+  // -------------------------------------------------------------------
   void open(const Json* extra) {
     text_.open('{');
     levels_.push_back({.extra = extra, .keys = {}});
@@ -260,10 +264,12 @@ class Writer {
   }
   void add_time(const char* name, Timestamp at, TimePrecision precision) {
     key(name);
-    text_.string(format_rfc3339(at, options_.exact_times ? TimePrecision::kNanoseconds : precision));
+    text_.string(
+        format_rfc3339(at, options_.exact_times ? TimePrecision::kNanoseconds : precision));
   }
 
-  // ---- values --------------------------------------------------------------------------------------------------------
+  // ---- values
+  // --------------------------------------------------------------------------------------------------------
   void string(const char* where, std::string_view bytes) {
     if (is_utf8(bytes)) {
       text_.string(bytes);
@@ -302,7 +308,8 @@ class Writer {
     text_.close(']');
   }
 
-  // ---- members -------------------------------------------------------------------------------------------------------
+  // ---- members
+  // -------------------------------------------------------------------------------------------------------
   void job() {
     const Job& job = event_.job;
     open("job");
@@ -346,13 +353,15 @@ class Writer {
       close();
     }
     add_boolean("verified", user.verified);
-    add("unverified_reason", "user.unverified_reason", user.verified ? std::nullopt : user.unverified_reason);
+    add("unverified_reason", "user.unverified_reason",
+        user.verified ? std::nullopt : user.unverified_reason);
     close();
   }
 
   void script() {
     open("script");
-    for (const char* name : {"text", "encoding", "size", "sha256", "directives", "modules"}) reserve(name);
+    for (const char* name : {"text", "encoding", "size", "sha256", "directives", "modules"})
+      reserve(name);
     if (const EventFile* file = event_.file("script"); file != nullptr) {
       if (options_.script_text && file->bytes != nullptr) {
         const bool utf8 = is_utf8(*file->bytes);
@@ -371,7 +380,8 @@ class Writer {
   void environment() {
     const EventFile* file = event_.file("environment");
     if (file == nullptr) return;
-    if (options_.environment && file->bytes != nullptr && event_.environment_format == EnvironmentFormat::kNulEnded) {
+    if (options_.environment && file->bytes != nullptr &&
+        event_.environment_format == EnvironmentFormat::kNulEnded) {
       std::vector<Variable> variables = split_environment(*file->bytes);
       std::vector<std::string> repaired;
       // NUL and '=' are characters of their own, so the whole is UTF-8 if every part is.
@@ -392,7 +402,8 @@ class Writer {
       }
       text_.close('}');
     }
-    if (event_.environment_format == EnvironmentFormat::kRaw) add_plain("environment_format", "raw");
+    if (event_.environment_format == EnvironmentFormat::kRaw)
+      add_plain("environment_format", "raw");
     add_number("environment_size", file->size);
   }
 
@@ -437,7 +448,9 @@ class Writer {
 
 }  // namespace
 
-std::string event_json(const Event& event, const JsonOptions& options) { return Writer(event, options).write(); }
+std::string event_json(const Event& event, const JsonOptions& options) {
+  return Writer(event, options).write();
+}
 
 void make_text_utf8(Event& event) {
   const auto fix = [&event](const char* where, std::string& bytes) {

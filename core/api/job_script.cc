@@ -45,7 +45,8 @@ bool is_name_char(char c) noexcept {
 bool is_assignment(std::string_view word) noexcept {
   const std::size_t equals = word.find('=');
   return equals != std::string_view::npos && equals > 0 && (word[0] < '0' || word[0] > '9') &&
-         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals), is_name_char);
+         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                     is_name_char);
 }
 
 std::optional<std::string> read_interpreter(std::string_view script) {
@@ -60,7 +61,7 @@ std::optional<std::string> read_interpreter(std::string_view script) {
     std::string_view word = take_blank_word(line);
     if (word.empty()) return result;
     if (word.starts_with("-S") && word.size() > 2) word.remove_prefix(2);  // env -Spython3
-    if (word == "-u" || word == "-C") {                                    // options of env that take a value
+    if (word == "-u" || word == "-C") {  // options of env that take a value
       take_blank_word(line);
     } else if (!word.starts_with('-') && !is_assignment(word)) {
       return result + ' ' + std::string(word);
@@ -68,10 +69,12 @@ std::optional<std::string> read_interpreter(std::string_view script) {
   }
 }
 
-bool is_separator(char c) noexcept { return c == ';' || c == '&' || c == '|' || c == '(' || c == ')'; }
+bool is_separator(char c) noexcept {
+  return c == ';' || c == '&' || c == '|' || c == '(' || c == ')';
+}
 
-// Where the substitution that begins at `at` ends ("$(...)", "${...}" or "`...`"), just behind it; the text's end if
-// it is never closed.
+// Where the substitution that begins at `at` ends ("$(...)", "${...}" or "`...`"), just behind it;
+// the text's end if it is never closed.
 std::size_t substitution_end(std::string_view line, std::size_t at) noexcept {
   if (line[at] == '`') {
     const std::size_t end = line.find('`', at + 1);
@@ -88,11 +91,13 @@ std::size_t substitution_end(std::string_view line, std::size_t at) noexcept {
 }
 
 bool is_substitution(std::string_view line, std::size_t at) noexcept {
-  return line[at] == '`' || (line[at] == '$' && at + 1 < line.size() && (line[at + 1] == '(' || line[at + 1] == '{'));
+  return line[at] == '`' ||
+         (line[at] == '$' && at + 1 < line.size() && (line[at + 1] == '(' || line[at + 1] == '{'));
 }
 
-// Reads one shell word from `at`, which moves behind it: quotes are taken away, substitutions stay as they are
-// written. An open quote ends with the line, so that an apostrophe in a here-document spoils one line only.
+// Reads one shell word from `at`, which moves behind it: quotes are taken away, substitutions stay
+// as they are written. An open quote ends with the line, so that an apostrophe in a here-document
+// spoils one line only.
 std::string read_word(std::string_view line, std::size_t& at) {
   std::string word;
   char quote = '\0';
@@ -107,7 +112,8 @@ std::string read_word(std::string_view line, std::size_t& at) {
     }
     ++at;
     if (c == '\\' && quote != '\'' && at < line.size()) {
-      if (quote == '"' && line[at] != '"' && line[at] != '\\' && line[at] != '$' && line[at] != '`') word += c;
+      if (quote == '"' && line[at] != '"' && line[at] != '\\' && line[at] != '$' && line[at] != '`')
+        word += c;
       word += line[at++];
     } else if (quote == c) {
       quote = '\0';
@@ -126,25 +132,29 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, N>& wor
 }
 
 // Words that may stand before a command of the same line.
-constexpr std::array kBefore{"if"sv, "then"sv, "elif"sv, "else"sv, "while"sv, "until"sv,   "do"sv,
-                             "!"sv,  "time"sv, "{"sv,    "eval"sv, "exec"sv,  "command"sv, "builtin"sv};
+constexpr std::array kBefore{"if"sv,    "then"sv, "elif"sv,    "else"sv,   "while"sv,
+                             "until"sv, "do"sv,   "!"sv,       "time"sv,   "{"sv,
+                             "eval"sv,  "exec"sv, "command"sv, "builtin"sv};
 constexpr std::array kLoad{"load"sv, "add"sv, "try-load"sv, "try-add"sv, "load-any"sv};
 constexpr std::array kSwap{"swap"sv, "switch"sv, "sw"sv};
-// Commands of `ml` (Lmod and Environment Modules) that load nothing. Any other first word of `ml` is a module.
-constexpr std::array kOther{"av"sv,          "avail"sv,   "apropos"sv,      "append-path"sv, "category"sv, "clear"sv,
-                            "config"sv,      "del"sv,     "describe"sv,     "disable"sv,     "display"sv,  "edit"sv,
-                            "freeze"sv,      "help"sv,    "is-avail"sv,     "is-loaded"sv,   "is-saved"sv, "is-used"sv,
-                            "key"sv,         "keyword"sv, "list"sv,         "mod-to-sh"sv,   "overview"sv, "ov"sv,
-                            "path"sv,        "paths"sv,   "prepend-path"sv, "purge"sv,       "refresh"sv,  "reload"sv,
-                            "remove-path"sv, "reset"sv,   "restore"sv,      "rm"sv,          "remove"sv,   "save"sv,
-                            "savelist"sv,    "saverm"sv,  "saveshow"sv,     "search"sv,      "show"sv,     "source"sv,
-                            "spider"sv,      "stash"sv,   "test"sv,         "tablelist"sv,   "unload"sv,   "unuse"sv,
-                            "update"sv,      "use"sv,     "whatis"sv,       "whereis"sv,     "unsource"sv, "unswap"sv,
-                            "initlist"sv,    "initadd"sv, "initrm"sv,       "initclear"sv,   "mcc"sv,      "cachebuild"sv,
-                            "cacheclear"sv,  "aliases"sv, "lint"sv,         "sh-to-mod"sv};
+// Commands of `ml` (Lmod and Environment Modules) that load nothing. Any other first word of `ml`
+// is a module.
+constexpr std::array kOther{
+    "av"sv,          "avail"sv,   "apropos"sv,      "append-path"sv, "category"sv, "clear"sv,
+    "config"sv,      "del"sv,     "describe"sv,     "disable"sv,     "display"sv,  "edit"sv,
+    "freeze"sv,      "help"sv,    "is-avail"sv,     "is-loaded"sv,   "is-saved"sv, "is-used"sv,
+    "key"sv,         "keyword"sv, "list"sv,         "mod-to-sh"sv,   "overview"sv, "ov"sv,
+    "path"sv,        "paths"sv,   "prepend-path"sv, "purge"sv,       "refresh"sv,  "reload"sv,
+    "remove-path"sv, "reset"sv,   "restore"sv,      "rm"sv,          "remove"sv,   "save"sv,
+    "savelist"sv,    "saverm"sv,  "saveshow"sv,     "search"sv,      "show"sv,     "source"sv,
+    "spider"sv,      "stash"sv,   "test"sv,         "tablelist"sv,   "unload"sv,   "unuse"sv,
+    "update"sv,      "use"sv,     "whatis"sv,       "whereis"sv,     "unsource"sv, "unswap"sv,
+    "initlist"sv,    "initadd"sv, "initrm"sv,       "initclear"sv,   "mcc"sv,      "cachebuild"sv,
+    "cacheclear"sv,  "aliases"sv, "lint"sv,         "sh-to-mod"sv};
 
 void add_module(const std::string& name, std::vector<std::string>& modules) {
-  if (!name.empty() && name.front() != '-' && name.size() <= kMaxScriptItemBytes && modules.size() < kMaxScriptItems)
+  if (!name.empty() && name.front() != '-' && name.size() <= kMaxScriptItemBytes &&
+      modules.size() < kMaxScriptItems)
     modules.push_back(name);
 }
 
@@ -155,7 +165,8 @@ void read_command(const std::vector<std::string>& words, std::vector<std::string
   if (i == words.size() || (words[i] != "module" && words[i] != "ml")) return;
   const bool short_form = words[i] == "ml";
   ++i;
-  // "module --silent load X"; but "ml -GCC" takes GCC away, and what follows is still a list of modules.
+  // "module --silent load X"; but "ml -GCC" takes GCC away, and what follows is still a list of
+  // modules.
   while (i < words.size() && words[i].starts_with('-')) ++i;
   if (i == words.size()) return;
   const std::string& action = words[i];
@@ -186,7 +197,9 @@ void read_commands(std::string_view line, std::vector<std::string>& modules) {
     if (c == '&' && at + 1 < line.size() && line[at + 1] == '>') redirect = at + 1;
     if (redirect < line.size() && (line[redirect] == '<' || line[redirect] == '>')) {
       at = redirect;
-      while (at < line.size() && (line[at] == '<' || line[at] == '>' || line[at] == '&' || line[at] == '|')) ++at;
+      while (at < line.size() &&
+             (line[at] == '<' || line[at] == '>' || line[at] == '&' || line[at] == '|'))
+        ++at;
       while (at < line.size() && is_blank(line[at])) ++at;
       read_word(line, at);
       continue;
@@ -218,7 +231,8 @@ std::vector<std::string> read_modules(std::string_view script) {
   while (!script.empty() && modules.size() < kMaxScriptItems) {
     const std::string_view line = without_return(take_line(script));
     // Nearly every line ends here: splitting all of them into words would cost ten times as much.
-    if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos) continue;
+    if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos)
+      continue;
     if (trim(line).starts_with('#') || line.size() > kMaxLogicalLine) continue;
     if (!continues(line)) {
       read_commands(line, modules);
@@ -249,7 +263,8 @@ void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
       if (!use(trim(candidate.substr(syntax.prefix.size())))) return;
       continue;
     }
-    const bool skipped = text.empty() || text.front() == '#' || (syntax.colon_lines && line.front() == ':');
+    const bool skipped =
+        text.empty() || text.front() == '#' || (syntax.colon_lines && line.front() == ':');
     if (!skipped) return;
   }
 }

@@ -11,7 +11,8 @@ namespace scriptorium {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// One fact beside a message's constant sentence. Never a job script, a variable's value or a credential.
+// One fact beside a message's constant sentence. Never a job script, a variable's value or a
+// credential.
 struct LogField {
   std::string key;
   std::string value;
@@ -24,14 +25,16 @@ struct LogField {
   LogField(std::string_view k, Number v) : key(k), value(std::to_string(v)) {}
 };
 
-// Where messages go. error = a person must act; warning = degraded, will heal itself; info = start, stop,
-// reload; debug = per event. Each error and warning has a stable id that docs/messages.md explains.
-// Threads: any. Never blocks on anything but standard error. Repeats of an id are rate limited and counted.
+// Where messages go. error = a person must act; warning = degraded, will heal itself; info = start,
+// stop, reload; debug = per event. Each error and warning has a stable id that docs/messages.md
+// explains. Threads: any. Never blocks on anything but standard error. Repeats of an id are rate
+// limited and counted.
 class Logger {
  public:
   using Fields = std::vector<LogField>;
   virtual ~Logger() = default;
-  virtual void log(LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept = 0;
+  virtual void log(LogLevel level, std::string_view id, std::string_view sentence,
+                   const Fields& fields) noexcept = 0;
 
   void error(std::string_view id, std::string_view sentence, const Fields& fields = {}) noexcept {
     log(LogLevel::kError, id, sentence, fields);

@@ -27,24 +27,31 @@ constexpr std::uint64_t kSecretLimit = std::uint64_t{64} << 10;
 
 bool is_bare_key(std::string_view key) noexcept {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
   });
 }
 
 std::string key_text(std::string_view key) {
   const std::string_view beginning = key.substr(0, kGivenLimit);
-  return (is_bare_key(key) ? std::string(beginning) : options_detail::quote(beginning)) + (key.size() > kGivenLimit ? "..." : "");
+  return (is_bare_key(key) ? std::string(beginning) : options_detail::quote(beginning)) +
+         (key.size() > kGivenLimit ? "..." : "");
 }
 
-std::string full_key(const Table& table, std::string_view key) { return options_detail::join_key(table.path, key); }
+std::string full_key(const Table& table, std::string_view key) {
+  return options_detail::join_key(table.path, key);
+}
 
-constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", "secret", "token", "api_key"};
+constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", "secret", "token",
+                                                          "api_key"};
 
-// What a password typed into the config by mistake stands under. A key that ends in "_file" only names a place.
+// What a password typed into the config by mistake stands under. A key that ends in "_file" only
+// names a place.
 bool names_secret(std::string_view key) {
   std::string lower(key);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
   if (lower.size() >= 5 && lower.compare(lower.size() - 5, 5, "_file") == 0) return false;
   return std::any_of(kSecretWords.begin(), kSecretWords.end(),
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
@@ -115,18 +122,22 @@ std::string allowed_text(const OptionInfo& info) {
   return info.type + ", " + info.allowed;
 }
 
-// ---- numbers with a unit ---------------------------------------------------------------------------------------------
+// ---- numbers with a unit
+// ---------------------------------------------------------------------------------------------
 
 struct UnitWord {
   std::string_view word;
   long double factor;
 };
-constexpr UnitWord kDurations[] = {{"ms", 1},        {"s", 1000},       {"m", 60'000},     {"min", 60'000},
-                                   {"h", 3'600'000}, {"d", 86'400'000}, {"w", 604'800'000}};
+constexpr UnitWord kDurations[] = {{"ms", 1},         {"s", 1000},      {"m", 60'000},
+                                   {"min", 60'000},   {"h", 3'600'000}, {"d", 86'400'000},
+                                   {"w", 604'800'000}};
 // Without "i" and "B" as systemd, Slurm and Docker read it: in powers of 1024.
-constexpr UnitWord kSizes[] = {{"B", 1},      {"K", 1024},      {"M", 1048576},      {"G", 1073741824},      {"T", 1099511627776},
-                               {"KiB", 1024}, {"MiB", 1048576}, {"GiB", 1073741824}, {"TiB", 1099511627776}, {"kB", 1e3L},
-                               {"KB", 1e3L},  {"MB", 1e6L},     {"GB", 1e9L},        {"TB", 1e12L}};
+constexpr UnitWord kSizes[] = {{"B", 1},          {"K", 1024},          {"M", 1048576},
+                               {"G", 1073741824}, {"T", 1099511627776}, {"KiB", 1024},
+                               {"MiB", 1048576},  {"GiB", 1073741824},  {"TiB", 1099511627776},
+                               {"kB", 1e3L},      {"KB", 1e3L},         {"MB", 1e6L},
+                               {"GB", 1e9L},      {"TB", 1e12L}};
 
 // What the value of a key counts, as its name says.
 struct KeyUnit {
@@ -142,13 +153,14 @@ constexpr KeyUnit kKeyUnits[] = {{"_ms", "milliseconds", kDurations, 1},
                                  {"_bytes", "bytes", kSizes, 1}};
 
 const KeyUnit* unit_of_key(std::string_view key) {
-  const auto found =
-      std::find_if(std::begin(kKeyUnits), std::end(kKeyUnits), [&](const KeyUnit& u) { return key.ends_with(u.suffix); });
+  const auto found = std::find_if(std::begin(kKeyUnits), std::end(kKeyUnits),
+                                  [&](const KeyUnit& u) { return key.ends_with(u.suffix); });
   return found == std::end(kKeyUnits) ? nullptr : found;
 }
 const char* examples_of(const KeyUnit& unit) {
-  return unit.suffix == "_bytes" ? "a size such as \"512KiB\", \"64MiB\" or \"1GiB\""
-                                 : "a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"";
+  return unit.suffix == "_bytes"
+             ? "a size such as \"512KiB\", \"64MiB\" or \"1GiB\""
+             : "a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"";
 }
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -167,7 +179,8 @@ std::optional<long double> parse_amounts(std::string_view text, std::span<const 
     long double scale = 1;
     std::size_t digits = 0;
     bool fraction = false;
-    for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !fraction && digits > 0)); ++at) {
+    for (; at < text.size() && (is_digit(text[at]) || (text[at] == '.' && !fraction && digits > 0));
+         ++at) {
       if (text[at] == '.') {
         fraction = true;
         continue;
@@ -181,7 +194,8 @@ std::optional<long double> parse_amounts(std::string_view text, std::span<const 
     const std::size_t begin = at;
     while (at < text.size() && !is_digit(text[at]) && text[at] != ' ') ++at;
     const std::string_view word = text.substr(begin, at - begin);
-    const auto unit = std::find_if(words.begin(), words.end(), [&](const UnitWord& u) { return u.word == word; });
+    const auto unit =
+        std::find_if(words.begin(), words.end(), [&](const UnitWord& u) { return u.word == word; });
     if (unit == words.end()) return std::nullopt;
     sum += number * unit->factor / scale;
     skip_blanks();
@@ -189,17 +203,21 @@ std::optional<long double> parse_amounts(std::string_view text, std::span<const 
   return sum;
 }
 
-// A number written as a text with a unit, for a key that has one; a problem and nothing if it is none.
-std::optional<std::int64_t> read_amount(const Value& value, std::string_view text, const KeyUnit& unit, const Table& table,
+// A number written as a text with a unit, for a key that has one; a problem and nothing if it is
+// none.
+std::optional<std::int64_t> read_amount(const Value& value, std::string_view text,
+                                        const KeyUnit& unit, const Table& table,
                                         const OptionInfo& info, Problems& problems) {
   const auto amount = parse_amounts(text, unit.words);
   if (!amount) {
-    options_detail::not_allowed(value, table, info, std::string("not ") + examples_of(unit), problems);
+    options_detail::not_allowed(value, table, info, std::string("not ") + examples_of(unit),
+                                problems);
     return std::nullopt;
   }
   const long double counted = *amount / unit.factor;
   if (counted != std::floor(counted) || counted > 9e18L) {
-    options_detail::not_allowed(value, table, info, "not a whole number of " + std::string(unit.plural), problems);
+    options_detail::not_allowed(value, table, info,
+                                "not a whole number of " + std::string(unit.plural), problems);
     return std::nullopt;
   }
   return static_cast<std::int64_t>(counted);
@@ -236,9 +254,12 @@ std::string Problem::text() const {
   return result;
 }
 
-void Problems::add(const Table& table, std::string_view key, std::string problem, std::string allowed) {
-  Problem made{
-      .position = table.position, .key = full_key(table, key), .problem = std::move(problem), .allowed = std::move(allowed)};
+void Problems::add(const Table& table, std::string_view key, std::string problem,
+                   std::string allowed) {
+  Problem made{.position = table.position,
+               .key = full_key(table, key),
+               .problem = std::move(problem),
+               .allowed = std::move(allowed)};
   if (const Value* value = table.find(key)) {
     made.position = value->position;
     made.given = given_text(key, *value, false);
@@ -253,7 +274,9 @@ void Problems::sort() {
   std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t>> order;
   for (std::size_t i = 0; i < list_.size(); ++i) {
     const Position& position = list_[i].position;
-    order.emplace_back(ranks[position.file], position.line == 0 ? std::numeric_limits<std::uint32_t>::max() : position.line, i);
+    order.emplace_back(
+        ranks[position.file],
+        position.line == 0 ? std::numeric_limits<std::uint32_t>::max() : position.line, i);
   }
   std::sort(order.begin(), order.end());
   std::vector<Problem> sorted;
@@ -289,8 +312,10 @@ Result<Secret> read_secret(const std::string& file) {
   if (!stat->is_regular()) return refuse("is not a regular file");
   if ((stat->mode & 0006U) != 0) {
     std::array<char, 8> octal{};
-    const auto end = std::to_chars(octal.data(), octal.data() + octal.size(), stat->mode & 07777U, 8).ptr;
-    return refuse("every user of this machine may " + std::string((stat->mode & 0004U) != 0 ? "read" : "write") + " it (mode 0" +
+    const auto end =
+        std::to_chars(octal.data(), octal.data() + octal.size(), stat->mode & 07777U, 8).ptr;
+    return refuse("every user of this machine may " +
+                  std::string((stat->mode & 0004U) != 0 ? "read" : "write") + " it (mode 0" +
                   std::string(octal.data(), end) + "); run: chmod 600 " + printable(path, 4096));
   }
   auto bytes = read_fd(fd.get(), kSecretLimit + 1, stat->size);
@@ -301,7 +326,8 @@ Result<Secret> read_secret(const std::string& file) {
     if (!bytes->empty() && bytes->back() == '\r') bytes->pop_back();
   }
   if (bytes->empty()) return refuse("is empty");
-  if (bytes->find('\0') != std::string::npos) return refuse("holds a NUL byte, which no password or token has");
+  if (bytes->find('\0') != std::string::npos)
+    return refuse("holds a NUL byte, which no password or token has");
   return Secret(*std::move(bytes));
 }
 
@@ -344,17 +370,19 @@ std::string join_key(const std::string& path, std::string_view key) {
   return path.empty() ? key_text(key) : path + "." + key_text(key);
 }
 
-void wrong_type(const Value& value, const Table& table, const OptionInfo& info, Problems& problems) {
+void wrong_type(const Value& value, const Table& table, const OptionInfo& info,
+                Problems& problems) {
   Problem made = about(table, info, value, "wrong type");
   made.allowed = allowed_text(info);
   problems.add(std::move(made));
 }
 
-void not_allowed(const Value& value, const Table& table, const OptionInfo& info, std::string problem, Problems& problems,
-                 const std::vector<std::string>& words) {
+void not_allowed(const Value& value, const Table& table, const OptionInfo& info,
+                 std::string problem, Problems& problems, const std::vector<std::string>& words) {
   Problem made = about(table, info, value, std::move(problem));
   made.allowed = info.allowed;
-  if (const auto* word = std::get_if<std::string>(&value.data); word != nullptr && word->size() <= kGivenLimit && !info.secret) {
+  if (const auto* word = std::get_if<std::string>(&value.data);
+      word != nullptr && word->size() <= kGivenLimit && !info.secret) {
     made.did_you_mean = did_you_mean(*word, words).value_or("");
   }
   problems.add(std::move(made));
@@ -362,10 +390,11 @@ void not_allowed(const Value& value, const Table& table, const OptionInfo& info,
 
 void missing(const Table& table, const OptionInfo& info, Problems& problems) {
   if (table.damaged) return;
-  problems.add({.position = table.position,
-                .key = full_key(table, info.name),
-                .problem = "required key is missing" + (info.help.empty() ? "" : " (" + info.help + ")"),
-                .allowed = allowed_text(info)});
+  problems.add(
+      {.position = table.position,
+       .key = full_key(table, info.name),
+       .problem = "required key is missing" + (info.help.empty() ? "" : " (" + info.help + ")"),
+       .allowed = allowed_text(info)});
 }
 
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool& out) {
@@ -407,7 +436,8 @@ bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::
   return true;
 }
 
-bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::vector<std::string>& out) {
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p,
+         std::vector<std::string>& out) {
   const auto* list = std::get_if<std::vector<Value>>(&v.data);
   if (list == nullptr) return wrong_type(v, t, i, p), false;
   std::vector<std::string> result;
@@ -418,7 +448,8 @@ bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::
       result.push_back(*text);
       continue;
     }
-    Problem made = about(t, i, item, "item " + std::to_string(n + 1) + " of the list is of the wrong type");
+    Problem made =
+        about(t, i, item, "item " + std::to_string(n + 1) + " of the list is of the wrong type");
     made.allowed = "string";
     p.add(std::move(made));
     good = false;
@@ -437,7 +468,8 @@ std::string default_text(double value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
   std::string result(text.data(), end);
-  if (result.find_first_of(".e") == std::string::npos) result += ".0";  // without it TOML reads an integer
+  if (result.find_first_of(".e") == std::string::npos)
+    result += ".0";  // without it TOML reads an integer
   return result;
 }
 
@@ -452,7 +484,8 @@ std::string default_text(const std::vector<std::string>& value) {
 std::string integer_type(std::string_view name) {
   const KeyUnit* unit = unit_of_key(name);
   if (unit == nullptr) return "integer";
-  return unit->suffix == "_bytes" ? "integer or a size such as \"64MiB\"" : "integer or a duration such as \"5m\"";
+  return unit->suffix == "_bytes" ? "integer or a size such as \"64MiB\""
+                                  : "integer or a duration such as \"5m\"";
 }
 
 const char* type_name(const bool*) { return "true or false"; }

@@ -13,8 +13,8 @@
 
 #include "core/base/result.h"
 
-// Options of a plugin (and of core itself): one struct with the defaults in it, one Schema beside it. Core turns TOML
-// into Table once; after parsing nothing sees TOML again.
+// Options of a plugin (and of core itself): one struct with the defaults in it, one Schema beside
+// it. Core turns TOML into Table once; after parsing nothing sees TOML again.
 namespace scriptorium {
 
 struct Position {
@@ -30,8 +30,8 @@ struct Table {
   std::vector<TableEntry> entries;
   Position position;
   std::string path;  // "sink.archive": stands in front of every key in messages
-  // A line of it could not be read, which is a problem already: what seems to be missing may be what stood there, so
-  // nothing is said to be missing.
+  // A line of it could not be read, which is a problem already: what seems to be missing may be
+  // what stood there, so nothing is said to be missing.
   bool damaged = false;
 
   const Value* find(std::string_view key) const noexcept;  // null if it is not there
@@ -41,8 +41,8 @@ struct Value {
   std::variant<bool, std::int64_t, double, std::string, std::vector<Value>, Table> data;
   Position position;
 
-  // The value as TOML writes it, on one line, for "given:"; long ones are cut with "...", and what stands under a key
-  // that names a secret ("password") is "***".
+  // The value as TOML writes it, on one line, for "given:"; long ones are cut with "...", and what
+  // stands under a key that names a secret ("password") is "***".
   std::string text() const;
 };
 
@@ -68,10 +68,11 @@ struct Problem {
 class Problems {
  public:
   void add(Problem problem) { list_.push_back(std::move(problem)); }
-  // About a key of a table; points at the key's line and gives its value, or at the table's line if the key is not
-  // there.
+  // About a key of a table; points at the key's line and gives its value, or at the table's line if
+  // the key is not there.
   void add(const Table& table, std::string_view key, std::string problem, std::string allowed = {});
-  // By file (in the order in which they were first named) and line; what is about a file as a whole comes after its lines.
+  // By file (in the order in which they were first named) and line; what is about a file as a whole
+  // comes after its lines.
   void sort();
   bool empty() const noexcept { return list_.empty(); }
   const std::vector<Problem>& list() const noexcept { return list_; }
@@ -80,7 +81,8 @@ class Problems {
   std::vector<Problem> list_;
 };
 
-// A password or token. Never printed: text() is "***". Comes from a file (`password_file`), never from the config.
+// A password or token. Never printed: text() is "***". Comes from a file (`password_file`), never
+// from the config.
 class Secret {
  public:
   Secret() = default;
@@ -92,16 +94,18 @@ class Secret {
  private:
   std::string value_;
 };
-// The contents of a secret's file without the final newline (LF or CRLF). `file` is an absolute path, or a name without
-// '/' that stands for $CREDENTIALS_DIRECTORY/NAME (systemd's LoadCredential=). kInvalidConfig, with the remedy, if it is
-// neither, cannot be read, is not a regular file, may be read or written by others, is empty, holds a NUL byte or is
-// larger than 64 KiB.
+// The contents of a secret's file without the final newline (LF or CRLF). `file` is an absolute
+// path, or a name without
+// '/' that stands for $CREDENTIALS_DIRECTORY/NAME (systemd's LoadCredential=). kInvalidConfig, with
+// the remedy, if it is neither, cannot be read, is not a regular file, may be read or written by
+// others, is empty, holds a NUL byte or is larger than 64 KiB.
 Result<Secret> read_secret(const std::string& file);
 
 // What `scriptorium plugins NAME` and the reference page show of an option.
 struct OptionInfo {
   std::string name;
-  std::string type;  // "string", "integer", "integer or a duration such as \"5m\"", "true or false", "list of strings", "\"a\" |
+  std::string type;  // "string", "integer", "integer or a duration such as \"5m\"", "true or
+                     // false", "list of strings", "\"a\" |
                      // \"b\"", "table"
   std::string default_value;  // as TOML; "" = none
   std::string allowed;        // "1 .. 100000"; "" = any
@@ -120,19 +124,23 @@ struct Option {
 
 namespace options_detail {
 std::string quote(std::string_view text);  // as a TOML text on one line; control characters escaped
-// "sink.archive" and "root" -> "sink.archive.root"; a key that TOML would quote is quoted, a very long one is cut.
+// "sink.archive" and "root" -> "sink.archive.root"; a key that TOML would quote is quoted, a very
+// long one is cut.
 std::string join_key(const std::string& path, std::string_view key);
 void wrong_type(const Value& value, const Table& table, const OptionInfo& info, Problems& problems);
 // `words`: what is allowed, if it can be listed; the nearest one becomes the "did you mean".
-void not_allowed(const Value& value, const Table& table, const OptionInfo& info, std::string problem, Problems& problems,
+void not_allowed(const Value& value, const Table& table, const OptionInfo& info,
+                 std::string problem, Problems& problems,
                  const std::vector<std::string>& words = {});
 void missing(const Table& table, const OptionInfo& info, Problems& problems);
 // Read a value of one type; false (and a problem) if it is of another.
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool& out);
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::int64_t& out);
-bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, double& out);  // takes integers too
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p,
+         double& out);  // takes integers too
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::string& out);
-bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::vector<std::string>& out);
+bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p,
+         std::vector<std::string>& out);
 std::string default_text(bool value);
 std::string default_text(std::int64_t value);
 std::string default_text(double value);
@@ -142,7 +150,8 @@ template <typename V>
 std::string default_text(const std::optional<V>& value) {
   return value ? default_text(*value) : std::string{};
 }
-// "integer", and for a key that ends in a unit what else is accepted: a duration ("5m") or a size ("1GiB").
+// "integer", and for a key that ends in a unit what else is accepted: a duration ("5m") or a size
+// ("1GiB").
 std::string integer_type(std::string_view name);
 const char* type_name(const bool*);
 const char* type_name(const std::int64_t*);
@@ -163,17 +172,20 @@ struct Plain<std::optional<V>> {
 };
 }  // namespace options_detail
 
-// Members may be bool, std::int64_t, double, std::string, std::vector<std::string>, or std::optional of one.
+// Members may be bool, std::int64_t, double, std::string, std::vector<std::string>, or
+// std::optional of one.
 template <typename T, typename M>
 Option<T> option(std::string name, M T::* member, std::string help) {
   using V = typename options_detail::Plain<M>::type;
   OptionInfo info{.name = std::move(name), .help = std::move(help)};
   info.type = options_detail::type_name(static_cast<const V*>(nullptr));
-  if constexpr (std::is_same_v<V, std::int64_t>) info.type = options_detail::integer_type(info.name);
+  if constexpr (std::is_same_v<V, std::int64_t>)
+    info.type = options_detail::integer_type(info.name);
   return {info,
           [member, info](const Value& value, const Table& table, T& into, Problems& problems) {
             V got{};
-            if (options_detail::get(value, table, info, problems, got)) into.*member = std::move(got);
+            if (options_detail::get(value, table, info, problems, got))
+              into.*member = std::move(got);
           },
           [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
 }
@@ -186,19 +198,22 @@ Option<T> required(const std::string& name, M T::* member, const std::string& he
   return made;
 }
 
-// An integer within [least, most]. Where the name ends in its unit (_ms, _seconds, _hours, _days, _bytes), a text such as "5m"
-// or "1GiB" is read as well.
+// An integer within [least, most]. Where the name ends in its unit (_ms, _seconds, _hours, _days,
+// _bytes), a text such as "5m" or "1GiB" is read as well.
 template <typename T, typename M>
-Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int64_t most, std::string help) {
+Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int64_t most,
+                  std::string help) {
   OptionInfo info{.name = std::move(name), .type = {}, .help = std::move(help)};
   info.type = options_detail::integer_type(info.name);
-  info.allowed =
-      std::to_string(least) + " .. " + (most == std::numeric_limits<std::int64_t>::max() ? "any" : std::to_string(most));
+  info.allowed = std::to_string(least) + " .. " +
+                 (most == std::numeric_limits<std::int64_t>::max() ? "any" : std::to_string(most));
   return {info,
-          [member, info, least, most](const Value& value, const Table& table, T& into, Problems& problems) {
+          [member, info, least, most](const Value& value, const Table& table, T& into,
+                                      Problems& problems) {
             std::int64_t got = 0;
             if (!options_detail::get(value, table, info, problems, got)) return;
-            if (got < least || got > most) return options_detail::not_allowed(value, table, info, "out of range", problems);
+            if (got < least || got > most)
+              return options_detail::not_allowed(value, table, info, "out of range", problems);
             into.*member = got;
           },
           [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
@@ -206,43 +221,46 @@ Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int6
 
 // One of a few words, each with its value.
 template <typename T, typename E>
-Option<T> choice(std::string name, E T::* member, const std::vector<std::pair<std::string, E>>& words, std::string help) {
+Option<T> choice(std::string name, E T::* member,
+                 const std::vector<std::pair<std::string, E>>& words, std::string help) {
   OptionInfo info{.name = std::move(name), .help = std::move(help)};
   for (const auto& [word, value] : words) {
     info.type += (info.type.empty() ? "" : " | ") + options_detail::quote(word);
     info.allowed += (info.allowed.empty() ? "" : ", ") + options_detail::quote(word);
   }
-  return {info,
-          [member, info, words](const Value& value, const Table& table, T& into, Problems& problems) {
-            std::string got;
-            if (!options_detail::get(value, table, info, problems, got)) return;
-            std::vector<std::string> spelled;
-            for (const auto& [word, meant] : words) {
-              if (word == got) {
-                into.*member = meant;
-                return;
-              }
-              spelled.push_back(word);
-            }
-            options_detail::not_allowed(value, table, info, "unknown value", problems, spelled);
-          },
-          [member, words](const T& defaults) {
-            for (const auto& [word, meant] : words) {
-              if (meant == defaults.*member) return options_detail::quote(word);
-            }
-            return std::string{};
-          }};
+  return {
+      info,
+      [member, info, words](const Value& value, const Table& table, T& into, Problems& problems) {
+        std::string got;
+        if (!options_detail::get(value, table, info, problems, got)) return;
+        std::vector<std::string> spelled;
+        for (const auto& [word, meant] : words) {
+          if (word == got) {
+            into.*member = meant;
+            return;
+          }
+          spelled.push_back(word);
+        }
+        options_detail::not_allowed(value, table, info, "unknown value", problems, spelled);
+      },
+      [member, words](const T& defaults) {
+        for (const auto& [word, meant] : words) {
+          if (meant == defaults.*member) return options_detail::quote(word);
+        }
+        return std::string{};
+      }};
 }
 
 // Any other shape: `apply` reads the value itself and reports what is wrong.
 template <typename T>
-Option<T> custom(OptionInfo info, std::function<void(const Value&, const Table&, T&, Problems&)> apply) {
+Option<T> custom(OptionInfo info,
+                 std::function<void(const Value&, const Table&, T&, Problems&)> apply) {
   std::string text = info.default_value;
   return {std::move(info), std::move(apply), [text = std::move(text)](const T&) { return text; }};
 }
 
-// The options of one struct. Unknown keys are core's to report, as it knows the options that every source or sink
-// takes; tables within a table are the plugin's.
+// The options of one struct. Unknown keys are core's to report, as it knows the options that every
+// source or sink takes; tables within a table are the plugin's.
 template <typename T>
 class Schema {
  public:
@@ -266,7 +284,8 @@ class Schema {
     std::vector<OptionInfo> result;
     for (const Option<T>& o : options_) {
       result.push_back(o.info);
-      if (!o.info.required && o.default_text) result.back().default_value = o.default_text(defaults);
+      if (!o.info.required && o.default_text)
+        result.back().default_value = o.default_text(defaults);
     }
     return result;
   }

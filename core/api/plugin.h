@@ -11,22 +11,24 @@
 
 namespace scriptorium {
 
-// Raised whenever the layout or meaning of anything in core/api changes; tests/core/api/abi_layout_test.cc fails
-// when that is forgotten.
+// Raised whenever the layout or meaning of anything in core/api changes;
+// tests/core/api/abi_layout_test.cc fails when that is forgotten.
 inline constexpr std::uint32_t kPluginAbiVersion = 2;
 
-// Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...". C++ types may cross
-// between daemon and plugin because the stamps must match exactly. Set by the build (cmake/build_stamp.cmake).
+// Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...". C++
+// types may cross between daemon and plugin because the stamps must match exactly. Set by the build
+// (cmake/build_stamp.cmake).
 #ifndef SCRIPTORIUM_BUILD_STAMP
-#error "SCRIPTORIUM_BUILD_STAMP is not set: build plugins with scriptorium_add_plugin() from find_package(Scriptorium)"
+#error \
+    "SCRIPTORIUM_BUILD_STAMP is not set: build plugins with scriptorium_add_plugin() from find_package(Scriptorium)"
 #endif
 
 enum class PluginKind : std::uint32_t { kSink = 1, kSpoolAdapter = 2, kFreeSource = 3 };
 
 // The one symbol that a plugin exports:
 //   extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-//       .name = "null", .summary = "...", .kind = PluginKind::kSink, .options = &describe, .check = &check,
-//       .create_sink = &create};
+//       .name = "null", .summary = "...", .kind = PluginKind::kSink, .options = &describe, .check =
+//       &check, .create_sink = &create};
 // The loader compares abi_version, then descriptor_size, then build_stamp before it calls anything.
 struct PluginDescriptor {
   std::uint32_t abi_version = kPluginAbiVersion;  // read first; never moves
@@ -41,11 +43,15 @@ struct PluginDescriptor {
   // Parses and cross-checks an instance's table without touching the world; reports all problems.
   void (*check)(const Table& table, Problems& problems) = nullptr;
 
-  // Exactly one of these is set, by kind. Called once for each instance, in a thread of its own while the main thread waits,
-  // after check() found nothing; must return within 30 s and do no network I/O.
-  Result<std::unique_ptr<Sink>> (*create_sink)(const Table& table, const SinkContext& context) = nullptr;
-  Result<std::unique_ptr<SpoolAdapter>> (*create_spool_adapter)(const Table& table, const SourceContext& context) = nullptr;
-  Result<std::unique_ptr<FreeSource>> (*create_free_source)(const Table& table, const SourceContext& context) = nullptr;
+  // Exactly one of these is set, by kind. Called once for each instance, in a thread of its own
+  // while the main thread waits, after check() found nothing; must return within 30 s and do no
+  // network I/O.
+  Result<std::unique_ptr<Sink>> (*create_sink)(const Table& table,
+                                               const SinkContext& context) = nullptr;
+  Result<std::unique_ptr<SpoolAdapter>> (*create_spool_adapter)(
+      const Table& table, const SourceContext& context) = nullptr;
+  Result<std::unique_ptr<FreeSource>> (*create_free_source)(const Table& table,
+                                                            const SourceContext& context) = nullptr;
 };
 
 #define SCRIPTORIUM_EXPORT __attribute__((visibility("default")))

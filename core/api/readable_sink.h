@@ -11,8 +11,9 @@
 
 namespace scriptorium {
 
-// A sink whose destination gives back what it stored. Core reads from it to fill a sink that was added later, to refill one
-// that was down for longer than the journal could hold its events, and to correct an owner afterwards.
+// A sink whose destination gives back what it stored. Core reads from it to fill a sink that was
+// added later, to refill one that was down for longer than the journal could hold its events, and
+// to correct an owner afterwards.
 //
 // A sink that implements it returns it from Sink::readable(). It lives as long as its sink.
 //
@@ -24,11 +25,11 @@ class ReadableSink {
   ReadableSink& operator=(const ReadableSink&) = delete;
   virtual ~ReadableSink() = default;
 
-  // The event as it was delivered: the same id, every member (times as precise as event_json() writes them) and the bytes of
-  // its script and environment, each checked against its size and sha256. A file of another name has null bytes if the
-  // destination does not keep it.
-  // `locator` is the event without its files. Of it are needed: id, kind, time, cluster, scheduler, host, job.id, job.name,
-  // job.account, job.array and user, as they were when the event was delivered.
+  // The event as it was delivered: the same id, every member (times as precise as event_json()
+  // writes them) and the bytes of its script and environment, each checked against its size and
+  // sha256. A file of another name has null bytes if the destination does not keep it. `locator` is
+  // the event without its files. Of it are needed: id, kind, time, cluster, scheduler, host,
+  // job.id, job.name, job.account, job.array and user, as they were when the event was delivered.
   // Fails: kVanished (no longer there), kCorrupt (there, but not what was delivered), else not now.
   virtual Result<std::shared_ptr<const Event>> fetch(const Event& locator) = 0;
 
@@ -42,10 +43,10 @@ class ReadableSink {
     bool end = false;                                  // nothing comes after `position`
     std::uint64_t skipped = 0;                         // records that could not be understood
   };
-  // The stored events, at most `limit` of them, in an order that does not change; `after` "" is the beginning. A call takes
-  // bounded time and memory: a page may be short, or empty, without being the last. What is stored while a listing is under way
-  // may or may not be in it.
-  // Fails: not now; nothing is left out in silence because a directory could not be read.
+  // The stored events, at most `limit` of them, in an order that does not change; `after` "" is the
+  // beginning. A call takes bounded time and memory: a page may be short, or empty, without being
+  // the last. What is stored while a listing is under way may or may not be in it. Fails: not now;
+  // nothing is left out in silence because a directory could not be read.
   virtual Result<Page> list(const Query& query, const std::string& after, std::size_t limit) = 0;
 };
 

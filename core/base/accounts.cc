@@ -13,14 +13,18 @@ constexpr std::size_t kFirstBuffer = std::size_t{4} << 10;
 constexpr std::size_t kLargestBuffer = std::size_t{4} << 20;
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
-UserRecord read_record(const passwd& entry) { return {text_or_empty(entry.pw_name), entry.pw_uid, entry.pw_gid}; }
+UserRecord read_record(const passwd& entry) {
+  return {text_or_empty(entry.pw_name), entry.pw_uid, entry.pw_gid};
+}
 GroupRecord read_record(const group& entry) {
   GroupRecord record{text_or_empty(entry.gr_name), entry.gr_gid, {}};
-  for (char** member = entry.gr_mem; member != nullptr && *member != nullptr; ++member) record.members.emplace_back(*member);
+  for (char** member = entry.gr_mem; member != nullptr && *member != nullptr; ++member)
+    record.members.emplace_back(*member);
   return record;
 }
 
-// getpwnam_r, getpwuid_r, getgrnam_r and getgrgid_r are alike: the buffer has to grow until the record fits.
+// getpwnam_r, getpwuid_r, getgrnam_r and getgrgid_r are alike: the buffer has to grow until the
+// record fits.
 template <typename Record, typename Entry, typename Key, typename Get>
 Result<std::optional<Record>> look_up(const std::string& what, Key key, Get get) {
   std::vector<char> buffer(kFirstBuffer);

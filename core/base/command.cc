@@ -24,8 +24,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxError = 16U << 10;
-// A child closes its pipes a moment before it ends. Nothing tells the end of a process to poll() on every kernel that
-// we support (pidfd_open came with 5.3), so it is asked for at this pace.
+// A child closes its pipes a moment before it ends. Nothing tells the end of a process to poll() on
+// every kernel that we support (pidfd_open came with 5.3), so it is asked for at this pace.
 constexpr milliseconds kReapPace{2};
 constexpr milliseconds kKillPatience{100};
 
@@ -73,7 +73,8 @@ Result<pid_t> start(const CommandRunner::Command& command, int output, int error
   posix_spawn_file_actions_adddup2(&settings.actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&settings.actions, error, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
-  // All our descriptors are closed on exec; a library that opens one without that flag must not hand it to them.
+  // All our descriptors are closed on exec; a library that opens one without that flag must not
+  // hand it to them.
   posix_spawn_file_actions_addclosefrom_np(&settings.actions, STDERR_FILENO + 1);
 #endif
   sigset_t signals;
@@ -82,14 +83,17 @@ Result<pid_t> start(const CommandRunner::Command& command, int output, int error
   sigfillset(&signals);
   posix_spawnattr_setsigdefault(&settings.attributes, &signals);
   posix_spawnattr_setpgroup(&settings.attributes, 0);
-  posix_spawnattr_setflags(&settings.attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setflags(&settings.attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 
   std::vector<std::string> arguments{command.program};
   arguments.insert(arguments.end(), command.arguments.begin(), command.arguments.end());
   pid_t pid = -1;
-  const int failed = posix_spawn(&pid, command.program.c_str(), &settings.actions, &settings.attributes,
-                                 c_strings(arguments).data(), c_strings(command.environment).data());
-  if (failed != 0) return Error(ErrorKind::kTransient, system_error("start " + command.program, failed).message());
+  const int failed =
+      posix_spawn(&pid, command.program.c_str(), &settings.actions, &settings.attributes,
+                  c_strings(arguments).data(), c_strings(command.environment).data());
+  if (failed != 0)
+    return Error(ErrorKind::kTransient, system_error("start " + command.program, failed).message());
   return pid;
 }
 
@@ -104,7 +108,8 @@ class Child {
   Child(pid_t pid, std::vector<pid_t>& stuck) : pid_(pid), stuck_(stuck) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  // Kills the whole group before the leader is reaped: until then its id cannot belong to anyone else.
+  // Kills the whole group before the leader is reaped: until then its id cannot belong to anyone
+  // else.
   ~Child() {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
@@ -121,7 +126,8 @@ class Child {
   // The exit status once it has ended, without reaping it.
   std::optional<int> ended() const noexcept {
     siginfo_t info{};
-    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 255;  // someone else reaped it
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+      return 255;  // someone else reaped it
     if (info.si_pid == 0) return std::nullopt;
     return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
   }
@@ -138,7 +144,8 @@ bool drain(int fd, std::string& into, std::size_t keep) {
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got > 0) {
       // One byte over the limit tells that there was more.
-      into.append(buffer.data(), std::min(static_cast<std::size_t>(got), keep + 1 - std::min(keep + 1, into.size())));
+      into.append(buffer.data(), std::min(static_cast<std::size_t>(got),
+                                          keep + 1 - std::min(keep + 1, into.size())));
       if (into.size() > keep) return true;
       continue;
     }
@@ -147,7 +154,9 @@ bool drain(int fd, std::string& into, std::size_t keep) {
   }
 }
 
-Error late(const std::string& program) { return {ErrorKind::kTransient, program + ": no answer in time; killed"}; }
+Error late(const std::string& program) {
+  return {ErrorKind::kTransient, program + ": no answer in time; killed"};
+}
 Error stopped(const std::string& program) { return {ErrorKind::kTransient, program + ": stopped"}; }
 
 }  // namespace
@@ -159,11 +168,13 @@ std::size_t CommandRunner::stuck() noexcept {
   return stuck_.size();
 }
 
-Result<CommandRunner::Answer> CommandRunner::run(const Command& command, const std::stop_token& stop, SteadyTime deadline) {
+Result<CommandRunner::Answer> CommandRunner::run(const Command& command,
+                                                 const std::stop_token& stop, SteadyTime deadline) {
   stuck();
   const std::string name = command.program.substr(command.program.rfind('/') + 1);
   if (stop.stop_requested()) return stopped(name);
-  if (steady_clock::now() >= deadline) return Error(ErrorKind::kTransient, name + ": no time left to ask");
+  if (steady_clock::now() >= deadline)
+    return Error(ErrorKind::kTransient, name + ": no time left to ask");
   auto output = make_pipe();
   if (!output) return output.error();
   auto error = make_pipe();
@@ -187,15 +198,20 @@ Result<CommandRunner::Answer> CommandRunner::run(const Command& command, const s
         return result;
       }
     }
-    std::array<pollfd, 3> fds{{{output->read.get(), POLLIN, 0}, {error->read.get(), POLLIN, 0}, {wake.fd(), POLLIN, 0}}};
+    std::array<pollfd, 3> fds{
+        {{output->read.get(), POLLIN, 0}, {error->read.get(), POLLIN, 0}, {wake.fd(), POLLIN, 0}}};
     const auto pace = reading ? milliseconds{60'000} : kReapPace;
-    if (poll(fds.data(), fds.size(), static_cast<int>(std::min(left, pace).count())) < 0 && errno != EINTR) {
+    if (poll(fds.data(), fds.size(), static_cast<int>(std::min(left, pace).count())) < 0 &&
+        errno != EINTR) {
       return Error(ErrorKind::kTransient, system_error("poll", errno).message());
     }
     if (stop.stop_requested()) return stopped(name);
-    if (output->read && fds[0].revents != 0 && !drain(output->read.get(), result.output, max_output_)) output->read.reset();
+    if (output->read && fds[0].revents != 0 &&
+        !drain(output->read.get(), result.output, max_output_))
+      output->read.reset();
     if (result.output.size() > max_output_) {
-      return Error(ErrorKind::kTransient, name + ": its answer is larger than " + std::to_string(max_output_) + " bytes; killed");
+      return Error(ErrorKind::kTransient, name + ": its answer is larger than " +
+                                              std::to_string(max_output_) + " bytes; killed");
     }
     if (error->read && fds[1].revents != 0) {
       const bool open = drain(error->read.get(), result.error, kMaxError);
@@ -207,7 +223,8 @@ Result<CommandRunner::Answer> CommandRunner::run(const Command& command, const s
   }
 }
 
-std::optional<std::string> find_program(const std::string& configured, std::string_view name, std::string_view folders) {
+std::optional<std::string> find_program(const std::string& configured, std::string_view name,
+                                        std::string_view folders) {
   const auto if_executable = [](std::string path) {
     return access(path.c_str(), X_OK) == 0 ? std::optional(std::move(path)) : std::nullopt;
   };

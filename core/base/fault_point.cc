@@ -32,9 +32,10 @@ int errno_of(std::string_view name) {
     const char* name;
     int value;
   };
-  static constexpr Named kNames[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},       {"EROFS", EROFS},
-                                     {"ESTALE", ESTALE}, {"EMFILE", EMFILE}, {"EACCES", EACCES}, {"EFBIG", EFBIG},
-                                     {"ENOMEM", ENOMEM}, {"EINTR", EINTR}};
+  static constexpr Named kNames[] = {{"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EIO", EIO},
+                                     {"EROFS", EROFS},   {"ESTALE", ESTALE}, {"EMFILE", EMFILE},
+                                     {"EACCES", EACCES}, {"EFBIG", EFBIG},   {"ENOMEM", ENOMEM},
+                                     {"EINTR", EINTR}};
   for (const Named& n : kNames) {
     if (name == n.name) return n.value;
   }
@@ -43,7 +44,8 @@ int errno_of(std::string_view name) {
 
 std::deque<Armed>& armed() {
   static std::deque<Armed>* const list = [] {
-    auto* result = new std::deque<Armed>;  // lives as long as the process: reached from every thread
+    auto* result =
+        new std::deque<Armed>;  // lives as long as the process: reached from every thread
     const char* text = std::getenv("SCRIPTORIUM_FAULT");
     std::string_view rest = text == nullptr ? "" : text;
     while (!rest.empty()) {

@@ -1,15 +1,16 @@
 #pragma once
 
-// Named places at which a test build lets the process die, fail or wait, so that a test can prove that
-// nothing is lost between two steps (docs/testing.md lists the names).
+// Named places at which a test build lets the process die, fail or wait, so that a test can prove
+// that nothing is lost between two steps (docs/testing.md lists the names).
 //
 //   FAULT_POINT("journal.before_commit");                       // kill, delay
 //   if (int e = FAULT_ERROR("file.rename")) return system_error("rename", e);   // error=ENOSPC
 //
-// SCRIPTORIUM_FAULT="name[:nth][:kill|error=ENOSPC|delay=ms],..." in the environment arms them; nth counts
-// from 1 and means "at the nth time only" ("nth+" = from then on). Default action: kill (SIGKILL to ourselves).
-// SCRIPTORIUM_FAULT_LOG=FILE gets the name of each armed point that was reached, so that a test can see that
-// its point was not dead. In a build without SCRIPTORIUM_FAULTS both macros cost nothing.
+// SCRIPTORIUM_FAULT="name[:nth][:kill|error=ENOSPC|delay=ms],..." in the environment arms them; nth
+// counts from 1 and means "at the nth time only" ("nth+" = from then on). Default action: kill
+// (SIGKILL to ourselves). SCRIPTORIUM_FAULT_LOG=FILE gets the name of each armed point that was
+// reached, so that a test can see that its point was not dead. In a build without
+// SCRIPTORIUM_FAULTS both macros cost nothing.
 
 #ifdef SCRIPTORIUM_FAULTS
 namespace scriptorium::fault {

@@ -47,12 +47,15 @@ Result<FileStat> stat_path(const std::string& path) {
 
 Result<std::string> read_fd(int fd, std::uint64_t limit, std::uint64_t size_hint) {
   std::string bytes;
-  // One byte more than expected, so that a file of the hinted size ends in the first read's shortness.
-  std::size_t chunk = static_cast<std::size_t>(std::min<std::uint64_t>(size_hint > 0 ? size_hint + 1 : 4096, limit));
+  // One byte more than expected, so that a file of the hinted size ends in the first read's
+  // shortness.
+  std::size_t chunk = static_cast<std::size_t>(
+      std::min<std::uint64_t>(size_hint > 0 ? size_hint + 1 : 4096, limit));
   std::size_t filled = 0;
   while (filled < limit) {
     bytes.resize(std::min<std::uint64_t>(filled + chunk, limit));
-    const ssize_t n = ::pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
+    const ssize_t n =
+        ::pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
     if (n < 0) {
       if (errno == EINTR) continue;
       return system_error("read", errno);
@@ -75,7 +78,8 @@ Result<std::string> read_file(const std::string& path, std::uint64_t limit) {
   if (stat->is_directory()) return Error{ErrorKind::kTransient, path + ": is a directory"};
   auto bytes = read_fd(fd.get(), limit + 1, stat->size);
   if (!bytes) return bytes.error().with_context(path);
-  if (bytes->size() > limit) return Error{ErrorKind::kTransient, path + ": larger than " + std::to_string(limit) + " bytes"};
+  if (bytes->size() > limit)
+    return Error{ErrorKind::kTransient, path + ": larger than " + std::to_string(limit) + " bytes"};
   return bytes;
 }
 
@@ -100,20 +104,24 @@ Result<void> sync_fd(int fd, std::string_view what) {
 
 Result<void> sync_parent(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path();
-  UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd directory(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory) return system_error("open " + folder, errno);
   return sync_fd(directory.get(), folder);
 }
 
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode) {
   const std::string temporary = path + ".tmp";
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
+  UniqueFd fd(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!fd) return system_error("open " + temporary, errno);
   // Whatever the umask of a unit leaves of it.
   if (::fchmod(fd.get(), mode) != 0) return system_error("chmod " + temporary, errno);
-  if (auto written = write_fd(fd.get(), bytes); !written) return written.error().with_context(temporary);
+  if (auto written = write_fd(fd.get(), bytes); !written)
+    return written.error().with_context(temporary);
   if (auto synced = sync_fd(fd.get(), temporary); !synced) return synced;
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return system_error("rename " + temporary, errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0)
+    return system_error("rename " + temporary, errno);
   return sync_parent(path);
 }
 

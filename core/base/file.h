@@ -46,8 +46,8 @@ struct FileStat {
 Result<FileStat> stat_fd(int fd);
 Result<FileStat> stat_path(const std::string& path);  // follows links
 
-// All bytes of an open file from its start, by pread, at most `limit`; what lies beyond is left. The
-// descriptor's offset stays. The file may grow meanwhile: what is read is what was there.
+// All bytes of an open file from its start, by pread, at most `limit`; what lies beyond is left.
+// The descriptor's offset stays. The file may grow meanwhile: what is read is what was there.
 Result<std::string> read_fd(int fd, std::uint64_t limit, std::uint64_t size_hint = 0);
 
 // A whole small file of ours; kTransient if it is larger than `limit`.
@@ -56,8 +56,8 @@ Result<std::string> read_file(const std::string& path, std::uint64_t limit = 64U
 // Writes all bytes; a short write is continued.
 Result<void> write_fd(int fd, std::string_view bytes);
 
-// Replaces a file of ours so that a crash leaves the old or the new one whole: temporary, fsync, rename,
-// fsync of the directory.
+// Replaces a file of ours so that a crash leaves the old or the new one whole: temporary, fsync,
+// rename, fsync of the directory.
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode);
 
 // The directory in which a name stands: afterwards the name is safe.

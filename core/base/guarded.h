@@ -46,7 +46,8 @@ class Guarded {
   }
   // The same, at most until `deadline`.
   template <typename Clock, typename Duration, typename Ready>
-  bool wait_until(const std::stop_token& stop, std::chrono::time_point<Clock, Duration> deadline, Ready ready) {
+  bool wait_until(const std::stop_token& stop, std::chrono::time_point<Clock, Duration> deadline,
+                  Ready ready) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, stop, deadline, [&] { return ready(value_); });
   }

@@ -6,13 +6,15 @@
 
 namespace scriptorium {
 
-// Durations in seconds, counted in fixed buckets, as Prometheus' histograms have them. Not thread-safe.
+// Durations in seconds, counted in fixed buckets, as Prometheus' histograms have them. Not
+// thread-safe.
 class Histogram {
  public:
-  // Upper bounds, included; what is longer is counted beyond the last. Around what is promised (20 ms from closed to durable,
-  // 100 ms to a Kafka broker) they stand close together.
-  static constexpr std::array<double, 18> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5,
-                                                     1,     2.5,    5,     10,   30,   60,   300, 1800, 3600};
+  // Upper bounds, included; what is longer is counted beyond the last. Around what is promised (20
+  // ms from closed to durable, 100 ms to a Kafka broker) they stand close together.
+  static constexpr std::array<double, 18> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05,
+                                                     0.1,   0.25,   0.5,   1,    2.5,  5,
+                                                     10,    30,     60,    300,  1800, 3600};
 
   // A negative duration (clocks of two machines, a clock that was set) counts as none.
   void add(double seconds) noexcept {

@@ -9,7 +9,8 @@
 namespace scriptorium {
 namespace {
 
-// What stands after the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for the others.
+// What stands after the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for
+// the others.
 constexpr std::array<char, 256> kEscapes = [] {
   std::array<char, 256> table{};
   for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
@@ -61,7 +62,8 @@ char* escape(char c, char* to) {
 
 // By way of a small buffer: a block is copied before it is known how much of it was plain.
 void append_json_string(std::string_view text, std::string& out) {
-  std::array<char, 512> buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
+  std::array<char, 512>
+      buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read
   const char* from = text.data();
   const char* const end = from + text.size();
   char* to = buffer.data();

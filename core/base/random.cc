@@ -12,7 +12,8 @@ Result<std::string> random_hex(std::size_t bytes) {
   std::string raw(bytes, '\0');
   // Up to 256 bytes come whole, and no signal cuts in.
   const ssize_t got = ::getrandom(raw.data(), raw.size(), 0);
-  if (got != static_cast<ssize_t>(raw.size())) return system_error("getrandom", got < 0 ? errno : EIO);
+  if (got != static_cast<ssize_t>(raw.size()))
+    return system_error("getrandom", got < 0 ? errno : EIO);
   return hex_encode(raw);
 }
 

@@ -7,8 +7,9 @@
 
 namespace scriptorium {
 
-// So many random bytes of the kernel's, at most 256, as lower-case hexadecimal digits. Nobody can guess them, so they may stand
-// between fields that users write, or in names that must not meet another's.
+// So many random bytes of the kernel's, at most 256, as lower-case hexadecimal digits. Nobody can
+// guess them, so they may stand between fields that users write, or in names that must not meet
+// another's.
 Result<std::string> random_hex(std::size_t bytes);
 
 }  // namespace scriptorium

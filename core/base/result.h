@@ -22,11 +22,13 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
   using Base = tl::expected<T, Error>;
 
   // Implicit on purpose: `return value;` and `return error;` are how a function answers.
-  Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
   template <typename U = T>
     requires(std::is_constructible_v<T, U &&> && !std::is_same_v<std::decay_t<U>, Error> &&
              !std::is_same_v<std::decay_t<U>, Result>)
-  Result(U&& value) : Base(tl::in_place, std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(U&& value)
+      : Base(tl::in_place, std::forward<U>(value)) {}  // NOLINT(google-explicit-constructor)
 };
 
 template <>
@@ -35,7 +37,8 @@ class [[nodiscard]] Result<void> : public tl::expected<void, Error> {
   using Base = tl::expected<void, Error>;
 
   Result() = default;
-  Result(Error error) : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error)
+      : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
 };
 
 }  // namespace scriptorium

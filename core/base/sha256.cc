@@ -29,13 +29,16 @@ const EVP_MD* sha256_method() {
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
   // Only memory can be missing here, and without it nothing goes on.
-  if (context_->md == nullptr || EVP_DigestInit_ex(context_->md, sha256_method(), nullptr) != 1) throw std::bad_alloc();
+  if (context_->md == nullptr || EVP_DigestInit_ex(context_->md, sha256_method(), nullptr) != 1)
+    throw std::bad_alloc();
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
-void Sha256::update(std::string_view bytes) { EVP_DigestUpdate(context_->md, bytes.data(), bytes.size()); }
+void Sha256::update(std::string_view bytes) {
+  EVP_DigestUpdate(context_->md, bytes.data(), bytes.size());
+}
 
 std::string Sha256::finish_hex() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};

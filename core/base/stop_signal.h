@@ -6,8 +6,8 @@
 
 namespace scriptorium {
 
-// A descriptor that becomes readable when a stop is requested, and stays so: for a thread that waits in poll().
-// Threads: the stop may come from any. The token's source may go before this.
+// A descriptor that becomes readable when a stop is requested, and stays so: for a thread that
+// waits in poll(). Threads: the stop may come from any. The token's source may go before this.
 class StopSignal {
  public:
   explicit StopSignal(const std::stop_token& stop);

@@ -9,8 +9,9 @@
 namespace scriptorium {
 namespace {
 
-// What begins at a place: the bytes that belong together, and whether they are a whole character. Of an ill-formed sequence
-// these are the ones that could have begun a character, at least one ("maximal subpart", Unicode 15, section 3.9).
+// What begins at a place: the bytes that belong together, and whether they are a whole character.
+// Of an ill-formed sequence these are the ones that could have begun a character, at least one
+// ("maximal subpart", Unicode 15, section 3.9).
 struct Sequence {
   std::size_t length = 1;
   bool whole = false;
@@ -43,7 +44,8 @@ Sequence sequence_at(std::string_view s, std::size_t at) noexcept {
   return {length, true};
 }
 
-constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::string_view kBase64 =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 int base64_value(char c) noexcept {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -93,7 +95,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t cost = a[i - 1] == b[j - 1] ? 0 : 1;
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + cost});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before_last[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
     }
     before_last = std::move(last);
     last = std::move(row);
@@ -165,7 +168,8 @@ std::optional<std::string> base64_decode(std::string_view text) {
     }
     const std::uint32_t unused = padding == 2 ? group & 0xFFFF : (padding == 1 ? group & 0xFF : 0);
     if (unused != 0) return std::nullopt;
-    for (std::size_t j = 0; j < 3 - padding; ++j) result += static_cast<char>(group >> (16 - 8 * j) & 0xFF);
+    for (std::size_t j = 0; j < 3 - padding; ++j)
+      result += static_cast<char>(group >> (16 - 8 * j) & 0xFF);
   }
   return result;
 }
@@ -252,7 +256,8 @@ std::optional<std::string> glob_problem(std::string_view pattern) {
   return std::nullopt;
 }
 
-std::optional<std::string> did_you_mean(std::string_view given, std::span<const std::string> candidates) {
+std::optional<std::string> did_you_mean(std::string_view given,
+                                        std::span<const std::string> candidates) {
   std::optional<std::string> best;
   std::size_t best_distance = std::max<std::size_t>(1, given.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
@@ -270,11 +275,13 @@ namespace {
 // The code point of a whole sequence of at least two bytes.
 std::uint32_t code_point(std::string_view sequence) noexcept {
   std::uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xFFU >> (sequence.size() + 1));
-  for (const char c : sequence.substr(1)) code = code << 6U | (static_cast<unsigned char>(c) & 0x3FU);
+  for (const char c : sequence.substr(1))
+    code = code << 6U | (static_cast<unsigned char>(c) & 0x3FU);
   return code;
 }
 
-// Beyond ASCII: C1 controls, which terminals act on; line and paragraph separators; and what reorders the text around it
+// Beyond ASCII: C1 controls, which terminals act on; line and paragraph separators; and what
+// reorders the text around it
 // ("Trojan source", CVE-2021-42574).
 bool is_deceptive(std::uint32_t code) noexcept {
   return (code >= 0x80 && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
@@ -345,7 +352,8 @@ std::string format_bytes(std::uint64_t bytes) {
     ++unit;
   }
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value, kUnits.at(unit));
+  std::snprintf(text.data(), text.size(), unit == 0 || value >= 100 ? "%.0f %s" : "%.1f %s", value,
+                kUnits.at(unit));
   return text.data();
 }
 

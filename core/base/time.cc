@@ -19,10 +19,11 @@ Civil split(Timestamp time) {
     nanos += kNanosPerSecond;
     --seconds;
   }
-  const auto days = std::chrono::floor<std::chrono::days>(std::chrono::sys_seconds{std::chrono::seconds{seconds}});
+  const auto days = std::chrono::floor<std::chrono::days>(
+      std::chrono::sys_seconds{std::chrono::seconds{seconds}});
   const std::chrono::year_month_day date{days};
-  const auto in_day =
-      static_cast<int>(seconds - std::chrono::duration_cast<std::chrono::seconds>(days.time_since_epoch()).count());
+  const auto in_day = static_cast<int>(
+      seconds - std::chrono::duration_cast<std::chrono::seconds>(days.time_since_epoch()).count());
   return {static_cast<int>(date.year()),
           static_cast<int>(static_cast<unsigned>(date.month())),
           static_cast<int>(static_cast<unsigned>(date.day())),
@@ -35,7 +36,9 @@ Civil split(Timestamp time) {
 class SystemClock final : public Clock {
  public:
   Timestamp now() const override {
-    return {std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+    return {std::chrono::duration_cast<std::chrono::nanoseconds>(
+                std::chrono::system_clock::now().time_since_epoch())
+                .count()};
   }
   SteadyTime steady() const override { return std::chrono::steady_clock::now(); }
 };
@@ -49,10 +52,12 @@ std::string format_rfc3339(Timestamp time, TimePrecision precision) {
   text.reserve(30);
   const auto add = [&text](auto number, std::size_t digits) {
     text.resize(text.size() + digits, '0');
-    for (auto to = text.rbegin(); digits > 0; --digits, ++to, number /= 10) *to = static_cast<char>('0' + number % 10);
+    for (auto to = text.rbegin(); digits > 0; --digits, ++to, number /= 10)
+      *to = static_cast<char>('0' + number % 10);
   };
   add(c.year, 4);
-  for (const auto& [before, number] : {std::pair('-', c.month), {'-', c.day}, {'T', c.hour}, {':', c.minute}, {':', c.second}}) {
+  for (const auto& [before, number] :
+       {std::pair('-', c.month), {'-', c.day}, {'T', c.hour}, {':', c.minute}, {':', c.second}}) {
     text += before;
     add(number, 2);
   }
@@ -74,13 +79,15 @@ std::optional<Timestamp> parse_rfc3339(std::string_view text) {
     }
     return value;
   };
-  if (text.size() < 20 || text.back() != 'Z' || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
-      text[16] != ':') {
+  if (text.size() < 20 || text.back() != 'Z' || text[4] != '-' || text[7] != '-' ||
+      text[10] != 'T' || text[13] != ':' || text[16] != ':') {
     return std::nullopt;
   }
   const auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
   const auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
-  if (!year || !month || !day || !hour || !minute || !second || *hour > 23 || *minute > 59 || *second > 59) return std::nullopt;
+  if (!year || !month || !day || !hour || !minute || !second || *hour > 23 || *minute > 59 ||
+      *second > 59)
+    return std::nullopt;
   std::int64_t nanos = 0;
   if (text.size() > 20) {
     const std::string_view fraction = text.substr(20, text.size() - 21);
@@ -94,13 +101,15 @@ std::optional<Timestamp> parse_rfc3339(std::string_view text) {
       nanos = nanos * 10 + digit;
     }
   }
-  const std::chrono::year_month_day date{std::chrono::year{*year}, std::chrono::month{static_cast<unsigned>(*month)},
+  const std::chrono::year_month_day date{std::chrono::year{*year},
+                                         std::chrono::month{static_cast<unsigned>(*month)},
                                          std::chrono::day{static_cast<unsigned>(*day)}};
   if (!date.ok()) return std::nullopt;
   const std::int64_t days = std::chrono::sys_days{date}.time_since_epoch().count();
   // 32-bit years outside 1678..2262 do not fit into 64-bit nanoseconds.
   if (days < -106'000 || days > 106'000) return std::nullopt;
-  return Timestamp{((days * 24 + *hour) * 60 + *minute) * 60 * kNanosPerSecond + *second * kNanosPerSecond + nanos};
+  return Timestamp{((days * 24 + *hour) * 60 + *minute) * 60 * kNanosPerSecond +
+                   *second * kNanosPerSecond + nanos};
 }
 
 CivilDate civil_date(Timestamp time) {

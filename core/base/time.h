@@ -18,10 +18,12 @@ struct Timestamp {
 
 enum class TimePrecision { kSeconds = 0, kMilliseconds = 3, kMicroseconds = 6, kNanoseconds = 9 };
 
-// RFC 3339 in UTC, "2026-11-21T01:26:22.364Z"; digits beyond the precision are cut, never rounded up.
+// RFC 3339 in UTC, "2026-11-21T01:26:22.364Z"; digits beyond the precision are cut, never rounded
+// up.
 std::string format_rfc3339(Timestamp time, TimePrecision precision);
 
-// Reads what format_rfc3339() writes ("Z" only, 0 to 9 fractional digits); nothing for anything else.
+// Reads what format_rfc3339() writes ("Z" only, 0 to 9 fractional digits); nothing for anything
+// else.
 std::optional<Timestamp> parse_rfc3339(std::string_view text);
 
 // The civil date of a time in UTC, each part as digits: "2026", "11", "21".

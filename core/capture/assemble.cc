@@ -18,8 +18,9 @@ const SpoolFile& identity_file(const SpoolEntry& entry, std::string_view script_
   return file != nullptr ? *file : entry.files.front();
 }
 
-Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed, const EnvironmentRule& rule, bool complete,
-               std::string_view capture, Timestamp now) {
+Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
+               const EnvironmentRule& rule, bool complete, std::string_view capture,
+               Timestamp now) {
   const SpoolFile& identity = identity_file(entry, parsed.script_file);
   Event event;
   event.kind = "job.script";
@@ -35,8 +36,8 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   event.problems = std::move(parsed.problems);
   for (const SpoolFile& file : entry.files) {
     if (file.truncated)
-      event.problems.push_back(file.name + ": larger than max_file_bytes, cut after " + std::to_string(file.bytes->size()) +
-                               " bytes");
+      event.problems.push_back(file.name + ": larger than max_file_bytes, cut after " +
+                               std::to_string(file.bytes->size()) + " bytes");
   }
 
   std::string script_sha256;
@@ -49,13 +50,16 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
     script_sha256 = sha256_hex(*identity.bytes);
   }
   // Over the bytes before redaction: other rules, same event.
-  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, identity.stat.mtime_ns, script_sha256);
+  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id,
+                      identity.stat.mtime_ns, script_sha256);
 
-  const bool raw = parsed.environment_format == EnvironmentFormat::kRaw || parsed.environment_guessed;
-  FilteredEnvironment filtered =
-      raw ? filter_raw_environment(parsed.environment, rule) : filter_environment(parsed.environment, rule);
+  const bool raw =
+      parsed.environment_format == EnvironmentFormat::kRaw || parsed.environment_guessed;
+  FilteredEnvironment filtered = raw ? filter_raw_environment(parsed.environment, rule)
+                                     : filter_environment(parsed.environment, rule);
   if (filtered.dropped > 0) {
-    event.redactions.push_back({raw ? "environment.unparsable" : "environment", "environment", filtered.dropped});
+    event.redactions.push_back(
+        {raw ? "environment.unparsable" : "environment", "environment", filtered.dropped});
   }
   if (filtered.bytes != nullptr) {
     event.environment_format = parsed.environment_format;
@@ -69,7 +73,8 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
   for (EventFile& file : parsed.mixed_files) {
     // The same answer as for an environment that nobody can take apart: all of it or nothing.
     FilteredEnvironment kept = filter_raw_environment(file.bytes, rule);
-    if (kept.dropped > 0) event.redactions.push_back({"environment.unparsable", file.name, kept.dropped});
+    if (kept.dropped > 0)
+      event.redactions.push_back({"environment.unparsable", file.name, kept.dropped});
     if (kept.bytes == nullptr) continue;
     std::string sha256 = sha256_hex(*kept.bytes);
     add_file(event, std::move(file.name), std::move(kept.bytes), std::move(sha256));

@@ -14,10 +14,11 @@ struct EventOrigin {
   std::string host;
 };
 
-// An event from what an adapter made of an entry: id, hashes, times; then the environment rule, so that what a site does
-// not keep never reaches the journal. Pure. `parsed.script_file` must be a file of the entry, or any file is taken.
-Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed, const EnvironmentRule& rule, bool complete,
-               std::string_view capture, Timestamp now);
+// An event from what an adapter made of an entry: id, hashes, times; then the environment rule, so
+// that what a site does not keep never reaches the journal. Pure. `parsed.script_file` must be a
+// file of the entry, or any file is taken.
+Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
+               const EnvironmentRule& rule, bool complete, std::string_view capture, Timestamp now);
 
 // The file of an entry that its identity and time come from.
 const SpoolFile& identity_file(const SpoolEntry& entry, std::string_view script_file);

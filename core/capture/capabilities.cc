@@ -16,7 +16,9 @@ constexpr int kMost = 64;
 
 using Words = std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3>;
 
-CapabilitySet join(std::uint32_t low, std::uint32_t high) { return (CapabilitySet{high} << 32) | low; }
+CapabilitySet join(std::uint32_t low, std::uint32_t high) {
+  return (CapabilitySet{high} << 32) | low;
+}
 
 // glibc has no wrapper, and libcap would be one more library for two calls.
 Result<Words> get() {
@@ -28,7 +30,8 @@ Result<Words> get() {
 
 }  // namespace
 
-const CapabilitySet kSpoolCapabilities = capability_bit(CAP_SYS_ADMIN) | capability_bit(CAP_DAC_READ_SEARCH);
+const CapabilitySet kSpoolCapabilities =
+    capability_bit(CAP_SYS_ADMIN) | capability_bit(CAP_DAC_READ_SEARCH);
 
 bool has_capability(CapabilitySet set, int number) { return (set & capability_bit(number)) != 0; }
 
@@ -43,7 +46,8 @@ Result<void> empty_bounding_set() {
   if (!rights) return rights.error();
   if (!has_capability(*rights, CAP_SETPCAP)) return {};
   for (int number = 0; number < kMost && ::prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; ++number) {
-    if (::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0) return system_error("emptying the capability bounding set", errno);
+    if (::prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0)
+      return system_error("emptying the capability bounding set", errno);
   }
   return {};
 }
@@ -59,8 +63,10 @@ Result<void> keep_only_capabilities(CapabilitySet keep) {
   Words words{};
   words[0].effective = words[0].permitted = static_cast<std::uint32_t>(keep);
   words[1].effective = words[1].permitted = static_cast<std::uint32_t>(keep >> 32);
-  if (::syscall(SYS_capset, &header, words.data()) != 0) return system_error("giving up capabilities", errno);
-  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return system_error("setting no_new_privs", errno);
+  if (::syscall(SYS_capset, &header, words.data()) != 0)
+    return system_error("giving up capabilities", errno);
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return system_error("setting no_new_privs", errno);
 
   const auto after = get();
   if (!after) return after.error();
@@ -73,15 +79,16 @@ Result<void> keep_only_capabilities(CapabilitySet keep) {
 }
 
 std::vector<std::string> capability_names(CapabilitySet set) {
-  static constexpr std::array<std::pair<int, const char*>, 9> kNames{{{CAP_CHOWN, "CAP_CHOWN"},
-                                                                      {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
-                                                                      {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
-                                                                      {CAP_FOWNER, "CAP_FOWNER"},
-                                                                      {CAP_KILL, "CAP_KILL"},
-                                                                      {CAP_SETGID, "CAP_SETGID"},
-                                                                      {CAP_SETUID, "CAP_SETUID"},
-                                                                      {CAP_SETPCAP, "CAP_SETPCAP"},
-                                                                      {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}}};
+  static constexpr std::array<std::pair<int, const char*>, 9> kNames{
+      {{CAP_CHOWN, "CAP_CHOWN"},
+       {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
+       {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
+       {CAP_FOWNER, "CAP_FOWNER"},
+       {CAP_KILL, "CAP_KILL"},
+       {CAP_SETGID, "CAP_SETGID"},
+       {CAP_SETUID, "CAP_SETUID"},
+       {CAP_SETPCAP, "CAP_SETPCAP"},
+       {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}}};
   std::vector<std::string> names;
   for (int number = 0; number < kMost; ++number) {
     if (!has_capability(set, number)) continue;

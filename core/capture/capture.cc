@@ -37,7 +37,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long a notification of structure (a directory, a linked file) may wait for the one of content before we look.
+// How long a notification of structure (a directory, a linked file) may wait for the one of content
+// before we look.
 constexpr milliseconds kStructureGrace{300};
 // How soon an incomplete entry is looked at again when no notification can tell that it changed.
 constexpr milliseconds kLookAgain{200};
@@ -46,43 +47,49 @@ constexpr milliseconds kGather{1};
 // A spool that is gone is looked for at once, then less and less often, until this.
 constexpr milliseconds kSpoolGoneRetry{1000};
 constexpr milliseconds kSpoolGoneFirst{20};
-// Descriptors that one read of fanotify may open: a quarter of all that we may have, so that none is ever missing.
+// Descriptors that one read of fanotify may open: a quarter of all that we may have, so that none
+// is ever missing.
 constexpr std::size_t kEventsARead = 170;
 constexpr std::size_t kEventsAReadLeast = 4;
 // With no more than this many descriptors left, they count as used up.
 constexpr std::uint64_t kSpareDescriptors = 64;
 // The shortest time between two scans because descriptors had run out.
 constexpr milliseconds kDescriptorScans{60'000};
-// Bytes of half-seen entries held in memory; beyond it they are let go and read again from the spool.
+// Bytes of half-seen entries held in memory; beyond it they are let go and read again from the
+// spool.
 constexpr std::uint64_t kPendingBytesLimit = 32U << 20;
-// Entries that wait for room in the journal; beyond it they are left to a scan that follows when there is room.
+// Entries that wait for room in the journal; beyond it they are left to a scan that follows when
+// there is room.
 constexpr std::size_t kWaitingMost = 20'000;
 // Without a call from the journal, what it refused is offered again after this.
 constexpr milliseconds kOfferAgain{1000};
 // Entries that one turn of the loop scans before it looks at notifications again.
 constexpr std::size_t kScanSlice = 32;
-// How long files of an entry that is being written are held open, and how many: not so long that a spool could not be
-// unmounted, not so many that descriptors would run out.
+// How long files of an entry that is being written are held open, and how many: not so long that a
+// spool could not be unmounted, not so many that descriptors would run out.
 constexpr milliseconds kHoldOpen{1000};
 constexpr std::size_t kHeldMost = 64;
 // The longest time between two looks at an entry that stands and is not taken.
 constexpr milliseconds kLookAtLeast{30'000};
 // Entries that went and were counted, until no late word of them can come any more.
 constexpr std::size_t kAccountedMost = 100'000;
-// The same of entries that were taken: more of them would be memory for a case that is hardly ever met.
+// The same of entries that were taken: more of them would be memory for a case that is hardly ever
+// met.
 constexpr std::size_t kGoneMost = 4'096;
-// Notifications of structure that are handled before new ones are read, and how many may be in hand.
+// Notifications of structure that are handled before new ones are read, and how many may be in
+// hand.
 constexpr std::size_t kStructureSlice = 16;
 constexpr std::size_t kStructureMost = 50'000;
 // Without fanotify: how long a new entry is looked at again and again.
 constexpr std::chrono::microseconds kInsist{400};
-// A scan by d_ino alone finds nothing new in a directory that was removed and made again with the same inode, so every
-// tenth one compares the files themselves.
+// A scan by d_ino alone finds nothing new in a directory that was removed and made again with the
+// same inode, so every tenth one compares the files themselves.
 constexpr std::uint64_t kFullScanEvery = 10;
 
-constexpr std::uint32_t kDirectoryMask =
-    IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
-constexpr std::uint32_t kEntryMask = IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+constexpr std::uint32_t kDirectoryMask = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE |
+                                         IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
+constexpr std::uint32_t kEntryMask =
+    IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE_SELF | IN_MOVE_SELF;
 
 // An entry that was captured and, as far as we know, still stands.
 struct Taken {
@@ -102,14 +109,16 @@ struct Pending {
   std::optional<SteadyTime> due;  // of the next look
   int watch = -1;
   std::uint64_t bytes = 0;
-  SteadyTime changed;       // when a file of it was last read anew
-  std::uint64_t gone = 0;   // the turn in which it was not there; its content may still be in fanotify's queue
+  SteadyTime changed;  // when a file of it was last read anew
+  std::uint64_t gone =
+      0;  // the turn in which it was not there; its content may still be in fanotify's queue
   bool noticed = false;     // it was seen to be there: if it vanishes unread, it counts as missed
   bool unreadable = false;  // at the last look something of it could not be opened
   bool waits = false;       // for room in the journal; in waiting_
   bool complete = false;    // of what waits: as it was when it was refused
   bool refused = false;     // it has waited for room
-  // Without fanotify: its files that are not whole yet. They can be read to their end even if the entry goes first.
+  // Without fanotify: its files that are not whole yet. They can be read to their end even if the
+  // entry goes first.
   std::vector<std::pair<std::string, UniqueFd>> held;
   const char* way = "scan";
 };
@@ -152,7 +161,8 @@ std::chrono::seconds rescan_interval(const SourceConfig& common) {
 
 class SpoolCapture::Engine {
  public:
-  Engine(Options options, const SpoolAdapter& adapter, OpenedAccess opened, Journal& journal, Logger& log, const Clock& clock)
+  Engine(Options options, const SpoolAdapter& adapter, OpenedAccess opened, Journal& journal,
+         Logger& log, const Clock& clock)
       : options_(std::move(options)),
         adapter_(adapter),
         access_(std::move(opened.access)),
@@ -161,16 +171,20 @@ class SpoolCapture::Engine {
         clock_(clock),
         wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
         // An entry may be found by the scan alone, long after one with a higher number was.
-        gaps_(options_.name, rescan_interval(options_.common) + std::chrono::seconds{5}, adapter.make_number_resolver(), journal,
-              log, clock) {
+        gaps_(options_.name, rescan_interval(options_.common) + std::chrono::seconds{5},
+              adapter.make_number_resolver(), journal, log, clock) {
     descriptor_limit_ = raise_descriptor_limit();
-    events_a_read_ = std::clamp<std::size_t>(descriptor_limit_ / 4, kEventsAReadLeast, kEventsARead);
+    events_a_read_ =
+        std::clamp<std::size_t>(descriptor_limit_ / 4, kEventsAReadLeast, kEventsARead);
     counters_->with([&](Counters& c) {
-      c.status.way = access_->fanotify_fd() >= 0 ? "fanotify" : (access_->inotify_fd() >= 0 ? "inotify" : "scan");
+      c.status.way = access_->fanotify_fd() >= 0
+                         ? "fanotify"
+                         : (access_->inotify_fd() >= 0 ? "inotify" : "scan");
       const bool all = options_.common.capture == "auto";
       if (all && access_->fanotify_fd() < 0) c.status.why_not_better = opened.fanotify_problem;
       if ((all || options_.common.capture == "inotify") && access_->inotify_fd() < 0) {
-        c.status.why_not_better += (c.status.why_not_better.empty() ? "" : "; ") + opened.inotify_problem;
+        c.status.why_not_better +=
+            (c.status.why_not_better.empty() ? "" : "; ") + opened.inotify_problem;
       }
     });
     if (auto stat = access_->stat("")) {
@@ -268,7 +282,8 @@ class SpoolCapture::Engine {
     bool counts = false;  // as missed, if it vanishes unread
   };
 
-  // An entry that the journal has refused. Its bytes are held in pending_, or were let go and are read again from the spool.
+  // An entry that the journal has refused. Its bytes are held in pending_, or were let go and are
+  // read again from the spool.
   struct Waiting {
     std::string key;
     std::uint64_t bytes = 0;    // as they were when it was refused
@@ -277,17 +292,20 @@ class SpoolCapture::Engine {
 
   // What a complete scan has not seen is to be forgotten.
   struct Forget {
-    std::uint64_t scan = 0;   // number of a complete one
-    std::uint64_t after = 0;  // structure_handled_ from where on all is handled that was queued when it ended
+    std::uint64_t scan = 0;  // number of a complete one
+    std::uint64_t after =
+        0;  // structure_handled_ from where on all is handled that was queued when it ended
   };
 
-  // ---- the loop ----------------------------------------------------------------------------------------------
+  // ---- the loop
+  // ----------------------------------------------------------------------------------------------
 
   void run(const std::stop_token& stop) noexcept {
     name_thread("capture", options_.name);
     const std::stop_callback wake_on_stop(stop, [this] { wake(); });
     if (is_another_place()) {
-      // The file system with the spool may not be mounted yet. What the journal remembers of it must outlast that.
+      // The file system with the spool may not be mounted yet. What the journal remembers of it
+      // must outlast that.
       root_inode_ = 0;
       lose_spool("an empty directory stands in its place");
     } else {
@@ -300,18 +318,22 @@ class SpoolCapture::Engine {
       if (forget_unseen_ && (structure_drained_ || structure_handled_ >= forget_unseen_->after)) {
         forget_unseen(std::exchange(forget_unseen_, std::nullopt)->scan);
       }
-      if ((structure_drained_ && !scanning_ && to_scan_.empty()) || accounted_.size() > kAccountedMost) accounted_.clear();
+      if ((structure_drained_ && !scanning_ && to_scan_.empty()) ||
+          accounted_.size() > kAccountedMost)
+        accounted_.clear();
       // With both queues empty, no word of what has gone can come any more.
       if ((drained && structure_drained_) || gone_.size() > kGoneMost) TakenMap().swap(gone_);
       if (rescan_asked_.exchange(false)) begin_scan(true);
       if (!waiting_.empty()) offer_again(stop);
       if (scanning_ || !to_scan_.empty()) scan_some(stop);
-      // A due look may only count an entry as missed once every event that came before has been read.
+      // A due look may only count an entry as missed once every event that came before has been
+      // read.
       if (drained) look_at_due(stop);
       trim_due();
       if (mounts_changed_ || turns_ % 16 == 0) look_at_mounts();
       if (!spool_there_ && clock_.steady() >= spool_retry_) find_spool_again();
-      if (!scanning_ && clock_.steady() >= next_scan_) begin_scan(++periodic_scans_ % kFullScanEvery == 0 || next_scan_full_);
+      if (!scanning_ && clock_.steady() >= next_scan_)
+        begin_scan(++periodic_scans_ % kFullScanEvery == 0 || next_scan_full_);
       publish();
       if (stop.stop_requested() || scanning_ || !to_scan_.empty()) continue;
       if (drained) {
@@ -332,8 +354,8 @@ class SpoolCapture::Engine {
     return std::clamp(left, milliseconds{0}, milliseconds{60'000});
   }
 
-  // Waking up for each notification costs more than reading it. fanotify's hold their files, so nothing is lost meanwhile;
-  // inotify's do not.
+  // Waking up for each notification costs more than reading it. fanotify's hold their files, so
+  // nothing is lost meanwhile; inotify's do not.
   void gather() const {
     pollfd wake{wake_.get(), POLLIN, 0};
     ::poll(&wake, 1, static_cast<int>(kGather.count()));
@@ -350,8 +372,9 @@ class SpoolCapture::Engine {
     [[maybe_unused]] const ssize_t n = ::read(wake_.get(), &count, sizeof count);
   }
 
-  // True if nothing is left to read. Structure is read first but handled last: what it tells of was written before, so
-  // the content events that are queued by now must be taken before a missing entry may be called missing.
+  // True if nothing is left to read. Structure is read first but handled last: what it tells of was
+  // written before, so the content events that are queued by now must be taken before a missing
+  // entry may be called missing.
   bool take_notifications(const std::stop_token& stop) {
     const bool content = access_->fanotify_fd() >= 0;
     read_structure(!content);
@@ -370,7 +393,8 @@ class SpoolCapture::Engine {
       few_ = static_cast<std::size_t>(queued) < fanotify_buffer_.size() / 4;
     }
     // Without fanotify only some: what has appeared meanwhile must be grabbed before it goes.
-    const std::size_t most = content ? structure_.size() : std::min(structure_.size(), kStructureSlice);
+    const std::size_t most =
+        content ? structure_.size() : std::min(structure_.size(), kStructureSlice);
     for (std::size_t i = 0; i < most && !structure_.empty() && !stop.stop_requested(); ++i) {
       const StructureEvent event = std::move(structure_.front());
       structure_.pop_front();
@@ -383,16 +407,19 @@ class SpoolCapture::Engine {
   // `grab`: reads what has appeared at once, before anything is made of it.
   void read_structure(bool grab) {
     if (access_->inotify_fd() < 0) return;
-    // With fanotify, the content that is queued when this is done is taken before any of it is believed. All that is there:
-    // while a storm's content is taken, more comes here than one read can hold.
+    // With fanotify, the content that is queued when this is done is taken before any of it is
+    // believed. All that is there: while a storm's content is taken, more comes here than one read
+    // can hold.
     while (structure_.size() < kStructureMost) {
-      const ssize_t n = ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
+      const ssize_t n =
+          ::read(access_->inotify_fd(), inotify_buffer_.data(), inotify_buffer_.size());
       for (ssize_t at = 0; at < n;) {
         const auto* event = reinterpret_cast<const inotify_event*>(inotify_buffer_.data() + at);
         const std::size_t length = sizeof(inotify_event) + event->len;
         structure_read_ += length;
-        structure_.push_back(
-            {event->wd, event->mask, event->len > 0 ? std::string(event->name) : std::string{}, structure_read_});
+        structure_.push_back({event->wd, event->mask,
+                              event->len > 0 ? std::string(event->name) : std::string{},
+                              structure_read_});
         if (grab) grab_early(structure_.back());
         at += static_cast<ssize_t>(length);
       }
@@ -400,17 +427,21 @@ class SpoolCapture::Engine {
     }
   }
 
-  // An entry without fanotify can only be read while it stands, so its bytes are read before any other entry is parsed or
-  // given to the journal. What this leaves open is done when the event's turn comes.
+  // An entry without fanotify can only be read while it stands, so its bytes are read before any
+  // other entry is parsed or given to the journal. What this leaves open is done when the event's
+  // turn comes.
   void grab_early(const StructureEvent& event) {
-    if ((event.mask & (IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)) == 0 || pending_bytes_ > kPendingBytesLimit) return;
+    if ((event.mask & (IN_CREATE | IN_MOVED_TO | IN_CLOSE_WRITE)) == 0 ||
+        pending_bytes_ > kPendingBytesLimit)
+      return;
     const auto watch = watches_.find(event.wd);
     if (watch == watches_.end()) return;
     const std::string path = join(watch->second.path, event.name);
     const SpoolPath place = classify(path);
     const std::string key(place.entry);
     if (place.role == SpoolPath::Role::kEntryFile && watch->second.of_entry) {
-      if (const auto pending = pending_.find(key); pending != pending_.end()) read_entry_file(key, path, pending->second);
+      if (const auto pending = pending_.find(key); pending != pending_.end())
+        read_entry_file(key, path, pending->second);
       return;
     }
     if (place.role != SpoolPath::Role::kEntryDirectory || (event.mask & IN_ISDIR) == 0) return;
@@ -419,15 +450,17 @@ class SpoolCapture::Engine {
     read_appeared(key, pending_of(key, "inotify"));
   }
 
-  // Reads what an entry's directory usually has, each file by its name; true if that is the whole entry. If not, the
-  // directory is watched from here on. The scheduler writes an entry within a fraction of a millisecond, and may remove it
-  // as quickly: so this insists for as long, and opens a file when it is there but not yet whole.
+  // Reads what an entry's directory usually has, each file by its name; true if that is the whole
+  // entry. If not, the directory is watched from here on. The scheduler writes an entry within a
+  // fraction of a millisecond, and may remove it as quickly: so this insists for as long, and opens
+  // a file when it is there but not yet whole.
   bool read_appeared(const std::string& key, Pending& pending) {
     pending.noticed = true;
     const SteadyTime until = clock_.steady() + kInsist;
     for (int round = 0; !usual_files_.empty(); ++round) {
       bool there = false;
-      for (const std::string& name : usual_files_) there = read_entry_file(key, path_of(key, name), pending) || there;
+      for (const std::string& name : usual_files_)
+        there = read_entry_file(key, path_of(key, name), pending) || there;
       if (is_whole(pending)) return true;
       if (!there && !pending.held.empty()) {
         read_held(pending);  // gone
@@ -443,19 +476,23 @@ class SpoolCapture::Engine {
   }
 
   bool is_whole(const Pending& pending) const {
-    return !pending.entry.files.empty() && assess(pending.entry).state == Assessment::State::kComplete;
+    return !pending.entry.files.empty() &&
+           assess(pending.entry).state == Assessment::State::kComplete;
   }
 
-  // ---- content: fanotify -------------------------------------------------------------------------------------
+  // ---- content: fanotify
+  // -------------------------------------------------------------------------------------
 
   // `queued`: how many bytes of events there are at least.
   ssize_t read_content(long queued, const std::stop_token& stop) {
     const std::size_t room = events_a_read_ * sizeof(fanotify_event_metadata);
     const ssize_t n = ::read(access_->fanotify_fd(), fanotify_buffer_.data(), room);
-    // The kernel opens the events' descriptors inside read(). Where that fails it throws the event away without a word, and
-    // without an error if others came before it: but then it gave fewer than there were. Not only for want of descriptors:
-    // any user who holds a lease on a file of his own can make it fail at will.
-    if (n >= 0 ? n < std::min(queued, static_cast<long>(room)) && descriptors_are_short() : errno == EMFILE || errno == ENFILE) {
+    // The kernel opens the events' descriptors inside read(). Where that fails it throws the event
+    // away without a word, and without an error if others came before it: but then it gave fewer
+    // than there were. Not only for want of descriptors: any user who holds a lease on a file of
+    // his own can make it fail at will.
+    if (n >= 0 ? n < std::min(queued, static_cast<long>(room)) && descriptors_are_short()
+               : errno == EMFILE || errno == ENFILE) {
       descriptors_ran_out();
     }
     if (n < 0) {
@@ -474,7 +511,8 @@ class SpoolCapture::Engine {
       FAULT_POINT("capture.event_read");
       if (event->vers != FANOTIFY_METADATA_VERSION) continue;
       if ((event->mask & FAN_Q_OVERFLOW) != 0) {
-        overflow("CAPTURE_OVERFLOW", "the kernel's queue of notifications ran over; the spool is scanned again");
+        overflow("CAPTURE_OVERFLOW",
+                 "the kernel's queue of notifications ran over; the spool is scanned again");
         continue;
       }
       if (!fd || stop.stop_requested()) continue;
@@ -490,15 +528,18 @@ class SpoolCapture::Engine {
     return n;
   }
 
-  // Whether another descriptor can hardly be had. Other threads may have closed some since the kernel wanted one, so nearly
-  // none left counts as well.
+  // Whether another descriptor can hardly be had. Other threads may have closed some since the
+  // kernel wanted one, so nearly none left counts as well.
   bool descriptors_are_short() const {
-    const UniqueFd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // the lowest number that is free
+    const UniqueFd next(
+        ::open("/dev/null", O_RDONLY | O_CLOEXEC));  // the lowest number that is free
     if (!next) return errno == EMFILE || errno == ENFILE;
-    return static_cast<std::uint64_t>(next.get()) >= descriptor_limit_ - std::min(kSpareDescriptors, descriptor_limit_ / 8);
+    return static_cast<std::uint64_t>(next.get()) >=
+           descriptor_limit_ - std::min(kSpareDescriptors, descriptor_limit_ / 8);
   }
 
-  // One scan a minute finds what was dropped. A scan each time could keep us from doing anything else.
+  // One scan a minute finds what was dropped. A scan each time could keep us from doing anything
+  // else.
   void descriptors_ran_out() {
     const SteadyTime now = clock_.steady();
     if (descriptors_out_at_ && now < *descriptors_out_at_ + kDescriptorScans) {
@@ -508,7 +549,8 @@ class SpoolCapture::Engine {
     }
     descriptors_out_at_ = now;
     overflow("CAPTURE_DESCRIPTORS_USED_UP",
-             "no descriptor was left for an event; the spool is scanned again, once a minute at most; raise LimitNOFILE of the "
+             "no descriptor was left for an event; the spool is scanned again, once a minute at "
+             "most; raise LimitNOFILE of the "
              "unit, or fs.file-max");
   }
 
@@ -532,7 +574,8 @@ class SpoolCapture::Engine {
       path.remove_suffix(kDeleted.size());
     }
     const std::string& root = access_->root();
-    const bool below = path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
+    const bool below =
+        path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/';
     const std::string_view relative = below ? path.substr(root.size() + 1) : tail_of(path);
     const SpoolPath place = classify(relative);
     if (!place.is_file()) {
@@ -543,25 +586,30 @@ class SpoolCapture::Engine {
     if (record && tells_nothing_new(place)) return;
     auto stat = stat_fd(fd);
     if (!stat || !stat->is_regular() || (record && stat->size == 0)) return;
-    // A file that lives on under another name (links left) may have lost this one; or its name really ends so.
-    if (deleted && stat->links > 0 && access_->stat(std::string(relative) + std::string(kDeleted))) return;
-    // Whoever may write anywhere on this file system can mount a directory of his own over the spool's path in a
-    // namespace of his own; the event then bears the genuine path. The owner cannot be forged.
+    // A file that lives on under another name (links left) may have lost this one; or its name
+    // really ends so.
+    if (deleted && stat->links > 0 && access_->stat(std::string(relative) + std::string(kDeleted)))
+      return;
+    // Whoever may write anywhere on this file system can mount a directory of his own over the
+    // spool's path in a namespace of his own; the event then bears the genuine path. The owner
+    // cannot be forged.
     if (stat->owner != owner_) {
       count_ignored("another owner");
       return;
     }
     if (taken_already(place, *stat)) {
       // What came of its other files meanwhile belongs to the same.
-      if (const auto pending = pending_.find(std::string(place.entry)); pending != pending_.end()) drop_pending(pending);
+      if (const auto pending = pending_.find(std::string(place.entry)); pending != pending_.end())
+        drop_pending(pending);
       counters_->with([](Counters& c) { ++c.status.duplicates; });
       return;
     }
     if (!below) {
-      // Written through another mount. It is believed if that shows the spool's own root, or if the very file also stands in
-      // the spool; the rest comes in by the scan.
-      auto same = shows_spool(path.substr(0, path.size() - relative.size())) ? Result<FileStat>(*stat)
-                                                                             : access_->stat(std::string(relative));
+      // Written through another mount. It is believed if that shows the spool's own root, or if the
+      // very file also stands in the spool; the rest comes in by the scan.
+      auto same = shows_spool(path.substr(0, path.size() - relative.size()))
+                      ? Result<FileStat>(*stat)
+                      : access_->stat(std::string(relative));
       if (!same || same->inode != stat->inode || same->device != stat->device) {
         count_ignored("another path");
         return;
@@ -580,35 +628,43 @@ class SpoolCapture::Engine {
     consider(std::string(place.entry), stop);
   }
 
-  // True of the file by which an entry is known, if that was taken whole as it is now: a scan was quicker than the word of its
-  // close, or it was closed several times, and this is the word of a later close. Taken again, perhaps when the entry's other
-  // files have gone, it would be an incomplete event with the id of the whole one. The entry must be the same, not only the
-  // file's number: a file system may give that to the next entry's script while its clock has not moved on.
+  // True of the file by which an entry is known, if that was taken whole as it is now: a scan was
+  // quicker than the word of its close, or it was closed several times, and this is the word of a
+  // later close. Taken again, perhaps when the entry's other files have gone, it would be an
+  // incomplete event with the id of the whole one. The entry must be the same, not only the file's
+  // number: a file system may give that to the next entry's script while its clock has not moved
+  // on.
   bool taken_already(const SpoolPath& place, const FileStat& stat) const {
     const std::string key(place.entry);
     const auto same = [&](const Taken& taken) {
-      return !taken.may_grow && !taken.event_id.empty() && taken.identity == identity_of(std::string(place.file), stat);
+      return !taken.may_grow && !taken.event_id.empty() &&
+             taken.identity == identity_of(std::string(place.file), stat);
     };
-    if (const auto standing = taken_.find(key); standing != taken_.end()) return same(standing->second);
+    if (const auto standing = taken_.find(key); standing != taken_.end())
+      return same(standing->second);
     const auto gone = gone_.find(key);
     return gone != gone_.end() && same(gone->second);
   }
 
-  // A record of an entry that was taken: the scheduler writes it again throughout the job's life, and nobody waits for it.
+  // A record of an entry that was taken: the scheduler writes it again throughout the job's life,
+  // and nobody waits for it.
   bool tells_nothing_new(const SpoolPath& place) const {
     const auto taken = taken_.find(std::string(place.entry));
-    if (taken == taken_.end() || taken->second.may_grow || taken->second.event_id.empty()) return false;
+    if (taken == taken_.end() || taken->second.may_grow || taken->second.event_id.empty())
+      return false;
     const auto pending = pending_.find(taken->first);
     return pending == pending_.end() || pending->second.entry.files.empty();
   }
 
-  // The bytes of a file, and in `stat` the state that belongs to them. The time is part of the event's id: a write between
-  // fstat and read would put the time of the file's beginning beside the bytes of its end, and the next look would make a
-  // second event of them. A file that never rests is incomplete, and is looked at again.
+  // The bytes of a file, and in `stat` the state that belongs to them. The time is part of the
+  // event's id: a write between fstat and read would put the time of the file's beginning beside
+  // the bytes of its end, and the next look would make a second event of them. A file that never
+  // rests is incomplete, and is looked at again.
   Result<std::string> read_settled(int fd, FileStat& stat) const {
     constexpr int kAttempts = 4;
     for (int attempt = 1;; ++attempt) {
-      auto bytes = read_fd(fd, static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat.size);
+      auto bytes =
+          read_fd(fd, static_cast<std::uint64_t>(options_.common.max_file_bytes) + 1, stat.size);
       if (!bytes) return bytes;
       auto after = stat_fd(fd);
       if (!after) return after.error();
@@ -618,8 +674,8 @@ class SpoolCapture::Engine {
     }
   }
 
-  // True if this directory is the spool's root under another name. As good as the root's own name: both come from the
-  // writer's mounts, and neither tells who he is.
+  // True if this directory is the spool's root under another name. As good as the root's own name:
+  // both come from the writer's mounts, and neither tells who he is.
   bool shows_spool(std::string_view directory) {
     constexpr std::size_t kKept = 64;
     const auto [place, fresh] = trusted_.try_emplace(std::string(directory), false);
@@ -631,7 +687,8 @@ class SpoolCapture::Engine {
     return is_root;
   }
 
-  // The end of a path that might be an entry's file although the spool's own path is not in front of it.
+  // The end of a path that might be an entry's file although the spool's own path is not in front
+  // of it.
   std::string_view tail_of(std::string_view path) const {
     std::string_view tail;
     std::size_t at = path.size();
@@ -650,13 +707,14 @@ class SpoolCapture::Engine {
     begin_scan(true);
   }
 
-  // ---- structure: inotify ------------------------------------------------------------------------------------
+  // ---- structure: inotify
+  // ------------------------------------------------------------------------------------
 
   void on_structure(const StructureEvent& event, const std::stop_token& stop) {
     if ((event.mask & IN_Q_OVERFLOW) != 0) {
-      return overflow(
-          "CAPTURE_OVERFLOW",
-          "the kernel's queue of notifications ran over; the spool is scanned again; raise fs.inotify.max_queued_events");
+      return overflow("CAPTURE_OVERFLOW",
+                      "the kernel's queue of notifications ran over; the spool is scanned again; "
+                      "raise fs.inotify.max_queued_events");
     }
     const auto watch = watches_.find(event.wd);
     if (watch == watches_.end()) return;
@@ -702,13 +760,14 @@ class SpoolCapture::Engine {
     }
   }
 
-  void on_entry_file(const SpoolPath& place, bool in_entry_directory, bool appeared, bool gone, const std::stop_token& stop) {
+  void on_entry_file(const SpoolPath& place, bool in_entry_directory, bool appeared, bool gone,
+                     const std::stop_token& stop) {
     const std::string key(place.entry);
     auto taken = taken_.find(key);
     if (gone) {
       // An entry without a directory of its own is gone with the file that it is known by.
-      if (!in_entry_directory && taken != taken_.end() && taken->second.identity.file == place.file &&
-          !still_stands(key, taken->second)) {
+      if (!in_entry_directory && taken != taken_.end() &&
+          taken->second.identity.file == place.file && !still_stands(key, taken->second)) {
         forget(taken);
         accounted_[key] = true;
         // A record may stand a moment longer than its script.
@@ -720,12 +779,16 @@ class SpoolCapture::Engine {
     }
     // Content notifications tell of closed files; only links and renames need a look beside them.
     if (access_->fanotify_fd() >= 0) {
-      if (appeared && (taken == taken_.end() || !still_stands(key, taken->second))) schedule_look(key, kStructureGrace, "scan");
+      if (appeared && (taken == taken_.end() || !still_stands(key, taken->second)))
+        schedule_look(key, kStructureGrace, "scan");
       return;
     }
-    if (taken != taken_.end() && taken->second.identity.file == place.file && still_stands(key, taken->second)) return;
+    if (taken != taken_.end() && taken->second.identity.file == place.file &&
+        still_stands(key, taken->second))
+      return;
     // It was left out because it had no script, and here is one.
-    if (appeared && place.role == SpoolPath::Role::kEntryFile && taken != taken_.end() && taken->second.event_id.empty()) {
+    if (appeared && place.role == SpoolPath::Role::kEntryFile && taken != taken_.end() &&
+        taken->second.event_id.empty()) {
       forget(taken);
       taken = taken_.end();
     }
@@ -741,7 +804,8 @@ class SpoolCapture::Engine {
     if (gone) {
       const auto taken = taken_.find(key);
       if (taken != taken_.end()) {
-        // The same name may stand again already, captured, before its predecessor's removal is read here.
+        // The same name may stand again already, captured, before its predecessor's removal is read
+        // here.
         if (is_gone(key)) {
           forget(taken);
           accounted_[key] = true;
@@ -749,13 +813,15 @@ class SpoolCapture::Engine {
         return;
       }
       const auto pending = pending_.find(key);
-      // An entry that waits for room without its bytes is lost now; one whose bytes are held is delivered later.
+      // An entry that waits for room without its bytes is lost now; one whose bytes are held is
+      // delivered later.
       if (pending != pending_.end() && pending->second.waits) {
         if (pending->second.entry.files.empty() && is_gone(key)) lose_waiting(pending);
       } else if (!fanotify && pending != pending_.end()) {
         look(key, "inotify", stop);
       }
-      if (const auto accounted = accounted_.find(key); accounted != accounted_.end()) accounted->second = true;
+      if (const auto accounted = accounted_.find(key); accounted != accounted_.end())
+        accounted->second = true;
       return;
     }
     if (!appeared) return;
@@ -796,16 +862,21 @@ class SpoolCapture::Engine {
       return;
     }
     // The same number again means the same directory under a new name.
-    if (const auto old = watches_.find(*number); old != watches_.end()) directories_.erase(old->second.path);
-    if (const auto old = directories_.find(path); old != directories_.end() && old->second != *number) drop_watch(old->second);
+    if (const auto old = watches_.find(*number); old != watches_.end())
+      directories_.erase(old->second.path);
+    if (const auto old = directories_.find(path);
+        old != directories_.end() && old->second != *number)
+      drop_watch(old->second);
     watches_[*number] = {path, false};
     directories_[path] = *number;
   }
 
   void watch_failed(const Error& error) {
     note_error(error.message());
-    log_.error("CAPTURE_WATCH_FAILED", "a directory of the spool cannot be watched; its entries are found by the scan alone",
-               {{"source", options_.name}, {"reason", error.message()}});
+    log_.error(
+        "CAPTURE_WATCH_FAILED",
+        "a directory of the spool cannot be watched; its entries are found by the scan alone",
+        {{"source", options_.name}, {"reason", error.message()}});
     next_scan_ = std::min(next_scan_, clock_.steady() + kSpoolGoneRetry);
   }
 
@@ -813,7 +884,8 @@ class SpoolCapture::Engine {
     const auto watch = watches_.find(number);
     if (watch == watches_.end()) return;
     if (watch->second.of_entry) {
-      if (const auto pending = pending_.find(watch->second.path); pending != pending_.end() && pending->second.watch == number)
+      if (const auto pending = pending_.find(watch->second.path);
+          pending != pending_.end() && pending->second.watch == number)
         pending->second.watch = -1;
     } else if (const auto directory = directories_.find(watch->second.path);
                directory != directories_.end() && directory->second == number) {
@@ -828,12 +900,15 @@ class SpoolCapture::Engine {
   }
 
   void drop_directory(const std::string& path) {
-    // Also when it was only renamed: a watch follows the directory, and would go on under the old name.
-    if (const auto directory = directories_.find(path); directory != directories_.end()) drop_watch(directory->second);
+    // Also when it was only renamed: a watch follows the directory, and would go on under the old
+    // name.
+    if (const auto directory = directories_.find(path); directory != directories_.end())
+      drop_watch(directory->second);
     next_scan_ = std::min(next_scan_, clock_.steady() + kStructureGrace);
   }
 
-  // ---- the root ----------------------------------------------------------------------------------------------
+  // ---- the root
+  // ----------------------------------------------------------------------------------------------
 
   void look_at_mounts() {
     if (!mounts_.changed() && !mounts_changed_) return;
@@ -847,7 +922,8 @@ class SpoolCapture::Engine {
     }
   }
 
-  // Is the spool still the directory that we know? If not, whatever is there now is looked at; true if that is a spool.
+  // Is the spool still the directory that we know? If not, whatever is there now is looked at; true
+  // if that is a spool.
   bool check_root() {
     auto root = access_->stat("");
     if (root && root->inode == root_inode_ && root->device == root_device_) {
@@ -860,18 +936,22 @@ class SpoolCapture::Engine {
     return spool_there_;
   }
 
-  // True for a directory that holds nothing and lies elsewhere than what was captured: the place where the spool's file
-  // system is to be mounted. To take it for the spool would mean to forget all entries.
+  // True for a directory that holds nothing and lies elsewhere than what was captured: the place
+  // where the spool's file system is to be mounted. To take it for the spool would mean to forget
+  // all entries.
   bool is_another_place() const {
     auto root = access_->stat("");
     if (!root) return false;
-    const bool moved = root_inode_ == 0 || root->device != root_device_ || MountTable::mount_of(access_->root()) != root_mount_ ||
-                       std::any_of(taken_.begin(), taken_.end(), [&](const auto& entry) {
-                         return entry.second.identity.device != 0 && entry.second.identity.device != root->device;
-                       });
+    const bool moved =
+        root_inode_ == 0 || root->device != root_device_ ||
+        MountTable::mount_of(access_->root()) != root_mount_ ||
+        std::any_of(taken_.begin(), taken_.end(), [&](const auto& entry) {
+          return entry.second.identity.device != 0 && entry.second.identity.device != root->device;
+        });
     if (!moved || (root_inode_ != 0 && taken_.empty() && spool_there_)) return false;
     auto names = access_->list("");
-    return names && std::all_of(names->begin(), names->end(), [](const SpoolName& n) { return is_nobodys(n.name); });
+    return names && std::all_of(names->begin(), names->end(),
+                                [](const SpoolName& n) { return is_nobodys(n.name); });
   }
 
   // Why what is there now is not the spool; "" = it is.
@@ -903,8 +983,10 @@ class SpoolCapture::Engine {
     for (auto& [key, pending] : pending_) drop_held(pending);
     counters_->with([](Counters& c) { c.status.spool_there = false; });
     note_error("spool: " + reason);
-    log_.error("SPOOL_GONE", "the spool directory is gone or was unmounted; it is looked for until it is there again",
-               {{"source", options_.name}, {"spool", access_->root()}, {"reason", reason}});
+    log_.error(
+        "SPOOL_GONE",
+        "the spool directory is gone or was unmounted; it is looked for until it is there again",
+        {{"source", options_.name}, {"spool", access_->root()}, {"reason", reason}});
   }
 
   void find_spool_again() {
@@ -940,7 +1022,8 @@ class SpoolCapture::Engine {
     watch_directory("");
   }
 
-  // ---- scan --------------------------------------------------------------------------------------------------
+  // ---- scan
+  // --------------------------------------------------------------------------------------------------
 
   void begin_scan(bool full) {
     next_scan_ = clock_.steady() + rescan_interval(options_.common);
@@ -968,7 +1051,8 @@ class SpoolCapture::Engine {
   void scan_directory(const std::string& path) {
     std::vector<std::uint64_t> numbers;
     list_directory(path, numbers);
-    // In the order of the count: a directory's own order looks like a count that jumps back and forth.
+    // In the order of the count: a directory's own order looks like a count that jumps back and
+    // forth.
     std::sort(numbers.begin(), numbers.end());
     gaps_.seen(numbers);
   }
@@ -979,8 +1063,11 @@ class SpoolCapture::Engine {
     if (!names) {
       if (names.error().kind() != ErrorKind::kVanished) {
         scan_failed_ = true;
-        note_error("list " + (path.empty() ? access_->root() : path) + ": " + names.error().message());
-        log_.error("SPOOL_UNREADABLE", "a directory of the spool cannot be listed; give the daemon's user the right to read it",
+        note_error("list " + (path.empty() ? access_->root() : path) + ": " +
+                   names.error().message());
+        log_.error("SPOOL_UNREADABLE",
+                   "a directory of the spool cannot be listed; give the daemon's user the right to "
+                   "read it",
                    {{"source", options_.name},
                     {"directory", path.empty() ? access_->root() : path},
                     {"reason", names.error().message()}});
@@ -989,7 +1076,8 @@ class SpoolCapture::Engine {
     }
     // An empty root says nothing of the entries that it had: it may be the bare place of a mount.
     if (path.empty() && !taken_.empty() &&
-        std::all_of(names->begin(), names->end(), [](const SpoolName& n) { return is_nobodys(n.name); }))
+        std::all_of(names->begin(), names->end(),
+                    [](const SpoolName& n) { return is_nobodys(n.name); }))
       scan_failed_ = true;
     std::unordered_set<std::string> seen;
     for (const SpoolName& name : *names) {
@@ -1001,7 +1089,8 @@ class SpoolCapture::Engine {
       } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
         add_to_scan({std::string(place.entry), name.inode, true}, numbers);
       } else if (place.is_file() && seen.insert(std::string(place.entry)).second) {
-        add_to_scan({std::string(place.entry), 0, place.role == SpoolPath::Role::kEntryFile}, numbers);
+        add_to_scan({std::string(place.entry), 0, place.role == SpoolPath::Role::kEntryFile},
+                    numbers);
       }
     }
   }
@@ -1051,9 +1140,10 @@ class SpoolCapture::Engine {
     if (std::exchange(scan_again_, false)) begin_scan(true);
   }
 
-  // What a complete scan has not seen is gone from the spool. Not before every notification of structure has been handled
-  // that is older than that: an entry that was captured and forgotten would look like one that was missed when the word of
-  // its appearance comes late. In a storm the queue is never found empty, so it is counted how far that is.
+  // What a complete scan has not seen is gone from the spool. Not before every notification of
+  // structure has been handled that is older than that: an entry that was captured and forgotten
+  // would look like one that was missed when the word of its appearance comes late. In a storm the
+  // queue is never found empty, so it is counted how far that is.
   void forget_unseen(std::uint64_t scan) {
     for (auto it = taken_.begin(); it != taken_.end();) {
       const auto entry = it++;
@@ -1070,7 +1160,8 @@ class SpoolCapture::Engine {
   }
 
   // The entry's file as it is now, if that still is in the state in which it was captured.
-  std::optional<FileIdentity> as_captured(const std::string& key, const FileIdentity& identity) const {
+  std::optional<FileIdentity> as_captured(const std::string& key,
+                                          const FileIdentity& identity) const {
     const auto look_at = [&](const std::string& file) -> std::optional<FileIdentity> {
       const auto stat = access_->stat(path_of(key, file));
       if (!stat || !identity.matches(*stat)) return std::nullopt;
@@ -1093,9 +1184,11 @@ class SpoolCapture::Engine {
     return std::nullopt;
   }
 
-  // Completes what is known of the entry, if something was missing: a device's number after a mount, a mark of an older journal.
+  // Completes what is known of the entry, if something was missing: a device's number after a
+  // mount, a mark of an older journal.
   bool still_stands(const std::string& key, Taken& taken) {
-    if (taken.event_id.empty() && taken.identity.file.empty()) {  // an entry without any file, ignored
+    if (taken.event_id.empty() &&
+        taken.identity.file.empty()) {  // an entry without any file, ignored
       const auto stat = access_->stat(key);
       return stat && taken.identity.matches(*stat);
     }
@@ -1107,7 +1200,8 @@ class SpoolCapture::Engine {
     return true;
   }
 
-  // ---- entries -----------------------------------------------------------------------------------------------
+  // ---- entries
+  // -----------------------------------------------------------------------------------------------
 
   Pending& pending_of(std::string key, const char* way) {
     if (const auto known = pending_.find(key); known != pending_.end()) return known->second;
@@ -1119,17 +1213,20 @@ class SpoolCapture::Engine {
     return place->second;
   }
 
-  // The job number of an entry that was not known before. One that is known must not be counted again: the low number of a
-  // job that has been waiting for long would look like a count that has wrapped.
+  // The job number of an entry that was not known before. One that is known must not be counted
+  // again: the low number of a job that has been waiting for long would look like a count that has
+  // wrapped.
   std::optional<std::uint64_t> new_number(const std::string& key) const {
     if (once_ || pending_.contains(key) || taken_.contains(key)) return std::nullopt;
     const auto number = number_of(key);
-    if (!number || listed_numbers_.contains(*number) || left_numbers_.contains(*number)) return std::nullopt;
+    if (!number || listed_numbers_.contains(*number) || left_numbers_.contains(*number))
+      return std::nullopt;
     return number;
   }
 
   void notice(const std::string& key) {
-    if (const auto pending = pending_.find(key); pending != pending_.end()) pending->second.noticed = true;
+    if (const auto pending = pending_.find(key); pending != pending_.end())
+      pending->second.noticed = true;
   }
 
   void put_file(Pending& pending, std::string name, const FileStat& stat, std::string bytes) {
@@ -1169,21 +1266,26 @@ class SpoolCapture::Engine {
     if (vanished) {
       // Bytes that an event brought are as good as ever; what is missing will not come any more.
       const bool nothing = pending->second.entry.files.empty();
-      const bool counts = pending->second.noticed && !taken_.contains(key) && !accounted_.contains(key);
+      const bool counts =
+          pending->second.noticed && !taken_.contains(key) && !accounted_.contains(key);
       const Assessment assessment = nothing ? Assessment{} : assess(pending->second.entry);
-      const bool partial = assessment.state == Assessment::State::kIncomplete || assessment.state == Assessment::State::kDoubtful;
+      const bool partial = assessment.state == Assessment::State::kIncomplete ||
+                           assessment.state == Assessment::State::kDoubtful;
       if (counts && mounts_.changed()) mounts_changed_ = true;
       // With its spool, perhaps; then it comes back with it.
       if (counts && (mounts_changed_ || !spool_there_)) return schedule_look(key, kLookAgain, way);
       if ((nothing ? counts : partial) && access_->fanotify_fd() >= 0 &&
           (pending->second.gone == 0 || pending->second.gone == turns_)) {
-        // It may have been closed and removed since the queue of content was found empty: once more after that.
+        // It may have been closed and removed since the queue of content was found empty: once more
+        // after that.
         pending->second.gone = turns_;
         return schedule_look(key, milliseconds{1}, way);
       }
       if (nothing) {
         if (counts) {
-          count_missed(pending->second.unreadable ? "unreadable" : pending->second.refused ? "journal full" : "vanished");
+          count_missed(pending->second.unreadable ? "unreadable"
+                       : pending->second.refused  ? "journal full"
+                                                  : "vanished");
           accounted_.emplace(key, false);
         }
         return drop_pending(pending);
@@ -1201,12 +1303,15 @@ class SpoolCapture::Engine {
   bool read_entry(const std::string& key, Pending& pending) {
     if (const auto names = file_names(); !names.empty()) {
       bool any = false;
-      for (const std::string_view name : names) any = read_entry_file(key, path_of(key, name), pending) || any;
+      for (const std::string_view name : names)
+        any = read_entry_file(key, path_of(key, name), pending) || any;
       return any;
     }
     const SpoolPath self = classify(key);
-    const std::string directory = self.role == SpoolPath::Role::kEntryDirectory ? key : parent_of(key);
-    // Without a directory of its own its files stand among those of others, which need not be opened.
+    const std::string directory =
+        self.role == SpoolPath::Role::kEntryDirectory ? key : parent_of(key);
+    // Without a directory of its own its files stand among those of others, which need not be
+    // opened.
     const bool alone = self.role == SpoolPath::Role::kEntryDirectory;
     auto names = alone ? access_->list_open(directory) : unopened(access_->list(directory));
     if (!names) {
@@ -1216,7 +1321,8 @@ class SpoolCapture::Engine {
       return true;
     }
     bool any = alone;
-    for (auto& [name, fd] : *names) any = read_entry_file(key, join(directory, name.name), pending, std::move(fd)) || any;
+    for (auto& [name, fd] : *names)
+      any = read_entry_file(key, join(directory, name.name), pending, std::move(fd)) || any;
     return any;
   }
 
@@ -1228,8 +1334,10 @@ class SpoolCapture::Engine {
     return all;
   }
 
-  // Reads one file of an entry, unless it is known already. False if it is not there. `opened`: the file, if it is open.
-  bool read_entry_file(const std::string& key, const std::string& path, Pending& pending, UniqueFd opened = {}) {
+  // Reads one file of an entry, unless it is known already. False if it is not there. `opened`: the
+  // file, if it is open.
+  bool read_entry_file(const std::string& key, const std::string& path, Pending& pending,
+                       UniqueFd opened = {}) {
     const SpoolPath place = classify(path);
     if (!place.is_file() || place.entry != key) return false;
     Result<UniqueFd> fd = opened ? Result<UniqueFd>(std::move(opened)) : access_->open(path);
@@ -1248,15 +1356,20 @@ class SpoolCapture::Engine {
     if (stat->owner != owner_) {
       count_ignored("another owner");
       log_.error("SPOOL_OWNER",
-                 "a file in the spool does not belong to the owner of the spool directory and is left out; "
+                 "a file in the spool does not belong to the owner of the spool directory and is "
+                 "left out; "
                  "the spool directory must belong to the user that the scheduler runs as",
-                 {{"source", options_.name}, {"path", printable(path)}, {"file_uid", stat->owner}, {"spool_uid", owner_}});
+                 {{"source", options_.name},
+                  {"path", printable(path)},
+                  {"file_uid", stat->owner},
+                  {"spool_uid", owner_}});
       return true;
     }
     if (place.role == SpoolPath::Role::kEntryRecord && stat->size == 0) return false;
     const SpoolFile* known = pending.entry.file(place.file);
-    if (known != nullptr && known->stat.inode == stat->inode && known->stat.mtime_ns == stat->mtime_ns &&
-        known->stat.size == stat->size && (known->truncated || known->bytes->size() == stat->size)) {
+    if (known != nullptr && known->stat.inode == stat->inode &&
+        known->stat.mtime_ns == stat->mtime_ns && known->stat.size == stat->size &&
+        (known->truncated || known->bytes->size() == stat->size)) {
       return true;
     }
     auto bytes = read_settled(fd->get(), *stat);
@@ -1266,7 +1379,8 @@ class SpoolCapture::Engine {
     }
     FAULT_POINT("capture.content_read");
     put_file(pending, std::string(place.file), *stat, *std::move(bytes));
-    if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0) hold(pending, std::string(place.file), *std::move(fd));
+    if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0)
+      hold(pending, std::string(place.file), *std::move(fd));
     return true;
   }
 
@@ -1299,12 +1413,15 @@ class SpoolCapture::Engine {
   void log_unreadable(const std::string& path, const Error& error) {
     note_error(path + ": " + error.message());
     if (error.kind() == ErrorKind::kExhausted) {
-      log_.warning("CAPTURE_DESCRIPTORS_USED_UP",
-                   "no descriptor was left to read an entry; it is tried again; raise LimitNOFILE of the unit, or fs.file-max",
-                   {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
+      log_.warning(
+          "CAPTURE_DESCRIPTORS_USED_UP",
+          "no descriptor was left to read an entry; it is tried again; raise LimitNOFILE of the "
+          "unit, or fs.file-max",
+          {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
       return;
     }
-    log_.error("SPOOL_UNREADABLE", "an entry of the spool cannot be read; give the daemon's user the right to read it",
+    log_.error("SPOOL_UNREADABLE",
+               "an entry of the spool cannot be read; give the daemon's user the right to read it",
                {{"source", options_.name}, {"path", printable(path)}, {"reason", error.message()}});
   }
 
@@ -1316,7 +1433,8 @@ class SpoolCapture::Engine {
     // It waits in the spool until somebody mends the rights; if it goes before that, it was missed.
     if (pending.unreadable) return schedule_look(key, kLookAgain, pending.way);
     if (pending.entry.files.empty()) {
-      if (clock_.steady() - pending.first_seen < incomplete_after()) return schedule_look(key, kLookAgain, pending.way);
+      if (clock_.steady() - pending.first_seen < incomplete_after())
+        return schedule_look(key, kLookAgain, pending.way);
       count_ignored("empty entry");
       return ignore(found);
     }
@@ -1338,16 +1456,20 @@ class SpoolCapture::Engine {
         const auto quiet = clock_.steady() - pending.changed;
         if (quiet >= assessment.settle || newest_age(pending.entry) >= assessment.settle)
           return take(key, assessment.state == Assessment::State::kSettling, stop);
-        return schedule_look(key, std::chrono::ceil<milliseconds>(assessment.settle - quiet), pending.way);
+        return schedule_look(key, std::chrono::ceil<milliseconds>(assessment.settle - quiet),
+                             pending.way);
       }
       case Assessment::State::kIncomplete: break;
     }
-    if (clock_.steady() - pending.first_seen >= incomplete_after() || (once_ && is_old(pending.entry)))
+    if (clock_.steady() - pending.first_seen >= incomplete_after() ||
+        (once_ && is_old(pending.entry)))
       return take(key, false, stop);
     if (access_->fanotify_fd() < 0 && access_->inotify_fd() >= 0) {
-      // Found by a scan half written: from here on its own watch tells, and a look after the watch closes the gap.
+      // Found by a scan half written: from here on its own watch tells, and a look after the watch
+      // closes the gap.
       const bool fresh = pending.watch < 0;
-      if (fresh && classify(key).role == SpoolPath::Role::kEntryDirectory) watch_entry(key, pending);
+      if (fresh && classify(key).role == SpoolPath::Role::kEntryDirectory)
+        watch_entry(key, pending);
     }
     if (pending_bytes_ > kPendingBytesLimit) let_go(pending);
     schedule_look(key, kLookAgain, pending.way);
@@ -1363,7 +1485,9 @@ class SpoolCapture::Engine {
     return std::chrono::nanoseconds(clock_.now().nanoseconds - newest);
   }
 
-  milliseconds incomplete_after() const { return std::chrono::seconds(options_.common.incomplete_after_seconds); }
+  milliseconds incomplete_after() const {
+    return std::chrono::seconds(options_.common.incomplete_after_seconds);
+  }
 
   // Forgets an incomplete entry's bytes, to be read again from the spool.
   void let_go(Pending& pending) {
@@ -1386,8 +1510,9 @@ class SpoolCapture::Engine {
     SteadyTime at = clock_.steady() + in;
     // Not seldomer than needed, not more often than the entry's age deserves.
     if (in == kLookAgain)
-      at = clock_.steady() +
-           std::clamp(std::chrono::duration_cast<milliseconds>((clock_.steady() - pending.first_seen) / 8), in, kLookAtLeast);
+      at = clock_.steady() + std::clamp(std::chrono::duration_cast<milliseconds>(
+                                            (clock_.steady() - pending.first_seen) / 8),
+                                        in, kLookAtLeast);
     if (clock_.steady() < give_up) at = std::min(at, give_up);
     if (pending.due && *pending.due <= at) return;
     pending.due = at;
@@ -1399,7 +1524,8 @@ class SpoolCapture::Engine {
     return pending != pending_.end() && pending->second.due == due.at;
   }
 
-  // What was taken meanwhile needs no look any more. In a storm no look comes, and its word would stay.
+  // What was taken meanwhile needs no look any more. In a storm no look comes, and its word would
+  // stay.
   void trim_due() {
     if (due_.size() <= 2 * pending_.size() + 1000) return;
     decltype(due_) current;
@@ -1410,7 +1536,8 @@ class SpoolCapture::Engine {
   }
 
   void look_at_due(const std::stop_token& stop) {
-    // What is due by now, and not what a look puts off: that is to wait for the notifications which come in between.
+    // What is due by now, and not what a look puts off: that is to wait for the notifications which
+    // come in between.
     const SteadyTime now = clock_.steady();
     while (spool_there_ && !due_.empty() && !stop.stop_requested()) {
       if (!is_current(due_.top())) {
@@ -1421,8 +1548,9 @@ class SpoolCapture::Engine {
       const std::string key = due_.top().key;
       due_.pop();
       const auto pending = pending_.find(key);
-      if (const auto taken = taken_.find(key);
-          taken != taken_.end() && pending->second.entry.files.empty() && still_stands(key, taken->second)) {
+      if (const auto taken = taken_.find(key); taken != taken_.end() &&
+                                               pending->second.entry.files.empty() &&
+                                               still_stands(key, taken->second)) {
         drop_pending(pending);
         continue;
       }
@@ -1459,7 +1587,8 @@ class SpoolCapture::Engine {
     if (!forgotten_.empty()) journal_.forget_marks(options_.name, std::exchange(forgotten_, {}));
   }
 
-  // An entry that is not archived on purpose is remembered as long as it stands, so that it is not looked at again.
+  // An entry that is not archived on purpose is remembered as long as it stands, so that it is not
+  // looked at again.
   void ignore(PendingMap::iterator pending) {
     Taken taken;
     if (!pending->second.entry.files.empty()) {
@@ -1500,16 +1629,20 @@ class SpoolCapture::Engine {
       ignore(found);
       note_error(key + ": " + parsed.error().message());
       log_.error("ENTRY_UNPARSABLE",
-                 "a spool entry could not be turned into an event; it stays in the spool for as long as the scheduler keeps it",
-                 {{"source", options_.name}, {"entry", printable(key)}, {"reason", parsed.error().message()}});
+                 "a spool entry could not be turned into an event; it stays in the spool for as "
+                 "long as the scheduler keeps it",
+                 {{"source", options_.name},
+                  {"entry", printable(key)},
+                  {"reason", parsed.error().message()}});
       count_missed("unparsable");
       return;
     }
     found->second.entry.files.clear();
     if (complete) learn_usual_files(entry);
     const SpoolFile& identity = identity_file(entry, parsed->script_file);
-    auto event = std::make_shared<Event>(
-        assemble(options_.origin, entry, *std::move(parsed), options_.common.environment, complete, way, clock_.now()));
+    auto event =
+        std::make_shared<Event>(assemble(options_.origin, entry, *std::move(parsed),
+                                         options_.common.environment, complete, way, clock_.now()));
 
     Taken taken;
     taken.identity = identity_of(identity.name, identity.stat);
@@ -1530,15 +1663,17 @@ class SpoolCapture::Engine {
       }
       if (is_beginning(before->second, *event)) event->supersedes = before->second.event_id;
     }
-    // An entry that is gone already cannot come again; only one that stands needs a mark to be known by.
+    // An entry that is gone already cannot come again; only one that stands needs a mark to be
+    // known by.
     taken.marked = identity.stat.links > 0;
     Journal::Append item;
     item.source = options_.name;
     item.event = event;
     item.resolve_first = options_.resolve_first;
     if (taken.marked) item.mark = mark_of(key, taken);
-    item.durable = [counters = counters_, &clock = clock_, way, time = event->time, malformed = !event->problems.empty(),
-                    complete, supersedes = event->supersedes.has_value()](bool fresh) {
+    item.durable = [counters = counters_, &clock = clock_, way, time = event->time,
+                    malformed = !event->problems.empty(), complete,
+                    supersedes = event->supersedes.has_value()](bool fresh) {
       const double lag = static_cast<double>(clock.now().nanoseconds - time.nanoseconds) / 1e9;
       counters->with([&](Counters& c) {
         if (!fresh) {
@@ -1559,10 +1694,12 @@ class SpoolCapture::Engine {
     const auto admission = give(item, stop);
     if (admission != Journal::Admission::kTaken) {
       found->second.entry = std::move(entry);
-      if (admission == Journal::Admission::kFull) refused_bytes_ = std::min(refused_bytes_, found->second.bytes);
+      if (admission == Journal::Admission::kFull)
+        refused_bytes_ = std::min(refused_bytes_, found->second.bytes);
       // One user's entries must not use up what may be held of all.
       const bool over_share = admission == Journal::Admission::kOverShare;
-      return wait_for_room(found, complete, taken.identity.mtime_ns, over_share ? kPendingBytesLimit / 2 : kPendingBytesLimit);
+      return wait_for_room(found, complete, taken.identity.mtime_ns,
+                           over_share ? kPendingBytesLimit / 2 : kPendingBytesLimit);
     }
     remember(key, std::move(taken));
     drop_taken(found, complete);
@@ -1570,19 +1707,22 @@ class SpoolCapture::Engine {
 
   // `key` may be a part of what goes.
   void drop_taken(PendingMap::iterator pending, bool complete) {
-    if (!complete) pending->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
+    if (!complete)
+      pending->second.watch = -1;  // the watch stays in the table: the entry may grow, and says so
     drop_pending(pending);
   }
 
   Journal::Admission give(Journal::Append& item, const std::stop_token& stop) {
     if (!once_) return journal_.offer(item, stop);
     // With --once there is nothing else to do in the meantime.
-    return journal_.append(std::move(item), stop) ? Journal::Admission::kTaken : Journal::Admission::kFull;
+    return journal_.append(std::move(item), stop) ? Journal::Admission::kTaken
+                                                  : Journal::Admission::kFull;
   }
 
-  // ---- what the journal has no room for ------------------------------------------------------------------------
-  // Notifications are read all the while: each one in the kernel's queue keeps a deleted file on the disk, and most of them
-  // concern files outside the spool. Entries of the spool are held within bounds.
+  // ---- what the journal has no room for
+  // ------------------------------------------------------------------------ Notifications are read
+  // all the while: each one in the kernel's queue keeps a deleted file on the disk, and most of
+  // them concern files outside the spool. Entries of the spool are held within bounds.
 
   // `mtime_ns`: by which the journal knows what it refused; 0 = it was not asked.
   void wait_for_room(PendingMap::iterator pending, bool complete, std::int64_t mtime_ns,
@@ -1605,7 +1745,8 @@ class SpoolCapture::Engine {
     if (!std::exchange(left_to_scan_, true)) {
       counters_->with([](Counters& c) { ++c.status.overflows; });
       log_.warning("CAPTURE_LEFT_TO_SCAN",
-                   "more entries wait for room in the journal than are kept count of; the others are found by a scan when there "
+                   "more entries wait for room in the journal than are kept count of; the others "
+                   "are found by a scan when there "
                    "is room, if the scheduler keeps them until then",
                    {{"source", options_.name}, {"waiting", waiting_.size()}});
     }
@@ -1626,7 +1767,8 @@ class SpoolCapture::Engine {
       if (pending == pending_.end() || !pending->second.waits) continue;
       if (waiting.bytes >= refused_bytes_ ||
           (waiting.mtime_ns != 0 &&
-           journal_.refuses(options_.name, {.entry = waiting.key, .identity = {.mtime_ns = waiting.mtime_ns}}))) {
+           journal_.refuses(options_.name,
+                            {.entry = waiting.key, .identity = {.mtime_ns = waiting.mtime_ns}}))) {
         waiting_.push_back(std::move(waiting));
         continue;
       }
@@ -1650,12 +1792,14 @@ class SpoolCapture::Engine {
     drop_pending(pending);
   }
 
-  // At shutdown. Entries that still exist are found at the next start; the others are counted as missed.
+  // At shutdown. Entries that still exist are found at the next start; the others are counted as
+  // missed.
   void give_up_waiting() {
     std::vector<std::string> lost;
     for (const Waiting& waiting : waiting_) {
       const auto pending = pending_.find(waiting.key);
-      if (pending != pending_.end() && pending->second.waits && is_gone(waiting.key)) lost.push_back(waiting.key);
+      if (pending != pending_.end() && pending->second.waits && is_gone(waiting.key))
+        lost.push_back(waiting.key);
     }
     for (const std::string& key : lost) lose_waiting(pending_.find(key));
   }
@@ -1663,43 +1807,56 @@ class SpoolCapture::Engine {
   void learn_usual_files(const SpoolEntry& entry) {
     constexpr std::size_t kMost = 4;
     for (const SpoolFile& file : entry.files) {
-      if (usual_files_.size() < kMost && std::find(usual_files_.begin(), usual_files_.end(), file.name) == usual_files_.end())
+      if (usual_files_.size() < kMost &&
+          std::find(usual_files_.begin(), usual_files_.end(), file.name) == usual_files_.end())
         usual_files_.push_back(file.name);
     }
   }
 
-  // True if the event's script begins with what was captured before: then it grew, and is not another job's.
+  // True if the event's script begins with what was captured before: then it grew, and is not
+  // another job's.
   bool is_beginning(const Taken& before, const Event& event) const {
     const EventFile* script = event.file("script");
     if (script == nullptr || before.event_id.empty() || script->size < before.size) return false;
-    return event_id(event.cluster, event.scheduler, event.kind, event.job.id, before.identity.mtime_ns,
-                    sha256_hex(std::string_view(*script->bytes).substr(0, before.size))) == before.event_id;
+    return event_id(event.cluster, event.scheduler, event.kind, event.job.id,
+                    before.identity.mtime_ns,
+                    sha256_hex(std::string_view(*script->bytes).substr(0, before.size))) ==
+           before.event_id;
   }
 
   static CaptureMark mark_of(const std::string& key, const Taken& taken) {
-    return {.entry = key, .identity = taken.identity, .size = taken.size, .event_id = taken.event_id};
+    return {
+        .entry = key, .identity = taken.identity, .size = taken.size, .event_id = taken.event_id};
   }
 
-  // ---- the adapter: a plugin, so nothing that escapes from it may end the thread --------------------------------
+  // ---- the adapter: a plugin, so nothing that escapes from it may end the thread
+  // --------------------------------
 
-  SpoolPath classify(std::string_view path) const try { return adapter_.classify(path); } catch (...) {
+  SpoolPath classify(std::string_view path) const try {
+    return adapter_.classify(path);
+  } catch (...) {
     adapter_threw();
     return {};
   }
-  Assessment assess(const SpoolEntry& entry) const try { return adapter_.assess(entry); } catch (...) {
+  Assessment assess(const SpoolEntry& entry) const try {
+    return adapter_.assess(entry);
+  } catch (...) {
     adapter_threw();
     return {};
   }
   Result<ParsedJob> parse(const SpoolEntry& entry) const try {
     if (!options_.around_parse) return adapter_.parse(entry);
-    Result<ParsedJob> parsed = Error{ErrorKind::kPermanent, "the adapter has ended the process on it again and again"};
+    Result<ParsedJob> parsed =
+        Error{ErrorKind::kPermanent, "the adapter has ended the process on it again and again"};
     options_.around_parse(entry, [&] { parsed = adapter_.parse(entry); });
     return parsed;
   } catch (...) {
     adapter_threw();
     return Error{ErrorKind::kPermanent, "the adapter threw: " + thrown_text()};
   }
-  std::optional<std::uint64_t> number_of(std::string_view entry) const try { return adapter_.number_of(entry); } catch (...) {
+  std::optional<std::uint64_t> number_of(std::string_view entry) const try {
+    return adapter_.number_of(entry);
+  } catch (...) {
     adapter_threw();
     return std::nullopt;
   }
@@ -1707,20 +1864,25 @@ class SpoolCapture::Engine {
     return adapter_.path_of(entry, file);
   } catch (...) {
     adapter_threw();
-    return std::string(entry) + '/' + std::string(file);  // what an adapter that says nothing of it means
+    return std::string(entry) + '/' +
+           std::string(file);  // what an adapter that says nothing of it means
   }
-  std::span<const std::string_view> file_names() const try { return adapter_.file_names(); } catch (...) {
+  std::span<const std::string_view> file_names() const try {
+    return adapter_.file_names();
+  } catch (...) {
     adapter_threw();
     return {};
   }
   // Only within a catch block.
   void adapter_threw() const {
     log_.error("ADAPTER_THREW",
-               "the scheduler adapter threw an exception; the path or entry is left out; this is a bug of the plugin",
+               "the scheduler adapter threw an exception; the path or entry is left out; this is a "
+               "bug of the plugin",
                {{"source", options_.name}, {"what", thrown_text()}});
   }
 
-  // ---- counting ----------------------------------------------------------------------------------------------
+  // ---- counting
+  // ----------------------------------------------------------------------------------------------
 
   void count_missed(const std::string& reason) {
     counters_->with([&](Counters& c) { ++c.status.missed[reason]; });
@@ -1773,26 +1935,32 @@ class SpoolCapture::Engine {
   std::uint64_t descriptor_limit_ = 0;
   std::size_t events_a_read_ = kEventsARead;
   std::optional<SteadyTime> descriptors_out_at_;  // of the last scan for that reason
-  // Directories through which other mounts show the spool, or do not: path -> it is the spool's root.
+  // Directories through which other mounts show the spool, or do not: path -> it is the spool's
+  // root.
   std::unordered_map<std::string, bool> trusted_;
   PendingMap pending_;
   std::uint64_t pending_bytes_ = 0;
   std::size_t held_ = 0;
   std::vector<std::string> usual_files_;  // that an entry's directory has
-  // Gone and counted, as captured or as missed; true: the word of the end was read, not only seen to be so.
+  // Gone and counted, as captured or as missed; true: the word of the end was read, not only seen
+  // to be so.
   std::unordered_map<std::string, bool> accounted_;
   TakenMap taken_;
-  TakenMap gone_;  // with fanotify: whose end was read, until all is read that was written before it
-  std::unordered_map<std::uint64_t, std::int64_t> taken_inodes_;  // of scripts: inode -> modification time
+  TakenMap
+      gone_;  // with fanotify: whose end was read, until all is read that was written before it
+  std::unordered_map<std::uint64_t, std::int64_t>
+      taken_inodes_;  // of scripts: inode -> modification time
   std::vector<std::string> forgotten_;
   std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
   std::unordered_map<int, Watch> watches_;
   std::unordered_map<std::string, int> directories_;
-  std::deque<Waiting> waiting_;               // oldest first; entries that do not wait any more are passed over
-  std::uint64_t refused_bytes_ = UINT64_MAX;  // the smallest that the journal had no room for, until it may have some
+  std::deque<Waiting> waiting_;  // oldest first; entries that do not wait any more are passed over
+  std::uint64_t refused_bytes_ =
+      UINT64_MAX;  // the smallest that the journal had no room for, until it may have some
   SteadyTime next_offer_;
   bool left_to_scan_ = false;
-  NumberRanges left_numbers_;  // of entries that are left to a scan: known, and no news when it finds them
+  NumberRanges
+      left_numbers_;  // of entries that are left to a scan: known, and no news when it finds them
   std::deque<ScanItem> to_scan_;
   NumberRanges listed_numbers_;  // of the entries that came into to_scan_ since it was empty
   bool once_ = false;
@@ -1813,7 +1981,8 @@ class SpoolCapture::Engine {
   SteadyTime spool_retry_;
   milliseconds spool_retry_delay_ = kSpoolGoneFirst;
   alignas(inotify_event) std::array<char, 65536> inotify_buffer_;
-  alignas(fanotify_event_metadata) std::array<char, kEventsARead * sizeof(fanotify_event_metadata)> fanotify_buffer_;
+  alignas(fanotify_event_metadata)
+      std::array<char, kEventsARead * sizeof(fanotify_event_metadata)> fanotify_buffer_;
   std::array<char, PATH_MAX> path_buffer_;
   ForeignFilter foreign_{*access_};
   std::uint64_t own_writes_ = 0;
@@ -1821,9 +1990,10 @@ class SpoolCapture::Engine {
   std::jthread thread_;
 };
 
-SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access, Journal& journal, Logger& log,
-                           const Clock& clock)
-    : engine_(std::make_unique<Engine>(std::move(options), adapter, std::move(access), journal, log, clock)) {}
+SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedAccess access,
+                           Journal& journal, Logger& log, const Clock& clock)
+    : engine_(std::make_unique<Engine>(std::move(options), adapter, std::move(access), journal, log,
+                                       clock)) {}
 SpoolCapture::~SpoolCapture() { stop(); }
 
 Notifications SpoolCapture::wanted(const SourceConfig& common) {

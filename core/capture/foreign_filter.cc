@@ -12,7 +12,8 @@
 #include <cstdio>
 #include <optional>
 
-// Of linux/fanotify.h since 5.19 and 6.0: older headers must not decide what a newer kernel is asked.
+// Of linux/fanotify.h since 5.19 and 6.0: older headers must not decide what a newer kernel is
+// asked.
 #ifndef FAN_MARK_EVICTABLE
 #define FAN_MARK_EVICTABLE 0x00000200
 #endif
@@ -26,7 +27,8 @@
 namespace scriptorium {
 namespace {
 
-// Is the directory the root, or below it? By identity and not by name: the same file system may be mounted twice.
+// Is the directory the root, or below it? By identity and not by name: the same file system may be
+// mounted twice.
 bool is_within(int directory, const std::string& root) {
   struct stat wanted{};
   if (::stat(root.c_str(), &wanted) != 0) return true;
@@ -71,19 +73,25 @@ void ForeignFilter::forget() {
   access_.leave_nothing_out();
 }
 
-Result<void> leave_out_directory(int fanotify_fd, const std::string& root, const std::string& directory) {
+Result<void> leave_out_directory(int fanotify_fd, const std::string& root,
+                                 const std::string& directory) {
   if (fanotify_fd < 0) return Error{ErrorKind::kPermanent, "there is no fanotify"};
   open_how how{};
   how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
   how.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  const UniqueFd fd(static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, directory.c_str(), &how, sizeof how)));
+  const UniqueFd fd(
+      static_cast<int>(::syscall(SYS_openat2, AT_FDCWD, directory.c_str(), &how, sizeof how)));
   if (!fd) return system_error("open " + directory, errno);
-  if (is_within(fd.get(), root)) return Error{ErrorKind::kTransient, directory + " is part of the spool"};
+  if (is_within(fd.get(), root))
+    return Error{ErrorKind::kTransient, directory + " is part of the spool"};
   std::array<char, 32> link{};
   std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd.get());
-  // By the descriptor's own link, so that it is the directory that was looked at, whatever the path means by now.
-  if (::fanotify_mark(fanotify_fd, FAN_MARK_ADD | FAN_MARK_IGNORE | FAN_MARK_IGNORED_SURV_MODIFY | FAN_MARK_EVICTABLE,
-                      FAN_CLOSE_WRITE | FAN_EVENT_ON_CHILD, AT_FDCWD, link.data()) != 0) {
+  // By the descriptor's own link, so that it is the directory that was looked at, whatever the path
+  // means by now.
+  if (::fanotify_mark(
+          fanotify_fd,
+          FAN_MARK_ADD | FAN_MARK_IGNORE | FAN_MARK_IGNORED_SURV_MODIFY | FAN_MARK_EVICTABLE,
+          FAN_CLOSE_WRITE | FAN_EVENT_ON_CHILD, AT_FDCWD, link.data()) != 0) {
     const int code = errno;
     // A kernel before 6.0 does not know the flags.
     return Error{code == EINVAL || code == ENOSYS ? ErrorKind::kPermanent : ErrorKind::kTransient,
@@ -92,6 +100,8 @@ Result<void> leave_out_directory(int fanotify_fd, const std::string& root, const
   return {};
 }
 
-void leave_nothing_out(int fanotify_fd) { ::fanotify_mark(fanotify_fd, FAN_MARK_FLUSH, 0, AT_FDCWD, "/"); }
+void leave_nothing_out(int fanotify_fd) {
+  ::fanotify_mark(fanotify_fd, FAN_MARK_FLUSH, 0, AT_FDCWD, "/");
+}
 
 }  // namespace scriptorium

@@ -9,13 +9,15 @@
 
 namespace scriptorium {
 
-// A mark on a file system tells of every file that anybody closes there: a compiler's objects, a chatty log, our own
-// archive. Each such event costs an open descriptor, a readlink and a close (about 5 us). Directories that bring many of
-// them are reported here, and the kernel is then told to leave out what stands directly in them (Linux 6.0 and newer,
-// fanotify_mark(2), FAN_MARK_IGNORE with FAN_EVENT_ON_CHILD; older kernels go on as before).
+// A mark on a file system tells of every file that anybody closes there: a compiler's objects, a
+// chatty log, our own archive. Each such event costs an open descriptor, a readlink and a close
+// (about 5 us). Directories that bring many of them are reported here, and the kernel is then told
+// to leave out what stands directly in them (Linux 6.0 and newer, fanotify_mark(2), FAN_MARK_IGNORE
+// with FAN_EVENT_ON_CHILD; older kernels go on as before).
 //
-// The marks are evictable: they pin no inode, and one that went away is learnt again. All of them are let go at each scan,
-// and when a directory is moved into the spool, so that a mistake can live no longer than until then.
+// The marks are evictable: they pin no inode, and one that went away is learnt again. All of them
+// are let go at each scan, and when a directory is moved into the spool, so that a mistake can live
+// no longer than until then.
 //
 // Threads: the capture thread only.
 class ForeignFilter {
@@ -42,10 +44,12 @@ class ForeignFilter {
   bool works_ = true;  // false: this kernel cannot
 };
 
-// For SpoolAccess::leave_out(): marks `directory` (absolute) on the descriptor, unless it is the spool's root, stands below
-// it, or a symbolic link is on the way: the path comes from an event, and whoever may mount in a namespace of his own can
-// make it any. kPermanent if the kernel has no such marks; other errors mean this directory only.
-Result<void> leave_out_directory(int fanotify_fd, const std::string& root, const std::string& directory);
+// For SpoolAccess::leave_out(): marks `directory` (absolute) on the descriptor, unless it is the
+// spool's root, stands below it, or a symbolic link is on the way: the path comes from an event,
+// and whoever may mount in a namespace of his own can make it any. kPermanent if the kernel has no
+// such marks; other errors mean this directory only.
+Result<void> leave_out_directory(int fanotify_fd, const std::string& root,
+                                 const std::string& directory);
 // For SpoolAccess::leave_nothing_out().
 void leave_nothing_out(int fanotify_fd);
 

@@ -36,7 +36,8 @@ std::string range_text(std::uint64_t first, std::uint64_t last) {
   return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
 
-// ---- ranges ------------------------------------------------------------------------------------------------------
+// ---- ranges
+// ------------------------------------------------------------------------------------------------------
 
 void NumberRanges::add(std::uint64_t first, std::uint64_t last) {
   if (first > last) return;
@@ -81,7 +82,8 @@ std::uint64_t NumberRanges::count(std::uint64_t first, std::uint64_t last) const
   return sum;
 }
 
-std::vector<std::pair<std::uint64_t, std::uint64_t>> NumberRanges::within(std::uint64_t first, std::uint64_t last) const {
+std::vector<std::pair<std::uint64_t, std::uint64_t>> NumberRanges::within(
+    std::uint64_t first, std::uint64_t last) const {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> result;
   auto at = ranges_.upper_bound(first);
   if (at != ranges_.begin() && std::prev(at)->second >= first) --at;
@@ -90,7 +92,8 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> NumberRanges::within(std::u
   return result;
 }
 
-// ---- what was seen -----------------------------------------------------------------------------------------------
+// ---- what was seen
+// -----------------------------------------------------------------------------------------------
 
 void GapTracker::seen(std::uint64_t number, SteadyTime now) {
   if (listening_) {
@@ -202,7 +205,8 @@ void GapTracker::bound() {
   }
 }
 
-// ---- what the scheduler says -------------------------------------------------------------------------------------
+// ---- what the scheduler says
+// -------------------------------------------------------------------------------------
 
 NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
   NumberRanges with_script;
@@ -211,8 +215,10 @@ NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
     const bool part = use.kind == NumberUse::Kind::kPartOfAnother;
     const Gap* const gap = gaps_.find(use.number);
     if (use.kind == NumberUse::Kind::kOwnEntry) {
-      // Ahead of the count, only what was passed over a moment ago, just before the count began elsewhere, is meant.
-      if (gap != nullptr && (!ahead || gap->state == State::kWaiting)) with_script.add(use.number, use.number);
+      // Ahead of the count, only what was passed over a moment ago, just before the count began
+      // elsewhere, is meant.
+      if (gap != nullptr && (!ahead || gap->state == State::kWaiting))
+        with_script.add(use.number, use.number);
     } else if (ahead) {
       NumberRanges& known = part ? ahead_part_of_another_ : ahead_without_script_;
       if (known.size() < kRangesAhead) known.add(use.number, use.number);
@@ -232,13 +238,15 @@ NumberResolver::Question GapTracker::question(std::size_t most) const {
     if (range.value.state != State::kWaiting) continue;
     question.since = std::max(question.since, range.value.since);
     few = few && range.count() + question.numbers.size() <= most;
-    for (std::uint64_t number = range.first; few && number <= range.last; ++number) question.numbers.push_back(number);
+    for (std::uint64_t number = range.first; few && number <= range.last; ++number)
+      question.numbers.push_back(number);
   }
   if (!few) question.numbers.clear();
   return question;
 }
 
-GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks, const std::optional<std::vector<NumberUse>>& answer) {
+GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks,
+                                      const std::optional<std::vector<NumberUse>>& answer) {
   NumberRanges with_script;
   if (answer) with_script = explain(*answer);
   Verdict verdict;
@@ -248,7 +256,8 @@ GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks, const std::opti
     Gap gap = range.value;
     gap.asked = gap.asked || answer;
     const SteadyTime::duration waited = now - gap.since;
-    const bool waits = gap.state == State::kWaiting && (waited < patience_ || (asks && !answer && waited < kGiveUp));
+    const bool waits = gap.state == State::kWaiting &&
+                       (waited < patience_ || (asks && !answer && waited < kGiveUp));
     const bool news = gap.state == State::kWaiting && !waits;
     if (news) gap.state = State::kSuspected;
     gaps_.assign(range.first, range.last, gap);
@@ -281,7 +290,8 @@ std::optional<SteadyTime> GapTracker::due() const {
   return earliest;
 }
 
-// ---- telling and keeping -----------------------------------------------------------------------------------------
+// ---- telling and keeping
+// -----------------------------------------------------------------------------------------
 
 GapStatus GapTracker::status() const {
   GapStatus status;
@@ -303,7 +313,8 @@ GapStatus GapTracker::status() const {
     const bool confirmed = gap.state == State::kConfirmed;
     (confirmed ? status.confirmed : status.suspected) += count;
     auto& ranges = confirmed ? status.confirmed_ranges : status.ranges;
-    if (ranges.size() < GapStatus::kRangesShown) ranges.push_back(range_text(range->first, range->last));
+    if (ranges.size() < GapStatus::kRangesShown)
+      ranges.push_back(range_text(range->first, range->last));
   }
   return status;
 }
@@ -339,7 +350,9 @@ void GapTracker::load(std::string_view text, SteadyTime now) {
     const auto first = read_number(word.substr(2, dash - 2));
     const auto last = read_number(word.substr(dash + 1));
     if (!first || !last || *first > *last || *last > *highest_) continue;
-    const State state = word[0] == 's' ? State::kSuspected : word[0] == 'c' ? State::kConfirmed : State::kWaiting;
+    const State state = word[0] == 's'   ? State::kSuspected
+                        : word[0] == 'c' ? State::kConfirmed
+                                         : State::kWaiting;
     gaps_.assign(*first, *last, {.since = now, .state = state});
   }
 }

@@ -27,7 +27,8 @@ class NumberRanges {
   std::uint64_t total() const { return total_; }
   std::size_t size() const { return ranges_.size(); }
   // The part within first..last.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> within(std::uint64_t first, std::uint64_t last) const;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> within(std::uint64_t first,
+                                                              std::uint64_t last) const;
   const std::map<std::uint64_t, std::uint64_t>& all() const { return ranges_; }  // first -> last
 
  private:
@@ -40,14 +41,17 @@ std::string range_text(std::uint64_t first, std::uint64_t last);
 
 // What is known of the numbers that were passed over.
 struct GapStatus {
-  std::uint64_t suspected = 0;        // no entry was ever seen, and the scheduler does not say why; all ranges together
-  std::uint64_t confirmed = 0;        // the scheduler says that there is a script, and no entry was ever seen
-  std::uint64_t without_script = 0;   // explained since the start: a job without a script
-  std::uint64_t part_of_another = 0;  // explained since the start: a part of another job, such as an array's task
-  std::uint64_t late = 0;             // appeared in the spool after they had been suspected
-  std::uint64_t waiting = 0;          // just passed over, or the scheduler could not be asked yet
-  std::uint64_t count_changes = 0;    // the scheduler's count began elsewhere: wrapped, or set anew
-  std::uint64_t forgotten = 0;        // of `suspected`: in ranges that are no longer kept one by one
+  std::uint64_t suspected =
+      0;  // no entry was ever seen, and the scheduler does not say why; all ranges together
+  std::uint64_t confirmed =
+      0;  // the scheduler says that there is a script, and no entry was ever seen
+  std::uint64_t without_script = 0;  // explained since the start: a job without a script
+  std::uint64_t part_of_another =
+      0;  // explained since the start: a part of another job, such as an array's task
+  std::uint64_t late = 0;           // appeared in the spool after they had been suspected
+  std::uint64_t waiting = 0;        // just passed over, or the scheduler could not be asked yet
+  std::uint64_t count_changes = 0;  // the scheduler's count began elsewhere: wrapped, or set anew
+  std::uint64_t forgotten = 0;      // of `suspected`: in ranges that are no longer kept one by one
   std::optional<std::uint64_t> highest;
   std::vector<std::string> ranges;            // suspected, newest first, at most kRangesShown
   std::vector<std::string> confirmed_ranges;  // likewise
@@ -57,14 +61,16 @@ struct GapStatus {
   static constexpr std::size_t kRangesShown = 50;
 };
 
-// Watches a count that goes up by one with each job: which numbers were passed over, and why. A number that no entry had
-// when a later one appeared is *waiting* for its entry, and the scheduler is asked. What nobody can explain once it has
-// waited `patience` is *suspected* (a job that came and went unseen, or a submission that was refused after it had been
-// given a number); what the scheduler says has a script is *confirmed*.
+// Watches a count that goes up by one with each job: which numbers were passed over, and why. A
+// number that no entry had when a later one appeared is *waiting* for its entry, and the scheduler
+// is asked. What nobody can explain once it has waited `patience` is *suspected* (a job that came
+// and went unseen, or a submission that was refused after it had been given a number); what the
+// scheduler says has a script is *confirmed*.
 //
-// Not suspected of anything: numbers below the first that was seen, numbers that come in another order, a count that goes
-// back a little (an id used again after a crash) or begins anew (it wrapped). Memory is bounded: at most kRangesKept
-// ranges; older ones go on counting without their numbers.
+// Not suspected of anything: numbers below the first that was seen, numbers that come in another
+// order, a count that goes back a little (an id used again after a crash) or begins anew (it
+// wrapped). Memory is bounded: at most kRangesKept ranges; older ones go on counting without their
+// numbers.
 //
 // Threads: none of its own; the caller locks.
 class GapTracker {
@@ -89,8 +95,9 @@ class GapTracker {
   NumberResolver::Question question(std::size_t most) const;
   // When there is something to ask or to judge; nothing if none waits.
   std::optional<SteadyTime> due() const;
-  // Takes what the scheduler said, if it could be asked, and judges what has waited long enough. `asks`: somebody can be
-  // asked at all. Returns what became suspected or confirmed by this, for one log line.
+  // Takes what the scheduler said, if it could be asked, and judges what has waited long enough.
+  // `asks`: somebody can be asked at all. Returns what became suspected or confirmed by this, for
+  // one log line.
   struct Verdict {
     std::uint64_t suspected = 0;
     std::uint64_t confirmed = 0;
@@ -100,7 +107,8 @@ class GapTracker {
   Verdict judge(SteadyTime now, bool asks, const std::optional<std::vector<NumberUse>>& answer);
 
   GapStatus status() const;
-  // What must be known after a restart. load() takes any text; one that it does not understand is as none.
+  // What must be known after a restart. load() takes any text; one that it does not understand is
+  // as none.
   std::string save() const;
   void load(std::string_view text, SteadyTime now);
   bool changed() const { return changed_; }
@@ -137,7 +145,8 @@ class GapTracker {
   std::optional<std::uint64_t> highest_;
   bool listening_ = false;
   NumberRanges early_;  // seen before scanned()
-  RangeMap<Gap> gaps_;  // up to highest_, and beyond it what is left of a count that began elsewhere
+  RangeMap<Gap>
+      gaps_;  // up to highest_, and beyond it what is left of a count that began elsewhere
   // Beyond highest_, known from the scheduler already.
   NumberRanges ahead_without_script_;
   NumberRanges ahead_part_of_another_;

@@ -12,8 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The scheduler forgets short jobs, and an array's tasks take numbers long before the next job is submitted: so it is
-// asked in any case, as long as the count has been seen at all.
+// The scheduler forgets short jobs, and an array's tasks take numbers long before the next job is
+// submitted: so it is asked in any case, as long as the count has been seen at all.
 constexpr auto kRound = 60s;
 constexpr auto kBetweenQuestions = 10s;
 constexpr auto kQueryLimit = 20s;
@@ -23,9 +23,14 @@ constexpr auto kStopLimit = 2s;
 
 }  // namespace
 
-GapWatch::GapWatch(std::string source, std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver, Journal& journal,
-                   Logger& log, const Clock& clock)
-    : source_(std::move(source)), resolver_(std::move(resolver)), journal_(journal), log_(log), clock_(clock) {
+GapWatch::GapWatch(std::string source, std::chrono::seconds patience,
+                   std::unique_ptr<NumberResolver> resolver, Journal& journal, Logger& log,
+                   const Clock& clock)
+    : source_(std::move(source)),
+      resolver_(std::move(resolver)),
+      journal_(journal),
+      log_(log),
+      clock_(clock) {
   state_.with([&](State& s) { s.tracker = GapTracker(patience); });
 }
 
@@ -101,7 +106,8 @@ void GapWatch::look(const std::stop_token& stop) {
   if (resolver_ != nullptr) {
     if (now < next_question_) return;
     NumberResolver::Question question;
-    if (waits) question = state_.with([](const State& s) { return s.tracker.question(kFewNumbers); });
+    if (waits)
+      question = state_.with([](const State& s) { return s.tracker.question(kFewNumbers); });
     if (round) question = {.numbers = {}, .since = std::max(question.since, now - kRound)};
     auto asked = [&]() -> Result<std::optional<std::vector<NumberUse>>> {
       try {
@@ -119,18 +125,22 @@ void GapWatch::look(const std::stop_token& stop) {
     });
     if (asked) answer = *std::move(asked);
   }
-  const GapTracker::Verdict verdict =
-      state_.with([&](State& s) { return s.tracker.judge(clock_.steady(), resolver_ != nullptr, answer); });
+  const GapTracker::Verdict verdict = state_.with(
+      [&](State& s) { return s.tracker.judge(clock_.steady(), resolver_ != nullptr, answer); });
   if (verdict.confirmed > 0) {
-    log_.warning("JOB_SCRIPT_NEVER_SEEN",
-                 "the scheduler has jobs with a script that never appeared in the spool; see docs/capture.md, \"Numbers that "
-                 "never came\"",
-                 {{"source", source_}, {"jobs", verdict.confirmed}, {"numbers", verdict.confirmed_ranges}});
+    log_.warning(
+        "JOB_SCRIPT_NEVER_SEEN",
+        "the scheduler has jobs with a script that never appeared in the spool; see "
+        "docs/capture.md, \"Numbers that "
+        "never came\"",
+        {{"source", source_}, {"jobs", verdict.confirmed}, {"numbers", verdict.confirmed_ranges}});
   }
   if (verdict.suspected > 0) {
-    log_.info("JOB_NUMBERS_SKIPPED",
-              "job numbers were passed over without an entry in the spool: refused submissions, or jobs that nothing was seen of",
-              {{"source", source_}, {"numbers", verdict.suspected_ranges}, {"count", verdict.suspected}});
+    log_.info(
+        "JOB_NUMBERS_SKIPPED",
+        "job numbers were passed over without an entry in the spool: refused submissions, or jobs "
+        "that nothing was seen of",
+        {{"source", source_}, {"numbers", verdict.suspected_ranges}, {"count", verdict.suspected}});
   }
 }
 
@@ -140,7 +150,8 @@ void GapWatch::keep(const std::stop_token& stop) {
     s.tracker.saved();
     return s.tracker.save();
   });
-  // Not in a full journal: this would wait for room there, and what waits in the spool is seen again anyway.
+  // Not in a full journal: this would wait for room there, and what waits in the spool is seen
+  // again anyway.
   if (!text || journal_.full()) return;
   if (auto kept = journal_.append_all(place(), {}, text, stop); !kept && !stop.stop_requested()) {
     state_.with([&](State& s) { s.last_error = printable(kept.error().message()); });

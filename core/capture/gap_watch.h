@@ -14,15 +14,17 @@
 
 namespace scriptorium {
 
-// Tells of job numbers that the scheduler gave out and that never came into the spool: asks the scheduler about them,
-// keeps what it knows in the journal, and says once for each batch what nobody can explain.
+// Tells of job numbers that the scheduler gave out and that never came into the spool: asks the
+// scheduler about them, keeps what it knows in the journal, and says once for each batch what
+// nobody can explain.
 //
-// Owns:    its thread, the resolver (null: nobody can be asked). Borrows journal, logger and clock for its life.
-// Threads: start(), stop() from the main thread; the rest from any.
+// Owns:    its thread, the resolver (null: nobody can be asked). Borrows journal, logger and clock
+// for its life. Threads: start(), stop() from the main thread; the rest from any.
 class GapWatch {
  public:
-  GapWatch(std::string source, std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver, Journal& journal,
-           Logger& log, const Clock& clock);
+  GapWatch(std::string source, std::chrono::seconds patience,
+           std::unique_ptr<NumberResolver> resolver, Journal& journal, Logger& log,
+           const Clock& clock);
   ~GapWatch();
   GapWatch(const GapWatch&) = delete;
   GapWatch& operator=(const GapWatch&) = delete;

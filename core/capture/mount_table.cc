@@ -17,7 +17,8 @@ std::string unescape(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto digit = [&](std::size_t at) { return static_cast<unsigned>(text[at] - '0'); };
-    if (text[i] == '\\' && i + 3 < text.size() && digit(i + 1) < 4 && digit(i + 2) < 8 && digit(i + 3) < 8) {
+    if (text[i] == '\\' && i + 3 < text.size() && digit(i + 1) < 4 && digit(i + 2) < 8 &&
+        digit(i + 3) < 8) {
       result += static_cast<char>(digit(i + 1) * 64 + digit(i + 2) * 8 + digit(i + 3));
       i += 3;
     } else {
@@ -29,7 +30,8 @@ std::string unescape(std::string_view text) {
 
 bool is_at_or_above(std::string_view directory, std::string_view path) {
   if (directory == "/") return true;
-  return path.starts_with(directory) && (path.size() == directory.size() || path[directory.size()] == '/');
+  return path.starts_with(directory) &&
+         (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
 }  // namespace
@@ -51,7 +53,8 @@ std::optional<std::uint64_t> MountTable::mount_of(std::string_view path) {
   return scriptorium::mount_of(*text, path);
 }
 
-// A line: "36 35 98:0 /root/of/the/mount /mount/point rw,... - ext4 ...". Later lines cover earlier ones.
+// A line: "36 35 98:0 /root/of/the/mount /mount/point rw,... - ext4 ...". Later lines cover earlier
+// ones.
 std::optional<std::uint64_t> mount_of(std::string_view mountinfo, std::string_view path) {
   std::optional<std::uint64_t> found;
   std::size_t longest = 0;
@@ -65,7 +68,8 @@ std::optional<std::uint64_t> mount_of(std::string_view mountinfo, std::string_vi
       rest.remove_prefix(std::min(field.size() + 1, rest.size()));
     }
     std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), number);
+    const auto [end, error] =
+        std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), number);
     if (error != std::errc{} || fields[4].empty()) continue;
     const std::string point = unescape(fields[4]);
     if (!is_at_or_above(point, path) || point.size() < longest) continue;

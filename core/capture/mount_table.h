@@ -9,21 +9,21 @@
 
 namespace scriptorium {
 
-// The mounts that this process sees, and the word that they have changed: the kernel gives it at once, long before a scan
-// would find that a spool was unmounted, or mounted again.
-// Threads: one.
+// The mounts that this process sees, and the word that they have changed: the kernel gives it at
+// once, long before a scan would find that a spool was unmounted, or mounted again. Threads: one.
 class MountTable {
  public:
   MountTable();
 
-  // For poll() with POLLPRI: something was mounted or unmounted since the last poll of this descriptor. -1: there is no
-  // /proc, and no word.
+  // For poll() with POLLPRI: something was mounted or unmounted since the last poll of this
+  // descriptor. -1: there is no /proc, and no word.
   int fd() const { return changes_.get(); }
   // Polls without waiting.
   bool changed() const;
 
-  // The number of the mount that `path` (absolute, without symbolic links) is reached through; nothing without /proc. It is
-  // another one after an unmount and a mount, also of the same file system.
+  // The number of the mount that `path` (absolute, without symbolic links) is reached through;
+  // nothing without /proc. It is another one after an unmount and a mount, also of the same file
+  // system.
   static std::optional<std::uint64_t> mount_of(std::string_view path);
 
  private:

@@ -7,8 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-// What daemon and spool opener say to each other: one packet a request, one packet an answer (several for a long list), in
-// the byte order of the machine, between two processes of one program. The opener believes nothing of what it reads.
+// What daemon and spool opener say to each other: one packet a request, one packet an answer
+// (several for a long list), in the byte order of the machine, between two processes of one
+// program. The opener believes nothing of what it reads.
 namespace scriptorium::opener {
 
 inline constexpr std::uint32_t kMagic = 0x4E504F53;  // "SOPN"
@@ -19,15 +20,17 @@ inline constexpr std::uint32_t kMostLeftOut = 4096;  // directories, until kLeav
 inline constexpr std::size_t kMostAnswerBytes = std::size_t{48} * 1024;
 
 enum class Operation : std::uint32_t {
-  kOpenRoot = 1,  // path: absolute. argument: 1 inotify, 2 fanotify. Answer: number = the root, Strings, descriptors
+  kOpenRoot = 1,  // path: absolute. argument: 1 inotify, 2 fanotify. Answer: number = the root,
+                  // Strings, descriptors
   kCloseRoot,     // forgets the root and its two descriptors
   kStat,          // Answer: FileStat
   kList,          // Answer: any number of kMore and then kDone, each with Names
   kOpen,          // Answer: one descriptor, for reading
   kWatch,         // argument: the mask of inotify. Answer: number = the watch
   kMark,          // the root's file system, on the root's fanotify descriptor
-  kListOpen,      // as kList; the last answer brings the descriptors of the names that are `opened`, in their order
-  kLeaveOut,      // path: absolute, outside the root. Its files' notifications need not come any more
+  kListOpen,  // as kList; the last answer brings the descriptors of the names that are `opened`, in
+              // their order
+  kLeaveOut,  // path: absolute, outside the root. Its files' notifications need not come any more
   kLeaveNothingOut,
 };
 
@@ -40,7 +43,8 @@ struct Request {
   std::uint32_t operation = 0;
   std::uint32_t root = 0;  // as kOpenRoot has answered
   std::uint32_t argument = 0;
-  std::uint32_t path_bytes = 0;  // so many follow: relative to the root unless said otherwise, without NUL
+  std::uint32_t path_bytes =
+      0;  // so many follow: relative to the root unless said otherwise, without NUL
 };
 static_assert(sizeof(Request) == 24 && std::is_trivially_copyable_v<Request>);
 
@@ -50,9 +54,10 @@ struct Answer {
   std::uint32_t magic = kMagic;
   std::uint32_t sequence = 0;
   std::uint32_t outcome = 0;
-  std::uint32_t error_kind = 0;   // with kError; its text follows
-  std::int32_t number = 0;        // of a root or a watch
-  std::uint32_t descriptors = 0;  // which of them came along: kWantInotify | kWantFanotify; else how many
+  std::uint32_t error_kind = 0;  // with kError; its text follows
+  std::int32_t number = 0;       // of a root or a watch
+  std::uint32_t descriptors =
+      0;  // which of them came along: kWantInotify | kWantFanotify; else how many
   std::uint32_t payload_bytes = 0;
 };
 static_assert(sizeof(Answer) == 28 && std::is_trivially_copyable_v<Answer>);

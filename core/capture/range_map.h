@@ -9,8 +9,9 @@
 
 namespace scriptorium {
 
-// Numbers with a value each, kept as ranges of equal values. Two ranges never overlap, whatever is assigned: assign() replaces
-// what its numbers had before, splitting the ranges at its edges, and neighbours of equal value become one.
+// Numbers with a value each, kept as ranges of equal values. Two ranges never overlap, whatever is
+// assigned: assign() replaces what its numbers had before, splitting the ranges at its edges, and
+// neighbours of equal value become one.
 //
 // Value:   copied, and compared with ==.
 // Threads: none of its own; the caller locks.
@@ -70,7 +71,8 @@ class RangeMap {
     auto at = ranges_.upper_bound(first);
     if (at != ranges_.begin() && std::prev(at)->second.last >= first) --at;
     for (; at != ranges_.end() && at->first <= last; ++at)
-      parts.push_back({std::max(first, at->first), std::min(last, at->second.last), at->second.value});
+      parts.push_back(
+          {std::max(first, at->first), std::min(last, at->second.last), at->second.value});
     return parts;
   }
   std::vector<Range> all() const { return within(0, UINT64_MAX); }

@@ -23,7 +23,8 @@ namespace {
 std::string fanotify_init_problem(int code) {
   switch (code) {
     case EPERM:
-      return "fanotify needs CAP_SYS_ADMIN in the first user namespace, and a system call filter that allows fanotify_init and "
+      return "fanotify needs CAP_SYS_ADMIN in the first user namespace, and a system call filter "
+             "that allows fanotify_init and "
              "fanotify_mark";
     case ENOSYS: return "this kernel has no fanotify";
     case EMFILE: return "fanotify groups used up; raise fs.fanotify.max_user_groups";
@@ -33,11 +34,14 @@ std::string fanotify_init_problem(int code) {
 
 std::string fanotify_mark_problem(int code) {
   switch (code) {
-    case EPERM: return "fanotify_mark: marking a whole file system needs CAP_SYS_ADMIN in the first user namespace";
+    case EPERM:
+      return "fanotify_mark: marking a whole file system needs CAP_SYS_ADMIN in the first user "
+             "namespace";
     case ENODEV:
     case EOPNOTSUPP:
     case EXDEV: return "fanotify_mark: the spool's file system does not support it";
-    case EINVAL: return "fanotify_mark: this kernel has no FAN_MARK_FILESYSTEM (Linux 4.20 or newer has)";
+    case EINVAL:
+      return "fanotify_mark: this kernel has no FAN_MARK_FILESYSTEM (Linux 4.20 or newer has)";
     case ENOSPC: return "fanotify marks used up; raise fs.fanotify.max_user_marks";
     default: return system_error("fanotify_mark", code).message();
   }
@@ -48,7 +52,8 @@ UniqueFd open_beneath(int directory, const char* name, int flags) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS;
-  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, directory, *name == '\0' ? "." : name, &how, sizeof how)));
+  return UniqueFd(static_cast<int>(
+      ::syscall(SYS_openat2, directory, *name == '\0' ? "." : name, &how, sizeof how)));
 }
 
 // O_NONBLOCK: a FIFO in the spool must not hold us.
@@ -66,7 +71,8 @@ Result<void> each_entry(DIR* dir, const std::string& path, const Take& take) {
     bool is_directory = entry->d_type == DT_DIR;
     if (entry->d_type == DT_UNKNOWN) {
       struct stat s{};
-      is_directory = ::fstatat(::dirfd(dir), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+      is_directory = ::fstatat(::dirfd(dir), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
+                     S_ISDIR(s.st_mode);
     }
     if (!take(*entry, is_directory)) return {};
   }
@@ -79,7 +85,9 @@ std::string watch_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
 class DirectAccess final : public SpoolAccess {
  public:
   DirectAccess(SpoolRoot root, OpenedNotifications& opened)
-      : root_(std::move(root)), inotify_(std::move(opened.inotify)), fanotify_(std::move(opened.fanotify)) {}
+      : root_(std::move(root)),
+        inotify_(std::move(opened.inotify)),
+        fanotify_(std::move(opened.fanotify)) {}
 
   const std::string& root() const override { return root_.path(); }
   int inotify_fd() const override { return inotify_.get(); }
@@ -88,16 +96,21 @@ class DirectAccess final : public SpoolAccess {
   Result<FileStat> stat(const std::string& path) override { return root_.stat(path); }
   Result<std::vector<SpoolName>> list(const std::string& path) override {
     std::vector<SpoolName> names;
-    auto listed = root_.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-      names.push_back({std::string(name), inode, is_directory});
-      return true;
-    });
+    auto listed =
+        root_.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
+          names.push_back({std::string(name), inode, is_directory});
+          return true;
+        });
     if (!listed) return listed.error();
     return names;
   }
   Result<UniqueFd> open(const std::string& path) override { return root_.open(path); }
-  Result<std::vector<OpenedName>> list_open(const std::string& path) override { return root_.list_open(path); }
-  Result<int> watch(const std::string& path, std::uint32_t mask) override { return root_.watch(inotify_.get(), path, mask); }
+  Result<std::vector<OpenedName>> list_open(const std::string& path) override {
+    return root_.list_open(path);
+  }
+  Result<int> watch(const std::string& path, std::uint32_t mask) override {
+    return root_.watch(inotify_.get(), path, mask);
+  }
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
   Result<void> mark() override { return root_.mark(fanotify_.get()); }
   Result<void> leave_out(const std::string& directory) override {
@@ -117,7 +130,9 @@ void SpoolRoot::DirectoryCloser::operator()(DIR* dir) const noexcept { ::closedi
 
 Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
   struct Freed {
-    void operator()(char* text) const noexcept { std::free(text); }  // NOLINT: realpath's memory is malloc's
+    void operator()(char* text) const noexcept {
+      std::free(text);
+    }  // NOLINT: realpath's memory is malloc's
   };
   const std::string whole = below.empty() ? configured : configured + "/" + below;
   const std::unique_ptr<char, Freed> resolved(::realpath(whole.c_str(), nullptr));
@@ -125,9 +140,11 @@ Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
   SpoolRoot root(std::move(configured), std::move(below), resolved.get());
   auto stat = stat_path(root.resolved_);
   if (!stat) return stat.error();
-  if (!stat->is_directory()) return Error{ErrorKind::kInvalidConfig, whole + ": is not a directory"};
+  if (!stat->is_directory())
+    return Error{ErrorKind::kInvalidConfig, whole + ": is not a directory"};
   if (!root.below_.empty()) {
-    if (auto opened = root.resolve("", O_PATH | O_DIRECTORY); !opened) return opened.error().with_context(whole);
+    if (auto opened = root.resolve("", O_PATH | O_DIRECTORY); !opened)
+      return opened.error().with_context(whole);
   }
   return root;
 }
@@ -163,8 +180,9 @@ Result<SpoolRoot::Directory> SpoolRoot::directory(const std::string& path) const
 Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
   auto dir = directory(path);
   if (!dir) return dir.error();
-  return each_entry(dir->get(), path,
-                    [&](const dirent& entry, bool is_directory) { return take(entry.d_name, entry.d_ino, is_directory); });
+  return each_entry(dir->get(), path, [&](const dirent& entry, bool is_directory) {
+    return take(entry.d_name, entry.d_ino, is_directory);
+  });
 }
 
 Result<std::vector<OpenedName>> SpoolRoot::list_open(const std::string& path) const {
@@ -173,7 +191,8 @@ Result<std::vector<OpenedName>> SpoolRoot::list_open(const std::string& path) co
   std::vector<OpenedName> names;
   std::size_t opened = 0;
   auto listed = each_entry(dir->get(), path, [&](const dirent& entry, bool is_directory) {
-    OpenedName& name = names.emplace_back(OpenedName{{entry.d_name, entry.d_ino, is_directory}, {}});
+    OpenedName& name =
+        names.emplace_back(OpenedName{{entry.d_name, entry.d_ino, is_directory}, {}});
     if (is_directory || opened == kMostOpenedNames) return true;
     name.fd = open_beneath(::dirfd(dir->get()), entry.d_name, kForReading);
     if (name.fd) {
@@ -200,17 +219,22 @@ Result<int> SpoolRoot::watch(int inotify, const std::string& path, std::uint32_t
   auto fd = resolve(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!fd) return fd.error();
   // By the descriptor: inotify takes paths only, and a path may lead elsewhere by now.
-  const int number = ::inotify_add_watch(inotify, watch_path(fd->get()).c_str(), mask | IN_ONLYDIR | IN_EXCL_UNLINK);
+  const int number = ::inotify_add_watch(inotify, watch_path(fd->get()).c_str(),
+                                         mask | IN_ONLYDIR | IN_EXCL_UNLINK);
   if (number >= 0) return number;
-  if (errno == ENOSPC) return Error{ErrorKind::kExhausted, "inotify watches used up; raise fs.inotify.max_user_watches"};
+  if (errno == ENOSPC)
+    return Error{ErrorKind::kExhausted,
+                 "inotify watches used up; raise fs.inotify.max_user_watches"};
   return system_error("watch " + (path.empty() ? resolved_ : path), errno);
 }
 
 Result<void> SpoolRoot::mark(int fanotify) const {
   auto fd = resolve("", O_RDONLY | O_DIRECTORY);
   if (!fd) return fd.error();
-  if (::fanotify_mark(fanotify, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, fd->get(), nullptr) != 0) {
-    return Error{errno == ENOENT ? ErrorKind::kVanished : ErrorKind::kTransient, fanotify_mark_problem(errno)};
+  if (::fanotify_mark(fanotify, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, fd->get(),
+                      nullptr) != 0) {
+    return Error{errno == ENOENT ? ErrorKind::kVanished : ErrorKind::kTransient,
+                 fanotify_mark_problem(errno)};
   }
   return {};
 }
@@ -220,13 +244,15 @@ OpenedNotifications open_notifications(const SpoolRoot& root, Notifications want
   if (wanted.inotify) {
     opened.inotify.reset(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
     if (!opened.inotify) {
-      opened.inotify_problem = errno == EMFILE ? "inotify instances used up; raise fs.inotify.max_user_instances"
-                                               : system_error("inotify_init", errno).message();
+      opened.inotify_problem =
+          errno == EMFILE ? "inotify instances used up; raise fs.inotify.max_user_instances"
+                          : system_error("inotify_init", errno).message();
     }
   }
   if (wanted.fanotify) {
-    opened.fanotify.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_UNLIMITED_QUEUE | FAN_CLOEXEC | FAN_NONBLOCK,
-                                          O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK));
+    opened.fanotify.reset(
+        ::fanotify_init(FAN_CLASS_NOTIF | FAN_UNLIMITED_QUEUE | FAN_CLOEXEC | FAN_NONBLOCK,
+                        O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK));
     if (!opened.fanotify) {
       opened.fanotify_problem = fanotify_init_problem(errno);
     } else if (auto marked = root.mark(opened.fanotify.get()); !marked) {

@@ -38,9 +38,11 @@ using opener::Request;
 
 constexpr std::size_t kMostDescriptors = kMostOpenedNames;
 constexpr std::size_t kMostErrorBytes = 2048;
-constexpr std::uint32_t kAllowedWatchMask = IN_ALL_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
+constexpr std::uint32_t kAllowedWatchMask =
+    IN_ALL_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// ---- packets -------------------------------------------------------------------------------------------------------
+// ---- packets
+// -------------------------------------------------------------------------------------------------------
 
 bool send_packet(int socket, std::string_view bytes, const std::vector<int>& descriptors) {
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg reads it only
@@ -90,12 +92,14 @@ std::optional<Packet> receive_packet(int socket, std::string& buffer, bool with_
   if (received == 0) {
     // An empty packet looks like the end.
     pollfd closed{socket, POLLIN, 0};
-    if (::poll(&closed, 1, 0) < 0 || (closed.revents & (POLLHUP | POLLERR)) != 0) return std::nullopt;
+    if (::poll(&closed, 1, 0) < 0 || (closed.revents & (POLLHUP | POLLERR)) != 0)
+      return std::nullopt;
   }
   Packet packet;
   packet.bytes = static_cast<std::size_t>(received);
   packet.cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); with_descriptors && header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); with_descriptors && header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
@@ -107,7 +111,8 @@ std::optional<Packet> receive_packet(int socket, std::string& buffer, bool with_
   return packet;
 }
 
-// ---- the opener's side ----------------------------------------------------------------------------------------------
+// ---- the opener's side
+// ----------------------------------------------------------------------------------------------
 
 // Components between slashes; nothing if one is "..".
 std::optional<std::vector<std::string>> components(std::string_view path) {
@@ -138,8 +143,9 @@ class AllowedRoots {
     // It may have come in with a reload.
     if (auto read = read_config(); !read) return read.error();
     if (auto found = look_up(wanted)) return *std::move(found);
-    return Error{ErrorKind::kPermanent, wanted + " is no `spool` of a [source.NAME] in " + options_.config_file +
-                                            " or plugins.d beside it, and the spool opener opens nothing else"};
+    return Error{ErrorKind::kPermanent,
+                 wanted + " is no `spool` of a [source.NAME] in " + options_.config_file +
+                     " or plugins.d beside it, and the spool opener opens nothing else"};
   }
 
  private:
@@ -149,7 +155,8 @@ class AllowedRoots {
       if (wanted == root) return found(root, {});
       const auto allowed = components(root);
       if (!allowed || !asked || asked->size() < allowed->size()) continue;
-      if (std::equal(allowed->begin(), allowed->end(), asked->begin())) return found(root, join(*asked, allowed->size()));
+      if (std::equal(allowed->begin(), allowed->end(), asked->begin()))
+        return found(root, join(*asked, allowed->size()));
     }
     return std::nullopt;
   }
@@ -173,7 +180,8 @@ class AllowedRoots {
     std::error_code failed;
     if (fs::is_directory(folder, failed)) {
       if (auto good = trusted(folder); !good) return good;
-      for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+      for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
+           entry.increment(failed)) {
         if (entry->path().extension() != ".toml") continue;
         if (auto good = trusted(entry->path()); !good) return good;
       }
@@ -181,14 +189,15 @@ class AllowedRoots {
     Problems problems;
     const Config config = load_config(options_.config_file, problems);
     if (!problems.empty()) {
-      return Error{ErrorKind::kInvalidConfig,
-                   "the spool opener cannot take the configuration: " + problems.list().front().text()};
+      return Error{ErrorKind::kInvalidConfig, "the spool opener cannot take the configuration: " +
+                                                  problems.list().front().text()};
     }
     roots_.clear();
     for (const SourceInstance& source : config.sources) {
       const Value* spool = source.table.find("spool");
       const auto* text = spool != nullptr ? std::get_if<std::string>(&spool->data) : nullptr;
-      if (text != nullptr && text->starts_with('/') && text->find('\0') == std::string::npos) roots_.push_back(*text);
+      if (text != nullptr && text->starts_with('/') && text->find('\0') == std::string::npos)
+        roots_.push_back(*text);
     }
     return {};
   }
@@ -224,12 +233,15 @@ class Server {
     if (cut || !opener::take(bytes, request)) return refuse("not the size of a request");
     request_sequence_ = request.sequence;
     if (request.magic != opener::kMagic) return refuse("no request");
-    if (request.path_bytes != bytes.size() || bytes.size() > opener::kMostPathBytes) return refuse("the path has another length");
+    if (request.path_bytes != bytes.size() || bytes.size() > opener::kMostPathBytes)
+      return refuse("the path has another length");
     if (bytes.find('\0') != std::string_view::npos) return refuse("a NUL byte in the path");
     const std::string path(bytes);
-    if (request.operation == static_cast<std::uint32_t>(Operation::kOpenRoot)) return open_root(request, path);
+    if (request.operation == static_cast<std::uint32_t>(Operation::kOpenRoot))
+      return open_root(request, path);
     const bool outside = request.operation == static_cast<std::uint32_t>(Operation::kLeaveOut);
-    if (path.starts_with('/') != outside || !components(path)) return refuse("a path that leads out of the root");
+    if (path.starts_with('/') != outside || !components(path))
+      return refuse("a path that leads out of the root");
     if (request.root >= roots_.size() || !roots_[request.root]) return refuse("an unknown root");
     serve(static_cast<Operation>(request.operation), request, *roots_[request.root], path);
   }
@@ -252,14 +264,16 @@ class Server {
       case Operation::kListOpen: return list_open(opened.root, path);
       case Operation::kWatch: {
         if (!opened.inotify) return refuse("a root without inotify");
-        if (request.argument == 0 || (request.argument & ~kAllowedWatchMask) != 0) return refuse("a mask that is not allowed");
+        if (request.argument == 0 || (request.argument & ~kAllowedWatchMask) != 0)
+          return refuse("a mask that is not allowed");
         auto number = opened.root.watch(opened.inotify.get(), path, request.argument);
         if (!number) return fail(number.error());
         return done({.number = *number});
       }
       case Operation::kMark: {
         if (!opened.fanotify) return refuse("a root without fanotify");
-        if (auto marked = opened.root.mark(opened.fanotify.get()); !marked) return fail(marked.error());
+        if (auto marked = opened.root.mark(opened.fanotify.get()); !marked)
+          return fail(marked.error());
         return done({});
       }
       case Operation::kLeaveOut: return leave_out(opened, path);
@@ -276,14 +290,17 @@ class Server {
 
   void open_root(const Request& request, const std::string& path) {
     if (!path.starts_with('/')) return refuse("a root that is no absolute path");
-    if ((request.argument & ~(opener::kWantInotify | opener::kWantFanotify)) != 0) return refuse("unknown notifications");
+    if ((request.argument & ~(opener::kWantInotify | opener::kWantFanotify)) != 0)
+      return refuse("unknown notifications");
     const auto place = std::find(roots_.begin(), roots_.end(), std::nullopt);
     const auto number = static_cast<std::size_t>(place - roots_.begin());
-    if (number >= opener::kMostRoots) return fail(Error{ErrorKind::kExhausted, "more than 64 spools at the same time"});
+    if (number >= opener::kMostRoots)
+      return fail(Error{ErrorKind::kExhausted, "more than 64 spools at the same time"});
     auto root = allowed_.find(path);
     if (!root) return fail(root.error());
-    OpenedNotifications opened = open_notifications(*root, {.inotify = (request.argument & opener::kWantInotify) != 0,
-                                                            .fanotify = (request.argument & opener::kWantFanotify) != 0});
+    OpenedNotifications opened =
+        open_notifications(*root, {.inotify = (request.argument & opener::kWantInotify) != 0,
+                                   .fanotify = (request.argument & opener::kWantFanotify) != 0});
     Answer answer{.number = static_cast<std::int32_t>(number)};
     std::vector<int> descriptors;
     if (opened.inotify) {
@@ -295,7 +312,8 @@ class Server {
       descriptors.push_back(opened.fanotify.get());
     }
     std::string payload;
-    for (const std::string& text : {root->path(), opened.inotify_problem, opened.fanotify_problem}) {
+    for (const std::string& text :
+         {root->path(), opened.inotify_problem, opened.fanotify_problem}) {
       opener::append_text(payload, text);
     }
     done(answer, payload, descriptors);
@@ -307,11 +325,13 @@ class Server {
     }
   }
 
-  // Such a mark only suppresses notifications, so the client may name any directory. The answer says whether this kernel
-  // supports it and nothing more: otherwise the client could find out which directories exist where it may not look.
+  // Such a mark only suppresses notifications, so the client may name any directory. The answer
+  // says whether this kernel supports it and nothing more: otherwise the client could find out
+  // which directories exist where it may not look.
   void leave_out(Opened& opened, const std::string& path) {
     if (!opened.fanotify) return refuse("a root without fanotify");
-    if (opened.left_out >= opener::kMostLeftOut) return refuse("too many directories that are left out");
+    if (opened.left_out >= opener::kMostLeftOut)
+      return refuse("too many directories that are left out");
     ++opened.left_out;
     const auto marked = leave_out_directory(opened.fanotify.get(), opened.root.path(), path);
     if (!marked && marked.error().kind() == ErrorKind::kPermanent)
@@ -321,9 +341,10 @@ class Server {
 
   void list(const SpoolRoot& root, const std::string& path) {
     std::string payload;
-    auto listed = root.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-      return add_name(payload, name, inode, is_directory, false);
-    });
+    auto listed =
+        root.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
+          return add_name(payload, name, inode, is_directory, false);
+        });
     if (!listed) return fail(listed.error());
     done({}, payload);
   }
@@ -335,13 +356,15 @@ class Server {
     std::vector<int> descriptors;
     for (const auto& [name, fd] : *names) {
       if (fd) descriptors.push_back(fd.get());
-      if (!add_name(payload, name.name, name.inode, name.is_directory, static_cast<bool>(fd))) return;
+      if (!add_name(payload, name.name, name.inode, name.is_directory, static_cast<bool>(fd)))
+        return;
     }
     done({.descriptors = static_cast<std::uint32_t>(descriptors.size())}, payload, descriptors);
   }
 
   // Sends what there is before it where a packet is full. False if nobody listens any more.
-  bool add_name(std::string& payload, std::string_view name, std::uint64_t inode, bool is_directory, bool opened) {
+  bool add_name(std::string& payload, std::string_view name, std::uint64_t inode, bool is_directory,
+                bool opened) {
     if (payload.size() + sizeof(Name) + name.size() > opener::kMostAnswerBytes - sizeof(Answer)) {
       send(Outcome::kMore, {}, payload);
       payload.clear();
@@ -363,10 +386,12 @@ class Server {
     send(Outcome::kError, {.error_kind = static_cast<std::uint32_t>(error.kind())},
          std::string_view(error.message()).substr(0, kMostErrorBytes));
   }
-  void done(Answer answer, std::string_view payload = {}, const std::vector<int>& descriptors = {}) {
+  void done(Answer answer, std::string_view payload = {},
+            const std::vector<int>& descriptors = {}) {
     send(Outcome::kDone, answer, payload, descriptors);
   }
-  void send(Outcome outcome, Answer answer, std::string_view payload, const std::vector<int>& descriptors = {}) {
+  void send(Outcome outcome, Answer answer, std::string_view payload,
+            const std::vector<int>& descriptors = {}) {
     answer.sequence = request_sequence_;
     answer.outcome = static_cast<std::uint32_t>(outcome);
     answer.payload_bytes = static_cast<std::uint32_t>(payload.size());
@@ -384,13 +409,17 @@ class Server {
   bool alive_ = true;
 };
 
-// ---- the process ----------------------------------------------------------------------------------------------------
+// ---- the process
+// ----------------------------------------------------------------------------------------------------
 
-// What `ps` shows. The arguments' memory begins where glibc's copy of argv[0] points; more room than they had there is not.
+// What `ps` shows. The arguments' memory begins where glibc's copy of argv[0] points; more room
+// than they had there is not.
 void set_title(std::string_view title) {
   ::prctl(PR_SET_NAME, "spool-opener", 0, 0, 0);
   const auto arguments = read_file("/proc/self/cmdline");
-  if (!arguments || arguments->empty() || ::strcmp(arguments->c_str(), program_invocation_name) != 0) return;
+  if (!arguments || arguments->empty() ||
+      ::strcmp(arguments->c_str(), program_invocation_name) != 0)
+    return;
   char* place = program_invocation_name;
   std::fill_n(place, arguments->size(), '\0');
   std::copy_n(title.begin(), std::min(title.size(), arguments->size() - 1), place);
@@ -398,9 +427,11 @@ void set_title(std::string_view title) {
 
 constexpr int kSocket = STDERR_FILENO + 1;
 
-// Standard error stays, as a place for last words; input and output become /dev/null, `socket` kSocket; all else is closed.
+// Standard error stays, as a place for last words; input and output become /dev/null, `socket`
+// kSocket; all else is closed.
 bool keep_only_socket(int socket) {
-  // Above all that is closed or replaced on the way: a daemon may have been started without some of the first three.
+  // Above all that is closed or replaced on the way: a daemon may have been started without some of
+  // the first three.
   const int safe = ::fcntl(socket, F_DUPFD, kSocket + 2);
   if (safe < 0 || ::dup2(safe, kSocket) < 0) return false;
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -408,10 +439,12 @@ bool keep_only_socket(int socket) {
   return ::syscall(SYS_close_range, kSocket + 1, ~0U, 0) == 0;
 }
 
-[[noreturn]] void run_process(int socket, pid_t parent, const OpenerOptions& options, CapabilitySet keep) noexcept {
+[[noreturn]] void run_process(int socket, pid_t parent, const OpenerOptions& options,
+                              CapabilitySet keep) noexcept {
   constexpr int kFailed = 70;
   set_title("scriptorium: spool opener");
-  // SIGTERM and SIGINT come to all processes of a service or terminal: the daemon drains first, and then closes the socket.
+  // SIGTERM and SIGINT come to all processes of a service or terminal: the daemon drains first, and
+  // then closes the socket.
   sigset_t left_to_the_daemon;
   sigemptyset(&left_to_the_daemon);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&left_to_the_daemon, signal);
@@ -424,7 +457,8 @@ bool keep_only_socket(int socket) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
   ::setrlimit(RLIMIT_CORE, &no_core);
-  // Neither trace nor memory of this process for others of our user. After the capabilities: giving them up may reset it.
+  // Neither trace nor memory of this process for others of our user. After the capabilities: giving
+  // them up may reset it.
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   // Beside the end of the socket, which a process that the daemon has left behind could keep open.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -435,9 +469,12 @@ bool keep_only_socket(int socket) {
 
 }  // namespace
 
-void serve_spool(int socket, const OpenerOptions& options) noexcept { Server(socket, options).run(); }
+void serve_spool(int socket, const OpenerOptions& options) noexcept {
+  Server(socket, options).run();
+}
 
-// ---- the daemon's side ----------------------------------------------------------------------------------------------
+// ---- the daemon's side
+// ----------------------------------------------------------------------------------------------
 
 class SpoolOpener::Connection {
  public:
@@ -451,11 +488,12 @@ class SpoolOpener::Connection {
 
   // The last answer to a request; those before it, of a list, go to `more`.
   using More = std::function<bool(std::string_view payload)>;
-  Result<Reply> call(Operation operation, std::uint32_t root, std::uint32_t argument, std::string_view path,
-                     const More& more = {}) {
+  Result<Reply> call(Operation operation, std::uint32_t root, std::uint32_t argument,
+                     std::string_view path, const More& more = {}) {
     if (path.size() > opener::kMostPathBytes)
       return system_error("open " + std::string(path.substr(0, 64)) + "...", ENAMETOOLONG);
-    // Question and answer belong together, so the lock is held over the two: a few microseconds, and the opener's own I/O.
+    // Question and answer belong together, so the lock is held over the two: a few microseconds,
+    // and the opener's own I/O.
     const std::lock_guard lock(mutex_);
     if (broken_) return gone();
     Request request;
@@ -482,12 +520,16 @@ class SpoolOpener::Connection {
           if (!more || !more(bytes)) return broken();
           continue;
         case Outcome::kError:
-          return Error{static_cast<ErrorKind>(std::min(reply.answer.error_kind, static_cast<std::uint32_t>(ErrorKind::kCorrupt))),
-                       std::string(bytes)};
+          return Error{
+              static_cast<ErrorKind>(std::min(reply.answer.error_kind,
+                                              static_cast<std::uint32_t>(ErrorKind::kCorrupt))),
+              std::string(bytes)};
         case Outcome::kDone: break;
       }
       if (packet->cut) {
-        return Error{ErrorKind::kExhausted, "no file descriptor is left to take one from the spool opener; raise LimitNOFILE"};
+        return Error{
+            ErrorKind::kExhausted,
+            "no file descriptor is left to take one from the spool opener; raise LimitNOFILE"};
       }
       reply.payload = bytes;
       reply.descriptors = std::move(packet->descriptors);
@@ -512,7 +554,8 @@ class SpoolOpener::Connection {
 
 class SpoolOpener::Access final : public SpoolAccess {
  public:
-  Access(Connection& connection, std::uint32_t number, std::string root, UniqueFd inotify, UniqueFd fanotify)
+  Access(Connection& connection, std::uint32_t number, std::string root, UniqueFd inotify,
+         UniqueFd fanotify)
       : connection_(connection),
         number_(number),
         root_(std::move(root)),
@@ -555,7 +598,8 @@ class SpoolOpener::Access final : public SpoolAccess {
     auto reply = call_for_names(Operation::kListOpen, path, take);
     if (!reply) return reply.error();
     if (reply->descriptors.size() != opened.size()) return misunderstood();
-    for (std::size_t i = 0; i < opened.size(); ++i) names[opened[i]].fd = std::move(reply->descriptors[i]);
+    for (std::size_t i = 0; i < opened.size(); ++i)
+      names[opened[i]].fd = std::move(reply->descriptors[i]);
     return names;
   }
 
@@ -573,14 +617,17 @@ class SpoolOpener::Access final : public SpoolAccess {
   }
   // This needs no rights, as the descriptor is ours.
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
-  // These would need none either: the kernel accepts marks on a group's descriptor from any holder, and a mark on a directory
-  // delivers its files as open descriptors. For that reason the daemon's system call filter denies fanotify_mark altogether.
+  // These would need none either: the kernel accepts marks on a group's descriptor from any holder,
+  // and a mark on a directory delivers its files as open descriptors. For that reason the daemon's
+  // system call filter denies fanotify_mark altogether.
   Result<void> leave_out(const std::string& directory) override {
     auto reply = connection_.call(Operation::kLeaveOut, number_, 0, directory);
     if (!reply) return reply.error();
     return {};
   }
-  void leave_nothing_out() override { static_cast<void>(connection_.call(Operation::kLeaveNothingOut, number_, 0, {})); }
+  void leave_nothing_out() override {
+    static_cast<void>(connection_.call(Operation::kLeaveNothingOut, number_, 0, {}));
+  }
 
   Result<void> mark() override {
     auto reply = connection_.call(Operation::kMark, number_, 0, {});
@@ -588,11 +635,14 @@ class SpoolOpener::Access final : public SpoolAccess {
     return {};
   }
 
-  static Error misunderstood() { return {ErrorKind::kTransient, "the spool opener's answer cannot be understood"}; }
+  static Error misunderstood() {
+    return {ErrorKind::kTransient, "the spool opener's answer cannot be understood"};
+  }
 
  private:
   template <typename Take>
-  Result<Connection::Reply> call_for_names(Operation operation, const std::string& path, const Take& take) {
+  Result<Connection::Reply> call_for_names(Operation operation, const std::string& path,
+                                           const Take& take) {
     const auto read = [&take](std::string_view payload) {
       while (!payload.empty()) {
         Name head;
@@ -621,9 +671,11 @@ SpoolOpener::SpoolOpener(pid_t pid, UniqueFd pidfd, UniqueFd socket, CapabilityS
       capabilities_(capabilities),
       connection_(std::make_unique<Connection>(std::move(socket))) {}
 
-Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& options, CapabilitySet keep) {
+Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& options,
+                                                        CapabilitySet keep) {
   std::array<int, 2> pair{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) return system_error("socketpair", errno);
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0)
+    return system_error("socketpair", errno);
   UniqueFd ours(pair[0]);
   UniqueFd theirs(pair[1]);
   const pid_t parent = ::getpid();
@@ -634,12 +686,15 @@ Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& opt
   UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const int code = errno;
   // By number: the constructor is private.
-  std::unique_ptr<SpoolOpener> opener(new SpoolOpener(pid, std::move(pidfd), std::move(ours), keep));
+  std::unique_ptr<SpoolOpener> opener(
+      new SpoolOpener(pid, std::move(pidfd), std::move(ours), keep));
   if (!opener->pidfd_) return system_error("pidfd_open (Linux 5.3)", code);
   // An unknown root: whatever the answer, it has given up what it had to and serves.
   auto first = opener->connection_->call(Operation::kStat, opener::kMostRoots, 0, {});
   if (!first && first.error().kind() == ErrorKind::kTransient) {
-    return Error{ErrorKind::kTransient, "the spool opener ended as it started; may this process keep the capabilities it has?"};
+    return Error{
+        ErrorKind::kTransient,
+        "the spool opener ended as it started; may this process keep the capabilities it has?"};
   }
   return opener;
 }
@@ -652,13 +707,15 @@ SpoolOpener::~SpoolOpener() {
 }
 
 Result<OpenedAccess> SpoolOpener::open(const std::string& root, Notifications wanted) {
-  const std::uint32_t argument = (wanted.inotify ? opener::kWantInotify : 0U) | (wanted.fanotify ? opener::kWantFanotify : 0U);
+  const std::uint32_t argument =
+      (wanted.inotify ? opener::kWantInotify : 0U) | (wanted.fanotify ? opener::kWantFanotify : 0U);
   auto reply = connection_->call(Operation::kOpenRoot, 0, argument, root);
   if (!reply) return reply.error();
   std::string_view payload = reply->payload;
   OpenedAccess opened;
   std::string resolved;
-  if (!opener::take_text(payload, resolved) || !opener::take_text(payload, opened.inotify_problem) ||
+  if (!opener::take_text(payload, resolved) ||
+      !opener::take_text(payload, opened.inotify_problem) ||
       !opener::take_text(payload, opened.fanotify_problem)) {
     return Access::misunderstood();
   }
@@ -669,17 +726,20 @@ Result<OpenedAccess> SpoolOpener::open(const std::string& root, Notifications wa
     if (next == reply->descriptors.size()) return Access::misunderstood();
     descriptors.at(which - 1) = std::move(reply->descriptors[next++]);
   }
-  opened.access = std::make_unique<Access>(*connection_, static_cast<std::uint32_t>(reply->answer.number), std::move(resolved),
-                                           std::move(descriptors[0]), std::move(descriptors[1]));
+  opened.access = std::make_unique<Access>(
+      *connection_, static_cast<std::uint32_t>(reply->answer.number), std::move(resolved),
+      std::move(descriptors[0]), std::move(descriptors[1]));
   return opened;
 }
 
-Result<OpenedAccess> open_spool(SpoolOpener* opener, const std::string& root, Notifications wanted) {
+Result<OpenedAccess> open_spool(SpoolOpener* opener, const std::string& root,
+                                Notifications wanted) {
   if (opener == nullptr) return open_direct_access(root, wanted);
   auto opened = opener->open(root, wanted);
   if (opened || opened.error().kind() != ErrorKind::kPermanent) return opened;
   auto direct = open_direct_access(root, wanted);
-  if (direct && !direct->fanotify_problem.empty()) direct->fanotify_problem = opened.error().message();
+  if (direct && !direct->fanotify_problem.empty())
+    direct->fanotify_problem = opened.error().message();
   return direct;
 }
 

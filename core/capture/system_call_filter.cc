@@ -71,15 +71,24 @@ constexpr auto kDenied = std::to_array<std::uint32_t>({
 
 // Instructions as the macros of <linux/filter.h> make them, without their casts.
 constexpr sock_filter load(std::size_t offset) {
-  return {.code = BPF_LD | BPF_W | BPF_ABS, .jt = 0, .jf = 0, .k = static_cast<std::uint32_t>(offset)};
+  return {
+      .code = BPF_LD | BPF_W | BPF_ABS, .jt = 0, .jf = 0, .k = static_cast<std::uint32_t>(offset)};
 }
-constexpr sock_filter answer(std::uint32_t what) { return {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = what}; }
+constexpr sock_filter answer(std::uint32_t what) {
+  return {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = what};
+}
 // Skips one instruction if the comparison holds, or if it does not.
 constexpr sock_filter skip_if(std::uint16_t comparison, std::uint32_t with) {
-  return {.code = static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), .jt = 1, .jf = 0, .k = with};
+  return {.code = static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K),
+          .jt = 1,
+          .jf = 0,
+          .k = with};
 }
 constexpr sock_filter skip_unless(std::uint16_t comparison, std::uint32_t with) {
-  return {.code = static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K), .jt = 0, .jf = 1, .k = with};
+  return {.code = static_cast<std::uint16_t>(BPF_JMP | comparison | BPF_K),
+          .jt = 0,
+          .jf = 1,
+          .k = with};
 }
 
 }  // namespace
@@ -102,7 +111,8 @@ Result<void> deny_privileged_system_calls() {
     program.push_back(answer(kRefuse));
   }
   program.push_back(answer(SECCOMP_RET_ALLOW));
-  const sock_fprog whole{.len = static_cast<unsigned short>(program.size()), .filter = program.data()};
+  const sock_fprog whole{.len = static_cast<unsigned short>(program.size()),
+                         .filter = program.data()};
   if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &whole, 0, 0) != 0) {
     return Error{ErrorKind::kTransient, system_error("prctl PR_SET_SECCOMP", errno).message()};
   }

@@ -27,19 +27,23 @@ void put_in_front(std::deque<std::string>& left, std::string_view path) {
 bool may_write(const struct stat& s, uid_t uid, const std::vector<gid_t>& groups) {
   // An owner can give himself the right at any time.
   if (s.st_uid == uid) return true;
-  if ((s.st_mode & S_IWGRP) != 0 && std::find(groups.begin(), groups.end(), s.st_gid) != groups.end()) return true;
+  if ((s.st_mode & S_IWGRP) != 0 &&
+      std::find(groups.begin(), groups.end(), s.st_gid) != groups.end())
+    return true;
   return (s.st_mode & S_IWOTH) != 0;
 }
 
 Error writable(const std::string& place, uid_t uid) {
-  return {ErrorKind::kInvalidConfig, place + " can be written by uid " + std::to_string(uid) +
-                                         ", as whom the daemon runs; it could so have files of others opened: chown root " +
-                                         place + " and chmod go-w " + place};
+  return {ErrorKind::kInvalidConfig,
+          place + " can be written by uid " + std::to_string(uid) +
+              ", as whom the daemon runs; it could so have files of others opened: chown root " +
+              place + " and chmod go-w " + place};
 }
 
 }  // namespace
 
-Result<void> check_not_writable_by(const std::string& path, uid_t uid, const std::vector<gid_t>& groups, bool and_itself) {
+Result<void> check_not_writable_by(const std::string& path, uid_t uid,
+                                   const std::vector<gid_t>& groups, bool and_itself) {
   if (uid == 0) return {};
   std::deque<std::string> left;
   put_in_front(left, path);
@@ -60,7 +64,8 @@ Result<void> check_not_writable_by(const std::string& path, uid_t uid, const std
     struct stat here{};
     if (::stat(directory.c_str(), &around) != 0) return system_error(directory, errno);
     if (::lstat(next.c_str(), &here) != 0) return system_error(next, errno);
-    const bool keeps_others_names = (around.st_mode & S_ISVTX) != 0 && around.st_uid != uid && here.st_uid != uid;
+    const bool keeps_others_names =
+        (around.st_mode & S_ISVTX) != 0 && around.st_uid != uid && here.st_uid != uid;
     if (may_write(around, uid, groups) && !keeps_others_names) return writable(directory, uid);
     if (S_ISLNK(here.st_mode)) {
       std::array<char, PATH_MAX> target{};

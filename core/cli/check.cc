@@ -22,8 +22,8 @@ std::string number_of(std::size_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// Splits this process as `run` would, so that what is found is what the daemon will find. If that is refused, the rest is
-// looked at as who we are.
+// Splits this process as `run` would, so that what is found is what the daemon will find. If that
+// is refused, the rest is looked at as who we are.
 Privileges privileges_as_run(const Arguments& arguments, const Console& console) {
   Privileges none;
   if (!console.owns_process) {
@@ -33,15 +33,18 @@ Privileges privileges_as_run(const Arguments& arguments, const Console& console)
   Problems problems;
   const CoreConfig core = load_config(arguments.config_file, problems).core;
   auto split =
-      separate_privileges(core, arguments.config_file, problems.empty() ? PrivilegesFor::kLook : PrivilegesFor::kRefusal);
+      separate_privileges(core, arguments.config_file,
+                          problems.empty() ? PrivilegesFor::kLook : PrivilegesFor::kRefusal);
   if (split) return *std::move(split);
   none.refused = split.error().message();
   return none;
 }
 
-// What `run` would end with: it stops at the first refusal. If it would start all the same, the fault is another's.
+// What `run` would end with: it stops at the first refusal. If it would start all the same, the
+// fault is another's.
 int code_as_run(const std::vector<Finding>& findings) {
-  const auto refusal = std::find_if(findings.begin(), findings.end(), [](const Finding& f) { return f.refusal.has_value(); });
+  const auto refusal = std::find_if(findings.begin(), findings.end(),
+                                    [](const Finding& f) { return f.refusal.has_value(); });
   return refusal == findings.end() ? kExitUnavailable : exit_code_of(*refusal->refusal);
 }
 
@@ -54,10 +57,12 @@ int check_command(const Arguments& arguments, Console& console) {
   const auto log = make_command_logger();
   const auto findings = check_setup(*setup, *log, privileges);
   for (const Finding& finding : findings) {
-    console.out << level_text(finding.level, console) << "  " << finding.subject << ": " << finding.text << "\n";
+    console.out << level_text(finding.level, console) << "  " << finding.subject << ": "
+                << finding.text << "\n";
   }
   const auto failed = static_cast<std::size_t>(
-      std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.level == Finding::Level::kFailed; }));
+      std::count_if(findings.begin(), findings.end(),
+                    [](const Finding& f) { return f.level == Finding::Level::kFailed; }));
   if (failed > 0) {
     console.out.flush();
     return fail(console,

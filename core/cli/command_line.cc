@@ -25,24 +25,34 @@ class Definition {
     add_config(app_);
 
     CLI::App& run = add(app_, "run", "Capture and deliver until stopped", Command::kRun);
-    run.add_flag("--once", into_.once, "Take what the spool holds, deliver it, and end; 0 only if everything was settled");
+    run.add_flag(
+        "--once", into_.once,
+        "Take what the spool holds, deliver it, and end; 0 only if everything was settled");
     add(app_, "check", "Do all of start-up but starting, and say every problem", Command::kCheck);
 
-    CLI::App& plugins = add(app_, "plugins", "List the plugins, or all options of one", Command::kPlugins);
-    plugins.add_option("NAME", into_.name, "Of a plugin; \"core\" for the options that belong to no plugin");
+    CLI::App& plugins =
+        add(app_, "plugins", "List the plugins, or all options of one", Command::kPlugins);
+    plugins.add_option("NAME", into_.name,
+                       "Of a plugin; \"core\" for the options that belong to no plugin");
     plugins.add_flag("--markdown", into_.markdown, "As a page of the reference");
 
-    CLI::App& status = add(app_, "status", "Say what the running daemon has captured and delivered", Command::kStatus);
+    CLI::App& status = add(app_, "status", "Say what the running daemon has captured and delivered",
+                           Command::kStatus);
     CLI::Option* json = status.add_flag("--json", into_.json, "The whole answer, for programs");
     CLI::Option* check = status
                              .add_flag("--check", into_.health,
-                                       "One line for Nagios, Icinga and the like; exits 0 if all is well, 1 (warning) or 2 "
+                                       "One line for Nagios, Icinga and the like; exits 0 if all "
+                                       "is well, 1 (warning) or 2 "
                                        "(critical)")
                              ->excludes(json);
-    status.add_option("--warning", into_.behind_warning_s, "With --check: seconds that a sink may be behind without a warning")
+    status
+        .add_option("--warning", into_.behind_warning_s,
+                    "With --check: seconds that a sink may be behind without a warning")
         ->needs(check)
         ->check(CLI::NonNegativeNumber);
-    status.add_option("--critical", into_.behind_critical_s, "With --check: seconds behind from which it is critical")
+    status
+        .add_option("--critical", into_.behind_critical_s,
+                    "With --check: seconds behind from which it is critical")
         ->needs(check)
         ->check(CLI::NonNegativeNumber);
 
@@ -50,29 +60,38 @@ class Definition {
     add_sinks();
     add_owners();
 
-    CLI::App& show = add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
+    CLI::App& show =
+        add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
     show.add_option("JOB", into_.job, "The scheduler's id of the job")->required();
     show.add_flag("--environment", into_.environment, "The variables instead of the script");
-    CLI::Option* raw = show.add_flag("--raw", into_.raw, "Only the bytes as they were captured, of the newest capture");
+    CLI::Option* raw = show.add_flag("--raw", into_.raw,
+                                     "Only the bytes as they were captured, of the newest capture");
     show.add_flag("--json", into_.json, "Everything, for programs")->excludes(raw);
 
     add_report();
 
     CLI::App& setup =
-        add(app_, "setup", "Make what a destination needs once, such as topics or index templates", Command::kSetup);
-    setup.add_option("SINK", into_.name, "A sink of the configuration: archive for [sink.archive]")->required();
+        add(app_, "setup", "Make what a destination needs once, such as topics or index templates",
+            Command::kSetup);
+    setup.add_option("SINK", into_.name, "A sink of the configuration: archive for [sink.archive]")
+        ->required();
     setup.add_flag("--print", into_.print, "Only print it");
 
     add_import();
 
     add(app_, "version", "Print the version", Command::kVersion);
-    // parse_command_line() answers it, as "COMMAND --help"; here it is for the help and the man page.
+    // parse_command_line() answers it, as "COMMAND --help"; here it is for the help and the man
+    // page.
     CLI::App& help = add(app_, "help", "Print the help of a command", Command::kVersion);
-    help.add_option("COMMAND", into_.help_of, "A command, such as \"deadletters list\"; none: all of them");
+    help.add_option("COMMAND", into_.help_of,
+                    "A command, such as \"deadletters list\"; none: all of them");
 
-    CLI::App& completion = add(app_, "completion", "Print the completion for a shell", Command::kCompletion);
+    CLI::App& completion =
+        add(app_, "completion", "Print the completion for a shell", Command::kCompletion);
     completion.group("");
-    completion.add_option("SHELL", into_.shell, "The shell")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    completion.add_option("SHELL", into_.shell, "The shell")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
     CLI::App& man = add(app_, "man", "Print this manual as troff", Command::kMan);
     man.group("");
   }
@@ -81,15 +100,19 @@ class Definition {
 
  private:
   static CLI::Option* add_config_option(CLI::App& app, std::string& file) {
-    return app.add_option("-c,--config", file, "The configuration; plugins.d beside it is read as well")
+    return app
+        .add_option("-c,--config", file, "The configuration; plugins.d beside it is read as well")
         ->type_name("FILE")
         ->default_str(kDefaultConfigFile);
   }
   void add_config(CLI::App& app) {
-    add_config_option(app, into_.config_file)->each([this](const std::string&) { into_.config_given = true; });
+    add_config_option(app, into_.config_file)->each([this](const std::string&) {
+      into_.config_given = true;
+    });
   }
 
-  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& help, Command command) {
+  CLI::App& add(CLI::App& parent, const std::string& name, const std::string& help,
+                Command command) {
     CLI::App& made = *parent.add_subcommand(name, help);
     made.footer(exit_codes_footer(&parent == &app_ ? name : parent.get_name() + " " + name));
     add_config(made);  // here as well, so that it may stand behind the command and is in its help
@@ -98,31 +121,44 @@ class Definition {
   }
 
   void add_report() {
-    CLI::App& report =
-        add(app_, "report", "Tell what jobs used of what they had asked for, and what to ask for next", Command::kReport);
-    CLI::Option* job = report.add_option("JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
-    CLI::Option* user = report.add_option("--user", into_.user, "Jobs of this user, by name or uid, most wasteful first")
+    CLI::App& report = add(
+        app_, "report", "Tell what jobs used of what they had asked for, and what to ask for next",
+        Command::kReport);
+    CLI::Option* job = report.add_option(
+        "JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
+    CLI::Option* user = report
+                            .add_option("--user", into_.user,
+                                        "Jobs of this user, by name or uid, most wasteful first")
                             ->type_name("USER")
                             ->excludes(job);
     CLI::Option* since = report
                              .add_option("--since", into_.since,
-                                         "Jobs that ended since then: a date or time (UTC), or an age such as 7d, 12h or 30m")
+                                         "Jobs that ended since then: a date or time (UTC), or an "
+                                         "age such as 7d, 12h or 30m")
                              ->type_name("TIME")
                              ->excludes(job);
-    report.add_option("--archive", into_.archive, "A file tree to read instead of those of the configuration's sinks")
+    report
+        .add_option("--archive", into_.archive,
+                    "A file tree to read instead of those of the configuration's sinks")
         ->type_name("DIR");
-    report.add_option("--limit", into_.limit, "Rows of the table; 0 = all")->check(CLI::NonNegativeNumber)->excludes(job);
+    report.add_option("--limit", into_.limit, "Rows of the table; 0 = all")
+        ->check(CLI::NonNegativeNumber)
+        ->excludes(job);
     CLI::Option* json = report.add_flag("--json", into_.json, "Everything, for programs");
-    report.add_flag("--jobstats", into_.js1, "The summary of one job as jobstats writes it, for tools that read that")
+    report
+        .add_flag("--jobstats", into_.js1,
+                  "The summary of one job as jobstats writes it, for tools that read that")
         ->excludes(json)
         ->needs(job);
     report.parse_complete_callback([job, user, since] {
-      if (job->count() + user->count() + since->count() == 0) throw CLI::RequiredError("JOB, --user or --since");
+      if (job->count() + user->count() + since->count() == 0)
+        throw CLI::RequiredError("JOB, --user or --since");
     });
   }
 
   void add_dead_letters() {
-    CLI::App& letters = *app_.add_subcommand("deadletters", "List, show, retry or discard what a sink has refused for good");
+    CLI::App& letters = *app_.add_subcommand(
+        "deadletters", "List, show, retry or discard what a sink has refused for good");
     letters.require_subcommand(1);
     letters.footer(exit_codes_footer("deadletters"));
     const auto add_sink = [this](CLI::App& app) {
@@ -143,68 +179,94 @@ class Definition {
     add_choice(retry);
     add_sink(retry);
 
-    CLI::App& discard = add(letters, "discard", "Give up for good: the events are removed", Command::kDeadLettersDiscard);
+    CLI::App& discard = add(letters, "discard", "Give up for good: the events are removed",
+                            Command::kDeadLettersDiscard);
     add_choice(discard);
     add_sink(discard);
     discard.add_flag("--yes", into_.yes, "Do not ask");
   }
 
   void add_sinks() {
-    CLI::App& sinks = *app_.add_subcommand("sinks", "List the sinks of the journal, forget one, or fill one from an archive");
+    CLI::App& sinks = *app_.add_subcommand(
+        "sinks", "List the sinks of the journal, forget one, or fill one from an archive");
     sinks.require_subcommand(1);
     sinks.footer(exit_codes_footer("sinks"));
-    CLI::App& list = add(sinks, "list", "List what waits for each sink, configured or not", Command::kSinksList);
+    CLI::App& list =
+        add(sinks, "list", "List what waits for each sink, configured or not", Command::kSinksList);
     list.add_flag("--json", into_.json, "For programs");
     CLI::App& forget =
-        add(sinks, "forget", "Remove what waits for a sink that is not configured any more", Command::kSinksForget);
+        add(sinks, "forget", "Remove what waits for a sink that is not configured any more",
+            Command::kSinksForget);
     forget.add_option("SINK", into_.name, "Its name, as \"sinks list\" has it")->required();
     forget.add_flag("--yes", into_.yes, "Do not ask");
-    CLI::App& fill = add(sinks, "fill", "Send a sink what an archive holds already; it changes nothing that the sink has",
-                         Command::kSinksFill);
-    fill.add_option("SINK", into_.name, "The sink to be filled: search for [sink.search]")->required();
-    fill.add_option("--from", into_.archive, "The sink whose archive is read, if there are several")->type_name("SINK");
-    fill.add_option("--since", into_.since, "Only events since then: a date or time (UTC), or an age such as 90d")
+    CLI::App& fill =
+        add(sinks, "fill",
+            "Send a sink what an archive holds already; it changes nothing that the sink has",
+            Command::kSinksFill);
+    fill.add_option("SINK", into_.name, "The sink to be filled: search for [sink.search]")
+        ->required();
+    fill.add_option("--from", into_.archive, "The sink whose archive is read, if there are several")
+        ->type_name("SINK");
+    fill.add_option("--since", into_.since,
+                    "Only events since then: a date or time (UTC), or an age such as 90d")
         ->type_name("TIME");
-    fill.add_flag("--no-wait", into_.no_wait, "Do not show the progress; the daemon continues in any case");
+    fill.add_flag("--no-wait", into_.no_wait,
+                  "Do not show the progress; the daemon continues in any case");
   }
 
   void add_owners() {
-    CLI::App& owners =
-        *app_.add_subcommand("owners", "List the jobs whose owner could not be verified, or ask the scheduler again");
+    CLI::App& owners = *app_.add_subcommand(
+        "owners", "List the jobs whose owner could not be verified, or ask the scheduler again");
     owners.require_subcommand(1);
     owners.footer(exit_codes_footer("owners"));
     CLI::App& list = add(owners, "list", "List them, with the reason", Command::kOwnersList);
     list.add_flag("--json", into_.json, "For programs");
-    CLI::App& retry =
-        add(owners, "retry", "Ask now, instead of when it is time; what is found moves to its owner", Command::kOwnersRetry);
-    retry.add_flag("--no-wait", into_.no_wait, "Do not wait for the answers; the daemon continues in any case");
+    CLI::App& retry = add(owners, "retry",
+                          "Ask now, instead of when it is time; what is found moves to its owner",
+                          Command::kOwnersRetry);
+    retry.add_flag("--no-wait", into_.no_wait,
+                   "Do not wait for the answers; the daemon continues in any case");
   }
 
   void add_of_import(CLI::App& app) {
-    app.add_flag("--import", into_.of_import, "Those of \"scriptorium import\", which has a journal of its own");
+    app.add_flag("--import", into_.of_import,
+                 "Those of \"scriptorium import\", which has a journal of its own");
   }
 
   void add_import() {
-    CLI::App& import = add(app_, "import", "Bring what another archiver has kept into the sinks, with its dates, each job once",
-                           Command::kImport);
-    import.add_option("FORMAT", into_.format, "Who wrote the tree; savescript is the layout that XDMoD reads")
+    CLI::App& import =
+        add(app_, "import",
+            "Bring what another archiver has kept into the sinks, with its dates, each job once",
+            Command::kImport);
+    import
+        .add_option("FORMAT", into_.format,
+                    "Who wrote the tree; savescript is the layout that XDMoD reads")
         ->required()
         ->check(CLI::IsMember({"sarchive", "job_archive", "savescript"}));
     import.add_option("DIR", into_.tree, "The top of the tree")->required();
-    import.add_option("--source", into_.source, "Whose scheduler and rule for environments count, if there are several sources")
+    import
+        .add_option("--source", into_.source,
+                    "Whose scheduler and rule for environments count, if there are several sources")
         ->type_name("SOURCE");
-    import.add_option("--cluster", into_.cluster, "The cluster that the jobs ran on, if not the configuration's")
+    import
+        .add_option("--cluster", into_.cluster,
+                    "The cluster that the jobs ran on, if not the configuration's")
         ->type_name("NAME");
-    import.add_option("--scheduler", into_.scheduler, "The scheduler that they ran under, if not the source's")
+    import
+        .add_option("--scheduler", into_.scheduler,
+                    "The scheduler that they ran under, if not the source's")
         ->type_name("NAME");
     import.add_option("--sink", into_.sink, "Only into this sink")->type_name("SINK");
-    import.add_option("--before", into_.before, "Only jobs from before this date or time (UTC)")->type_name("TIME");
+    import.add_option("--before", into_.before, "Only jobs from before this date or time (UTC)")
+        ->type_name("TIME");
     import
-        .add_option("--owners", into_.owners,
-                    "Whose the jobs were, as accounting says: sacct -P with JobIDRaw, User, UID, Submit")
+        .add_option(
+            "--owners", into_.owners,
+            "Whose the jobs were, as accounting says: sacct -P with JobIDRaw, User, UID, Submit")
         ->type_name("FILE");
     import.add_flag("--dry-run", into_.dry_run, "Read and count, and change nothing");
-    import.add_flag("--again", into_.again, "Also what was imported before; sinks that have it change nothing");
+    import.add_flag("--again", into_.again,
+                    "Also what was imported before; sinks that have it change nothing");
     import.add_flag("--json", into_.json, "The summary, for programs");
   }
 
@@ -217,10 +279,12 @@ class Definition {
     });
   }
 
-  static constexpr const char* kIdHelp = "Event id; its first 8 digits are enough if no other begins so";
+  static constexpr const char* kIdHelp =
+      "Event id; its first 8 digits are enough if no other begins so";
 
   Arguments& into_;
-  CLI::App app_{"Captures the exact script and environment of every batch job and delivers them to plugins."};
+  CLI::App app_{
+      "Captures the exact script and environment of every batch job and delivers them to plugins."};
 };
 
 OptionModel model_of(const CLI::Option& option) {
@@ -251,12 +315,14 @@ CommandModel model_of(const CLI::App& app) {
   model.help = app.get_description();
   model.hidden = app.get_group().empty();
   for (const CLI::Option* option : app.get_options()) model.options.push_back(model_of(*option));
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) model.commands.push_back(model_of(*sub));
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    model.commands.push_back(model_of(*sub));
   return model;
 }
 
 // CLI11 only says that a command is missing when it does not know the one that was typed.
-std::optional<std::string> unknown_command(const CommandModel& root, const std::vector<std::string>& words) {
+std::optional<std::string> unknown_command(const CommandModel& root,
+                                           const std::vector<std::string>& words) {
   const CommandModel* command = &root;
   for (std::size_t i = 0; i < words.size() && !command->commands.empty(); ++i) {
     if (words[i] == "-c" || words[i] == "--config") {
@@ -275,7 +341,8 @@ std::optional<std::string> unknown_command(const CommandModel& root, const std::
       if (!c.hidden) names.push_back(c.name);
     }
     const auto near = did_you_mean(words[i], names);
-    return "unknown command \"" + printable(words[i]) + "\"" + (near ? "; did you mean \"" + *near + "\"?" : "") +
+    return "unknown command \"" + printable(words[i]) + "\"" +
+           (near ? "; did you mean \"" + *near + "\"?" : "") +
            "\nRun with --help for more information.\n";
   }
   return std::nullopt;
@@ -308,7 +375,8 @@ ParsedLine parse_command_line(const std::vector<std::string>& words) {
     result.exit_code = definition.app().exit(e, out, err) == 0 ? kExitGood : kExitUsage;
     result.out = out.str();
     result.err = err.str();
-    if (result.exit_code != kExitGood) result.err = unknown_command(command_model(), words).value_or(result.err);
+    if (result.exit_code != kExitGood)
+      result.err = unknown_command(command_model(), words).value_or(result.err);
   }
   return result;
 }

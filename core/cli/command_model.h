@@ -5,7 +5,8 @@
 
 namespace scriptorium::cli {
 
-// The command line as it is defined, without its parser: the man page and the shells' completions are made from it.
+// The command line as it is defined, without its parser: the man page and the shells' completions
+// are made from it.
 struct OptionModel {
   std::vector<std::string> names;  // "--config", "-c"; of a positional: its name alone
   std::string value;               // "FILE"; "" = a flag

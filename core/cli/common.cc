@@ -18,11 +18,13 @@ std::string count_of(std::size_t count, const std::string& noun) {
 }  // namespace
 
 bool print_problems(const Problems& problems, Console& console) {
-  // A file's problems come from the reader, from core's options and from each plugin's; a person goes through it by line.
+  // A file's problems come from the reader, from core's options and from each plugin's; a person
+  // goes through it by line.
   Problems sorted = problems;
   sorted.sort();
   for (const Problem& problem : sorted.list()) console.err << problem.text() << "\n";
-  if (!sorted.empty()) console.err << count_of(sorted.list().size(), "problem") << " in the configuration\n";
+  if (!sorted.empty())
+    console.err << count_of(sorted.list().size(), "problem") << " in the configuration\n";
   return !sorted.empty();
 }
 
@@ -43,7 +45,8 @@ bool become_daemon_user_or_say(const Arguments& arguments, Console& console, int
   if (!console.owns_process) return true;
   Problems problems;
   const CoreConfig core = load_config(arguments.config_file, problems).core;
-  if (!problems.empty() && core.cluster.empty()) return true;  // its state_dir is not known; the command says what is wrong
+  if (!problems.empty() && core.cluster.empty())
+    return true;  // its state_dir is not known; the command says what is wrong
   auto became = become_daemon_user(core, arguments.config_file);
   if (!became) code = fail(console, became.error());
   return became.has_value();
@@ -56,14 +59,17 @@ std::optional<Setup> load_or_say(const Arguments& arguments, Console& console) {
   return setup;
 }
 
-std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir, const nlohmann::ordered_json& request,
+std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir,
+                                                  const nlohmann::ordered_json& request,
                                                   Console& console, int& code) {
   using Json = nlohmann::ordered_json;
   const auto log = make_command_logger();
-  const auto answer = control(state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), *log);
+  const auto answer =
+      control(state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), *log);
   if (!answer) {
-    code = answer.error().kind() == ErrorKind::kPermanent ? fail(console, answer.error().message(), kExitNoInput)
-                                                          : fail(console, answer.error());
+    code = answer.error().kind() == ErrorKind::kPermanent
+               ? fail(console, answer.error().message(), kExitNoInput)
+               : fail(console, answer.error());
     return std::nullopt;
   }
   Json json = Json::parse(*answer, nullptr, false);
@@ -83,7 +89,8 @@ std::optional<std::string> state_dir_of(const Arguments& arguments, Console& con
     return std::nullopt;
   }
   if (!problems.empty()) {
-    console.err << "scriptorium: " << arguments.config_file << ": " << count_of(problems.list().size(), "problem")
+    console.err << "scriptorium: " << arguments.config_file << ": "
+                << count_of(problems.list().size(), "problem")
                 << " in the configuration; \"scriptorium check\" names them\n";
   }
   return config.core.state_dir;

@@ -53,7 +53,8 @@ Console standard_console() {
           .owns_process = true};
 }
 
-TextTable::TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers) : numbers_(std::move(numbers)) {
+TextTable::TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers)
+    : numbers_(std::move(numbers)) {
   lines_.push_back({std::move(head), {}});
 }
 
@@ -64,7 +65,8 @@ std::string TextTable::text(const Console& console) const {
   std::vector<std::size_t> widths;
   for (const Line& line : lines_) {
     widths.resize(std::max(widths.size(), line.cells.size()));
-    for (std::size_t i = 0; i < line.cells.size(); ++i) widths[i] = std::max(widths[i], columns(line.cells[i]));
+    for (std::size_t i = 0; i < line.cells.size(); ++i)
+      widths[i] = std::max(widths[i], columns(line.cells[i]));
   }
   std::string result;
   for (std::size_t l = 0; l < lines_.size(); ++l) {
@@ -107,7 +109,8 @@ std::string terminal_text(std::string_view bytes) {
   std::string result;
   std::size_t begin = 0;
   const auto flush = [&](std::size_t end) {
-    // Text between line ends is escaped by the one function that knows how; it cuts, so it is told not to.
+    // Text between line ends is escaped by the one function that knows how; it cuts, so it is told
+    // not to.
     if (end > begin) result += printable(bytes.substr(begin, end - begin), 4 * (end - begin) + 16);
   };
   for (std::size_t i = 0; i < bytes.size(); ++i) {

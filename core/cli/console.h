@@ -15,8 +15,9 @@ struct Console {
   std::ostream& err;
   bool in_is_terminal = false;
   bool out_is_terminal = false;
-  bool colour = false;        // out_is_terminal and NO_COLOR unset
-  bool owns_process = false;  // the command may change, for good, who this process is and what it may do
+  bool colour = false;  // out_is_terminal and NO_COLOR unset
+  bool owns_process =
+      false;  // the command may change, for good, who this process is and what it may do
 
   std::string bold(std::string_view text) const;
   std::string green(std::string_view text) const;
@@ -27,8 +28,8 @@ struct Console {
 // The process's own, by isatty() and NO_COLOR (https://no-color.org).
 Console standard_console();
 
-// Lines of columns, two spaces apart, the first line in bold. Columns named in `numbers` are set flush right. The text
-// must be printable; colours are counted out.
+// Lines of columns, two spaces apart, the first line in bold. Columns named in `numbers` are set
+// flush right. The text must be printable; colours are counted out.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers = {});
@@ -49,8 +50,9 @@ class TextTable {
 // "812 ms", "4.2 s", "13 min", "5 h 10 min", "3 d 4 h".
 std::string format_seconds(double seconds);
 
-// Bytes as they may go to a terminal: control characters but newline and tab, and what is not UTF-8, escaped. Newlines stay,
-// so a script keeps its lines but cannot move the cursor or set a title.
+// Bytes as they may go to a terminal: control characters but newline and tab, and what is not
+// UTF-8, escaped. Newlines stay, so a script keeps its lines but cannot move the cursor or set a
+// title.
 std::string terminal_text(std::string_view bytes);
 
 }  // namespace scriptorium::cli

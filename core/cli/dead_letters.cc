@@ -28,24 +28,27 @@ std::string bytes_text(const Json& letter) {
 }
 
 std::string list_text(const Json& letters, const Console& console) {
-  TextTable table({"ID", "SINK", "JOB", "KIND", "ATTEMPTS", "LAST ATTEMPT", "SIZE", "REASON"}, {4, 6});
+  TextTable table({"ID", "SINK", "JOB", "KIND", "ATTEMPTS", "LAST ATTEMPT", "SIZE", "REASON"},
+                  {4, 6});
   for (const Json& letter : letters) {
-    table.add({text_of(letter, "event_id").substr(0, kShortId), text_of(letter, "sink"), text_of(letter, "job_id"),
-               text_of(letter, "kind"), text_of(letter, "attempts"), text_of(letter, "last_attempt"), bytes_text(letter),
-               text_of(letter, "reason")});
+    table.add({text_of(letter, "event_id").substr(0, kShortId), text_of(letter, "sink"),
+               text_of(letter, "job_id"), text_of(letter, "kind"), text_of(letter, "attempts"),
+               text_of(letter, "last_attempt"), bytes_text(letter), text_of(letter, "reason")});
   }
   return table.text(console);
 }
 
 std::string letter_text(const Json& letter, const Console& console) {
-  std::string text = console.bold("sink " + text_of(letter, "sink")) + ": " + text_of(letter, "reason") + "\n";
-  text += "  attempts " + text_of(letter, "attempts") + ", first " + text_of(letter, "first_attempt") + ", last " +
-          text_of(letter, "last_attempt") + "\n";
+  std::string text =
+      console.bold("sink " + text_of(letter, "sink")) + ": " + text_of(letter, "reason") + "\n";
+  text += "  attempts " + text_of(letter, "attempts") + ", first " +
+          text_of(letter, "first_attempt") + ", last " + text_of(letter, "last_attempt") + "\n";
   return text;
 }
 
 // Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
-std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request, int& code) {
+std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request,
+                        int& code) {
   auto state_dir = state_dir_of(arguments, console);
   if (!state_dir) {
     code = kExitConfig;
@@ -66,7 +69,8 @@ int list(const Arguments& arguments, Console& console) {
   const auto letters = ask(arguments, console, request, code);
   if (!letters) return code;
   if (arguments.json) {
-    console.out << printable_json(letters->dump(2, ' ', false, Json::error_handler_t::replace)) << "\n";
+    console.out << printable_json(letters->dump(2, ' ', false, Json::error_handler_t::replace))
+                << "\n";
   } else if (letters->empty()) {
     console.out << "no dead letters\n";
   } else {
@@ -77,7 +81,8 @@ int list(const Arguments& arguments, Console& console) {
 
 int show(const Arguments& arguments, Console& console) {
   int code = kExitGood;
-  const auto found = ask(arguments, console, {{"command", "deadletters.show"}, {"event_id", arguments.id}}, code);
+  const auto found =
+      ask(arguments, console, {{"command", "deadletters.show"}, {"event_id", arguments.id}}, code);
   if (!found) return code;
   if (!arguments.json && found->contains("letters")) {
     for (const Json& letter : found->at("letters")) console.out << letter_text(letter, console);
@@ -90,7 +95,8 @@ int show(const Arguments& arguments, Console& console) {
 
 bool confirmed(const Arguments& arguments, Console& console) {
   if (arguments.yes) return true;
-  const std::string what = arguments.all ? "every dead letter" : "dead letter " + printable(arguments.id);
+  const std::string what =
+      arguments.all ? "every dead letter" : "dead letter " + printable(arguments.id);
   const std::string of = arguments.sink.empty() ? "" : " of sink " + printable(arguments.sink);
   if (!console.in_is_terminal) {
     console.err << "scriptorium: discarding " << what << of << " cannot be undone; say --yes\n";
@@ -104,15 +110,17 @@ bool confirmed(const Arguments& arguments, Console& console) {
 
 int retry_or_discard(const Arguments& arguments, Console& console, bool discard) {
   if (discard && !confirmed(arguments, console)) return kExitUsage;
-  Json request{{"command", discard ? "deadletters.discard" : "deadletters.retry"}, {"event_id", arguments.id}};
+  Json request{{"command", discard ? "deadletters.discard" : "deadletters.retry"},
+               {"event_id", arguments.id}};
   if (!arguments.sink.empty()) request["sink"] = arguments.sink;
   int code = kExitGood;
   const auto answer = ask(arguments, console, request, code);
   if (!answer) return code;
   const std::uint64_t count = answer->value("count", std::uint64_t{0});
-  if (count == 0 && !arguments.all) return fail(console, "there is no dead letter " + printable(arguments.id), kExitNoInput);
-  console.out << count << (count == 1 ? " dead letter " : " dead letters ") << (discard ? "discarded" : "will be delivered again")
-              << "\n";
+  if (count == 0 && !arguments.all)
+    return fail(console, "there is no dead letter " + printable(arguments.id), kExitNoInput);
+  console.out << count << (count == 1 ? " dead letter " : " dead letters ")
+              << (discard ? "discarded" : "will be delivered again") << "\n";
   return kExitGood;
 }
 

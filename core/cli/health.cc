@@ -24,7 +24,9 @@ constexpr double kUnverifiedJobs = 10;
 
 double number(const Json& object, const char* key) { return number_of(member(object, key)); }
 std::string whole(double value) { return std::to_string(std::llround(value)); }
-bool is(const Json& object, const char* key, bool wanted) { return member(object, key) == Json(wanted); }
+bool is(const Json& object, const char* key, bool wanted) {
+  return member(object, key) == Json(wanted);
+}
 
 class Judge {
  public:
@@ -42,7 +44,8 @@ class Judge {
   }
 
   void reload(const Json& refused) {
-    if (refused.is_string()) say(Health::kWarning, "the last reload was refused: " + refused.get<std::string>());
+    if (refused.is_string())
+      say(Health::kWarning, "the last reload was refused: " + refused.get<std::string>());
   }
 
   void journal(const Json& journal) {
@@ -54,12 +57,15 @@ class Judge {
       say(Health::kWarning, "the journal is at " + whole(filled * 100) + " %");
     }
     for (const Json& user : member(journal, "over_share")) {
-      const Json& name = member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
+      const Json& name =
+          member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
       if (!name.is_string()) continue;  // those of whom it is being asked
-      say(Health::kWarning, "user " + name.get<std::string>() + " holds a full share of the journal, " +
+      say(Health::kWarning, "user " + name.get<std::string>() +
+                                " holds a full share of the journal, " +
                                 whole(number(user, "waiting")) + " entries wait in the spool");
     }
-    if (const Json& error = member(journal, "last_error"); error.is_string() && !error.get<std::string>().empty())
+    if (const Json& error = member(journal, "last_error");
+        error.is_string() && !error.get<std::string>().empty())
       say(Health::kCritical, "journal: " + error.get<std::string>());
     journal_percent_ = filled * 100;
   }
@@ -76,8 +82,10 @@ class Judge {
       }
     } else if (behind >= static_cast<double>(limits_.behind_warning_s)) {
       const Json& error = member(sink, "last_error");
-      say(behind >= static_cast<double>(limits_.behind_critical_s) ? Health::kCritical : Health::kWarning,
-          name + ": behind by " + format_seconds(behind) + (error.is_string() ? " (" + error.get<std::string>() + ")" : ""));
+      say(behind >= static_cast<double>(limits_.behind_critical_s) ? Health::kCritical
+                                                                   : Health::kWarning,
+          name + ": behind by " + format_seconds(behind) +
+              (error.is_string() ? " (" + error.get<std::string>() + ")" : ""));
     }
     if (dead > 0) say(Health::kWarning, name + ": " + whole(dead) + " dead letters");
   }
@@ -85,7 +93,8 @@ class Judge {
   Health verdict() const {
     static constexpr std::string_view kWords[] = {"OK", "WARNING", "CRITICAL"};
     std::string text = "SCRIPTORIUM " + std::string(kWords[state_]) + " - ";
-    if (state_ == Health::kOk) text += whole(captured_) + " captured, " + whole(waiting_) + " waiting";
+    if (state_ == Health::kOk)
+      text += whole(captured_) + " captured, " + whole(waiting_) + " waiting";
     // What is worst comes first.
     bool first = true;
     for (const Health::State state : {Health::kCritical, Health::kWarning}) {
@@ -99,8 +108,9 @@ class Judge {
     for (char& c : text) {
       if (c == '|') c = '/';
     }
-    text += " | captured=" + whole(captured_) + "c missed=" + whole(missed_) + "c waiting=" + whole(waiting_) +
-            " dead=" + whole(dead_) + " journal=" + whole(journal_percent_) + "%;80;100";
+    text += " | captured=" + whole(captured_) + "c missed=" + whole(missed_) +
+            "c waiting=" + whole(waiting_) + " dead=" + whole(dead_) +
+            " journal=" + whole(journal_percent_) + "%;80;100";
     return {state_, printable(text, 2000)};
   }
 
@@ -108,7 +118,9 @@ class Judge {
   void owners(const std::string& name, const Json& owners) {
     const double decided = number(member(owners, "last_hour"), "decided");
     const double unverified = number(member(owners, "last_hour"), "unverified");
-    if (unverified <= decided * kUnverifiedShare || (unverified < kUnverifiedJobs && unverified < decided)) return;
+    if (unverified <= decided * kUnverifiedShare ||
+        (unverified < kUnverifiedJobs && unverified < decided))
+      return;
     const Json& reasons = member(owners, "unverified");
     std::string most;
     double of_most = 0;
@@ -119,8 +131,9 @@ class Judge {
         most = reason;
       }
     }
-    say(Health::kWarning, name + ": the owners of " + whole(unverified) + " of the last hour's " + whole(decided) +
-                              " jobs are unverified" + (most.empty() ? "" : " (" + most + ")"));
+    say(Health::kWarning, name + ": the owners of " + whole(unverified) + " of the last hour's " +
+                              whole(decided) + " jobs are unverified" +
+                              (most.empty() ? "" : " (" + most + ")"));
   }
 
   void say(Health::State state, std::string what) {
@@ -157,6 +170,8 @@ Health judge_health(const std::string& status_json, const HealthLimits& limits) 
   return judge.verdict();
 }
 
-Health no_answer(const std::string& reason) { return {Health::kCritical, printable("SCRIPTORIUM CRITICAL - " + reason, 2000)}; }
+Health no_answer(const std::string& reason) {
+  return {Health::kCritical, printable("SCRIPTORIUM CRITICAL - " + reason, 2000)};
+}
 
 }  // namespace scriptorium::cli

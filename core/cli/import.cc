@@ -55,23 +55,27 @@ std::optional<Timestamp> time_of(const std::string& text) {
 
 bool is_cluster_name(const std::string& name) {
   const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
   };
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), fits) && name.front() != '.' &&
-         name.front() != '_' && name.front() != '-';
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), fits) &&
+         name.front() != '.' && name.front() != '_' && name.front() != '-';
 }
 
-// ---- what is said meanwhile and at the end -------------------------------------------------------------------------
+// ---- what is said meanwhile and at the end
+// -------------------------------------------------------------------------
 
 class Teller {
  public:
-  explicit Teller(Console& console) : console_(console), live_(::isatty(STDERR_FILENO) == 1 && console.owns_process) {}
+  explicit Teller(Console& console)
+      : console_(console), live_(::isatty(STDERR_FILENO) == 1 && console.owns_process) {}
 
   void skipped(const std::string& path, std::string_view kind, const std::string& why) {
     const std::lock_guard lock(mutex_);
     if (!room_for(std::string(kind))) return;
     clear();
-    console_.err << "skipped: " << printable(path) << ": " << kind << (why == kind ? "" : " (" + printable(why) + ")") << "\n";
+    console_.err << "skipped: " << printable(path) << ": " << kind
+                 << (why == kind ? "" : " (" + printable(why) + ")") << "\n";
   }
   void foreign(const std::string& path) {
     const std::lock_guard lock(mutex_);
@@ -90,7 +94,8 @@ class Teller {
     clear();
     for (const auto& [kind, count] : named_) {
       if (count > kNamedOfAKind)
-        console_.err << (kind == "foreign" ? "not a job" : "skipped: " + kind) << ": " << count - kNamedOfAKind << " more\n";
+        console_.err << (kind == "foreign" ? "not a job" : "skipped: " + kind) << ": "
+                     << count - kNamedOfAKind << " more\n";
     }
   }
 
@@ -107,7 +112,8 @@ class Teller {
   bool shown_ = false;
 };
 
-Json summary_json(const Arguments& arguments, const ImportOptions& options, const ImportSummary& summary) {
+Json summary_json(const Arguments& arguments, const ImportOptions& options,
+                  const ImportSummary& summary) {
   Json json = {{"format", to_string(options.format)},
                {"tree", arguments.tree},
                {"cluster", options.origin.cluster},
@@ -121,16 +127,19 @@ Json summary_json(const Arguments& arguments, const ImportOptions& options, cons
                {"with_problems", summary.doubtful},
                {"foreign_names", summary.foreign},
                {"bytes", summary.bytes}};
-  json["first"] = summary.first ? Json(format_rfc3339(*summary.first, TimePrecision::kSeconds)) : Json(nullptr);
-  json["last"] = summary.last ? Json(format_rfc3339(*summary.last, TimePrecision::kSeconds)) : Json(nullptr);
+  json["first"] =
+      summary.first ? Json(format_rfc3339(*summary.first, TimePrecision::kSeconds)) : Json(nullptr);
+  json["last"] =
+      summary.last ? Json(format_rfc3339(*summary.last, TimePrecision::kSeconds)) : Json(nullptr);
   json["skipped"] = Json::object();
   for (const auto& [kind, count] : summary.skipped) json["skipped"][kind] = count;
   json["sinks"] = Json::object();
   for (const auto& [name, sink] : summary.sinks) {
-    json["sinks"][name] = {{"acknowledged", sink.acknowledged},
-                           {"waiting", sink.waiting},
-                           {"dead", sink.dead},
-                           {"last_error", sink.last_error.empty() ? Json(nullptr) : Json(sink.last_error)}};
+    json["sinks"][name] = {
+        {"acknowledged", sink.acknowledged},
+        {"waiting", sink.waiting},
+        {"dead", sink.dead},
+        {"last_error", sink.last_error.empty() ? Json(nullptr) : Json(sink.last_error)}};
   }
   json["interrupted"] = summary.interrupted;
   return json;
@@ -142,27 +151,34 @@ std::uint64_t skipped_jobs(const ImportSummary& summary) {
   return count;
 }
 
-std::string summary_text(const ImportOptions& options, const ImportSummary& summary, const Console& console) {
-  std::string text = console.bold(number_of(summary.found, "job") + " found") + ", " + std::to_string(summary.imported) +
+std::string summary_text(const ImportOptions& options, const ImportSummary& summary,
+                         const Console& console) {
+  std::string text = console.bold(number_of(summary.found, "job") + " found") + ", " +
+                     std::to_string(summary.imported) +
                      (options.dry_run ? " would be imported" : " imported");
   if (!options.dry_run) text += ", " + std::to_string(summary.already) + " imported before";
   if (options.before) text += ", " + std::to_string(summary.later) + " not before the given time";
   text += ", " + std::to_string(skipped_jobs(summary)) + " skipped\n";
-  for (const auto& [kind, count] : summary.skipped) text += "  skipped: " + std::to_string(count) + " " + kind + "\n";
+  for (const auto& [kind, count] : summary.skipped)
+    text += "  skipped: " + std::to_string(count) + " " + kind + "\n";
   if (summary.first) {
-    text += "  from " + day(summary.first) + " to " + day(summary.last) + ", " + format_bytes(summary.bytes) +
-            " of scripts and " + "environments\n";
+    text += "  from " + day(summary.first) + " to " + day(summary.last) + ", " +
+            format_bytes(summary.bytes) + " of scripts and " + "environments\n";
   }
   if (options.owners != nullptr)
-    text += "  the owners of " + std::to_string(summary.verified) + " of them are those of accounting\n";
+    text += "  the owners of " + std::to_string(summary.verified) +
+            " of them are those of accounting\n";
   if (summary.doubtful > 0)
-    text +=
-        "  " + std::to_string(summary.doubtful) + " of them with a note in their `problems` about what the tree does not tell\n";
-  if (summary.foreign > 0) text += "  " + number_of(summary.foreign, "name") + " in the tree that are no job's\n";
+    text += "  " + std::to_string(summary.doubtful) +
+            " of them with a note in their `problems` about what the tree does not tell\n";
+  if (summary.foreign > 0)
+    text += "  " + number_of(summary.foreign, "name") + " in the tree that are no job's\n";
   for (const auto& [name, sink] : summary.sinks) {
-    text += "sink " + name + ": " + std::to_string(sink.acknowledged) + " acknowledged, " + std::to_string(sink.waiting) +
-            " waiting, " + number_of(sink.dead, "dead letter") + "\n";
-    if (!sink.last_error.empty() && sink.waiting + sink.dead > 0) text += "  last error: " + printable(sink.last_error) + "\n";
+    text += "sink " + name + ": " + std::to_string(sink.acknowledged) + " acknowledged, " +
+            std::to_string(sink.waiting) + " waiting, " + number_of(sink.dead, "dead letter") +
+            "\n";
+    if (!sink.last_error.empty() && sink.waiting + sink.dead > 0)
+      text += "  last error: " + printable(sink.last_error) + "\n";
   }
   return text;
 }
@@ -176,7 +192,8 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
     dead += sink.dead;
   }
   if (dead > 0) {
-    console.err << "scriptorium: " << number_of(dead, "dead letter") << "; look with: scriptorium deadletters list --import"
+    console.err << "scriptorium: " << number_of(dead, "dead letter")
+                << "; look with: scriptorium deadletters list --import"
                 << (options.sink.empty() ? "" : " --sink " + options.sink) << "\n";
   }
   if (summary.interrupted) {
@@ -184,20 +201,23 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
     return kExitTryAgain;
   }
   if (summary.stalled || waiting > 0) {
-    return fail(console,
-                (summary.stalled ? std::string("the import's journal is full and no sink takes anything")
-                                 : number_of(waiting, "delivery") + " could not be made") +
-                    "; the same command again goes on from here, once the cause is gone",
-                kExitUnavailable);
+    return fail(
+        console,
+        (summary.stalled ? std::string("the import's journal is full and no sink takes anything")
+                         : number_of(waiting, "delivery") + " could not be made") +
+            "; the same command again goes on from here, once the cause is gone",
+        kExitUnavailable);
   }
   if (dead > 0) return kExitUnavailable;
   if (!summary.skipped.empty()) return kExitDataError;
   return kExitGood;
 }
 
-// ---- the run -------------------------------------------------------------------------------------------------------
+// ---- the run
+// -------------------------------------------------------------------------------------------------------
 
-// Turns SIGINT and SIGTERM into a stop request, for as long as it lives. To be made before any other thread.
+// Turns SIGINT and SIGTERM into a stop request, for as long as it lives. To be made before any
+// other thread.
 class SignalStop {
  public:
   explicit SignalStop(bool active) {
@@ -214,7 +234,8 @@ class SignalStop {
  private:
   void run(const std::stop_token& end) noexcept {
     pollfd fd{signals_.get(), POLLIN, 0};
-    // A stop of the thread itself is seen within this time; nobody waits for it but the end of the command.
+    // A stop of the thread itself is seen within this time; nobody waits for it but the end of the
+    // command.
     constexpr int kTickMs = 100;
     while (!end.stop_requested()) {
       if (::poll(&fd, 1, kTickMs) <= 0) continue;
@@ -228,7 +249,8 @@ class SignalStop {
   std::jthread thread_;
 };
 
-// The source that the tree's jobs are counted to: it gives the scheduler's name, and the rule for what is kept of environments.
+// The source that the tree's jobs are counted to: it gives the scheduler's name, and the rule for
+// what is kept of environments.
 Result<const LoadedSource*> source_for(const Arguments& arguments, const Setup& setup) {
   std::string names;
   std::vector<const LoadedSource*> spools;
@@ -239,16 +261,19 @@ Result<const LoadedSource*> source_for(const Arguments& arguments, const Setup& 
     names += (names.empty() ? "" : ", ") + source.instance.name;
   }
   if (!arguments.source.empty()) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "there is no [source." + printable(arguments.source) +
-                     "] with a spool in the configuration; there are: " + (names.empty() ? "none" : names)};
+    return Error{ErrorKind::kInvalidConfig, "there is no [source." + printable(arguments.source) +
+                                                "] with a spool in the configuration; there are: " +
+                                                (names.empty() ? "none" : names)};
   }
   if (spools.size() == 1) return spools.front();
-  return Error{ErrorKind::kInvalidConfig,
-               spools.empty()
-                   ? "the configuration has no source with a spool, whose scheduler and rule for environments the imported "
-                     "jobs would share; add one"
-                   : "the configuration has several sources; say with --source whose jobs these were: " + names};
+  return Error{
+      ErrorKind::kInvalidConfig,
+      spools.empty()
+          ? "the configuration has no source with a spool, whose scheduler and rule for "
+            "environments the imported "
+            "jobs would share; add one"
+          : "the configuration has several sources; say with --source whose jobs these were: " +
+                names};
 }
 
 std::string host_of(const CoreConfig& core) {
@@ -257,7 +282,8 @@ std::string host_of(const CoreConfig& core) {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opener, const import::OwnerList* owners) try {
+int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opener,
+                const import::OwnerList* owners) try {
   const auto setup = load_or_say(arguments, console);
   if (!setup) return kExitConfig;
   auto source = source_for(arguments, *setup);
@@ -268,10 +294,11 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
   const CoreConfig& core = setup->config.core;
   options.origin.cluster = arguments.cluster.empty() ? core.cluster : arguments.cluster;
   if (!is_cluster_name(options.origin.cluster)) {
-    return fail(console,
-                "--cluster: \"" + printable(options.origin.cluster) +
-                    "\" is no name of a cluster: a letter or digit, then at most 63 of A-Z a-z 0-9 . _ -",
-                kExitUsage);
+    return fail(
+        console,
+        "--cluster: \"" + printable(options.origin.cluster) +
+            "\" is no name of a cluster: a letter or digit, then at most 63 of A-Z a-z 0-9 . _ -",
+        kExitUsage);
   }
   options.origin.host = host_of(core);
   options.environment = (*source)->instance.common.environment;
@@ -283,10 +310,11 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
   if (!arguments.before.empty()) {
     options.before = time_of(arguments.before);
     if (!options.before) {
-      return fail(console,
-                  "--before: \"" + printable(arguments.before) +
-                      "\" is no time; give a date such as 2026-11-21, or 2026-11-21T01:26:22Z (UTC)",
-                  kExitUsage);
+      return fail(
+          console,
+          "--before: \"" + printable(arguments.before) +
+              "\" is no time; give a date such as 2026-11-21, or 2026-11-21T01:26:22Z (UTC)",
+          kExitUsage);
     }
   }
   std::error_code failed;
@@ -295,26 +323,36 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
 
   const SignalStop signals(console.owns_process);
   const auto log = make_command_logger();
-  const SourceContext context{.name = (*source)->instance.name, .cluster = core.cluster, .log = *log, .clock = system_clock()};
+  const SourceContext context{.name = (*source)->instance.name,
+                              .cluster = core.cluster,
+                              .log = *log,
+                              .clock = system_clock()};
   auto adapter = create_spool_adapter((*source)->plugin, (*source)->instance.table, context);
   if (!adapter) return fail(console, adapter.error());
-  options.origin.scheduler = arguments.scheduler.empty() ? (*adapter)->scheduler() : arguments.scheduler;
+  options.origin.scheduler =
+      arguments.scheduler.empty() ? (*adapter)->scheduler() : arguments.scheduler;
 
   auto tree = open_spool(opener, options.tree, {.inotify = false, .fanotify = false});
   if (!tree) return fail(console, tree.error().message(), kExitNoInput);
   Teller teller(console);
   const import::ImportListener listener{
-      .skipped = [&](const std::string& path, std::string_view kind, const std::string& why) { teller.skipped(path, kind, why); },
+      .skipped = [&](const std::string& path, std::string_view kind,
+                     const std::string& why) { teller.skipped(path, kind, why); },
       .foreign = [&](const std::string& path) { teller.foreign(path); },
-      .progress = [&](std::uint64_t read, std::uint64_t delivered) { teller.progress(read, delivered); }};
-  const auto result = run_import(options, *setup, *tree->access, adapter->get(), listener, *log, signals.token());
+      .progress = [&](std::uint64_t read,
+                      std::uint64_t delivered) { teller.progress(read, delivered); }};
+  const auto result =
+      run_import(options, *setup, *tree->access, adapter->get(), listener, *log, signals.token());
   teller.end();
   if (!result) {
-    if (result.error().kind() == ErrorKind::kExhausted) return fail(console, result.error().message(), kExitTryAgain);
+    if (result.error().kind() == ErrorKind::kExhausted)
+      return fail(console, result.error().message(), kExitTryAgain);
     return fail(console, result.error());
   }
   if (arguments.json) {
-    console.out << summary_json(arguments, options, *result).dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    console.out << summary_json(arguments, options, *result)
+                       .dump(2, ' ', false, Json::error_handler_t::replace)
+                << "\n";
   } else {
     console.out << summary_text(options, *result, console);
   }
@@ -329,9 +367,11 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
   return fail(console, "the import threw: " + thrown_text(), kExitSoftware);
 }
 
-// ---- as the daemon's user ------------------------------------------------------------------------------------------
+// ---- as the daemon's user
+// ------------------------------------------------------------------------------------------
 
-// A configuration that names the tree as a spool, for the spool opener: it opens nothing else. It stands where only root writes.
+// A configuration that names the tree as a spool, for the spool opener: it opens nothing else. It
+// stands where only root writes.
 class OpenerConfig {
  public:
   static Result<OpenerConfig> make(const std::string& tree) {
@@ -346,7 +386,10 @@ class OpenerConfig {
       quoted += c;
     }
     auto written = replace_file(
-        config.file(), "cluster = \"import\"\n[sink.none]\nplugin = \"null\"\n[source.tree]\nspool = \"" + quoted + "\"\n", 0600);
+        config.file(),
+        "cluster = \"import\"\n[sink.none]\nplugin = \"null\"\n[source.tree]\nspool = \"" + quoted +
+            "\"\n",
+        0600);
     if (!written) return written.error();
     return config;
   }
@@ -364,23 +407,27 @@ class OpenerConfig {
   std::string folder_;
 };
 
-int import_as_user(const Arguments& arguments, Console& console, const CoreConfig& core, const std::string& opener_config,
-                   const import::OwnerList* owners) {
+int import_as_user(const Arguments& arguments, Console& console, const CoreConfig& core,
+                   const std::string& opener_config, const import::OwnerList* owners) {
   auto privileges = separate_privileges(core, opener_config, PrivilegesFor::kCommand);
   if (!privileges) {
     std::string words = privileges.error().message();
     if (const std::size_t at = words.find(opener_config); at != std::string::npos)
       words.replace(at, opener_config.size(), arguments.config_file);
-    return fail(console, words, privileges.error().kind() == ErrorKind::kInvalidConfig ? kExitConfig : kExitCannotCreate);
+    return fail(
+        console, words,
+        privileges.error().kind() == ErrorKind::kInvalidConfig ? kExitConfig : kExitCannotCreate);
   }
-  // Without the parent nobody would take the opener's configuration away. Not before: a change of the user takes this back.
+  // Without the parent nobody would take the opener's configuration away. Not before: a change of
+  // the user takes this back.
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   return import_tree(arguments, console, privileges->opener.get(), owners);
 }
 
-// Root reads the tree, and the daemon's user does the rest, so that what is made belongs to him: a child becomes that user, with
-// a spool opener of its own for the tree. This process only waits.
-int import_from_root(const Arguments& arguments, Console& console, const CoreConfig& core, const import::OwnerList* owners) {
+// Root reads the tree, and the daemon's user does the rest, so that what is made belongs to him: a
+// child becomes that user, with a spool opener of its own for the tree. This process only waits.
+int import_from_root(const Arguments& arguments, Console& console, const CoreConfig& core,
+                     const import::OwnerList* owners) {
   std::error_code failed;
   const auto tree = std::filesystem::absolute(arguments.tree, failed).lexically_normal().string();
   auto config = OpenerConfig::make(tree);
@@ -411,7 +458,9 @@ int import_from_root(const Arguments& arguments, Console& console, const CoreCon
     if (::sigwait(&set, &signal) == 0 && signal == SIGTERM) ::kill(child, SIGTERM);
   }
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return fail(console, "the import was ended by signal " + std::to_string(WTERMSIG(status)) + "; the same command again goes on",
+  return fail(console,
+              "the import was ended by signal " + std::to_string(WTERMSIG(status)) +
+                  "; the same command again goes on",
               kExitSoftware);
 }
 
@@ -425,7 +474,8 @@ int import_command(const Arguments& arguments, Console& console) {
     if (!read) return fail(console, read.error());
     list = *std::move(read);
     if (list->odd_lines() > 0)
-      console.err << "scriptorium: " << printable(arguments.owners) << ": " << number_of(list->odd_lines(), "line") << " of "
+      console.err << "scriptorium: " << printable(arguments.owners) << ": "
+                  << number_of(list->odd_lines(), "line") << " of "
                   << list->jobs() + list->odd_lines() << " make no sense and do not count\n";
   }
   const import::OwnerList* owners = list ? &*list : nullptr;

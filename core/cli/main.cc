@@ -26,9 +26,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 #ifdef SCRIPTORIUM_JEMALLOC
-// Read by jemalloc when it starts (jemalloc(3), TUNING). Two heaps are enough for our few threads, and what a burst or one
-// large script took goes back to the system within a second. glibc's malloc fragments here: events are made in one thread
-// and freed in another, and its resident memory grew by 260 bytes an event that waited (44 MB stay 44 MB with this one).
+// Read by jemalloc when it starts (jemalloc(3), TUNING). Two heaps are enough for our few threads,
+// and what a burst or one large script took goes back to the system within a second. glibc's malloc
+// fragments here: events are made in one thread and freed in another, and its resident memory grew
+// by 260 bytes an event that waited (44 MB stay 44 MB with this one).
 extern "C" __attribute__((visibility("default"))) const char* malloc_conf;
 const char* malloc_conf = "narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0";
 #endif
@@ -42,7 +43,8 @@ int main(int argc, char** argv) try {
   if (scriptorium::factory_hung()) ::_exit(code);
   return code;
 } catch (const std::exception& e) {
-  std::cerr << "scriptorium: " << e.what() << "; this is a fault of Scriptorium, please report it\n";
+  std::cerr << "scriptorium: " << e.what()
+            << "; this is a fault of Scriptorium, please report it\n";
   return scriptorium::cli::kExitSoftware;
 } catch (...) {
   // A plugin's exception that came through one of the commands.

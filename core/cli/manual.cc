@@ -22,8 +22,10 @@ const std::vector<Section>& sections() {
       {"FILES",
        {
            {"/etc/scriptorium/scriptorium.toml", "The configuration."},
-           {"/etc/scriptorium/plugins.d/*.toml", "Sources and sinks, one file for each plugin, read in name order."},
-           {"/var/lib/scriptorium", "state_dir: the journal, the lock, and the socket that status asks."},
+           {"/etc/scriptorium/plugins.d/*.toml",
+            "Sources and sinks, one file for each plugin, read in name order."},
+           {"/var/lib/scriptorium",
+            "state_dir: the journal, the lock, and the socket that status asks."},
        }},
       {"EXIT STATUS",
        {
@@ -32,30 +34,44 @@ const std::vector<Section>& sections() {
            {"65", "import: some jobs of the tree could not be read; the others were imported."},
            {"66", "There is no such job, dead letter or tree."},
            {"69",
-            "No daemon answers, a check failed for which run would still start, or run --once could not settle everything."},
+            "No daemon answers, a check failed for which run would still start, or run --once "
+            "could not settle everything."},
            {"70", "Scriptorium itself is at fault; please report it."},
            {"73", "state_dir or the journal cannot be made."},
-           {"74", "The journal was found damaged while in use; the next start saves what can be read."},
-           {"75", "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
-           {"78", "The configuration is wrong; every problem was printed. check: run would be refused for it."},
+           {"74",
+            "The journal was found damaged while in use; the next start saves what can be read."},
+           {"75",
+            "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
+           {"78",
+            "The configuration is wrong; every problem was printed. check: run would be refused "
+            "for it."},
        }},
       {"SIGNALS",
        {
-           {"SIGTERM, SIGINT", "Deliver what is under way within shutdown_seconds, leave the rest in the journal, and end."},
+           {"SIGTERM, SIGINT",
+            "Deliver what is under way within shutdown_seconds, leave the rest in the journal, and "
+            "end."},
            {"SIGHUP", "Read the configuration again; if it is wrong, say so and keep the old one."},
        }},
       {"EXAMPLES",
        {
-           {"scriptorium check --config scriptorium.toml", "Try a configuration before it is used."},
-           {"scriptorium run --once --config scriptorium.toml", "Archive what a spool holds now, and end."},
+           {"scriptorium check --config scriptorium.toml",
+            "Try a configuration before it is used."},
+           {"scriptorium run --once --config scriptorium.toml",
+            "Archive what a spool holds now, and end."},
            {"scriptorium show 4711 --raw > job.sh", "Get a job's script back, byte for byte."},
            {"scriptorium report 4711", "See what a job used, and what to ask for next time."},
-           {"scriptorium report --user alice --since 7d", "Find the jobs of a week that wasted most."},
-           {"scriptorium import sarchive /srv/old-archive --dry-run", "See what another archiver's tree would bring."},
+           {"scriptorium report --user alice --since 7d",
+            "Find the jobs of a week that wasted most."},
+           {"scriptorium import sarchive /srv/old-archive --dry-run",
+            "See what another archiver's tree would bring."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
-           {"scriptorium owners retry", "Ask again whose those jobs were that went out unverified."},
-           {"scriptorium sinks fill search", "Send a sink that was added what the archive holds already."},
-           {"scriptorium deadletters retry --all --sink archive", "Try again what was refused, once its cause is gone."},
+           {"scriptorium owners retry",
+            "Ask again whose those jobs were that went out unverified."},
+           {"scriptorium sinks fill search",
+            "Send a sink that was added what the archive holds already."},
+           {"scriptorium deadletters retry --all --sink archive",
+            "Try again what was refused, once its cause is gone."},
        }},
   };
   return all;
@@ -100,9 +116,13 @@ const std::vector<ExitFact>& exit_facts() {
       {"64", {"*"}, "The command line is wrong."},
       {"65", {"import"}, "Some jobs of the tree could not be read; the others were imported."},
       {"66", {"show", "report"}, "There is no such job."},
-      {"66", {"deadletters", "deadletters show", "deadletters retry", "deadletters discard"}, "There is no such dead letter."},
+      {"66",
+       {"deadletters", "deadletters show", "deadletters retry", "deadletters discard"},
+       "There is no such dead letter."},
       {"66", {"import"}, "The tree cannot be read."},
-      {"66", {"sinks", "sinks forget", "sinks fill"}, "There is no such sink, or nothing that may be done with it."},
+      {"66",
+       {"sinks", "sinks forget", "sinks fill"},
+       "There is no such sink, or nothing that may be done with it."},
       {"69", {"run"}, "With --once: not everything could be settled."},
       {"69", {"check"}, "A check failed, and run would start all the same."},
       {"69", {"plugins"}, "The plugin cannot be loaded."},
@@ -112,19 +132,22 @@ const std::vector<ExitFact>& exit_facts() {
       {"69", {"setup"}, "The destination cannot be reached, or refuses."},
       {"69", {"import"}, "Not everything could be settled."},
       {"69",
-       {"deadletters", "deadletters list", "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
-        "sinks forget", "sinks fill", "owners", "owners list"},
+       {"deadletters", "deadletters list", "deadletters show", "deadletters retry",
+        "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill", "owners",
+        "owners list"},
        "Neither a daemon nor a journal could be asked."},
       {"69", {"owners retry"}, "No daemon answers, or the scheduler and its accounting do not."},
       {"70", {"run", "setup", "import"}, "Scriptorium or a plugin is at fault; please report it."},
       {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
       {"75", {"run"}, "Another daemon owns state_dir."},
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
-      {"78", {"check"}, "The configuration is wrong, or names what is not there: run would be refused."},
       {"78",
-       {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list", "deadletters show",
-        "deadletters retry", "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill", "owners", "owners list",
-        "owners retry"},
+       {"check"},
+       "The configuration is wrong, or names what is not there: run would be refused."},
+      {"78",
+       {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list",
+        "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
+        "sinks forget", "sinks fill", "owners", "owners list", "owners retry"},
        "The configuration is wrong."},
   };
   return all;
@@ -136,7 +159,8 @@ std::string pad(std::string_view text, std::size_t width) {
   return result;
 }
 
-// ---- troff ---------------------------------------------------------------------------------------------------------
+// ---- troff
+// ---------------------------------------------------------------------------------------------------------
 
 // Text inside a line: a '-' that can be copied, and no escapes.
 std::string troff(std::string_view text) {
@@ -156,7 +180,9 @@ std::string troff(std::string_view text) {
 }
 
 // A line of its own: a leading '.' would be a request.
-std::string troff_line(std::string_view text) { return (text.starts_with('.') ? "\\&" : "") + troff(text) + "\n"; }
+std::string troff_line(std::string_view text) {
+  return (text.starts_with('.') ? "\\&" : "") + troff(text) + "\n";
+}
 
 std::string bold(std::string_view text) { return "\\fB" + troff(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + troff(text) + "\\fR"; }
@@ -171,7 +197,8 @@ std::string troff_option(const OptionModel& option) {
   std::string text = ".TP\n" + head + "\n" + troff_line(option.help + ".");
   if (!option.words.empty()) {
     text += "One of ";
-    for (std::size_t i = 0; i < option.words.size(); ++i) text += (i == 0 ? "" : ", ") + bold(option.words[i]);
+    for (std::size_t i = 0; i < option.words.size(); ++i)
+      text += (i == 0 ? "" : ", ") + bold(option.words[i]);
     text += ".\n";
   }
   if (!option.default_value.empty()) text += "Default: " + bold(option.default_value) + ".\n";
@@ -182,7 +209,8 @@ std::string synopsis(const std::string& path, const CommandModel& command) {
   std::string line = bold(path);
   for (const OptionModel& option : command.options) {
     if (!option.positional) continue;
-    line += option.required ? " " + italic(option.names.front()) : " [" + italic(option.names.front()) + "]";
+    line += option.required ? " " + italic(option.names.front())
+                            : " [" + italic(option.names.front()) + "]";
   }
   return line + " [" + italic("OPTION") + "...]";
 }
@@ -200,7 +228,8 @@ void each_leaf(const CommandModel& command, const std::string& path, const Visit
   }
 }
 
-// ---- completion ----------------------------------------------------------------------------------------------------
+// ---- completion
+// ----------------------------------------------------------------------------------------------------
 
 std::string join(const std::vector<std::string>& words) {
   std::string result;
@@ -236,7 +265,8 @@ std::vector<std::string> value_words(const CommandModel& command) {
 template <typename Visit>
 void each_command(const CommandModel& command, const std::string& path, const Visit& visit) {
   visit(path, command);
-  for (const CommandModel& sub : command.commands) each_command(sub, path.empty() ? sub.name : path + " " + sub.name, visit);
+  for (const CommandModel& sub : command.commands)
+    each_command(sub, path.empty() ? sub.name : path + " " + sub.name, visit);
 }
 
 std::vector<std::string> options_with_value(const CommandModel& root, bool files) {
@@ -264,12 +294,14 @@ std::string bash_completion(const CommandModel& root) {
   std::string cases;
   each_command(root, "", [&](const std::string& path, const CommandModel& command) {
     auto words = command_words(command);
-    for (auto& more : {option_words(command), value_words(command)}) words.insert(words.end(), more.begin(), more.end());
+    for (auto& more : {option_words(command), value_words(command)})
+      words.insert(words.end(), more.begin(), more.end());
     cases += "    \"" + path + "\") words=\"" + join(words) + "\" ;;\n";
   });
   return "# bash completion for scriptorium; made by \"scriptorium completion bash\".\n"
          "_scriptorium() {\n"
-         "  local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" path=\"\" word words=\"\" i\n"
+         "  local current=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" "
+         "path=\"\" word words=\"\" i\n"
          "  case \"$previous\" in\n"
          "    " +
          files +
@@ -285,7 +317,8 @@ std::string bash_completion(const CommandModel& root) {
          files + "|" + others +
          ") ((i++)) ;;\n"
          "      -*) ;;\n"
-         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || \"$path\" == sinks || "
+         "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || "
+         "\"$path\" == sinks || "
          "\"$path\" == owners ]]; then "
          "path=\"$path $word\"; "
          "fi ;;\n"
@@ -322,7 +355,9 @@ std::string zsh_function_name(const std::string& path) {
 }
 
 std::string zsh_completion(const CommandModel& root) {
-  std::string text = "#compdef scriptorium\n# zsh completion for scriptorium; made by \"scriptorium completion zsh\".\n";
+  std::string text =
+      "#compdef scriptorium\n# zsh completion for scriptorium; made by \"scriptorium completion "
+      "zsh\".\n";
   each_command(root, "", [&](const std::string& path, const CommandModel& command) {
     text += zsh_function_name(path) + "() {\n";
     if (!command.commands.empty()) text += "  local line state\n  local -a commands\n";
@@ -330,12 +365,14 @@ std::string zsh_completion(const CommandModel& root) {
     for (const OptionModel& option : command.options) {
       if (option.positional) {
         std::string action = option.words.empty() ? " " : "(" + join(option.words) + ")";
-        text += " \\\n    " + single_quoted(std::string{option.required ? ":" : "::"} + option.names.front() + ":" + action);
+        text += " \\\n    " + single_quoted(std::string{option.required ? ":" : "::"} +
+                                            option.names.front() + ":" + action);
         continue;
       }
       for (const std::string& name : option.names) {
         std::string spec = name + "[" + zsh_text(option.help) + "]";
-        if (!option.value.empty()) spec += ":" + option.value + ":" + (option.value == "FILE" ? "_files" : " ");
+        if (!option.value.empty())
+          spec += ":" + option.value + ":" + (option.value == "FILE" ? "_files" : " ");
         text += " \\\n    " + single_quoted(spec);
       }
     }
@@ -343,30 +380,37 @@ std::string zsh_completion(const CommandModel& root) {
       text += "\n}\n";
       return;
     }
-    text += " \\\n    '1: :->command' \\\n    '*:: :->rest'\n  case $state in\n    command)\n      commands=(";
+    text +=
+        " \\\n    '1: :->command' \\\n    '*:: :->rest'\n  case $state in\n    command)\n      "
+        "commands=(";
     for (const CommandModel& sub : command.commands) {
       if (!sub.hidden) text += "\n        " + single_quoted(sub.name + ":" + zsh_text(sub.help));
     }
     text += "\n      )\n      _describe command commands ;;\n    rest)\n      case $line[1] in\n";
     for (const CommandModel& sub : command.commands) {
-      text += "        " + sub.name + ") " + zsh_function_name(path.empty() ? sub.name : path + " " + sub.name) + " ;;\n";
+      text += "        " + sub.name + ") " +
+              zsh_function_name(path.empty() ? sub.name : path + " " + sub.name) + " ;;\n";
     }
     text += "      esac ;;\n  esac\n}\n";
   });
   // Autoloaded from fpath the file is the function; sourced, it has to register itself.
   return text +
-         "if [[ ${funcstack[1]} == _scriptorium ]]; then\n  _scriptorium \"$@\"\nelse\n  compdef _scriptorium scriptorium\nfi\n";
+         "if [[ ${funcstack[1]} == _scriptorium ]]; then\n  _scriptorium \"$@\"\nelse\n  compdef "
+         "_scriptorium scriptorium\nfi\n";
 }
 
 std::string fish_completion(const CommandModel& root) {
-  std::string text = "# fish completion for scriptorium; made by \"scriptorium completion fish\".\ncomplete -c scriptorium -f\n";
+  std::string text =
+      "# fish completion for scriptorium; made by \"scriptorium completion fish\".\ncomplete -c "
+      "scriptorium -f\n";
   each_command(root, "", [&](const std::string& path, const CommandModel& command) {
     std::string condition = "__fish_use_subcommand";
     if (!path.empty()) {
       condition.clear();
       for (std::size_t at = 0; at < path.size();) {
         const std::size_t space = std::min(path.find(' ', at), path.size());
-        condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + path.substr(at, space - at));
+        condition += (condition.empty() ? "" : "; and ") +
+                     ("__fish_seen_subcommand_from " + path.substr(at, space - at));
         at = space + 1;
       }
     }
@@ -399,7 +443,8 @@ std::string help_footer() {
     std::size_t width = 0;
     for (const Fact& fact : section.facts) width = std::max(width, fact.term.size() + 2);
     for (const Fact& fact : section.facts) {
-      text += "  " + (examples ? std::string{fact.term} + "\n      " : pad(fact.term, width)) + std::string{fact.text} + "\n";
+      text += "  " + (examples ? std::string{fact.term} + "\n      " : pad(fact.term, width)) +
+              std::string{fact.text} + "\n";
     }
   }
   return text;
@@ -417,8 +462,10 @@ std::string exit_codes_footer(const std::string& command) {
 
 std::string man_page(const CommandModel& root, const std::string& version) {
   std::string text =
-      ".\\\" Made by \"scriptorium man\"; do not edit.\n.TH SCRIPTORIUM 8 \"\" \"Scriptorium " + troff(version) +
-      "\" \"System Administration\"\n.SH NAME\nscriptorium \\- capture every batch job\\(aqs script and environment\n";
+      ".\\\" Made by \"scriptorium man\"; do not edit.\n.TH SCRIPTORIUM 8 \"\" \"Scriptorium " +
+      troff(version) +
+      "\" \"System Administration\"\n.SH NAME\nscriptorium \\- capture every batch job\\(aqs "
+      "script and environment\n";
   text += ".SH SYNOPSIS\n";
   each_leaf(root, "", [&](const std::string& path, const CommandModel& command) {
     if (!command.hidden) text += synopsis(root.name + " " + path, command) + "\n.br\n";
@@ -433,10 +480,12 @@ std::string man_page(const CommandModel& root, const std::string& version) {
   });
   for (const Section& section : sections()) {
     text += ".SH " +
-            (section.title.find(' ') == std::string_view::npos ? std::string{section.title}
-                                                               : "\"" + std::string{section.title} + "\"") +
+            (section.title.find(' ') == std::string_view::npos
+                 ? std::string{section.title}
+                 : "\"" + std::string{section.title} + "\"") +
             "\n";
-    for (const Fact& fact : section.facts) text += ".TP\n" + bold(fact.term) + "\n" + troff_line(fact.text);
+    for (const Fact& fact : section.facts)
+      text += ".TP\n" + bold(fact.term) + "\n" + troff_line(fact.text);
   }
   return text;
 }

@@ -20,7 +20,9 @@ using status_answer::number_of;
 
 constexpr std::chrono::milliseconds kPoll{300};
 
-std::string text_of(const Json& value) { return value.is_string() ? printable(value.get<std::string>()) : "-"; }
+std::string text_of(const Json& value) {
+  return value.is_string() ? printable(value.get<std::string>()) : "-";
+}
 std::string whole(double number) { return std::to_string(std::llround(number)); }
 
 int list(const Arguments& arguments, Console& console, const std::string& state_dir) {
@@ -37,7 +39,8 @@ int list(const Arguments& arguments, Console& console, const std::string& state_
   }
   TextTable table({"JOB", "SINCE", "REASON"}, {});
   for (const Json& job : *waiting) {
-    table.add({text_of(member(job, "job_id")), text_of(member(job, "noted_at")), text_of(member(job, "reason"))});
+    table.add({text_of(member(job, "job_id")), text_of(member(job, "noted_at")),
+               text_of(member(job, "reason"))});
   }
   console.out << table.text(console);
   return kExitGood;
@@ -47,7 +50,9 @@ int retry(const Arguments& arguments, Console& console, const std::string& state
   int code = kExitGood;
   const auto begun = ask_control(state_dir, Json{{"command", "owners.retry"}}, console, code);
   if (!begun) return code;
-  if (begun->empty()) return fail(console, "no source of this configuration can ask for owners later", kExitUnavailable);
+  if (begun->empty())
+    return fail(console, "no source of this configuration can ask for owners later",
+                kExitUnavailable);
   if (arguments.no_wait) {
     console.out << "the daemon asks; see: scriptorium owners list\n";
     return kExitGood;
@@ -63,14 +68,17 @@ int retry(const Arguments& arguments, Console& console, const std::string& state
     for (const Json& source : *now) {
       const auto was = before.find(text_of(member(source, "source")));
       if (was == before.end()) continue;  // added by a reload meanwhile
-      done = done && number_of(member(source, "rounds_done")) >= number_of(member(was->second, "round"));
-      verified += number_of(member(source, "verified")) - number_of(member(was->second, "verified"));
+      done = done &&
+             number_of(member(source, "rounds_done")) >= number_of(member(was->second, "round"));
+      verified +=
+          number_of(member(source, "verified")) - number_of(member(was->second, "verified"));
       waiting += number_of(member(source, "waiting"));
       if (const Json& error = member(source, "last_error"); error.is_string())
         errors += "scriptorium: source " + was->first + ": " + text_of(error) + "\n";
     }
     if (console.out_is_terminal)
-      console.err << "\r\x1b[Kowners found: " << whole(verified) << ", still unknown: " << whole(waiting) << std::flush;
+      console.err << "\r\x1b[Kowners found: " << whole(verified)
+                  << ", still unknown: " << whole(waiting) << std::flush;
     if (done) {
       if (console.out_is_terminal) console.err << "\r\x1b[K";
       console.out << "owners found: " << whole(verified) << "; still unknown: " << whole(waiting)

@@ -28,17 +28,20 @@ struct Description {
 
 const char* kind_text(PluginKind kind) { return kind == PluginKind::kSink ? "sink" : "source"; }
 
-std::vector<OptionInfo> options_of(const LoadedPlugin& plugin) { return plugin.descriptor->options(); }
+std::vector<OptionInfo> options_of(const LoadedPlugin& plugin) {
+  return plugin.descriptor->options();
+}
 
 Description describe(const LoadedPlugin& plugin) {
   const bool sink = plugin.descriptor->kind == PluginKind::kSink;
   const std::string table = std::string{"["} + (sink ? "sink" : "source") + ".NAME]";
-  return {
-      plugin.descriptor->name,
-      kind_text(plugin.descriptor->kind),
-      plugin.descriptor->summary,
-      {{"Options of " + table + " with plugin = \"" + plugin.descriptor->name + "\"", options_of(plugin)},
-       {sink ? "Options that every sink takes" : "Options that every source takes", sink ? sink_options() : source_options()}}};
+  return {plugin.descriptor->name,
+          kind_text(plugin.descriptor->kind),
+          plugin.descriptor->summary,
+          {{"Options of " + table + " with plugin = \"" + plugin.descriptor->name + "\"",
+            options_of(plugin)},
+           {sink ? "Options that every sink takes" : "Options that every source takes",
+            sink ? sink_options() : source_options()}}};
 }
 
 Description describe_core() {
@@ -65,7 +68,8 @@ std::string sentence(std::string text) {
   return text + ".";
 }
 
-// ---- a page for the reference --------------------------------------------------------------------------------------
+// ---- a page for the reference
+// --------------------------------------------------------------------------------------
 
 // A cell of a markdown table: one line, and no bar that would end it.
 std::string cell(const std::string& text) {
@@ -79,8 +83,10 @@ std::string cell(const std::string& text) {
 std::string code(const std::string& text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
 
 std::string markdown(const Description& what) {
-  std::string text = "<!-- Made by `scriptorium plugins " + what.name + " --markdown`; do not edit. -->\n# " + what.name +
-                     (what.name == "core" ? "" : " (" + what.kind + ")") + "\n\n" + sentence(what.summary) + "\n";
+  std::string text = "<!-- Made by `scriptorium plugins " + what.name +
+                     " --markdown`; do not edit. -->\n# " + what.name +
+                     (what.name == "core" ? "" : " (" + what.kind + ")") + "\n\n" +
+                     sentence(what.summary) + "\n";
   for (const OptionGroup& group : what.groups) {
     text += "\n## " + group.title + "\n\n";
     if (group.options.empty()) {
@@ -90,23 +96,27 @@ std::string markdown(const Description& what) {
     text += "| option | type | default | allowed | meaning |\n| --- | --- | --- | --- | --- |\n";
     for (const OptionInfo& o : group.options) {
       const std::string standard = o.required ? "required" : code(o.default_value);
-      text += "| `" + o.name + "` | " + cell(o.type) + " | " + standard + " | " + cell(allowed_of(o)) + " | " + cell(o.help) +
-              (o.secret ? " Never printed." : "") + " |\n";
+      text += "| `" + o.name + "` | " + cell(o.type) + " | " + standard + " | " +
+              cell(allowed_of(o)) + " | " + cell(o.help) + (o.secret ? " Never printed." : "") +
+              " |\n";
     }
   }
   return text;
 }
 
-// ---- for a person --------------------------------------------------------------------------------------------------
+// ---- for a person
+// --------------------------------------------------------------------------------------------------
 
 std::string for_people(const Description& what, const std::string& file, const Console& console) {
-  std::string text = console.bold(what.name) + ": " + what.summary + " (" + what.kind + (file.empty() ? "" : ", " + file) + ")\n";
+  std::string text = console.bold(what.name) + ": " + what.summary + " (" + what.kind +
+                     (file.empty() ? "" : ", " + file) + ")\n";
   for (const OptionGroup& group : what.groups) {
     text += "\n" + group.title + ":\n";
     if (group.options.empty()) text += "  none\n";
     for (const OptionInfo& o : group.options) {
       text += "  " + console.bold(o.name) + "  " + o.type + "; " + default_of(o);
-      if (const std::string allowed = allowed_of(o); !allowed.empty()) text += "; allowed: " + allowed;
+      if (const std::string allowed = allowed_of(o); !allowed.empty())
+        text += "; allowed: " + allowed;
       text += "\n      " + o.help + "\n";
     }
   }
@@ -129,14 +139,16 @@ int list_all(PluginLoader& loader, const Console& console) {
       table.add({entry.name, kind_text(entry.plugin->descriptor->kind), console.green("loadable"),
                  printable(entry.plugin->descriptor->summary), entry.file});
     } else {
-      table.add({printable(entry.name), "?", console.red("not loadable"), "", printable(entry.file)});
+      table.add(
+          {printable(entry.name), "?", console.red("not loadable"), "", printable(entry.file)});
       table.note(entry.plugin.error().message());
     }
   }
   if (!listed.empty()) console.out << table.text(console);
   if (listed.empty()) {
     console.out << "no plugins; looked in:\n";
-    for (const std::string& directory : loader.directories()) console.out << "  " << directory << "\n";
+    for (const std::string& directory : loader.directories())
+      console.out << "  " << directory << "\n";
   }
   return kExitGood;
 }
@@ -162,7 +174,8 @@ int plugins_command(const Arguments& arguments, Console& console) try {
   console.out << (arguments.markdown ? markdown(what) : for_people(what, file, console));
   return kExitGood;
 } catch (...) {
-  return fail(console, "the plugin throws (" + thrown_text() + "); report it to its author", kExitUnavailable);
+  return fail(console, "the plugin throws (" + thrown_text() + "); report it to its author",
+              kExitUnavailable);
 }
 
 }  // namespace scriptorium::cli

@@ -29,25 +29,30 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 std::string string_at(const Json& object, const char* outer, const char* inner) {
   if (!object.is_object() || !object.contains(outer) || !object.at(outer).is_object()) return {};
   const Json& below = object.at(outer);
-  return below.contains(inner) && below.at(inner).is_string() ? below.at(inner).get<std::string>() : std::string{};
+  return below.contains(inner) && below.at(inner).is_string() ? below.at(inner).get<std::string>()
+                                                              : std::string{};
 }
 
-// ---- where to look -----------------------------------------------------------------------------------------------------
+// ---- where to look
+// -----------------------------------------------------------------------------------------------------
 
-// The trees of files to which the configuration's sinks write usage.job. Any plugin that has a `root` keeps one.
+// The trees of files to which the configuration's sinks write usage.job. Any plugin that has a
+// `root` keeps one.
 std::vector<std::string> roots_of(const Config& config) {
   std::vector<std::string> roots;
   for (const SinkInstance& sink : config.sinks) {
     const Value* root = sink.table.find("root");
     const std::string* path = root == nullptr ? nullptr : std::get_if<std::string>(&root->data);
-    const bool takes = std::any_of(sink.common.kinds.begin(), sink.common.kinds.end(),
-                                   [](const std::string& pattern) { return glob_match(pattern, "usage.job"); });
+    const bool takes =
+        std::any_of(sink.common.kinds.begin(), sink.common.kinds.end(),
+                    [](const std::string& pattern) { return glob_match(pattern, "usage.job"); });
     if (path != nullptr && takes) roots.push_back(*path);
   }
   return roots;
 }
 
-// Problems of the configuration are another command's: a user who asks for a job need not even be able to read all of it.
+// Problems of the configuration are another command's: a user who asks for a job need not even be
+// able to read all of it.
 std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, Console& console) {
   if (!arguments.archive.empty()) return std::vector{arguments.archive};
   Problems problems;
@@ -55,12 +60,14 @@ std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, C
   if (!roots.empty()) return roots;
   if (print_problems(problems, console)) return std::nullopt;
   console.err << "scriptorium: " << arguments.config_file
-              << ": no sink keeps usage.job in files; give a sink that has a root kinds = [\"job.script\", \"usage.*\"], or say "
+              << ": no sink keeps usage.job in files; give a sink that has a root kinds = "
+                 "[\"job.script\", \"usage.*\"], or say "
                  "--archive DIR\n";
   return std::nullopt;
 }
 
-// ---- reading -------------------------------------------------------------------------------------------------------------
+// ---- reading
+// -------------------------------------------------------------------------------------------------------------
 
 struct Record {
   Json event;
@@ -69,9 +76,11 @@ struct Record {
 
 class Reader {
  public:
-  Reader(std::vector<std::string> roots, Console& console) : roots_(std::move(roots)), console_(console) {}
+  Reader(std::vector<std::string> roots, Console& console)
+      : roots_(std::move(roots)), console_(console) {}
 
-  // Calls use(event, path) for every record that is an event of these kinds; false if no tree could be read.
+  // Calls use(event, path) for every record that is an event of these kinds; false if no tree could
+  // be read.
   template <typename Wanted, typename Use>
   bool each(RecordWalk walk, Wanted wanted, Use use) {
     bool any = false;
@@ -79,12 +88,14 @@ class Reader {
     for (const std::string& root : roots_) {
       walk.root = root;
       std::uint64_t seen = 0;
-      const auto counts = walk_records(walk, [&](const std::string& path, const std::string& bytes) {
-        if (console_.out_is_terminal && ++seen % 1000 == 0) console_.err << "\r\033[K" << seen << " records ..." << std::flush;
-        if (bytes.find(must_hold_) == std::string::npos) return;
-        Json event = Json::parse(bytes, nullptr, false);
-        if (event.is_object()) use(std::move(event), path);
-      });
+      const auto counts =
+          walk_records(walk, [&](const std::string& path, const std::string& bytes) {
+            if (console_.out_is_terminal && ++seen % 1000 == 0)
+              console_.err << "\r\033[K" << seen << " records ..." << std::flush;
+            if (bytes.find(must_hold_) == std::string::npos) return;
+            Json event = Json::parse(bytes, nullptr, false);
+            if (event.is_object()) use(std::move(event), path);
+          });
       if (console_.out_is_terminal && seen >= 1000) console_.err << "\r\033[K" << std::flush;
       if (!counts) {
         console_.err << "scriptorium: " << printable(counts.error().message()) << "\n";
@@ -107,7 +118,9 @@ class Reader {
 };
 
 std::string kind_of(const Json& event) {
-  return event.contains("kind") && event.at("kind").is_string() ? event.at("kind").get<std::string>() : std::string{};
+  return event.contains("kind") && event.at("kind").is_string()
+             ? event.at("kind").get<std::string>()
+             : std::string{};
 }
 
 // Who may see no more than the own folder of the tree is told of that folder.
@@ -123,37 +136,48 @@ bool is_job(const Json& event, const std::string& job) {
   const auto outer = event.find("job");
   if (outer == event.end() || !outer->is_object()) return false;
   const std::string array = string_at(*outer, "array", "job_id");
-  return !array.empty() && (array == job || array + "_" + string_at(*outer, "array", "task_id") == job);
+  return !array.empty() &&
+         (array == job || array + "_" + string_at(*outer, "array", "task_id") == job);
 }
 
-// ---- the commands ------------------------------------------------------------------------------------------------------------
+// ---- the commands
+// ------------------------------------------------------------------------------------------------------------
 
 // Whether a node's own document and a job's speak of the same life.
 bool same_life(const Json& job, const Json& node) {
-  const auto begin = [](const Json& e) { return parse_rfc3339(string_at(e, kUsage, "started_at")); };
+  const auto begin = [](const Json& e) {
+    return parse_rfc3339(string_at(e, kUsage, "started_at"));
+  };
   const auto end = [](const Json& e) { return parse_rfc3339(string_at(e, kUsage, "ended_at")); };
   const auto job_end = end(job);
   const auto node_begin = begin(node);
   const auto job_begin = begin(job);
   const auto node_end = end(node);
-  if (job_end && node_begin && node_begin->nanoseconds > job_end->nanoseconds + 5 * kSecond) return false;
+  if (job_end && node_begin && node_begin->nanoseconds > job_end->nanoseconds + 5 * kSecond)
+    return false;
   return !(job_begin && node_end && node_end->nanoseconds + 5 * kSecond < job_begin->nanoseconds);
 }
 
-std::string life_of(const Json& event) { return string_at(event, "job", "id") + " " + string_at(event, kUsage, "started_at"); }
+std::string life_of(const Json& event) {
+  return string_at(event, "job", "id") + " " + string_at(event, kUsage, "started_at");
+}
 
 std::vector<Record> read_job(Reader& reader, const std::string& job, bool& any) {
   std::vector<Record> found;
   const auto take = [&](Json event, const std::string& path) {
     const std::string kind = kind_of(event);
-    const bool is_new = std::none_of(found.begin(), found.end(), [&](const Record& r) { return r.path == path; });
-    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_job(event, job)) found.push_back({std::move(event), path});
+    const bool is_new =
+        std::none_of(found.begin(), found.end(), [&](const Record& r) { return r.path == path; });
+    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_job(event, job))
+      found.push_back({std::move(event), path});
   };
   const RecordWalk walk{.only_directory = own_folder("")};
   // Nearly always the id stands in the path. An array's tasks lie under numbers of their own.
-  any = reader.each(walk, [&](std::string_view path) { return path.find(job) != std::string_view::npos; }, take);
-  const bool of_array =
-      std::any_of(found.begin(), found.end(), [](const Record& r) { return !r.event["job"].value("array", Json()).is_null(); });
+  any = reader.each(
+      walk, [&](std::string_view path) { return path.find(job) != std::string_view::npos; }, take);
+  const bool of_array = std::any_of(found.begin(), found.end(), [](const Record& r) {
+    return !r.event["job"].value("array", Json()).is_null();
+  });
   if (any && (found.empty() || of_array)) reader.each(walk, nullptr, take);
   return found;
 }
@@ -177,7 +201,9 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
     JobReport& job = jobs.emplace_back();
     job.event = event;
     for (const auto& [id, node] : nodes) {
-      if (string_at(*node, "job", "id") == string_at(*event, "job", "id") && same_life(*event, *node)) job.nodes.push_back(node);
+      if (string_at(*node, "job", "id") == string_at(*event, "job", "id") &&
+          same_life(*event, *node))
+        job.nodes.push_back(node);
     }
   }
   if (jobs.empty() && !nodes.empty()) {
@@ -185,16 +211,18 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
     for (const auto& [id, node] : nodes) job.nodes.push_back(node);
   }
   if (jobs.empty()) {
-    return fail(console,
-                "nothing is known of what job " + printable(arguments.job) +
-                    " used: it is still running, ended before usage was kept, or is not in this archive" +
-                    (reader.closed() > 0 ? ", parts of which you may not read" : ""),
-                kExitNoInput);
+    return fail(
+        console,
+        "nothing is known of what job " + printable(arguments.job) +
+            " used: it is still running, ended before usage was kept, or is not in this archive" +
+            (reader.closed() > 0 ? ", parts of which you may not read" : ""),
+        kExitNoInput);
   }
   const auto started = [](const JobReport& job) {
     return job.event == nullptr ? "" : string_at(*job.event, kUsage, "started_at");
   };
-  std::sort(jobs.begin(), jobs.end(), [&](const JobReport& a, const JobReport& b) { return started(a) > started(b); });
+  std::sort(jobs.begin(), jobs.end(),
+            [&](const JobReport& a, const JobReport& b) { return started(a) > started(b); });
 
   if (arguments.js1) {
     console.out << js1_of(jobs.front()) << "\n";
@@ -205,23 +233,28 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
     for (const JobReport& job : jobs) {
       Json list = Json::array();
       for (const Json* node : job.nodes) list.push_back(*node);
-      all.push_back({{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
+      all.push_back(
+          {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
     }
-    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false,
+                                                       Json::error_handler_t::replace)
+                << "\n";
     return kExitGood;
   }
   std::vector<JobRow> rows;
   for (const JobReport& job : jobs) {
     if (job.event != nullptr) rows.push_back(row_of(*job.event));
   }
-  const bool several_jobs = std::any_of(rows.begin(), rows.end(), [&](const JobRow& r) { return r.id != rows.front().id; });
+  const bool several_jobs = std::any_of(rows.begin(), rows.end(),
+                                        [&](const JobRow& r) { return r.id != rows.front().id; });
   if (several_jobs) {
     console.out << table_of(std::move(rows), 0, console);
     return kExitGood;
   }
   console.out << screen_of(jobs.front(), console);
   if (jobs.size() > 1) {
-    console.out << "\nThis is the last of " << jobs.size() << " times that the job ran; --json has them all.\n";
+    console.out << "\nThis is the last of " << jobs.size()
+                << " times that the job ran; --json has them all.\n";
   }
   return kExitGood;
 }
@@ -236,7 +269,8 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
                 kExitUsage);
   }
   // As JSON writes it.
-  if (!arguments.user.empty()) reader.must_hold(Json(arguments.user).dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!arguments.user.empty())
+    reader.must_hold(Json(arguments.user).dump(-1, ' ', false, Json::error_handler_t::replace));
   std::map<std::string, JobRow> rows;  // by event, so that two trees with the same jobs count once
   const RecordWalk walk{.since = *since, .only_directory = own_folder(arguments.user)};
   const bool any = reader.each(walk, nullptr, [&](const Json& event, const std::string& path) {
@@ -253,13 +287,16 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
   std::vector<JobRow> list;
   for (auto& [id, row] : rows) list.push_back(std::move(row));
   if (reader.closed() > 0) {
-    console.err << "scriptorium: " << reader.closed() << " folders or files of the archive are closed to you and not counted\n";
+    console.err << "scriptorium: " << reader.closed()
+                << " folders or files of the archive are closed to you and not counted\n";
   }
   if (arguments.json) {
     sort_by_waste(list);
     Json all = Json::array();
     for (const JobRow& row : list) all.push_back(json_of(row));
-    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false,
+                                                       Json::error_handler_t::replace)
+                << "\n";
     return kExitGood;
   }
   console.out << table_of(std::move(list), static_cast<std::size_t>(arguments.limit), console);
@@ -270,11 +307,13 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
 
 std::optional<Timestamp> since_of(const std::string& text) {
   if (text.empty()) return Timestamp{};
-  static const std::map<char, std::int64_t> kUnits{{'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
+  static const std::map<char, std::int64_t> kUnits{
+      {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
   std::int64_t count = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, count);
   const auto unit = kUnits.find(text.back());
-  if (error == std::errc{} && end == text.data() + text.size() - 1 && unit != kUnits.end() && count >= 0 && count < 1'000'000) {
+  if (error == std::errc{} && end == text.data() + text.size() - 1 && unit != kUnits.end() &&
+      count >= 0 && count < 1'000'000) {
     const std::int64_t now = system_clock().now().nanoseconds;
     const std::int64_t age = count * unit->second;
     return Timestamp{age > now / kSecond ? 0 : now - age * kSecond};
@@ -288,7 +327,8 @@ int report_command(const Arguments& arguments, Console& console) {
   const auto roots = find_roots(arguments, console);
   if (!roots) return kExitConfig;
   Reader reader(*roots, console);
-  return arguments.job.empty() ? many_jobs(arguments, reader, console) : one_job(arguments, reader, console);
+  return arguments.job.empty() ? many_jobs(arguments, reader, console)
+                               : one_job(arguments, reader, console);
 }
 
 }  // namespace scriptorium::cli

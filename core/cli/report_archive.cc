@@ -23,13 +23,16 @@ struct DirClose {
 
 class Walker {
  public:
-  Walker(const RecordWalk& walk, const std::function<void(const std::string&, std::string)>& use) : walk_(walk), use_(use) {}
+  Walker(const RecordWalk& walk, const std::function<void(const std::string&, std::string)>& use)
+      : walk_(walk), use_(use) {}
 
   Result<WalkCounts> run() {
-    UniqueFd root(::open(walk_.root.c_str(), kDirectory));  // a link here is the administrator's own
+    UniqueFd root(
+        ::open(walk_.root.c_str(), kDirectory));  // a link here is the administrator's own
     std::string path;
     if (!root && errno == EACCES && !walk_.only_directory.empty()) {
-      root.reset(::open((walk_.root + '/' + walk_.only_directory).c_str(), kDirectory | O_NOFOLLOW));
+      root.reset(
+          ::open((walk_.root + '/' + walk_.only_directory).c_str(), kDirectory | O_NOFOLLOW));
       path = walk_.only_directory;
     }
     if (!root) return system_error("archive " + walk_.root, errno);
@@ -51,11 +54,13 @@ class Walker {
       bool directory = entry->d_type == DT_DIR;
       if (entry->d_type == DT_UNKNOWN) {
         struct stat st{};
-        directory = ::fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+        directory =
+            ::fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
       }
       if (directory) {
         below.emplace_back(name);
-      } else if (name.find(kUsage) != std::string_view::npos && name.find(".json") != std::string_view::npos &&
+      } else if (name.find(kUsage) != std::string_view::npos &&
+                 name.find(".json") != std::string_view::npos &&
                  (!walk_.wanted || walk_.wanted(inner))) {
         read(fd, entry->d_name, inner);
       }
@@ -75,7 +80,8 @@ class Walker {
     struct stat st{};
     if (::fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) return;
     if (st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec < walk_.since.nanoseconds) return;
-    const UniqueFd fd(::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    const UniqueFd fd(
+        ::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (!fd) {
       ++counts_.closed;
       return;
@@ -93,7 +99,8 @@ class Walker {
 
 }  // namespace
 
-Result<WalkCounts> walk_records(const RecordWalk& walk, const std::function<void(const std::string&, std::string)>& use) {
+Result<WalkCounts> walk_records(const RecordWalk& walk,
+                                const std::function<void(const std::string&, std::string)>& use) {
   return Walker(walk, use).run();
 }
 

@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kBarWidth = 24;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// ---- reading what may be of any shape --------------------------------------------------------------------------------
+// ---- reading what may be of any shape
+// --------------------------------------------------------------------------------
 
 const Json& at(const Json& object, std::initializer_list<const char*> path) {
   static const Json kNothing;
@@ -36,12 +37,14 @@ std::optional<double> number(const Json& object, std::initializer_list<const cha
   const Json& value = at(object, path);
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
-std::string text(const Json& object, std::initializer_list<const char*> path, std::size_t limit = 256) {
+std::string text(const Json& object, std::initializer_list<const char*> path,
+                 std::size_t limit = 256) {
   const Json& value = at(object, path);
   return value.is_string() ? printable(value.get<std::string>(), limit) : std::string{};
 }
 
-// ---- words -----------------------------------------------------------------------------------------------------------
+// ---- words
+// -----------------------------------------------------------------------------------------------------------
 
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
@@ -53,8 +56,12 @@ std::string percent(const std::optional<double>& ratio) {
   if (!ratio) return "-";
   return format(*ratio < 0.0995 && *ratio > 0 ? "%.1f %%" : "%.0f %%", *ratio * 100);
 }
-std::string bytes_text(double value) { return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18))); }
-std::string count_text(double value) { return format(value == std::floor(value) ? "%.0f" : "%.2f", value); }
+std::string bytes_text(double value) {
+  return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
+}
+std::string count_text(double value) {
+  return format(value == std::floor(value) ? "%.0f" : "%.2f", value);
+}
 // "2026-11-21 20:17:56" of "2026-11-21T20:17:56.123Z".
 std::string moment(std::string time) {
   const auto t = time.find('T');
@@ -63,7 +70,8 @@ std::string moment(std::string time) {
   return time.substr(0, t + 9);
 }
 
-std::string coloured(const std::string& words, const std::string& severity, const Console& console) {
+std::string coloured(const std::string& words, const std::string& severity,
+                     const Console& console) {
   if (severity == "critical") return console.red(words);
   if (severity == "warning") return console.yellow(words);
   return words;
@@ -100,7 +108,8 @@ std::string wrapped(const std::string& words, std::size_t indent) {
   return result;
 }
 
-// ---- one job ---------------------------------------------------------------------------------------------------------
+// ---- one job
+// ---------------------------------------------------------------------------------------------------------
 
 void line(std::string& into, const char* key, const std::string& value) {
   if (!value.empty()) into += "  " + pad(key, 11) + value + "\n";
@@ -113,7 +122,9 @@ std::string joined(const std::vector<std::string>& parts) {
   }
   return result;
 }
-std::string with(const char* word, const std::string& value) { return value.empty() ? value : word + value; }
+std::string with(const char* word, const std::string& value) {
+  return value.empty() ? value : word + value;
+}
 
 std::string head_text(const Json& event, const Console& console) {
   const Json& job = at(event, {"job"});
@@ -132,10 +143,13 @@ std::string head_text(const Json& event, const Console& console) {
   result += "\n";
 
   std::string owner = text(event, {"user", "name"});
-  if (owner.empty() && !text(event, {"user", "id"}).empty()) owner = "uid " + text(event, {"user", "id"});
+  if (owner.empty() && !text(event, {"user", "id"}).empty())
+    owner = "uid " + text(event, {"user", "id"});
   const Json& verified = at(event, {"user", "verified"});
   if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
-  line(result, "owner", joined({owner, with("account ", text(job, {"account"})), with("partition ", text(job, {"partition"}))}));
+  line(result, "owner",
+       joined({owner, with("account ", text(job, {"account"})),
+               with("partition ", text(job, {"partition"}))}));
   return result;
 }
 
@@ -145,7 +159,8 @@ std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
   if (const auto elapsed = number(usage, {"elapsed_seconds"})) result = format_seconds(*elapsed);
   if (const auto limit = number(usage, {"request", "time_limit_seconds"}))
     result += " of " + format_seconds(*limit) + " asked for";
-  if (const std::string begin = text(usage, {"started_at"}); !begin.empty()) result += ", from " + moment(begin) + " UTC";
+  if (const std::string begin = text(usage, {"started_at"}); !begin.empty())
+    result += ", from " + moment(begin) + " UTC";
   std::vector<std::string> names;
   for (const Json* node : nodes) names.push_back(text(*node, {"host", "name"}));
   if (names.size() == 1) {
@@ -163,27 +178,31 @@ std::string measured_text(const Json& usage) {
   std::string source = text(usage, {"source", "cpu"});
   if (source.empty()) source = text(usage, {"source", "memory"});
   std::string result;
-  if (status == "none") return "no data: nobody saw this job at work, and accounting has no figures of it";
+  if (status == "none")
+    return "no data: nobody saw this job at work, and accounting has no figures of it";
   if (status == "accounting") {
-    return "by the scheduler's accounting only: memory is the largest of a few readings, and may be too low";
+    return "by the scheduler's accounting only: memory is the largest of a few readings, and may "
+           "be too low";
   }
   result = "by " + (source.empty() ? "?" : source);
   if (const auto samples = number(quality, {"samples"}))
     result += ", " + count_text(*samples) + (*samples == 1 ? " reading" : " readings");
-  if (const auto covered = number(quality, {"covered_ratio"})) result += ", " + percent(covered) + " of the time seen";
+  if (const auto covered = number(quality, {"covered_ratio"}))
+    result += ", " + percent(covered) + " of the time seen";
   if (status == "short") result += "; too short to judge";
   if (status == "partial") {
     const auto reporting = number(quality, {"nodes_reporting"});
     const auto expected = number(quality, {"nodes_expected"});
     result += reporting && expected && *reporting < *expected
-                  ? "; only " + count_text(*reporting) + " of " + count_text(*expected) + " nodes told, so it is not judged"
+                  ? "; only " + count_text(*reporting) + " of " + count_text(*expected) +
+                        " nodes told, so it is not judged"
                   : "; too much of it was not seen to judge";
   }
   return result;
 }
 
-void bar_line(std::string& into, const char* what, const std::optional<double>& ratio, const std::string& words,
-              const Console& console) {
+void bar_line(std::string& into, const char* what, const std::optional<double>& ratio,
+              const std::string& words, const Console& console) {
   if (!ratio) return line(into, what, words.empty() ? "no data" : words);
   const std::string shown = bar(*ratio);
   const std::string share = percent(ratio);
@@ -197,8 +216,10 @@ std::string bars_text(const Json& usage, const Console& console) {
   const auto cpu = number(usage, {"cpu", "efficiency_ratio"});
   std::string words;
   if (cpu && cpus)
-    words = format("%.2f of ", *cpu * *cpus) + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs") + " busy on average";
-  if (!cpu && cpus) words = "no data; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
+    words = format("%.2f of ", *cpu * *cpus) + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs") +
+            " busy on average";
+  if (!cpu && cpus)
+    words = "no data; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
   bar_line(result, "CPU", cpu, words, console);
 
   const auto peak = number(usage, {"memory", "peak_bytes"});
@@ -221,7 +242,9 @@ std::string bars_text(const Json& usage, const Console& console) {
   const auto read = number(usage, {"io", "read_bytes"});
   const auto written = number(usage, {"io", "written_bytes"});
   if (read || written) {
-    line(result, "I/O", joined({read ? bytes_text(*read) + " read" : "", written ? bytes_text(*written) + " written" : ""}));
+    line(result, "I/O",
+         joined({read ? bytes_text(*read) + " read" : "",
+                 written ? bytes_text(*written) + " written" : ""}));
   }
   return result;
 }
@@ -230,7 +253,9 @@ std::string findings_text(const Json& usage, const Console& console) {
   const Json& findings = at(usage, {"findings"});
   const std::string status = text(usage, {"quality", "status"});
   if (!findings.is_array() || findings.empty()) {
-    return status == "ok" || status == "accounting" ? "\n" + console.green("Nothing to find fault with.") + "\n" : std::string{};
+    return status == "ok" || status == "accounting"
+               ? "\n" + console.green("Nothing to find fault with.") + "\n"
+               : std::string{};
   }
   std::string result = "\n" + console.bold("Findings") + "\n";
   for (const Json& finding : findings) {
@@ -239,13 +264,14 @@ std::string findings_text(const Json& usage, const Console& console) {
     if (const Json& hosts = at(finding, {"hosts"}); hosts.is_array() && !hosts.empty()) {
       std::string names;
       for (std::size_t i = 0; i < hosts.size() && i < 8; ++i) {
-        if (hosts[i].is_string()) names += (names.empty() ? "" : ", ") + printable(hosts[i].get<std::string>(), 64);
+        if (hosts[i].is_string())
+          names += (names.empty() ? "" : ", ") + printable(hosts[i].get<std::string>(), 64);
       }
       if (hosts.size() > 8) names += ", ...";
       words += " (" + names + ")";
     }
-    result +=
-        "  " + coloured(pad(severity, 9), severity, console) + wrapped(words + " [" + text(finding, {"id"}) + "]", 11) + "\n";
+    result += "  " + coloured(pad(severity, 9), severity, console) +
+              wrapped(words + " [" + text(finding, {"id"}) + "]", 11) + "\n";
   }
   return result;
 }
@@ -255,7 +281,8 @@ std::string suggestion_text(const Json& usage, const Console& console) {
   if (!directives.is_array() || directives.empty()) return {};
   std::string result = "\n" + console.bold("Next time") + "\n";
   for (const Json& directive : directives) {
-    if (directive.is_string()) result += "  #SBATCH " + printable(directive.get<std::string>()) + "\n";
+    if (directive.is_string())
+      result += "  #SBATCH " + printable(directive.get<std::string>()) + "\n";
   }
   return result;
 }
@@ -282,8 +309,9 @@ std::string nodes_text(const std::vector<const Json*>& nodes, const Console& con
     }
     const auto peak = number(block, {"memory", "peak_working_set_bytes"});
     const auto limit = number(block, {"memory", "limit_bytes"});
-    table.add({text(*node, {"host", "name"}), percent(number(block, {"cpu", "efficiency_ratio"})), peak ? bytes_text(*peak) : "-",
-               limit ? bytes_text(*limit) : "-", gpus == 0 ? "-" : percent(gpu / gpus)});
+    table.add({text(*node, {"host", "name"}), percent(number(block, {"cpu", "efficiency_ratio"})),
+               peak ? bytes_text(*peak) : "-", limit ? bytes_text(*limit) : "-",
+               gpus == 0 ? "-" : percent(gpu / gpus)});
   }
   if (nodes.size() > kMost) table.note("and " + std::to_string(nodes.size() - kMost) + " more");
   return "\n" + table.text(console);
@@ -300,7 +328,8 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
   return nodes.empty() ? job.nodes : nodes;
 }
 
-// ---- jobstats' form ---------------------------------------------------------------------------------------------------
+// ---- jobstats' form
+// ---------------------------------------------------------------------------------------------------
 
 std::uint32_t crc32(std::string_view bytes) {
   std::uint32_t crc = ~0U;
@@ -311,11 +340,13 @@ std::uint32_t crc32(std::string_view bytes) {
   return ~crc;
 }
 
-// A gzip of stored blocks (RFC 1951, 3.2.4): what reads gzip reads it, and a kilobyte need not be smaller.
+// A gzip of stored blocks (RFC 1951, 3.2.4): what reads gzip reads it, and a kilobyte need not be
+// smaller.
 std::string gzip(std::string_view bytes) {
   const auto little = [](std::uint32_t value, int count) {
     std::string out;
-    for (int i = 0; i < count; ++i) out += static_cast<char>(value >> (8U * static_cast<unsigned>(i)) & 0xffU);
+    for (int i = 0; i < count; ++i)
+      out += static_cast<char>(value >> (8U * static_cast<unsigned>(i)) & 0xffU);
     return out;
   };
   std::string result("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", 10);
@@ -324,7 +355,8 @@ std::string gzip(std::string_view bytes) {
     const std::string_view block = rest.substr(0, 65535);
     rest.remove_prefix(block.size());
     result += rest.empty() ? '\x01' : '\x00';
-    result += little(static_cast<std::uint32_t>(block.size()), 2) + little(~static_cast<std::uint32_t>(block.size()), 2);
+    result += little(static_cast<std::uint32_t>(block.size()), 2) +
+              little(~static_cast<std::uint32_t>(block.size()), 2);
     result += block;
   } while (!rest.empty());
   return result + little(crc32(bytes), 4) + little(static_cast<std::uint32_t>(bytes.size()), 4);
@@ -334,12 +366,15 @@ std::string gzip(std::string_view bytes) {
 
 std::string screen_of(const JobReport& job, const Console& console) {
   static const Json kNothing;
-  const Json& event = job.event != nullptr ? *job.event : !job.nodes.empty() ? *job.nodes.front() : kNothing;
+  const Json& event = job.event != nullptr ? *job.event
+                      : !job.nodes.empty() ? *job.nodes.front()
+                                           : kNothing;
   const auto nodes = nodes_of(job);
   std::string result = head_text(event, console);
   line(result, "ran", ran_text(event, nodes));
   if (job.event == nullptr) {
-    line(result, "measured", "by its nodes one by one; there is no summary of the whole job, so it is not judged");
+    line(result, "measured",
+         "by its nodes one by one; there is no summary of the whole job, so it is not judged");
     return result + nodes_text(nodes, console);
   }
   const Json& usage = at(event, {kUsage});
@@ -377,12 +412,14 @@ JobRow row_of(const Json& event) {
     row.id = text(event, {"job", "array", "job_id"}) + "_" + task;
   }
   const double hours = row.elapsed_seconds.value_or(0) / 3600;
-  if (row.cpu_ratio && row.cpus) row.wasted_core_hours = std::max(0.0, 1 - *row.cpu_ratio) * *row.cpus * hours;
+  if (row.cpu_ratio && row.cpus)
+    row.wasted_core_hours = std::max(0.0, 1 - *row.cpu_ratio) * *row.cpus * hours;
   if (row.gpu_ratio)
-    row.wasted_gpu_hours = std::max(0.0, 1 - *row.gpu_ratio) * number(usage, {"gpu", "count"}).value_or(0) * hours;
+    row.wasted_gpu_hours =
+        std::max(0.0, 1 - *row.gpu_ratio) * number(usage, {"gpu", "count"}).value_or(0) * hours;
   if (row.memory_ratio) {
-    row.wasted_gib_hours =
-        std::max(0.0, 1 - *row.memory_ratio) * number(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
+    row.wasted_gib_hours = std::max(0.0, 1 - *row.memory_ratio) *
+                           number(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
   }
   if (const Json& findings = at(usage, {"findings"}); findings.is_array()) {
     for (const Json& finding : findings) {
@@ -394,7 +431,8 @@ JobRow row_of(const Json& event) {
 
 std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console& console) {
   sort_by_waste(rows);
-  TextTable table({"JOB", "USER", "NAME", "STATE", "ENDED (UTC)", "RAN", "CPUS", "CPU", "MEMORY", "GPU", "WASTED", "FINDINGS"},
+  TextTable table({"JOB", "USER", "NAME", "STATE", "ENDED (UTC)", "RAN", "CPUS", "CPU", "MEMORY",
+                   "GPU", "WASTED", "FINDINGS"},
                   {5, 6, 7, 8, 9, 10});
   double core_hours = 0;
   double gpu_hours = 0;
@@ -408,24 +446,35 @@ std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console&
     std::string findings;
     for (const std::string& id : row.findings) findings += (findings.empty() ? "" : " ") + id;
     if (row.quality == "short") findings += findings.empty() ? "(too short)" : " (too short)";
-    if (row.quality == "partial" || row.quality == "none") findings += findings.empty() ? "(no data)" : " (no data)";
-    table.add({row.id, row.user, row.name, row.state, row.ended, row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
-               row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio), percent(row.memory_ratio), percent(row.gpu_ratio),
-               format("%.1f", row.waste()), findings});
+    if (row.quality == "partial" || row.quality == "none")
+      findings += findings.empty() ? "(no data)" : " (no data)";
+    table.add({row.id, row.user, row.name, row.state, row.ended,
+               row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
+               row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio),
+               percent(row.memory_ratio), percent(row.gpu_ratio), format("%.1f", row.waste()),
+               findings});
   }
-  if (limit != 0 && rows.size() > limit) table.note("and " + std::to_string(rows.size() - limit) + " more; --limit 0 shows all");
-  return table.text(console) + "\n" + std::to_string(rows.size()) + (rows.size() == 1 ? " job" : " jobs") + " left unused " +
-         format("%.1f core hours, %.1f GPU hours and %.1f GiB hours of memory.", core_hours, gpu_hours, gib_hours) +
+  if (limit != 0 && rows.size() > limit)
+    table.note("and " + std::to_string(rows.size() - limit) + " more; --limit 0 shows all");
+  return table.text(console) + "\n" + std::to_string(rows.size()) +
+         (rows.size() == 1 ? " job" : " jobs") + " left unused " +
+         format("%.1f core hours, %.1f GPU hours and %.1f GiB hours of memory.", core_hours,
+                gpu_hours, gib_hours) +
          "\nWASTED is in core hours; an hour of a GPU counts as ten.\n";
 }
 
 Json json_of(const JobRow& row) {
-  Json json{{"id", row.id}, {"user", row.user}, {"name", row.name}, {"state", row.state}, {"ended_at", row.ended}};
-  const std::array<std::pair<const char*, std::optional<double>>, 5> figures{{{"elapsed_seconds", row.elapsed_seconds},
-                                                                              {"cpus", row.cpus},
-                                                                              {"cpu_efficiency_ratio", row.cpu_ratio},
-                                                                              {"memory_efficiency_ratio", row.memory_ratio},
-                                                                              {"gpu_utilization_ratio", row.gpu_ratio}}};
+  Json json{{"id", row.id},
+            {"user", row.user},
+            {"name", row.name},
+            {"state", row.state},
+            {"ended_at", row.ended}};
+  const std::array<std::pair<const char*, std::optional<double>>, 5> figures{
+      {{"elapsed_seconds", row.elapsed_seconds},
+       {"cpus", row.cpus},
+       {"cpu_efficiency_ratio", row.cpu_ratio},
+       {"memory_efficiency_ratio", row.memory_ratio},
+       {"gpu_utilization_ratio", row.gpu_ratio}}};
   for (const auto& [key, value] : figures) {
     if (value) json[key] = *value;
   }
@@ -438,7 +487,8 @@ Json json_of(const JobRow& row) {
 }
 
 std::string js1_of(const JobReport& job) {
-  const std::string status = job.event == nullptr ? "none" : text(*job.event, {kUsage, "quality", "status"});
+  const std::string status =
+      job.event == nullptr ? "none" : text(*job.event, {kUsage, "quality", "status"});
   if (status == "short") return "JS1:Short";
   const auto blocks = nodes_of(job);
   if (status == "none" || blocks.empty()) return "JS1:None";
@@ -453,7 +503,8 @@ std::string js1_of(const JobReport& job) {
     Json one = Json::object();
     put(one, "total_memory", number(block, {"memory", "limit_bytes"}));
     put(one, "used_memory", number(block, {"memory", "peak_working_set_bytes"}));
-    if (const auto seconds = number(block, {"cpu", "time_seconds"})) one["total_time"] = std::round(*seconds * 10) / 10;
+    if (const auto seconds = number(block, {"cpu", "time_seconds"}))
+      one["total_time"] = std::round(*seconds * 10) / 10;
     put(one, "cpus", number(block, {"cpu", "allocated"}));
     longest = std::max(longest, number(block, {"elapsed_seconds"}).value_or(0));
     if (const Json& list = at(block, {"gpus"}); list.is_array()) {
@@ -461,16 +512,21 @@ std::string js1_of(const JobReport& job) {
         ++gpus;
         const auto index = number(list[i], {"index"});
         const std::string key = count_text(index.value_or(static_cast<double>(i)));
-        if (const auto v = number(list[i], {"memory_limit_bytes"})) one["gpu_total_memory"][key] = std::llround(*v);
-        if (const auto v = number(list[i], {"peak_memory_bytes"})) one["gpu_used_memory"][key] = std::llround(*v);
+        if (const auto v = number(list[i], {"memory_limit_bytes"}))
+          one["gpu_total_memory"][key] = std::llround(*v);
+        if (const auto v = number(list[i], {"peak_memory_bytes"}))
+          one["gpu_used_memory"][key] = std::llround(*v);
         if (const auto v = number(list[i], {"utilization", "avg_ratio"}))
           one["gpu_utilization"][key] = std::round(*v * 1000) / 10;
       }
     }
-    nodes[at(*node, {"host", "name"}).is_string() ? at(*node, {"host", "name"}).get<std::string>() : "?"] = std::move(one);
+    nodes[at(*node, {"host", "name"}).is_string() ? at(*node, {"host", "name"}).get<std::string>()
+                                                  : "?"] = std::move(one);
   }
   const double total = number(*job.event, {kUsage, "elapsed_seconds"}).value_or(longest);
-  const Json summary{{"nodes", std::move(nodes)}, {"total_time", std::llround(total)}, {"gpus", std::llround(gpus)}};
+  const Json summary{{"nodes", std::move(nodes)},
+                     {"total_time", std::llround(total)},
+                     {"gpus", std::llround(gpus)}};
   return "JS1:" + base64_encode(gzip(summary.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 

@@ -10,9 +10,11 @@
 
 namespace scriptorium::cli {
 
-// One life of a job, as the archive has it. The events are as they were read: other versions, and hands, may have written them.
+// One life of a job, as the archive has it. The events are as they were read: other versions, and
+// hands, may have written them.
 struct JobReport {
-  nlohmann::ordered_json const* event = nullptr;     // usage.job; null if there is only what nodes said
+  nlohmann::ordered_json const* event =
+      nullptr;  // usage.job; null if there is only what nodes said
   std::vector<nlohmann::ordered_json const*> nodes;  // usage.node
 };
 
@@ -36,7 +38,8 @@ std::string screen_of(const JobReport& job, const Console& console);
 std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console& console);
 nlohmann::ordered_json json_of(const JobRow& row);
 
-// The summary as jobstats keeps it: "JS1:" and base64 of a gzip of its JSON; "JS1:Short" or "JS1:None" without figures.
+// The summary as jobstats keeps it: "JS1:" and base64 of a gzip of its JSON; "JS1:Short" or
+// "JS1:None" without figures.
 std::string js1_of(const JobReport& job);
 
 }  // namespace scriptorium::cli

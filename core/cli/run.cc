@@ -11,7 +11,9 @@ namespace scriptorium::cli {
 int run_command(const Arguments& arguments, Console& console) {
   switch (arguments.command) {
     case Command::kRun:
-      return run_daemon({.config_file = arguments.config_file, .once = arguments.once, .progress = ::isatty(STDERR_FILENO) == 1});
+      return run_daemon({.config_file = arguments.config_file,
+                         .once = arguments.once,
+                         .progress = ::isatty(STDERR_FILENO) == 1});
     case Command::kCheck: return check_command(arguments, console);
     case Command::kPlugins: return plugins_command(arguments, console);
     case Command::kStatus: return status_command(arguments, console);
@@ -28,9 +30,15 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kReport: return report_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);
     case Command::kImport: return import_command(arguments, console);
-    case Command::kVersion: console.out << "scriptorium " SCRIPTORIUM_VERSION "\n"; return kExitGood;
-    case Command::kCompletion: console.out << completion(command_model(), arguments.shell); return kExitGood;
-    case Command::kMan: console.out << man_page(command_model(), SCRIPTORIUM_VERSION); return kExitGood;
+    case Command::kVersion:
+      console.out << "scriptorium " SCRIPTORIUM_VERSION "\n";
+      return kExitGood;
+    case Command::kCompletion:
+      console.out << completion(command_model(), arguments.shell);
+      return kExitGood;
+    case Command::kMan:
+      console.out << man_page(command_model(), SCRIPTORIUM_VERSION);
+      return kExitGood;
   }
   return kExitSoftware;
 }

@@ -51,9 +51,12 @@ const Json& member(const Json& object, const char* key) {
 std::optional<std::string> string_of(const Json& value) {
   return value.is_string() ? std::optional<std::string>{value.get<std::string>()} : std::nullopt;
 }
-std::string time_of(const Found& found) { return string_of(member(found.event, "time")).value_or(""); }
+std::string time_of(const Found& found) {
+  return string_of(member(found.event, "time")).value_or("");
+}
 
-// ---- look everywhere -----------------------------------------------------------------------------------------------
+// ---- look everywhere
+// -----------------------------------------------------------------------------------------------
 
 class Search {
  public:
@@ -66,7 +69,8 @@ class Search {
     return result();
   }
 
-  // As run(), also under the ids that the sources name if the job has no script of its own: a task's is its array's.
+  // As run(), also under the ids that the sources name if the job has no script of its own: a
+  // task's is its array's.
   std::vector<Found> run_also_kept_under(Logger& log) {
     auto found = run(log);
     if (std::any_of(found.begin(), found.end(), is_script)) return found;
@@ -80,7 +84,8 @@ class Search {
     return found;
   }
 
-  // How many components a heterogeneous job has, of which one is found: their ids follow the leader's. 0: not known.
+  // How many components a heterogeneous job has, of which one is found: their ids follow the
+  // leader's. 0: not known.
   std::size_t count_components(const std::string& leader, Logger& log) {
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(leader.data(), leader.data() + leader.size(), number);
@@ -118,32 +123,39 @@ class Search {
   std::vector<Found> result() {
     std::vector<Found> result;
     for (auto& [id, found] : by_id_) result.push_back(std::move(found));
-    std::sort(result.begin(), result.end(), [](const Found& a, const Found& b) { return time_of(a) > time_of(b); });
+    std::sort(result.begin(), result.end(),
+              [](const Found& a, const Found& b) { return time_of(a) > time_of(b); });
     return result;
   }
   // Of what could not be asked: the answer may not be all there is.
   bool anything_failed() const noexcept { return failed_; }
 
  private:
-  // Where the caller's id was "10+1", the entry under 11 must be that component, not a later job of that number.
+  // Where the caller's id was "10+1", the entry under 11 must be that component, not a later job of
+  // that number.
   bool belongs(const Found& found) const {
     const auto plus = wanted_.find('+');
     if (plus == std::string::npos) return true;
     const Json& het = member(member(found.event, "job"), "het");
-    return string_of(member(het, "job_id")).value_or(wanted_.substr(0, plus)) == wanted_.substr(0, plus);
+    return string_of(member(het, "job_id")).value_or(wanted_.substr(0, plus)) ==
+           wanted_.substr(0, plus);
   }
 
   std::vector<std::string> other_ids(Logger& log) {
     std::vector<std::string> ids;
     for (const LoadedSource& source : setup_.sources) {
       if (source.plugin.descriptor->kind != PluginKind::kSpoolAdapter) continue;
-      const SourceContext context{
-          .name = source.instance.name, .cluster = setup_.config.core.cluster, .log = log, .clock = system_clock()};
+      const SourceContext context{.name = source.instance.name,
+                                  .cluster = setup_.config.core.cluster,
+                                  .log = log,
+                                  .clock = system_clock()};
       auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
       if (!adapter) continue;  // of this, `check` tells
       try {
-        for (std::string& id : (*adapter)->kept_under(wanted_, {}, std::chrono::steady_clock::now() + std::chrono::seconds{10})) {
-          if (id != wanted_ && std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(std::move(id));
+        for (std::string& id : (*adapter)->kept_under(
+                 wanted_, {}, std::chrono::steady_clock::now() + std::chrono::seconds{10})) {
+          if (id != wanted_ && std::find(ids.begin(), ids.end(), id) == ids.end())
+            ids.push_back(std::move(id));
         }
       } catch (...) {
         say("source " + source.instance.name + ": its plugin throws: " + thrown_text());
@@ -154,7 +166,8 @@ class Search {
 
   void ask_journal(Logger& log) {
     const Json request{{"command", "find"}, {"job", job_}};
-    const auto answer = control(setup_.config.core.state_dir, request.dump(-1, ' ', false, Json::error_handler_t::replace), log);
+    const auto answer = control(setup_.config.core.state_dir,
+                                request.dump(-1, ' ', false, Json::error_handler_t::replace), log);
     if (!answer) return say("the journal was not asked: " + answer.error().message());
     const Json events = Json::parse(*answer, nullptr, false);
     if (!events.is_array()) return say("the journal's answer is not understood");
@@ -166,8 +179,10 @@ class Search {
   }
 
   void ask_sink(const LoadedSink& sink, Logger& log) try {
-    const SinkContext context{
-        .name = sink.instance.name, .cluster = setup_.config.core.cluster, .log = log, .clock = system_clock()};
+    const SinkContext context{.name = sink.instance.name,
+                              .cluster = setup_.config.core.cluster,
+                              .log = log,
+                              .clock = system_clock()};
     auto made = create_sink(sink.plugin, sink.instance.table, context);
     if (!made) return say(made.error().message());
     auto stored = (*made)->find(job_);
@@ -180,10 +195,12 @@ class Search {
   void add(const std::string& sink, StoredJob job) {
     Json event;
     for (const StoredFile& file : job.files) {
-      if (file.name == "metadata" && file.bytes != nullptr) event = Json::parse(*file.bytes, nullptr, false);
+      if (file.name == "metadata" && file.bytes != nullptr)
+        event = Json::parse(*file.bytes, nullptr, false);
     }
     if (!event.is_object()) event = nullptr;
-    std::string key = job.event_id.empty() ? string_of(member(event, "id")).value_or("") : job.event_id;
+    std::string key =
+        job.event_id.empty() ? string_of(member(event, "id")).value_or("") : job.event_id;
     if (key.empty()) key = sink + ":" + job.location;
     Found& found = by_id_[key];
     if (found.event.is_null()) found.event = std::move(event);
@@ -210,13 +227,15 @@ class Search {
   bool failed_ = false;
 };
 
-// ---- script and environment ----------------------------------------------------------------------------------------
+// ---- script and environment
+// ----------------------------------------------------------------------------------------
 
 std::optional<std::string> script_of(const Found& found) {
   if (const StoredFile* file = found.file("script")) return *file->bytes;
   const Json& script = member(found.event, "script");
   auto text = string_of(member(script, "text"));
-  if (text && string_of(member(script, "encoding")).value_or("utf-8") == "base64") return base64_decode(*text);
+  if (text && string_of(member(script, "encoding")).value_or("utf-8") == "base64")
+    return base64_decode(*text);
   return text;
 }
 
@@ -226,12 +245,14 @@ std::optional<std::string> environment_of(const Found& found) {
   const Json& variables = member(found.event, "environment");
   if (!variables.is_object()) return std::nullopt;
   std::string bytes;
-  for (const auto& [name, value] : variables.items()) bytes += name + "=" + string_of(value).value_or("") + '\0';
+  for (const auto& [name, value] : variables.items())
+    bytes += name + "=" + string_of(value).value_or("") + '\0';
   return bytes;
 }
 
-// One variable a line, whatever its value: a newline within a value is shown as "\\n", so that it cannot look like
-// another variable. An environment that is not NUL-ended strings is a text of its own.
+// One variable a line, whatever its value: a newline within a value is shown as "\\n", so that it
+// cannot look like another variable. An environment that is not NUL-ended strings is a text of its
+// own.
 std::string environment_lines(std::string_view bytes) {
   if (bytes.find('\0') == std::string_view::npos) return terminal_text(bytes);
   std::string lines;
@@ -243,7 +264,8 @@ std::string environment_lines(std::string_view bytes) {
   return lines;
 }
 
-// ---- for people ----------------------------------------------------------------------------------------------------
+// ---- for people
+// ----------------------------------------------------------------------------------------------------
 
 std::string owner_text(const Found& found, const Console& console) {
   const Json& user = member(found.event, "user");
@@ -254,7 +276,8 @@ std::string owner_text(const Found& found, const Console& console) {
   std::string text = name ? printable(*name) : id ? "uid " + printable(*id) : "unknown";
   if (name && id) text += " (uid " + printable(*id) + ")";
   const Json& group = member(user, "group");
-  if (const auto group_name = string_of(member(group, "name"))) text += ", group " + printable(*group_name);
+  if (const auto group_name = string_of(member(group, "name")))
+    text += ", group " + printable(*group_name);
   if (!sure) {
     const auto why = string_of(member(user, "unverified_reason"));
     text += console.yellow(why ? " (unverified: " + printable(*why) + ")" : " (unverified)");
@@ -263,7 +286,9 @@ std::string owner_text(const Found& found, const Console& console) {
 }
 
 void line(std::string& text, const char* key, const std::optional<std::string>& value) {
-  if (value) text += "  " + std::string{key} + std::string(12 - std::string_view{key}.size(), ' ') + *value + "\n";
+  if (value)
+    text += "  " + std::string{key} + std::string(12 - std::string_view{key}.size(), ' ') + *value +
+            "\n";
 }
 std::optional<std::string> shown(const Json& value) {
   const auto text = string_of(value);
@@ -278,19 +303,23 @@ std::optional<std::string> part_text(const Found& found, std::size_t components)
     const Json& component = member(het, "component");
     if (!component.is_number_unsigned()) return "component of " + leader;
     const auto number = component.get<std::uint64_t>();
-    return "component " + std::to_string(number + 1) + (components > number ? " of " + std::to_string(components) : "") + " of " +
-           leader + " (" + leader + "+" + std::to_string(number) + ")";
+    return "component " + std::to_string(number + 1) +
+           (components > number ? " of " + std::to_string(components) : "") + " of " + leader +
+           " (" + leader + "+" + std::to_string(number) + ")";
   }
   if (const Json& array = member(job, "array"); array.is_object()) {
     const auto tasks = string_of(member(array, "task_spec"));
-    return "array" + (tasks ? " " + printable(*tasks) : std::string{}) + ": one script for all its tasks";
+    return "array" + (tasks ? " " + printable(*tasks) : std::string{}) +
+           ": one script for all its tasks";
   }
   return std::nullopt;
 }
 
-std::string head_text(const Found& found, const std::string& job_id, const Console& console, std::size_t components) {
+std::string head_text(const Found& found, const std::string& job_id, const Console& console,
+                      std::size_t components) {
   const Json& job = member(found.event, "job");
-  std::string text = console.bold("job " + printable(string_of(member(job, "id")).value_or(job_id)));
+  std::string text =
+      console.bold("job " + printable(string_of(member(job, "id")).value_or(job_id)));
   if (const auto name = shown(member(job, "name"))) text += "  " + *name;
   text += "\n";
   if (!found.event.is_null()) {
@@ -302,15 +331,19 @@ std::string head_text(const Found& found, const std::string& job_id, const Conso
     line(text, "taken", shown(member(found.event, "time")));
     line(text, "submitted", shown(member(job, "submitted_at")));
     auto captured = shown(member(found.event, "captured_at"));
-    if (captured) captured = *captured + " by " + shown(member(found.event, "capture")).value_or("?");
-    if (const Json& complete = member(found.event, "complete"); captured && complete.is_boolean() && !complete.get<bool>()) {
+    if (captured)
+      captured = *captured + " by " + shown(member(found.event, "capture")).value_or("?");
+    if (const Json& complete = member(found.event, "complete");
+        captured && complete.is_boolean() && !complete.get<bool>()) {
       captured = *captured + console.yellow(", incomplete");
     }
     line(text, "captured", captured);
     line(text, "event", shown(member(found.event, "id")));
   }
   for (const Place& place : found.places) {
-    line(text, "lies in", place.sink.empty() ? "the journal" : place.sink + ": " + printable(place.stored.location, 4096));
+    line(text, "lies in",
+         place.sink.empty() ? "the journal"
+                            : place.sink + ": " + printable(place.stored.location, 4096));
     for (const StoredFile& file : place.stored.files) {
       if (file.location != place.stored.location) line(text, "", printable(file.location, 4096));
     }
@@ -318,12 +351,14 @@ std::string head_text(const Found& found, const std::string& job_id, const Conso
   return text;
 }
 
-std::string for_people(const Found& found, const Arguments& arguments, const Console& console, std::size_t components) {
+std::string for_people(const Found& found, const Arguments& arguments, const Console& console,
+                       std::size_t components) {
   std::string text = head_text(found, arguments.job, console, components);
   const auto bytes = arguments.environment ? environment_of(found) : script_of(found);
   const std::string what = arguments.environment ? "environment" : "script";
   if (!bytes) return text + "\nno " + what + " was kept\n";
-  // Also through a pipe: behind it may be a terminal (`show 4711 | less -R`). The bytes themselves are --raw's.
+  // Also through a pipe: behind it may be a terminal (`show 4711 | less -R`). The bytes themselves
+  // are --raw's.
   text += "\n" + (arguments.environment ? environment_lines(*bytes) : terminal_text(*bytes));
   if (!text.ends_with('\n')) text += '\n';
   return text;
@@ -343,19 +378,23 @@ Json for_programs(const Found& found) {
                        {"location", file.location},
                        {"size", file.bytes == nullptr ? Json{} : Json(file.bytes->size())}});
     }
-    stored.push_back({{"sink", place.sink}, {"location", place.stored.location}, {"files", std::move(files)}});
+    stored.push_back(
+        {{"sink", place.sink}, {"location", place.stored.location}, {"files", std::move(files)}});
   }
   return {{"event", found.event}, {"in_journal", journal}, {"stored", std::move(stored)}};
 }
 
-int print_raw(const Found& found, const Arguments& arguments, Console& console, std::size_t captures) {
+int print_raw(const Found& found, const Arguments& arguments, Console& console,
+              std::size_t captures) {
   const auto bytes = arguments.environment ? environment_of(found) : script_of(found);
   if (!bytes)
-    return fail(console, std::string{"no "} + (arguments.environment ? "environment" : "script") + " of this job was kept",
+    return fail(console,
+                std::string{"no "} + (arguments.environment ? "environment" : "script") +
+                    " of this job was kept",
                 kExitNoInput);
   if (captures > 1) {
-    console.err << "scriptorium: there are " << captures << " captures of job " << printable(arguments.job)
-                << "; this is the newest\n";
+    console.err << "scriptorium: there are " << captures << " captures of job "
+                << printable(arguments.job) << "; this is the newest\n";
   }
   if (!console.out_is_terminal) {
     console.out << *bytes;
@@ -364,7 +403,8 @@ int print_raw(const Found& found, const Arguments& arguments, Console& console, 
   const std::string shown = terminal_text(*bytes);
   console.out << shown;
   if (shown != *bytes)
-    console.err << "scriptorium: characters that a terminal would act on are shown escaped; write to a file or a pipe to get the "
+    console.err << "scriptorium: characters that a terminal would act on are shown escaped; write "
+                   "to a file or a pipe to get the "
                    "bytes as they are\n";
   return kExitGood;
 }
@@ -376,7 +416,8 @@ int show_command(const Arguments& arguments, Console& console) {
   if (!become_daemon_user_or_say(arguments, console, code)) return code;
   Problems problems;
   const Setup setup = load_setup(arguments.config_file, problems);
-  // A user may be refused a plugin's secret or folder and still read his own files: what can be asked is asked.
+  // A user may be refused a plugin's secret or folder and still read his own files: what can be
+  // asked is asked.
   if (!problems.empty() && setup.sinks.empty()) {
     print_problems(problems, console);
     return kExitConfig;
@@ -385,10 +426,12 @@ int show_command(const Arguments& arguments, Console& console) {
   Search search(setup, arguments.job, console);
   if (print_problems(problems, console)) search.failed();
   auto found = search.run_also_kept_under(*log);
-  const bool has_usage = std::erase_if(found, [](const Found& f) { return !Search::is_script(f); }) > 0;
+  const bool has_usage =
+      std::erase_if(found, [](const Found& f) { return !Search::is_script(f); }) > 0;
   if (found.empty() && has_usage) {
     return fail(console,
-                "no script of job " + printable(arguments.job) + " was kept; \"scriptorium report " + printable(arguments.job) +
+                "no script of job " + printable(arguments.job) +
+                    " was kept; \"scriptorium report " + printable(arguments.job) +
                     "\" tells what it used",
                 kExitNoInput);
   }
@@ -408,8 +451,10 @@ int show_command(const Arguments& arguments, Console& console) {
   std::map<std::string, std::size_t> components;
   for (std::size_t i = 0; i < found.size(); ++i) {
     const auto leader = string_of(member(member(member(found[i].event, "job"), "het"), "job_id"));
-    if (leader && !components.contains(*leader)) components[*leader] = search.count_components(*leader, *log);
-    console.out << (i == 0 ? "" : "\n") << for_people(found[i], arguments, console, leader ? components[*leader] : 0);
+    if (leader && !components.contains(*leader))
+      components[*leader] = search.count_components(*leader, *log);
+    console.out << (i == 0 ? "" : "\n")
+                << for_people(found[i], arguments, console, leader ? components[*leader] : 0);
   }
   return kExitGood;
 }

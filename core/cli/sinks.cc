@@ -27,10 +27,13 @@ std::string text_of(const Json& value) {
   return value.is_null() ? "-" : printable(value.dump());
 }
 std::string whole(const Json& value) { return std::to_string(std::llround(number_of(value))); }
-std::string bytes_of(const Json& value) { return format_bytes(static_cast<std::uint64_t>(std::max(0.0, number_of(value)))); }
+std::string bytes_of(const Json& value) {
+  return format_bytes(static_cast<std::uint64_t>(std::max(0.0, number_of(value))));
+}
 
 // Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
-std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request, int& code) {
+std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request,
+                        int& code) {
   const auto state_dir = state_dir_of(arguments, console);
   if (!state_dir) {
     code = kExitConfig;
@@ -43,7 +46,8 @@ std::optional<Json> ask(const Arguments& arguments, Console& console, const Json
 bool in_configuration(const Arguments& arguments, const std::string& sink) {
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);
-  return std::any_of(config.sinks.begin(), config.sinks.end(), [&](const auto& s) { return s.name == sink; });
+  return std::any_of(config.sinks.begin(), config.sinks.end(),
+                     [&](const auto& s) { return s.name == sink; });
 }
 
 Json find_sink(const Json& sinks, const std::string& name) {
@@ -53,15 +57,19 @@ Json find_sink(const Json& sinks, const std::string& name) {
   return nullptr;
 }
 
-double done_of(const Json& fill) { return number_of(member(fill, "sent")) + number_of(member(fill, "present")); }
+double done_of(const Json& fill) {
+  return number_of(member(fill, "sent")) + number_of(member(fill, "present"));
+}
 
 int list(const Arguments& arguments, Console& console) {
   int code = kExitGood;
   auto sinks = ask(arguments, console, {{"command", "sinks.list"}}, code);
   if (!sinks) return code;
   for (Json& sink : *sinks) {
-    const std::string name = member(sink, "sink").is_string() ? sink.at("sink").get<std::string>() : "";
-    sink["configured"] = member(sink, "registered") == Json(true) || in_configuration(arguments, name);
+    const std::string name =
+        member(sink, "sink").is_string() ? sink.at("sink").get<std::string>() : "";
+    sink["configured"] =
+        member(sink, "registered") == Json(true) || in_configuration(arguments, name);
   }
   if (arguments.json) {
     console.out << sinks->dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
@@ -71,18 +79,23 @@ int list(const Arguments& arguments, Console& console) {
     console.out << "the journal knows no sink yet\n";
     return kExitGood;
   }
-  TextTable table({"SINK", "CONFIGURED", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "DEAD"}, {2, 3, 4, 5, 6});
+  TextTable table({"SINK", "CONFIGURED", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "DEAD"},
+                  {2, 3, 4, 5, 6});
   for (const Json& sink : *sinks) {
     const bool configured = sink.at("configured").get<bool>();
     const Json& oldest = member(sink, "oldest_waiting_seconds");
-    table.add({text_of(member(sink, "sink")), configured ? "yes" : console.yellow("no"), whole(member(sink, "acknowledged")),
-               whole(member(sink, "waiting")), bytes_of(member(sink, "waiting_bytes")),
-               oldest.is_number() ? format_seconds(number_of(oldest)) : "-", whole(member(sink, "dead"))});
+    table.add({text_of(member(sink, "sink")), configured ? "yes" : console.yellow("no"),
+               whole(member(sink, "acknowledged")), whole(member(sink, "waiting")),
+               bytes_of(member(sink, "waiting_bytes")),
+               oldest.is_number() ? format_seconds(number_of(oldest)) : "-",
+               whole(member(sink, "dead"))});
     if (number_of(member(sink, "refill_from_archive")) > 0)
       table.note("will be refilled from archive: " + whole(member(sink, "refill_from_archive")));
     if (const Json& fill = member(sink, "fill"); fill.is_object()) {
-      table.note("fill from " + text_of(member(fill, "archive")) + ": " + text_of(member(fill, "state")) + ", " +
-                 std::to_string(std::llround(done_of(fill))) + " of " + whole(member(fill, "total")));
+      table.note("fill from " + text_of(member(fill, "archive")) + ": " +
+                 text_of(member(fill, "state")) + ", " +
+                 std::to_string(std::llround(done_of(fill))) + " of " +
+                 whole(member(fill, "total")));
     }
   }
   console.out << table.text(console);
@@ -92,9 +105,11 @@ int list(const Arguments& arguments, Console& console) {
 bool confirmed(const Arguments& arguments, Console& console, const Json& sink) {
   if (arguments.yes) return true;
   const Json& oldest = member(sink, "oldest_waiting_seconds");
-  const std::string what = "sink " + printable(arguments.name) + ": " + whole(member(sink, "waiting")) + " waiting events" +
-                           (oldest.is_number() ? ", the oldest " + format_seconds(number_of(oldest)) + " old" : "") + ", " +
-                           whole(member(sink, "dead")) + " dead letters";
+  const std::string what =
+      "sink " + printable(arguments.name) + ": " + whole(member(sink, "waiting")) +
+      " waiting events" +
+      (oldest.is_number() ? ", the oldest " + format_seconds(number_of(oldest)) + " old" : "") +
+      ", " + whole(member(sink, "dead")) + " dead letters";
   if (!console.in_is_terminal) {
     console.err << "scriptorium: forgetting " << what << " cannot be undone; say --yes\n";
     return false;
@@ -108,19 +123,23 @@ bool confirmed(const Arguments& arguments, Console& console, const Json& sink) {
 int forget(const Arguments& arguments, Console& console) {
   if (in_configuration(arguments, arguments.name)) {
     return fail(console,
-                "[sink." + printable(arguments.name) + "] is in " + arguments.config_file + "; remove it there first, and reload",
+                "[sink." + printable(arguments.name) + "] is in " + arguments.config_file +
+                    "; remove it there first, and reload",
                 kExitUsage);
   }
   int code = kExitGood;
   const auto sinks = ask(arguments, console, {{"command", "sinks.list"}}, code);
   if (!sinks) return code;
   const Json sink = find_sink(*sinks, arguments.name);
-  if (sink.is_null()) return fail(console, "the journal knows no sink " + printable(arguments.name), kExitNoInput);
+  if (sink.is_null())
+    return fail(console, "the journal knows no sink " + printable(arguments.name), kExitNoInput);
   if (!confirmed(arguments, console, sink)) return kExitUsage;
-  const auto gone = ask(arguments, console, {{"command", "sinks.forget"}, {"sink", arguments.name}}, code);
+  const auto gone =
+      ask(arguments, console, {{"command", "sinks.forget"}, {"sink", arguments.name}}, code);
   if (!gone) return code;
-  console.out << "sink " << printable(arguments.name) << " forgotten, with " << whole(member(*gone, "waiting"))
-              << " waiting events and " << whole(member(*gone, "dead")) << " dead letters\n";
+  console.out << "sink " << printable(arguments.name) << " forgotten, with "
+              << whole(member(*gone, "waiting")) << " waiting events and "
+              << whole(member(*gone, "dead")) << " dead letters\n";
   return kExitGood;
 }
 
@@ -133,8 +152,9 @@ void draw(Console& console, const Json& fill) {
   const double share = total > 0 ? std::min(done_of(fill) / total, 1.0) : 1.0;
   const auto cells = static_cast<int>(share * kBarCells);
   console.err << "\r\x1b[K[" << std::string(static_cast<std::size_t>(cells), '#')
-              << std::string(static_cast<std::size_t>(kBarCells - cells), '.') << "] " << std::llround(share * 100) << " %  "
-              << std::llround(done_of(fill)) << " of " << std::llround(total) << std::flush;
+              << std::string(static_cast<std::size_t>(kBarCells - cells), '.') << "] "
+              << std::llround(share * 100) << " %  " << std::llround(done_of(fill)) << " of "
+              << std::llround(total) << std::flush;
 }
 
 int fill(const Arguments& arguments, Console& console) {
@@ -143,7 +163,10 @@ int fill(const Arguments& arguments, Console& console) {
   if (!arguments.since.empty()) {
     const auto since = since_of(arguments.since);
     if (!since)
-      return fail(console, "--since: \"" + printable(arguments.since) + "\" is neither a date, a time nor an age", kExitUsage);
+      return fail(
+          console,
+          "--since: \"" + printable(arguments.since) + "\" is neither a date, a time nor an age",
+          kExitUsage);
     request["since"] = format_rfc3339(*since, TimePrecision::kSeconds);
   }
   int code = kExitGood;
@@ -151,7 +174,8 @@ int fill(const Arguments& arguments, Console& console) {
   if (!fill) return code;
   const std::string from = text_of(member(*fill, "archive"));
   if (arguments.no_wait) {
-    console.out << "the daemon fills " << printable(arguments.name) << " from " << from << "; see: scriptorium sinks list\n";
+    console.out << "the daemon fills " << printable(arguments.name) << " from " << from
+                << "; see: scriptorium sinks list\n";
     return kExitGood;
   }
   while (member(*fill, "state") != Json("done")) {
@@ -163,14 +187,17 @@ int fill(const Arguments& arguments, Console& console) {
       return code;
     }
     const Json sink = find_sink(*sinks, arguments.name);
-    if (!member(sink, "fill").is_object()) return fail(console, "the sink was forgotten meanwhile", kExitUnavailable);
+    if (!member(sink, "fill").is_object())
+      return fail(console, "the sink was forgotten meanwhile", kExitUnavailable);
     fill = member(sink, "fill");
   }
   if (console.out_is_terminal) console.err << "\r\x1b[K";
-  console.out << whole(member(*fill, "sent")) << " events sent to " << printable(arguments.name) << " from " << from << ", "
-              << whole(member(*fill, "present")) << " were there or on their way\n";
+  console.out << whole(member(*fill, "sent")) << " events sent to " << printable(arguments.name)
+              << " from " << from << ", " << whole(member(*fill, "present"))
+              << " were there or on their way\n";
   if (number_of(member(*fill, "not_understood")) > 0)
-    console.out << whole(member(*fill, "not_understood")) << " records of the archive could not be understood\n";
+    console.out << whole(member(*fill, "not_understood"))
+                << " records of the archive could not be understood\n";
   return kExitGood;
 }
 

@@ -30,9 +30,13 @@ std::string text_of(const Json& value) {
   return value.is_null() ? "-" : printable(value.dump());
 }
 std::string bytes_of(const Json& value) {
-  return value.is_number() ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, value.get<double>()))) : "-";
+  return value.is_number()
+             ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, value.get<double>())))
+             : "-";
 }
-std::string seconds_of(const Json& value) { return value.is_number() ? format_seconds(value.get<double>()) : "-"; }
+std::string seconds_of(const Json& value) {
+  return value.is_number() ? format_seconds(value.get<double>()) : "-";
+}
 
 std::string whole(double number) { return std::to_string(std::llround(number)); }
 
@@ -74,10 +78,13 @@ void note_gaps(TextTable& table, const Json& gaps, const Console& console) {
 void note_unverified(TextTable& table, const Json& reasons, const Console& console) {
   if (!reasons.is_object()) return;
   std::vector<std::pair<double, std::string>> sorted;
-  for (const auto& [reason, count] : reasons.items()) sorted.emplace_back(-number_of(count), reason);
+  for (const auto& [reason, count] : reasons.items())
+    sorted.emplace_back(-number_of(count), reason);
   std::sort(sorted.begin(), sorted.end());
   for (const auto& [count, reason] : sorted) {
-    if (count < 0) table.note(console.yellow("owner unverified") + " " + whole(-count) + " x: " + printable(reason));
+    if (count < 0)
+      table.note(console.yellow("owner unverified") + " " + whole(-count) +
+                 " x: " + printable(reason));
   }
 }
 
@@ -95,24 +102,31 @@ void note_load(TextTable& table, const Json& load) {
   }
   std::array<char, 32> percent{};
   const double of_hundred = share.get<double>() * 100;
-  std::snprintf(percent.data(), percent.size(), of_hundred < 0.01 ? "less than %.2f" : "at most %.2f",
-                std::max(of_hundred, 0.01));
+  std::snprintf(percent.data(), percent.size(),
+                of_hundred < 0.01 ? "less than %.2f" : "at most %.2f", std::max(of_hundred, 0.01));
   table.note(text + "; " + percent.data() + " % of its time in the last minutes");
 }
 
 std::string sources_text(const Json& sources, const Console& console) {
-  TextTable table({"SOURCE", "PLUGIN", "WAY", "CAPTURED", "INCOMPLETE", "UNVERIFIED", "MISSED", "LAG"}, {3, 4, 5, 6, 7});
+  TextTable table(
+      {"SOURCE", "PLUGIN", "WAY", "CAPTURED", "INCOMPLETE", "UNVERIFIED", "MISSED", "LAG"},
+      {3, 4, 5, 6, 7});
   for (const auto& [name, source] : sources.items()) {
     const double missed = sum_of(member(source, "missed"));
     const double incomplete = number_of(member(source, "incomplete"));
     // Nobody is asked for owners: then there is nothing to count.
     const Json& owners = member(source, "owners");
     const double unverified = sum_of(member(owners, "unverified"));
-    table.add({printable(name), text_of(member(source, "plugin")), text_of(member(source, "capture")),
-               text_of(member(source, "captured")), incomplete > 0 ? console.yellow(whole(incomplete)) : whole(incomplete),
-               owners.is_object() ? (unverified > 0 ? console.yellow(whole(unverified)) : whole(unverified)) : "-",
-               missed > 0 ? console.red(whole(missed)) : whole(missed), seconds_of(member(source, "lag_seconds"))});
-    if (const Json& why = member(source, "why_not_better"); why.is_string() && !why.get<std::string>().empty()) {
+    table.add({printable(name), text_of(member(source, "plugin")),
+               text_of(member(source, "capture")), text_of(member(source, "captured")),
+               incomplete > 0 ? console.yellow(whole(incomplete)) : whole(incomplete),
+               owners.is_object()
+                   ? (unverified > 0 ? console.yellow(whole(unverified)) : whole(unverified))
+                   : "-",
+               missed > 0 ? console.red(whole(missed)) : whole(missed),
+               seconds_of(member(source, "lag_seconds"))});
+    if (const Json& why = member(source, "why_not_better");
+        why.is_string() && !why.get<std::string>().empty()) {
       table.note("no better way: " + text_of(why));
     }
     note_counts(table, member(source, "missed"), console.red("missed"));
@@ -129,47 +143,57 @@ std::string sources_text(const Json& sources, const Console& console) {
 }
 
 std::string journal_text(const Json& journal, const Console& console) {
-  std::string text = console.bold("JOURNAL") + "  " + text_of(member(journal, "events")) + " events, " +
-                     bytes_of(member(journal, "bytes")) + " of " + bytes_of(member(journal, "limit_bytes"));
+  std::string text = console.bold("JOURNAL") + "  " + text_of(member(journal, "events")) +
+                     " events, " + bytes_of(member(journal, "bytes")) + " of " +
+                     bytes_of(member(journal, "limit_bytes"));
   const double limit = number_of(member(journal, "limit_bytes"));
   if (limit > 0) {
     const double fill = number_of(member(journal, "bytes")) * 100 / limit;
     const std::string percent = whole(fill) + " %";
-    text += " (" + (fill >= 95 ? console.red(percent) : fill >= 75 ? console.yellow(percent) : percent) + ")";
+    text += " (" +
+            (fill >= 95   ? console.red(percent)
+             : fill >= 75 ? console.yellow(percent)
+                          : percent) +
+            ")";
   }
   text += "\n";
   if (const Json& full = member(journal, "full"); full.is_boolean() && full.get<bool>()) {
     text += "  " + console.red("full: the spool is not read until a sink takes events") + "\n";
   }
   for (const Json& user : member(journal, "over_share")) {
-    const std::string waiting =
-        text_of(member(user, "waiting")) + " entries (" + bytes_of(member(user, "waiting_bytes")) + ") wait in the spool";
+    const std::string waiting = text_of(member(user, "waiting")) + " entries (" +
+                                bytes_of(member(user, "waiting_bytes")) + ") wait in the spool";
     if (!member(user, "user_id").is_string()) {
       text += "  " + waiting + " until the scheduler says whose they are\n";
       continue;
     }
-    const Json& name = member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
-    text += "  " + console.yellow("user " + text_of(name)) + " holds " + bytes_of(member(user, "bytes")) + ", a full share; " +
-            waiting + "\n";
+    const Json& name =
+        member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
+    text += "  " + console.yellow("user " + text_of(name)) + " holds " +
+            bytes_of(member(user, "bytes")) + ", a full share; " + waiting + "\n";
   }
-  if (const Json& error = member(journal, "last_error"); error.is_string() && !error.get<std::string>().empty()) {
+  if (const Json& error = member(journal, "last_error");
+      error.is_string() && !error.get<std::string>().empty()) {
     text += "  " + console.red("last error: ") + text_of(error) + "\n";
   }
   return text;
 }
 
 std::string sinks_text(const Json& sinks, const Console& console) {
-  TextTable table({"SINK", "PLUGIN", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "RETRIES", "DEAD", "LAST SUCCESS"},
+  TextTable table({"SINK", "PLUGIN", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "RETRIES",
+                   "DEAD", "LAST SUCCESS"},
                   {2, 3, 4, 5, 6, 7});
   for (const auto& [name, sink] : sinks.items()) {
     const double dead = number_of(member(sink, "dead"));
     const Json& waiting = member(sink, "waiting");
     // The journal's count survives restarts and reloads; an older daemon may not give it.
     const Json& total = member(sink, "acknowledged_total");
-    table.add({printable(name), text_of(member(sink, "plugin")), text_of(total.is_null() ? member(sink, "acknowledged") : total),
-               text_of(waiting), bytes_of(member(sink, "waiting_bytes")),
+    table.add({printable(name), text_of(member(sink, "plugin")),
+               text_of(total.is_null() ? member(sink, "acknowledged") : total), text_of(waiting),
+               bytes_of(member(sink, "waiting_bytes")),
                number_of(waiting) > 0 ? seconds_of(member(sink, "oldest_waiting_seconds")) : "-",
-               whole(sum_of(member(sink, "retries"))), dead > 0 ? console.red(whole(dead)) : whole(dead),
+               whole(sum_of(member(sink, "retries"))),
+               dead > 0 ? console.red(whole(dead)) : whole(dead),
                text_of(member(sink, "last_success"))});
     if (member(sink, "configured") == Json(false)) {
       table.note(console.yellow("not configured: " + text_of(waiting) + " waiting") +
@@ -177,10 +201,11 @@ std::string sinks_text(const Json& sinks, const Console& console) {
     }
     if (const double refill = number_of(member(sink, "refill_from_archive")); refill > 0)
       table.note("will be refilled from archive: " + whole(refill));
-    if (const Json& fill = member(sink, "fill"); fill.is_object() && member(fill, "state") != Json("done")) {
+    if (const Json& fill = member(sink, "fill");
+        fill.is_object() && member(fill, "state") != Json("done")) {
       table.note("being filled from " + text_of(member(fill, "archive")) + ": " +
-                 whole(number_of(member(fill, "sent")) + number_of(member(fill, "present"))) + " of " +
-                 text_of(member(fill, "total")));
+                 whole(number_of(member(fill, "sent")) + number_of(member(fill, "present"))) +
+                 " of " + text_of(member(fill, "total")));
     }
     note_counts(table, member(sink, "retries"), "retried");
     note_error(table, sink, console);
@@ -196,12 +221,15 @@ std::string for_people(const Json& status, const Console& console) {
   std::string text = console.bold("scriptorium " + text_of(member(status, "version"))) + ", up " +
                      seconds_of(member(status, "uptime_seconds")) + "\n";
   if (const Json& refused = member(status, "reload_refused"); refused.is_string()) {
-    text += console.red("The last reload was refused, the old configuration is in force: ") + text_of(refused) + "\n";
+    text += console.red("The last reload was refused, the old configuration is in force: ") +
+            text_of(refused) + "\n";
   }
   text += "\n";
-  if (const Json& sources = member(status, "sources"); sources.is_object()) text += sources_text(sources, console) + "\n";
+  if (const Json& sources = member(status, "sources"); sources.is_object())
+    text += sources_text(sources, console) + "\n";
   text += journal_text(member(status, "journal"), console) + "\n";
-  if (const Json& sinks = member(status, "sinks"); sinks.is_object()) text += sinks_text(sinks, console);
+  if (const Json& sinks = member(status, "sinks"); sinks.is_object())
+    text += sinks_text(sinks, console);
   return text;
 }
 
@@ -211,15 +239,17 @@ int status_command(const Arguments& arguments, Console& console) {
   const auto state_dir = state_dir_of(arguments, console);
   if (!state_dir) {
     if (!arguments.health) return kExitConfig;
-    console.out << no_answer("the configuration " + arguments.config_file + " is wrong").line << "\n";
+    console.out << no_answer("the configuration " + arguments.config_file + " is wrong").line
+                << "\n";
     return Health::kCritical;
   }
   const auto log = make_command_logger();
   const auto answer = control(*state_dir, R"({"command":"status"})", *log);
   if (arguments.health) {
-    const Health health = answer ? judge_health(*answer, {.behind_warning_s = arguments.behind_warning_s,
-                                                          .behind_critical_s = arguments.behind_critical_s})
-                                 : no_answer(answer.error().message());
+    const Health health =
+        answer ? judge_health(*answer, {.behind_warning_s = arguments.behind_warning_s,
+                                        .behind_critical_s = arguments.behind_critical_s})
+               : no_answer(answer.error().message());
     console.out << health.line << "\n";
     return health.state;
   }

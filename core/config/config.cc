@@ -31,7 +31,9 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string place(const Position& position) { return position.file + ":" + std::to_string(position.line); }
+std::string place(const Position& position) {
+  return position.file + ":" + std::to_string(position.line);
+}
 
 std::string suggest(std::string_view key, const std::vector<std::string>& names) {
   return key.size() > 100 ? std::string{} : did_you_mean(key, names).value_or("");
@@ -65,16 +67,20 @@ class Merger {
       if (sources_.empty()) {
         problems_.add({.position = {main_file, 0},
                        .key = "source",
-                       .problem = "no source is configured, so nothing would be captured; write a table [source.NAME] with the "
+                       .problem = "no source is configured, so nothing would be captured; write a "
+                                  "table [source.NAME] with the "
                                   "options of a plugin, here or "
-                                  "in a file of plugins.d beside this one (\"scriptorium plugins\" lists the plugins)"});
+                                  "in a file of plugins.d beside this one (\"scriptorium plugins\" "
+                                  "lists the plugins)"});
       }
       if (sinks_.empty()) {
         problems_.add({.position = {main_file, 0},
                        .key = "sink",
-                       .problem = "no sink is configured, so nothing would be delivered; write a table [sink.NAME] with the "
+                       .problem = "no sink is configured, so nothing would be delivered; write a "
+                                  "table [sink.NAME] with the "
                                   "options of a plugin, here or in "
-                                  "a file of plugins.d beside this one (\"scriptorium plugins\" lists the plugins)"});
+                                  "a file of plugins.d beside this one (\"scriptorium plugins\" "
+                                  "lists the plugins)"});
       }
     }
     problems_.sort();
@@ -91,15 +97,20 @@ class Merger {
       if (key == "source" || key == "sink") continue;
       if (has(core, key)) {
         if (plugin_file) {
-          add(table, entry, "belongs in " + main_file_ + "; a file of plugins.d holds [source.NAME] and [sink.NAME] tables only");
+          add(table, entry,
+              "belongs in " + main_file_ +
+                  "; a file of plugins.d holds [source.NAME] and [sink.NAME] tables only");
         }
         continue;
       }
-      const bool is_table = std::holds_alternative<Table>(entry.value.data) || is_list_of_tables(entry.value);
+      const bool is_table =
+          std::holds_alternative<Table>(entry.value.data) || is_list_of_tables(entry.value);
       if (!is_table && (plugin_file || has(source, key) || has(sink, key))) {
-        const char* where = has(source, key) == has(sink, key) ? "[source.NAME] or [sink.NAME]"
-                                                               : (has(source, key) ? "[source.NAME]" : "[sink.NAME]");
-        add(table, entry, std::string("unknown key; an option of a plugin stands below its ") + where + " line");
+        const char* where = has(source, key) == has(sink, key)
+                                ? "[source.NAME] or [sink.NAME]"
+                                : (has(source, key) ? "[source.NAME]" : "[sink.NAME]");
+        add(table, entry,
+            std::string("unknown key; an option of a plugin stands below its ") + where + " line");
         continue;
       }
       std::vector<std::string> candidates = {"source", "sink"};
@@ -107,7 +118,8 @@ class Merger {
       std::string nearest = suggest(key, candidates);
       std::string allowed;
       if (nearest.empty() && is_table) allowed = "[source.NAME], [sink.NAME]";
-      add(table, entry, is_table ? "unknown table" : "unknown key", std::move(nearest), std::move(allowed));
+      add(table, entry, is_table ? "unknown table" : "unknown key", std::move(nearest),
+          std::move(allowed));
     }
   }
 
@@ -129,7 +141,8 @@ class Merger {
   }
 
   template <typename Instance, typename Common>
-  void fill(Instance& made, const std::string& name, const Table& table, const Schema<Common>& schema) {
+  void fill(Instance& made, const std::string& name, const Table& table,
+            const Schema<Common>& schema) {
     made.name = name;
     made.table = table;
     made.common = schema.parse(table, problems_);
@@ -137,11 +150,13 @@ class Merger {
   }
 
   template <typename F>
-  void each_instance(const Table& top, const TableEntry& kind, std::map<std::string, Position>& known, F make) {
+  void each_instance(const Table& top, const TableEntry& kind,
+                     std::map<std::string, Position>& known, F make) {
     const auto* tables = std::get_if<Table>(&kind.value.data);
     if (tables == nullptr) {
       if (is_list_of_tables(kind.value)) {
-        add(top, kind, "has no name; write [" + kind.key + ".NAME] instead of [[" + kind.key + "]]");
+        add(top, kind,
+            "has no name; write [" + kind.key + ".NAME] instead of [[" + kind.key + "]]");
       } else {
         add(top, kind, "wrong type; write [" + kind.key + ".NAME] and its options below");
       }
@@ -152,7 +167,8 @@ class Merger {
       const auto* table = std::get_if<Table>(&entry.value.data);
       if (table == nullptr) {
         if (is_list_of_tables(entry.value)) {
-          add(*tables, entry, "is defined as a list; write [" + kind.key + ".NAME] with single brackets");
+          add(*tables, entry,
+              "is defined as a list; write [" + kind.key + ".NAME] with single brackets");
         } else {
           add(*tables, entry, "wrong type; options stand below a line [" + kind.key + ".NAME]");
         }
@@ -164,7 +180,8 @@ class Merger {
         problems_.add(*tables, entry.key, "is defined twice; first at " + place(before->second));
         continue;
       }
-      if (!is_instance_name(entry.key)) add(*tables, entry, "cannot be the name of an instance", {}, kInstanceNameRule);
+      if (!is_instance_name(entry.key))
+        add(*tables, entry, "cannot be the name of an instance", {}, kInstanceNameRule);
       make(entry.key, *table);
     }
   }
@@ -175,7 +192,8 @@ class Merger {
   }
 
   // Without "given": what stands under a wrong key may be anything, a password as well.
-  void add(const Table& table, const TableEntry& entry, std::string problem, std::string nearest = {}, std::string allowed = {}) {
+  void add(const Table& table, const TableEntry& entry, std::string problem,
+           std::string nearest = {}, std::string allowed = {}) {
     Problems named;
     named.add(table, entry.key, std::move(problem), std::move(allowed));
     Problem made = named.list().front();
@@ -193,7 +211,8 @@ class Merger {
 };
 
 // The file's text; a problem and nothing if it cannot be had.
-std::optional<std::string> read_config_file(const std::string& file, const std::string& remedy, Problems& problems) {
+std::optional<std::string> read_config_file(const std::string& file, const std::string& remedy,
+                                            Problems& problems) {
   const auto refuse = [&](std::string why) {
     problems.add({.position = {file, 0}, .problem = std::move(why)});
     return std::nullopt;
@@ -205,7 +224,8 @@ std::optional<std::string> read_config_file(const std::string& file, const std::
   if (!stat) return refuse(stat.error().message());
   if (stat->is_directory()) return refuse("is a directory, not a file");
   if (!stat->is_regular()) return refuse("is not a regular file");
-  const std::string too_large = "is larger than " + format_bytes(kMaxFileBytes) + ", which no configuration needs";
+  const std::string too_large =
+      "is larger than " + format_bytes(kMaxFileBytes) + ", which no configuration needs";
   if (stat->size > kMaxFileBytes) return refuse(too_large + " (" + format_bytes(stat->size) + ")");
   auto bytes = read_fd(fd.get(), kMaxFileBytes + 1, stat->size);
   if (!bytes) return refuse(bytes.error().message());
@@ -213,7 +233,8 @@ std::optional<std::string> read_config_file(const std::string& file, const std::
   return *std::move(bytes);
 }
 
-std::vector<std::string> plugin_files(const std::string& folder, Problems& problems, bool& complete) {
+std::vector<std::string> plugin_files(const std::string& folder, Problems& problems,
+                                      bool& complete) {
   struct CloseDirectory {
     void operator()(DIR* d) const noexcept { ::closedir(d); }
   };
@@ -221,19 +242,22 @@ std::vector<std::string> plugin_files(const std::string& folder, Problems& probl
   const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(folder.c_str()));
   if (!directory) {
     if (errno != ENOENT) {
-      problems.add({.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
+      problems.add(
+          {.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
       complete = false;
     }
     return result;
   }
   errno = 0;
-  while (const dirent* entry = ::readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
+  while (const dirent* entry = ::readdir(
+             directory.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
     const std::string_view name = entry->d_name;
     if (name.starts_with('.') || !name.ends_with(".toml")) continue;
     result.push_back(folder + "/" + std::string(name));
   }
   if (errno != 0) {
-    problems.add({.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
+    problems.add(
+        {.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
     complete = false;
   }
   std::sort(result.begin(), result.end());
@@ -245,8 +269,9 @@ std::vector<std::string> plugin_files(const std::string& folder, Problems& probl
 Config load_config(const std::string& file, Problems& problems) {
   Merger merger(problems);
   const bool exists = stat_path(file).has_value();
-  if (auto text =
-          read_config_file(file, exists ? "" : "; write the configuration there, or name another file with --config", problems)) {
+  if (auto text = read_config_file(
+          file, exists ? "" : "; write the configuration there, or name another file with --config",
+          problems)) {
     merger.add_file(file);
     merger.add_main(read_toml(*text, file, problems));
   } else {
@@ -254,7 +279,8 @@ Config load_config(const std::string& file, Problems& problems) {
     if (!exists) return merger.finish(file);
   }
   const std::size_t slash = file.rfind('/');
-  const std::string folder = (slash == std::string::npos ? std::string{} : file.substr(0, slash + 1)) + "plugins.d";
+  const std::string folder =
+      (slash == std::string::npos ? std::string{} : file.substr(0, slash + 1)) + "plugins.d";
   bool complete = true;
   for (const std::string& name : plugin_files(folder, problems, complete)) {
     if (auto text = read_config_file(name, "", problems)) {
@@ -272,8 +298,9 @@ Config parse_config(std::string_view text, const std::string& name, Problems& pr
   Merger merger(problems);
   merger.add_file(name);
   if (text.size() > kMaxFileBytes) {
-    problems.add(
-        {.position = {name, 0}, .problem = "is larger than " + format_bytes(kMaxFileBytes) + ", which no configuration needs"});
+    problems.add({.position = {name, 0},
+                  .problem = "is larger than " + format_bytes(kMaxFileBytes) +
+                             ", which no configuration needs"});
     merger.damage();
   } else {
     merger.add_main(read_toml(text, name, problems));
@@ -281,7 +308,8 @@ Config parse_config(std::string_view text, const std::string& name, Problems& pr
   return merger.finish(name);
 }
 
-void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known, Problems& problems) {
+void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known,
+                        Problems& problems) {
   const std::vector<std::string> names = names_of(known);
   static const std::vector<std::string> core = names_of(core_options());
   for (const TableEntry& entry : table.entries) {
@@ -291,9 +319,11 @@ void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known
     Problem problem = named.list().front();
     problem.given.clear();
     if (has(core, entry.key)) {
-      problem.problem += "; it is one of core's and belongs above the first [table] of scriptorium.toml";
+      problem.problem +=
+          "; it is one of core's and belongs above the first [table] of scriptorium.toml";
     } else {
-      // A secret is not written in the configuration but in a file that it names; no edit distance finds that key.
+      // A secret is not written in the configuration but in a file that it names; no edit distance
+      // finds that key.
       const std::string in_file = entry.key + "_file";
       problem.did_you_mean = has(names, in_file) ? in_file : suggest(entry.key, names);
     }

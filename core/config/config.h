@@ -11,8 +11,8 @@
 
 namespace scriptorium {
 
-// environment = "all" | "none" | { keep = [...], drop = [...] }: which variables of a job are kept. Shell-style
-// patterns on the name; `keep` first (absent = all), then `drop`.
+// environment = "all" | "none" | { keep = [...], drop = [...] }: which variables of a job are kept.
+// Shell-style patterns on the name; `keep` first (absent = all), then `drop`.
 struct EnvironmentRule {
   enum class Mode { kAll, kNone, kPatterns } mode = Mode::kAll;
   std::optional<std::vector<std::string>> keep;
@@ -23,9 +23,10 @@ struct EnvironmentRule {
 struct CoreConfig {
   std::string cluster;  // required; [A-Za-z0-9][A-Za-z0-9._-]*, at most 64
   std::string state_dir = "/var/lib/scriptorium";
-  std::string user;                      // whom the daemon becomes; "" = it stays who starts it
-  std::string host;                      // the event's host.name; "" = this machine's
-  std::vector<std::string> plugin_dirs;  // before those beside the command and of the installed place
+  std::string user;  // whom the daemon becomes; "" = it stays who starts it
+  std::string host;  // the event's host.name; "" = this machine's
+  std::vector<std::string>
+      plugin_dirs;  // before those beside the command and of the installed place
   std::int64_t journal_max_bytes = std::int64_t{1} << 30;
   std::int64_t user_share_percent = 25;
   std::int64_t shutdown_seconds = 30;
@@ -88,15 +89,17 @@ std::vector<OptionInfo> core_options();
 std::vector<OptionInfo> source_options();
 std::vector<OptionInfo> sink_options();
 
-// Reads `file`, then every *.toml in plugins.d beside it, in name order. Every problem of every file goes into
-// `problems`, plugins' own options aside; the result is only good if there were none.
-// `file` missing or unreadable is a problem too, with what to do.
+// Reads `file`, then every *.toml in plugins.d beside it, in name order. Every problem of every
+// file goes into `problems`, plugins' own options aside; the result is only good if there were
+// none. `file` missing or unreadable is a problem too, with what to do.
 Config load_config(const std::string& file, Problems& problems);
 
 // Parses one text as if it stood in `name`; for tests and fuzzers.
 Config parse_config(std::string_view text, const std::string& name, Problems& problems);
 
-// Unknown keys of an instance's table, given the plugin's and core's options, with a "did you mean".
-void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known, Problems& problems);
+// Unknown keys of an instance's table, given the plugin's and core's options, with a "did you
+// mean".
+void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known,
+                        Problems& problems);
 
 }  // namespace scriptorium

@@ -17,12 +17,16 @@ constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t kDaySeconds = 86'400;
 constexpr std::size_t kMaxPath = 4000;  // PATH_MAX less what we add
 
-bool is_letter_or_digit(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+bool is_letter_or_digit(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
 
 // [A-Za-z0-9][A-Za-z0-9._-]*
 bool is_plain_name(std::string_view name, std::size_t most) noexcept {
   return !name.empty() && name.size() <= most && is_letter_or_digit(name.front()) &&
-         std::all_of(name.begin(), name.end(), [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-'; });
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
+         });
 }
 
 using TextProblem = std::function<std::optional<std::string>(const std::string&)>;
@@ -38,7 +42,8 @@ std::optional<std::string> host_problem(const std::string& name) {
 }
 
 std::optional<std::string> user_problem(const std::string& name) {
-  if (name.empty() || name == "_" || is_plain_name(name.front() == '_' ? name.substr(1) : name, 32)) return std::nullopt;
+  if (name.empty() || name == "_" || is_plain_name(name.front() == '_' ? name.substr(1) : name, 32))
+    return std::nullopt;
   return "cannot be a user's name";
 }
 
@@ -51,7 +56,8 @@ std::optional<std::string> path_problem(const std::string& path) {
   if (path.empty()) return "is empty";
   if (path.front() != '/') return "is not an absolute path";
   if (path.size() > kMaxPath) return "is too long";
-  if (std::any_of(path.begin(), path.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; })) {
+  if (std::any_of(path.begin(), path.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; })) {
     return "holds a control character";
   }
   return std::nullopt;
@@ -72,27 +78,32 @@ std::optional<std::string> plugin_problem(const std::string& name) {
   return "cannot be a plugin's name";
 }
 
-std::optional<std::string> kind_problem(const std::string& pattern) { return glob_problem(pattern); }
+std::optional<std::string> kind_problem(const std::string& pattern) {
+  return glob_problem(pattern);
+}
 
 // A string, or each string of a list, for which `problem` finds nothing.
 template <typename T>
-Option<T> checked(Option<T> base, std::string allowed, std::string T::* member, TextProblem problem) {
+Option<T> checked(Option<T> base, std::string allowed, std::string T::* member,
+                  TextProblem problem) {
   base.info.allowed = std::move(allowed);
-  base.apply = [info = base.info, member, problem = std::move(problem)](const Value& value, const Table& table, T& into,
-                                                                        Problems& problems) {
+  base.apply = [info = base.info, member, problem = std::move(problem)](
+                   const Value& value, const Table& table, T& into, Problems& problems) {
     std::string got;
     if (!options_detail::get(value, table, info, problems, got)) return;
-    if (const auto wrong = problem(got)) return options_detail::not_allowed(value, table, info, *wrong, problems);
+    if (const auto wrong = problem(got))
+      return options_detail::not_allowed(value, table, info, *wrong, problems);
     into.*member = std::move(got);
   };
   return base;
 }
 
 template <typename T>
-Option<T> checked(Option<T> base, std::string allowed, std::vector<std::string> T::* member, TextProblem problem) {
+Option<T> checked(Option<T> base, std::string allowed, std::vector<std::string> T::* member,
+                  TextProblem problem) {
   base.info.allowed = std::move(allowed);
-  base.apply = [info = base.info, member, problem = std::move(problem)](const Value& value, const Table& table, T& into,
-                                                                        Problems& problems) {
+  base.apply = [info = base.info, member, problem = std::move(problem)](
+                   const Value& value, const Table& table, T& into, Problems& problems) {
     std::vector<std::string> got;
     if (!options_detail::get(value, table, info, problems, got)) return;
     bool good = true;
@@ -113,7 +124,8 @@ Option<T> not_empty(Option<T> base, std::string problem) {
   base.apply = [info = base.info, apply = std::move(base.apply), problem = std::move(problem)](
                    const Value& value, const Table& table, T& into, Problems& problems) {
     const auto* list = std::get_if<std::vector<Value>>(&value.data);
-    if (list != nullptr && list->empty()) return options_detail::not_allowed(value, table, info, problem, problems);
+    if (list != nullptr && list->empty())
+      return options_detail::not_allowed(value, table, info, problem, problems);
     apply(value, table, into, problems);
   };
   return base;
@@ -130,12 +142,13 @@ std::optional<std::string> name_pattern_problem(const std::string& pattern) {
   if (auto wrong = glob_problem(pattern)) return "bad pattern: " + *wrong;
   if (pattern.find('\0') != std::string::npos) return "bad pattern: no name holds a NUL byte";
   // NAME=value would be taken for a rule on the value, match nothing, and let a secret through.
-  if (pattern.find('=', 1) != std::string::npos) return "bad pattern: it is held against the name alone, which has no '='";
+  if (pattern.find('=', 1) != std::string::npos)
+    return "bad pattern: it is held against the name alone, which has no '='";
   return std::nullopt;
 }
 
-bool read_patterns(const Value& value, const Table& table, const OptionInfo& info, Problems& problems,
-                   std::vector<std::string>& out) {
+bool read_patterns(const Value& value, const Table& table, const OptionInfo& info,
+                   Problems& problems, std::vector<std::string>& out) {
   std::vector<std::string> got;
   if (!options_detail::get(value, table, info, problems, got)) return false;
   bool good = true;
@@ -156,12 +169,14 @@ const OptionInfo& environment_info() {
       .default_value = "\"all\"",
       .allowed = "\"all\", \"none\", { keep = [...], drop = [...] }",
       .help =
-          "which variables of a job's environment are kept, by shell-style patterns on the name in which case counts: "
+          "which variables of a job's environment are kept, by shell-style patterns on the name in "
+          "which case counts: "
           "keep first (absent: all), then drop; what is dropped never reaches the disk"};
   return info;
 }
 
-void read_environment(const Value& value, const Table& table, SourceConfig& into, Problems& problems) {
+void read_environment(const Value& value, const Table& table, SourceConfig& into,
+                      Problems& problems) {
   const OptionInfo& info = environment_info();
   if (const auto* word = std::get_if<std::string>(&value.data)) {
     if (*word == "all") {
@@ -175,10 +190,12 @@ void read_environment(const Value& value, const Table& table, SourceConfig& into
   }
   const auto* rules = std::get_if<Table>(&value.data);
   if (rules == nullptr) return options_detail::wrong_type(value, table, info, problems);
-  static const OptionInfo keep{
-      .name = "keep", .type = "list of strings", .help = "patterns; only variables that match one are kept"};
-  static const OptionInfo drop{
-      .name = "drop", .type = "list of strings", .help = "patterns; variables that match one are dropped"};
+  static const OptionInfo keep{.name = "keep",
+                               .type = "list of strings",
+                               .help = "patterns; only variables that match one are kept"};
+  static const OptionInfo drop{.name = "drop",
+                               .type = "list of strings",
+                               .help = "patterns; variables that match one are dropped"};
   EnvironmentRule rule{.mode = EnvironmentRule::Mode::kPatterns};
   bool good = true;
   if (const Value* patterns = rules->find("keep")) {
@@ -186,12 +203,14 @@ void read_environment(const Value& value, const Table& table, SourceConfig& into
     good = read_patterns(*patterns, *rules, keep, problems, *rule.keep) && good;
     const auto* list = std::get_if<std::vector<Value>>(&patterns->data);
     if (list != nullptr && list->empty()) {
-      options_detail::not_allowed(*patterns, *rules, keep,
-                                  "an empty list keeps nothing; write environment = \"none\" if that is meant", problems);
+      options_detail::not_allowed(
+          *patterns, *rules, keep,
+          "an empty list keeps nothing; write environment = \"none\" if that is meant", problems);
       good = false;
     }
   }
-  if (const Value* patterns = rules->find("drop")) good = read_patterns(*patterns, *rules, drop, problems, rule.drop) && good;
+  if (const Value* patterns = rules->find("drop"))
+    good = read_patterns(*patterns, *rules, drop, problems, rule.drop) && good;
   check_unknown_keys(*rules, {keep, drop}, problems);
   if (good) into.environment = std::move(rule);
 }
@@ -206,51 +225,64 @@ std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noe
   if (!address.v6 && !text.starts_with(kV4)) return std::nullopt;
   text.remove_prefix(address.v6 ? kV6.size() : kV4.size());
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), address.port);
-  if (error != std::errc{} || end != text.data() + text.size() || address.port == 0) return std::nullopt;
+  if (error != std::errc{} || end != text.data() + text.size() || address.port == 0)
+    return std::nullopt;
   return address;
 }
 
 bool is_instance_name(std::string_view name) noexcept {
   const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !name.empty() && name.size() <= 64 && lower(name.front()) && std::all_of(name.begin(), name.end(), [&](char c) {
-    return lower(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
+  return !name.empty() && name.size() <= 64 && lower(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return lower(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
+         });
 }
 
 const Schema<CoreConfig>& core_schema() {
   static const Schema<CoreConfig> schema{
-      checked(required("cluster", &CoreConfig::cluster, "name of the cluster, which every event carries"),
-              "a letter or digit, then letters, digits, '.', '_' and '-', at most 64", &CoreConfig::cluster, cluster_problem),
+      checked(required("cluster", &CoreConfig::cluster,
+                       "name of the cluster, which every event carries"),
+              "a letter or digit, then letters, digits, '.', '_' and '-', at most 64",
+              &CoreConfig::cluster, cluster_problem),
       checked(option("state_dir", &CoreConfig::state_dir,
                      "folder of the journal, the lock and the control socket; one daemon owns it"),
               "an absolute path", &CoreConfig::state_dir, path_problem),
       checked(option("user", &CoreConfig::user,
-                     "user that the daemon becomes when it is started as root; empty: it stays the user that starts it"),
-              "a user's name: letters, digits, '.', '_' and '-', at most 32", &CoreConfig::user, user_problem),
-      checked(option("host", &CoreConfig::host, "host name that events carry; empty: this machine's"),
-              "letters, digits, '.', '_' and '-', at most 253", &CoreConfig::host, host_problem),
+                     "user that the daemon becomes when it is started as root; empty: it stays the "
+                     "user that starts it"),
+              "a user's name: letters, digits, '.', '_' and '-', at most 32", &CoreConfig::user,
+              user_problem),
+      checked(
+          option("host", &CoreConfig::host, "host name that events carry; empty: this machine's"),
+          "letters, digits, '.', '_' and '-', at most 253", &CoreConfig::host, host_problem),
       checked(option("plugin_dirs", &CoreConfig::plugin_dirs,
-                     "folders to look for plugins in before the usual ones, which are beside the command and the installed "
+                     "folders to look for plugins in before the usual ones, which are beside the "
+                     "command and the installed "
                      "place; the first "
                      "that has a plugin wins"),
               "absolute paths", &CoreConfig::plugin_dirs, path_problem),
       integer("journal_max_bytes", &CoreConfig::journal_max_bytes, kMebibyte, std::int64_t{1} << 44,
               "size of the journal in bytes at which capture stops and entries wait in the spool"),
-      integer(
-          "user_share_percent", &CoreConfig::user_share_percent, 1, 100,
-          "how much of journal_max_bytes one user's jobs may take while a destination is away; more of them wait in the spool"),
+      integer("user_share_percent", &CoreConfig::user_share_percent, 1, 100,
+              "how much of journal_max_bytes one user's jobs may take while a destination is away; "
+              "more of them wait in the spool"),
       integer("shutdown_seconds", &CoreConfig::shutdown_seconds, 1, 3600,
               "seconds that a stop may take to deliver what waits; the rest stays in the journal"),
       checked(option("metrics_listen", &CoreConfig::metrics_listen,
-                     "address on which metrics are given by HTTP (GET /metrics); empty: on the socket only"),
-              "\"127.0.0.1:PORT\" or \"[::1]:PORT\": nothing asks there who is asking", &CoreConfig::metrics_listen,
-              metrics_address_problem),
-      checked(option("metrics_socket", &CoreConfig::metrics_socket,
-                     "Unix socket on which metrics are given by HTTP; empty: metrics.sock in state_dir"),
-              "an absolute path", &CoreConfig::metrics_socket, path_or_nothing_problem),
+                     "address on which metrics are given by HTTP (GET /metrics); empty: on the "
+                     "socket only"),
+              "\"127.0.0.1:PORT\" or \"[::1]:PORT\": nothing asks there who is asking",
+              &CoreConfig::metrics_listen, metrics_address_problem),
+      checked(
+          option(
+              "metrics_socket", &CoreConfig::metrics_socket,
+              "Unix socket on which metrics are given by HTTP; empty: metrics.sock in state_dir"),
+          "an absolute path", &CoreConfig::metrics_socket, path_or_nothing_problem),
       checked(option("metrics_textfile", &CoreConfig::metrics_textfile,
-                     "file that gets the metrics every 15 s, for node_exporter's textfile collector; empty: none"),
-              "an absolute path that ends in .prom", &CoreConfig::metrics_textfile, textfile_problem),
+                     "file that gets the metrics every 15 s, for node_exporter's textfile "
+                     "collector; empty: none"),
+              "an absolute path that ends in .prom", &CoreConfig::metrics_textfile,
+              textfile_problem),
       choice("log_level", &CoreConfig::log_level, words({"debug", "info", "warning", "error"}),
              "least important messages that are logged"),
   };
@@ -259,19 +291,24 @@ const Schema<CoreConfig>& core_schema() {
 
 const Schema<SourceConfig>& source_schema() {
   static const Schema<SourceConfig> schema{
-      checked(option("plugin", &SourceConfig::plugin, "plugin that reads this source; absent: the name of the instance"),
+      checked(option("plugin", &SourceConfig::plugin,
+                     "plugin that reads this source; absent: the name of the instance"),
               kInstanceNameRule, &SourceConfig::plugin, plugin_problem),
       choice("capture", &SourceConfig::capture, words({"auto", "fanotify", "inotify", "scan"}),
              "how changes of the spool are noticed; auto takes the best way that works here"),
       integer("rescan_seconds", &SourceConfig::rescan_seconds, 1, kDaySeconds,
-              "seconds between two scans of the whole spool; absent: 60, and 2 with capture = \"scan\""),
+              "seconds between two scans of the whole spool; absent: 60, and 2 with capture = "
+              "\"scan\""),
       integer("incomplete_after_seconds", &SourceConfig::incomplete_after_seconds, 1, kDaySeconds,
-              "seconds after which an entry that is still half written is kept as it is and marked incomplete"),
+              "seconds after which an entry that is still half written is kept as it is and marked "
+              "incomplete"),
       integer("resolve_timeout_seconds", &SourceConfig::resolve_timeout_seconds, 1, kDaySeconds,
-              "seconds that an event waits for the scheduler to name its owner, from the first answer that could have; then it "
+              "seconds that an event waits for the scheduler to name its owner, from the first "
+              "answer that could have; then it "
               "goes out unverified"),
-      integer("max_file_bytes", &SourceConfig::max_file_bytes, 1024, std::int64_t{1} << 30,
-              "bytes that are read of one spool file; a larger one is cut there and marked incomplete"),
+      integer(
+          "max_file_bytes", &SourceConfig::max_file_bytes, 1024, std::int64_t{1} << 30,
+          "bytes that are read of one spool file; a larger one is cut there and marked incomplete"),
       custom<SourceConfig>(environment_info(), read_environment),
   };
   return schema;
@@ -279,15 +316,19 @@ const Schema<SourceConfig>& source_schema() {
 
 const Schema<SinkConfig>& sink_schema() {
   static const Schema<SinkConfig> schema{
-      checked(option("plugin", &SinkConfig::plugin, "plugin that writes to this sink; absent: the name of the instance"),
+      checked(option("plugin", &SinkConfig::plugin,
+                     "plugin that writes to this sink; absent: the name of the instance"),
               kInstanceNameRule, &SinkConfig::plugin, plugin_problem),
       not_empty(checked(option("kinds", &SinkConfig::kinds,
-                               "kinds of events that this sink gets, as shell-style patterns such as \"usage.*\""),
+                               "kinds of events that this sink gets, as shell-style patterns such "
+                               "as \"usage.*\""),
                         "patterns that are not empty", &SinkConfig::kinds, kind_problem),
                 "an empty list; this sink would get nothing"),
-      integer("batch_max_events", &SinkConfig::batch_max_events, 1, 100'000, "most events in one batch"),
+      integer("batch_max_events", &SinkConfig::batch_max_events, 1, 100'000,
+              "most events in one batch"),
       integer("batch_max_bytes", &SinkConfig::batch_max_bytes, 1, std::int64_t{1} << 30,
-              "bytes of scripts and environments at which a batch is full; a single larger event goes alone"),
+              "bytes of scripts and environments at which a batch is full; a single larger event "
+              "goes alone"),
       integer("batch_max_ms", &SinkConfig::batch_max_ms, 1, 60'000,
               "milliseconds that an event may wait for others to share its batch"),
       integer("retry_max_ms", &SinkConfig::retry_max_ms, 1, kDaySeconds * 1000,
@@ -311,7 +352,9 @@ std::vector<OptionInfo> without_empty_defaults(std::vector<OptionInfo> options) 
 }  // namespace
 
 std::vector<OptionInfo> core_options() { return core_schema().options(); }
-std::vector<OptionInfo> source_options() { return without_empty_defaults(source_schema().options()); }
+std::vector<OptionInfo> source_options() {
+  return without_empty_defaults(source_schema().options());
+}
 std::vector<OptionInfo> sink_options() { return without_empty_defaults(sink_schema().options()); }
 
 }  // namespace scriptorium

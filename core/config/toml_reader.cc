@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t kMaxDottedParts = 16;  // a.b.c has 3
 constexpr std::size_t kMaxNesting = 32;      // tables and lists in one another
 constexpr int kMaxMistakes = 64;             // of syntax, in one file
-// Begins the name of a table that stands for a header which cannot be used, so that the keys below it do not fall to the
-// table above: as TOML writes it, and as it is read.
+// Begins the name of a table that stands for a header which cannot be used, so that the keys below
+// it do not fall to the table above: as TOML writes it, and as it is read.
 constexpr std::string_view kSkippedHeader = "[\"\\u0001";
 constexpr char kSkippedTable = '\x01';
 
@@ -66,14 +66,20 @@ bool is_key_character(char c) {
 bool is_header(std::string_view line) {
   line = trim(line);
   if (line.substr(0, 1) != "[") return false;
-  line.remove_prefix(line.find_first_not_of('[') == std::string_view::npos ? line.size() : line.find_first_not_of('['));
+  line.remove_prefix(line.find_first_not_of('[') == std::string_view::npos
+                         ? line.size()
+                         : line.find_first_not_of('['));
   const std::string_view name = line.substr(0, line.find_first_of("]#"));
-  const std::string_view rest = trim(line.substr(std::min(line.find_first_not_of(']', name.size()), line.size())));
-  return (std::all_of(name.begin(), name.end(), is_key_character) || line.starts_with(kSkippedHeader.substr(1))) &&
+  const std::string_view rest =
+      trim(line.substr(std::min(line.find_first_not_of(']', name.size()), line.size())));
+  return (std::all_of(name.begin(), name.end(), is_key_character) ||
+          line.starts_with(kSkippedHeader.substr(1))) &&
          !rest.starts_with(',');
 }
 
-std::size_t indentation(std::string_view line) { return std::min(line.find_first_not_of(" \t"), line.size()); }
+std::size_t indentation(std::string_view line) {
+  return std::min(line.find_first_not_of(" \t"), line.size());
+}
 
 // "[ sink.archive ]" -> "sink.archive"; "" if the line is no header.
 std::string_view header_name(std::string_view line) {
@@ -94,7 +100,8 @@ std::string_view key_of(std::string_view line) {
 // The nearest header line above, 0 if there is none.
 std::uint32_t section_line(const Lines& lines, std::uint32_t number) {
   for (std::uint32_t i = number - 1; i > 0; --i) {
-    if (is_header(lines.line(i)) && trim(lines.line(i)).find(']') != std::string_view::npos && key_of(lines.line(i)).empty())
+    if (is_header(lines.line(i)) && trim(lines.line(i)).find(']') != std::string_view::npos &&
+        key_of(lines.line(i)).empty())
       return i;
   }
   return 0;
@@ -117,7 +124,8 @@ std::uint32_t first_line(const Lines& lines, std::uint32_t number) {
   const bool header = is_header(lines.line(number));
   const std::uint32_t from = header ? 1 : section_line(lines, number) + 1;
   for (std::uint32_t i = from; i < number; ++i) {
-    if (header ? is_header(lines.line(i)) && header_name(lines.line(i)) == header_name(lines.line(number))
+    if (header ? is_header(lines.line(i)) &&
+                     header_name(lines.line(i)) == header_name(lines.line(number))
                : !is_header(lines.line(i)) && !key_of(lines.line(i)).empty() &&
                      key_of(lines.line(i)) == key_of(lines.line(number))) {
       return i;
@@ -160,9 +168,9 @@ std::uint32_t open_list_line(const Lines& lines, std::uint32_t number) {
   return 0;
 }
 
-// What toml++ cannot be given. It makes a table for each part of a dotted key and destroys them by recursion, so a key of
-// a hundred thousand parts overflows the stack (3.3 has no limit); and a string that is never closed it reports at the
-// file's end only.
+// What toml++ cannot be given. It makes a table for each part of a dotted key and destroys them by
+// recursion, so a key of a hundred thousand parts overflows the stack (3.3 has no limit); and a
+// string that is never closed it reports at the file's end only.
 struct Scan {
   std::uint32_t too_many_parts = 0;  // a line
   std::uint32_t unclosed = 0;        // the line on which a multi-line string begins that has no end
@@ -231,10 +239,13 @@ std::variant<toml::table, SyntaxError> parse(const std::string& text) {
 }
 
 // toml++'s words for a mistake, in those of somebody who edits a config.
-Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& error, const std::string& name) {
+Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& error,
+                 const std::string& name) {
   Problem problem{.position = {name, number}, .key = full_key(lines, number)};
   const std::string_view line = lines.line(number);
-  const auto says = [&](std::string_view part) { return error.description.find(part) != std::string::npos; };
+  const auto says = [&](std::string_view part) {
+    return error.description.find(part) != std::string::npos;
+  };
   if (says("cannot redefine")) {
     const std::uint32_t first = first_line(lines, number);
     const std::string_view word = is_header(line) ? "table" : "key";
@@ -242,17 +253,20 @@ Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& er
     if (first > 0) {
       problem.problem += "; it is already in line " + std::to_string(first);
     } else if (const auto quote = error.description.find('\''); quote != std::string::npos) {
-      problem.problem += ": " + printable(error.description.substr(quote), 100) + " is already there";
+      problem.problem +=
+          ": " + printable(error.description.substr(quote), 100) + " is already there";
     }
-  } else if (says("could not determine value type") || says("parsing boolean") || says("expected 'nan'") ||
-             says("expected 'inf'")) {
+  } else if (says("could not determine value type") || says("parsing boolean") ||
+             says("expected 'nan'") || says("expected 'inf'")) {
     problem.problem = "syntax error: not a value; a text needs quotes";
     problem.allowed = "\"text\", a number, true, false, [a list], { a table }";
   } else if (says("expected a comment or whitespace")) {
     problem.problem = "syntax error: something else stands behind the value";
     problem.allowed = "a # comment";
-  } else if (says("unescaped control characters") || (says("parsing string") && says("end-of-file"))) {
-    problem.problem = "syntax error: the text's closing quote is missing, or it holds a control character";
+  } else if (says("unescaped control characters") ||
+             (says("parsing string") && says("end-of-file"))) {
+    problem.problem =
+        "syntax error: the text's closing quote is missing, or it holds a control character";
   } else if (says("utf-8")) {
     problem.problem = "syntax error: the file is not UTF-8 here";
   } else {
@@ -283,7 +297,8 @@ class Converter {
     std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) {
       const auto& x = a.first->source().begin;
       const auto& y = b.first->source().begin;
-      return std::tuple(x.line, x.column, a.first->str()) < std::tuple(y.line, y.column, b.first->str());
+      return std::tuple(x.line, x.column, a.first->str()) <
+             std::tuple(y.line, y.column, b.first->str());
     });
     for (const auto& [key, node] : members) {
       const std::string key_path = options_detail::join_key(result.path, key->str());
@@ -301,7 +316,8 @@ class Converter {
   }
 
  private:
-  std::optional<Value> value(const toml::node& node, Position position, const std::string& path, std::size_t depth) {
+  std::optional<Value> value(const toml::node& node, Position position, const std::string& path,
+                             std::size_t depth) {
     if (depth > kMaxNesting) {
       problems_.add({.position = std::move(position),
                      .key = path,
@@ -310,11 +326,13 @@ class Converter {
       return std::nullopt;
     }
     if (const auto* text = node.as_string()) return Value{text->get(), std::move(position)};
-    if (const auto* integer = node.as_integer()) return Value{std::int64_t{integer->get()}, std::move(position)};
+    if (const auto* integer = node.as_integer())
+      return Value{std::int64_t{integer->get()}, std::move(position)};
     if (const auto* boolean = node.as_boolean()) return Value{boolean->get(), std::move(position)};
     if (const auto* number = node.as_floating_point()) {
       if (std::isfinite(number->get())) return Value{number->get(), std::move(position)};
-      refuse(std::move(position), path, "inf and nan are not taken anywhere", options_detail::default_text(number->get()));
+      refuse(std::move(position), path, "inf and nan are not taken anywhere",
+             options_detail::default_text(number->get()));
       return std::nullopt;
     }
     if (const auto* sub = node.as_table()) {
@@ -326,11 +344,13 @@ class Converter {
     if (const auto* date = node.as_date()) given << date->get();
     if (const auto* time = node.as_time()) given << time->get();
     if (const auto* both = node.as_date_time()) given << both->get();
-    refuse(std::move(position), path, "no key takes a date or time; if a text is meant, put it in quotes", given.str());
+    refuse(std::move(position), path,
+           "no key takes a date or time; if a text is meant, put it in quotes", given.str());
     return std::nullopt;
   }
 
-  std::optional<Value> list(const toml::array& array, Position position, const std::string& path, std::size_t depth) {
+  std::optional<Value> list(const toml::array& array, Position position, const std::string& path,
+                            std::size_t depth) {
     std::vector<Value> result;
     bool good = true;
     for (const toml::node& item : array) {
@@ -346,8 +366,12 @@ class Converter {
     return Value{std::move(result), std::move(position)};
   }
 
-  void refuse(Position position, const std::string& path, const std::string& why, std::string given) {
-    problems_.add({.position = std::move(position), .key = path, .problem = "wrong type: " + why, .given = std::move(given)});
+  void refuse(Position position, const std::string& path, const std::string& why,
+              std::string given) {
+    problems_.add({.position = std::move(position),
+                   .key = path,
+                   .problem = "wrong type: " + why,
+                   .given = std::move(given)});
   }
 
   std::string name_;
@@ -396,7 +420,9 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
 
   // Whether the line may be the rest of something that was taken out above it.
   const auto follows_changed = [&](std::uint32_t number) {
-    const auto says_nothing = [&](std::uint32_t i) { return trim(lines.line(i)).empty() || trim(lines.line(i)).front() == '#'; };
+    const auto says_nothing = [&](std::uint32_t i) {
+      return trim(lines.line(i)).empty() || trim(lines.line(i)).front() == '#';
+    };
     std::uint32_t above = number - 1;
     while (above > 0 && !changed.contains(above) && says_nothing(above)) --above;
     return above > 0 && changed.contains(above);
@@ -406,9 +432,10 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
     const std::string current = lines.text();
     const Scan found = scan(current);
     if (found.unclosed > 0) {
-      problems.add({.position = {name, found.unclosed},
-                    .key = full_key(lines, found.unclosed),
-                    .problem = "syntax error: the closing quotes of the text that begins here are missing"});
+      problems.add(
+          {.position = {name, found.unclosed},
+           .key = full_key(lines, found.unclosed),
+           .problem = "syntax error: the closing quotes of the text that begins here are missing"});
       blank(found.unclosed, lines.count());
       damaged_lines.push_back(found.unclosed);
       continue;
@@ -427,18 +454,21 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
     const SyntaxError& error = std::get<SyntaxError>(parsed);
     const std::uint32_t number = std::min(error.line, lines.count());
     if (number == 0) {
-      problems.add({.position = {name, 0}, .problem = "cannot be parsed: " + printable(error.description)});
+      problems.add(
+          {.position = {name, 0}, .problem = "cannot be parsed: " + printable(error.description)});
       return give_up();
     }
     if (mistakes == kMaxMistakes) {
-      problems.add({.position = {name, number}, .problem = "too many mistakes; the rest of this file was not read"});
+      problems.add({.position = {name, number},
+                    .problem = "too many mistakes; the rest of this file was not read"});
       return give_up();
     }
-    // A list that is not closed runs into the next key or table, and then the mistake is above. What is further to the
-    // right than the list's own key is taken for an item.
+    // A list that is not closed runs into the next key or table, and then the mistake is above.
+    // What is further to the right than the list's own key is taken for an item.
     const std::uint32_t list = open_list_line(lines, number);
     const bool item = list > 0 && indentation(lines.line(number)) > indentation(lines.line(list));
-    const bool header = !item && key_of(lines.line(number)).empty() && is_header(lines.line(number));
+    const bool header =
+        !item && key_of(lines.line(number)).empty() && is_header(lines.line(number));
     const bool begins_something = !item && (header || !key_of(lines.line(number)).empty());
     if (begins_something && list > 0) {
       problems.add({.position = {name, list},

@@ -22,10 +22,15 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostLetters = 1000;
 constexpr std::size_t kMostFound = 100;
 
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 std::string refuse(const std::string& reason) { return dump({{"ok", false}, {"error", reason}}); }
-// Events go as the text that they are: parsing them again would cost time with every variable of a hostile environment.
-std::string accept_text(const std::string& result) { return R"({"ok":true,"result":)" + result + "}"; }
+// Events go as the text that they are: parsing them again would cost time with every variable of a
+// hostile environment.
+std::string accept_text(const std::string& result) {
+  return R"({"ok":true,"result":)" + result + "}";
+}
 std::string accept(Json result) { return dump({{"ok", true}, {"result", std::move(result)}}); }
 
 Json letter_json(const Journal::DeadLetter& letter) {
@@ -42,7 +47,9 @@ Json letter_json(const Journal::DeadLetter& letter) {
 }
 
 Json sink_json(const Journal::SinkState& state) {
-  const auto age = [](Timestamp time) { return static_cast<double>(system_clock().now().nanoseconds - time.nanoseconds) / 1e9; };
+  const auto age = [](Timestamp time) {
+    return static_cast<double>(system_clock().now().nanoseconds - time.nanoseconds) / 1e9;
+  };
   return {{"sink", state.name},
           {"registered", state.registered},
           {"waiting", state.waiting},
@@ -50,15 +57,18 @@ Json sink_json(const Journal::SinkState& state) {
           {"refill_from_archive", state.in_archive},
           {"dead", state.dead},
           {"acknowledged", state.acknowledged},
-          {"oldest_waiting_seconds", state.oldest_waiting ? Json(age(*state.oldest_waiting)) : Json(nullptr)},
-          {"last_success",
-           state.last_success ? Json(format_rfc3339(*state.last_success, TimePrecision::kMilliseconds)) : Json(nullptr)}};
+          {"oldest_waiting_seconds",
+           state.oldest_waiting ? Json(age(*state.oldest_waiting)) : Json(nullptr)},
+          {"last_success", state.last_success ? Json(format_rfc3339(*state.last_success,
+                                                                    TimePrecision::kMilliseconds))
+                                              : Json(nullptr)}};
 }
 
 std::string answer(Journal& journal, const Json& request) {
   const std::string command = request.at("command").get<std::string>();
   std::optional<std::string> sink;
-  if (request.contains("sink") && !request.at("sink").is_null()) sink = request.at("sink").get<std::string>();
+  if (request.contains("sink") && !request.at("sink").is_null())
+    sink = request.at("sink").get<std::string>();
   if (command == "deadletters.list") {
     auto letters = journal.dead_letters(sink, request.value("limit", kMostLetters));
     if (!letters) return refuse(letters.error().message());
@@ -86,7 +96,8 @@ std::string answer(Journal& journal, const Json& request) {
   }
   if (command == "deadletters.retry" || command == "deadletters.discard") {
     const std::string id = request.at("event_id").get<std::string>();
-    auto count = command == "deadletters.retry" ? journal.retry_dead(sink, id) : journal.discard_dead(sink, id);
+    auto count = command == "deadletters.retry" ? journal.retry_dead(sink, id)
+                                                : journal.discard_dead(sink, id);
     if (!count) return refuse(count.error().message());
     return accept({{"count", *count}});
   }
@@ -95,7 +106,8 @@ std::string answer(Journal& journal, const Json& request) {
     const auto fills = journal.fills();
     for (const Journal::SinkState& state : journal.usage().sinks) {
       list.push_back(sink_json(state));
-      const auto fill = std::find_if(fills.begin(), fills.end(), [&](const auto& f) { return f.sink == state.name; });
+      const auto fill = std::find_if(fills.begin(), fills.end(),
+                                     [&](const auto& f) { return f.sink == state.name; });
       if (fill != fills.end()) list.back()["fill"] = Json::parse(fill_json(*fill));
     }
     return accept(std::move(list));
@@ -106,14 +118,16 @@ std::string answer(Journal& journal, const Json& request) {
     for (const Journal::SinkState& state : journal.usage().sinks) {
       if (state.name == *sink) gone = {{"waiting", state.waiting}, {"dead", state.dead}};
     }
-    if (auto removed = journal.remove_sink(*sink); !removed) return refuse(removed.error().message());
+    if (auto removed = journal.remove_sink(*sink); !removed)
+      return refuse(removed.error().message());
     return accept(std::move(gone));
   }
   if (command == "owners.list") {
-    auto waiting =
-        journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()}, request.value("limit", kMostLetters));
+    auto waiting = journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()},
+                                      request.value("limit", kMostLetters));
     if (!waiting) return refuse(waiting.error().message());
-    std::sort(waiting->begin(), waiting->end(), [](const auto& a, const auto& b) { return a.number < b.number; });
+    std::sort(waiting->begin(), waiting->end(),
+              [](const auto& a, const auto& b) { return a.number < b.number; });
     Json list = Json::array();
     for (const Journal::Unverified& item : *waiting) {
       list.push_back({{"job_id", item.event->job.id},
@@ -127,14 +141,16 @@ std::string answer(Journal& journal, const Json& request) {
     auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
     if (!events) return refuse(events.error().message());
     std::string list = "[";
-    for (const auto& event : *events) list.append(list.size() > 1 ? "," : "").append(event_json(*event));
+    for (const auto& event : *events)
+      list.append(list.size() > 1 ? "," : "").append(event_json(*event));
     return accept_text(list + "]");
   }
   return refuse("unknown command: " + command);
 }
 
 // One request to a running daemon; nothing if none listens.
-Result<std::optional<std::string>> ask_daemon(const std::string& state_dir, const std::string& request) {
+Result<std::optional<std::string>> ask_daemon(const std::string& state_dir,
+                                              const std::string& request) {
   auto path = control_socket_path(state_dir);
   if (!path) return path.error();
   const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -144,25 +160,30 @@ Result<std::optional<std::string>> ask_daemon(const std::string& state_dir, cons
   std::memcpy(address.sun_path, path->c_str(), path->size() + 1);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     if (errno == ENOENT || errno == ECONNREFUSED) return std::optional<std::string>{};
-    if (errno == EACCES) return Error{ErrorKind::kTransient, *path + ": permission denied; ask as the daemon's user or as root"};
+    if (errno == EACCES)
+      return Error{ErrorKind::kTransient,
+                   *path + ": permission denied; ask as the daemon's user or as root"};
     return system_error("connect " + *path, errno);
   }
   constexpr timeval kPatience{.tv_sec = 60, .tv_usec = 0};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
   const std::string line = request + "\n";
-  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
+  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(line.size()))
     return system_error("send to " + *path, errno);
   std::string answer;
   std::array<char, 65536> buffer{};
   for (;;) {
     const ssize_t n = ::recv(socket.get(), buffer.data(), buffer.size(), 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " does not answer"};
+    if (n < 0)
+      return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " does not answer"};
     if (n == 0) break;
     answer.append(buffer.data(), static_cast<std::size_t>(n));
   }
   if (answer.empty())
-    return Error{ErrorKind::kTransient, "the daemon on " + state_dir + " ended the connection without an answer"};
+    return Error{ErrorKind::kTransient,
+                 "the daemon on " + state_dir + " ended the connection without an answer"};
   return std::optional<std::string>{std::move(answer)};
 }
 
@@ -176,7 +197,8 @@ Result<std::string> result_of(const std::string& text) try {
   if (json.at("ok").get<bool>()) return dump(json.at("result"));
   return Error{ErrorKind::kPermanent, json.at("error").get<std::string>()};
 } catch (const Json::exception&) {
-  return Error{ErrorKind::kTransient, "the daemon's answer is not understood; is it of another version?"};
+  return Error{ErrorKind::kTransient,
+               "the daemon's answer is not understood; is it of another version?"};
 }
 
 }  // namespace
@@ -187,18 +209,20 @@ std::string answer_from_journal(Journal& journal, const std::string& request_jso
   return refuse(std::string("the request is not understood: ") + e.what());
 }
 
-Result<std::string> control(const std::string& state_dir, const std::string& request_json, Logger& log) {
+Result<std::string> control(const std::string& state_dir, const std::string& request_json,
+                            Logger& log) {
   auto answered = ask_daemon(state_dir, request_json);
   if (!answered) return answered.error();
   if (*answered) return result_of(**answered);
 
   const Json request = Json::parse(request_json, nullptr, false);
   const std::string command = request.is_object() ? request.value("command", "") : "";
-  if (command == "status" || command == "ping" || command == "sinks.fill" || command == "owners.retry" ||
-      command == "owners.status")
+  if (command == "status" || command == "ping" || command == "sinks.fill" ||
+      command == "owners.retry" || command == "owners.status")
     return Error{ErrorKind::kTransient, "no daemon runs on " + state_dir};
   if (!stat_path(state_dir + "/journal.db"))
-    return Error{ErrorKind::kTransient, state_dir + ": there is no journal yet, and no daemon runs"};
+    return Error{ErrorKind::kTransient,
+                 state_dir + ": there is no journal yet, and no daemon runs"};
   auto lock = lock_state_dir(state_dir);
   if (!lock) return lock.error();
   auto journal = Journal::open({.directory = state_dir}, log, system_clock());

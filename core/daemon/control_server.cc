@@ -25,14 +25,16 @@ constexpr timeval kPatience{.tv_sec = 5, .tv_usec = 0};
 Result<std::string> control_socket_path(const std::string& state_dir) {
   std::string path = state_dir + "/control.sock";
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return Error{ErrorKind::kInvalidConfig, "state_dir: too long for the control socket: " + path + " has " +
-                                                std::to_string(path.size()) + " bytes, " +
-                                                std::to_string(sizeof(sockaddr_un::sun_path) - 1) + " are possible"};
+    return Error{ErrorKind::kInvalidConfig, "state_dir: too long for the control socket: " + path +
+                                                " has " + std::to_string(path.size()) + " bytes, " +
+                                                std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
+                                                " are possible"};
   }
   return path;
 }
 
-Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& state_dir, Answer answer, Logger& log) {
+Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& state_dir,
+                                                            Answer answer, Logger& log) {
   auto path = control_socket_path(state_dir);
   if (!path) return path.error();
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -41,17 +43,20 @@ Result<std::unique_ptr<ControlServer>> ControlServer::start(const std::string& s
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path->c_str(), path->size() + 1);
   ::unlink(path->c_str());  // state_dir is locked: whoever left it is gone
-  // Of a process's umask only the main thread may change it, and only before others make files: the daemon sets 0077.
+  // Of a process's umask only the main thread may change it, and only before others make files: the
+  // daemon sets 0077.
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return system_error("bind " + *path, errno);
   if (::chmod(path->c_str(), 0600) != 0) return system_error("chmod " + *path, errno);
   if (::listen(socket.get(), 16) != 0) return system_error("listen " + *path, errno);
   UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake) return system_error("eventfd", errno);
-  return std::unique_ptr<ControlServer>(new ControlServer(std::move(socket), std::move(wake), *path, std::move(answer), log));
+  return std::unique_ptr<ControlServer>(
+      new ControlServer(std::move(socket), std::move(wake), *path, std::move(answer), log));
 }
 
-ControlServer::ControlServer(UniqueFd socket, UniqueFd wake, std::string file, Answer answer, Logger& log)
+ControlServer::ControlServer(UniqueFd socket, UniqueFd wake, std::string file, Answer answer,
+                             Logger& log)
     : socket_(std::move(socket)),
       wake_(std::move(wake)),
       file_(std::move(file)),
@@ -77,7 +82,8 @@ void ControlServer::run(const std::stop_token& stop) noexcept {
     try {
       serve(client.get());
     } catch (...) {
-      log_.warning("CONTROL_FAILED", "a command could not be answered", {{"reason", thrown_text()}});
+      log_.warning("CONTROL_FAILED", "a command could not be answered",
+                   {{"reason", thrown_text()}});
     }
   }
 }

@@ -18,7 +18,8 @@ class ControlServer {
  public:
   // `answer` gets a request (one line of JSON) and gives the whole answer object.
   using Answer = std::function<std::string(const std::string& request)>;
-  static Result<std::unique_ptr<ControlServer>> start(const std::string& state_dir, Answer answer, Logger& log);
+  static Result<std::unique_ptr<ControlServer>> start(const std::string& state_dir, Answer answer,
+                                                      Logger& log);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
@@ -36,7 +37,8 @@ class ControlServer {
   std::jthread thread_;
 };
 
-// The path of the socket. Longer than a socket's name may be (107 bytes): kInvalidConfig, said with the limit.
+// The path of the socket. Longer than a socket's name may be (107 bytes): kInvalidConfig, said with
+// the limit.
 Result<std::string> control_socket_path(const std::string& state_dir);
 
 }  // namespace scriptorium

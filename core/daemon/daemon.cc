@@ -111,8 +111,9 @@ class Daemon {
   mutable std::mutex parts_mutex_;
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
-  std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;  // replaced, but a thread of theirs is still in a call
-  bool sources_hang_ = false;                            // the same of a source
+  std::vector<std::unique_ptr<SinkRun>>
+      hanging_sinks_;          // replaced, but a thread of theirs is still in a call
+  bool sources_hang_ = false;  // the same of a source
   LastReload last_reload_;
   bool journal_was_full_ = false;
   SteadyTime next_watchdog_;
@@ -125,7 +126,8 @@ int Daemon::run() {
   setup_ = load_setup(options_.config_file, problems);
   log_ = make_stderr_logger(parse_log_level(setup_.config.core.log_level));
   if (!problems.empty()) {
-    for (const Problem& problem : problems.list()) std::fprintf(stderr, "%s\n", problem.text().c_str());
+    for (const Problem& problem : problems.list())
+      std::fprintf(stderr, "%s\n", problem.text().c_str());
     return EX_CONFIG;
   }
   if (auto started = start(); !started) {
@@ -148,7 +150,8 @@ Result<void> Daemon::start() {
   FAULT_POINT("daemon.locked");
   if (!privileges_.unfiltered_because.empty()) {
     log_->warning("SYSTEM_CALLS_UNFILTERED",
-                  "this kernel supports no system call filter; an attacker who controls the daemon could have files of others "
+                  "this kernel supports no system call filter; an attacker who controls the daemon "
+                  "could have files of others "
                   "reported to it",
                   {{"reason", privileges_.unfiltered_because}});
   }
@@ -165,15 +168,16 @@ Result<void> Daemon::start() {
   Result<void> watched = crashes ? (*crashes)->watch_signals() : Result<void>(crashes.error());
   if (crashes) crashes_ = *std::move(crashes);
   if (!watched) {
-    log_->warning(
-        "CRASH_RECORD_FAILED",
-        "what is handed to plugins cannot be recorded; delivery continues, but an event that crashes the daemon is not found",
-        {{"reason", watched.error().message()}});
+    log_->warning("CRASH_RECORD_FAILED",
+                  "what is handed to plugins cannot be recorded; delivery continues, but an event "
+                  "that crashes the daemon is not found",
+                  {{"reason", watched.error().message()}});
   }
-  runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host), options_.once, privileges_.opener.get(),
-                           crashes_.get(), &archives_});
+  runtime_.emplace(Runtime{*journal_, *log_, clock_, core.cluster, host_name(core.host),
+                           options_.once, privileges_.opener.get(), crashes_.get(), &archives_});
 
-  // Sinks first: an event that is captured finds all its sinks known. What can be read is known before a sink needs it.
+  // Sinks first: an event that is captured finds all its sinks known. What can be read is known
+  // before a sink needs it.
   std::vector<const SinkRun*> all;
   for (const LoadedSink& loaded : setup_.sinks) {
     auto sink = SinkRun::make(loaded, *runtime_);
@@ -200,14 +204,16 @@ Result<void> Daemon::start() {
   }
   if (options_.once) return {};
   auto metrics = MetricsServer::open(
-      {.socket = core.metrics_socket.empty() ? core.state_dir + "/metrics.sock" : core.metrics_socket,
+      {.socket =
+           core.metrics_socket.empty() ? core.state_dir + "/metrics.sock" : core.metrics_socket,
        .listen = parse_loopback_address(core.metrics_listen),
        .textfile = core.metrics_textfile},
       [this] { return status(); }, *log_, clock_);
   if (!metrics) return metrics.error();
   metrics_ = *std::move(metrics);
   // After it, so that who gets an answer here can connect there.
-  auto control = ControlServer::start(core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
+  auto control = ControlServer::start(
+      core.state_dir, [this](const std::string& request) { return answer(request); }, *log_);
   if (!control) return control.error();
   control_ = *std::move(control);
   for (const auto& source : sources_) source->start();
@@ -232,7 +238,8 @@ Result<void> Daemon::retire_sinks(const Setup& setup) {
   for (const Journal::SinkState& sink : journal_->usage().sinks) {
     if (sink.registered || sink.waiting + sink.dead == 0) continue;
     log_->warning("SINK_UNKNOWN",
-                  "events wait for a sink that is not configured; it gets nothing new, and they are kept until it is configured "
+                  "events wait for a sink that is not configured; it gets nothing new, and they "
+                  "are kept until it is configured "
                   "again or forgotten",
                   {{"sink", sink.name},
                    {"waiting", sink.waiting},
@@ -247,7 +254,8 @@ Result<void> Daemon::check_directories(const std::vector<const SinkRun*>& sinks)
   for (const SinkRun* sink : sinks) {
     std::vector<std::string> directories;
     if (auto thrown = call_plugin([&] { directories = sink->sink()->directories(); }))
-      return Error{ErrorKind::kInvalidConfig, "sink." + sink->name() + ": the plugin threw: " + *thrown};
+      return Error{ErrorKind::kInvalidConfig,
+                   "sink." + sink->name() + ": the plugin threw: " + *thrown};
     by_sink.emplace_back(sink->name(), std::move(directories));
   }
   const auto shared = shared_directories(by_sink);
@@ -272,19 +280,22 @@ void Daemon::watch_forever() {
 Daemon::Signal Daemon::wait_signal(milliseconds most) {
   if (crashes_ != nullptr) crashes_->tick();
   std::array<pollfd, 2> fds{
-      {{signals_, POLLIN, 0}, {privileges_.opener != nullptr && !opener_died_ ? privileges_.opener->pidfd() : -1, POLLIN, 0}}};
+      {{signals_, POLLIN, 0},
+       {privileges_.opener != nullptr && !opener_died_ ? privileges_.opener->pidfd() : -1, POLLIN,
+        0}}};
   if (::poll(fds.data(), fds.size(), static_cast<int>(most.count())) <= 0) return Signal::kNone;
   if (fds[1].revents != 0) {
     opener_died_ = true;
-    log_->error(
-        "OPENER_DIED",
-        "the process that opens the spool for the daemon has ended; the daemon ends as well, so that both are started again "
-        "and look at the whole spool",
-        {{"pid", privileges_.opener->pid()}});
+    log_->error("OPENER_DIED",
+                "the process that opens the spool for the daemon has ended; the daemon ends as "
+                "well, so that both are started again "
+                "and look at the whole spool",
+                {{"pid", privileges_.opener->pid()}});
     return Signal::kStop;
   }
   signalfd_siginfo info{};
-  if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return Signal::kNone;
+  if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info))
+    return Signal::kNone;
   return info.ssi_signo == SIGHUP ? Signal::kReload : Signal::kStop;
 }
 
@@ -297,7 +308,8 @@ void Daemon::tick() {
   journal_was_full_ = usage.full;
   const std::uint64_t watchdog = watchdog_microseconds();
   if (watchdog > 0 && clock_.steady() >= next_watchdog_) {
-    // The status asks every part that could hang on a lock; a part that does not answer keeps us from saying we live.
+    // The status asks every part that could hang on a lock; a part that does not answer keeps us
+    // from saying we live.
     static_cast<void>(status());
     notify_systemd("WATCHDOG=1");
     next_watchdog_ = clock_.steady() + std::chrono::microseconds(watchdog / 3);
@@ -330,12 +342,15 @@ int Daemon::deliver_once() {
   SteadyTime last_progress = clock_.steady();
   bool settled = false;
   while (!interrupted) {
-    settled = std::none_of(sources_.begin(), sources_.end(), [](const auto& s) { return s->owners_pending(); }) &&
+    settled = std::none_of(sources_.begin(), sources_.end(),
+                           [](const auto& s) { return s->owners_pending(); }) &&
               std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->idle(); });
     if (settled) break;
     std::uint64_t now = 0;
-    for (const auto& sink : sinks_) now += sink->dispatcher_status().acknowledged + sink->dispatcher_status().rejected;
-    const bool owners = std::any_of(sources_.begin(), sources_.end(), [](const auto& s) { return s->owners_pending(); });
+    for (const auto& sink : sinks_)
+      now += sink->dispatcher_status().acknowledged + sink->dispatcher_status().rejected;
+    const bool owners = std::any_of(sources_.begin(), sources_.end(),
+                                    [](const auto& s) { return s->owners_pending(); });
     if (now != progress || owners) {
       progress = now;
       last_progress = clock_.steady();
@@ -353,13 +368,19 @@ int Daemon::deliver_once() {
   const Journal::Usage usage = journal_->usage();
   for (const Journal::SinkState& sink : usage.sinks) {
     if (sink.registered && sink.waiting > 0) {
-      const auto run = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == sink.name; });
-      const auto reason = run != sinks_.end() ? (*run)->dispatcher_status().last_error : std::nullopt;
-      log_->error("NOT_SETTLED", "events could not be delivered; they wait in the journal for the next run",
-                  {{"sink", sink.name}, {"waiting", sink.waiting}, {"reason", reason.value_or("no time was left")}});
+      const auto run = std::find_if(sinks_.begin(), sinks_.end(),
+                                    [&](const auto& s) { return s->name() == sink.name; });
+      const auto reason =
+          run != sinks_.end() ? (*run)->dispatcher_status().last_error : std::nullopt;
+      log_->error("NOT_SETTLED",
+                  "events could not be delivered; they wait in the journal for the next run",
+                  {{"sink", sink.name},
+                   {"waiting", sink.waiting},
+                   {"reason", reason.value_or("no time was left")}});
     }
     if (sink.registered && sink.dead > 0) {
-      log_->warning("DEAD_LETTERS", "some events stand as dead letters; `scriptorium deadletters list` shows why",
+      log_->warning("DEAD_LETTERS",
+                    "some events stand as dead letters; `scriptorium deadletters list` shows why",
                     {{"sink", sink.name}, {"dead", sink.dead}});
     }
   }
@@ -367,7 +388,8 @@ int Daemon::deliver_once() {
     log_->warning("HALF_WRITTEN", "some entries are still being written; run again to capture them",
                   {{"entries", half_written.load()}});
   }
-  log_->info("ONCE_DONE", "captured all that the spools hold", {{"captured", captured}, {"settled", settled ? "yes" : "no"}});
+  log_->info("ONCE_DONE", "captured all that the spools hold",
+             {{"captured", captured}, {"settled", settled ? "yes" : "no"}});
   const int code = stop();
   if (code != 0) return code;
   if (opener_died_) return EX_SOFTWARE;
@@ -381,13 +403,15 @@ void Daemon::show_progress() const {
   std::uint64_t delivered = 0;
   for (const auto& source : sources_) captured += source->captured();
   for (const auto& sink : sinks_) delivered += sink->dispatcher_status().acknowledged;
-  std::fprintf(stderr, "\rcaptured %llu, delivered %llu ", static_cast<unsigned long long>(captured),
+  std::fprintf(stderr, "\rcaptured %llu, delivered %llu ",
+               static_cast<unsigned long long>(captured),
                static_cast<unsigned long long>(delivered));
 }
 
 int Daemon::stop() {
   notify_systemd("STOPPING=1");
-  const SteadyTime deadline = clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
+  const SteadyTime deadline =
+      clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
   bool hangs = sources_hang_;
   for (const auto& source : sources_) {
     if (!source->stop(deadline)) hangs = true;
@@ -395,7 +419,8 @@ int Daemon::stop() {
   journal_->flush(deadline);
   FAULT_POINT("daemon.drain");
   // What is there is delivered, as long as the destinations take it; the rest stays in the journal.
-  // Without an opener the jobs of each moment may be lost, so the rest waits in the journal for the next start.
+  // Without an opener the jobs of each moment may be lost, so the rest waits in the journal for the
+  // next start.
   const bool damaged = journal_->damaged();
   while (!options_.once && !opener_died_ && !damaged && clock_.steady() < deadline &&
          !std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); })) {
@@ -411,7 +436,9 @@ int Daemon::stop() {
   const bool flushed = journal_->flush(clock_.steady() + std::chrono::seconds{5});
   if (!flushed && !damaged)
     log_->error("JOURNAL_NOT_WRITTEN",
-                "the journal could not be written before the end; what was not durable is captured again from the spool", {});
+                "the journal could not be written before the end; what was not durable is captured "
+                "again from the spool",
+                {});
   log_->info("STOPPED", "ends", {});
   metrics_.reset();
   control_.reset();
@@ -454,27 +481,32 @@ void Daemon::report(const Problems& problems) {
   for (const Problem& problem : problems.list()) log_->error("CONFIG_PROBLEM", problem.text(), {});
 }
 
-// Changes what has changed and leaves the rest running. Everything new is made before anything old is touched.
+// Changes what has changed and leaves the rest running. Everything new is made before anything old
+// is touched.
 Result<void> Daemon::switch_to(Setup setup) {
   const CoreConfig& now = setup_.config.core;
   const CoreConfig& then = setup.config.core;
   for (const auto& [key, changed] :
-       {std::pair{"cluster", now.cluster != then.cluster}, std::pair{"state_dir", now.state_dir != then.state_dir},
+       {std::pair{"cluster", now.cluster != then.cluster},
+        std::pair{"state_dir", now.state_dir != then.state_dir},
         std::pair{"host", now.host != then.host}, std::pair{"user", now.user != then.user},
         std::pair{"journal_max_bytes", now.journal_max_bytes != then.journal_max_bytes},
         std::pair{"user_share_percent", now.user_share_percent != then.user_share_percent},
         std::pair{"metrics_listen", now.metrics_listen != then.metrics_listen},
         std::pair{"metrics_socket", now.metrics_socket != then.metrics_socket},
         std::pair{"metrics_textfile", now.metrics_textfile != then.metrics_textfile}}) {
-    if (changed) return Error{ErrorKind::kInvalidConfig, std::string(key) + " cannot change while the daemon runs; restart it"};
+    if (changed)
+      return Error{ErrorKind::kInvalidConfig,
+                   std::string(key) + " cannot change while the daemon runs; restart it"};
   }
   std::vector<std::unique_ptr<SinkRun>> new_sinks;
   std::vector<std::unique_ptr<SourceRun>> new_sources;
   std::vector<std::string> kept;
   for (const LoadedSink& loaded : setup.sinks) {
     const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
-    const auto old = std::find_if(sinks_.begin(), sinks_.end(),
-                                  [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    const auto old = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& s) {
+      return s->name() == loaded.instance.name && s->fingerprint() == wanted;
+    });
     if (old != sinks_.end()) {
       kept.push_back("sink." + loaded.instance.name);
       continue;
@@ -485,8 +517,9 @@ Result<void> Daemon::switch_to(Setup setup) {
   }
   for (const LoadedSource& loaded : setup.sources) {
     const std::string wanted = fingerprint(loaded.instance.table, loaded.plugin.file, *runtime_);
-    const auto old = std::find_if(sources_.begin(), sources_.end(),
-                                  [&](const auto& s) { return s->name() == loaded.instance.name && s->fingerprint() == wanted; });
+    const auto old = std::find_if(sources_.begin(), sources_.end(), [&](const auto& s) {
+      return s->name() == loaded.instance.name && s->fingerprint() == wanted;
+    });
     if (old != sources_.end()) {
       kept.push_back("source." + loaded.instance.name);
       continue;
@@ -499,11 +532,14 @@ Result<void> Daemon::switch_to(Setup setup) {
   std::vector<const SinkRun*> all;
   for (const auto& sink : new_sinks) all.push_back(sink.get());
   for (const auto& sink : sinks_) {
-    if (std::find(kept.begin(), kept.end(), "sink." + sink->name()) != kept.end()) all.push_back(sink.get());
+    if (std::find(kept.begin(), kept.end(), "sink." + sink->name()) != kept.end())
+      all.push_back(sink.get());
   }
   if (auto apart = check_directories(all); !apart) return apart;
 
-  const auto is_kept = [&](const std::string& name) { return std::find(kept.begin(), kept.end(), name) != kept.end(); };
+  const auto is_kept = [&](const std::string& name) {
+    return std::find(kept.begin(), kept.end(), name) != kept.end();
+  };
   const auto take_out = [&](auto& parts, const char* prefix) {
     std::remove_reference_t<decltype(parts)> out;
     const std::lock_guard lock(parts_mutex_);
@@ -517,8 +553,9 @@ Result<void> Daemon::switch_to(Setup setup) {
     }
     return out;
   };
-  // A changed sink rests for a moment, its events wait in the journal. A changed spool source overlaps with its successor, so
-  // that nothing is missed between them; what both see is one event. A changed free source ends before its successor begins.
+  // A changed sink rests for a moment, its events wait in the journal. A changed spool source
+  // overlaps with its successor, so that nothing is missed between them; what both see is one
+  // event. A changed free source ends before its successor begins.
   std::string refused;
   for (auto& old : take_out(sinks_, "sink.")) {
     if (old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) continue;
@@ -536,7 +573,8 @@ Result<void> Daemon::switch_to(Setup setup) {
   auto old_sources = take_out(sources_, "source.");
   for (auto& old : old_sources) {
     if (!old->may_overlap())
-      sources_hang_ = !old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds)) || sources_hang_;
+      sources_hang_ =
+          !old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds)) || sources_hang_;
   }
   for (auto& source : new_sources) {
     source->start();
@@ -544,22 +582,26 @@ Result<void> Daemon::switch_to(Setup setup) {
     sources_.push_back(std::move(source));
   }
   for (auto& old : old_sources) {
-    if (!old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds))) sources_hang_ = true;
+    if (!old->stop(clock_.steady() + std::chrono::seconds(now.shutdown_seconds)))
+      sources_hang_ = true;
   }
   // A sink that did not start is configured all the same: its events wait for it.
-  if (auto retired = retire_sinks(setup); !retired && refused.empty()) refused = retired.error().message();
+  if (auto retired = retire_sinks(setup); !retired && refused.empty())
+    refused = retired.error().message();
   for (const auto& sink : sinks_) sink->wake();
   for (const auto& source : sources_) source->rescan();
   setup_ = std::move(setup);
   if (!refused.empty())
-    return Error{ErrorKind::kInvalidConfig, "a changed sink does not start: " + refused + "; its events wait in the journal"};
+    return Error{ErrorKind::kInvalidConfig,
+                 "a changed sink does not start: " + refused + "; its events wait in the journal"};
   return {};
 }
 
 std::string Daemon::status() const {
   const double uptime = std::chrono::duration<double>(clock_.steady() - begun_).count();
   const std::lock_guard lock(parts_mutex_);
-  return render_status(*journal_, sources_, sinks_, uptime, last_reload_, privileges_json(privileges_));
+  return render_status(*journal_, sources_, sinks_, uptime, last_reload_,
+                       privileges_json(privileges_));
 }
 
 std::string Daemon::answer(const std::string& request) {
@@ -568,7 +610,8 @@ std::string Daemon::answer(const std::string& request) {
   if (command == "status") return R"({"ok":true,"result":)" + status() + "}";
   if (command == "ping") return Json{{"ok", true}, {"result", {{"pid", ::getpid()}}}}.dump();
   if (command == "sinks.fill") return fill(json);
-  if (command == "owners.retry" || command == "owners.status") return owners(command == "owners.retry");
+  if (command == "owners.retry" || command == "owners.status")
+    return owners(command == "owners.retry");
   return answer_from_journal(*journal_, request);
 }
 
@@ -589,14 +632,18 @@ std::string Daemon::owners(bool ask) const {
 }
 
 std::string Daemon::fill(const Json& request) {
-  const auto refuse = [](const std::string& why) { return Json{{"ok", false}, {"error", why}}.dump(); };
+  const auto refuse = [](const std::string& why) {
+    return Json{{"ok", false}, {"error", why}}.dump();
+  };
   const std::string sink = request.value("sink", "");
   const auto since = parse_rfc3339(request.value("since", "1970-01-01T00:00:00Z"));
   if (!since) return refuse("\"since\" is not a time");
   {
     const std::lock_guard lock(parts_mutex_);
-    const bool known = std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == sink; });
-    if (!known) return refuse("there is no sink " + printable(sink) + " in the daemon's configuration");
+    const bool known =
+        std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s->name() == sink; });
+    if (!known)
+      return refuse("there is no sink " + printable(sink) + " in the daemon's configuration");
   }
   auto begun = filler_->begin(sink, request.value("from", ""), *since);
   if (!begun) return refuse(begun.error().message());
@@ -613,16 +660,17 @@ int run_daemon(const RunOptions& options) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
-  // What a large script took goes back when it is done with. glibc by itself raises the threshold with each large block that is
-  // freed, up to 32 MiB, and then keeps them, in an arena for each thread.
+  // What a large script took goes back when it is done with. glibc by itself raises the threshold
+  // with each large block that is freed, up to 32 MiB, and then keeps them, in an arena for each
+  // thread.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
-  // Before a plugin is loaded, a thread started or a byte of a spool read. What is wrong with the configuration is said later,
-  // by who can also ask the plugins.
+  // Before a plugin is loaded, a thread started or a byte of a spool read. What is wrong with the
+  // configuration is said later, by who can also ask the plugins.
   Problems problems;
   const CoreConfig core = load_config(options.config_file, problems).core;
-  auto privileges =
-      separate_privileges(core, options.config_file, problems.empty() ? PrivilegesFor::kRun : PrivilegesFor::kRefusal);
+  auto privileges = separate_privileges(
+      core, options.config_file, problems.empty() ? PrivilegesFor::kRun : PrivilegesFor::kRefusal);
   if (!privileges) {
     const auto log = make_stderr_logger(parse_log_level(core.log_level));
     log->error("START_REFUSED", privileges.error().message(), {});

@@ -68,15 +68,20 @@ class StderrLogger final : public Logger {
     logger_.flush_on(spdlog::level::trace);
   }
 
-  void log(LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept override try {
+  void log(LogLevel level, std::string_view id, std::string_view sentence,
+           const Fields& fields) noexcept override try {
     if (!logger_.should_log(convert(level))) return;
     std::uint64_t held_back = 0;
-    if ((level == LogLevel::kWarning || level == LogLevel::kError) && !allowed(id, fields, held_back)) return;
+    if ((level == LogLevel::kWarning || level == LogLevel::kError) &&
+        !allowed(id, fields, held_back))
+      return;
     std::string line = under_systemd_ ? priority(level) : "";
     line.append(id).append(": ").append(sentence_with(sentence, fields));
-    if (held_back > 0) line += " (" + std::to_string(held_back) + " like this were held back before)";
+    if (held_back > 0)
+      line += " (" + std::to_string(held_back) + " like this were held back before)";
     logger_.log(convert(level), "{}", line);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a log line that cannot be written must not stop what it tells of
+  } catch (...) {  // NOLINT(bugprone-empty-catch): a log line that cannot be written must not stop
+                   // what it tells of
   }
 
  private:
@@ -89,8 +94,9 @@ class StderrLogger final : public Logger {
   bool allowed(std::string_view id, const Fields& fields, std::uint64_t& held_back) {
     std::string key(id);
     // Per instance, so that a noisy sink does not hide what another one says.
-    const auto instance =
-        std::find_if(fields.begin(), fields.end(), [](const LogField& f) { return f.key == "sink" || f.key == "source"; });
+    const auto instance = std::find_if(fields.begin(), fields.end(), [](const LogField& f) {
+      return f.key == "sink" || f.key == "source";
+    });
     if (instance != fields.end()) key.append("/").append(instance->value);
     return repeats_.with([&](std::map<std::string, Repeats>& all) {
       Repeats& r = all[key];
@@ -119,7 +125,8 @@ class CommandLogger final : public Logger {
     logger_.set_pattern("scriptorium: %l: %v");
     logger_.set_level(spdlog::level::warn);
   }
-  void log(LogLevel level, std::string_view /*id*/, std::string_view sentence, const Fields& fields) noexcept override try {
+  void log(LogLevel level, std::string_view /*id*/, std::string_view sentence,
+           const Fields& fields) noexcept override try {
     logger_.log(convert(level), "{}", sentence_with(sentence, fields));
   } catch (...) {  // NOLINT(bugprone-empty-catch): see StderrLogger
   }
@@ -130,7 +137,9 @@ class CommandLogger final : public Logger {
 
 }  // namespace
 
-std::unique_ptr<Logger> make_stderr_logger(LogLevel least) { return std::make_unique<StderrLogger>(least); }
+std::unique_ptr<Logger> make_stderr_logger(LogLevel least) {
+  return std::make_unique<StderrLogger>(least);
+}
 std::unique_ptr<Logger> make_command_logger() { return std::make_unique<CommandLogger>(); }
 
 LogLevel parse_log_level(const std::string& text) {

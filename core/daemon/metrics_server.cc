@@ -32,7 +32,8 @@ constexpr seconds kPatience{2};
 constexpr seconds kTextfileInterval{15};
 constexpr std::size_t kLongestHead = 16U << 10;
 
-Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size, const std::string& what) {
+Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size,
+                           const std::string& what) {
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error("socket", errno);
   const int on = 1;
@@ -40,7 +41,8 @@ Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size, 
   if (::bind(socket.get(), address, size) != 0 || ::listen(socket.get(), 16) != 0) {
     const int code = errno;
     return Error{ErrorKind::kInvalidConfig,
-                 system_error(what, code).message() + (code == EADDRINUSE ? "; another program listens there" : "")};
+                 system_error(what, code).message() +
+                     (code == EADDRINUSE ? "; another program listens there" : "")};
   }
   return socket;
 }
@@ -49,15 +51,18 @@ Result<UniqueFd> listen_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
-    return Error{ErrorKind::kInvalidConfig, "metrics_socket: " + path + " is too long for a socket's name: " +
-                                                std::to_string(sizeof address.sun_path - 1) + " bytes are possible"};
+    return Error{ErrorKind::kInvalidConfig,
+                 "metrics_socket: " + path + " is too long for a socket's name: " +
+                     std::to_string(sizeof address.sun_path - 1) + " bytes are possible"};
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   // Only a socket of an earlier run is in the way; anything else is somebody's file.
   struct stat st{};
   if (::lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path.c_str());
-  auto socket = listening(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address, "metrics_socket: " + path);
-  if (socket && ::chmod(path.c_str(), 0660) != 0) return system_error("metrics_socket: " + path, errno);
+  auto socket = listening(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address,
+                          "metrics_socket: " + path);
+  if (socket && ::chmod(path.c_str(), 0660) != 0)
+    return system_error("metrics_socket: " + path, errno);
   return socket;
 }
 
@@ -78,9 +83,11 @@ Result<UniqueFd> listen_loopback(LoopbackAddress wanted) {
 }
 
 std::string answer(int code, const char* type, const std::string& body, bool with_body) {
-  return "HTTP/1.1 " + std::to_string(code) + ' ' + std::string(http::obsolete_reason(static_cast<http::status>(code))) +
+  return "HTTP/1.1 " + std::to_string(code) + ' ' +
+         std::string(http::obsolete_reason(static_cast<http::status>(code))) +
          "\r\nContent-Type: " + type + "\r\nContent-Length: " + std::to_string(body.size()) +
-         "\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n" + (with_body ? body : "");
+         "\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n" +
+         (with_body ? body : "");
 }
 
 }  // namespace
@@ -100,12 +107,15 @@ std::string MetricsServer::respond(std::string_view request, const StatusJson& s
   if (path == "/") return answer(200, kPlain, "Scriptorium. Its metrics: /metrics\n", with_body);
   if (path != "/metrics") return answer(404, kPlain, "only /metrics is here\n", with_body);
   const auto accept = head[http::field::accept];
-  const bool open = std::string_view(accept.data(), accept.size()).find("application/openmetrics-text") != std::string_view::npos;
+  const bool open =
+      std::string_view(accept.data(), accept.size()).find("application/openmetrics-text") !=
+      std::string_view::npos;
   const MetricsFormat format = open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus;
   return answer(200, content_type(format), render_metrics(status(), format), with_body);
 }
 
-Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, StatusJson status, Logger& log, const Clock& clock) {
+Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, StatusJson status,
+                                                           Logger& log, const Clock& clock) {
   std::vector<UniqueFd> listeners;
   auto local = listen_unix(options.socket);
   if (!local) return local.error();
@@ -117,12 +127,12 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, Stat
   }
   UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake) return system_error("eventfd", errno);
-  return std::unique_ptr<MetricsServer>(
-      new MetricsServer(std::move(options), std::move(listeners), std::move(wake), std::move(status), log, clock));
+  return std::unique_ptr<MetricsServer>(new MetricsServer(
+      std::move(options), std::move(listeners), std::move(wake), std::move(status), log, clock));
 }
 
-MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake, StatusJson status, Logger& log,
-                             const Clock& clock)
+MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake,
+                             StatusJson status, Logger& log, const Clock& clock)
     : options_(std::move(options)),
       listeners_(std::move(listeners)),
       wake_(std::move(wake)),
@@ -156,7 +166,8 @@ void MetricsServer::run(const std::stop_token& stop) noexcept {
           write_textfile();
           next_textfile = clock_.steady() + kTextfileInterval;
         }
-        patience = static_cast<int>(std::chrono::ceil<milliseconds>(next_textfile - clock_.steady()).count());
+        patience = static_cast<int>(
+            std::chrono::ceil<milliseconds>(next_textfile - clock_.steady()).count());
       }
       if (::poll(fds.data(), fds.size(), patience) <= 0) continue;
       for (std::size_t i = 1; i < fds.size() && !stop.stop_requested(); ++i) {
@@ -175,7 +186,8 @@ void MetricsServer::serve(int client) const {
   const auto ready = [&](short what) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - clock_.steady());
     std::array<pollfd, 2> fds{{{client, what, 0}, {wake_.get(), POLLIN, 0}}};
-    return left.count() > 0 && ::poll(fds.data(), fds.size(), static_cast<int>(left.count())) > 0 && fds[1].revents == 0;
+    return left.count() > 0 && ::poll(fds.data(), fds.size(), static_cast<int>(left.count())) > 0 &&
+           fds[1].revents == 0;
   };
   std::string request;
   std::array<char, 4096> buffer{};
@@ -197,11 +209,13 @@ void MetricsServer::serve(int client) const {
 }
 
 void MetricsServer::write_textfile() {
-  const auto written = replace_file(options_.textfile, render_metrics(status_(), MetricsFormat::kPrometheus), 0644);
+  const auto written =
+      replace_file(options_.textfile, render_metrics(status_(), MetricsFormat::kPrometheus), 0644);
   if (written) {
     textfile_failed_ = false;
   } else if (!std::exchange(textfile_failed_, true)) {
-    log_.warning("METRICS_TEXTFILE", "the file with the metrics cannot be written; it is tried again every 15 s",
+    log_.warning("METRICS_TEXTFILE",
+                 "the file with the metrics cannot be written; it is tried again every 15 s",
                  {{"file", options_.textfile}, {"reason", written.error().message()}});
   }
 }

@@ -17,8 +17,9 @@
 
 namespace scriptorium {
 
-// Gives the daemon's metrics away: by HTTP (GET /metrics) on a Unix socket and, if asked for, on loopback, and as a file for
-// node_exporter's textfile collector, replaced as a whole every 15 s. OpenMetrics where the Accept header asks for it.
+// Gives the daemon's metrics away: by HTTP (GET /metrics) on a Unix socket and, if asked for, on
+// loopback, and as a file for node_exporter's textfile collector, replaced as a whole every 15 s.
+// OpenMetrics where the Accept header asks for it.
 //
 // Owns:    the sockets and their files, one thread; one client at a time, cut off after 2 s.
 // Threads: make and destroy in the main thread; `status` runs in the server's.
@@ -31,11 +32,12 @@ class MetricsServer {
   };
   using StatusJson = std::function<std::string()>;
 
-  // Takes the addresses; who connects now is answered after start(). kInvalidConfig if the socket's path is too long or the port
-  // is taken.
-  static Result<std::unique_ptr<MetricsServer>> open(Options options, StatusJson status, Logger& log, const Clock& clock);
-  // Once, when everything that `status` tells of runs: what is given away before would lack what comes with that, and the file
-  // would keep showing it for 15 s.
+  // Takes the addresses; who connects now is answered after start(). kInvalidConfig if the socket's
+  // path is too long or the port is taken.
+  static Result<std::unique_ptr<MetricsServer>> open(Options options, StatusJson status,
+                                                     Logger& log, const Clock& clock);
+  // Once, when everything that `status` tells of runs: what is given away before would lack what
+  // comes with that, and the file would keep showing it for 15 s.
   void start();
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
@@ -45,8 +47,8 @@ class MetricsServer {
   static std::string respond(std::string_view request, const StatusJson& status);
 
  private:
-  MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake, StatusJson status, Logger& log,
-                const Clock& clock);
+  MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake, StatusJson status,
+                Logger& log, const Clock& clock);
   void run(const std::stop_token& stop) noexcept;
   void serve(int client) const;
   void write_textfile();

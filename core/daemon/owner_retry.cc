@@ -22,20 +22,22 @@ constexpr std::chrono::hours kGivenUpAfter{30 * 24};
 constexpr seconds kQueryLimit{60};
 
 std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) {
-  return std::chrono::nanoseconds(std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
+  return std::chrono::nanoseconds(
+      std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
 }
 
 // `asked`: the scheduler and its accounting were, and knew no owner. Else it is tried again soon.
 Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
   std::chrono::nanoseconds pause = kShortestPause;
-  if (asked) pause = std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause);
+  if (asked)
+    pause = std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause);
   return Timestamp{now.nanoseconds + pause.count()};
 }
 
 }  // namespace
 
-OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
-                       const Archives& archives, Logger& log, const Clock& clock)
+OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver,
+                       Journal& journal, const Archives& archives, Logger& log, const Clock& clock)
     : source_(std::move(source)),
       resolver_(std::move(resolver)),
       journal_(journal),
@@ -73,7 +75,8 @@ OwnerRetry::Status OwnerRetry::status() const {
 void OwnerRetry::run(const std::stop_token& stop) noexcept {
   name_thread("owners-later", source_);
   while (!stop.stop_requested()) {
-    const auto [wanted, now] = state_.with([](const State& s) { return std::pair(s.wanted, s.wanted > s.status.rounds_done); });
+    const auto [wanted, now] = state_.with(
+        [](const State& s) { return std::pair(s.wanted, s.wanted > s.status.rounds_done); });
     Result<void> done;
     if (now) {
       if (auto hastened = journal_.hasten_unverified(source_); !hastened) done = hastened.error();
@@ -102,7 +105,8 @@ Result<void> OwnerRetry::round(const std::stop_token& stop) {
   return {};
 }
 
-Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop) {
+Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
+                                const std::stop_token& stop) {
   const auto answers = ask(due, stop);
   if (stop.stop_requested()) return {};
   const Timestamp now = clock_.now();
@@ -112,7 +116,8 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, con
   if (!answers) failed = answers.error();
   for (std::size_t i = 0; i < due.size() && !stop.stop_requested(); ++i) {
     const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotAsked;
-    if (state == OwnerAnswer::State::kFound && (*answers)[i].user.verified && (*answers)[i].user.id) {
+    if (state == OwnerAnswer::State::kFound && (*answers)[i].user.verified &&
+        (*answers)[i].user.id) {
       auto replaced = replace(due[i], (*answers)[i].user);
       if (replaced) {
         ++verified;
@@ -122,7 +127,8 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, con
       later.push_back({due[i].number, next_time(due[i], now, false)});
       continue;
     }
-    const bool asked = state == OwnerAnswer::State::kUnknown || state == OwnerAnswer::State::kNotYet;
+    const bool asked =
+        state == OwnerAnswer::State::kUnknown || state == OwnerAnswer::State::kNotYet;
     if (asked && age_of(due[i], now) > kGivenUpAfter) {
       later.push_back({due[i].number, std::nullopt});
     } else {
@@ -135,7 +141,8 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, con
   });
   if (verified > 0) {
     log_.info("OWNERS_FOUND_LATER",
-              "owners of jobs that had gone out unverified are known now; the sinks put these jobs in the place of the first",
+              "owners of jobs that had gone out unverified are known now; the sinks put these jobs "
+              "in the place of the first",
               {{"source", source_}, {"jobs", verified}});
   }
   if (!later.empty()) {
@@ -145,18 +152,22 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due, con
   return {};
 }
 
-Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unverified>& due, const std::stop_token& stop) {
+Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unverified>& due,
+                                                 const std::stop_token& stop) {
   std::vector<OwnerQuery> queries;
   queries.reserve(due.size());
   const SteadyTime now = clock_.steady();
   for (const Journal::Unverified& item : due) {
-    queries.push_back(
-        {.event = item.event.get(), .script_mtime_ns = item.event->time.nanoseconds, .entry_unchanged = {}, .since = now});
+    queries.push_back({.event = item.event.get(),
+                       .script_mtime_ns = item.event->time.nanoseconds,
+                       .entry_unchanged = {},
+                       .since = now});
   }
   try {
     auto answers = resolver_->resolve(queries, stop, now + kQueryLimit);
     if (answers && answers->size() != queries.size())
-      return Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
+      return Error{ErrorKind::kPermanent,
+                   "the resolver gave another number of answers than it was asked"};
     return answers;
   } catch (...) {
     return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
@@ -169,8 +180,8 @@ Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& us
     whole = *std::move(held);
   } else if (!archives_.names().empty()) {
     auto archived = archives_.fetch(*item.event);
-    const bool gone =
-        !archived && (archived.error().kind() == ErrorKind::kVanished || archived.error().kind() == ErrorKind::kCorrupt);
+    const bool gone = !archived && (archived.error().kind() == ErrorKind::kVanished ||
+                                    archived.error().kind() == ErrorKind::kCorrupt);
     if (!archived && !gone) return archived.error();
     if (archived) whole = *std::move(archived);
   }

@@ -13,17 +13,18 @@
 
 namespace scriptorium {
 
-// Asks again for the owners of jobs that went out unverified: after a minute, then whenever as much time has passed as since the
-// job went out (at most six hours), for thirty days. Once an owner is known, a new event goes to all sinks; it names the first
-// event under `replaces`. The files of the new event are read from the journal or an archive. Where neither has them, it goes
-// without their bytes, and a destination that holds them keeps them.
+// Asks again for the owners of jobs that went out unverified: after a minute, then whenever as much
+// time has passed as since the job went out (at most six hours), for thirty days. Once an owner is
+// known, a new event goes to all sinks; it names the first event under `replaces`. The files of the
+// new event are read from the journal or an archive. Where neither has them, it goes without their
+// bytes, and a destination that holds them keeps them.
 //
 // Owns:    one thread and the resolver. Borrows the rest for its life.
 // Threads: start() and stop() from the main thread; the rest from any.
 class OwnerRetry {
  public:
-  OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal, const Archives& archives,
-             Logger& log, const Clock& clock);
+  OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
+             const Archives& archives, Logger& log, const Clock& clock);
   ~OwnerRetry();
   OwnerRetry(const OwnerRetry&) = delete;
   OwnerRetry& operator=(const OwnerRetry&) = delete;
@@ -32,8 +33,8 @@ class OwnerRetry {
   // False: an archive does not come back from a call; the process must end with _exit.
   bool stop(SteadyTime deadline);
 
-  // All are due now. Returns a number; once status().rounds_done has reached it, each was asked about, or `last_error` says
-  // why not.
+  // All are due now. Returns a number; once status().rounds_done has reached it, each was asked
+  // about, or `last_error` says why not.
   std::uint64_t ask_now();
 
   struct Status {
@@ -54,7 +55,8 @@ class OwnerRetry {
   // Asks about all that are due. What keeps it from asking about the rest is its error.
   Result<void> round(const std::stop_token& stop);
   Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
-  Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due,
+                                       const std::stop_token& stop);
   Result<void> replace(const Journal::Unverified& item, const User& user);
 
   const std::string source_;

@@ -18,9 +18,13 @@ constexpr std::chrono::seconds kQueryLimit{10};
 constexpr std::size_t kMaxReasons = 16;
 constexpr std::int64_t kMinutes = 60;
 
-std::int64_t minute_of(SteadyTime at) { return std::chrono::floor<std::chrono::minutes>(at.time_since_epoch()).count(); }
+std::int64_t minute_of(SteadyTime at) {
+  return std::chrono::floor<std::chrono::minutes>(at.time_since_epoch()).count();
+}
 
-std::chrono::milliseconds pause_of(const OwnerResolver& resolver) try { return resolver.min_interval(); } catch (...) {
+std::chrono::milliseconds pause_of(const OwnerResolver& resolver) try {
+  return resolver.min_interval();
+} catch (...) {
   return std::chrono::seconds{1};
 }
 
@@ -66,9 +70,13 @@ std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& a
   return result;
 }
 
-OwnerStage::OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal, Logger& log,
-                       const Clock& clock)
-    : options_(std::move(options)), resolver_(std::move(resolver)), journal_(journal), log_(log), clock_(clock) {}
+OwnerStage::OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal,
+                       Logger& log, const Clock& clock)
+    : options_(std::move(options)),
+      resolver_(std::move(resolver)),
+      journal_(journal),
+      log_(log),
+      clock_(clock) {}
 
 OwnerStage::~OwnerStage() { stop(); }
 
@@ -99,9 +107,11 @@ void OwnerStage::run(const std::stop_token& stop) noexcept {
     const SteadyTime long_from_now = clock_.steady() + std::chrono::minutes{1};
     if (!journal_.wait_unresolved(options_.source, 0, stop, long_from_now)) continue;
     if (round(stop)) continue;
-    // Something waits and could not be decided: again when the scheduler may be asked, or when something new comes.
+    // Something waits and could not be decided: again when the scheduler may be asked, or when
+    // something new comes.
     Guarded<int> nothing;
-    nothing.wait_until(stop, std::max(next_query_, clock_.steady() + std::chrono::milliseconds{50}), [](int) { return false; });
+    nothing.wait_until(stop, std::max(next_query_, clock_.steady() + std::chrono::milliseconds{50}),
+                       [](int) { return false; });
   }
 }
 
@@ -109,14 +119,15 @@ bool OwnerStage::round(const std::stop_token& stop) {
   bool any = false;
   std::uint64_t after = 0;
   if (clock_.steady() < next_query_) return false;
-  // Page after page, as long as something comes out of it: the youngest must not wait behind the oldest, of which the scheduler
-  // may not have been asked yet.
+  // Page after page, as long as something comes out of it: the youngest must not wait behind the
+  // oldest, of which the scheduler may not have been asked yet.
   for (std::size_t page = 0; page < kPages && !stop.stop_requested(); ++page) {
     std::vector<Journal::Unresolved> waiting = journal_.unresolved(options_.source, after, kBatch);
     if (waiting.empty()) break;
     after = waiting.back().ticket;
     const SteadyTime now = clock_.steady();
-    for (const Journal::Unresolved& u : waiting) waits_.try_emplace(u.ticket, Wait{.since = now, .covered = {}});
+    for (const Journal::Unresolved& u : waiting)
+      waits_.try_emplace(u.ticket, Wait{.since = now, .covered = {}});
     const PageResult result = handle(std::move(waiting), stop);
     any = any || result.decided > 0;
     if (result.answered == 0 && !last_failed_) break;
@@ -125,19 +136,21 @@ bool OwnerStage::round(const std::stop_token& stop) {
   return any;
 }
 
-// Of entries that wait in the spool until it is known whose they are. What is not answered is asked again, until the journal
-// takes it that nobody can say.
+// Of entries that wait in the spool until it is known whose they are. What is not answered is asked
+// again, until the journal takes it that nobody can say.
 void OwnerStage::answer_questions(const std::stop_token& stop) {
-  const std::vector<Journal::Unresolved> questions = journal_.owner_questions(options_.source, kBatch);
+  const std::vector<Journal::Unresolved> questions =
+      journal_.owner_questions(options_.source, kBatch);
   if (questions.empty()) return;
   std::vector<OwnerQuery> queries;
   queries.reserve(questions.size());
   const SteadyTime now = clock_.steady();
   const Timestamp wall = clock_.now();
   for (const Journal::Unresolved& u : questions) {
-    const std::chrono::nanoseconds age(std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
-    queries.push_back(
-        {u.event.get(), u.event->time.nanoseconds, [this, &u] { return u.mark && options_.unchanged(*u.mark); }, now - age});
+    const std::chrono::nanoseconds age(
+        std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
+    queries.push_back({u.event.get(), u.event->time.nanoseconds,
+                       [this, &u] { return u.mark && options_.unchanged(*u.mark); }, now - age});
   }
   const auto answers = ask(queries, stop);
   if (stop.stop_requested()) return;
@@ -151,7 +164,8 @@ void OwnerStage::answer_questions(const std::stop_token& stop) {
   }
 }
 
-OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiting, const std::stop_token& stop) {
+OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiting,
+                                          const std::stop_token& stop) {
   PageResult result;
   std::vector<Journal::Resolved> done;
   std::map<std::string, std::uint64_t> unverified;
@@ -166,7 +180,8 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
     done.push_back({ticket, std::move(copy)});
   };
   if (last_failed_) {
-    // While the scheduler does not answer, what has waited its time goes on without another question.
+    // While the scheduler does not answer, what has waited its time goes on without another
+    // question.
     std::erase_if(waiting, [&](const Journal::Unresolved& u) {
       if (!expired(waits_.at(u.ticket).since)) return false;
       give_up(u.ticket, *u.event, "the scheduler did not answer in time");
@@ -180,8 +195,10 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
     const Timestamp wall = clock_.now();
     for (const Journal::Unresolved& u : waiting) {
       // The moment at which it was captured, on the clock that cannot be set.
-      const std::chrono::nanoseconds age(std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
-      queries.push_back({u.event.get(), u.event->time.nanoseconds, [this, &u] { return u.mark && options_.unchanged(*u.mark); },
+      const std::chrono::nanoseconds age(
+          std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
+      queries.push_back({u.event.get(), u.event->time.nanoseconds,
+                         [this, &u] { return u.mark && options_.unchanged(*u.mark); },
                          std::min(waits_.at(u.ticket).since, now - age)});
     }
     auto answers = ask(queries, stop);
@@ -203,19 +220,24 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
             ++verified;
           } else {
             give_up(u.ticket, *event,
-                    answer.user.unverified_reason.value_or("the scheduler's record does not say for certain whose job it is"));
+                    answer.user.unverified_reason.value_or(
+                        "the scheduler's record does not say for certain whose job it is"));
           }
           break;
         }
         case OwnerAnswer::State::kUnknown:
-          give_up(u.ticket, *u.event, (*answers)[i].user.unverified_reason.value_or("the scheduler knows no such job"));
+          give_up(u.ticket, *u.event,
+                  (*answers)[i].user.unverified_reason.value_or("the scheduler knows no such job"));
           break;
         case OwnerAnswer::State::kNotYet:
-          // Counted from the first answer that could have named it: what waits for its turn to be asked about is not late.
-          if (expired(*wait.covered)) give_up(u.ticket, *u.event, "the scheduler had not listed it in time");
+          // Counted from the first answer that could have named it: what waits for its turn to be
+          // asked about is not late.
+          if (expired(*wait.covered))
+            give_up(u.ticket, *u.event, "the scheduler had not listed it in time");
           break;
         case OwnerAnswer::State::kNotAsked:
-          if (!answers && expired(wait.since)) give_up(u.ticket, *u.event, "the scheduler did not answer in time");
+          if (!answers && expired(wait.since))
+            give_up(u.ticket, *u.event, "the scheduler did not answer in time");
           break;
       }
     }
@@ -229,32 +251,38 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
         const bool room = counts.contains(reason) || counts.size() < kMaxReasons;
         counts[room ? reason : "another reason"] += count;
       }
-      c.last_hour.add(clock_.steady(), {.decided = done.size(), .unverified = done.size() - verified});
+      c.last_hour.add(clock_.steady(),
+                      {.decided = done.size(), .unverified = done.size() - verified});
     });
   }
   for (const Journal::Resolved& d : done) waits_.erase(d.ticket);
   if (!done.empty()) journal_.resolved(std::move(done));
-  // resolved() is queued: without the flush the same events would be read again, and asked for again.
+  // resolved() is queued: without the flush the same events would be read again, and asked for
+  // again.
   if (result.decided > 0) journal_.flush(clock_.steady() + std::chrono::seconds{5});
   return result;
 }
 
-Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& queries, const std::stop_token& stop) {
+Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& queries,
+                                                 const std::stop_token& stop) {
   const SteadyTime begun = clock_.steady();
   Result<std::vector<OwnerAnswer>> answers = [&]() -> Result<std::vector<OwnerAnswer>> {
     try {
-      return resolver_->resolve(queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
+      return resolver_->resolve(
+          queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
     } catch (...) {
       return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
     }
   }();
   if (answers && answers->size() != queries.size())
-    answers = Error{ErrorKind::kPermanent, "the resolver gave another number of answers than it was asked"};
+    answers = Error{ErrorKind::kPermanent,
+                    "the resolver gave another number of answers than it was asked"};
   next_query_ = clock_.steady() + pause_of(*resolver_);
   if (stop.stop_requested()) return answers;
   if (!answers && !last_failed_) {
     log_.warning("OWNER_UNKNOWN",
-                 "the scheduler cannot be asked who owns its jobs; their events wait for it, and go out unverified after "
+                 "the scheduler cannot be asked who owns its jobs; their events wait for it, and "
+                 "go out unverified after "
                  "resolve_timeout_seconds",
                  {{"source", options_.source}, {"reason", answers.error().message()}});
   } else if (answers && last_failed_) {
@@ -273,6 +301,8 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   return answers;
 }
 
-bool OwnerStage::expired(SteadyTime since) const { return clock_.steady() - since >= options_.timeout; }
+bool OwnerStage::expired(SteadyTime since) const {
+  return clock_.steady() - since >= options_.timeout;
+}
 
 }  // namespace scriptorium

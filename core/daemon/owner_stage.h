@@ -36,9 +36,10 @@ class LastHour {
   std::deque<Minute> minutes_;  // the oldest first; none without an event
 };
 
-// Between the journal and the sinks: asks the scheduler who owns the jobs that were captured, and lets the events go on with
-// the answer. An event continues unverified if the scheduler does not know its job, if it has not named it
-// resolve_timeout_seconds after the first answer that could have, or if it does not answer at all for as long.
+// Between the journal and the sinks: asks the scheduler who owns the jobs that were captured, and
+// lets the events go on with the answer. An event continues unverified if the scheduler does not
+// know its job, if it has not named it resolve_timeout_seconds after the first answer that could
+// have, or if it does not answer at all for as long.
 //
 // Such an event says why (User::unverified_reason); status() counts by these words.
 //
@@ -51,9 +52,11 @@ class OwnerStage {
     std::chrono::seconds timeout{30};
     // True if the entry of this mark still is the one that was captured.
     std::function<bool(const CaptureMark&)> unchanged;
-    std::function<void()> answers_again;  // called when the scheduler does, after it did not; may be empty
+    std::function<void()>
+        answers_again;  // called when the scheduler does, after it did not; may be empty
   };
-  OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal, Logger& log, const Clock& clock);
+  OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal,
+             Logger& log, const Clock& clock);
   ~OwnerStage();
 
   void start();
@@ -75,7 +78,8 @@ class OwnerStage {
   // Handles what waits; false if nothing could be decided.
   bool round(const std::stop_token& stop);
   void answer_questions(const std::stop_token& stop);
-  Result<std::vector<OwnerAnswer>> ask(const std::vector<OwnerQuery>& queries, const std::stop_token& stop);
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<OwnerQuery>& queries,
+                                       const std::stop_token& stop);
   struct PageResult {
     std::size_t answered = 0;  // the scheduler was asked about them
     std::size_t decided = 0;   // they continued to the sinks

@@ -32,14 +32,15 @@ std::string state_of_file(const Value& value) {
   if (name == nullptr) return {};
   std::string path = *name;
   if (path.find('/') == std::string::npos) {
-    const char* credentials = std::getenv("CREDENTIALS_DIRECTORY");  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    const char* credentials =
+        std::getenv("CREDENTIALS_DIRECTORY");  // NOLINT(concurrency-mt-unsafe): nobody sets it
     if (credentials == nullptr) return {};
     path = std::string(credentials) + '/' + path;
   }
   const auto stat = stat_path(path);
   if (!stat) return {};
-  return "@" + std::to_string(stat->device) + "." + std::to_string(stat->inode) + "." + std::to_string(stat->size) + "." +
-         std::to_string(stat->mtime_ns);
+  return "@" + std::to_string(stat->device) + "." + std::to_string(stat->inode) + "." +
+         std::to_string(stat->size) + "." + std::to_string(stat->mtime_ns);
 }
 
 void add_text(std::string& out, const Table& table) {
@@ -106,7 +107,9 @@ Json gaps_json(const GapStatus& gaps) {
           {"ranges", gaps.ranges},
           {"confirmed_ranges", gaps.confirmed_ranges},
           {"not_in_ranges", gaps.forgotten},
-          {"explained", {{"job without a script", gaps.without_script}, {"part of another job", gaps.part_of_another}}},
+          {"explained",
+           {{"job without a script", gaps.without_script},
+            {"part of another job", gaps.part_of_another}}},
           {"appeared_late", gaps.late},
           {"count_changes", gaps.count_changes},
           {"highest", optional_json(gaps.highest)},
@@ -114,7 +117,8 @@ Json gaps_json(const GapStatus& gaps) {
           {"last_error", optional_json(gaps.last_error)}};
 }
 
-// {"count", "sum", "buckets": [{"le", "count"}]}, each bucket with all that is below its bound, as Prometheus counts.
+// {"count", "sum", "buckets": [{"le", "count"}]}, each bucket with all that is below its bound, as
+// Prometheus counts.
 Json histogram_json(const Histogram& histogram) {
   Json buckets = Json::array();
   std::uint64_t below = 0;
@@ -125,8 +129,10 @@ Json histogram_json(const Histogram& histogram) {
   return {{"count", histogram.count()}, {"sum", histogram.sum()}, {"buckets", std::move(buckets)}};
 }
 
-// So that an entry on which the adapter crashes is found, and passed over, as an event is on which a sink does.
-void parse_noted(CrashRecord& crashes, const std::string& who, const SpoolEntry& entry, const std::function<void()>& parse) {
+// So that an entry on which the adapter crashes is found, and passed over, as an event is on which
+// a sink does.
+void parse_noted(CrashRecord& crashes, const std::string& who, const SpoolEntry& entry,
+                 const std::function<void()>& parse) {
   std::string identity = entry.key;
   for (const SpoolFile& file : entry.files) {
     identity.append("\n").append(file.name).append(" ").append(std::to_string(file.stat.mtime_ns));
@@ -147,13 +153,15 @@ double thousandths(double value) { return std::round(value * 1000) / 1000; }
 
 }  // namespace
 
-std::string fingerprint(const Table& table, const std::string& plugin_file, const Runtime& runtime) {
+std::string fingerprint(const Table& table, const std::string& plugin_file,
+                        const Runtime& runtime) {
   std::string text = plugin_file + "|" + runtime.cluster + "|" + runtime.host + "|";
   add_text(text, table);
   return text;
 }
 
-// ---- free sources ------------------------------------------------------------------------------------------------
+// ---- free sources
+// ------------------------------------------------------------------------------------------------
 
 class SourceRun::FreeRun final : public EventWriter {
  public:
@@ -182,14 +190,16 @@ class SourceRun::FreeRun final : public EventWriter {
       shared.push_back(std::make_shared<const Event>(std::move(event)));
     }
     const std::uint64_t count = shared.size();
-    auto written = runtime_.journal.append_all(name_, std::move(shared), std::move(position), stop_);
+    auto written =
+        runtime_.journal.append_all(name_, std::move(shared), std::move(position), stop_);
     if (written) captured_ += count;
     return written;
   }
   std::optional<std::string> position() const override { return runtime_.journal.position(name_); }
 
   Json status() const {
-    Json json = {{"captured", captured_.load()}, {"last_error", optional_json(error_.with([](const auto& e) { return e; }))}};
+    Json json = {{"captured", captured_.load()},
+                 {"last_error", optional_json(error_.with([](const auto& e) { return e; }))}};
     const std::string own = own_status(*source_);
     if (!own.empty()) json["plugin_status"] = Json::parse(own, nullptr, false);
     return json;
@@ -230,17 +240,20 @@ class SourceRun::FreeRun final : public EventWriter {
   std::jthread thread_;
 };
 
-// ---- sources -----------------------------------------------------------------------------------------------------
+// ---- sources
+// -----------------------------------------------------------------------------------------------------
 
 SourceRun::SourceRun(std::string name, std::string fingerprint, std::string plugin)
     : name_(std::move(name)), fingerprint_(std::move(fingerprint)), plugin_(std::move(plugin)) {}
 SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::seconds{5}); }
 
-Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, const Runtime& runtime) try {
+Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
+                                                   const Runtime& runtime) try {
   const std::string& name = source.instance.name;
   const SourceContext context{name, runtime.cluster, runtime.log, runtime.clock};
-  std::unique_ptr<SourceRun> run(new SourceRun(name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime),
-                                               source.plugin.descriptor->name));
+  std::unique_ptr<SourceRun> run(new SourceRun(
+      name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime),
+      source.plugin.descriptor->name));
   run->journal_ = &runtime.journal;
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     auto made = create_free_source(source.plugin, source.instance.table, context);
@@ -253,56 +266,73 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source, c
   run->adapter_ = *std::move(adapter);
 
   const SourceConfig& common = source.instance.common;
-  auto opened = open_spool(runtime.opener, run->adapter_->spool_root(),
-                           runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
+  auto opened =
+      open_spool(runtime.opener, run->adapter_->spool_root(),
+                 runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
   if (!opened) {
     // What is invalid has its remedy in its own words.
     const bool says_why = opened.error().kind() == ErrorKind::kInvalidConfig;
-    return Error{ErrorKind::kInvalidConfig, "source." + name + ": spool " + opened.error().message() +
-                                                (says_why ? "" : "; is the path right, and may this user enter it?")};
+    return Error{ErrorKind::kInvalidConfig,
+                 "source." + name + ": spool " + opened.error().message() +
+                     (says_why ? "" : "; is the path right, and may this user enter it?")};
   }
   if (common.capture == "fanotify" && !opened->fanotify_problem.empty()) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "source." + name + ": capture = \"fanotify\" is not possible: " + opened->fanotify_problem};
+    return Error{
+        ErrorKind::kInvalidConfig,
+        "source." + name + ": capture = \"fanotify\" is not possible: " + opened->fanotify_problem};
   }
   if (common.capture == "inotify" && !opened->inotify_problem.empty()) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "source." + name + ": capture = \"inotify\" is not possible: " + opened->inotify_problem};
+    return Error{
+        ErrorKind::kInvalidConfig,
+        "source." + name + ": capture = \"inotify\" is not possible: " + opened->inotify_problem};
   }
   if (auto names = opened->access->list("")) {
     std::vector<std::string> list;
     for (SpoolName& n : *names) list.push_back(std::move(n.name));
-    if (auto fits = run->adapter_->check_root(list); !fits) return fits.error().with_context("source." + name);
+    if (auto fits = run->adapter_->check_root(list); !fits)
+      return fits.error().with_context("source." + name);
   } else if (opened->access->fanotify_fd() < 0) {
-    return Error{ErrorKind::kInvalidConfig, "source." + name + ": the spool cannot be listed: " + names.error().message()};
+    return Error{ErrorKind::kInvalidConfig,
+                 "source." + name + ": the spool cannot be listed: " + names.error().message()};
   }
   std::unique_ptr<OwnerResolver> resolver = run->adapter_->make_resolver();
-  SpoolCapture::Options options{name, common, {runtime.cluster, run->adapter_->scheduler(), runtime.host}, resolver != nullptr};
+  SpoolCapture::Options options{name,
+                                common,
+                                {runtime.cluster, run->adapter_->scheduler(), runtime.host},
+                                resolver != nullptr};
   if (runtime.crashes != nullptr) {
-    options.around_parse = [crashes = runtime.crashes, who = "source." + name](const SpoolEntry& entry, const auto& parse) {
+    options.around_parse = [crashes = runtime.crashes, who = "source." + name](
+                               const SpoolEntry& entry, const auto& parse) {
       parse_noted(*crashes, who, entry, parse);
     };
   }
-  run->capture_ = std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened), runtime.journal,
-                                                 runtime.log, runtime.clock);
+  run->capture_ =
+      std::make_unique<SpoolCapture>(std::move(options), *run->adapter_, *std::move(opened),
+                                     runtime.journal, runtime.log, runtime.clock);
   if (resolver != nullptr) {
-    auto later = runtime.once || runtime.archives == nullptr ? nullptr : run->adapter_->make_late_owner_resolver();
+    auto later = runtime.once || runtime.archives == nullptr
+                     ? nullptr
+                     : run->adapter_->make_late_owner_resolver();
     if (later != nullptr) {
-      run->retry_ =
-          std::make_unique<OwnerRetry>(name, std::move(later), runtime.journal, *runtime.archives, runtime.log, runtime.clock);
+      run->retry_ = std::make_unique<OwnerRetry>(name, std::move(later), runtime.journal,
+                                                 *runtime.archives, runtime.log, runtime.clock);
     }
     OwnerStage::Options stage{name, std::chrono::seconds(common.resolve_timeout_seconds),
-                              [capture = run->capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); },
+                              [capture = run->capture_.get()](const CaptureMark& mark) {
+                                return capture->unchanged(mark);
+                              },
                               [retry = run->retry_.get()] {
                                 if (retry != nullptr) retry->ask_now();
                               }};
-    run->owners_ =
-        std::make_unique<OwnerStage>(std::move(stage), std::move(resolver), runtime.journal, runtime.log, runtime.clock);
+    run->owners_ = std::make_unique<OwnerStage>(std::move(stage), std::move(resolver),
+                                                runtime.journal, runtime.log, runtime.clock);
   }
   return run;
 } catch (...) {
-  // check_root() and make_resolver() are a plugin's: on a reload its exception must not end the daemon.
-  return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": the plugin threw: " + thrown_text()};
+  // check_root() and make_resolver() are a plugin's: on a reload its exception must not end the
+  // daemon.
+  return Error{ErrorKind::kInvalidConfig,
+               "source." + source.instance.name + ": the plugin threw: " + thrown_text()};
 }
 
 void SourceRun::start() {
@@ -327,12 +357,16 @@ std::size_t SourceRun::run_once(const std::stop_token& stop) {
   return free_->run_once(stop) ? 0 : 1;
 }
 
-bool SourceRun::owners_pending() const { return owners_ != nullptr && journal_->unresolved_count(name_) > 0; }
+bool SourceRun::owners_pending() const {
+  return owners_ != nullptr && journal_->unresolved_count(name_) > 0;
+}
 void SourceRun::rescan() {
   if (capture_ != nullptr) capture_->rescan();
 }
 
-std::uint64_t SourceRun::captured() const { return capture_ != nullptr ? capture_->status().captured : free_->captured(); }
+std::uint64_t SourceRun::captured() const {
+  return capture_ != nullptr ? capture_->status().captured : free_->captured();
+}
 
 std::string SourceRun::status_json() const {
   Json json = {{"plugin", plugin_}};
@@ -362,13 +396,14 @@ std::string SourceRun::status_json() const {
   json["close_to_durable_seconds"] = histogram_json(s.close_to_durable);
   if (owners_ != nullptr) {
     const OwnerStage::Status o = owners_->status();
-    json["owners"] = {{"verified", o.verified},
-                      {"unverified", counts(o.unverified)},
-                      {"waiting", journal_->unresolved_count(name_)},
-                      {"queries", o.queries},
-                      {"failed_queries", o.failed_queries},
-                      {"last_error", optional_json(o.last_error)},
-                      {"last_hour", {{"decided", o.last_hour.decided}, {"unverified", o.last_hour.unverified}}}};
+    json["owners"] = {
+        {"verified", o.verified},
+        {"unverified", counts(o.unverified)},
+        {"waiting", journal_->unresolved_count(name_)},
+        {"queries", o.queries},
+        {"failed_queries", o.failed_queries},
+        {"last_error", optional_json(o.last_error)},
+        {"last_hour", {{"decided", o.last_hour.decided}, {"unverified", o.last_hour.unverified}}}};
     if (retry_ != nullptr) json["owners"]["later"] = Json::parse(owner_retry_json(*retry_));
     if (!o.load.questions.empty()) {
       json["owners"]["scheduler_load"] = {{"share", std::round(o.load.share * 1e5) / 1e5},
@@ -380,7 +415,8 @@ std::string SourceRun::status_json() const {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// ---- sinks -------------------------------------------------------------------------------------------------------
+// ---- sinks
+// -------------------------------------------------------------------------------------------------------
 
 SinkRun::SinkRun(const LoadedSink& sink, std::string fingerprint, const Runtime& runtime)
     : name_(sink.instance.name),
@@ -394,8 +430,8 @@ Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Run
   const SinkContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
   auto made = create_sink(sink.plugin, sink.instance.table, context);
   if (!made) return made.error();
-  std::unique_ptr<SinkRun> run(
-      new SinkRun(sink, scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime), runtime));
+  std::unique_ptr<SinkRun> run(new SinkRun(
+      sink, scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime), runtime));
   run->sink_ = *std::move(made);
   return run;
 }
@@ -409,23 +445,29 @@ Result<void> SinkRun::start() {
     }
   }();
   if (!started) {
-    if (started.error().kind() == ErrorKind::kInvalidConfig) return started.error().with_context("sink." + name_);
-    runtime_.log.warning("SINK_NOT_READY", "a destination is not ready; its events wait in the journal until it is",
+    if (started.error().kind() == ErrorKind::kInvalidConfig)
+      return started.error().with_context("sink." + name_);
+    runtime_.log.warning("SINK_NOT_READY",
+                         "a destination is not ready; its events wait in the journal until it is",
                          {{"sink", name_}, {"reason", started.error().message()}});
   }
   auto id = runtime_.journal.register_sink(name_, config_.kinds);
   if (!id) return id.error().with_context("sink." + name_);
   std::random_device seed;
-  dispatcher_ = std::make_unique<Dispatcher>(name_, config_, *sink_, runtime_.journal, *id, runtime_.log, runtime_.clock,
-                                             (std::uint64_t{seed()} << 32) | seed(), runtime_.crashes);
+  dispatcher_ = std::make_unique<Dispatcher>(
+      name_, config_, *sink_, runtime_.journal, *id, runtime_.log, runtime_.clock,
+      (std::uint64_t{seed()} << 32) | seed(), runtime_.crashes);
   dispatcher_->start();
   return {};
 }
 
-bool SinkRun::stop(SteadyTime deadline) { return dispatcher_ == nullptr || dispatcher_->stop(deadline); }
+bool SinkRun::stop(SteadyTime deadline) {
+  return dispatcher_ == nullptr || dispatcher_->stop(deadline);
+}
 bool SinkRun::idle() const { return dispatcher_ == nullptr || dispatcher_->idle(); }
 bool SinkRun::at_rest() const {
-  return idle() || (dispatcher_->status().next_attempt_in_ms && dispatcher_->status().in_flight == 0);
+  return idle() ||
+         (dispatcher_->status().next_attempt_in_ms && dispatcher_->status().in_flight == 0);
 }
 void SinkRun::wake() {
   if (dispatcher_ != nullptr) dispatcher_->wake();
@@ -449,7 +491,9 @@ std::string SinkRun::status_json(const Journal::SinkState& state) const {
                {"refill_from_archive", state.in_archive}};
   json["oldest_waiting_seconds"] =
       state.oldest_waiting
-          ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds - state.oldest_waiting->nanoseconds) / 1e9))
+          ? Json(thousandths(static_cast<double>(runtime_.clock.now().nanoseconds -
+                                                 state.oldest_waiting->nanoseconds) /
+                             1e9))
           : Json(nullptr);
   json["captured_to_acknowledged_seconds"] = histogram_json(s.latency);
   json["next_attempt_in_ms"] = optional_json(s.next_attempt_in_ms);
@@ -474,7 +518,9 @@ std::string fill_json(const Journal::Fill& fill) {
   static constexpr const char* kStates[] = {"counting", "filling", "done"};
   return Json{{"sink", fill.sink},
               {"archive", fill.archive},
-              {"since", fill.since.nanoseconds > 0 ? Json(format_rfc3339(fill.since, TimePrecision::kSeconds)) : Json(nullptr)},
+              {"since", fill.since.nanoseconds > 0
+                            ? Json(format_rfc3339(fill.since, TimePrecision::kSeconds))
+                            : Json(nullptr)},
               {"state", kStates[std::clamp(static_cast<int>(fill.state), 0, 2)]},
               {"total", fill.total},
               {"sent", fill.sent},
@@ -483,7 +529,8 @@ std::string fill_json(const Journal::Fill& fill) {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::vector<std::string> shared_directories(const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink) {
+std::vector<std::string> shared_directories(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink) {
   struct Place {
     std::string sink;
     std::string path;  // ends with '/'
@@ -499,11 +546,12 @@ std::vector<std::string> shared_directories(const std::vector<std::pair<std::str
       for (const Place& other : places) {
         if (other.sink == sink) continue;
         if (path == other.path) {
-          found.push_back("[sink." + other.sink + "] and [sink." + sink + "] both write into " + directory +
-                          "; give each a directory of its own");
+          found.push_back("[sink." + other.sink + "] and [sink." + sink + "] both write into " +
+                          directory + "; give each a directory of its own");
         } else if (path.starts_with(other.path) || other.path.starts_with(path)) {
           const bool inner = path.starts_with(other.path);
-          found.push_back("[sink." + (inner ? sink : other.sink) + "] writes into a directory within that of [sink." +
+          found.push_back("[sink." + (inner ? sink : other.sink) +
+                          "] writes into a directory within that of [sink." +
                           (inner ? other.sink : sink) + "]: " + (inner ? path : other.path) +
                           "; give each a directory of its own");
         }
@@ -534,27 +582,34 @@ void add_over_share(Json& journal, const Journal::Usage& usage) {
 
 }  // namespace
 
-std::string render_status(const Journal& journal, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const LastReload& reload,
-                          const std::string& privileges_json) {
+std::string render_status(const Journal& journal,
+                          const std::vector<std::unique_ptr<SourceRun>>& sources,
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds,
+                          const LastReload& reload, const std::string& privileges_json) {
   const Journal::Usage usage = journal.usage();
   std::string last_reload = reload.when;
-  if (!last_reload.empty()) last_reload += reload.refused.empty() ? " ok" : " refused: " + reload.refused;
+  if (!last_reload.empty())
+    last_reload += reload.refused.empty() ? " ok" : " refused: " + reload.refused;
   Json json = {{"version", SCRIPTORIUM_VERSION},
                {"uptime_seconds", thousandths(uptime_seconds)},
                {"last_reload", last_reload.empty() ? Json(nullptr) : Json(last_reload)},
                {"reload_refused", reload.refused.empty() ? Json(nullptr) : Json(reload.refused)},
                {"privileges", Json::parse(privileges_json)}};
   json["sources"] = Json::object();
-  for (const auto& source : sources) json["sources"][source->name()] = Json::parse(source->status_json());
+  for (const auto& source : sources)
+    json["sources"][source->name()] = Json::parse(source->status_json());
   json["journal"] = {
-      {"events", usage.events},       {"bytes", usage.bytes},
-      {"wal_bytes", usage.wal_bytes}, {"limit_bytes", usage.limit_bytes},
-      {"full", usage.full},           {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
+      {"events", usage.events},
+      {"bytes", usage.bytes},
+      {"wal_bytes", usage.wal_bytes},
+      {"limit_bytes", usage.limit_bytes},
+      {"full", usage.full},
+      {"last_error", usage.last_error.empty() ? Json(nullptr) : Json(usage.last_error)}};
   add_over_share(json["journal"], usage);
   json["sinks"] = Json::object();
   for (const Journal::SinkState& state : usage.sinks) {
-    const auto run = std::find_if(sinks.begin(), sinks.end(), [&](const auto& s) { return s->name() == state.name; });
+    const auto run = std::find_if(sinks.begin(), sinks.end(),
+                                  [&](const auto& s) { return s->name() == state.name; });
     if (run != sinks.end()) {
       json["sinks"][state.name] = Json::parse((*run)->status_json(state));
     } else {
@@ -568,7 +623,8 @@ std::string render_status(const Journal& journal, const std::vector<std::unique_
     }
   }
   for (const Journal::Fill& fill : journal.fills()) {
-    if (json["sinks"].contains(fill.sink)) json["sinks"][fill.sink]["fill"] = Json::parse(fill_json(fill));
+    if (json["sinks"].contains(fill.sink))
+      json["sinks"][fill.sink]["fill"] = Json::parse(fill_json(fill));
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -28,20 +28,23 @@ struct Runtime {
   const Archives* archives = nullptr;
 };
 
-// One running source: an adapter with its capture and owner stage, or a free source with its thread.
-// Threads: the main thread; status() from any.
+// One running source: an adapter with its capture and owner stage, or a free source with its
+// thread. Threads: the main thread; status() from any.
 class SourceRun {
  public:
   // Makes and checks, starts nothing. kInvalidConfig refuses to start.
-  static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source, const Runtime& runtime);
+  static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source,
+                                                 const Runtime& runtime);
   ~SourceRun();
   SourceRun(const SourceRun&) = delete;
   SourceRun& operator=(const SourceRun&) = delete;
 
   void start();
-  // False: a thread of it hangs in a sink's call and is left behind; the process must end with _exit.
+  // False: a thread of it hangs in a sink's call and is left behind; the process must end with
+  // _exit.
   bool stop(SteadyTime deadline);
-  // Whether it may run beside its successor during a reload. A free source may keep a file of its own, so it may not.
+  // Whether it may run beside its successor during a reload. A free source may keep a file of its
+  // own, so it may not.
   bool may_overlap() const noexcept { return free_ == nullptr; }
   // For --once: captures all that is there; returns how many entries were still being written.
   std::size_t run_once(const std::stop_token& stop);
@@ -49,7 +52,9 @@ class SourceRun {
   std::string status_json() const;  // one object of "sources" in the status contract
   std::uint64_t captured() const;
   void rescan();
-  OwnerRetry* owner_retry() const noexcept { return retry_.get(); }  // null: nobody can be asked later
+  OwnerRetry* owner_retry() const noexcept {
+    return retry_.get();
+  }  // null: nobody can be asked later
 
   const std::string& name() const noexcept { return name_; }
   const std::string& fingerprint() const noexcept { return fingerprint_; }
@@ -78,8 +83,8 @@ class SinkRun {
   SinkRun(const SinkRun&) = delete;
   SinkRun& operator=(const SinkRun&) = delete;
 
-  // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with the journal, starts
-  // its dispatcher.
+  // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with
+  // the journal, starts its dispatcher.
   Result<void> start();
   // False: it hangs in a call; its thread is left behind and the process must end with _exit.
   bool stop(SteadyTime deadline);
@@ -88,7 +93,8 @@ class SinkRun {
   bool at_rest() const;
   void wake();
   Dispatcher::Status dispatcher_status() const;
-  std::string status_json(const Journal::SinkState& state) const;  // one object of "sinks" in the status contract
+  std::string status_json(
+      const Journal::SinkState& state) const;  // one object of "sinks" in the status contract
 
   const std::string& name() const noexcept { return name_; }
   const std::string& fingerprint() const noexcept { return fingerprint_; }
@@ -113,9 +119,10 @@ struct LastReload {
 };
 
 // The whole of `status --json`.
-std::string render_status(const Journal& journal, const std::vector<std::unique_ptr<SourceRun>>& sources,
-                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds, const LastReload& reload,
-                          const std::string& privileges_json);
+std::string render_status(const Journal& journal,
+                          const std::vector<std::unique_ptr<SourceRun>>& sources,
+                          const std::vector<std::unique_ptr<SinkRun>>& sinks, double uptime_seconds,
+                          const LastReload& reload, const std::string& privileges_json);
 
 // What `status` and `owners.status` say of it.
 std::string owner_retry_json(const OwnerRetry& retry);
@@ -123,9 +130,10 @@ std::string owner_retry_json(const OwnerRetry& retry);
 // One object of the answer to `sinks.fills`.
 std::string fill_json(const Journal::Fill& fill);
 
-// Two sinks that would write into one another's directories: "sink.a and sink.b both write into DIR"; empty = there are none.
-// Links are followed, also above a directory that is not there yet.
-std::vector<std::string> shared_directories(const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink);
+// Two sinks that would write into one another's directories: "sink.a and sink.b both write into
+// DIR"; empty = there are none. Links are followed, also above a directory that is not there yet.
+std::vector<std::string> shared_directories(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& by_sink);
 
 // A text that is the same as long as an instance's configuration means the same.
 std::string fingerprint(const Table& table, const std::string& plugin_file, const Runtime& runtime);

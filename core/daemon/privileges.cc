@@ -35,7 +35,8 @@ struct User {
 
 std::vector<gid_t> own_groups() {
   std::vector<gid_t> groups(static_cast<std::size_t>(std::max(0, ::getgroups(0, nullptr))));
-  groups.resize(static_cast<std::size_t>(std::max(0, ::getgroups(static_cast<int>(groups.size()), groups.data()))));
+  groups.resize(static_cast<std::size_t>(
+      std::max(0, ::getgroups(static_cast<int>(groups.size()), groups.data()))));
   groups.push_back(::getegid());
   return groups;
 }
@@ -54,7 +55,8 @@ Result<User> user_of(const std::string& name, const std::string& config_file) {
   if (!*found) {
     return Error{ErrorKind::kInvalidConfig, place + ": there is no user \"" + name +
                                                 "\"; make one (useradd --system --no-create-home " +
-                                                "--shell /usr/sbin/nologin " + name + "), or name another"};
+                                                "--shell /usr/sbin/nologin " + name +
+                                                "), or name another"};
   }
   User user{(*found)->name, (*found)->uid, (*found)->gid, {}};
   int count = 32;
@@ -69,23 +71,27 @@ Result<User> user_of(const std::string& name, const std::string& config_file) {
 Result<void> become(const User& user) {
   // Now, as the right to do so goes with the user.
   if (auto emptied = empty_bounding_set(); !emptied) return emptied;
-  if (::setgroups(user.groups.size(), user.groups.data()) != 0) return system_error("setgroups", errno);
+  if (::setgroups(user.groups.size(), user.groups.data()) != 0)
+    return system_error("setgroups", errno);
   if (::setresgid(user.gid, user.gid, user.gid) != 0) return system_error("setresgid", errno);
   if (::setresuid(user.uid, user.uid, user.uid) != 0) return system_error("setresuid", errno);
   if (user.uid != 0 && ::setresuid(0, 0, 0) == 0) {
     return Error{ErrorKind::kInvalidConfig, "the step back to root is still open"};
   }
-  // The step has taken away what every service of this user has: a core dump, and its own /proc files.
+  // The step has taken away what every service of this user has: a core dump, and its own /proc
+  // files.
   ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   return {};
 }
 
-// ---- state_dir ------------------------------------------------------------------------------------------------------
+// ---- state_dir
+// ------------------------------------------------------------------------------------------------------
 
-// A part of state_dir that a daemon makes; the archive and whatever else stands there belongs to somebody who knows why.
+// A part of state_dir that a daemon makes; the archive and whatever else stands there belongs to
+// somebody who knows why.
 bool is_ours(std::string_view name) {
-  return name == "lock" || name == "control.sock" || name == "in-flight" || name.starts_with("journal.") ||
-         name.starts_with("bad.");
+  return name == "lock" || name == "control.sock" || name == "in-flight" ||
+         name.starts_with("journal.") || name.starts_with("bad.");
 }
 
 struct CloseDirectory {
@@ -98,8 +104,9 @@ Result<void> each_name(const UniqueFd& directory, Each each) {
   UniqueFd again(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::unique_ptr<DIR, CloseDirectory> stream(again ? ::fdopendir(again.get()) : nullptr);
   if (!stream) return system_error("state_dir", errno);
-  static_cast<void>(again.release());                      // closedir closes it
-  while (const dirent* entry = ::readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
+  static_cast<void>(again.release());  // closedir closes it
+  while (const dirent* entry =
+             ::readdir(stream.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") {
       if (auto done = each(std::string(name)); !done) return done;
@@ -108,21 +115,26 @@ Result<void> each_name(const UniqueFd& directory, Each each) {
   return {};
 }
 
-// Gives a file, or a directory with what is in it, to the user. Only what is ours is touched, and no link, by which another
-// file would get into his hands.
+// Gives a file, or a directory with what is in it, to the user. Only what is ours is touched, and
+// no link, by which another file would get into his hands.
 Result<void> give(const UniqueFd& directory, const std::string& name, const User& user, int depth) {
   const UniqueFd fd(::openat(directory.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return system_error("state_dir: " + name, errno);
   const auto stat = stat_fd(fd.get());
   if (!stat) return stat.error();
-  if (stat->owner != ::geteuid() || S_ISLNK(stat->mode) || (!stat->is_directory() && stat->links != 1)) return {};
+  if (stat->owner != ::geteuid() || S_ISLNK(stat->mode) ||
+      (!stat->is_directory() && stat->links != 1))
+    return {};
   if (stat->is_directory() && depth > 0) {
-    const UniqueFd inside(::openat(directory.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const UniqueFd inside(
+        ::openat(directory.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!inside) return system_error("state_dir: " + name, errno);
-    auto given = each_name(inside, [&](const std::string& child) { return give(inside, child, user, depth - 1); });
+    auto given = each_name(
+        inside, [&](const std::string& child) { return give(inside, child, user, depth - 1); });
     if (!given) return given;
   }
-  if (::fchownat(fd.get(), "", user.uid, user.gid, AT_EMPTY_PATH) != 0) return system_error("state_dir: chown " + name, errno);
+  if (::fchownat(fd.get(), "", user.uid, user.gid, AT_EMPTY_PATH) != 0)
+    return system_error("state_dir: chown " + name, errno);
   return {};
 }
 
@@ -132,8 +144,10 @@ Result<void> make_above(const std::string& directory) {
   std::error_code failed;
   if (above.empty() || std::filesystem::exists(above, failed)) return {};
   if (auto made = make_above(above); !made) return made;
-  if (::mkdir(above.c_str(), 0755) != 0 && errno != EEXIST) return system_error("state_dir: mkdir " + above.string(), errno);
-  if (::chmod(above.c_str(), 0755) != 0) return system_error("state_dir: chmod " + above.string(), errno);
+  if (::mkdir(above.c_str(), 0755) != 0 && errno != EEXIST)
+    return system_error("state_dir: mkdir " + above.string(), errno);
+  if (::chmod(above.c_str(), 0755) != 0)
+    return system_error("state_dir: chmod " + above.string(), errno);
   return sync_parent(above);
 }
 
@@ -141,24 +155,28 @@ Result<void> make_above(const std::string& directory) {
 Result<std::string> prepare_state_dir(std::string directory, const User& user, bool look) {
   while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
   const auto refuse = [&](const std::string& why) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "state_dir " + directory + " " + why + "; chown " + user.name + " " + directory + ", or name another state_dir"};
+    return Error{ErrorKind::kInvalidConfig, "state_dir " + directory + " " + why + "; chown " +
+                                                user.name + " " + directory +
+                                                ", or name another state_dir"};
   };
   UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT) {
     if (look) return directory + " is not there yet; `run` makes it, for " + user.name;
     if (auto made = make_above(directory); !made) return made.error();
-    if (::mkdir(directory.c_str(), 0750) != 0) return system_error("state_dir: mkdir " + directory, errno);
+    if (::mkdir(directory.c_str(), 0750) != 0)
+      return system_error("state_dir: mkdir " + directory, errno);
     if (auto synced = sync_parent(directory); !synced) return synced.error();
     fd.reset(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   }
-  // A link, or no directory: not ours to give away. The start goes on with what the user can do there, and says what not.
+  // A link, or no directory: not ours to give away. The start goes on with what the user can do
+  // there, and says what not.
   if (!fd) return std::string{};
   const auto stat = stat_fd(fd.get());
   if (!stat) return stat.error();
   if (stat->owner == user.uid) return std::string{};
   if (stat->owner != ::geteuid()) return refuse("belongs to uid " + std::to_string(stat->owner));
-  if ((stat->mode & (S_IWGRP | S_IWOTH)) != 0) return refuse("can be written by others than its owner");
+  if ((stat->mode & (S_IWGRP | S_IWOTH)) != 0)
+    return refuse("can be written by others than its owner");
   bool empty = true;
   bool ours = false;
   auto looked = each_name(fd, [&](const std::string& name) {
@@ -168,19 +186,27 @@ Result<std::string> prepare_state_dir(std::string directory, const User& user, b
   });
   if (!looked) return looked.error();
   if (!empty && !ours)
-    return refuse("belongs to uid " + std::to_string(stat->owner) + " and holds things that are not Scriptorium's");
-  if (look) return directory + " belongs to uid " + std::to_string(stat->owner) + "; `run` gives it to " + user.name;
-  auto given = each_name(fd, [&](const std::string& name) { return is_ours(name) ? give(fd, name, user, 2) : Result<void>{}; });
+    return refuse("belongs to uid " + std::to_string(stat->owner) +
+                  " and holds things that are not Scriptorium's");
+  if (look)
+    return directory + " belongs to uid " + std::to_string(stat->owner) + "; `run` gives it to " +
+           user.name;
+  auto given = each_name(fd, [&](const std::string& name) {
+    return is_ours(name) ? give(fd, name, user, 2) : Result<void>{};
+  });
   if (!given) return given.error();
   // Last, so that a start that was killed on the way does the rest of it again.
-  if (::fchown(fd.get(), user.uid, user.gid) != 0) return system_error("state_dir: chown " + directory, errno);
+  if (::fchown(fd.get(), user.uid, user.gid) != 0)
+    return system_error("state_dir: chown " + directory, errno);
   return directory + " was given to " + user.name;
 }
 
-// Whose state_dir is, if it is there and not root's: a daemon that the service manager starts as that user needs no `user`.
+// Whose state_dir is, if it is there and not root's: a daemon that the service manager starts as
+// that user needs no `user`.
 std::optional<User> owner_of_state_dir(const CoreConfig& config) {
   struct stat st{};
-  if (::stat(config.state_dir.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == 0) return std::nullopt;
+  if (::stat(config.state_dir.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == 0)
+    return std::nullopt;
   User user{std::to_string(st.st_uid), st.st_uid, st.st_gid, {st.st_gid}};
   if (const auto found = find_user(st.st_uid); found && *found) {
     if (auto named = user_of((*found)->name, "state_dir")) return *std::move(named);
@@ -188,7 +214,8 @@ std::optional<User> owner_of_state_dir(const CoreConfig& config) {
   return user;
 }
 
-Result<User> wanted_user(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
+Result<User> wanted_user(const CoreConfig& config, const std::string& config_file,
+                         PrivilegesFor purpose) {
   if (config.user.empty()) {
     const bool beside = purpose == PrivilegesFor::kLook || purpose == PrivilegesFor::kCommand;
     if (beside && ::geteuid() == 0) {
@@ -212,11 +239,13 @@ Result<void> become_daemon_user(const CoreConfig& config, const std::string& con
   auto user = wanted_user(config, config_file, PrivilegesFor::kCommand);
   if (!user) return user.error();
   if (user->uid == ::geteuid()) return {};
-  if (auto became = become(*user); !became) return became.error().with_context("becoming " + user->name);
+  if (auto became = become(*user); !became)
+    return became.error().with_context("becoming " + user->name);
   return keep_only_capabilities(0);
 }
 
-Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose) {
+Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
+                                       PrivilegesFor purpose) {
   const auto rights = effective_capabilities();
   if (!rights) return rights.error();
   auto user = wanted_user(config, config_file, purpose);
@@ -225,24 +254,28 @@ Result<Privileges> separate_privileges(const CoreConfig& config, const std::stri
   if (changes && (!has_capability(*rights, CAP_SETUID) || !has_capability(*rights, CAP_SETGID))) {
     if (purpose == PrivilegesFor::kRefusal) return Privileges{};
     return Error{ErrorKind::kInvalidConfig,
-                 config_file + ": user: \"" + user->name + "\" cannot be become by uid " + std::to_string(::geteuid()) +
-                     "; start as root, or as that user (User=" + user->name + " in the unit), or take the line out"};
+                 config_file + ": user: \"" + user->name + "\" cannot be become by uid " +
+                     std::to_string(::geteuid()) + "; start as root, or as that user (User=" +
+                     user->name + " in the unit), or take the line out"};
   }
   Privileges privileges;
   privileges.user = user->name;
   privileges.uid = user->uid;
   const CapabilitySet keep = *rights & kSpoolCapabilities;
   if (keep != 0 && purpose != PrivilegesFor::kRefusal) {
-    auto opener = SpoolOpener::start({.config_file = std::filesystem::absolute(config_file).lexically_normal(),
-                                      .client = {.uid = user->uid, .groups = user->groups}},
-                                     keep);
+    auto opener = SpoolOpener::start(
+        {.config_file = std::filesystem::absolute(config_file).lexically_normal(),
+         .client = {.uid = user->uid, .groups = user->groups}},
+        keep);
     if (!opener) return opener.error();
     privileges.opener = *std::move(opener);
     privileges.separated = true;
   } else {
     privileges.why =
-        "neither CAP_SYS_ADMIN nor CAP_DAC_READ_SEARCH is in effect, so there is nothing to keep apart: the spool is read with "
-        "the rights of this user; start as root with `user` set, or give the unit AmbientCapabilities= with both";
+        "neither CAP_SYS_ADMIN nor CAP_DAC_READ_SEARCH is in effect, so there is nothing to keep "
+        "apart: the spool is read with "
+        "the rights of this user; start as root with `user` set, or give the unit "
+        "AmbientCapabilities= with both";
   }
   if (changes) {
     if (purpose != PrivilegesFor::kRefusal) {
@@ -250,7 +283,8 @@ Result<Privileges> separate_privileges(const CoreConfig& config, const std::stri
       if (!prepared) return prepared.error();
       privileges.state_dir_note = *std::move(prepared);
     }
-    if (auto became = become(*user); !became) return became.error().with_context("becoming " + user->name);
+    if (auto became = become(*user); !became)
+      return became.error().with_context("becoming " + user->name);
   }
   if (keep != 0 || changes) {
     if (auto given_up = keep_only_capabilities(0); !given_up) return given_up.error();
@@ -272,7 +306,8 @@ std::string privileges_json(const Privileges& privileges) {
                {"system_calls_filtered", privileges.filtered},
                {"opener", nullptr}};
   if (privileges.opener != nullptr) {
-    json["opener"] = {{"pid", privileges.opener->pid()}, {"capabilities", capability_names(privileges.opener->capabilities())}};
+    json["opener"] = {{"pid", privileges.opener->pid()},
+                      {"capabilities", capability_names(privileges.opener->capabilities())}};
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -29,19 +29,23 @@ enum class PrivilegesFor {
   kRun,      // a daemon: state_dir is made for its user, and given to him
   kLook,     // `check`: the same, but nothing is made or given away
   kCommand,  // a command beside the daemon that may make files in state_dir: as kRun
-  kRefusal,  // the configuration is bad: give up all rights, so that plugins can be loaded to say more about it
+  kRefusal,  // the configuration is bad: give up all rights, so that plugins can be loaded to say
+             // more about it
 };
 
-// Splits this process in two, before it has loaded a plugin, read a byte of a spool or started a thread: where it has rights
-// that reach spools of others (CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH), the spool opener is forked and keeps them. This process
-// becomes the user that `config` names (or stays who it is), gives up every capability and denies itself the system calls
-// that only the opener needs. Without such rights and without a user to become, nothing changes.
-// kInvalidConfig: the user does not exist or cannot be become, or state_dir cannot be given to him; say it and end.
-Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file, PrivilegesFor purpose);
+// Splits this process in two, before it has loaded a plugin, read a byte of a spool or started a
+// thread: where it has rights that reach spools of others (CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH), the
+// spool opener is forked and keeps them. This process becomes the user that `config` names (or
+// stays who it is), gives up every capability and denies itself the system calls that only the
+// opener needs. Without such rights and without a user to become, nothing changes. kInvalidConfig:
+// the user does not exist or cannot be become, or state_dir cannot be given to him; say it and end.
+Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
+                                       PrivilegesFor purpose);
 
-// For a command that root gives and that reads the journal or makes files in state_dir: becomes the daemon's user, for good, so
-// that no file of root's is left there which the daemon could not open. That is the user of the configuration, or without one
-// the owner of state_dir. Nothing changes for others than root.
+// For a command that root gives and that reads the journal or makes files in state_dir: becomes the
+// daemon's user, for good, so that no file of root's is left there which the daemon could not open.
+// That is the user of the configuration, or without one the owner of state_dir. Nothing changes for
+// others than root.
 Result<void> become_daemon_user(const CoreConfig& config, const std::string& config_file);
 // Whether there is somebody else to become.
 bool has_daemon_user(const CoreConfig& config);

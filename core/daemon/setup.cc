@@ -23,29 +23,35 @@
 namespace scriptorium {
 namespace {
 
-// ---- load ----------------------------------------------------------------------------------------------------------
+// ---- load
+// ----------------------------------------------------------------------------------------------------------
 
 // What the packages' configuration names the cluster.
 constexpr std::string_view kPlaceholderCluster = "change-me";
 
 enum class Role { kSource, kSink };
 
-bool fits(Role role, PluginKind kind) { return (role == Role::kSink) == (kind == PluginKind::kSink); }
+bool fits(Role role, PluginKind kind) {
+  return (role == Role::kSink) == (kind == PluginKind::kSink);
+}
 
-void check_plugin_options(const LoadedPlugin& plugin, const Table& table, const std::vector<OptionInfo>& common,
-                          Problems& problems) try {
+void check_plugin_options(const LoadedPlugin& plugin, const Table& table,
+                          const std::vector<OptionInfo>& common, Problems& problems) try {
   plugin.descriptor->check(table, problems);
   std::vector<OptionInfo> known = plugin.descriptor->options();
   known.insert(known.end(), common.begin(), common.end());
   check_unknown_keys(table, known, problems);
 } catch (...) {
   problems.add(table, "plugin",
-               plugin.file + ": its option check throws (" + thrown_text() + "); report it to the plugin's author");
+               plugin.file + ": its option check throws (" + thrown_text() +
+                   "); report it to the plugin's author");
 }
 
 // The instance's plugin, its options checked; nothing if there is none to be had.
-std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role, const InstanceConfig& instance,
-                                          const std::string& plugin_name, const std::vector<OptionInfo>& common,
+std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role,
+                                          const InstanceConfig& instance,
+                                          const std::string& plugin_name,
+                                          const std::vector<OptionInfo>& common,
                                           Problems& problems) {
   auto plugin = loader.load(plugin_name.empty() ? instance.name : plugin_name);
   if (!plugin) {
@@ -55,15 +61,17 @@ std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role, const
   if (!fits(role, plugin->descriptor->kind)) {
     const bool is_sink = plugin->descriptor->kind == PluginKind::kSink;
     problems.add(instance.table, "plugin",
-                 std::string{"\""} + plugin->descriptor->name + "\" is a " + (is_sink ? "sink" : "source") +
-                     ", so it belongs under [" + (is_sink ? "sink." : "source.") + instance.name + "]");
+                 std::string{"\""} + plugin->descriptor->name + "\" is a " +
+                     (is_sink ? "sink" : "source") + ", so it belongs under [" +
+                     (is_sink ? "sink." : "source.") + instance.name + "]");
     return std::nullopt;
   }
   check_plugin_options(*plugin, instance.table, common, problems);
   return *std::move(plugin);
 }
 
-// ---- check ---------------------------------------------------------------------------------------------------------
+// ---- check
+// ---------------------------------------------------------------------------------------------------------
 
 // What a plugin's call throws becomes an error: `check` goes on with the next instance.
 template <typename T, typename Call>
@@ -106,17 +114,23 @@ std::vector<Finding> check_privileges(const Privileges& privileges) {
   } else if (!privileges.separated) {
     found.warning("not separated: " + privileges.why);
   } else if (privileges.uid == 0) {
-    found.warning("everything but the spool opener runs without capabilities, but as root, who owns much; set user = \"...\"");
+    found.warning(
+        "everything but the spool opener runs without capabilities, but as root, who owns much; "
+        "set user = \"...\"");
   } else {
     std::string kept;
-    for (const std::string& name : capability_names(privileges.opener->capabilities())) kept += (kept.empty() ? "" : ", ") + name;
-    found.ok("the spool opener keeps " + kept + "; everything else runs as " + user + ", without capabilities");
+    for (const std::string& name : capability_names(privileges.opener->capabilities()))
+      kept += (kept.empty() ? "" : ", ") + name;
+    found.ok("the spool opener keeps " + kept + "; everything else runs as " + user +
+             ", without capabilities");
   }
   return found.take();
 }
 
 std::string parent_of(const std::string& path) {
-  const std::size_t slash = path.find_last_not_of('/') == std::string::npos ? 0 : path.rfind('/', path.find_last_not_of('/'));
+  const std::size_t slash = path.find_last_not_of('/') == std::string::npos
+                                ? 0
+                                : path.rfind('/', path.find_last_not_of('/'));
   return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
 }
 
@@ -127,11 +141,13 @@ std::vector<Finding> check_state_dir(const std::string& directory) {
     found.refused(stat.error().message(), ErrorKind::kTransient);
   } else if (!stat) {
     std::string above = parent_of(directory);
-    while (above != "/" && ::access(above.c_str(), F_OK) != 0 && errno == ENOENT) above = parent_of(above);
+    while (above != "/" && ::access(above.c_str(), F_OK) != 0 && errno == ENOENT)
+      above = parent_of(above);
     if (::access(above.c_str(), W_OK | X_OK) == 0) {
       found.ok(directory + " is not there yet; `run` makes it");
     } else {
-      found.refused(directory + " is not there and cannot be made: " + system_error("write into " + above, errno).message() +
+      found.refused(directory + " is not there and cannot be made: " +
+                        system_error("write into " + above, errno).message() +
                         "; make it and give it to the daemon's user",
                     ErrorKind::kTransient);
     }
@@ -141,18 +157,21 @@ std::vector<Finding> check_state_dir(const std::string& directory) {
     std::string probe = directory + "/.check.XXXXXX";
     const UniqueFd fd{::mkostemp(probe.data(), O_CLOEXEC)};
     if (!fd) {
-      found.refused(system_error("write into " + directory, errno).message() + "; give it to the user that runs the daemon",
+      found.refused(system_error("write into " + directory, errno).message() +
+                        "; give it to the user that runs the daemon",
                     ErrorKind::kTransient);
     } else {
       ::unlink(probe.c_str());
       found.ok(directory + " is writable");
     }
-    if ((stat->mode & S_IWOTH) != 0) found.warning(directory + " can be written by everyone; chmod o-w " + directory);
+    if ((stat->mode & S_IWOTH) != 0)
+      found.warning(directory + " can be written by everyone; chmod o-w " + directory);
   }
   return found.take();
 }
 
-std::vector<Finding> check_journal(const std::string& directory, const CoreConfig& config, Logger& log) {
+std::vector<Finding> check_journal(const std::string& directory, const CoreConfig& config,
+                                   Logger& log) {
   Findings found("journal");
   if (::access((directory + "/journal.db").c_str(), F_OK) != 0) {
     found.ok("none yet; `run` makes it");
@@ -168,15 +187,19 @@ std::vector<Finding> check_journal(const std::string& directory, const CoreConfi
     return found.take();
   }
   if (const auto& report = (*journal)->open_report(); !report.damage.empty()) {
-    found.warning("damaged (" + report.damage + "); `run` puts it aside and keeps what can be read");
+    found.warning("damaged (" + report.damage +
+                  "); `run` puts it aside and keeps what can be read");
   } else if (auto verified = (*journal)->verify(); !verified) {
-    found.warning("damaged (" + verified.error().message() + "); what is damaged becomes a dead letter, the rest is delivered");
+    found.warning("damaged (" + verified.error().message() +
+                  "); what is damaged becomes a dead letter, the rest is delivered");
   }
   const auto usage = (*journal)->usage();
-  const std::string text =
-      std::to_string(usage.events) + " events, " + format_bytes(usage.bytes) + " of " + format_bytes(options.max_bytes);
+  const std::string text = std::to_string(usage.events) + " events, " + format_bytes(usage.bytes) +
+                           " of " + format_bytes(options.max_bytes);
   if (usage.full) {
-    found.warning(text + ": full; the spool is not read until a sink takes events, or journal_max_bytes is raised");
+    found.warning(
+        text +
+        ": full; the spool is not read until a sink takes events, or journal_max_bytes is raised");
   } else {
     found.ok(text);
   }
@@ -199,30 +222,34 @@ void check_notifications(const SourceConfig& common, const OpenedAccess& opened,
     fanotify = marked.error().message();
   }
   if (way == "fanotify") {
-    found.refused(
-        "capture = \"fanotify\" is not possible here: " + fanotify + "; give the daemon CAP_SYS_ADMIN, or set capture = \"auto\"",
-        ErrorKind::kInvalidConfig);
+    found.refused("capture = \"fanotify\" is not possible here: " + fanotify +
+                      "; give the daemon CAP_SYS_ADMIN, or set capture = \"auto\"",
+                  ErrorKind::kInvalidConfig);
     return;
   }
   if (!opened.inotify_problem.empty()) {
     const std::string text = "inotify is not possible here: " + opened.inotify_problem;
-    way == "auto" ? found.warning("capture: scan only; " + text) : found.refused(text, ErrorKind::kInvalidConfig);
+    way == "auto" ? found.warning("capture: scan only; " + text)
+                  : found.refused(text, ErrorKind::kInvalidConfig);
     return;
   }
   if (way == "auto") {
-    found.warning("capture: inotify, as fanotify is not possible with the rights of this command: " + fanotify +
-                  "; entries that live for a few milliseconds only may be missed");
+    found.warning(
+        "capture: inotify, as fanotify is not possible with the rights of this command: " +
+        fanotify + "; entries that live for a few milliseconds only may be missed");
   } else {
     found.ok("capture: inotify works");
   }
 }
 
-void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolOpener* opener, Findings& found) {
+void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolOpener* opener,
+                 Findings& found) {
   const std::string root = adapter.spool_root();
   const bool auto_way = common.capture == "auto";
-  auto opened = open_spool(opener, root,
-                           {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
-                            .fanotify = auto_way || common.capture == "fanotify"});
+  auto opened = open_spool(
+      opener, root,
+      {.inotify = auto_way || common.capture == "inotify" || common.capture == "fanotify",
+       .fanotify = auto_way || common.capture == "fanotify"});
   if (!opened) {
     found.refused("spool " + root + ": " + opened.error().message(), ErrorKind::kInvalidConfig);
     return;
@@ -246,8 +273,8 @@ void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolO
 }
 
 void check_resolver(SpoolAdapter& adapter, Findings& found) {
-  auto resolver =
-      guarded<std::unique_ptr<OwnerResolver>>([&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
+  auto resolver = guarded<std::unique_ptr<OwnerResolver>>(
+      [&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
   if (!resolver) {
     found.refused(resolver.error().message(), resolver.error().kind());
   } else if (*resolver == nullptr) {
@@ -266,9 +293,11 @@ void check_resolver(SpoolAdapter& adapter, Findings& found) {
 bool check_scheduler(const SpoolAdapter& adapter, Findings& found) {
   constexpr std::chrono::milliseconds kPatience{1500};
   bool good = true;
-  for (Mismatch& mismatch : adapter.compare_with_scheduler({}, std::chrono::steady_clock::now() + kPatience)) {
+  for (Mismatch& mismatch :
+       adapter.compare_with_scheduler({}, std::chrono::steady_clock::now() + kPatience)) {
     good = good && !mismatch.wrong;
-    mismatch.wrong ? found.failed(std::move(mismatch.text)) : found.warning(std::move(mismatch.text));
+    mismatch.wrong ? found.failed(std::move(mismatch.text))
+                   : found.warning(std::move(mismatch.text));
   }
   return good;
 }
@@ -287,9 +316,11 @@ void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found)
   }
 }
 
-std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core, SpoolOpener* opener, Logger& log) {
+std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core,
+                                  SpoolOpener* opener, Logger& log) {
   Findings found("source." + source.instance.name);
-  const SourceContext context{.name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
+  const SourceContext context{
+      .name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     check_ready(create_free_source(source.plugin, source.instance.table, context), found);
     return found.take();
@@ -301,7 +332,8 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
   }
   auto asked = guarded<void>([&] {
     check_spool(source.instance.common, **made, opener, found);
-    // With a configuration of the scheduler that is not there, the question would only take its time to fail.
+    // With a configuration of the scheduler that is not there, the question would only take its
+    // time to fail.
     if (check_scheduler(**made, found)) check_resolver(**made, found);
     return Result<void>{};
   });
@@ -309,14 +341,17 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
   return found.take();
 }
 
-std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log,
-                                std::vector<std::pair<std::string, std::vector<std::string>>>& directories) {
+std::vector<Finding> check_sink(
+    const LoadedSink& sink, const CoreConfig& core, Logger& log,
+    std::vector<std::pair<std::string, std::vector<std::string>>>& directories) {
   Findings found("sink." + sink.instance.name);
-  const SinkContext context{.name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
+  const SinkContext context{
+      .name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   const auto made = create_sink(sink.plugin, sink.instance.table, context);
   check_ready(made, found);
   if (made) {
-    auto own = guarded<std::vector<std::string>>([&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
+    auto own = guarded<std::vector<std::string>>(
+        [&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
     if (own) directories.emplace_back(sink.instance.name, *std::move(own));
   }
   return found.take();
@@ -340,11 +375,13 @@ Setup load_setup(const std::string& config_file, Problems& problems) {
   const auto source_common = source_options();
   const auto sink_common = sink_options();
   for (const SourceInstance& instance : setup.config.sources) {
-    auto plugin = load_instance(loader, Role::kSource, instance, instance.common.plugin, source_common, problems);
+    auto plugin = load_instance(loader, Role::kSource, instance, instance.common.plugin,
+                                source_common, problems);
     if (plugin) setup.sources.push_back({instance, *std::move(plugin)});
   }
   for (const SinkInstance& instance : setup.config.sinks) {
-    auto plugin = load_instance(loader, Role::kSink, instance, instance.common.plugin, sink_common, problems);
+    auto plugin =
+        load_instance(loader, Role::kSink, instance, instance.common.plugin, sink_common, problems);
     if (plugin) setup.sinks.push_back({instance, *std::move(plugin)});
   }
   problems.sort();
@@ -358,11 +395,12 @@ std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileg
   };
   const CoreConfig& core = setup.config.core;
   if (core.cluster == kPlaceholderCluster) {
-    all.push_back({Finding::Level::kFailed, "cluster",
-                   "\"" + core.cluster +
-                       "\" is still the configuration's installed default, and every event would carry it; "
-                       "give the name of this cluster",
-                   std::nullopt});
+    all.push_back(
+        {Finding::Level::kFailed, "cluster",
+         "\"" + core.cluster +
+             "\" is still the configuration's installed default, and every event would carry it; "
+             "give the name of this cluster",
+         std::nullopt});
   }
   append(check_privileges(privileges));
   if (privileges.state_dir_note.empty()) {
@@ -371,10 +409,12 @@ std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileg
   } else {
     all.push_back({Finding::Level::kOk, "state_dir", privileges.state_dir_note, std::nullopt});
   }
-  for (const LoadedSource& source : setup.sources) append(check_source(source, core, privileges.opener.get(), log));
+  for (const LoadedSource& source : setup.sources)
+    append(check_source(source, core, privileges.opener.get(), log));
   std::vector<std::pair<std::string, std::vector<std::string>>> directories;
   for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log, directories));
-  for (const std::string& shared : shared_directories(directories)) all.push_back({Finding::Level::kFailed, "sinks", shared});
+  for (const std::string& shared : shared_directories(directories))
+    all.push_back({Finding::Level::kFailed, "sinks", shared});
   return all;
 }
 

@@ -2,8 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-// Reading the answer to `status`, which may come from a daemon that is older or newer than the reader: what is missing, or of
-// another type, is null or counts nothing. Heavy; for .cc files only.
+// Reading the answer to `status`, which may come from a daemon that is older or newer than the
+// reader: what is missing, or of another type, is null or counts nothing. Heavy; for .cc files
+// only.
 namespace scriptorium::status_answer {
 
 using Json = nlohmann::ordered_json;

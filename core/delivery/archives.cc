@@ -17,7 +17,8 @@ using std::chrono::milliseconds;
 constexpr std::size_t kReleasedAtOnce = 200;
 constexpr std::size_t kFilledAtOnce = 500;
 constexpr std::size_t kCountedAtOnce = 5000;
-constexpr std::uint64_t kMostFilled = 10'000;  // events that wait for a sink while more are sent to it
+constexpr std::uint64_t kMostFilled =
+    10'000;  // events that wait for a sink while more are sent to it
 constexpr milliseconds kPause{250};
 constexpr std::chrono::seconds kSecondLook{30};  // at what no archive had before
 
@@ -46,7 +47,9 @@ bool same_event(const Event& journal, const Event& archived) {
     const EventFile& a = journal.files[i];
     const EventFile& b = archived.files[i];
     const bool needs_bytes = a.name == "script" || a.name == "environment";
-    if (a.name != b.name || a.size != b.size || a.sha256 != b.sha256 || (needs_bytes && b.bytes == nullptr)) return false;
+    if (a.name != b.name || a.size != b.size || a.sha256 != b.sha256 ||
+        (needs_bytes && b.bytes == nullptr))
+      return false;
   }
   const JsonOptions without_texts{.script_text = false, .environment = false};
   return event_json(journal, without_texts) == event_json(archived, without_texts);
@@ -54,7 +57,8 @@ bool same_event(const Event& journal, const Event& archived) {
 
 }  // namespace
 
-// ---- archives ----------------------------------------------------------------------------------------------------
+// ---- archives
+// ----------------------------------------------------------------------------------------------------
 
 void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
   bool readable = false;
@@ -69,7 +73,8 @@ void Archives::keep_only(const std::vector<std::string>& configured) {
   std::map<std::string, std::shared_ptr<Sink>> removed;  // destroyed outside of the lock
   sinks_.with([&](auto& sinks) {
     for (auto it = sinks.begin(); it != sinks.end();) {
-      const bool stays = std::find(configured.begin(), configured.end(), it->first) != configured.end();
+      const bool stays =
+          std::find(configured.begin(), configured.end(), it->first) != configured.end();
       const auto here = it++;
       if (!stays) removed.insert(sinks.extract(here));
     }
@@ -98,29 +103,33 @@ Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const
     if (event) return event;
     const ErrorKind kind = event.error().kind();
     if (kind == ErrorKind::kPermanent) continue;
-    if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt) return event.error().with_context(name);
+    if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt)
+      return event.error().with_context(name);
     gone = event.error().with_context(name);
   }
   if (gone) return *gone;
   return Error{ErrorKind::kTransient, "no sink is configured that can be read"};
 }
 
-Result<std::shared_ptr<const Event>> Archives::fetch_from(const std::string& name, const Event& locator) const {
+Result<std::shared_ptr<const Event>> Archives::fetch_from(const std::string& name,
+                                                          const Event& locator) const {
   const auto sink = find(name);
   if (sink == nullptr) return no_archive(name);
   return guarded<std::shared_ptr<const Event>>([&] { return sink->readable()->fetch(locator); });
 }
 
-Result<ReadableSink::Page> Archives::list(const std::string& name, const ReadableSink::Query& query, const std::string& after,
-                                          std::size_t limit) const {
+Result<ReadableSink::Page> Archives::list(const std::string& name, const ReadableSink::Query& query,
+                                          const std::string& after, std::size_t limit) const {
   const auto sink = find(name);
   if (sink == nullptr) return no_archive(name);
   return guarded<ReadableSink::Page>([&] { return sink->readable()->list(query, after, limit); });
 }
 
-// ---- release -----------------------------------------------------------------------------------------------------
+// ---- release
+// -----------------------------------------------------------------------------------------------------
 
-Releaser::Releaser(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
+Releaser::Releaser(Journal& journal, const Archives& archives, Logger& log,
+                   std::uint64_t limit_bytes)
     : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
 Releaser::~Releaser() = default;
 
@@ -146,10 +155,12 @@ void Releaser::run(const std::stop_token& stop) noexcept {
     const std::uint64_t released = round(stop);
     if (released > 0 && !announced_) {
       announced_ = true;
-      log_.warning("JOURNAL_RELEASES",
-                   "a sink does not keep up and the journal has passed 80 % of its limit; what an archive holds too is released, "
-                   "and fetched from the archive once the sink takes events again",
-                   {{"events", released}, {"bytes", journal_.used_bytes()}, {"limit_bytes", limit_bytes_}});
+      log_.warning(
+          "JOURNAL_RELEASES",
+          "a sink does not keep up and the journal has passed 80 % of its limit; what an archive "
+          "holds too is released, "
+          "and fetched from the archive once the sink takes events again",
+          {{"events", released}, {"bytes", journal_.used_bytes()}, {"limit_bytes", limit_bytes_}});
     }
     if (released == 0) pause(stop, kPause);
     if (std::chrono::steady_clock::now() >= second_look) {
@@ -173,8 +184,9 @@ std::uint64_t Releaser::round(const std::stop_token& stop) {
       const std::uint64_t before = position;
       auto candidates = journal_.releasable(archive, position, kReleasedAtOnce);
       if (!candidates) break;  // the reader of each sink says why
-      std::erase_if(*candidates,
-                    [&](const Journal::Releasable& c) { return stop.stop_requested() || !holds(archive, *c.event); });
+      std::erase_if(*candidates, [&](const Journal::Releasable& c) {
+        return stop.stop_requested() || !holds(archive, *c.event);
+      });
       if (stop.stop_requested()) return released;
       const std::uint64_t count = candidates->size();
       FAULT_POINT("release.before");
@@ -186,7 +198,8 @@ std::uint64_t Releaser::round(const std::stop_token& stop) {
   return released;
 }
 
-// ---- fill --------------------------------------------------------------------------------------------------------
+// ---- fill
+// --------------------------------------------------------------------------------------------------------
 
 Filler::Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
     : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
@@ -207,7 +220,8 @@ bool Filler::stop(SteadyTime deadline) {
   return ended;
 }
 
-Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& archive, Timestamp since) {
+Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& archive,
+                                    Timestamp since) {
   std::vector<std::string> archives = archives_.names();
   std::erase(archives, sink);
   Journal::Fill fill;
@@ -218,16 +232,20 @@ Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& 
     if (archives.size() != 1) {
       std::string list;
       for (const std::string& name : archives) list += (list.empty() ? "" : ", ") + name;
-      return Error{ErrorKind::kPermanent, archives.empty() ? "no other sink is configured that can be read, such as a file tree "
-                                                             "with script, environment and metadata"
-                                                           : "several sinks can be read: " + list + "; say --from"};
+      return Error{ErrorKind::kPermanent,
+                   archives.empty()
+                       ? "no other sink is configured that can be read, such as a file tree "
+                         "with script, environment and metadata"
+                       : "several sinks can be read: " + list + "; say --from"};
     }
     fill.archive = archives.front();
   } else if (std::find(archives.begin(), archives.end(), archive) == archives.end()) {
-    return archive == sink ? Error{ErrorKind::kPermanent, "a sink cannot be filled from itself"} : no_archive(archive);
+    return archive == sink ? Error{ErrorKind::kPermanent, "a sink cannot be filled from itself"}
+                           : no_archive(archive);
   }
   for (const Journal::Fill& known : journal_.fills()) {
-    const bool same = known.sink == fill.sink && known.archive == fill.archive && known.since == fill.since;
+    const bool same =
+        known.sink == fill.sink && known.archive == fill.archive && known.since == fill.since;
     if (same && known.state != Journal::Fill::State::kDone) return known;
   }
   if (auto stored = journal_.set_fill(fill); !stored) return stored.error();
@@ -257,15 +275,21 @@ void Filler::run(const std::stop_token& stop) noexcept {
 
 bool Filler::step(Journal::Fill fill) {
   const Journal::Usage usage = journal_.usage();
-  const auto sink = std::find_if(usage.sinks.begin(), usage.sinks.end(), [&](const auto& s) { return s.name == fill.sink; });
-  if (sink == usage.sinks.end() || !sink->registered) return false;  // waits until it is configured again
+  const auto sink = std::find_if(usage.sinks.begin(), usage.sinks.end(),
+                                 [&](const auto& s) { return s.name == fill.sink; });
+  if (sink == usage.sinks.end() || !sink->registered)
+    return false;  // waits until it is configured again
   const ReadableSink::Query query{.kinds = sink->kinds, .since = fill.since};
   const bool counting = fill.state == Journal::Fill::State::kCounting;
   if (!counting && (usage.bytes > limit_bytes_ / 2 || sink->waiting > kMostFilled)) return false;
-  auto page = archives_.list(fill.archive, query, fill.position, counting ? kCountedAtOnce : kFilledAtOnce);
+  auto page =
+      archives_.list(fill.archive, query, fill.position, counting ? kCountedAtOnce : kFilledAtOnce);
   if (!page) {
-    log_.warning("FILL_WAITS", "an archive cannot be read, so a sink is not filled from it at present; this is tried again",
-                 {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", page.error().message()}});
+    log_.warning(
+        "FILL_WAITS",
+        "an archive cannot be read, so a sink is not filled from it at present; this is tried "
+        "again",
+        {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", page.error().message()}});
     return false;
   }
   fill.position = page->position;

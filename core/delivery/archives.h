@@ -18,20 +18,22 @@ namespace scriptorium {
 
 // The configured sinks that can be read back (core/api/readable_sink.h).
 //
-// Owns:    a share of each sink, so that a reload does not take one away from a fetch that is under way.
-// Threads: any.
+// Owns:    a share of each sink, so that a reload does not take one away from a fetch that is under
+// way. Threads: any.
 class Archives {
  public:
   void put(const std::string& name, std::shared_ptr<Sink> sink);  // in place of one of that name
   void keep_only(const std::vector<std::string>& configured);
   std::vector<std::string> names() const;
 
-  // From whichever has it. kVanished or kCorrupt only if every one of them answered, and there is one.
+  // From whichever has it. kVanished or kCorrupt only if every one of them answered, and there is
+  // one.
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) const;
   // kPermanent: there is no such archive (any more).
-  Result<std::shared_ptr<const Event>> fetch_from(const std::string& name, const Event& locator) const;
-  Result<ReadableSink::Page> list(const std::string& name, const ReadableSink::Query& query, const std::string& after,
-                                  std::size_t limit) const;
+  Result<std::shared_ptr<const Event>> fetch_from(const std::string& name,
+                                                  const Event& locator) const;
+  Result<ReadableSink::Page> list(const std::string& name, const ReadableSink::Query& query,
+                                  const std::string& after, std::size_t limit) const;
 
  private:
   std::shared_ptr<Sink> find(const std::string& name) const;
@@ -39,8 +41,9 @@ class Archives {
   Guarded<std::map<std::string, std::shared_ptr<Sink>>> sinks_;
 };
 
-// Keeps a sink that does not keep up from filling the journal: above 80 % of its limit, events that an archive holds are fetched
-// from there, compared, and then released by the journal, oldest first, until 70 % are in use.
+// Keeps a sink that does not keep up from filling the journal: above 80 % of its limit, events that
+// an archive holds are fetched from there, compared, and then released by the journal, oldest
+// first, until 70 % are in use.
 //
 // Owns:    one thread. Borrows the rest for its life.
 // Threads: start() and stop() from the main thread.
@@ -64,14 +67,16 @@ class Releaser {
   const Archives& archives_;
   Logger& log_;
   const std::uint64_t limit_bytes_;
-  std::map<std::string, std::uint64_t> positions_;  // by archive: up to where releasable() was asked
+  std::map<std::string, std::uint64_t>
+      positions_;  // by archive: up to where releasable() was asked
   bool announced_ = false;
   Guarded<bool> ended_;
   std::jthread thread_;
 };
 
-// Sends what an archive holds to a sink that was added later, through the journal, where it waits like any other event: as a
-// locator, so that a fill of any size takes little room. Goes on where it was after a restart.
+// Sends what an archive holds to a sink that was added later, through the journal, where it waits
+// like any other event: as a locator, so that a fill of any size takes little room. Goes on where
+// it was after a restart.
 //
 // Owns:    one thread, which sleeps while there is nothing to fill. Borrows the rest for its life.
 // Threads: any; start_thread() and stop() from the main thread.
@@ -85,8 +90,8 @@ class Filler {
   void start_thread();
   bool stop(SteadyTime deadline);  // as Releaser::stop()
 
-  // `archive` may be "" if there is only one beside the sink. kPermanent says what is wrong. A fill of the same sink that is
-  // under way continues if it is the same, else it starts over.
+  // `archive` may be "" if there is only one beside the sink. kPermanent says what is wrong. A fill
+  // of the same sink that is under way continues if it is the same, else it starts over.
   Result<Journal::Fill> begin(const std::string& sink, const std::string& archive, Timestamp since);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace scriptorium {
 
-// The one way in which delivery enters a sink's code: nothing that is thrown there comes further than this.
-// Returns what escaped, in words fit for a log, or nothing if the call returned.
+// The one way in which delivery enters a sink's code: nothing that is thrown there comes further
+// than this. Returns what escaped, in words fit for a log, or nothing if the call returned.
 template <typename Call>
 std::optional<std::string> call_plugin(Call&& call) noexcept {
   try {

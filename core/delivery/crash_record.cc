@@ -42,8 +42,8 @@ std::uint64_t checksum(std::string_view bytes) {  // FNV-1a
 
 std::array<char, kHeaderBytes> header(State state, std::string_view body) {
   std::array<char, kHeaderBytes> bytes{};
-  std::snprintf(bytes.data(), bytes.size(), "in-flight 1 %d %zu %llu", static_cast<int>(state), body.size(),
-                static_cast<unsigned long long>(checksum(body)));
+  std::snprintf(bytes.data(), bytes.size(), "in-flight 1 %d %zu %llu", static_cast<int>(state),
+                body.size(), static_cast<unsigned long long>(checksum(body)));
   std::replace(bytes.begin(), bytes.end(), '\0', ' ');
   bytes.back() = '\n';
   return bytes;
@@ -60,9 +60,12 @@ bool write_at(int fd, std::string_view bytes, off_t offset) noexcept {
   return true;
 }
 
-std::string key_of(std::string_view sink, std::string_view id) { return std::string(sink).append("\n").append(id); }
+std::string key_of(std::string_view sink, std::string_view id) {
+  return std::string(sink).append("\n").append(id);
+}
 
-// ---- the note of a crash. A signal handler can reach nothing but globals ------------------------------------------
+// ---- the note of a crash. A signal handler can reach nothing but globals
+// ------------------------------------------
 
 struct Note {
   std::array<char, 8> magic{'d', 'i', 'e', 'd', ' ', '1', ' ', '\n'};
@@ -89,7 +92,8 @@ void note_crash(int signal, siginfo_t* info, void* /*context*/) {
   for (std::size_t i = 0; i < kCrashSignals.size(); ++i) {
     if (kCrashSignals[i] == signal) ::sigaction(signal, &previous_actions[i], nullptr);
   }
-  // A fault happens again on return, and then takes its usual course; what was sent must be sent again.
+  // A fault happens again on return, and then takes its usual course; what was sent must be sent
+  // again.
   if (info->si_code <= 0) ::raise(signal);
   errno = saved;
 }
@@ -111,7 +115,9 @@ struct CrashRecord::Found {
     std::istringstream head(bytes->substr(0, kHeaderBytes));
     std::string magic;
     std::string version;
-    if (!(head >> magic >> version >> state >> size >> sum) || magic != "in-flight" || version != "1") return std::nullopt;
+    if (!(head >> magic >> version >> state >> size >> sum) || magic != "in-flight" ||
+        version != "1")
+      return std::nullopt;
     if (bytes->size() < kHeaderBytes + size || (state != 1 && state != 2)) return std::nullopt;
     const std::string body = bytes->substr(kHeaderBytes, size);
     if (checksum(body) != sum) return std::nullopt;
@@ -123,10 +129,12 @@ struct CrashRecord::Found {
   }
 };
 
-Result<std::unique_ptr<CrashRecord>> CrashRecord::open(const std::string& state_dir, Logger& log, const Clock& clock,
-                                                       const std::function<bool(const std::string&)>& known) {
+Result<std::unique_ptr<CrashRecord>> CrashRecord::open(
+    const std::string& state_dir, Logger& log, const Clock& clock,
+    const std::function<bool(const std::string&)>& known) {
   const std::string directory = state_dir + "/in-flight";
-  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return system_error("mkdir " + directory, errno);
+  if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return system_error("mkdir " + directory, errno);
   std::unique_ptr<CrashRecord> record(new CrashRecord(directory, log, clock));
   record->take_over(known);
   if (auto stored = record->store_suspects(); !stored) return stored.error();
@@ -167,8 +175,10 @@ void CrashRecord::take_over(const std::function<bool(const std::string&)>& known
     std::memcpy(&note, bytes->data(), sizeof note);
     crashed = note.magic == Note{}.magic;
   }
-  // The thread that crashed was in the plugin for this batch: the others have nothing to do with it.
-  if (crashed && note.slot != kNoSlot) std::erase_if(all, [&](const Found& f) { return f.slot != note.slot; });
+  // The thread that crashed was in the plugin for this batch: the others have nothing to do with
+  // it.
+  if (crashed && note.slot != kNoSlot)
+    std::erase_if(all, [&](const Found& f) { return f.slot != note.slot; });
 
   for (const Found& found : all) {
     const bool alone = found.ids.size() == 1 && (found.state == State::kSuspect || all.size() == 1);
@@ -180,7 +190,8 @@ void CrashRecord::take_over(const std::function<bool(const std::string&)>& known
       if (crashed) ++suspicion.crashes;
     }
     log_.warning("CRASHED_BEFORE",
-                 "the process before ended while a plugin had events in hand; they are handed over one by one, so that another "
+                 "the process before ended while a plugin had events in hand; they are handed over "
+                 "one by one, so that another "
                  "crash shows which of them is to blame",
                  {{"sink", printable(found.sink, 80)},
                   {"events", found.ids.size()},
@@ -192,7 +203,8 @@ void CrashRecord::take_over(const std::function<bool(const std::string&)>& known
     return id.empty() || !known(id);
   });
   shared_.with([&](Shared& shared) { shared.suspects = std::move(suspects); });
-  // From here on it is in `suspects`; counted twice if the process ends before that is written, which needs no care.
+  // From here on it is in `suspects`; counted twice if the process ends before that is written,
+  // which needs no care.
   for (const std::string& file : files) ::unlink(file.c_str());
 }
 
@@ -201,34 +213,43 @@ Result<void> CrashRecord::store_suspects() const {
   shared_.with([&](const Shared& shared) {
     for (const auto& [key, s] : shared.suspects) {
       const auto split = key.find('\n');
-      text.append(std::to_string(s.crashes)).append(" ").append(std::to_string(s.deaths)).append(" ");
+      text.append(std::to_string(s.crashes))
+          .append(" ")
+          .append(std::to_string(s.deaths))
+          .append(" ");
       text.append(key, split + 1).append(" ").append(key, 0, split).append("\n");
     }
   });
   const std::string file = directory_ + "/suspects";
   if (text.empty()) {
-    if (::unlink(file.c_str()) != 0 && errno != ENOENT) return system_error("unlink " + file, errno);
+    if (::unlink(file.c_str()) != 0 && errno != ENOENT)
+      return system_error("unlink " + file, errno);
   } else if (auto stored = replace_file(file, text, 0600); !stored) {
     return stored;
   }
   return {};
 }
 
-CrashRecord::Verdict CrashRecord::verdict(std::string_view sink, const std::string& event_id) const {
+CrashRecord::Verdict CrashRecord::verdict(std::string_view sink,
+                                          const std::string& event_id) const {
   return shared_.with([&](const Shared& shared) {
     if (shared.suspects.empty()) return Verdict::kInnocent;
     const auto found = shared.suspects.find(key_of(sink, event_id));
     if (found == shared.suspects.end()) return Verdict::kInnocent;
-    const bool guilty = found->second.crashes >= kCrashesUntilGuilty || found->second.deaths >= kDeathsUntilGuilty;
+    const bool guilty =
+        found->second.crashes >= kCrashesUntilGuilty || found->second.deaths >= kDeathsUntilGuilty;
     return guilty ? Verdict::kGuilty : Verdict::kSuspect;
   });
 }
 
-CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<const std::string> event_ids, bool suspect,
+CrashRecord::InHand CrashRecord::hand_over(std::string_view sink,
+                                           std::span<const std::string> event_ids, bool suspect,
                                            const std::stop_token& stop) {
   if (suspect) {
     bool taken = false;
-    shared_.wait(stop, [&](Shared& shared) { return taken || (taken = !std::exchange(shared.suspect_in_hand, true)); });
+    shared_.wait(stop, [&](Shared& shared) {
+      return taken || (taken = !std::exchange(shared.suspect_in_hand, true));
+    });
     if (!taken) return {};
   }
   std::string body(sink);
@@ -237,7 +258,8 @@ CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<cons
 
   const SteadyTime now = clock_.steady();
   const auto [slot, known_file] = shared_.with([&](Shared& shared) {
-    const auto free = std::find_if(shared.slots.begin(), shared.slots.end(), [](const Slot& s) { return !s.taken; });
+    const auto free = std::find_if(shared.slots.begin(), shared.slots.end(),
+                                   [](const Slot& s) { return !s.taken; });
     const auto index = static_cast<std::size_t>(free - shared.slots.begin());
     if (free == shared.slots.end()) shared.slots.emplace_back();
     Slot& s = shared.slots[index];
@@ -252,7 +274,8 @@ CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<cons
   UniqueFd made;
   if (file < 0) {
     const std::string path = directory_ + "/" + std::to_string(slot);
-    made = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    made =
+        UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
     file = made.get();
   }
   const auto head = header(suspect ? State::kSuspect : State::kBatch, body);
@@ -261,7 +284,8 @@ CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<cons
   std::string whole;
   if (small) whole.append(head.data(), head.size()).append(body);
   const bool written = small ? file >= 0 && write_at(file, whole, 0)
-                             : file >= 0 && write_at(file, body, kHeaderBytes) && write_at(file, {head.data(), head.size()}, 0);
+                             : file >= 0 && write_at(file, body, kHeaderBytes) &&
+                                   write_at(file, {head.data(), head.size()}, 0);
   const int code = errno;
   const bool say = shared_.with([&](Shared& shared) {
     Slot& s = shared.slots[slot];
@@ -270,10 +294,10 @@ CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<cons
     return !written && !std::exchange(shared.write_failed, true);
   });
   if (say) {
-    log_.warning(
-        "CRASH_RECORD_FAILED",
-        "what is handed to plugins cannot be recorded; delivery continues, but an event that crashes the daemon is not found",
-        {{"reason", system_error(directory_, code).message()}});
+    log_.warning("CRASH_RECORD_FAILED",
+                 "what is handed to plugins cannot be recorded; delivery continues, but an event "
+                 "that crashes the daemon is not found",
+                 {{"reason", system_error(directory_, code).message()}});
   }
   return in_hand;
 }
@@ -281,10 +305,12 @@ CrashRecord::InHand CrashRecord::hand_over(std::string_view sink, std::span<cons
 void CrashRecord::clear(const Slot& slot) const noexcept {
   const auto head = header(State::kNothing, {});
   if (!slot.file || write_at(slot.file.get(), {head.data(), head.size()}, 0)) return;
-  [[maybe_unused]] const int emptied = ::ftruncate(slot.file.get(), 0);  // an empty record says nothing either
+  [[maybe_unused]] const int emptied =
+      ::ftruncate(slot.file.get(), 0);  // an empty record says nothing either
 }
 
-// The write is one of a page that is in memory; done under the lock, it cannot undo what the next batch writes there.
+// The write is one of a page that is in memory; done under the lock, it cannot undo what the next
+// batch writes there.
 void CrashRecord::let_go(std::size_t index) noexcept {
   shared_.with_notify([&](Shared& shared) {
     Slot& slot = shared.slots[index];
@@ -309,7 +335,8 @@ CrashRecord::SignalStack::SignalStack() : memory_(std::make_unique<char[]>(kSign
   stack.ss_size = kSignalStackBytes;
   stack_t before{};
   // A sanitizer's own stays.
-  if (::sigaltstack(nullptr, &before) != 0 || (before.ss_flags & SS_DISABLE) == 0 || ::sigaltstack(&stack, nullptr) != 0)
+  if (::sigaltstack(nullptr, &before) != 0 || (before.ss_flags & SS_DISABLE) == 0 ||
+      ::sigaltstack(&stack, nullptr) != 0)
     memory_.reset();
 }
 CrashRecord::SignalStack::~SignalStack() {
@@ -347,8 +374,10 @@ void CrashRecord::close() noexcept {
     for (Slot& slot : shared.slots) {
       if (std::exchange(slot.blamed, false)) clear(slot);
     }
-    // Those that no death was laid on would be found again; most of them were settled just before a crash.
-    const bool dropped = std::erase_if(shared.suspects, [](const auto& s) { return s.second.deaths == 0; }) > 0;
+    // Those that no death was laid on would be found again; most of them were settled just before a
+    // crash.
+    const bool dropped =
+        std::erase_if(shared.suspects, [](const auto& s) { return s.second.deaths == 0; }) > 0;
     return std::exchange(shared.changed, std::nullopt).has_value() || dropped;
   });
   if (store) static_cast<void>(store_suspects());
@@ -365,7 +394,8 @@ Result<void> CrashRecord::watch_signals() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (std::size_t i = 0; i < kCrashSignals.size(); ++i) {
-    if (::sigaction(kCrashSignals[i], &action, &previous_actions[i]) != 0) return system_error("sigaction", errno);
+    if (::sigaction(kCrashSignals[i], &action, &previous_actions[i]) != 0)
+      return system_error("sigaction", errno);
   }
   return {};
 }

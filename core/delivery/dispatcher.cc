@@ -28,12 +28,13 @@ using std::chrono::seconds;
 
 namespace {
 
-// Parked events that wait here for their next attempt. Beyond this they wait in the journal alone and are fetched
-// when half of the room is free.
+// Parked events that wait here for their next attempt. Beyond this they wait in the journal alone
+// and are fetched when half of the room is free.
 constexpr std::size_t kHeldEvents = 10'000;
 constexpr std::uint64_t kHeldBytes = 4U << 20;
 constexpr std::size_t kFetchedEvents = 512;  // in one step
-// A full batch that was refused as a whole this often is parked: if it is refused for what is in it, those behind it go on.
+// A full batch that was refused as a whole this often is parked: if it is refused for what is in
+// it, those behind it go on.
 constexpr std::uint32_t kRefusalsUntilParked = 10;
 constexpr std::size_t kMostUnderWay = 16;  // batches, whatever a sink asks for
 constexpr seconds kJournalPause{1};
@@ -71,8 +72,8 @@ struct Batch {
   bool suspect() const { return !items.empty() && items.front().suspect; }
 };
 
-// Collects the settlements of one batch. Shared with its deliveries, so that one that is settled after we gave up
-// meets no dead object.
+// Collects the settlements of one batch. Shared with its deliveries, so that one that is settled
+// after we gave up meets no dead object.
 class BatchSettler : public Settler {
  public:
   explicit BatchSettler(std::size_t size) {
@@ -120,7 +121,8 @@ class BatchSettler : public Settler {
   Guarded<Inner> inner_;
 };
 
-// What is known of a parked event, so that fetching parked ones from the journal brings none of them twice.
+// What is known of a parked event, so that fetching parked ones from the journal brings none of
+// them twice.
 struct Known {
   enum class Where { kHeld, kInHand, kSettled } where = Where::kHeld;
   std::uint64_t epoch = 0;  // kSettled: of the refill before which it was told to the journal
@@ -136,7 +138,8 @@ struct State {
   std::uint64_t cursor_told = 0;
 
   // Handing over in order, if that is asked for.
-  std::set<std::uint64_t> turns;  // of batches that were read and are not handed over, or are to be once more
+  std::set<std::uint64_t>
+      turns;  // of batches that were read and are not handed over, or are to be once more
   bool handing_over = false;
   // Suspects go out with nothing else in hand.
   bool suspect_out = false;
@@ -194,11 +197,12 @@ struct State {
 
 }  // namespace
 
-// Locks: state_, and a BatchSettler's own; never both at once, and nothing is called or logged under either.
+// Locks: state_, and a BatchSettler's own; never both at once, and nothing is called or logged
+// under either.
 class Dispatcher::Impl {
  public:
-  Impl(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,
-       const Clock& clock, std::uint64_t seed, CrashRecord* crashes)
+  Impl(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id,
+       Logger& log, const Clock& clock, std::uint64_t seed, CrashRecord* crashes)
       : name_(std::move(name)),
         config_(config),
         sink_(sink),
@@ -218,9 +222,13 @@ class Dispatcher::Impl {
     const std::uint64_t cursor = journal_.cursor(id_);
     std::size_t count = static_cast<std::size_t>(std::max<std::int64_t>(config_.workers, 1));
     if (count == 1) {
-      if (auto thrown = call_plugin([&] { count = std::clamp<std::size_t>(sink_.batches_under_way(), 1, kMostUnderWay); })) {
-        log_.warning("PLUGIN_THREW", "a sink threw an exception; nothing is lost, and its plugin should be repaired",
-                     {{"sink", name_}, {"call", "batches_under_way"}, {"what", *thrown}});
+      if (auto thrown = call_plugin([&] {
+            count = std::clamp<std::size_t>(sink_.batches_under_way(), 1, kMostUnderWay);
+          })) {
+        log_.warning(
+            "PLUGIN_THREW",
+            "a sink threw an exception; nothing is lost, and its plugin should be repaired",
+            {{"sink", name_}, {"call", "batches_under_way"}, {"what", *thrown}});
       }
       under_way_ = count;
     }
@@ -230,7 +238,8 @@ class Dispatcher::Impl {
       s.cursor_told = cursor;
     });
     workers_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    for (std::size_t i = 0; i < count; ++i)
+      workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
 
   bool stop(SteadyTime deadline) {
@@ -239,19 +248,22 @@ class Dispatcher::Impl {
     // Sink::stop() must come after the last deliver().
     if (!state_.wait_until(never, deadline, [](const State& s) { return s.delivering == 0; })) {
       log_.error("SINK_HANGS",
-                 "a sink did not come back from a call in time; its events stay in the journal, and the process must end",
+                 "a sink did not come back from a call in time; its events stay in the journal, "
+                 "and the process must end",
                  {{"sink", name_}, {"call", "deliver"}});
       return false;
     }
     if (!stopper_.joinable()) {
       // A sink that takes all of the time that it was given must not look as if it hung.
       const auto left = std::max(deadline - clock_.steady(), SteadyTime::duration::zero());
-      const SteadyTime sink_deadline = deadline - std::min<SteadyTime::duration>(left / 10, milliseconds(500));
+      const SteadyTime sink_deadline =
+          deadline - std::min<SteadyTime::duration>(left / 10, milliseconds(500));
       stopper_ = std::jthread([this, sink_deadline]() { stop_sink(sink_deadline); });
     }
     if (!state_.wait_until(never, deadline, [](const State& s) { return s.sink_stopped; })) {
       log_.error("SINK_HANGS",
-                 "a sink did not come back from a call in time; its events stay in the journal, and the process must end",
+                 "a sink did not come back from a call in time; its events stay in the journal, "
+                 "and the process must end",
                  {{"sink", name_}, {"call", "stop"}});
       return false;
     }
@@ -324,7 +336,8 @@ class Dispatcher::Impl {
 
   void stop_sink(SteadyTime deadline) noexcept {
     if (auto thrown = call_plugin([&] { sink_.stop(deadline); })) {
-      log_.warning("PLUGIN_THREW", "a sink threw an exception; nothing is lost, and its plugin should be repaired",
+      log_.warning("PLUGIN_THREW",
+                   "a sink threw an exception; nothing is lost, and its plugin should be repaired",
                    {{"sink", name_}, {"call", "stop"}, {"what", *thrown}});
     }
     state_.with_notify([](State& s) { s.sink_stopped = true; });
@@ -337,7 +350,8 @@ class Dispatcher::Impl {
     return 0;
   }
 
-  // ---- a worker ----------------------------------------------------------------------------------------------
+  // ---- a worker
+  // ----------------------------------------------------------------------------------------------
 
   void work(const std::stop_token& stop) noexcept {
     name_thread("sink", name_);
@@ -361,7 +375,8 @@ class Dispatcher::Impl {
     while (!stop.stop_requested()) {
       SteadyTime until;
       std::uint64_t pokes = 0;
-      // The first in order tries it, once what is under way has come back: it may be an earlier one that is to be tried again.
+      // The first in order tries it, once what is under way has come back: it may be an earlier one
+      // that is to be tried again.
       const auto may_try = [&](const State& s) {
         return !s.probing && (!batch.turn || (s.in_flight == 0 && *s.turns.begin() == *batch.turn));
       };
@@ -377,8 +392,9 @@ class Dispatcher::Impl {
         return false;
       });
       if (open) return true;
-      state_.wait_until(stop, until,
-                        [&](const State& s) { return s.pokes != pokes || !s.down || (may_try(s) && s.retry_at < until); });
+      state_.wait_until(stop, until, [&](const State& s) {
+        return s.pokes != pokes || !s.down || (may_try(s) && s.retry_at < until);
+      });
     }
     return false;
   }
@@ -415,7 +431,8 @@ class Dispatcher::Impl {
       });
       if (!batch.empty()) return batch;
       if (!read) {
-        state_.wait_until(stop, until, [&](const State& s) { return s.pokes != pokes || !s.reading; });
+        state_.wait_until(stop, until,
+                          [&](const State& s) { return s.pokes != pokes || !s.reading; });
         continue;
       }
       if (refill) fetch_parked();
@@ -426,9 +443,11 @@ class Dispatcher::Impl {
           until = next_due(s, now);
           return until > now;
         });
-        // begin_stop() asks the thread to stop before it interrupts, so a stop is either seen here or interrupts.
+        // begin_stop() asks the thread to stop before it interrupts, so a stop is either seen here
+        // or interrupts.
         if (nothing_due && !stop.stop_requested()) {
-          journal_.wait(id_, state_.with([](const State& s) { return s.position; }), generation, interrupted, until);
+          journal_.wait(id_, state_.with([](const State& s) { return s.position; }), generation,
+                        interrupted, until);
         }
         parked_last = false;
       }
@@ -462,26 +481,32 @@ class Dispatcher::Impl {
       s.held.erase(first);
       if (single) break;
     }
-    std::sort(batch.items.begin(), batch.items.end(), [](const Pending& a, const Pending& b) { return a.sequence < b.sequence; });
+    std::sort(batch.items.begin(), batch.items.end(),
+              [](const Pending& a, const Pending& b) { return a.sequence < b.sequence; });
     return batch;
   }
 
   BatchLimits make_limits() const {
-    const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_bytes, 1));
-    return BatchLimits(static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_events, 1)),
-                       std::max<std::uint64_t>(bytes / under_way_, 1));
+    const auto bytes =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_bytes, 1));
+    return BatchLimits(
+        static_cast<std::uint64_t>(std::max<std::int64_t>(config_.batch_max_events, 1)),
+        std::max<std::uint64_t>(bytes / under_way_, 1));
   }
   bool in_order() const { return under_way_ > 1; }
 
   // By the worker that has `reading`. Gives a batch the time to fill.
-  Batch read_fresh(const std::stop_token& stop, const std::stop_token& interrupted, std::uint64_t generation) {
+  Batch read_fresh(const std::stop_token& stop, const std::stop_token& interrupted,
+                   std::uint64_t generation) {
     Batch batch;
     BatchLimits limits = make_limits();
     std::uint64_t after = state_.with([](const State& s) { return s.position; });
     bool done = read_more(batch, limits, after);
     if (batch.empty()) return batch;
-    const SteadyTime until = clock_.steady() + milliseconds(std::max<std::int64_t>(config_.batch_max_ms, 0));
-    while (!done && !stop.stop_requested() && !interrupted.stop_requested() && clock_.steady() < until) {
+    const SteadyTime until =
+        clock_.steady() + milliseconds(std::max<std::int64_t>(config_.batch_max_ms, 0));
+    while (!done && !stop.stop_requested() && !interrupted.stop_requested() &&
+           clock_.steady() < until) {
       if (!journal_.wait(id_, after, generation, interrupted, until)) break;
       const std::size_t before = batch.items.size();
       done = read_more(batch, limits, after);
@@ -498,7 +523,8 @@ class Dispatcher::Impl {
     s.turns.insert(*batch.turn);
   }
 
-  // A refused batch that has room takes new events along: if it is refused for what is in it, they show it.
+  // A refused batch that has room takes new events along: if it is refused for what is in it, they
+  // show it.
   void top_up(Batch& batch) {
     const bool may_read = state_.with([&](State& s) {
       // What it would take along comes after what waits behind it or is under way.
@@ -517,15 +543,18 @@ class Dispatcher::Impl {
 
   // Appends what comes after `after` and fits; true if there is no use in reading on.
   bool read_more(Batch& batch, BatchLimits& limits, std::uint64_t& after) {
-    auto items = journal_.read(id_, after, limits.events_left(), std::max<std::uint64_t>(limits.bytes_left(), 1));
+    auto items = journal_.read(id_, after, limits.events_left(),
+                               std::max<std::uint64_t>(limits.bytes_left(), 1));
     if (!items) {
       journal_failed(items.error());
       return true;
     }
     for (Journal::Item& item : *items) {
-      Pending pending{.sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts};
+      Pending pending{
+          .sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts};
       pending.suspect = is_suspect(pending);
-      if ((pending.suspect && !batch.empty()) || !limits.add(pending.bytes())) return batch.full = true;
+      if ((pending.suspect && !batch.empty()) || !limits.add(pending.bytes()))
+        return batch.full = true;
       after = pending.sequence;
       batch.items.push_back(std::move(pending));
       if (batch.suspect()) return batch.full = true;
@@ -541,7 +570,8 @@ class Dispatcher::Impl {
   void give_out(Batch& batch, std::size_t from, std::uint64_t position) {
     state_.with([&](State& s) {
       if (from == 0) line_up(s, batch);
-      for (std::size_t i = from; i < batch.items.size(); ++i) s.track.give_out(batch.items[i].sequence);
+      for (std::size_t i = from; i < batch.items.size(); ++i)
+        s.track.give_out(batch.items[i].sequence);
       s.position = position;
     });
   }
@@ -549,25 +579,30 @@ class Dispatcher::Impl {
   void journal_failed(const Error& error) {
     // Of damage the journal has told already, and the daemon ends.
     if (error.kind() != ErrorKind::kCorrupt) {
-      log_.error("JOURNAL_READ_FAILED", "events cannot be read from the journal; this sink tries again, and nothing is lost",
-                 {{"sink", name_}, {"error", error.message()}});
+      log_.error(
+          "JOURNAL_READ_FAILED",
+          "events cannot be read from the journal; this sink tries again, and nothing is lost",
+          {{"sink", name_}, {"error", error.message()}});
     }
     const SteadyTime until = clock_.steady() + kJournalPause;
     const std::uint64_t pokes = state_.with([](const State& s) { return s.pokes; });
-    state_.wait_until(std::stop_token{}, until, [&](const State& s) { return s.stopping || s.pokes != pokes; });
+    state_.wait_until(std::stop_token{}, until,
+                      [&](const State& s) { return s.stopping || s.pokes != pokes; });
   }
 
   // By the worker that has `reading`: parked events from the journal, as many as may be held.
   void fetch_parked() {
-    const auto [epoch, overflows] = state_.with([](State& s) { return std::pair(++s.epoch, s.overflows); });
+    const auto [epoch, overflows] =
+        state_.with([](State& s) { return std::pair(++s.epoch, s.overflows); });
     // Until what was settled is committed, the journal would give it once more.
     if (!journal_.flush(clock_.steady() + kJournalPause)) {
       state_.with([&](State& s) { s.refill_at = clock_.steady() + kJournalPause; });
       return;
     }
     state_.with([&](State& s) {
-      std::erase_if(
-          s.known, [&](const auto& entry) { return entry.second.where == Known::Where::kSettled && entry.second.epoch < epoch; });
+      std::erase_if(s.known, [&](const auto& entry) {
+        return entry.second.where == Known::Where::kSettled && entry.second.epoch < epoch;
+      });
     });
     std::uint64_t after = 0;
     bool in_hand = false;  // something was that the journal still has
@@ -588,14 +623,18 @@ class Dispatcher::Impl {
       }
       std::set<std::uint64_t> suspects;
       for (const Journal::Item& item : *items) {
-        if (is_suspect({.sequence = item.sequence, .event = item.event})) suspects.insert(item.sequence);
+        if (is_suspect({.sequence = item.sequence, .event = item.event}))
+          suspects.insert(item.sequence);
       }
       const bool enough = state_.with([&](State& s) {
         const SteadyTime now = clock_.steady();
         for (Journal::Item& item : *items) {
           after = item.sequence;
           if (item.event == nullptr || s.known.contains(item.sequence)) continue;
-          Pending pending{.sequence = item.sequence, .event = std::move(item.event), .attempts = item.attempts, .parked = true};
+          Pending pending{.sequence = item.sequence,
+                          .event = std::move(item.event),
+                          .attempts = item.attempts,
+                          .parked = true};
           pending.suspect = suspects.contains(item.sequence);
           s.hold(now, std::move(pending));
         }
@@ -609,17 +648,19 @@ class Dispatcher::Impl {
     }
   }
 
-  // ---- one attempt -------------------------------------------------------------------------------------------
+  // ---- one attempt
+  // -------------------------------------------------------------------------------------------
 
-  // Hands a batch over, waits until it is settled and tells the journal. Returns it if the destination refused all of
-  // it and the same events are to be tried again.
+  // Hands a batch over, waits until it is settled and tells the journal. Returns it if the
+  // destination refused all of it and the same events are to be tried again.
   Batch attempt(Batch batch, const std::stop_token& stop) {
     const Timestamp started = clock_.now();
     pass_over_replaced(batch);
     std::vector<Delivery> deliveries;
     std::vector<std::size_t> handed;  // index in batch.items of each delivery
     auto settler = std::make_shared<BatchSettler>(static_cast<std::size_t>(
-        std::count_if(batch.items.begin(), batch.items.end(), [](const Pending& p) { return p.event != nullptr; })));
+        std::count_if(batch.items.begin(), batch.items.end(),
+                      [](const Pending& p) { return p.event != nullptr; })));
     for (std::size_t i = 0; i < batch.items.size(); ++i) {
       Pending& item = batch.items[i];
       if (item.event == nullptr) continue;
@@ -640,7 +681,8 @@ class Dispatcher::Impl {
       deliveries.clear();
       return {};
     }
-    batch.withheld = batch.suspect() && crashes_->verdict(name_, deliveries.front().event().id) == CrashRecord::Verdict::kGuilty;
+    batch.withheld = batch.suspect() && crashes_->verdict(name_, deliveries.front().event().id) ==
+                                            CrashRecord::Verdict::kGuilty;
     std::optional<std::string> thrown;
     CrashRecord::InHand in_hand;
     if (batch.withheld) {
@@ -672,7 +714,8 @@ class Dispatcher::Impl {
         s.in_flight -= handed.size();
         if (batch.suspect()) s.suspect_out = false;
       });
-      log_.info("DELIVERIES_LEFT", "a sink stopped before it settled all it had; the events stay in the journal",
+      log_.info("DELIVERIES_LEFT",
+                "a sink stopped before it settled all it had; the events stay in the journal",
                 {{"sink", name_}, {"count", handed.size()}});
       return {};
     }
@@ -684,13 +727,16 @@ class Dispatcher::Impl {
     return conclude(std::move(batch), handed, settlements, thrown, started, stop);
   }
 
-  // Takes out those whose owner became known meanwhile: what replaces them is still to come, and is all that is needed.
+  // Takes out those whose owner became known meanwhile: what replaces them is still to come, and is
+  // all that is needed.
   void pass_over_replaced(Batch& batch) {
     std::vector<Journal::Settle> settles;
     std::vector<std::uint64_t> told;
     std::erase_if(batch.items, [&](const Pending& item) {
       if (item.event == nullptr || !journal_.is_replaced(id_, *item.event)) return false;
-      settles.push_back({.sequence = item.sequence, .outcome = Outcome::kAcknowledged, .attempts = item.attempts});
+      settles.push_back({.sequence = item.sequence,
+                         .outcome = Outcome::kAcknowledged,
+                         .attempts = item.attempts});
       told.push_back(item.sequence);
       return true;
     });
@@ -698,21 +744,25 @@ class Dispatcher::Impl {
     tell(std::move(settles), told);
     state_.with([&](State& s) {
       for (const std::uint64_t sequence : told) {
-        if (auto found = s.known.find(sequence); found != s.known.end()) found->second = {Known::Where::kSettled, s.epoch};
+        if (auto found = s.known.find(sequence); found != s.known.end())
+          found->second = {Known::Where::kSettled, s.epoch};
       }
     });
   }
 
-  CrashRecord::InHand note_hand_over(const std::vector<Delivery>& deliveries, bool suspect, const std::stop_token& stop) const {
+  CrashRecord::InHand note_hand_over(const std::vector<Delivery>& deliveries, bool suspect,
+                                     const std::stop_token& stop) const {
     std::vector<std::string> ids;
     ids.reserve(deliveries.size());
     for (const Delivery& delivery : deliveries) ids.push_back(delivery.event().id);
     return crashes_->hand_over(name_, ids, suspect, stop);
   }
 
-  // What came to an end without a crash is no suspect any more; what is to be tried again stays one.
+  // What came to an end without a crash is no suspect any more; what is to be tried again stays
+  // one.
   void absolve(const Batch& batch, const Settler::Settlement& settlement) const {
-    if (settlement.outcome != Outcome::kRetry) crashes_->settled(name_, batch.items.front().event->id);
+    if (settlement.outcome != Outcome::kRetry)
+      crashes_->settled(name_, batch.items.front().event->id);
   }
 
   // Until this batch may be handed over; false at a stop.
@@ -722,9 +772,11 @@ class Dispatcher::Impl {
     if (suspect) state_.with([](State& s) { ++s.suspects_waiting; });
     state_.wait(stop, [&](State& s) {
       if (taken || s.stopping) return true;
-      if (in_order() && (s.handing_over || (batch.turn && *s.turns.begin() != *batch.turn))) return false;
+      if (in_order() && (s.handing_over || (batch.turn && *s.turns.begin() != *batch.turn)))
+        return false;
       if (s.suspect_out || (suspect && s.in_flight > 0)) return false;
-      // Else workers that take turns could keep it waiting; where there is an order, nothing goes out before its time anyway.
+      // Else workers that take turns could keep it waiting; where there is an order, nothing goes
+      // out before its time anyway.
       if (!suspect && !in_order() && s.suspects_waiting > 0) return false;
       s.suspect_out = suspect;
       s.handing_over = true;
@@ -738,19 +790,26 @@ class Dispatcher::Impl {
   }
 
   void log_misbehaviour(const Batch& batch, const std::vector<std::size_t>& handed,
-                        const std::vector<Settler::Settlement>& settlements, const std::optional<std::string>& thrown) {
+                        const std::vector<Settler::Settlement>& settlements,
+                        const std::optional<std::string>& thrown) {
     if (thrown) {
-      log_.warning("PLUGIN_THREW", "a sink threw an exception; what it had not settled is tried again, one by one",
-                   {{"sink", name_}, {"call", "deliver"}, {"what", *thrown}, {"batch", handed.size()}});
+      log_.warning(
+          "PLUGIN_THREW",
+          "a sink threw an exception; what it had not settled is tried again, one by one",
+          {{"sink", name_}, {"call", "deliver"}, {"what", *thrown}, {"batch", handed.size()}});
       return;
     }
-    const auto dropped = std::count_if(settlements.begin(), settlements.end(), [](const auto& s) { return s.by_destructor; });
+    const auto dropped = std::count_if(settlements.begin(), settlements.end(),
+                                       [](const auto& s) { return s.by_destructor; });
     if (dropped == 0) return;
-    const auto first = std::find_if(settlements.begin(), settlements.end(), [](const auto& s) { return s.by_destructor; });
-    log_.warning(
-        "DELIVERY_UNSETTLED",
-        "a sink dropped deliveries without an answer; they are tried again, and its plugin should be repaired",
-        {{"sink", name_}, {"count", dropped}, {"job_id", printable(batch.items[handed[first->token]].event->job.id, 64)}});
+    const auto first = std::find_if(settlements.begin(), settlements.end(),
+                                    [](const auto& s) { return s.by_destructor; });
+    log_.warning("DELIVERY_UNSETTLED",
+                 "a sink dropped deliveries without an answer; they are tried again, and its "
+                 "plugin should be repaired",
+                 {{"sink", name_},
+                  {"count", dropped},
+                  {"job_id", printable(batch.items[handed[first->token]].event->job.id, 64)}});
   }
 
   struct Parking {
@@ -759,27 +818,35 @@ class Dispatcher::Impl {
   };
 
   // What one batch's settlements lead to.
-  Batch conclude(Batch batch, const std::vector<std::size_t>& handed, const std::vector<Settler::Settlement>& settlements,
-                 const std::optional<std::string>& thrown, Timestamp started, const std::stop_token& stop) {
+  Batch conclude(Batch batch, const std::vector<std::size_t>& handed,
+                 const std::vector<Settler::Settlement>& settlements,
+                 const std::optional<std::string>& thrown, Timestamp started,
+                 const std::stop_token& stop) {
     const bool fresh = batch.fresh();
     const bool was_suspect = batch.suspect();
-    const bool refused = std::all_of(settlements.begin(), settlements.end(), [&](const Settler::Settlement& s) {
-      return s.outcome == Outcome::kRetry && !(thrown && s.by_destructor);
-    });
+    const bool refused =
+        std::all_of(settlements.begin(), settlements.end(), [&](const Settler::Settlement& s) {
+          return s.outcome == Outcome::kRetry && !(thrown && s.by_destructor);
+        });
     const bool useful = !batch.withheld && std::any_of(settlements.begin(), settlements.end(),
-                                                       [](const Settler::Settlement& s) { return s.outcome != Outcome::kRetry; });
+                                                       [](const Settler::Settlement& s) {
+                                                         return s.outcome != Outcome::kRetry;
+                                                       });
     if (refused && fresh) ++batch.refusals;
-    const auto [accepts, others_wait] = state_.with([](const State& s) { return std::pair(s.accepts, !s.turns.empty()); });
+    const auto [accepts, others_wait] =
+        state_.with([](const State& s) { return std::pair(s.accepts, !s.turns.empty()); });
     const bool worn_out = (batch.full || others_wait) && batch.refusals >= kRefusalsUntilParked;
-    // The destination took something else since this batch was last refused: so it is not down, the batch is the matter.
+    // The destination took something else since this batch was last refused: so it is not down, the
+    // batch is the matter.
     const bool overtaken = batch.refusals > 1 && accepts != batch.accepts_seen;
     batch.accepts_seen = accepts;
 
     std::vector<std::uint32_t> throws;
     throws.reserve(handed.size());
     for (const std::size_t index : handed) throws.push_back(batch.items[index].throws);
-    const std::vector<Decision> decisions =
-        delivery::decide(settlements, throws, {.threw = thrown.has_value(), .may_keep = fresh && !worn_out && !overtaken});
+    const std::vector<Decision> decisions = delivery::decide(
+        settlements, throws,
+        {.threw = thrown.has_value(), .may_keep = fresh && !worn_out && !overtaken});
 
     const Timestamp now = clock_.now();
     std::vector<Journal::Settle> settles;
@@ -801,18 +868,22 @@ class Dispatcher::Impl {
     }
     for (std::size_t i = 0; i < handed.size(); ++i) {
       Pending& item = batch.items[handed[i]];
-      Journal::Settle settle{
-          .sequence = item.sequence, .attempts = item.attempts, .first_attempt = item.first_attempt, .last_attempt = started};
+      Journal::Settle settle{.sequence = item.sequence,
+                             .attempts = item.attempts,
+                             .first_attempt = item.first_attempt,
+                             .last_attempt = started};
       switch (decisions[i]) {
         case Decision::kAcknowledged:
           settle.outcome = Outcome::kAcknowledged;
-          latencies.push_back(static_cast<double>(now.nanoseconds - item.event->captured_at.nanoseconds) / 1e9);
+          latencies.push_back(
+              static_cast<double>(now.nanoseconds - item.event->captured_at.nanoseconds) / 1e9);
           break;
         case Decision::kDeadLetter:
         case Decision::kThrewTooOften:
           settle.outcome = Outcome::kRejected;
-          settle.reason = decisions[i] == Decision::kDeadLetter ? printable(settlements[i].reason, kReasonLimit)
-                                                                : "plugin threw: " + thrown.value_or("");
+          settle.reason = decisions[i] == Decision::kDeadLetter
+                              ? printable(settlements[i].reason, kReasonLimit)
+                              : "plugin threw: " + thrown.value_or("");
           if (settle.reason.empty()) settle.reason = "no reason given";
           dead.push_back(settle);
           dead_events.push_back(item.event);
@@ -820,8 +891,9 @@ class Dispatcher::Impl {
         case Decision::kPark:
         case Decision::kParkAlone:
           settle.outcome = Outcome::kRetry;
-          settle.reason = decisions[i] == Decision::kPark ? printable(settlements[i].reason, kReasonLimit)
-                                                          : "plugin threw: " + thrown.value_or("");
+          settle.reason = decisions[i] == Decision::kPark
+                              ? printable(settlements[i].reason, kReasonLimit)
+                              : "plugin threw: " + thrown.value_or("");
           item.parked = true;
           if (decisions[i] == Decision::kParkAlone) {
             ++item.throws;
@@ -841,10 +913,11 @@ class Dispatcher::Impl {
     }
 
     if (!dead.empty()) FAULT_POINT("delivery.before_dead");
-    // Known before the journal can give them to a refill; held only after it was told, or another worker might
-    // settle one before it is parked.
+    // Known before the journal can give them to a refill; held only after it was told, or another
+    // worker might settle one before it is parked.
     state_.with([&](State& s) {
-      for (const Parking& parked : parking) s.known[parked.item.sequence] = {.where = Known::Where::kInHand};
+      for (const Parking& parked : parking)
+        s.known[parked.item.sequence] = {.where = Known::Where::kInHand};
     });
     tell(std::move(settles), std::move(told));
 
@@ -852,7 +925,8 @@ class Dispatcher::Impl {
     const bool poke = state_.with_notify([&](State& s) {
       const SteadyTime steady = clock_.steady();
       for (const std::uint64_t sequence : final_sequences) {
-        if (auto found = s.known.find(sequence); found != s.known.end()) found->second = {Known::Where::kSettled, s.epoch};
+        if (auto found = s.known.find(sequence); found != s.known.end())
+          found->second = {Known::Where::kSettled, s.epoch};
       }
       const bool was_empty = s.held.empty();
       const SteadyTime before = was_empty ? SteadyTime::max() : s.held.begin()->first;
@@ -866,10 +940,13 @@ class Dispatcher::Impl {
       if (was_suspect) s.suspect_out = false;
       return !s.held.empty() && s.held.begin()->first < before;
     });
-    if (poke && config_.workers > 1) interrupt();  // one that waits at the journal has an older deadline
+    if (poke && config_.workers > 1)
+      interrupt();  // one that waits at the journal has an older deadline
 
     for (std::size_t i = 0; i < dead.size(); ++i) {
-      log_.error("DEAD_LETTER", "an event was given up for a sink; it is kept with its reason: see `scriptorium deadletters`",
+      log_.error("DEAD_LETTER",
+                 "an event was given up for a sink; it is kept with its reason: see `scriptorium "
+                 "deadletters`",
                  {{"sink", name_},
                   {"event_id", dead_events[i]->id},
                   {"job_id", printable(dead_events[i]->job.id, 64)},
@@ -886,8 +963,8 @@ class Dispatcher::Impl {
     return kept;
   }
 
-  void count(State& s, const std::vector<Settler::Settlement>& settlements, const std::optional<std::string>& thrown,
-             Timestamp now) const {
+  void count(State& s, const std::vector<Settler::Settlement>& settlements,
+             const std::optional<std::string>& thrown, Timestamp now) const {
     for (const Settler::Settlement& settlement : settlements) {
       switch (settlement.outcome) {
         case Outcome::kAcknowledged:
@@ -909,10 +986,10 @@ class Dispatcher::Impl {
     }
   }
 
-  // Opens or closes the gate by what became of a batch, and says so. What was parked, or is tried alone, may open it;
-  // its refusal closes nothing.
-  void pass_judgement(bool fresh, bool probe, bool refused, bool useful, const std::vector<Settler::Settlement>& settlements,
-                      const Batch& kept) {
+  // Opens or closes the gate by what became of a batch, and says so. What was parked, or is tried
+  // alone, may open it; its refusal closes nothing.
+  void pass_judgement(bool fresh, bool probe, bool refused, bool useful,
+                      const std::vector<Settler::Settlement>& settlements, const Batch& kept) {
     std::optional<milliseconds> hint;
     for (const Settler::Settlement& s : settlements) {
       if (s.hint) hint = std::max(hint.value_or(*s.hint), *s.hint);
@@ -930,7 +1007,8 @@ class Dispatcher::Impl {
         s.failures = 0;
         if (std::exchange(s.announced, false)) say = Say::kBack;
       } else if (refused && (fresh || probe)) {
-        // Of several workers' batches that were under way together only the first counts as a failure.
+        // Of several workers' batches that were under way together only the first counts as a
+        // failure.
         if (!s.down || probe) {
           s.failures = std::min(s.failures + 1, 64U);
           s.retry_at = now + s.back_off.next(s.failures, hint);
@@ -945,17 +1023,21 @@ class Dispatcher::Impl {
           say = Say::kDown;
         }
       } else if (probe) {
-        s.retry_at = now;  // it threw on all of them: that tells nothing of the destination, so the next one tries
+        s.retry_at = now;  // it threw on all of them: that tells nothing of the destination, so the
+                           // next one tries
       }
     });
     if (say == Say::kDown) {
-      log_.warning("SINK_DOWN", "a destination takes nothing at present; its events wait in the journal and are tried again",
+      log_.warning("SINK_DOWN",
+                   "a destination takes nothing at present; its events wait in the journal and are "
+                   "tried again",
                    {{"sink", name_},
                     {"reason", printable(settlements.front().reason, ReasonCounts::kReasonBytes)},
                     {"waiting", waiting()},
                     {"retry_in_ms", delay_ms}});
     } else if (say == Say::kBack) {
-      log_.info("SINK_BACK", "a destination takes events again", {{"sink", name_}, {"waiting", waiting()}});
+      log_.info("SINK_BACK", "a destination takes events again",
+                {{"sink", name_}, {"waiting", waiting()}});
     }
   }
 
@@ -966,7 +1048,8 @@ class Dispatcher::Impl {
     return sequences;
   }
 
-  // Tells the journal. The cursor passes nothing whose settlement was not queued before, by whichever worker.
+  // Tells the journal. The cursor passes nothing whose settlement was not queued before, by
+  // whichever worker.
   void tell(std::vector<Journal::Settle> settles, std::vector<std::uint64_t> sequences) {
     std::sort(sequences.begin(), sequences.end());
     const auto [cursor, news] = state_.with([&](State& s) {
@@ -991,15 +1074,18 @@ class Dispatcher::Impl {
   const Clock& clock_;
   CrashRecord* const crashes_;  // null: none is kept
   Guarded<State> state_;
-  std::size_t under_way_ = 1;  // batches at once, handed over in order; 1 also with several workers, which keep none
-  std::stop_source give_up_;   // on what is in flight
-  std::jthread stopper_;       // in Sink::stop()
+  std::size_t under_way_ =
+      1;  // batches at once, handed over in order; 1 also with several workers, which keep none
+  std::stop_source give_up_;  // on what is in flight
+  std::jthread stopper_;      // in Sink::stop()
   std::vector<std::jthread> workers_;
 };
 
-Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id, Logger& log,
-                       const Clock& clock, std::uint64_t jitter_seed, CrashRecord* crashes)
-    : impl_(std::make_unique<Impl>(std::move(name), config, sink, journal, id, log, clock, jitter_seed, crashes)) {}
+Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,
+                       Journal::SinkId id, Logger& log, const Clock& clock,
+                       std::uint64_t jitter_seed, CrashRecord* crashes)
+    : impl_(std::make_unique<Impl>(std::move(name), config, sink, journal, id, log, clock,
+                                   jitter_seed, crashes)) {}
 Dispatcher::~Dispatcher() = default;
 
 void Dispatcher::start() { impl_->start(); }

@@ -6,14 +6,18 @@
 
 namespace scriptorium::delivery {
 
-std::chrono::milliseconds BackOff::next(std::uint32_t failures, std::optional<std::chrono::milliseconds> hint) {
+std::chrono::milliseconds BackOff::next(std::uint32_t failures,
+                                        std::optional<std::chrono::milliseconds> hint) {
   using std::chrono::milliseconds;
   milliseconds limit = std::min(kBackOffBase, maximum_);
-  for (std::uint32_t i = 1; i < failures && limit < maximum_; ++i) limit = std::min(limit * 2, maximum_);
-  // Not std::uniform_int_distribution: its results differ between libraries, and a seed must mean one sequence.
+  for (std::uint32_t i = 1; i < failures && limit < maximum_; ++i)
+    limit = std::min(limit * 2, maximum_);
+  // Not std::uniform_int_distribution: its results differ between libraries, and a seed must mean
+  // one sequence.
   const auto span = static_cast<std::uint64_t>(std::max<milliseconds::rep>(limit.count(), 0)) + 1;
   const milliseconds delay(static_cast<milliseconds::rep>(random_() % span));
-  const milliseconds least = std::clamp(hint.value_or(milliseconds{0}), milliseconds{0}, std::max(kHintMax, maximum_));
+  const milliseconds least =
+      std::clamp(hint.value_or(milliseconds{0}), milliseconds{0}, std::max(kHintMax, maximum_));
   return std::max(delay, least);
 }
 
@@ -25,12 +29,14 @@ bool BatchLimits::add(std::uint64_t bytes) {
   return true;
 }
 
-std::vector<Decision> decide(std::span<const Settler::Settlement> settlements, std::span<const std::uint32_t> throws,
-                             const BatchFacts& facts) {
-  const auto was_thrown = [&](const Settler::Settlement& s) { return facts.threw && s.by_destructor; };
-  const bool all_refused = std::all_of(settlements.begin(), settlements.end(), [&](const Settler::Settlement& s) {
-    return s.outcome == Outcome::kRetry && !was_thrown(s);
-  });
+std::vector<Decision> decide(std::span<const Settler::Settlement> settlements,
+                             std::span<const std::uint32_t> throws, const BatchFacts& facts) {
+  const auto was_thrown = [&](const Settler::Settlement& s) {
+    return facts.threw && s.by_destructor;
+  };
+  const bool all_refused = std::all_of(
+      settlements.begin(), settlements.end(),
+      [&](const Settler::Settlement& s) { return s.outcome == Outcome::kRetry && !was_thrown(s); });
   std::vector<Decision> decisions;
   decisions.reserve(settlements.size());
   for (std::size_t i = 0; i < settlements.size(); ++i) {
@@ -43,7 +49,8 @@ std::vector<Decision> decide(std::span<const Settler::Settlement> settlements, s
       if (settlements.size() > 1) {
         decisions.push_back(Decision::kTryAlone);
       } else {
-        decisions.push_back(throws[i] + 1 >= kThrowsUntilDead ? Decision::kThrewTooOften : Decision::kParkAlone);
+        decisions.push_back(throws[i] + 1 >= kThrowsUntilDead ? Decision::kThrewTooOften
+                                                              : Decision::kParkAlone);
       }
     } else {
       decisions.push_back(all_refused && facts.may_keep ? Decision::kKeep : Decision::kPark);

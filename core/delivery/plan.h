@@ -11,24 +11,27 @@
 
 #include "core/api/delivery.h"
 
-// What a dispatcher decides, without its threads: no clock, no lock, no journal. Not thread-safe; the dispatcher
-// keeps each of these under its lock.
+// What a dispatcher decides, without its threads: no clock, no lock, no journal. Not thread-safe;
+// the dispatcher keeps each of these under its lock.
 namespace scriptorium::delivery {
 
 inline constexpr std::chrono::milliseconds kBackOffBase{200};
-// A hint is followed up to here, or up to retry_max_ms if that is more: no answer of a destination stops us for days.
+// A hint is followed up to here, or up to retry_max_ms if that is more: no answer of a destination
+// stops us for days.
 inline constexpr std::chrono::milliseconds kHintMax{3'600'000};
 inline constexpr std::uint32_t kThrowsUntilDead = 3;
 
-// Full jitter (Brooker, "Exponential Backoff And Jitter"): anything from nothing to the doubled limit, so that many
-// daemons that lost one destination do not come back to it in step.
+// Full jitter (Brooker, "Exponential Backoff And Jitter"): anything from nothing to the doubled
+// limit, so that many daemons that lost one destination do not come back to it in step.
 class BackOff {
  public:
-  BackOff(std::chrono::milliseconds maximum, std::uint64_t seed) : maximum_(maximum), random_(seed) {}
+  BackOff(std::chrono::milliseconds maximum, std::uint64_t seed)
+      : maximum_(maximum), random_(seed) {}
 
-  // For the failure number `failures` in a row, 1 = the first: in [0, min(maximum, base * 2^(failures-1))], and never
-  // less than the hint.
-  std::chrono::milliseconds next(std::uint32_t failures, std::optional<std::chrono::milliseconds> hint);
+  // For the failure number `failures` in a row, 1 = the first: in [0, min(maximum, base *
+  // 2^(failures-1))], and never less than the hint.
+  std::chrono::milliseconds next(std::uint32_t failures,
+                                 std::optional<std::chrono::milliseconds> hint);
 
  private:
   std::chrono::milliseconds maximum_;
@@ -38,7 +41,8 @@ class BackOff {
 // How much may still go into a batch. An event alone is always let in, however large.
 class BatchLimits {
  public:
-  BatchLimits(std::uint64_t max_events, std::uint64_t max_bytes) : max_events_(max_events), max_bytes_(max_bytes) {}
+  BatchLimits(std::uint64_t max_events, std::uint64_t max_bytes)
+      : max_events_(max_events), max_bytes_(max_bytes) {}
 
   bool add(std::uint64_t bytes);  // false, and not counted, if it does not fit
   bool full() const { return events_ >= max_events_ || (events_ > 0 && bytes_ >= max_bytes_); }
@@ -65,13 +69,15 @@ enum class Decision {
 
 struct BatchFacts {
   bool threw = false;
-  bool may_keep = true;  // false: one that was parked, or is tried alone: its refusal says nothing of the destination
+  bool may_keep = true;  // false: one that was parked, or is tried alone: its refusal says nothing
+                         // of the destination
 };
 // `throws`: for each settlement, how often the plugin has thrown on that event alone.
-std::vector<Decision> decide(std::span<const Settler::Settlement> settlements, std::span<const std::uint32_t> throws,
-                             const BatchFacts& facts);
+std::vector<Decision> decide(std::span<const Settler::Settlement> settlements,
+                             std::span<const std::uint32_t> throws, const BatchFacts& facts);
 
-// Up to where everything that read() gave out was told to the journal, with several batches under way.
+// Up to where everything that read() gave out was told to the journal, with several batches under
+// way.
 class CursorTrack {
  public:
   explicit CursorTrack(std::uint64_t cursor) : cursor_(cursor) {}
@@ -84,7 +90,8 @@ class CursorTrack {
 
  private:
   std::uint64_t cursor_;
-  std::map<std::uint64_t, bool> open_;  // given out above the cursor; true: told already, something before it is not
+  std::map<std::uint64_t, bool>
+      open_;  // given out above the cursor; true: told already, something before it is not
 };
 
 // Counts by reason, of which there are at most kReasons; what comes later counts as "other".

@@ -30,9 +30,14 @@ struct Counts {
 
 class Import {
  public:
-  Import(const ImportOptions& options, const Setup& setup, SpoolAccess& tree, const SpoolAdapter* adapter,
-         const ImportListener& listener, Logger& log)
-      : options_(options), setup_(setup), tree_(tree), adapter_(adapter), listener_(listener), log_(log) {}
+  Import(const ImportOptions& options, const Setup& setup, SpoolAccess& tree,
+         const SpoolAdapter* adapter, const ImportListener& listener, Logger& log)
+      : options_(options),
+        setup_(setup),
+        tree_(tree),
+        adapter_(adapter),
+        listener_(listener),
+        log_(log) {}
 
   Result<ImportSummary> run(const std::stop_token& stop);
 
@@ -73,15 +78,18 @@ Result<void> Import::open() {
   auto lock = lock_state_dir(summary_.journal);
   if (!lock) {
     return lock.error().kind() == ErrorKind::kExhausted
-               ? Error{ErrorKind::kExhausted, "another import runs (" + lock.error().message() + ")"}
+               ? Error{ErrorKind::kExhausted,
+                       "another import runs (" + lock.error().message() + ")"}
                : lock.error();
   }
   lock_ = *std::move(lock);
-  auto journal = Journal::open({.directory = summary_.journal, .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)},
+  auto journal = Journal::open({.directory = summary_.journal,
+                                .max_bytes = static_cast<std::uint64_t>(core.journal_max_bytes)},
                                log_, clock_);
   if (!journal) return journal.error();
   journal_ = *std::move(journal);
-  runtime_.emplace(Runtime{*journal_, log_, clock_, options_.origin.cluster, options_.origin.host, true, nullptr});
+  runtime_.emplace(Runtime{*journal_, log_, clock_, options_.origin.cluster, options_.origin.host,
+                           true, nullptr});
   return {};
 }
 
@@ -95,11 +103,12 @@ Result<void> Import::start_sinks() {
   }
   const auto gone = journal_->unregistered_sinks();
   if (gone.empty()) return {};
-  return Error{ErrorKind::kInvalidConfig,
-               "an earlier import delivered to [sink." + gone.front() +
-                   "], which is not configured any more, and would keep every event for it; configure it "
-                   "again, or remove " +
-                   summary_.journal + ", which forgets what was imported so far"};
+  return Error{
+      ErrorKind::kInvalidConfig,
+      "an earlier import delivered to [sink." + gone.front() +
+          "], which is not configured any more, and would keep every event for it; configure it "
+          "again, or remove " +
+          summary_.journal + ", which forgets what was imported so far"};
 }
 
 Result<Event> Import::event_of(FoundJob& job) const {
@@ -107,7 +116,8 @@ Result<Event> Import::event_of(FoundJob& job) const {
   if (auto* own = std::get_if<TreeJob>(&job.job))
     return make_event(options_.format, std::move(*own), options_.origin, options_.environment, now);
   auto& spool = std::get<AdapterJob>(job.job);
-  return make_event(*adapter_, std::move(spool.entry), spool.period, options_.origin, options_.environment, now);
+  return make_event(*adapter_, std::move(spool.entry), spool.period, options_.origin,
+                    options_.environment, now);
 }
 
 bool Import::take(FoundJob job, const std::stop_token& stop) {
@@ -149,19 +159,21 @@ bool Import::take(FoundJob job, const std::stop_token& stop) {
 }
 
 Result<void> Import::read_tree(const std::stop_token& stop) {
-  TreeReader reader({.format = options_.format, .max_file_bytes = options_.max_file_bytes}, tree_, adapter_);
-  auto walked = reader.walk({.job = [&](FoundJob job) { return take(std::move(job), stop); },
-                             .skip =
-                                 [&](const std::string& path, std::string_view kind, const std::string& why) {
-                                   if (!kind.starts_with("environment ")) ++summary_.found;
-                                   ++summary_.skipped[std::string(kind)];
-                                   listener_.skipped(path, kind, why);
-                                 },
-                             .foreign =
-                                 [&](const std::string& path) {
-                                   ++summary_.foreign;
-                                   listener_.foreign(path);
-                                 }});
+  TreeReader reader({.format = options_.format, .max_file_bytes = options_.max_file_bytes}, tree_,
+                    adapter_);
+  auto walked =
+      reader.walk({.job = [&](FoundJob job) { return take(std::move(job), stop); },
+                   .skip =
+                       [&](const std::string& path, std::string_view kind, const std::string& why) {
+                         if (!kind.starts_with("environment ")) ++summary_.found;
+                         ++summary_.skipped[std::string(kind)];
+                         listener_.skipped(path, kind, why);
+                       },
+                   .foreign =
+                       [&](const std::string& path) {
+                         ++summary_.foreign;
+                         listener_.foreign(path);
+                       }});
   if (!walked) return walked.error().with_context(options_.tree);
   return {};
 }
@@ -179,7 +191,8 @@ bool Import::idle() const {
   return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->idle(); });
 }
 
-// While the tree is read: shows how far it is, and gives up if the journal is full and stays so, as then nobody takes anything.
+// While the tree is read: shows how far it is, and gives up if the journal is full and stays so, as
+// then nobody takes anything.
 void Import::watch(const std::stop_token& stop, std::stop_source& give_up) {
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t last = settled();
@@ -222,7 +235,8 @@ void Import::deliver(const std::stop_token& stop) {
 
 // Ends the sinks and says what each has; false if one hangs.
 bool Import::finish() {
-  const SteadyTime deadline = clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
+  const SteadyTime deadline =
+      clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
   for (const auto& sink : sinks_) {
     auto& result = summary_.sinks[sink->name()];
     result.acknowledged = sink->dispatcher_status().acknowledged;
@@ -275,14 +289,18 @@ std::string import_directory(const std::string& state_dir, const std::string& si
   return state_dir + "/import" + (sink.empty() ? "" : "-" + sink);
 }
 
-Result<ImportSummary> run_import(const ImportOptions& options, const Setup& setup, SpoolAccess& tree, const SpoolAdapter* adapter,
-                                 const ImportListener& listener, Logger& log, const std::stop_token& stop) {
-  if (!options.sink.empty() && std::none_of(setup.sinks.begin(), setup.sinks.end(),
-                                            [&](const LoadedSink& s) { return s.instance.name == options.sink; })) {
+Result<ImportSummary> run_import(const ImportOptions& options, const Setup& setup,
+                                 SpoolAccess& tree, const SpoolAdapter* adapter,
+                                 const ImportListener& listener, Logger& log,
+                                 const std::stop_token& stop) {
+  if (!options.sink.empty() &&
+      std::none_of(setup.sinks.begin(), setup.sinks.end(),
+                   [&](const LoadedSink& s) { return s.instance.name == options.sink; })) {
     std::string names;
-    for (const LoadedSink& sink : setup.sinks) names += (names.empty() ? "" : ", ") + sink.instance.name;
-    return Error{ErrorKind::kInvalidConfig,
-                 "there is no [sink." + printable(options.sink) + "] in the configuration; there are: " + names};
+    for (const LoadedSink& sink : setup.sinks)
+      names += (names.empty() ? "" : ", ") + sink.instance.name;
+    return Error{ErrorKind::kInvalidConfig, "there is no [sink." + printable(options.sink) +
+                                                "] in the configuration; there are: " + names};
   }
   auto import = std::make_unique<Import>(options, setup, tree, adapter, listener, log);
   auto result = import->run(stop);

@@ -15,13 +15,25 @@ namespace scriptorium::import {
 namespace {
 
 constexpr std::int64_t kMinute = 60'000'000'000;
-constexpr std::int64_t kBefore = 60 * kMinute;  // an archiver is seconds late; one that had to catch up, more
+constexpr std::int64_t kBefore =
+    60 * kMinute;  // an archiver is seconds late; one that had to catch up, more
 constexpr std::int64_t kAfter = 5 * kMinute;
 constexpr std::uint64_t kLargestList = std::uint64_t{4} << 30;
 
-enum Column : std::size_t { kId, kUser, kSubmit, kUid, kGroup, kGid, kAccount, kPartition, kQos, kColumns };
-constexpr std::array<std::string_view, kColumns> kNames{"JobIDRaw", "User",    "Submit",    "UID", "Group",
-                                                        "GID",      "Account", "Partition", "QOS"};
+enum Column : std::size_t {
+  kId,
+  kUser,
+  kSubmit,
+  kUid,
+  kGroup,
+  kGid,
+  kAccount,
+  kPartition,
+  kQos,
+  kColumns
+};
+constexpr std::array<std::string_view, kColumns> kNames{
+    "JobIDRaw", "User", "Submit", "UID", "Group", "GID", "Account", "Partition", "QOS"};
 
 std::vector<std::string_view> fields_of(std::string_view line) {
   std::vector<std::string_view> fields;
@@ -42,12 +54,14 @@ std::string_view next_line(std::string_view& text) {
 }
 
 bool is_number(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && text.size() <= 10 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 bool is_user_name(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= 256 && is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) {
-    return static_cast<unsigned char>(c) <= ' ' || c == '/' || c == ':';
-  });
+  return !text.empty() && text.size() <= 256 && is_utf8(text) &&
+         std::none_of(text.begin(), text.end(), [](char c) {
+           return static_cast<unsigned char>(c) <= ' ' || c == '/' || c == ':';
+         });
 }
 
 std::optional<std::string> unless_empty(const std::string& text) {
@@ -61,16 +75,18 @@ Result<OwnerList> OwnerList::parse(std::string_view text, const std::string& nam
   const std::vector<std::string_view> head = fields_of(next_line(text));
   for (std::size_t i = 0; i < head.size(); ++i) {
     for (std::size_t column = 0; column < kColumns; ++column) {
-      if (head[i] == kNames[column] || (column == kId && head[i] == "JobID" && !at[kId])) at[column] = i;
+      if (head[i] == kNames[column] || (column == kId && head[i] == "JobID" && !at[kId]))
+        at[column] = i;
     }
   }
   for (const Column needed : {kId, kUser, kSubmit}) {
     if (at[needed]) continue;
-    return Error{
-        ErrorKind::kInvalidConfig,
-        name + ":1: no column " + std::string(kNames[needed]) +
-            "; the first line must name the columns, divided by '|', JobIDRaw, User and Submit among them, as in: TZ=UTC "
-            "sacct -a -X -D -P -S 2020-01-01 -o JobIDRaw,User,UID,Group,GID,Account,Partition,QOS,Submit"};
+    return Error{ErrorKind::kInvalidConfig,
+                 name + ":1: no column " + std::string(kNames[needed]) +
+                     "; the first line must name the columns, divided by '|', JobIDRaw, User and "
+                     "Submit among them, as in: TZ=UTC "
+                     "sacct -a -X -D -P -S 2020-01-01 -o "
+                     "JobIDRaw,User,UID,Group,GID,Account,Partition,QOS,Submit"};
   }
   OwnerList list;
   while (!text.empty()) {
@@ -82,8 +98,8 @@ Result<OwnerList> OwnerList::parse(std::string_view text, const std::string& nam
     };
     const auto submitted = parse_rfc3339(std::string(field(kSubmit)) + "Z");
     const std::string_view uid = field(kUid);
-    if (fields.size() != head.size() || field(kId).empty() || !is_user_name(field(kUser)) || !submitted ||
-        (!uid.empty() && !is_number(uid))) {
+    if (fields.size() != head.size() || field(kId).empty() || !is_user_name(field(kUser)) ||
+        !submitted || (!uid.empty() && !is_number(uid))) {
       ++list.odd_lines_;
       continue;
     }
@@ -107,12 +123,14 @@ Result<OwnerList> OwnerList::read(const std::string& file, std::uint32_t trusted
   if (!fd) return system_error("--owners: " + file, errno);
   const auto stat = stat_fd(fd.get());
   if (!stat) return stat.error();
-  if (!stat->is_regular()) return Error{ErrorKind::kInvalidConfig, "--owners: " + file + ": not a regular file"};
+  if (!stat->is_regular())
+    return Error{ErrorKind::kInvalidConfig, "--owners: " + file + ": not a regular file"};
   if ((stat->owner != 0 && stat->owner != trusted_uid) || (stat->mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "--owners: " + file +
-                     ": others could have written it, and it decides who may read which job; chown it to "
-                     "yourself and chmod go-w"};
+    return Error{
+        ErrorKind::kInvalidConfig,
+        "--owners: " + file +
+            ": others could have written it, and it decides who may read which job; chown it to "
+            "yourself and chmod go-w"};
   }
   auto text = read_fd(fd.get(), kLargestList, stat->size);
   if (!text) return text.error();

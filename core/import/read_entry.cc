@@ -17,7 +17,9 @@ constexpr std::size_t kMaxJobName = 1024;
 constexpr std::size_t kMaxPath = 4096;
 constexpr std::int64_t kDay = 86'400'000'000'000;
 
-bool is_name_start(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_name_start(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 
 // "NAME=", or "BASH_FUNC_name%%=" and "BASH_FUNC_name()=", as shells export them.
 bool begins_variable(std::string_view line) noexcept {
@@ -25,7 +27,8 @@ bool begins_variable(std::string_view line) noexcept {
   if (equals == std::string_view::npos || equals == 0 || !is_name_start(line.front())) return false;
   std::string_view name = line.substr(0, equals);
   if (name.starts_with("BASH_FUNC_")) return true;
-  return std::all_of(name.begin(), name.end(), [](char c) { return is_name_start(c) || (c >= '0' && c <= '9'); });
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_name_start(c) || (c >= '0' && c <= '9'); });
 }
 
 // Lines as NUL-ended strings. A line that begins no variable goes on with the one before.
@@ -59,12 +62,14 @@ ReadEnvironment spool_environment(std::string_view bytes) {
   }
   read.bytes = std::string(bytes);
   read.format = EnvironmentFormat::kRaw;
-  read.problem = "environment: count " + std::to_string(count) + ", " + std::to_string(ended) + " strings";
+  read.problem =
+      "environment: count " + std::to_string(count) + ", " + std::to_string(ended) + " strings";
   return read;
 }
 
-// job_archive's reader leaves out every byte that isspace() takes, then turns each NUL into a newline: so a line is a variable,
-// and what is in front is the count of 32 bits (mostly "X\n\n\n").
+// job_archive's reader leaves out every byte that isspace() takes, then turns each NUL into a
+// newline: so a line is a variable, and what is in front is the count of 32 bits (mostly
+// "X\n\n\n").
 ReadEnvironment stripped_environment(std::string_view bytes) {
   ReadEnvironment read;
   const std::size_t header_end = bytes.substr(0, kHeader).rfind("\n\n");
@@ -74,7 +79,8 @@ ReadEnvironment stripped_environment(std::string_view bytes) {
     read.bytes = std::string(bytes);
     if (!read.bytes.empty() && read.bytes.back() != '\n') read.bytes += '\n';
     std::replace(read.bytes.begin(), read.bytes.end(), '\n', '\0');
-    read.problem = "environment: blanks and newlines in values are lost, as job_archive leaves them out";
+    read.problem =
+        "environment: blanks and newlines in values are lost, as job_archive leaves them out";
   } else {
     read.bytes = strings_of_lines(bytes);
     read.guessed = true;
@@ -86,14 +92,17 @@ ReadEnvironment stripped_environment(std::string_view bytes) {
 // Comfort only, as the user writes the environment.
 void read_hints(std::string_view strings, Job& job) {
   for (const Variable& variable : split_environment(strings)) {
-    if (variable.name == "SLURM_JOB_NAME" && !variable.value.empty() && variable.value.size() <= kMaxJobName)
+    if (variable.name == "SLURM_JOB_NAME" && !variable.value.empty() &&
+        variable.value.size() <= kMaxJobName)
       job.name = std::string(variable.value);
-    if (variable.name == "SLURM_SUBMIT_DIR" && variable.value.starts_with('/') && variable.value.size() <= kMaxPath)
+    if (variable.name == "SLURM_SUBMIT_DIR" && variable.value.starts_with('/') &&
+        variable.value.size() <= kMaxPath)
       job.work_dir = std::string(variable.value);
   }
 }
 
-// The job's name as a directive gives it; "" = none does. -N is the name for qsub, and a number of nodes for sbatch.
+// The job's name as a directive gives it; "" = none does. -N is the name for qsub, and a number of
+// nodes for sbatch.
 std::string name_in(const std::vector<std::string>& directives, bool qsub) {
   constexpr std::string_view kLong = "--job-name=";
   const std::string_view wanted = qsub ? "-N" : "-J";
@@ -101,28 +110,33 @@ std::string name_in(const std::vector<std::string>& directives, bool qsub) {
     const std::vector<std::string> words = split_directive(directive);
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (!qsub && words[i].starts_with(kLong)) return words[i].substr(kLong.size());
-      if (i + 1 < words.size() && (words[i] == wanted || (!qsub && words[i] == "--job-name"))) return words[i + 1];
+      if (i + 1 < words.size() && (words[i] == wanted || (!qsub && words[i] == "--job-name")))
+        return words[i + 1];
     }
   }
   return {};
 }
 
 // The time for the event; says in `problems` if the file's own does not count.
-std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period, std::vector<std::string>& problems) {
+std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
+                     std::vector<std::string>& problems) {
   const std::int64_t time = job_time(stat.mtime_ns, period);
   if (time != stat.mtime_ns) {
-    problems.push_back("time: the file's own, " + format_rfc3339({stat.mtime_ns}, TimePrecision::kSeconds) +
+    problems.push_back("time: the file's own, " +
+                       format_rfc3339({stat.mtime_ns}, TimePrecision::kSeconds) +
                        ", is not of its folder's date; the folder's counts");
   }
   return time;
 }
 
-// What the script's text tells: the directives of whichever submit command it has any for, and the name among them.
+// What the script's text tells: the directives of whichever submit command it has any for, and the
+// name among them.
 void read_script(std::string_view script, ParsedJob& parsed) {
   parsed.script_info = read_script_info(script, {.prefix = "#SBATCH"});
   bool qsub = false;
   if (parsed.script_info.directives.empty()) {
-    ScriptInfo other = read_script_info(script, {.prefix = "#PBS", .indented = true, .colon_lines = true});
+    ScriptInfo other =
+        read_script_info(script, {.prefix = "#PBS", .indented = true, .colon_lines = true});
     qsub = !other.directives.empty();
     if (qsub) parsed.script_info = std::move(other);
   }
@@ -134,13 +148,15 @@ void read_script(std::string_view script, ParsedJob& parsed) {
 }  // namespace
 
 std::int64_t job_time(std::int64_t mtime_ns, const std::optional<Period>& period) noexcept {
-  if (!period || (mtime_ns >= period->begin - kDay && mtime_ns < period->end + kDay)) return mtime_ns;
+  if (!period || (mtime_ns >= period->begin - kDay && mtime_ns < period->end + kDay))
+    return mtime_ns;
   return period->begin;
 }
 
 ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
   if (format == TreeFormat::kJobArchive) return stripped_environment(bytes);
-  if (bytes.size() >= kHeader && bytes.find('\0') != std::string_view::npos) return spool_environment(bytes);
+  if (bytes.size() >= kHeader && bytes.find('\0') != std::string_view::npos)
+    return spool_environment(bytes);
   ReadEnvironment read;
   read.bytes = strings_of_lines(bytes);
   read.guessed = true;
@@ -148,7 +164,8 @@ ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
   return read;
 }
 
-Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin, const EnvironmentRule& rule, Timestamp now) {
+Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                 const EnvironmentRule& rule, Timestamp now) {
   ParsedJob parsed;
   parsed.job.id = std::move(job.path.job_id);
   parsed.job.name = std::move(job.path.job_name);
@@ -190,7 +207,8 @@ Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin, cons
   return assemble(origin, entry, std::move(parsed), rule, complete, "import", now);
 }
 
-Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry, std::optional<Period> period, const EventOrigin& origin,
+Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
+                         std::optional<Period> period, const EventOrigin& origin,
                          const EnvironmentRule& rule, Timestamp now) {
   auto parsed = adapter.parse(entry);
   if (!parsed) return parsed.error();
@@ -198,7 +216,8 @@ Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry, std::opt
   bool complete = true;
   for (SpoolFile& file : entry.files) {
     complete = complete && !file.truncated;
-    if (file.name == parsed->script_file) file.stat.mtime_ns = time_of(file.stat, period, parsed->problems);
+    if (file.name == parsed->script_file)
+      file.stat.mtime_ns = time_of(file.stat, period, parsed->problems);
   }
   return assemble(origin, entry, *std::move(parsed), rule, complete, "import", now);
 }

@@ -19,18 +19,20 @@ struct TreeJob {
 };
 
 // An event as capture would have made it of the same job, with these differences:
-// - `time`, and the id with it, come from the script file in the tree; where its time is not of its folder's date (a tree that
-// was
+// - `time`, and the id with it, come from the script file in the tree; where its time is not of its
+// folder's date (a tree that was
 //   copied without its times), from the folder.
 // - user.verified is false, whatever the tree says: nobody who wrote one asked the scheduler.
 // - `capture` is "import".
-// A script that lacks the end which its archiver would have copied is not `complete`. What the tree does not tell for certain
-// stands in `problems`. Pure.
-Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin, const EnvironmentRule& rule, Timestamp now);
+// A script that lacks the end which its archiver would have copied is not `complete`. What the tree
+// does not tell for certain stands in `problems`. Pure.
+Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                 const EnvironmentRule& rule, Timestamp now);
 
-// The same for files whose names the scheduler's own adapter knows (Torque's .SC and .JB, which SArchive keeps as they are). The
-// error is the adapter's.
-Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry, std::optional<Period> period, const EventOrigin& origin,
+// The same for files whose names the scheduler's own adapter knows (Torque's .SC and .JB, which
+// SArchive keeps as they are). The error is the adapter's.
+Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
+                         std::optional<Period> period, const EventOrigin& origin,
                          const EnvironmentRule& rule, Timestamp now);
 
 // An environment as its archiver wrote it, with what is known of it.
@@ -43,8 +45,8 @@ struct ReadEnvironment {
 };
 ReadEnvironment read_environment(TreeFormat format, std::string_view bytes);
 
-// The time of a job: `mtime_ns` if it is of the period or a day near it (folders are named in local time), else the period's
-// begin.
+// The time of a job: `mtime_ns` if it is of the period or a day near it (folders are named in local
+// time), else the period's begin.
 std::int64_t job_time(std::int64_t mtime_ns, const std::optional<Period>& period) noexcept;
 
 }  // namespace scriptorium::import

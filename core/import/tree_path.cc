@@ -15,7 +15,9 @@ constexpr std::size_t kMaxJobId = 64;
 constexpr std::size_t kMaxUser = 256;
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool all_digits(std::string_view text) noexcept { return !text.empty() && std::all_of(text.begin(), text.end(), is_digit); }
+bool all_digits(std::string_view text) noexcept {
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
+}
 
 // "4711", "4711_3", "4711[]", "4711.server.example"
 bool is_job_id(std::string_view text) noexcept {
@@ -23,7 +25,8 @@ bool is_job_id(std::string_view text) noexcept {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
            std::string_view("._-[]+").find(c) != std::string_view::npos;
   };
-  return !text.empty() && text.size() <= kMaxJobId && is_digit(text.front()) && std::all_of(text.begin(), text.end(), fits);
+  return !text.empty() && text.size() <= kMaxJobId && is_digit(text.front()) &&
+         std::all_of(text.begin(), text.end(), fits);
 }
 
 int number(std::string_view digits) noexcept {
@@ -86,7 +89,8 @@ TreePath job_archive(std::string_view path) {
   const auto [user_folder, year] = split(year_folder);
   const std::string_view user = split(user_folder).name;
   const std::string_view id = name.substr(0, name.find('-'));
-  if (!is_job_id(id) || !all_digits(id) || year.size() != 4 || month.size() != 2 || user.empty() || user.size() > kMaxUser)
+  if (!is_job_id(id) || !all_digits(id) || year.size() != 4 || month.size() != 2 || user.empty() ||
+      user.size() > kMaxUser)
     return found;
   found.period = period_of(std::string(year) + std::string(month));
   if (!found.period) return found;
@@ -135,7 +139,8 @@ const char* to_string(TreeFormat format) noexcept {
 
 std::optional<Period> period_of(std::string_view digits) noexcept {
   using namespace std::chrono;
-  if (!all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8)) return std::nullopt;
+  if (!all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8))
+    return std::nullopt;
   const year y{number(digits.substr(0, 4))};
   // Before Unix there was no batch scheduler of these; eight digits may as well be a job's id.
   if (y < year{1980} || y > year{2200}) return std::nullopt;
@@ -146,11 +151,13 @@ std::optional<Period> period_of(std::string_view digits) noexcept {
   const sys_days end = digits.size() == 4   ? sys_days{(y + years{1}) / January / 1}
                        : digits.size() == 6 ? sys_days{(y / m + months{1}) / 1}
                                             : begin + days{1};
-  return Period{.begin = nanoseconds(begin.time_since_epoch()).count(), .end = nanoseconds(end.time_since_epoch()).count()};
+  return Period{.begin = nanoseconds(begin.time_since_epoch()).count(),
+                .end = nanoseconds(end.time_since_epoch()).count()};
 }
 
 std::optional<Period> period_of_folder(std::string_view path) noexcept {
-  for (std::string_view folder = split(path).folder; !folder.empty(); folder = split(folder).folder) {
+  for (std::string_view folder = split(path).folder; !folder.empty();
+       folder = split(folder).folder) {
     if (const auto period = period_of(split(folder).name)) return period;
   }
   return std::nullopt;

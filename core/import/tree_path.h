@@ -24,22 +24,26 @@ struct Period {
   bool operator==(const Period&) const = default;
 };
 
-// The day, month or year that the digits "2026", "202611" or "20261121" name; nothing for any other text or date.
+// The day, month or year that the digits "2026", "202611" or "20261121" name; nothing for any other
+// text or date.
 std::optional<Period> period_of(std::string_view digits) noexcept;
 
 struct TreePath {
   enum class Role { kForeign, kScript, kEnvironment } role = Role::kForeign;
-  std::string entry;  // the path without what tells script from environment: what ties an entry's files together
+  std::string entry;  // the path without what tells script from environment: what ties an entry's
+                      // files together
   std::string job_id;
   std::optional<std::string> job_name;
-  std::optional<std::string> user;  // as the folder says; whoever wrote the job's environment could choose it
+  std::optional<std::string>
+      user;  // as the folder says; whoever wrote the job's environment could choose it
   std::optional<Period> period;
 };
 
 // `path` is relative to the tree, without a leading '/'.
 TreePath classify(TreeFormat format, std::string_view path);
 
-// The period of the innermost folder of `path` that names one. For files that a scheduler's own names tell apart.
+// The period of the innermost folder of `path` that names one. For files that a scheduler's own
+// names tell apart.
 std::optional<Period> period_of_folder(std::string_view path) noexcept;
 
 }  // namespace scriptorium::import

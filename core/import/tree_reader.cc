@@ -12,7 +12,9 @@ namespace {
 // USER/YYYY/MM below some folders of the site's own; a tree without end is none of ours.
 constexpr unsigned kDeepest = 16;
 
-std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + "/" + name; }
+std::string joined(const std::string& folder, const std::string& name) {
+  return folder.empty() ? name : folder + "/" + name;
+}
 
 std::string_view kind_of(const Error& error) {
   if (error.message() == "a symbolic link stands in the way") return "symbolic link";
@@ -24,9 +26,10 @@ std::string_view kind_of(const Error& error) {
 
 // The names in one folder that belong to one job.
 struct TreeReader::Group {
-  TreePath path;                                           // of an archiver's own names
-  std::string script, environment;                         // names in the folder; "" = there is none
-  std::vector<std::pair<std::string, std::string>> spool;  // name in the folder, name within the adapter's entry
+  TreePath path;                    // of an archiver's own names
+  std::string script, environment;  // names in the folder; "" = there is none
+  std::vector<std::pair<std::string, std::string>>
+      spool;  // name in the folder, name within the adapter's entry
   std::string spool_entry;
 };
 
@@ -36,7 +39,8 @@ Result<bool> TreeReader::walk(const Visitor& visitor) {
   return folder("", *std::move(names), 0, visitor);
 }
 
-bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, unsigned depth, const Visitor& visitor) {
+bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, unsigned depth,
+                        const Visitor& visitor) {
   std::map<std::string, Group> groups;
   std::vector<std::string> folders;
   for (SpoolName& name : names) {
@@ -48,17 +52,20 @@ bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, u
     TreePath found = classify(options_.format, whole);
     if (found.role != TreePath::Role::kForeign) {
       Group& group = groups[found.entry];
-      (found.role == TreePath::Role::kScript ? group.script : group.environment) = std::move(name.name);
+      (found.role == TreePath::Role::kScript ? group.script : group.environment) =
+          std::move(name.name);
       group.path = std::move(found);
       continue;
     }
-    const SpoolPath spool =
-        adapter_ != nullptr && options_.format == TreeFormat::kSarchive ? adapter_->classify(name.name) : SpoolPath{};
+    const SpoolPath spool = adapter_ != nullptr && options_.format == TreeFormat::kSarchive
+                                ? adapter_->classify(name.name)
+                                : SpoolPath{};
     if (!spool.is_file()) {
       visitor.foreign(whole);
       continue;
     }
-    // The adapter's key stands for itself: a '/' cannot be in it, so it is no entry of the other kind.
+    // The adapter's key stands for itself: a '/' cannot be in it, so it is no entry of the other
+    // kind.
     Group& group = groups["/" + std::string(spool.entry)];
     group.spool_entry = std::string(spool.entry);
     std::string file(spool.file);
@@ -73,7 +80,8 @@ bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, u
   for (const std::string& name : folders) {
     const std::string below = joined(path, name);
     if (depth + 1 >= kDeepest) {
-      visitor.skip(below, "too deep", "more than " + std::to_string(kDeepest) + " folders beneath each other");
+      visitor.skip(below, "too deep",
+                   "more than " + std::to_string(kDeepest) + " folders beneath each other");
       continue;
     }
     auto inside = access_.list(below);
@@ -103,7 +111,8 @@ bool TreeReader::take(const std::string& folder, const Group& group, const Visit
     return visitor.job(std::move(found));
   }
   if (group.script.empty()) {
-    visitor.skip(joined(folder, group.environment), "no script", "an environment without a script beside it");
+    visitor.skip(joined(folder, group.environment), "no script",
+                 "an environment without a script beside it");
     return true;
   }
   found.path = joined(folder, group.script);
@@ -117,10 +126,12 @@ bool TreeReader::take(const std::string& folder, const Group& group, const Visit
   job.path = group.path;
   found.stat = script->stat;
   job.script = *std::move(script);
-  // A job whose environment cannot be read is better kept without it than not at all; that it is missing stands in the event.
+  // A job whose environment cannot be read is better kept without it than not at all; that it is
+  // missing stands in the event.
   if (!group.environment.empty()) {
     Visitor of_environment = visitor;
-    of_environment.skip = [&](const std::string& path, std::string_view kind, const std::string& why) {
+    of_environment.skip = [&](const std::string& path, std::string_view kind,
+                              const std::string& why) {
       visitor.skip(path, "environment left out: " + std::string(kind), why);
     };
     job.environment = read(joined(folder, group.environment), "environment", of_environment);
@@ -129,7 +140,8 @@ bool TreeReader::take(const std::string& folder, const Group& group, const Visit
   return visitor.job(std::move(found));
 }
 
-std::optional<SpoolFile> TreeReader::read(const std::string& path, const std::string& name, const Visitor& visitor) {
+std::optional<SpoolFile> TreeReader::read(const std::string& path, const std::string& name,
+                                          const Visitor& visitor) {
   const auto skip = [&](std::string_view kind, const std::string& why) {
     visitor.skip(path, kind, why);
     return std::nullopt;
@@ -142,7 +154,8 @@ std::optional<SpoolFile> TreeReader::read(const std::string& path, const std::st
   if (!bytes) return skip("unreadable", bytes.error().message());
   const auto after = stat_fd(fd->get());
   if (!after || after->mtime_ns != before->mtime_ns || after->size != before->size)
-    return skip("being written", "it changed while it was read; import again once the archiver has stopped");
+    return skip("being written",
+                "it changed while it was read; import again once the archiver has stopped");
   SpoolFile file;
   file.name = name;
   file.stat = *after;

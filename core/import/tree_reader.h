@@ -15,7 +15,8 @@
 
 namespace scriptorium::import {
 
-// The files of one job, named by the tree's archiver or, for SArchive's Torque trees, by the scheduler itself.
+// The files of one job, named by the tree's archiver or, for SArchive's Torque trees, by the
+// scheduler itself.
 struct AdapterJob {
   SpoolEntry entry;
   std::optional<Period> period;
@@ -26,9 +27,10 @@ struct FoundJob {
   std::variant<TreeJob, AdapterJob> job;
 };
 
-// Walks a tree of another archiver, folder by folder in name order, and reads the jobs in it. Nothing in the tree is believed: no
-// symbolic link is followed, nothing but regular files is opened, no file is read beyond `max_file_bytes`. What is wrong with
-// one job is reported and the next one is read.
+// Walks a tree of another archiver, folder by folder in name order, and reads the jobs in it.
+// Nothing in the tree is believed: no symbolic link is followed, nothing but regular files is
+// opened, no file is read beyond `max_file_bytes`. What is wrong with one job is reported and the
+// next one is read.
 //
 // Owns:    nothing; borrows access and adapter.
 // Memory:  the names of the folders on the way down, and one job's files.
@@ -53,9 +55,11 @@ class TreeReader {
 
  private:
   struct Group;
-  bool folder(const std::string& path, std::vector<SpoolName> names, unsigned depth, const Visitor& visitor);
+  bool folder(const std::string& path, std::vector<SpoolName> names, unsigned depth,
+              const Visitor& visitor);
   bool take(const std::string& folder, const Group& group, const Visitor& visitor);
-  std::optional<SpoolFile> read(const std::string& path, const std::string& name, const Visitor& visitor);
+  std::optional<SpoolFile> read(const std::string& path, const std::string& name,
+                                const Visitor& visitor);
 
   const Options options_;
   SpoolAccess& access_;

@@ -8,10 +8,13 @@
 
 namespace scriptorium {
 
-// The file that a spool entry is known by (the one that holds the script), in the state in which it was captured.
+// The file that a spool entry is known by (the one that holds the script), in the state in which it
+// was captured.
 struct FileIdentity {
-  std::string file;          // its name within the entry; "" = not known: the journal was written before format 3
-  std::uint64_t device = 0;  // lasts only as long as the mount: network file systems get another number at the next one
+  std::string
+      file;  // its name within the entry; "" = not known: the journal was written before format 3
+  std::uint64_t device = 0;  // lasts only as long as the mount: network file systems get another
+                             // number at the next one
   std::uint64_t inode = 0;
   std::int64_t mtime_ns = 0;
   std::uint64_t size = 0;  // of the file, not of the script as it was kept; 0 = not known, as above
@@ -24,11 +27,15 @@ struct FileIdentity {
 };
 
 inline FileIdentity identity_of(std::string file, const FileStat& stat) {
-  return {.file = std::move(file), .device = stat.device, .inode = stat.inode, .mtime_ns = stat.mtime_ns, .size = stat.size};
+  return {.file = std::move(file),
+          .device = stat.device,
+          .inode = stat.inode,
+          .mtime_ns = stat.mtime_ns,
+          .size = stat.size};
 }
 
-// Which spool entry an event came from, kept for as long as the entry exists, so that neither a restart nor a rescan
-// captures it twice. `entry` is the adapter's key ("hash.1/job.11").
+// Which spool entry an event came from, kept for as long as the entry exists, so that neither a
+// restart nor a rescan captures it twice. `entry` is the adapter's key ("hash.1/job.11").
 struct CaptureMark {
   std::string entry;
   FileIdentity identity;

@@ -13,10 +13,12 @@
 namespace scriptorium::journal {
 namespace {
 
-// Level 1 takes a fifth less room, and three times the time to write and five times the time to read back an event of 2 KB:
-// most of that goes into Huffman tables for texts that are too short for them.
+// Level 1 takes a fifth less room, and three times the time to write and five times the time to
+// read back an event of 2 KB: most of that goes into Huffman tables for texts that are too short
+// for them.
 constexpr int kCompressionLevel = -1;
-constexpr std::uint64_t kLargestFrame = std::uint64_t{1} << 31;  // more than SQLite can store; a frame that claims it is damaged
+constexpr std::uint64_t kLargestFrame =
+    std::uint64_t{1} << 31;  // more than SQLite can store; a frame that claims it is damaged
 
 class Sum {
  public:
@@ -25,7 +27,8 @@ class Sum {
     for (const char c : bytes) step(static_cast<unsigned char>(c));
   }
   void add(std::int64_t value) {
-    for (int shift = 0; shift < 64; shift += 8) step(static_cast<unsigned char>(static_cast<std::uint64_t>(value) >> shift));
+    for (int shift = 0; shift < 64; shift += 8)
+      step(static_cast<unsigned char>(static_cast<std::uint64_t>(value) >> shift));
   }
   std::int64_t value() const { return static_cast<std::int64_t>(hash_); }
 
@@ -105,9 +108,12 @@ Codec::~Codec() = default;
 
 std::string_view Codec::compress(std::string_view bytes) {
   const std::size_t bound = ZSTD_compressBound(bytes.size());
-  if (buffer_.size() < bound || buffer_.size() > (bound + (1U << 20)) * 2) buffer_ = std::string(bound, '\0');
-  const std::size_t size = ZSTD_compress2(contexts_->compressor, buffer_.data(), buffer_.size(), bytes.data(), bytes.size());
-  if (ZSTD_isError(size) != 0) throw std::bad_alloc();  // the destination is large enough, so only memory was missing
+  if (buffer_.size() < bound || buffer_.size() > (bound + (1U << 20)) * 2)
+    buffer_ = std::string(bound, '\0');
+  const std::size_t size = ZSTD_compress2(contexts_->compressor, buffer_.data(), buffer_.size(),
+                                          bytes.data(), bytes.size());
+  if (ZSTD_isError(size) != 0)
+    throw std::bad_alloc();  // the destination is large enough, so only memory was missing
   return {buffer_.data(), size};
 }
 
@@ -118,17 +124,21 @@ std::uint64_t Codec::content_size(std::string_view frame) noexcept {
 
 Result<std::string> Codec::decompress(std::string_view frame) {
   const unsigned long long size = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR) return Error{ErrorKind::kCorrupt, "no zstd frame"};
+  if (size == ZSTD_CONTENTSIZE_UNKNOWN || size == ZSTD_CONTENTSIZE_ERROR)
+    return Error{ErrorKind::kCorrupt, "no zstd frame"};
   return decompress(frame, size);
 }
 
 Result<std::string> Codec::decompress(std::string_view frame, std::uint64_t size) {
   if (size > kLargestFrame || ZSTD_getFrameContentSize(frame.data(), frame.size()) != size) {
-    return Error{ErrorKind::kCorrupt, "the zstd frame does not hold " + std::to_string(size) + " bytes"};
+    return Error{ErrorKind::kCorrupt,
+                 "the zstd frame does not hold " + std::to_string(size) + " bytes"};
   }
   std::string bytes(size, '\0');
-  const std::size_t got = ZSTD_decompressDCtx(contexts_->decompressor, bytes.data(), bytes.size(), frame.data(), frame.size());
-  if (ZSTD_isError(got) != 0) return Error{ErrorKind::kCorrupt, std::string("zstd: ") + ZSTD_getErrorName(got)};
+  const std::size_t got = ZSTD_decompressDCtx(contexts_->decompressor, bytes.data(), bytes.size(),
+                                              frame.data(), frame.size());
+  if (ZSTD_isError(got) != 0)
+    return Error{ErrorKind::kCorrupt, std::string("zstd: ") + ZSTD_getErrorName(got)};
   if (got != size) return Error{ErrorKind::kCorrupt, "zstd: short frame"};
   return bytes;
 }
@@ -152,7 +162,9 @@ Event for_owner(const Event& event) {
   return result;
 }
 
-std::string owner_of(const Event& event) { return event.user.verified ? event.user.id.value_or("") : ""; }
+std::string owner_of(const Event& event) {
+  return event.user.verified ? event.user.id.value_or("") : "";
+}
 
 Event with_resolution(const Event& original, const Event& resolved) {
   Event event = original;
@@ -169,23 +181,28 @@ Event with_resolution(const Event& original, const Event& resolved) {
   take(event.job.het, resolved.job.het);
   take(event.job.submitted_at, resolved.job.submitted_at);
   for (const std::string& member : resolved.lossy) {
-    if (std::find(event.lossy.begin(), event.lossy.end(), member) == event.lossy.end()) event.lossy.push_back(member);
+    if (std::find(event.lossy.begin(), event.lossy.end(), member) == event.lossy.end())
+      event.lossy.push_back(member);
   }
   return event;
 }
 
 std::string encode_meta(const Event& event) {
-  return event_json(event, {.script_text = false, .environment = false, .exact_times = true, .indent = -1});
+  return event_json(
+      event, {.script_text = false, .environment = false, .exact_times = true, .indent = -1});
 }
 
 std::string content_key(const EventFile& file) {
   if (file.sha256.size() == 64) {
     if (auto key = hex_decode(file.sha256)) return *std::move(key);
   }
-  return hex_decode(sha256_hex(file.bytes ? std::string_view(*file.bytes) : std::string_view{})).value_or(std::string{});
+  return hex_decode(sha256_hex(file.bytes ? std::string_view(*file.bytes) : std::string_view{}))
+      .value_or(std::string{});
 }
 
-bool lies_in_pack(const EventFile& file) { return file.bytes && file.bytes->size() <= kLargestInPack; }
+bool lies_in_pack(const EventFile& file) {
+  return file.bytes && file.bytes->size() <= kLargestInPack;
+}
 
 std::string pack_bytes(const Event& event) {
   std::string bytes;
@@ -197,7 +214,8 @@ std::string pack_bytes(const Event& event) {
 
 namespace {
 
-// Members end with NUL, which no text of an event holds; an absent one is empty, any other begins with '='.
+// Members end with NUL, which no text of an event holds; an absent one is empty, any other begins
+// with '='.
 void put(std::string& text, std::string_view member) { (text += member) += '\0'; }
 void put_optional(std::string& text, const std::optional<std::string>& member) {
   if (member) text += '=';
@@ -235,7 +253,8 @@ std::string encode_locator(const Event& event) {
   put(text, event.host);
   put_optional(text, without_nul(event.job.name));
   put_optional(text, without_nul(event.job.account));
-  put_optional(text, without_nul(event.job.array ? std::optional(event.job.array->job_id) : std::nullopt));
+  put_optional(
+      text, without_nul(event.job.array ? std::optional(event.job.array->job_id) : std::nullopt));
   put_optional(text, without_nul(event.user.name));
   put_optional(text, without_nul(event.user.id));
   put(text, std::string_view(event.user.verified ? "1" : "0"));
@@ -245,14 +264,17 @@ std::string encode_locator(const Event& event) {
 bool decode_locator(std::string_view text, Event& event) {
   std::string time, verified;
   std::optional<std::string> array;
-  if (!take(text, time) || !take(text, event.cluster) || !take(text, event.scheduler) || !take(text, event.host) ||
-      !take(text, event.job.name) || !take(text, event.job.account) || !take(text, array) || !take(text, event.user.name) ||
-      !take(text, event.user.id) || !take(text, verified)) {
+  if (!take(text, time) || !take(text, event.cluster) || !take(text, event.scheduler) ||
+      !take(text, event.host) || !take(text, event.job.name) || !take(text, event.job.account) ||
+      !take(text, array) || !take(text, event.user.name) || !take(text, event.user.id) ||
+      !take(text, verified)) {
     return false;
   }
-  const auto [end, error] = std::from_chars(time.data(), time.data() + time.size(), event.time.nanoseconds);
+  const auto [end, error] =
+      std::from_chars(time.data(), time.data() + time.size(), event.time.nanoseconds);
   if (error != std::errc{} || end != time.data() + time.size()) return false;
-  if (array) event.job.array = JobArray{.job_id = *std::move(array), .task_id = {}, .task_spec = {}};
+  if (array)
+    event.job.array = JobArray{.job_id = *std::move(array), .task_id = {}, .task_spec = {}};
   event.user.verified = verified == "1";
   return true;
 }
@@ -280,7 +302,8 @@ std::vector<std::int64_t> decode_blobs(std::string_view text) {
   return blobs;
 }
 
-std::int64_t sink_sum(std::string_view name, std::string_view kinds, std::int64_t cursor, std::string_view absences) {
+std::int64_t sink_sum(std::string_view name, std::string_view kinds, std::int64_t cursor,
+                      std::string_view absences) {
   Sum sum;
   sum.add(name);
   sum.add(kinds);
@@ -305,10 +328,13 @@ Error damaged(std::string_view what, std::string_view why) {
 
 }  // namespace
 
-bool has_packs(Connection& db) { return db.integer("SELECT count(*) FROM sqlite_schema WHERE name='packs'").value_or(0) > 0; }
+bool has_packs(Connection& db) {
+  return db.integer("SELECT count(*) FROM sqlite_schema WHERE name='packs'").value_or(0) > 0;
+}
 
 bool marks_name_files(Connection& db) {
-  return db.integer("SELECT count(*) FROM pragma_table_info('marks') WHERE name='file_size'").value_or(0) > 0;
+  return db.integer("SELECT count(*) FROM pragma_table_info('marks') WHERE name='file_size'")
+             .value_or(0) > 0;
 }
 
 const char* mark_columns(Connection& db) {
@@ -317,7 +343,9 @@ const char* mark_columns(Connection& db) {
 }
 
 CaptureMark mark_of_row(const Statement& row, int first) {
-  const auto number = [&](int column) { return static_cast<std::uint64_t>(row.integer(first + column)); };
+  const auto number = [&](int column) {
+    return static_cast<std::uint64_t>(row.integer(first + column));
+  };
   return {.entry = std::string(row.text(first)),
           .identity = {.file = std::string(row.text(first + 6)),
                        .device = number(1),
@@ -328,15 +356,19 @@ CaptureMark mark_of_row(const Statement& row, int first) {
           .event_id = row.id(first + 5)};
 }
 
-const char* content_columns(Connection& db) { return has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0"; }
+const char* content_columns(Connection& db) {
+  return has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0";
+}
 
-std::string column_or(Connection& db, const char* table, const char* column, const char* otherwise) {
+std::string column_or(Connection& db, const char* table, const char* column,
+                      const char* otherwise) {
   Statement statement(db, "SELECT 1 FROM pragma_table_info(?1) WHERE name=?2");
   return statement.bind_text(table).bind_text(column).step() ? column : otherwise;
 }
 
 std::string event_columns(Connection& db) {
-  return content_columns(db) + (", seq, kind, bytes, " + column_or(db, "events", "target", "0") + ", id, job_id, captured_at");
+  return content_columns(db) + (", seq, kind, bytes, " + column_or(db, "events", "target", "0") +
+                                ", id, job_id, captured_at");
 }
 
 EventReader::EventReader(Connection& connection, Codec& codec, Proof proof)
@@ -374,9 +406,11 @@ Result<std::shared_ptr<const Event>> EventReader::load_for_owner(const Statement
   auto event = std::make_shared<Event>(for_owner(*stored));
   const EventFile* const script = stored->file("script");
   const std::vector<std::int64_t> ids = decode_blobs(row.text(1));
-  if (script == nullptr || script->size > kShortScript || ids.size() != stored->files.size()) return event;
+  if (script == nullptr || script->size > kShortScript || ids.size() != stored->files.size())
+    return event;
   std::uint64_t begin = 0;
-  for (std::size_t i = 0; &stored->files[i] != script; ++i) begin += ids[i] == kInPack ? stored->files[i].size : 0;
+  for (std::size_t i = 0; &stored->files[i] != script; ++i)
+    begin += ids[i] == kInPack ? stored->files[i].size : 0;
   const auto bytes = pack(row.integer(2));
   // What is damaged shows when a sink reads it.
   if (bytes && begin + script->size <= bytes->size()) {
@@ -394,7 +428,9 @@ Result<std::shared_ptr<const Event>> EventReader::load(const Statement& row) {
   std::string packed;
   if (const auto first = std::find(ids.begin(), ids.end(), kInPack); first != ids.end()) {
     auto bytes = pack(row.integer(2));
-    if (!bytes) return bytes.error().with_context(event->files[static_cast<std::size_t>(first - ids.begin())].name);
+    if (!bytes)
+      return bytes.error().with_context(
+          event->files[static_cast<std::size_t>(first - ids.begin())].name);
     packed = *std::move(bytes);
   }
   std::size_t taken = 0;
@@ -410,7 +446,8 @@ Result<std::shared_ptr<const Event>> EventReader::load(const Statement& row) {
       if (!bytes) return bytes.error();
       file.bytes = *std::move(bytes);
     }
-    if (proof_ == Proof::kSha256 && file.sha256.size() == 64 && file.sha256 != sha256_hex(*file.bytes)) {
+    if (proof_ == Proof::kSha256 && file.sha256.size() == 64 &&
+        file.sha256 != sha256_hex(*file.bytes)) {
       return damaged(file.name, "sha256 differs");
     }
   }
@@ -447,7 +484,8 @@ Result<Bytes> EventReader::blob(std::int64_t id, const EventFile& file) {
   if ((file.sha256.size() == 64 && file.sha256 != key) || file.size != bytes->size()) {
     return damaged(file.name, "sha256 or size differs");
   }
-  if (proof_ == Proof::kSha256 && sha256_hex(*bytes) != key) return damaged(file.name, "sha256 differs");
+  if (proof_ == Proof::kSha256 && sha256_hex(*bytes) != key)
+    return damaged(file.name, "sha256 differs");
   return make_bytes(*std::move(bytes));
 }
 

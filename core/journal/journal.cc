@@ -20,18 +20,24 @@ using journal::Shared;
 using journal::SinkRow;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kQueueBytes = 8U << 20;  // above it append() waits; a small journal's queue is a quarter of it
+constexpr std::uint64_t kQueueBytes =
+    8U << 20;  // above it append() waits; a small journal's queue is a quarter of it
 constexpr std::uint64_t kBatchBytes = 8U << 20;  // one transaction
 constexpr std::size_t kBatchEntries = 2000;
-constexpr std::uint64_t kLazyLimit = 100'000;  // unsettled settlements, above which sinks get nothing new
-constexpr milliseconds kGather{10};            // settlements may wait that long for company: nobody waits for them
-constexpr milliseconds kCommitPause{5};  // between the end of a commit and the begin of the next: company for whoever comes then
-constexpr milliseconds kPruneDelay{50};  // what no sink needs any more stays that long, unless it becomes much
+constexpr std::uint64_t kLazyLimit =
+    100'000;  // unsettled settlements, above which sinks get nothing new
+constexpr milliseconds kGather{
+    10};  // settlements may wait that long for company: nobody waits for them
+constexpr milliseconds kCommitPause{
+    5};  // between the end of a commit and the begin of the next: company for whoever comes then
+constexpr milliseconds kPruneDelay{
+    50};  // what no sink needs any more stays that long, unless it becomes much
 constexpr milliseconds kFirstBackOff{100};
 constexpr milliseconds kLongestBackOff{5000};
-constexpr milliseconds kWalPause{500};  // between two attempts to shorten -wal while it makes the journal full
+constexpr milliseconds kWalPause{
+    500};  // between two attempts to shorten -wal while it makes the journal full
 constexpr int kClosingAttempts = 5;
-constexpr int kStartAttempts = 6;               // of what a start cannot do without: some three seconds
+constexpr int kStartAttempts = 6;  // of what a start cannot do without: some three seconds
 constexpr std::uint64_t kEventOverhead = 1024;  // metadata of one event in the queue, about
 constexpr std::size_t kScanLimit = 10'000;      // rows looked at under one read snapshot
 constexpr std::uint64_t kUsualMeta = 8U << 10;
@@ -42,7 +48,8 @@ std::uint64_t loaded(std::int64_t value) { return static_cast<std::uint64_t>(val
 
 std::uint64_t cost_of(const Event& event) { return event.memory_size() + kEventOverhead; }
 
-// What an event of this row takes once it is loaded, about: texts that are as long as usual do not count.
+// What an event of this row takes once it is loaded, about: texts that are as long as usual do not
+// count.
 std::uint64_t weight_of(std::uint64_t bytes, std::string_view meta) {
   const std::uint64_t texts = journal::Codec::content_size(meta);
   return bytes + (texts > kUsualMeta ? texts : 0);
@@ -80,9 +87,12 @@ Result<Readers::Lease> Readers::lease() {
   reader->events = std::make_unique<EventReader>(db, reader->codec);
   reader->content = content_columns(db);
   reader->columns = event_columns(db);
-  reader->scan = Statement(db, ("SELECT " + reader->columns + " FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2").c_str());
+  reader->scan = Statement(
+      db,
+      ("SELECT " + reader->columns + " FROM events WHERE seq>?1 ORDER BY seq LIMIT ?2").c_str());
   reader->row = Statement(db, ("SELECT " + reader->columns + " FROM events WHERE seq=?1").c_str());
-  reader->parked = Statement(db, "SELECT seq, attempts FROM exceptions WHERE sink=?1 AND state=1 AND seq>?2 ORDER BY seq");
+  reader->parked = Statement(
+      db, "SELECT seq, attempts FROM exceptions WHERE sink=?1 AND state=1 AND seq>?2 ORDER BY seq");
   reader->weight = Statement(db, "SELECT bytes, meta FROM events WHERE seq=?1");
   if (auto error = db.take_error()) return *std::move(error);
   return Lease(*this, std::move(reader));
@@ -90,16 +100,19 @@ Result<Readers::Lease> Readers::lease() {
 
 }  // namespace journal
 
-// ---- the writer's thread -----------------------------------------------------------------------------------------
+// ---- the writer's thread
+// -----------------------------------------------------------------------------------------
 
-Journal::Impl::Impl(Options given, Logger& logger, const Clock& the_clock, journal::OpenedDatabase opened)
+Journal::Impl::Impl(Options given, Logger& logger, const Clock& the_clock,
+                    journal::OpenedDatabase opened)
     : options(std::move(given)),
       log(logger),
       clock(the_clock),
       report(std::move(opened.report)),
       shares(journal::Shares(options.max_bytes, options.user_share_percent)),
-      readers(options.directory + "/journal.db", options.read_only && opened.immutable ? journal::Connection::Mode::kImmutable
-                                                                                       : journal::Connection::Mode::kReadOnly) {
+      readers(options.directory + "/journal.db", options.read_only && opened.immutable
+                                                     ? journal::Connection::Mode::kImmutable
+                                                     : journal::Connection::Mode::kReadOnly) {
   writer = std::make_unique<journal::Writer>(std::move(opened.connection), options, shared, clock);
 }
 
@@ -120,7 +133,8 @@ Result<void> Journal::Impl::start() {
   return {};
 }
 
-// A deadline by our clock, which a test may hold still, as one that a condition variable understands.
+// A deadline by our clock, which a test may hold still, as one that a condition variable
+// understands.
 SteadyTime Journal::Impl::real_deadline(SteadyTime deadline) const {
   const SteadyTime now = clock.steady();
   constexpr auto kLongest = std::chrono::hours(24);
@@ -144,18 +158,21 @@ void Journal::Impl::put(Entry entry) {
   });
 }
 
-Result<std::uint64_t> Journal::Impl::call(std::function<Result<std::uint64_t>(journal::Writer&)> run_it) {
+Result<std::uint64_t> Journal::Impl::call(
+    std::function<Result<std::uint64_t>(journal::Writer&)> run_it) {
   if (options.read_only) return Error{ErrorKind::kPermanent, "journal: opened for reading only"};
   // Shared, because the writer may still be inside set_value() when we have the answer.
   auto promise = std::make_shared<std::promise<Result<std::uint64_t>>>();
   auto answer = promise->get_future();
-  put({.what = journal::Command{std::move(run_it),
-                                [promise](Result<std::uint64_t> result) { promise->set_value(std::move(result)); }}});
+  put({.what = journal::Command{std::move(run_it), [promise](Result<std::uint64_t> result) {
+                                  promise->set_value(std::move(result));
+                                }}});
   return answer.get();
 }
 
 // A disk that is full for a moment must not end a start.
-Result<std::uint64_t> Journal::Impl::insist(const std::function<Result<std::uint64_t>(journal::Writer&)>& run_it) {
+Result<std::uint64_t> Journal::Impl::insist(
+    const std::function<Result<std::uint64_t>(journal::Writer&)>& run_it) {
   milliseconds pause = kFirstBackOff;
   for (int attempt = 1;; ++attempt) {
     auto result = call(run_it);
@@ -166,17 +183,24 @@ Result<std::uint64_t> Journal::Impl::insist(const std::function<Result<std::uint
 }
 
 std::vector<Entry> Journal::Impl::take(const std::stop_token& stop) {
-  const auto busy = [](const Queue& q) { return q.urgent > 0 || q.flushing > 0 || q.lazy > kBatchEntries / 2; };
-  const auto pressing = [](const Queue& q) {
-    return q.commands > 0 || q.flushing > 0 || q.entries.size() > kBatchEntries / 2 || q.bytes > kBatchBytes / 2;
+  const auto busy = [](const Queue& q) {
+    return q.urgent > 0 || q.flushing > 0 || q.lazy > kBatchEntries / 2;
   };
-  const auto anything = [](const Queue& q) { return !q.entries.empty() || (q.flushing > 0 && q.pruned < q.queued); };
+  const auto pressing = [](const Queue& q) {
+    return q.commands > 0 || q.flushing > 0 || q.entries.size() > kBatchEntries / 2 ||
+           q.bytes > kBatchBytes / 2;
+  };
+  const auto anything = [](const Queue& q) {
+    return !q.entries.empty() || (q.flushing > 0 && q.pruned < q.queued);
+  };
   std::optional<SteadyTime> until;
   if (const auto deferred = writer->prune_deferred_since()) until = *deferred + kPruneDelay;
   // Nobody tells when the last reader of -wal has gone.
   if (full && writer->wal_bytes() > 0)
-    until = std::min(until.value_or(SteadyTime::max()), std::chrono::steady_clock::now() + kWalPause);
-  if (!writer->prune_waiting() && (until ? queue.wait_until(stop, *until, anything) : queue.wait(stop, anything))) {
+    until =
+        std::min(until.value_or(SteadyTime::max()), std::chrono::steady_clock::now() + kWalPause);
+  if (!writer->prune_waiting() &&
+      (until ? queue.wait_until(stop, *until, anything) : queue.wait(stop, anything))) {
     const SteadyTime gathered = queue.with([](const Queue& q) { return q.first_lazy + kGather; });
     queue.wait_until(stop, gathered, busy);
     queue.wait_until(stop, last_commit + kCommitPause, pressing);
@@ -218,7 +242,8 @@ void Journal::Impl::run(const std::stop_token& stop) noexcept {
 bool Journal::Impl::must_prune(const Queue& q) const {
   const auto since = writer->prune_deferred_since();
   if (!since && q.flushing == 0) return false;
-  return full || (q.flushing > 0 && q.pruned < q.queued) || writer->used_bytes() > options.max_bytes / 10 * 9 ||
+  return full || (q.flushing > 0 && q.pruned < q.queued) ||
+         writer->used_bytes() > options.max_bytes / 10 * 9 ||
          (since && std::chrono::steady_clock::now() >= *since + kPruneDelay);
 }
 
@@ -230,7 +255,8 @@ void Journal::Impl::commit(std::vector<Entry> batch, bool prune, const std::stop
     if (damaged) {
       const std::string why = "journal: damaged";
       for (Entry& entry : batch) {
-        if (auto* command = std::get_if<journal::Command>(&entry.what)) command->done(Error{ErrorKind::kCorrupt, why});
+        if (auto* command = std::get_if<journal::Command>(&entry.what))
+          command->done(Error{ErrorKind::kCorrupt, why});
       }
       abandon(why);
       return;
@@ -242,16 +268,21 @@ void Journal::Impl::commit(std::vector<Entry> batch, bool prune, const std::stop
     }
     if (result) break;
     const std::string why = result.error().message();
-    const bool first = shared.with([&](Shared& s) { return std::exchange(s.last_error, why) != why; });
+    const bool first =
+        shared.with([&](Shared& s) { return std::exchange(s.last_error, why) != why; });
     queue.with_notify([](Queue& q) { q.stuck = true; });
     if (first) {
       log.error("JOURNAL_WRITE_FAILED",
-                "the journal cannot be written; nothing is lost, capture waits and the journal tries again until it can",
-                {{"directory", options.directory}, {"reason", why}, {"kind", to_string(result.error().kind())}});
+                "the journal cannot be written; nothing is lost, capture waits and the journal "
+                "tries again until it can",
+                {{"directory", options.directory},
+                 {"reason", why},
+                 {"kind", to_string(result.error().kind())}});
     }
     if (stop.stop_requested() && ++closing >= kClosingAttempts) {
       log.error("JOURNAL_CLOSE_INCOMPLETE",
-                "the journal could not be written at the end; what was not durable is captured again from the spool, or "
+                "the journal could not be written at the end; what was not durable is captured "
+                "again from the spool, or "
                 "delivered again",
                 {{"directory", options.directory}, {"reason", why}, {"entries", count}});
       abandon("journal: closed");
@@ -260,14 +291,19 @@ void Journal::Impl::commit(std::vector<Entry> batch, bool prune, const std::stop
     // Room in -wal comes back when its pages are moved into the database.
     writer->checkpoint(true);
     if (stop.stop_requested()) {
-      queue.wait_until(std::stop_token{}, std::chrono::steady_clock::now() + kFirstBackOff, [](const Queue&) { return false; });
+      queue.wait_until(std::stop_token{}, std::chrono::steady_clock::now() + kFirstBackOff,
+                       [](const Queue&) { return false; });
     } else {
-      queue.wait_until(stop, std::chrono::steady_clock::now() + back_off, [](const Queue&) { return false; });
+      queue.wait_until(stop, std::chrono::steady_clock::now() + back_off,
+                       [](const Queue&) { return false; });
       back_off = std::min(back_off * 2, kLongestBackOff);
     }
   }
-  const bool again = shared.with([](Shared& s) { return !std::exchange(s.last_error, std::string{}).empty(); });
-  if (again) log.info("JOURNAL_WRITES_AGAIN", "the journal can be written again", {{"directory", options.directory}});
+  const bool again =
+      shared.with([](Shared& s) { return !std::exchange(s.last_error, std::string{}).empty(); });
+  if (again)
+    log.info("JOURNAL_WRITES_AGAIN", "the journal can be written again",
+             {{"directory", options.directory}});
   for (auto& callback : writer->take_callbacks()) callback.durable(callback.fresh);
   for (const Entry& entry : batch) {
     const auto* many = std::get_if<journal::ResolveMany>(&entry.what);
@@ -302,7 +338,8 @@ std::uint64_t Journal::Impl::has_room_below() const { return options.max_bytes /
 void Journal::Impl::abandon(const std::string& why) {
   queue.with_notify([&](Queue& q) {
     for (Entry& entry : q.entries) {
-      if (auto* command = std::get_if<journal::Command>(&entry.what)) command->done(Error{ErrorKind::kExhausted, why});
+      if (auto* command = std::get_if<journal::Command>(&entry.what))
+        command->done(Error{ErrorKind::kExhausted, why});
     }
     q.entries.clear();
     q.urgent = q.lazy = q.bytes = q.writing = q.commands = 0;
@@ -312,20 +349,23 @@ void Journal::Impl::abandon(const std::string& why) {
 
 void Journal::Impl::note_damage(const std::string& why) {
   if (options.read_only || damaged.exchange(true)) return;
-  log.error(
-      "JOURNAL_DAMAGED",
-      "the journal's file is damaged; the daemon ends, and its next start puts the file aside and takes over what can be read",
-      {{"directory", options.directory}, {"reason", printable(why, 400)}});
+  log.error("JOURNAL_DAMAGED",
+            "the journal's file is damaged; the daemon ends, and its next start puts the file "
+            "aside and takes over what can be read",
+            {{"directory", options.directory}, {"reason", printable(why, 400)}});
   if (auto result = journal::ask_for_salvage(options.directory, why); !result) {
-    log.error(
-        "JOURNAL_SALVAGE_UNMARKED",
-        "the next start cannot be told that the journal is damaged; it finds out by its own check, which looks less closely",
-        {{"directory", options.directory}, {"reason", result.error().message()}});
+    log.error("JOURNAL_SALVAGE_UNMARKED",
+              "the next start cannot be told that the journal is damaged; it finds out by its own "
+              "check, which looks less closely",
+              {{"directory", options.directory}, {"reason", result.error().message()}});
   }
 }
 
-// What is queued is written even if the journal is full by then, so it must be small beside the limit.
-std::uint64_t Journal::Impl::queue_limit() const { return std::min(kQueueBytes, options.max_bytes / 4); }
+// What is queued is written even if the journal is full by then, so it must be small beside the
+// limit.
+std::uint64_t Journal::Impl::queue_limit() const {
+  return std::min(kQueueBytes, options.max_bytes / 4);
+}
 
 void Journal::Impl::update_full() {
   const std::uint64_t used = writer->used_bytes();
@@ -333,8 +373,10 @@ void Journal::Impl::update_full() {
     full = true;
     log.warning(
         "JOURNAL_FULL",
-        "the journal has reached its limit; capture waits until sinks have taken events, and new jobs wait in the spool for as "
-        "long as the scheduler keeps them; mend the sinks that `scriptorium status` shows behind, or raise "
+        "the journal has reached its limit; capture waits until sinks have taken events, and new "
+        "jobs wait in the spool for as "
+        "long as the scheduler keeps them; mend the sinks that `scriptorium status` shows behind, "
+        "or raise "
         "journal_max_bytes and restart",
         {{"bytes", used}, {"limit_bytes", options.max_bytes}, {"wal_bytes", writer->wal_bytes()}});
     queue.with_notify([](Queue&) {});
@@ -347,15 +389,18 @@ void Journal::Impl::update_full() {
 }
 
 bool Journal::Impl::backlogged() {
-  return queue.with([](const Queue& q) { return q.lazy > kLazyLimit || (q.stuck && q.lazy > kLazyLimit / 10); });
+  return queue.with(
+      [](const Queue& q) { return q.lazy > kLazyLimit || (q.stuck && q.lazy > kLazyLimit / 10); });
 }
 
-// ---- open and close ----------------------------------------------------------------------------------------------
+// ---- open and close
+// ----------------------------------------------------------------------------------------------
 
 Journal::Journal(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Journal::~Journal() = default;
 
-Result<std::unique_ptr<Journal>> Journal::open(const Options& options, Logger& log, const Clock& clock) {
+Result<std::unique_ptr<Journal>> Journal::open(const Options& options, Logger& log,
+                                               const Clock& clock) {
   auto opened = journal::open_database(options, log, clock);
   if (!opened) return opened.error();
   auto impl = std::make_unique<Impl>(options, log, clock, *std::move(opened));
@@ -366,14 +411,16 @@ Result<std::unique_ptr<Journal>> Journal::open(const Options& options, Logger& l
 const Journal::OpenReport& Journal::open_report() const noexcept { return impl_->report; }
 
 Result<void> Journal::verify() const {
-  auto connection = journal::Connection::open(impl_->options.directory + "/journal.db", journal::Connection::Mode::kReadOnly);
+  auto connection = journal::Connection::open(impl_->options.directory + "/journal.db",
+                                              journal::Connection::Mode::kReadOnly);
   if (!connection) return connection.error();
   const std::string damage = journal::verify(**connection, true);
   if (!damage.empty()) return Error{ErrorKind::kCorrupt, "journal: " + damage};
   return {};
 }
 
-// ---- sources -----------------------------------------------------------------------------------------------------
+// ---- sources
+// -----------------------------------------------------------------------------------------------------
 
 bool Journal::Impl::enqueue(Queue& q, Append& item, std::uint64_t cost) const {
   if (full || (q.bytes + cost > queue_limit() && q.bytes > 0)) return false;
@@ -404,7 +451,8 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
   const std::uint64_t cost = cost_of(*item.event);
   const std::string source = item.source;
   const std::string event_id = item.event->id;
-  if (const Admission admission = impl_->admit(item); admission != Admission::kTaken) return admission;
+  if (const Admission admission = impl_->admit(item); admission != Admission::kTaken)
+    return admission;
   bool taken = impl_->queue.with_notify([&](Queue& q) { return impl_->enqueue(q, item, cost); });
   if (!taken) {
     // Noted before the next attempt: room that comes right after that is then called for.
@@ -416,7 +464,8 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
     if (taken) impl_->queue.with_notify([](Queue&) {});
   }
   if (!taken) return Admission::kFull;
-  impl_->shares.with([&](journal::Shares& shares) { shares.taken(source, event_id, impl_->clock.steady()); });
+  impl_->shares.with(
+      [&](journal::Shares& shares) { shares.taken(source, event_id, impl_->clock.steady()); });
   impl_->count_questions(source);
   return Admission::kTaken;
 }
@@ -424,7 +473,8 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
 Journal::Admission Journal::Impl::admit(const Append& item) {
   const auto decide = [&] {
     return with_held([&](journal::Shares& all, const journal::Shares::Held& held) {
-      return all.decide(held, item.source, *item.event, item.mark, item.resolve_first, clock.steady());
+      return all.decide(held, item.source, *item.event, item.mark, item.resolve_first,
+                        clock.steady());
     });
   };
   Admission admission = decide();
@@ -443,7 +493,8 @@ bool Journal::refuses(const std::string& source, const CaptureMark& mark) const 
 }
 
 void Journal::Impl::count_questions(const std::string& source) {
-  const std::size_t count = shares.with([&](const journal::Shares& all) { return all.question_count(source); });
+  const std::size_t count =
+      shares.with([&](const journal::Shares& all) { return all.question_count(source); });
   if (shared.with([&](const Shared& s) {
         const auto it = s.questions.find(source);
         return (it == s.questions.end() ? 0 : it->second) == count;
@@ -453,11 +504,15 @@ void Journal::Impl::count_questions(const std::string& source) {
   shared.with_notify([&](Shared& s) { s.questions[source] = count; });
 }
 
-std::vector<Journal::Unresolved> Journal::owner_questions(const std::string& source, std::size_t limit) const {
-  return impl_->shares.with([&](const journal::Shares& all) { return all.questions(source, limit, impl_->clock.steady()); });
+std::vector<Journal::Unresolved> Journal::owner_questions(const std::string& source,
+                                                          std::size_t limit) const {
+  return impl_->shares.with([&](const journal::Shares& all) {
+    return all.questions(source, limit, impl_->clock.steady());
+  });
 }
 
-void Journal::answer_owner(const std::string& source, const std::string& event_id, const User& user) {
+void Journal::answer_owner(const std::string& source, const std::string& event_id,
+                           const User& user) {
   impl_->shares.with([&](journal::Shares& all) { all.answer(source, event_id, user); });
   impl_->count_questions(source);
   impl_->call_for_room(Impl::kForShare);
@@ -479,7 +534,8 @@ void Journal::on_room(const std::string& source, std::function<void()> call) {
   });
 }
 
-// A call is short and takes no lock of ours, so it may be made under this one: then on_room() can take it away for good.
+// A call is short and takes no lock of ours, so it may be made under this one: then on_room() can
+// take it away for good.
 void Journal::Impl::call_for_room(unsigned what) {
   room_calls.with([&](auto& calls) {
     for (auto& [source, room] : calls) {
@@ -490,14 +546,17 @@ void Journal::Impl::call_for_room(unsigned what) {
   });
 }
 
-Result<void> Journal::append_all(const std::string& source, std::vector<std::shared_ptr<const Event>> events,
+Result<void> Journal::append_all(const std::string& source,
+                                 std::vector<std::shared_ptr<const Event>> events,
                                  std::optional<std::string> position, const std::stop_token& stop) {
   Impl& impl = *impl_;
-  if (impl.options.read_only) return Error{ErrorKind::kPermanent, "journal: opened for reading only"};
+  if (impl.options.read_only)
+    return Error{ErrorKind::kPermanent, "journal: opened for reading only"};
   std::uint64_t cost = kEventOverhead;
   for (const auto& event : events) cost += cost_of(*event);
   std::uint64_t number = 0;
-  Entry entry{.what = journal::AppendMany{source, std::move(events), std::move(position)}, .bytes = cost};
+  Entry entry{.what = journal::AppendMany{source, std::move(events), std::move(position)},
+              .bytes = cost};
   const auto try_it = [&](Queue& q) {
     if (number > 0) return true;
     if (impl.full || (q.bytes + cost > impl.queue_limit() && q.bytes > 0)) return false;
@@ -511,10 +570,13 @@ Result<void> Journal::append_all(const std::string& source, std::vector<std::sha
     impl.queue.with_notify(try_it);
     if (number == 0) impl.queue.wait(stop, try_it);
   }
-  if (number == 0) return Error{ErrorKind::kTransient, "journal: stopped before the events of " + source + " were taken"};
+  if (number == 0)
+    return Error{ErrorKind::kTransient,
+                 "journal: stopped before the events of " + source + " were taken"};
   impl.queue.with_notify([](Queue&) {});
   if (!impl.queue.wait(stop, [&](const Queue& q) { return q.done >= number; })) {
-    return Error{ErrorKind::kTransient, "journal: stopped before the events of " + source + " were durable"};
+    return Error{ErrorKind::kTransient,
+                 "journal: stopped before the events of " + source + " were durable"};
   }
   return {};
 }
@@ -522,7 +584,8 @@ Result<void> Journal::append_all(const std::string& source, std::vector<std::sha
 std::optional<std::string> Journal::position(const std::string& source) const {
   auto reader = impl_->readers.lease();
   if (!reader) return std::nullopt;
-  journal::Statement statement(*(*reader)->connection, "SELECT position FROM positions WHERE source=?1");
+  journal::Statement statement(*(*reader)->connection,
+                               "SELECT position FROM positions WHERE source=?1");
   if (!statement.bind_text(source).step()) return std::nullopt;
   return std::string(statement.text(0));
 }
@@ -533,7 +596,8 @@ std::vector<CaptureMark> Journal::marks(const std::string& source) const {
   if (!reader) return result;
   journal::Connection& db = *(*reader)->connection;
   const std::string columns = journal::mark_columns(db);
-  journal::Statement statement(db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 ORDER BY entry").c_str());
+  journal::Statement statement(
+      db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 ORDER BY entry").c_str());
   statement.bind_text(source);
   while (statement.step()) result.push_back(journal::mark_of_row(statement));
   return result;
@@ -544,12 +608,15 @@ void Journal::set_mark(const std::string& source, CaptureMark mark) {
 }
 
 void Journal::forget_marks(const std::string& source, std::vector<std::string> entries) {
-  if (!entries.empty()) impl_->put({.what = journal::ForgetMarks{source, std::move(entries)}, .urgent = false});
+  if (!entries.empty())
+    impl_->put({.what = journal::ForgetMarks{source, std::move(entries)}, .urgent = false});
 }
 
-// ---- owner resolution --------------------------------------------------------------------------------------------
+// ---- owner resolution
+// --------------------------------------------------------------------------------------------
 
-std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, std::uint64_t after, std::size_t limit) const {
+std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, std::uint64_t after,
+                                                     std::size_t limit) const {
   std::vector<Unresolved> result;
   const bool any = impl_->shared.with([&](Shared& s) {
     const auto it = s.sources.find(source);
@@ -560,24 +627,30 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
   if (!reader) return result;
   journal::Connection& db = *(*reader)->connection;
   journal::Statement statement(db,
-                               "SELECT ticket, id, entry FROM unresolved WHERE source=?1 AND ticket>?2 ORDER BY ticket LIMIT ?3");
+                               "SELECT ticket, id, entry FROM unresolved WHERE source=?1 AND "
+                               "ticket>?2 ORDER BY ticket LIMIT ?3");
   const std::string columns = journal::mark_columns(db);
-  journal::Statement mark(db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 AND entry=?2").c_str());
+  journal::Statement mark(
+      db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 AND entry=?2").c_str());
   statement.bind_text(source).bind(stored(after)).bind(static_cast<std::int64_t>(limit));
   while (statement.step()) {
     Unresolved item;
     item.ticket = loaded(statement.integer(0));
     if (!statement.is_null(2) && mark.bind_text(source).bind_text(statement.text(2)).step()) {
       // A later entry of the same name has the mark now.
-      if (CaptureMark found = journal::mark_of_row(mark); found.event_id == statement.id(1)) item.mark = std::move(found);
+      if (CaptureMark found = journal::mark_of_row(mark); found.event_id == statement.id(1))
+        item.mark = std::move(found);
     }
     mark.reset();
     result.push_back(std::move(item));
   }
-  // While commits fail, what was resolved waits in the queue: to resolve it again would only make that longer.
-  impl_->resolving.with(
-      [&](const auto& tickets) { std::erase_if(result, [&](const Unresolved& item) { return tickets.contains(item.ticket); }); });
-  journal::Statement row(db, ("SELECT " + (*reader)->content + " FROM unresolved WHERE ticket=?1").c_str());
+  // While commits fail, what was resolved waits in the queue: to resolve it again would only make
+  // that longer.
+  impl_->resolving.with([&](const auto& tickets) {
+    std::erase_if(result, [&](const Unresolved& item) { return tickets.contains(item.ticket); });
+  });
+  journal::Statement row(
+      db, ("SELECT " + (*reader)->content + " FROM unresolved WHERE ticket=?1").c_str());
   std::uint64_t bytes = 0;
   for (Unresolved& item : result) {
     if (bytes > kUnresolvedBytes) break;
@@ -601,10 +674,12 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
   return result;
 }
 
-bool Journal::wait_unresolved(const std::string& source, std::uint64_t after, const std::stop_token& stop,
-                              SteadyTime deadline) const {
+bool Journal::wait_unresolved(const std::string& source, std::uint64_t after,
+                              const std::stop_token& stop, SteadyTime deadline) const {
   return impl_->shared.wait_until(stop, impl_->real_deadline(deadline), [&](const Shared& s) {
-    if (const auto asked = s.questions.find(source); asked != s.questions.end() && asked->second > 0) return true;
+    if (const auto asked = s.questions.find(source);
+        asked != s.questions.end() && asked->second > 0)
+      return true;
     const auto it = s.sources.find(source);
     return it != s.sources.end() && it->second.unresolved > 0 && it->second.last_ticket > after;
   });
@@ -629,11 +704,14 @@ std::uint64_t Journal::unresolved_count(const std::string& source) const {
   });
 }
 
-// ---- sinks -------------------------------------------------------------------------------------------------------
+// ---- sinks
+// -------------------------------------------------------------------------------------------------------
 
-Result<Journal::SinkId> Journal::register_sink(const std::string& name, std::vector<std::string> kinds) {
-  auto id =
-      impl_->insist([name, kinds = std::move(kinds)](journal::Writer& writer) { return writer.register_sink(name, kinds); });
+Result<Journal::SinkId> Journal::register_sink(const std::string& name,
+                                               std::vector<std::string> kinds) {
+  auto id = impl_->insist([name, kinds = std::move(kinds)](journal::Writer& writer) {
+    return writer.register_sink(name, kinds);
+  });
   if (!id) return id.error();
   return static_cast<SinkId>(*id);
 }
@@ -655,13 +733,15 @@ Result<void> Journal::remove_sink(const std::string& name) {
 }
 
 Result<void> Journal::retire_other_sinks(std::vector<std::string> configured) {
-  auto result = impl_->insist(
-      [configured = std::move(configured)](journal::Writer& writer) { return writer.retire_other_sinks(configured); });
+  auto result = impl_->insist([configured = std::move(configured)](journal::Writer& writer) {
+    return writer.retire_other_sinks(configured);
+  });
   if (!result) return result.error();
   return {};
 }
 
-Result<std::shared_ptr<const Event>> Journal::Impl::load(journal::Readers::Lease& reader, std::uint64_t seq) {
+Result<std::shared_ptr<const Event>> Journal::Impl::load(journal::Readers::Lease& reader,
+                                                         std::uint64_t seq) {
   if (auto event = shared.with([&](Shared& s) { return s.events.find(seq); })) return event;
   const bool there = reader->row.bind(stored(seq)).step();
   if (!there) {
@@ -686,11 +766,13 @@ Result<std::shared_ptr<const Event>> Journal::Impl::fetch(const Event& locator) 
   if (event && (*event)->id != locator.id) event = Error{ErrorKind::kCorrupt, "another event"};
   if (event) return event;
   const ErrorKind kind = event.error().kind();
-  if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt) return event.error().with_context("archive");
+  if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt)
+    return event.error().with_context("archive");
   return Error{ErrorKind::kPermanent, "gone from the archive: " + event.error().message()};
 }
 
-Result<std::optional<Journal::Item>> Journal::Impl::item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq,
+Result<std::optional<Journal::Item>> Journal::Impl::item(journal::Readers::Lease& reader,
+                                                         SinkId sink, std::uint64_t seq,
                                                          std::uint32_t attempts) {
   auto event = load(reader, seq);
   if (!event && event.error().kind() == ErrorKind::kVanished) return std::optional<Item>();
@@ -706,13 +788,16 @@ Result<Journal::Item> Journal::Impl::checked(SinkId sink, std::uint64_t seq, std
   if (event.error().kind() != ErrorKind::kCorrupt && !gone) return event.error();
   const Timestamp now = clock.now();
   const std::string reason = (gone ? "" : "journal: ") + event.error().message();
-  const std::string name = shared.with([&](Shared& s) { return s.sinks.contains(sink) ? s.sinks[sink].name : std::string{}; });
+  const std::string name = shared.with(
+      [&](Shared& s) { return s.sinks.contains(sink) ? s.sinks[sink].name : std::string{}; });
   if (gone) {
     log.error("REFILL_IMPOSSIBLE",
-              "an event that waited for a sink can no longer be fetched from the archive; it becomes a dead letter of this sink",
+              "an event that waited for a sink can no longer be fetched from the archive; it "
+              "becomes a dead letter of this sink",
               {{"sink", name}, {"sequence", seq}, {"reason", reason}});
   } else {
-    log.error("JOURNAL_EVENT_DAMAGED", "an event is damaged in the journal; it becomes a dead letter of this sink",
+    log.error("JOURNAL_EVENT_DAMAGED",
+              "an event is damaged in the journal; it becomes a dead letter of this sink",
               {{"sink", name}, {"sequence", seq}, {"reason", reason}});
   }
   std::vector<Settle> dead(1);
@@ -726,13 +811,16 @@ Result<Journal::Item> Journal::Impl::checked(SinkId sink, std::uint64_t seq, std
   return Item{seq, nullptr, attempts};
 }
 
-Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t after, std::size_t max_events,
+Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t after,
+                                                 std::size_t max_events,
                                                  std::uint64_t max_bytes) const {
   Impl& impl = *impl_;
   std::vector<Item> items;
   if (max_events == 0 || impl.backlogged()) return items;
   std::uint64_t bytes = 0;
-  const auto room = [&](std::uint64_t more) { return items.empty() || (items.size() < max_events && bytes + more <= max_bytes); };
+  const auto room = [&](std::uint64_t more) {
+    return items.empty() || (items.size() < max_events && bytes + more <= max_bytes);
+  };
   std::uint64_t last_seq = 0;
   bool done = false;
   std::optional<SinkRow> row = impl.shared.with([&](Shared& s) -> std::optional<SinkRow> {
@@ -750,8 +838,10 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
           done = false;  // one that must be looked at on disk
           break;
         }
-        if (!known.wants(at->event->kind, at->number, 0) || known.ahead.contains(at->number)) continue;
-        const std::uint64_t memory = at->event->memory_size(), usual = at->event->bytes_size() + kUsualMeta;
+        if (!known.wants(at->event->kind, at->number, 0) || known.ahead.contains(at->number))
+          continue;
+        const std::uint64_t memory = at->event->memory_size(),
+                            usual = at->event->bytes_size() + kUsualMeta;
         const std::uint64_t size = memory > usual ? memory : at->event->bytes_size();
         if (!room(size)) break;
         bytes += size;
@@ -776,20 +866,24 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
   std::vector<std::pair<std::size_t, Event>> to_fetch;  // place in `items`, locator
   std::uint64_t at = after;
   bool more = true;
-  const std::size_t chunk = std::min<std::size_t>(std::max<std::size_t>(max_events, 64), kScanLimit);
+  const std::size_t chunk =
+      std::min<std::size_t>(std::max<std::size_t>(max_events, 64), kScanLimit);
   while (more && items.size() < max_events) {
     std::size_t rows = 0;
     scan.bind(stored(at)).bind(static_cast<std::int64_t>(chunk));
     while (more && scan.step()) {
       ++rows;
       at = loaded(scan.integer(3));
-      if (!row->wants(scan.text(4), at, static_cast<SinkId>(scan.integer(6))) || row->ahead.contains(at)) continue;
+      if (!row->wants(scan.text(4), at, static_cast<SinkId>(scan.integer(6))) ||
+          row->ahead.contains(at))
+        continue;
       const std::uint64_t size = weight_of(loaded(scan.integer(5)), scan.text(0));
       if (!room(size)) {
         more = false;
         break;
       }
-      Result<std::shared_ptr<const Event>> event = impl.shared.with([&](Shared& s) { return s.events.find(at); });
+      Result<std::shared_ptr<const Event>> event =
+          impl.shared.with([&](Shared& s) { return s.events.find(at); });
       if (*event == nullptr && journal::EventReader::is_in_archive(scan)) {
         if (auto locator = (*reader)->events->locator(scan)) {
           to_fetch.emplace_back(items.size(), *std::move(locator));
@@ -838,8 +932,9 @@ Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t afte
   return items;
 }
 
-Result<std::vector<Journal::Item>> Journal::parked(SinkId sink, std::size_t limit, std::uint64_t after, std::uint64_t max_bytes,
-                                                   const std::function<bool(std::uint64_t)>& skip) const {
+Result<std::vector<Journal::Item>> Journal::parked(
+    SinkId sink, std::size_t limit, std::uint64_t after, std::uint64_t max_bytes,
+    const std::function<bool(std::uint64_t)>& skip) const {
   std::vector<Item> items;
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
@@ -883,8 +978,8 @@ std::uint64_t Journal::cursor(SinkId sink) const {
   });
 }
 
-bool Journal::wait(SinkId sink, std::uint64_t after, std::uint64_t parked_generation, const std::stop_token& stop,
-                   SteadyTime deadline) const {
+bool Journal::wait(SinkId sink, std::uint64_t after, std::uint64_t parked_generation,
+                   const std::stop_token& stop, SteadyTime deadline) const {
   Impl& impl = *impl_;
   const SteadyTime until = impl.real_deadline(deadline);
   const bool ready = impl.shared.wait_until(stop, until, [&](const Shared& s) {
@@ -897,27 +992,31 @@ bool Journal::wait(SinkId sink, std::uint64_t after, std::uint64_t parked_genera
   });
   if (!ready || !impl.backlogged()) return ready;
   // The disk does not take settlements: more deliveries would only pile up.
-  return impl.queue.wait_until(stop, until,
-                               [](const Queue& q) { return q.lazy <= kLazyLimit && (!q.stuck || q.lazy <= kLazyLimit / 10); });
+  return impl.queue.wait_until(stop, until, [](const Queue& q) {
+    return q.lazy <= kLazyLimit && (!q.stuck || q.lazy <= kLazyLimit / 10);
+  });
 }
 
 void Journal::settle(SinkId sink, std::vector<Settle> settlements, std::uint64_t cursor) {
   impl_->put({.what = journal::SettleMany{sink, std::move(settlements), cursor}, .urgent = false});
 }
 
-// ---- archives ----------------------------------------------------------------------------------------------------
+// ---- archives
+// ----------------------------------------------------------------------------------------------------
 
 void Journal::set_archive(Archive archive) {
   auto shared = archive ? std::make_shared<const Archive>(std::move(archive)) : nullptr;
   impl_->archive.with([&](auto& a) { a = std::move(shared); });
 }
 
-Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& archive, std::uint64_t& after,
+Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& archive,
+                                                             std::uint64_t& after,
                                                              std::size_t limit) const {
   std::vector<Releasable> result;
   std::map<SinkId, SinkRow> sinks = impl_->shared.with([](const Shared& s) { return s.sinks; });
-  const auto source =
-      std::find_if(sinks.begin(), sinks.end(), [&](const auto& s) { return s.second.name == archive && s.second.registered; });
+  const auto source = std::find_if(sinks.begin(), sinks.end(), [&](const auto& s) {
+    return s.second.name == archive && s.second.registered;
+  });
   if (source == sinks.end()) return result;
   const SinkRow holder = source->second;
   sinks.erase(source);
@@ -930,7 +1029,8 @@ Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& 
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
   journal::Connection& db = *(*reader)->connection;
-  journal::Statement open_state(db, "SELECT 1 FROM exceptions WHERE sink=?1 AND seq=?2 AND state<>3");
+  journal::Statement open_state(db,
+                                "SELECT 1 FROM exceptions WHERE sink=?1 AND seq=?2 AND state<>3");
   journal::Statement parked(db, "SELECT 1 FROM exceptions WHERE seq=?1 AND state=1");
   journal::Statement& scan = (*reader)->scan;
   scan.bind(stored(after)).bind(static_cast<std::int64_t>(kScanLimit));
@@ -950,7 +1050,8 @@ Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& 
     }
     if (!acknowledged) continue;
     bool needed = std::any_of(sinks.begin(), sinks.end(), [&](const auto& s) {
-      return seq > s.second.cursor && s.second.wants(kind, seq, target) && !s.second.ahead.contains(seq);
+      return seq > s.second.cursor && s.second.wants(kind, seq, target) &&
+             !s.second.ahead.contains(seq);
     });
     if (!needed) {
       needed = parked.bind(stored(seq)).step();
@@ -959,7 +1060,8 @@ Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& 
     if (!needed) continue;
     auto event = (*reader)->events->without_bytes(scan);
     if (!event) continue;  // damaged: who reads it makes it a dead letter
-    result.push_back({seq, std::make_shared<const Event>(*std::move(event)), loaded(scan.integer(5))});
+    result.push_back(
+        {seq, std::make_shared<const Event>(*std::move(event)), loaded(scan.integer(5))});
   }
   scan.reset();
   if (auto error = db.take_error()) return *std::move(error);
@@ -967,13 +1069,16 @@ Result<std::vector<Journal::Releasable>> Journal::releasable(const std::string& 
 }
 
 Result<void> Journal::release(const std::vector<Releasable>& events) {
-  if (impl_->options.read_only) return Error{ErrorKind::kPermanent, "journal: opened for reading only"};
+  if (impl_->options.read_only)
+    return Error{ErrorKind::kPermanent, "journal: opened for reading only"};
   journal::ReleaseMany many;
-  for (const Releasable& item : events) many.items.push_back({item.sequence, journal::encode_locator(*item.event)});
+  for (const Releasable& item : events)
+    many.items.push_back({item.sequence, journal::encode_locator(*item.event)});
   if (many.items.empty()) return {};
   impl_->put({.what = std::move(many)});
   const std::uint64_t upto = impl_->queue.with([](const Queue& q) { return q.queued; });
-  if (!impl_->queue.wait_until(std::stop_token{}, std::chrono::steady_clock::now() + std::chrono::seconds(10),
+  if (!impl_->queue.wait_until(std::stop_token{},
+                               std::chrono::steady_clock::now() + std::chrono::seconds(10),
                                [&](const Queue& q) { return q.done >= upto; })) {
     return Error{ErrorKind::kTransient, "journal: not written yet"};
   }
@@ -989,9 +1094,11 @@ std::vector<Journal::Fill> Journal::fills() const {
   auto reader = impl_->readers.lease();
   if (!reader) return fills;
   journal::Connection& db = *(*reader)->connection;
-  if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name='fills'").value_or(0) == 0) return fills;
-  journal::Statement statement(
-      db, "SELECT sink, archive, since, position, sent, present, skipped, total, state FROM fills ORDER BY sink");
+  if (db.integer("SELECT count(*) FROM sqlite_schema WHERE name='fills'").value_or(0) == 0)
+    return fills;
+  journal::Statement statement(db,
+                               "SELECT sink, archive, since, position, sent, present, skipped, "
+                               "total, state FROM fills ORDER BY sink");
   while (statement.step()) {
     fills.push_back({.sink = std::string(statement.text(0)),
                      .archive = std::string(statement.text(1)),
@@ -1014,8 +1121,9 @@ Result<void> Journal::set_fill(const Fill& fill) {
 }
 
 Result<void> Journal::fill(const Fill& progress, std::vector<std::shared_ptr<const Event>> events) {
-  auto result =
-      impl_->call([progress, events = std::move(events)](journal::Writer& writer) { return writer.fill(progress, events); });
+  auto result = impl_->call([progress, events = std::move(events)](journal::Writer& writer) {
+    return writer.fill(progress, events);
+  });
   if (!result) return result.error();
   return {};
 }
@@ -1024,20 +1132,24 @@ bool Journal::wait_above(std::uint64_t bytes, const std::stop_token& stop) const
   return impl_->shared.wait(stop, [&](const Shared& s) { return s.used_bytes > bytes; });
 }
 
-// ---- dead letters ------------------------------------------------------------------------------------------------
+// ---- dead letters
+// ------------------------------------------------------------------------------------------------
 
-Result<std::vector<Journal::DeadLetter>> Journal::dead_letters(const std::optional<std::string>& sink, std::size_t limit) const {
+Result<std::vector<Journal::DeadLetter>> Journal::dead_letters(
+    const std::optional<std::string>& sink, std::size_t limit) const {
   std::vector<DeadLetter> letters;
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
   journal::Connection& db = *(*reader)->connection;
   journal::Statement statement(
       db,
-      "SELECT s.name, x.seq, x.reason, x.attempts, x.first_attempt, x.last_attempt, e.id, e.kind, e.job_id, e.bytes, e.meta "
+      "SELECT s.name, x.seq, x.reason, x.attempts, x.first_attempt, x.last_attempt, e.id, e.kind, "
+      "e.job_id, e.bytes, e.meta "
       "FROM exceptions x JOIN sinks s ON s.id=x.sink LEFT JOIN events e ON e.seq=x.seq "
       "WHERE x.state=2 AND (?1 IS NULL OR s.name=?1) ORDER BY s.name, x.seq LIMIT ?2");
   (sink ? statement.bind_text(*sink) : statement.bind_null())
-      .bind(static_cast<std::int64_t>(std::min<std::size_t>(limit, std::numeric_limits<std::int64_t>::max())));
+      .bind(static_cast<std::int64_t>(
+          std::min<std::size_t>(limit, std::numeric_limits<std::int64_t>::max())));
   while (statement.step()) {
     DeadLetter& letter = letters.emplace_back();
     letter.sink = statement.text(0);
@@ -1063,30 +1175,41 @@ Result<std::vector<Journal::DeadLetter>> Journal::dead_letters(const std::option
   return letters;
 }
 
-Result<std::uint64_t> Journal::retry_dead(const std::optional<std::string>& sink, const std::string& event_id) {
-  return impl_->call([sink, event_id](journal::Writer& writer) { return writer.change_dead(sink, event_id, true); });
+Result<std::uint64_t> Journal::retry_dead(const std::optional<std::string>& sink,
+                                          const std::string& event_id) {
+  return impl_->call([sink, event_id](journal::Writer& writer) {
+    return writer.change_dead(sink, event_id, true);
+  });
 }
 
-Result<std::uint64_t> Journal::discard_dead(const std::optional<std::string>& sink, const std::string& event_id) {
-  return impl_->call([sink, event_id](journal::Writer& writer) { return writer.change_dead(sink, event_id, false); });
+Result<std::uint64_t> Journal::discard_dead(const std::optional<std::string>& sink,
+                                            const std::string& event_id) {
+  return impl_->call([sink, event_id](journal::Writer& writer) {
+    return writer.change_dead(sink, event_id, false);
+  });
 }
 
-// ---- looking -----------------------------------------------------------------------------------------------------
+// ---- looking
+// -----------------------------------------------------------------------------------------------------
 
-Result<std::vector<std::shared_ptr<const Event>>> Journal::find(std::string_view job_id, std::size_t limit) const {
+Result<std::vector<std::shared_ptr<const Event>>> Journal::find(std::string_view job_id,
+                                                                std::size_t limit) const {
   std::vector<std::shared_ptr<const Event>> events;
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
   journal::Connection& db = *(*reader)->connection;
   std::vector<Event> locators;
-  for (const std::string& query : {(*reader)->columns + " FROM events WHERE job_id=?1 ORDER BY seq LIMIT ?2",
-                                   (*reader)->content + " FROM unresolved WHERE job_id=?1 ORDER BY ticket LIMIT ?2"}) {
+  for (const std::string& query :
+       {(*reader)->columns + " FROM events WHERE job_id=?1 ORDER BY seq LIMIT ?2",
+        (*reader)->content + " FROM unresolved WHERE job_id=?1 ORDER BY ticket LIMIT ?2"}) {
     if (events.size() >= limit) break;
     journal::Statement statement(db, ("SELECT " + query).c_str());
-    statement.bind_text(job_id).bind(static_cast<std::int64_t>(std::min<std::size_t>(limit - events.size(), kScanLimit)));
+    statement.bind_text(job_id).bind(
+        static_cast<std::int64_t>(std::min<std::size_t>(limit - events.size(), kScanLimit)));
     while (statement.step()) {
       if (journal::EventReader::is_in_archive(statement)) {
-        if (auto locator = (*reader)->events->locator(statement)) locators.push_back(*std::move(locator));
+        if (auto locator = (*reader)->events->locator(statement))
+          locators.push_back(*std::move(locator));
         continue;
       }
       auto event = (*reader)->events->load(statement);
@@ -1106,13 +1229,15 @@ Result<std::shared_ptr<const Event>> Journal::event(const std::string& event_id)
   if (!reader) return reader.error();
   journal::Connection& db = *(*reader)->connection;
   // A cut id names the range of ids that begin so.
-  const bool cut =
-      event_id.size() >= 8 && event_id.size() < 64 && event_id.find_first_not_of("0123456789abcdef") == std::string::npos;
+  const bool cut = event_id.size() >= 8 && event_id.size() < 64 &&
+                   event_id.find_first_not_of("0123456789abcdef") == std::string::npos;
   std::optional<Error> error;
   for (const char* table : {"events", "unresolved"}) {
-    const std::string& columns = std::string_view(table) == "events" ? (*reader)->columns : (*reader)->content;
-    const std::string sql =
-        "SELECT " + columns + " FROM " + table + (cut ? " WHERE id BETWEEN ?1 AND ?2 OR id=?3" : " WHERE id=?1") + " LIMIT 2";
+    const std::string& columns =
+        std::string_view(table) == "events" ? (*reader)->columns : (*reader)->content;
+    const std::string sql = "SELECT " + columns + " FROM " + table +
+                            (cut ? " WHERE id BETWEEN ?1 AND ?2 OR id=?3" : " WHERE id=?1") +
+                            " LIMIT 2";
     journal::Statement statement(db, sql.c_str());
     if (cut) {
       statement.bind_id(event_id + std::string(64 - event_id.size(), '0'))
@@ -1133,7 +1258,8 @@ Result<std::shared_ptr<const Event>> Journal::event(const std::string& event_id)
       return event.error().with_context("journal");
     }
     if (statement.step())
-      return Error{ErrorKind::kPermanent, "event id " + event_id + ": several events begin so; give more digits"};
+      return Error{ErrorKind::kPermanent,
+                   "event id " + event_id + ": several events begin so; give more digits"};
     statement.reset();
     if (locator) return impl_->fetch(*locator);
     return event;
@@ -1154,9 +1280,12 @@ Journal::Usage Journal::usage() const {
   });
   usage.limit_bytes = impl_->options.max_bytes;
   usage.user_share_bytes =
-      std::min(impl_->options.max_bytes, impl_->shares.with([](const journal::Shares& all) { return all.share_bytes(); }));
-  usage.over_share = impl_->with_held(
-      [&](const journal::Shares& all, const journal::Shares::Held& held) { return all.waiting(held, impl_->clock.steady()); });
+      std::min(impl_->options.max_bytes,
+               impl_->shares.with([](const journal::Shares& all) { return all.share_bytes(); }));
+  usage.over_share =
+      impl_->with_held([&](const journal::Shares& all, const journal::Shares::Held& held) {
+        return all.waiting(held, impl_->clock.steady());
+      });
   usage.full = impl_->full;
   auto reader = impl_->readers.lease();
   for (const auto& [id, row] : sinks) {
@@ -1174,15 +1303,18 @@ Journal::Usage Journal::usage() const {
     if (!reader) continue;
     journal::Connection& db = *(*reader)->connection;
     const auto take = [&](std::int64_t captured_at) {
-      if (!state.oldest_waiting || captured_at < state.oldest_waiting->nanoseconds) state.oldest_waiting = Timestamp{captured_at};
+      if (!state.oldest_waiting || captured_at < state.oldest_waiting->nanoseconds)
+        state.oldest_waiting = Timestamp{captured_at};
     };
     if (row.pending > 0) {
-      journal::Statement statement(db, ("SELECT seq, kind, captured_at, " + journal::column_or(db, "events", "target", "0") +
-                                        " FROM events WHERE seq>?1 ORDER BY seq")
-                                           .c_str());
+      journal::Statement statement(
+          db, ("SELECT seq, kind, captured_at, " + journal::column_or(db, "events", "target", "0") +
+               " FROM events WHERE seq>?1 ORDER BY seq")
+                  .c_str());
       statement.bind(stored(row.cursor));
       while (statement.step()) {
-        if (!row.wants(statement.text(1), loaded(statement.integer(0)), static_cast<SinkId>(statement.integer(3))) ||
+        if (!row.wants(statement.text(1), loaded(statement.integer(0)),
+                       static_cast<SinkId>(statement.integer(3))) ||
             row.ahead.contains(loaded(statement.integer(0))))
           continue;
         take(statement.integer(2));
@@ -1190,9 +1322,10 @@ Journal::Usage Journal::usage() const {
       }
     }
     if (row.parked > 0) {
-      journal::Statement statement(db,
-                                   "SELECT e.captured_at FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND "
-                                   "x.state=1 ORDER BY x.seq LIMIT 1");
+      journal::Statement statement(
+          db,
+          "SELECT e.captured_at FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND "
+          "x.state=1 ORDER BY x.seq LIMIT 1");
       if (statement.bind(id).step()) take(statement.integer(0));
     }
     db.take_error();

@@ -26,15 +26,18 @@ namespace scriptorium::journal {
 
 using SinkId = Journal::SinkId;
 
-// What is known of a sink. The writer owns the true one; after each commit a copy goes into the shared state.
+// What is known of a sink. The writer owns the true one; after each commit a copy goes into the
+// shared state.
 struct SinkRow {
   struct Ahead {
     State state = State::kSettled;
     bool stored = false;  // has its row in `exceptions`
   };
-  // Events in (after, upto] became visible while the sink was not configured: it wants none of them.
+  // Events in (after, upto] became visible while the sink was not configured: it wants none of
+  // them.
   struct Absence {
-    static constexpr std::uint64_t kStill = ~std::uint64_t{0};  // as `upto`: it is not configured now
+    static constexpr std::uint64_t kStill =
+        ~std::uint64_t{0};  // as `upto`: it is not configured now
     std::uint64_t after = 0, upto = kStill;
   };
   SinkId id = 0;
@@ -84,7 +87,8 @@ struct ForgetMarks {
 struct ResolveMany {
   std::vector<Journal::Resolved> events;
 };
-struct PublishDamaged {  // an unresolved event that cannot be read: its sinks shall see it, as a dead letter
+struct PublishDamaged {  // an unresolved event that cannot be read: its sinks shall see it, as a
+                         // dead letter
   std::uint64_t ticket = 0;
 };
 struct ReleaseMany {  // an archive has proved that it holds these
@@ -100,13 +104,15 @@ struct SettleMany {
   std::uint64_t cursor = 0;
 };
 class Writer;
-// Anything else, with a transaction of its own that is tried once. `done` gets the result after commit or rollback.
+// Anything else, with a transaction of its own that is tried once. `done` gets the result after
+// commit or rollback.
 struct Command {
   std::function<Result<std::uint64_t>(Writer&)> run;
   std::function<void(Result<std::uint64_t>)> done;
 };
 struct Entry {
-  std::variant<Journal::Append, AppendMany, PutMark, ForgetMarks, ResolveMany, PublishDamaged, ReleaseMany, SettleMany, Command>
+  std::variant<Journal::Append, AppendMany, PutMark, ForgetMarks, ResolveMany, PublishDamaged,
+               ReleaseMany, SettleMany, Command>
       what;
   std::uint64_t bytes = 0;
   bool urgent = true;  // somebody waits for it: no gathering
@@ -119,9 +125,10 @@ struct Queue {
   std::uint64_t lazy = 0;     // how many of `entries` are settlements or the like
   std::uint64_t urgent = 0;
   std::uint64_t commands = 0;
-  std::uint64_t queued = 0;    // ever
-  std::uint64_t done = 0;      // committed ever
-  std::uint64_t pruned = 0;    // of those, up to where what they made superfluous was removed, or begun to be
+  std::uint64_t queued = 0;  // ever
+  std::uint64_t done = 0;    // committed ever
+  std::uint64_t pruned =
+      0;  // of those, up to where what they made superfluous was removed, or begun to be
   std::uint64_t flushing = 0;  // flush() calls that wait
   SteadyTime first_lazy;
   bool stuck = false;   // commits fail at the moment
@@ -138,13 +145,15 @@ struct Shared {
   std::map<std::string, SourceState, std::less<>> sources;
   RecentEvents events;
   RecentEvents tickets;
-  // Events whose owner became known while a sink had them still to come: by id, the number of the one that replaces it.
+  // Events whose owner became known while a sink had them still to come: by id, the number of the
+  // one that replaces it.
   std::unordered_map<std::string, std::uint64_t> replaced;
   std::uint64_t last_seq = 0;
   std::uint64_t event_count = 0;
   std::uint64_t used_bytes = 0;
   std::uint64_t wal_bytes = 0;
-  std::map<std::string, std::uint64_t> charges;  // by user id: what the events of verified users take, as stored
+  std::map<std::string, std::uint64_t>
+      charges;  // by user id: what the events of verified users take, as stored
   std::uint64_t largest_charge = 0;
   std::uint64_t unresolved_bytes = 0;            // the same of all that wait for their owner
   std::map<std::string, std::size_t> questions;  // by source: Shares::question_count()
@@ -164,7 +173,8 @@ class Readers {
   };
   class Lease {
    public:
-    Lease(Readers& pool, std::unique_ptr<Reader> reader) : pool_(&pool), reader_(std::move(reader)) {}
+    Lease(Readers& pool, std::unique_ptr<Reader> reader)
+        : pool_(&pool), reader_(std::move(reader)) {}
     Lease(Lease&&) noexcept = default;
     ~Lease();
     Reader* operator->() const noexcept { return reader_.get(); }
@@ -187,24 +197,31 @@ class Readers {
 struct OpenedDatabase {
   std::unique_ptr<Connection> connection;
   Journal::OpenReport report;
-  bool immutable = false;  // read without -wal and -shm: nobody has the file open, and we may not write beside it
+  bool immutable = false;  // read without -wal and -shm: nobody has the file open, and we may not
+                           // write beside it
 };
-// Makes the directory and the file, checks what is there, quarantines and salvages if need be (journal_open.cc).
-Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& log, const Clock& clock);
+// Makes the directory and the file, checks what is there, quarantines and salvages if need be
+// (journal_open.cc).
+Result<OpenedDatabase> open_database(const Journal::Options& options, Logger& log,
+                                     const Clock& clock);
 // So that the next open_database() puts the journal aside even if its check finds nothing.
 Result<void> ask_for_salvage(const std::string& directory, const std::string& why);
-// What is wrong with it, in words; "" = nothing. `whole`: every index, reference and content too, which reads all bytes.
+// What is wrong with it, in words; "" = nothing. `whole`: every index, reference and content too,
+// which reads all bytes.
 std::string verify(Connection& connection, bool whole);
 
-// The one who writes: applies queue entries to the database inside a transaction. Everything here belongs to its thread.
-// What a transaction changes in memory is kept apart until it is committed, and undone if it is not.
+// The one who writes: applies queue entries to the database inside a transaction. Everything here
+// belongs to its thread. What a transaction changes in memory is kept apart until it is committed,
+// and undone if it is not.
 class Writer {
  public:
-  Writer(std::unique_ptr<Connection> connection, const Journal::Options& options, Guarded<Shared>& shared, const Clock& clock);
+  Writer(std::unique_ptr<Connection> connection, const Journal::Options& options,
+         Guarded<Shared>& shared, const Clock& clock);
 
   Result<void> load();  // counters and marks, at open
-  // All of it or nothing. What no sink needs any more is removed with it, once there is much of it: each removal touches
-  // pages all over the indices, and many together touch hardly more of them than a few. `prune`: however little it is.
+  // All of it or nothing. What no sink needs any more is removed with it, once there is much of it:
+  // each removal touches pages all over the indices, and many together touch hardly more of them
+  // than a few. `prune`: however little it is.
   Result<void> commit(std::vector<Entry>& batch, bool prune);
   void checkpoint(bool now);
   bool prune_waiting() const noexcept { return prune_waiting_; }  // more to remove at once
@@ -216,22 +233,28 @@ class Writer {
   };
   std::vector<Callback> take_callbacks() { return std::move(callbacks_); }
   std::uint64_t used_bytes() const noexcept { return used_bytes_; }  // pages in use, and -wal
-  std::uint64_t wal_bytes() const noexcept;                          // of it, what -wal holds and cannot let go of yet
+  std::uint64_t wal_bytes() const noexcept;  // of it, what -wal holds and cannot let go of yet
   bool damaged() const noexcept { return connection_->damaged(); }
-  bool uncharged() const noexcept { return uncharged_; }  // the last commit lowered what somebody holds
+  bool uncharged() const noexcept {
+    return uncharged_;
+  }  // the last commit lowered what somebody holds
 
   // ---- commands
-  Result<std::uint64_t> register_sink(const std::string& name, const std::vector<std::string>& kinds);
+  Result<std::uint64_t> register_sink(const std::string& name,
+                                      const std::vector<std::string>& kinds);
   Result<std::uint64_t> remove_sink(const std::string& name);
-  // Sinks of other names get nothing that becomes visible from now on. Returns how many were not retired before.
+  // Sinks of other names get nothing that becomes visible from now on. Returns how many were not
+  // retired before.
   Result<std::uint64_t> retire_other_sinks(const std::vector<std::string>& configured);
   Result<std::uint64_t> set_fill(const Journal::Fill& fill);
-  Result<std::uint64_t> fill(Journal::Fill progress, const std::vector<std::shared_ptr<const Event>>& events);
+  Result<std::uint64_t> fill(Journal::Fill progress,
+                             const std::vector<std::shared_ptr<const Event>>& events);
   Result<std::uint64_t> change_unverified(const std::vector<Journal::LaterOwner>& changes);
   Result<std::uint64_t> hasten_unverified(const std::string& source, Timestamp now);
   Result<std::uint64_t> replace_unverified(std::uint64_t number, const std::string& source,
                                            const std::shared_ptr<const Event>& event);
-  Result<std::uint64_t> change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry);
+  Result<std::uint64_t> change_dead(const std::optional<std::string>& sink,
+                                    const std::string& event_id, bool retry);
 
  private:
   struct Published {
@@ -273,17 +296,20 @@ class Writer {
   Content store_content(const Event& event);
   static Content content_of_row(const Statement& row, int first);  // blobs, pack, stored, owner
   void release(const Content& content);
-  void insert_event(const std::string& source, const std::shared_ptr<const Event>& event, const Content& content);
+  void insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
+                    const Content& content);
   void publish_damaged(std::uint64_t ticket);
   void note_unverified(const std::string& source, const Event& event);
   void load_replaced();
   void charge(const std::string& owner, std::int64_t bytes);
-  void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target, bool in_archive);
+  void count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target,
+                 bool in_archive);
   bool still_to_come(const SinkRow& row, const EventInfo& event) const;
   // Whether a sink that is not configured keeps it.
   bool kept_for_absent(const EventInfo& event) const;
   void store_absences(SinkRow& row);
-  // Whether sinks at large have it or are to get it. One that only waits for a sink that is filled does not count, and leaves.
+  // Whether sinks at large have it or are to get it. One that only waits for a sink that is filled
+  // does not count, and leaves.
   bool in_events(const std::string& id);
   void remove_fill_event(const EventInfo& event);
   SinkRow& touch(SinkId id);
@@ -312,27 +338,30 @@ class Writer {
   const Clock& clock_;
   Codec codec_;
 
-  Statement begin_, commit_, find_event_, find_unresolved_, insert_event_, insert_unresolved_, find_blob_, insert_blob_,
-      insert_pack_, drop_packs_, drop_blobs_, change_blobs_, put_mark_, forget_mark_, put_position_, take_unresolved_,
-      delete_unresolved_, event_info_, exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_,
-      exceptions_in_, exception_of_, prune_scan_, prune_range_, prune_one_, content_of_, scan_kinds_, page_count_, free_pages_,
-      parked_by_, release_one_, note_unverified_;
+  Statement begin_, commit_, find_event_, find_unresolved_, insert_event_, insert_unresolved_,
+      find_blob_, insert_blob_, insert_pack_, drop_packs_, drop_blobs_, change_blobs_, put_mark_,
+      forget_mark_, put_position_, take_unresolved_, delete_unresolved_, event_info_,
+      exception_state_, put_exception_, erase_exception_, erase_settled_, store_sink_,
+      exceptions_in_, exception_of_, prune_scan_, prune_range_, prune_one_, content_of_,
+      scan_kinds_, page_count_, free_pages_, parked_by_, release_one_, note_unverified_;
 
   // True state, and what the open transaction would undo.
   std::map<SinkId, SinkRow> sinks_;
   MarkIndex marks_;
   std::map<std::string, SourceState, std::less<>> sources_;
-  std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, last_pack_ = 0, event_count_ = 0, unresolved_count_ = 0,
-                pruned_ = 0;
+  std::uint64_t last_seq_ = 0, last_ticket_ = 0, last_blob_ = 0, last_pack_ = 0, event_count_ = 0,
+                unresolved_count_ = 0, pruned_ = 0;
   bool prune_waiting_ = false;
   std::optional<SteadyTime> prune_deferred_since_;
-  std::uint64_t settled_bytes_ = 0;  // since the last removal, about: a roll-back does not count back
-  std::vector<EventInfo> infos_;     // of what is being settled, by seq
+  std::uint64_t settled_bytes_ =
+      0;                          // since the last removal, about: a roll-back does not count back
+  std::vector<EventInfo> infos_;  // of what is being settled, by seq
   struct Before {
     std::map<SinkId, SinkRow> sinks;
     std::vector<SinkId> added;
     std::map<std::string, SourceState, std::less<>> sources;
-    std::uint64_t last_seq = 0, last_ticket = 0, last_blob = 0, last_pack = 0, event_count = 0, unresolved_count = 0, pruned = 0;
+    std::uint64_t last_seq = 0, last_ticket = 0, last_blob = 0, last_pack = 0, event_count = 0,
+                  unresolved_count = 0, pruned = 0;
     std::uint64_t unresolved_bytes = 0;
     bool prune_waiting = false;
   } before_;
@@ -380,12 +409,15 @@ class Journal::Impl {
   std::uint64_t queue_limit() const;
   std::uint64_t has_room_below() const;
   bool enqueue(journal::Queue& queue, Append& item, std::uint64_t cost) const;  // false: no room
-  // `decide` is called with what the journal holds, under the locks of `shared` and `shares`, in this order.
+  // `decide` is called with what the journal holds, under the locks of `shared` and `shares`, in
+  // this order.
   template <typename Decide>
   auto with_held(Decide decide) {
-    const std::uint64_t queued = queue.with([](const journal::Queue& q) { return q.bytes + q.writing; });
+    const std::uint64_t queued =
+        queue.with([](const journal::Queue& q) { return q.bytes + q.writing; });
     return shared.with([&](const journal::Shared& s) {
-      const journal::Shares::Held held{s.used_bytes, s.unresolved_bytes + queued, s.largest_charge, s.charges};
+      const journal::Shares::Held held{s.used_bytes, s.unresolved_bytes + queued, s.largest_charge,
+                                       s.charges};
       return shares.with([&](journal::Shares& all) { return decide(all, held); });
     });
   }
@@ -401,12 +433,16 @@ class Journal::Impl {
   void note_damage(const std::string& why);
 
   Result<std::shared_ptr<const Event>> load(journal::Readers::Lease& reader, std::uint64_t seq);
-  // From the archive, which is asked without a snapshot of the database held. What it has no longer is kPermanent.
+  // From the archive, which is asked without a snapshot of the database held. What it has no longer
+  // is kPermanent.
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) const;
-  // What was loaded for a sink; what is damaged, or gone from the archive, becomes a null event and a dead letter.
-  Result<Item> checked(SinkId sink, std::uint64_t seq, std::uint32_t attempts, Result<std::shared_ptr<const Event>> event);
+  // What was loaded for a sink; what is damaged, or gone from the archive, becomes a null event and
+  // a dead letter.
+  Result<Item> checked(SinkId sink, std::uint64_t seq, std::uint32_t attempts,
+                       Result<std::shared_ptr<const Event>> event);
   // Loads it too; nothing if it is not there any more.
-  Result<std::optional<Item>> item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq, std::uint32_t attempts);
+  Result<std::optional<Item>> item(journal::Readers::Lease& reader, SinkId sink, std::uint64_t seq,
+                                   std::uint32_t attempts);
 
   Options options;
   Logger& log;
@@ -420,7 +456,8 @@ class Journal::Impl {
     unsigned refused = 0;  // Refused, since the last call
   };
   Guarded<std::map<std::string, RoomCall>> room_calls;
-  Guarded<std::unordered_set<std::uint64_t>> resolving;  // tickets whose resolution is queued and not durable
+  Guarded<std::unordered_set<std::uint64_t>>
+      resolving;  // tickets whose resolution is queued and not durable
   journal::Readers readers;
   Guarded<std::shared_ptr<const Journal::Archive>> archive;
   std::atomic<bool> full{false};

@@ -11,15 +11,19 @@
 
 namespace scriptorium::journal {
 
-// Which event ids stand in a mark, per source. About 110 bytes a mark: names and ids are kept as 128-bit hashes.
-// Changes can be undone back to the last commit(). Not thread-safe.
+// Which event ids stand in a mark, per source. About 110 bytes a mark: names and ids are kept as
+// 128-bit hashes. Changes can be undone back to the last commit(). Not thread-safe.
 class MarkIndex {
  public:
   void put(std::string_view source, std::string_view entry, std::string_view event_id) {
     change(key(source, entry), key(source, event_id));
   }
-  void forget(std::string_view source, std::string_view entry) { change(key(source, entry), std::nullopt); }
-  bool has(std::string_view source, std::string_view event_id) const { return ids_.contains(key(source, event_id)); }
+  void forget(std::string_view source, std::string_view entry) {
+    change(key(source, entry), std::nullopt);
+  }
+  bool has(std::string_view source, std::string_view event_id) const {
+    return ids_.contains(key(source, event_id));
+  }
 
   void commit() { undo_.clear(); }
   void rollback() {
@@ -61,7 +65,8 @@ class MarkIndex {
   }
   void set(const Key& entry, const std::optional<Key>& id) {
     if (const auto it = entries_.find(entry); it != entries_.end()) {
-      if (const auto count = ids_.find(it->second); count != ids_.end() && --count->second == 0) ids_.erase(count);
+      if (const auto count = ids_.find(it->second); count != ids_.end() && --count->second == 0)
+        ids_.erase(count);
       entries_.erase(it);
     }
     if (id) {

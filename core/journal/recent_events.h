@@ -9,8 +9,8 @@
 
 namespace scriptorium::journal {
 
-// The newest events by number, without a gap: everything in (floor, newest]. So a reader that is not behind the floor needs
-// no disk. Bounded in bytes; the oldest leave first. Not thread-safe.
+// The newest events by number, without a gap: everything in (floor, newest]. So a reader that is
+// not behind the floor needs no disk. Bounded in bytes; the oldest leave first. Not thread-safe.
 class RecentEvents {
  public:
   struct Entry {

@@ -22,8 +22,9 @@
 namespace scriptorium::journal {
 namespace {
 
-constexpr std::uint64_t kBatch = 1000;              // events a transaction
-constexpr std::uint64_t kMostFailures = 2'000'000;  // probes of unreadable ranges before the rest is given up
+constexpr std::uint64_t kBatch = 1000;  // events a transaction
+constexpr std::uint64_t kMostFailures =
+    2'000'000;  // probes of unreadable ranges before the rest is given up
 
 struct File {
   std::string key;  // sha256, raw
@@ -42,14 +43,19 @@ class Target {
         insert_blob_(db, "INSERT INTO blobs(sha256,refs,size,data) VALUES(?1,0,?2,?3)"),
         insert_pack_(db, "INSERT INTO packs(data) VALUES(?1)"),
         add_ref_(db, "UPDATE blobs SET refs=refs+1 WHERE id=?1"),
-        find_event_(db, "SELECT 1 FROM events WHERE id=?1 UNION ALL SELECT 1 FROM unresolved WHERE id=?1"),
+        find_event_(
+            db, "SELECT 1 FROM events WHERE id=?1 UNION ALL SELECT 1 FROM unresolved WHERE id=?1"),
         find_seq_(db, "SELECT 1 FROM events WHERE seq=?1"),
         find_ticket_(db, "SELECT 1 FROM unresolved WHERE ticket=?1"),
         insert_event_(db,
-                      "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,target,owner) "
+                      "INSERT INTO "
+                      "events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,"
+                      "target,owner) "
                       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)"),
         insert_unresolved_(db,
-                           "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,entry) "
+                           "INSERT INTO "
+                           "unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,"
+                           "pack,stored,entry) "
                            "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)") {}
 
   bool has(const std::string& id) {
@@ -57,7 +63,8 @@ class Target {
     find_event_.reset();
     return found;
   }
-  // A number that another event has already (only a damaged page can bring that) is passed on to the next free one.
+  // A number that another event has already (only a damaged page can bring that) is passed on to
+  // the next free one.
   std::int64_t free_number(bool unresolved, std::int64_t wanted) {
     Statement& find = unresolved ? find_ticket_ : find_seq_;
     while (true) {
@@ -91,9 +98,9 @@ class Target {
     }
     return encode_blobs(blobs);
   }
-  void add_event(bool unresolved, std::int64_t number, const std::string& source, const Event& event,
-                 const std::vector<File>& files, std::string_view pack, std::string_view meta, const std::string& entry,
-                 std::int64_t target) {
+  void add_event(bool unresolved, std::int64_t number, const std::string& source,
+                 const Event& event, const std::vector<File>& files, std::string_view pack,
+                 std::string_view meta, const std::string& entry, std::int64_t target) {
     std::uint64_t stored = pack.size() + (unresolved ? 0 : meta.size());
     const std::string blobs = add_files(files, stored);
     std::int64_t pack_id = 0;
@@ -128,8 +135,8 @@ class Target {
     count_insert();
   }
   // Of an event that an archive holds.
-  void add_locator(std::int64_t number, const std::string& source, const Event& event, std::int64_t bytes, std::string_view meta,
-                   std::int64_t target) {
+  void add_locator(std::int64_t number, const std::string& source, const Event& event,
+                   std::int64_t bytes, std::string_view meta, std::int64_t target) {
     insert_event_.bind(free_number(false, number))
         .bind_id(event.id)
         .bind_text(source)
@@ -156,8 +163,8 @@ class Target {
   }
 
   Connection& db_;
-  Statement find_blob_, insert_blob_, insert_pack_, add_ref_, find_event_, find_seq_, find_ticket_, insert_event_,
-      insert_unresolved_;
+  Statement find_blob_, insert_blob_, insert_pack_, add_ref_, find_event_, find_seq_, find_ticket_,
+      insert_event_, insert_unresolved_;
   std::uint64_t pending_ = 0;
 };
 
@@ -165,7 +172,8 @@ class Salvager {
  public:
   Salvager(Connection& to, Logger& log) : to_(to), target_(to), log_(log) {}
 
-  // One look at the damaged file. False if it could not be opened, or a table could not be read to its end.
+  // One look at the damaged file. False if it could not be opened, or a table could not be read to
+  // its end.
   bool pass(const std::string& file, Connection::Mode mode) {
     auto opened = Connection::open(file, mode);
     if (!opened) {
@@ -196,25 +204,33 @@ class Salvager {
   Salvaged finish() {
     const bool lost = !lost_.empty() || events_damaged_;
     result_.lost_events = lost_.size();
-    // A cursor says what need not be delivered again, so it counts only where nothing speaks against it.
+    // A cursor says what need not be delivered again, so it counts only where nothing speaks
+    // against it.
     const bool trusted = sinks_whole_ && exceptions_whole_;
     result_.redelivers = !trusted;
     for (auto& [id, sink] : sinks_) {
       const std::int64_t cursor = trusted && sink.sum_matches ? sink.cursor : 0;
       if (!sink.sum_matches) result_.redelivers = true;
-      Statement insert(to_,
-                       "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum,absences) "
-                       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)");
+      Statement insert(
+          to_,
+          "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum,absences) "
+          "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)");
       const std::string absences = sink.sum_matches ? sink.absences : std::string{};
-      insert.bind(id).bind_text(sink.name).bind_text(sink.kinds).bind(cursor).bind(sink.acknowledged);
+      insert.bind(id)
+          .bind_text(sink.name)
+          .bind_text(sink.kinds)
+          .bind(cursor)
+          .bind(sink.acknowledged);
       (sink.last_success ? insert.bind(*sink.last_success) : insert.bind_null())
           .bind(sink_sum(sink.name, sink.kinds, cursor, absences))
           .bind_text(absences)
           .run();
     }
-    Statement exception(to_,
-                        "INSERT OR IGNORE INTO exceptions(sink,seq,state,reason,attempts,first_attempt,last_attempt,sum) "
-                        "SELECT ?1,?2,?3,?4,?5,?6,?7,?8 WHERE EXISTS(SELECT 1 FROM events WHERE seq=?2)");
+    Statement exception(
+        to_,
+        "INSERT OR IGNORE INTO "
+        "exceptions(sink,seq,state,reason,attempts,first_attempt,last_attempt,sum) "
+        "SELECT ?1,?2,?3,?4,?5,?6,?7,?8 WHERE EXISTS(SELECT 1 FROM events WHERE seq=?2)");
     for (const Exception& x : exceptions_) {
       if (!sinks_.contains(x.sink)) continue;
       exception.bind(x.sink)
@@ -227,9 +243,11 @@ class Salvager {
       exception.bind(exception_sum(x.sink, x.seq, x.state)).run();
       if (x.state == State::kDead) ++result_.dead_letters;
     }
-    // Where an event was lost, its spool entry may still be there: without its mark it is captured again.
+    // Where an event was lost, its spool entry may still be there: without its mark it is captured
+    // again.
     Statement mark(to_,
-                   "INSERT OR IGNORE INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+                   "INSERT OR IGNORE INTO "
+                   "marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
     for (const auto& [source, m] : marks_) {
       if (lost && !target_.has(m.event_id)) continue;
@@ -247,7 +265,8 @@ class Salvager {
     }
     if (!lost) {
       Statement position(to_, "INSERT OR IGNORE INTO positions(source,position) VALUES(?1,?2)");
-      for (const auto& [source, value] : positions_) position.bind_text(source).bind_blob(value).run();
+      for (const auto& [source, value] : positions_)
+        position.bind_text(source).bind_blob(value).run();
     }
     return result_;
   }
@@ -300,8 +319,8 @@ class Salvager {
     const bool first = sinks_.empty();
     const bool sinks_sound = structure_of("sinks");
     const bool sinks_read = each(
-        ("SELECT id, name, kinds, cursor, acknowledged, last_success, sum, " + column_or(*from_, "sinks", "absences", "''") +
-         " FROM sinks")
+        ("SELECT id, name, kinds, cursor, acknowledged, last_success, sum, " +
+         column_or(*from_, "sinks", "absences", "''") + " FROM sinks")
             .c_str(),
         [&](Statement& row) {
           Sink sink;
@@ -311,16 +330,25 @@ class Salvager {
           sink.acknowledged = std::max<std::int64_t>(row.integer(4), 0);
           if (!row.is_null(5)) sink.last_success = row.integer(5);
           sink.absences = row.text(7);
-          sink.sum_matches = row.integer(6) == sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences);
-          const bool known = std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& s) { return s.second.name == sink.name; });
-          if (!sink.name.empty() && row.integer(0) > 0 && !known) sinks_.try_emplace(row.integer(0), std::move(sink));
+          sink.sum_matches =
+              row.integer(6) == sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences);
+          const bool known = std::any_of(sinks_.begin(), sinks_.end(),
+                                         [&](const auto& s) { return s.second.name == sink.name; });
+          if (!sink.name.empty() && row.integer(0) > 0 && !known)
+            sinks_.try_emplace(row.integer(0), std::move(sink));
         });
     const bool exceptions_sound = structure_of("exceptions");
-    const bool exceptions_read =
-        each("SELECT sink, seq, state, reason, attempts, first_attempt, last_attempt, sum FROM exceptions", [&](Statement& row) {
-          Exception x{
-              row.integer(0), row.integer(1), static_cast<State>(row.integer(2)), std::string(row.text(3)), row.integer(4),
-              row.integer(5), row.integer(6)};
+    const bool exceptions_read = each(
+        "SELECT sink, seq, state, reason, attempts, first_attempt, last_attempt, sum FROM "
+        "exceptions",
+        [&](Statement& row) {
+          Exception x{row.integer(0),
+                      row.integer(1),
+                      static_cast<State>(row.integer(2)),
+                      std::string(row.text(3)),
+                      row.integer(4),
+                      row.integer(5),
+                      row.integer(6)};
           if (row.integer(7) != exception_sum(x.sink, x.seq, x.state)) {
             exceptions_damaged_ = true;  // what it was about is unknown: deliver again
           } else if (first) {
@@ -330,15 +358,17 @@ class Salvager {
     if (!first) return;
     sinks_whole_ = sinks_sound && sinks_read;
     exceptions_whole_ = exceptions_sound && exceptions_read && !exceptions_damaged_;
-    each("SELECT source, position FROM positions", [&](Statement& row) { positions_.emplace(row.text(0), row.text(1)); });
+    each("SELECT source, position FROM positions",
+         [&](Statement& row) { positions_.emplace(row.text(0), row.text(1)); });
   }
 
   void events(bool unresolved) {
     const std::string number = unresolved ? "ticket" : "seq";
     const std::string table = unresolved ? "unresolved" : "events";
     const auto bound = [&](const char* function) {
-      const auto value =
-          from_->integer(("SELECT coalesce(" + std::string(function) + "(" + number + "),0) FROM " + table).c_str());
+      const auto value = from_->integer(
+          ("SELECT coalesce(" + std::string(function) + "(" + number + "),0) FROM " + table)
+              .c_str());
       if (from_->take_error()) whole_ = !(events_damaged_ = true);
       return value;
     };
@@ -346,8 +376,8 @@ class Salvager {
     auto high = bound("max");
     if (!low && !high) {
       // The tree's root is gone. Its index names every number, if it is whole.
-      each(("SELECT max(" + number + ") FROM (SELECT " + number + " FROM " + table + " INDEXED BY sqlite_autoindex_" + table +
-            "_1)")
+      each(("SELECT max(" + number + ") FROM (SELECT " + number + " FROM " + table +
+            " INDEXED BY sqlite_autoindex_" + table + "_1)")
                .c_str(),
            [&](Statement& row) { high = row.integer(0); });
       for (const auto& x : exceptions_) high = std::max(high.value_or(0), x.seq);
@@ -359,14 +389,17 @@ class Salvager {
       top += from_->integer("PRAGMA page_count").value_or(0) * 32;
       from_->take_error();
     }
-    const std::string columns = unresolved ? std::string(content_columns(*from_)) + ", ticket, '', 0, 0, id, '', 0, source, entry"
+    const std::string columns = unresolved ? std::string(content_columns(*from_)) +
+                                                 ", ticket, '', 0, 0, id, '', 0, source, entry"
                                            : event_columns(*from_) + ", source, NULL";
     read_range(unresolved,
-               "SELECT " + columns + " FROM " + table + " WHERE " + number + ">=?1 AND " + number + "<=?2 ORDER BY " + number,
+               "SELECT " + columns + " FROM " + table + " WHERE " + number + ">=?1 AND " + number +
+                   "<=?2 ORDER BY " + number,
                low.value_or(1), top);
   }
 
-  // Everything in [low, high]; where reading fails, the rest by halves, so that one bad page costs its own rows only.
+  // Everything in [low, high]; where reading fails, the rest by halves, so that one bad page costs
+  // its own rows only.
   void read_range(bool unresolved, const std::string& sql, std::int64_t low, std::int64_t high) {
     std::uint64_t failures = 0;
     Statement rows(*from_, sql.c_str());
@@ -422,7 +455,8 @@ class Salvager {
       const std::string why = loaded ? "id differs" : loaded.error().message();
       if (!target_.has(id) && lost_.insert(id).second) {
         log_.error("JOURNAL_EVENT_LOST",
-                   "an event of the damaged journal cannot be read; if its spool entry is still there, it is captured again",
+                   "an event of the damaged journal cannot be read; if its spool entry is still "
+                   "there, it is captured again",
                    {{"event_id", printable(id, 80)}, {"reason", why}});
       }
       return;
@@ -444,16 +478,18 @@ class Salvager {
       kept.frame = codec_.compress(*file.bytes);
     }
     const bool packed = std::find(were.begin(), were.end(), kInPack) != were.end();
-    target_.add_event(unresolved, number, source, event, files, packed ? codec_.compress(pack_bytes(event)) : std::string_view{},
-                      meta, entry, target);
+    target_.add_event(unresolved, number, source, event, files,
+                      packed ? codec_.compress(pack_bytes(event)) : std::string_view{}, meta, entry,
+                      target);
     ++result_.events;
   }
 
   void marks() {
     const std::string columns = mark_columns(*from_);
     from_->take_error();
-    each(("SELECT source, entry, " + columns + " FROM marks").c_str(),
-         [&](Statement& row) { marks_.push_back({std::string(row.text(0)), mark_of_row(row, 1)}); });
+    each(("SELECT source, entry, " + columns + " FROM marks").c_str(), [&](Statement& row) {
+      marks_.push_back({std::string(row.text(0)), mark_of_row(row, 1)});
+    });
   }
 
   Connection& to_;
@@ -462,7 +498,8 @@ class Salvager {
   Codec codec_;
   Connection* from_ = nullptr;
   bool whole_ = true;
-  bool sinks_whole_ = false, exceptions_whole_ = false, exceptions_damaged_ = false, events_damaged_ = false;
+  bool sinks_whole_ = false, exceptions_whole_ = false, exceptions_damaged_ = false,
+       events_damaged_ = false;
   std::map<std::int64_t, Sink> sinks_;
   std::vector<Exception> exceptions_;
   std::vector<Mark> marks_;
@@ -484,7 +521,8 @@ Result<void> copy_file(const std::string& from, const std::string& to) {
     const ssize_t n = ::read(in.get(), buffer.data(), buffer.size());
     if (n < 0) return system_error("read " + from, errno);
     if (n == 0) return {};
-    if (auto result = write_fd(out.get(), {buffer.data(), static_cast<std::size_t>(n)}); !result) return result;
+    if (auto result = write_fd(out.get(), {buffer.data(), static_cast<std::size_t>(n)}); !result)
+      return result;
   }
 }
 
@@ -492,14 +530,16 @@ Result<void> copy_file(const std::string& from, const std::string& to) {
 Result<void> remove_database(const std::string& file) {
   for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
     const std::string path = file + suffix;
-    if (::unlink(path.c_str()) != 0 && errno != ENOENT) return system_error("remove " + path, errno);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+      return system_error("remove " + path, errno);
   }
   return {};
 }
 
 // Moves -wal into the file, so that the file alone is the whole database.
 Result<void> fold_in(Connection& db, const std::string& file) {
-  if (const int code = FAULT_ERROR("journal.salvage_fold"); code != 0) return system_error("write " + file, code);
+  if (const int code = FAULT_ERROR("journal.salvage_fold"); code != 0)
+    return system_error("write " + file, code);
   const auto left = db.integer("PRAGMA wal_checkpoint(TRUNCATE)");  // 0 = done, 1 = somebody reads
   if (auto error = db.take_error()) return *std::move(error);
   const auto wal = stat_path(file + "-wal");
@@ -508,19 +548,22 @@ Result<void> fold_in(Connection& db, const std::string& file) {
   return {};
 }
 
-// The first page holds only what every journal of this format has: the header and where each table begins. The tables are
-// made once, in one order, and never moved, so a new journal's first page fits every old one.
+// The first page holds only what every journal of this format has: the header and where each table
+// begins. The tables are made once, in one order, and never moved, so a new journal's first page
+// fits every old one.
 Result<void> replace_first_page(const std::string& file, const std::string& fresh) {
   auto page = read_file(fresh);
   if (!page) return page.error();
-  if (page->size() < static_cast<std::size_t>(kPageSize)) return Error{ErrorKind::kCorrupt, "short page"};
+  if (page->size() < static_cast<std::size_t>(kPageSize))
+    return Error{ErrorKind::kCorrupt, "short page"};
   auto state = stat_path(file);
   if (!state) return state.error();
   UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
   if (!fd) return system_error("open " + file, errno);
   // A small journal of an older version ends before the first page of a table that came later.
   if (const auto size = static_cast<std::size_t>(state->size); size < page->size()) {
-    if (::lseek(fd.get(), static_cast<off_t>(size), SEEK_SET) < 0) return system_error("seek " + file, errno);
+    if (::lseek(fd.get(), static_cast<off_t>(size), SEEK_SET) < 0)
+      return system_error("seek " + file, errno);
     if (auto added = write_fd(fd.get(), std::string_view(*page).substr(size)); !added) return added;
     if (::lseek(fd.get(), 0, SEEK_SET) < 0) return system_error("seek " + file, errno);
     state->size = page->size();
@@ -530,7 +573,7 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
     for (std::size_t i = 0; i < 4; ++i) (*page)[at + i] = static_cast<char>(value >> (24 - 8 * i));
   };
   put(28, static_cast<std::uint32_t>(state->size / kPageSize));  // pages in the file
-  put(32, 0);                                                    // no free pages: the copy is only read
+  put(32, 0);  // no free pages: the copy is only read
   put(36, 0);
   put(24, 1);  // change counter, and the version for which the number of pages is valid
   put(92, 1);
@@ -568,7 +611,8 @@ Result<Salvaged> salvage(const std::string& quarantine, const std::string& targe
     auto opened = Connection::open(target, Connection::Mode::kReadWrite);
     if (!opened) return opened.error();
     Connection& db = **opened;
-    db.execute("PRAGMA synchronous=OFF");  // synced as a whole at the end; until then it is only a draft
+    db.execute(
+        "PRAGMA synchronous=OFF");  // synced as a whole at the end; until then it is only a draft
     db.execute("BEGIN");
     Salvager salvager(db, log);
     bool whole = exists(damaged);
@@ -579,7 +623,8 @@ Result<Salvaged> salvage(const std::string& quarantine, const std::string& targe
       const auto copied = copy_file(damaged, copy);
       if (!copied) return copied.error();
       if (exists(damaged + "-wal")) {
-        if (auto result = copy_file(damaged + "-wal", copy + "-wal"); !result) return result.error();
+        if (auto result = copy_file(damaged + "-wal", copy + "-wal"); !result)
+          return result.error();
       }
       whole = salvager.pass(copy, Connection::Mode::kReadWrite);
       if (!whole) {

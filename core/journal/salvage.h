@@ -19,10 +19,11 @@ struct Salvaged {
 // A new, empty journal file at `file` (which must not exist), mode 0600, closed and synced.
 Result<void> create_empty(const std::string& file);
 
-// Reads what can be read of the damaged journal in `quarantine` into a new journal `target`, whose content is then on disk.
-// Nothing is believed that is not checked: an event goes over with every byte proven or not at all. A cursor is kept only
-// if its row and the table of exceptions are whole, a mark only if no event was lost (else the spool is to be read again).
-// `quarantine` itself stays as it was found.
+// Reads what can be read of the damaged journal in `quarantine` into a new journal `target`, whose
+// content is then on disk. Nothing is believed that is not checked: an event goes over with every
+// byte proven or not at all. A cursor is kept only if its row and the table of exceptions are
+// whole, a mark only if no event was lost (else the spool is to be read again). `quarantine` itself
+// stays as it was found.
 Result<Salvaged> salvage(const std::string& quarantine, const std::string& target, Logger& log);
 
 }  // namespace scriptorium::journal

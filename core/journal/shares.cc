@@ -24,7 +24,9 @@ constexpr std::size_t kMostEntries = 50'000;
 
 Shares::Shares(std::uint64_t max_bytes, std::int64_t user_share_percent)
     : large_until_(max_bytes / 5 * 4),
-      share_bytes_(user_share_percent >= 100 ? UINT64_MAX : max_bytes * static_cast<std::uint64_t>(user_share_percent) / 100) {}
+      share_bytes_(user_share_percent >= 100
+                       ? UINT64_MAX
+                       : max_bytes * static_cast<std::uint64_t>(user_share_percent) / 100) {}
 
 // One who holds nothing may always have one event, however large.
 bool Shares::over(const Held& held, const std::string& owner, std::uint64_t bytes) const {
@@ -37,25 +39,33 @@ bool Shares::over(const Held& held, const std::string& owner, std::uint64_t byte
 // All that is not claimed yet could be of one user, who holds the most already.
 bool Shares::must_ask(const Held& held, const Entry& entry, bool can_ask, SteadyTime now) const {
   const std::uint64_t perhaps = held.largest + held.unclaimed;
-  return can_ask && now - entry.first < kAnswerPatience && perhaps > 0 && perhaps + entry.bytes > share_bytes_;
+  return can_ask && now - entry.first < kAnswerPatience && perhaps > 0 &&
+         perhaps + entry.bytes > share_bytes_;
 }
 
 Shares::Admission Shares::decide(const Held& held, const std::string& source, const Event& event,
-                                 const std::optional<CaptureMark>& mark, bool can_ask, SteadyTime now) {
+                                 const std::optional<CaptureMark>& mark, bool can_ask,
+                                 SteadyTime now) {
   const std::uint64_t bytes = event.bytes_size();
-  const Admission room = bytes > kSmallBytes && held.used >= large_until_ ? Admission::kFull : Admission::kTaken;
+  const Admission room =
+      bytes > kSmallBytes && held.used >= large_until_ ? Admission::kFull : Admission::kTaken;
   if (share_bytes_ == UINT64_MAX) return room;
   const auto found = entries_.find({source, event.id});
   const bool verified = event.user.verified && event.user.id;
   if (found == entries_.end()) {
     Entry fresh{.bytes = bytes, .first = now};
-    if (verified ? !over(held, *event.user.id, bytes) : !must_ask(held, fresh, can_ask, now)) return room;
+    if (verified ? !over(held, *event.user.id, bytes) : !must_ask(held, fresh, can_ask, now))
+      return room;
   }
   forget_old(now);
   auto it = found;
   if (it == entries_.end()) {
     if (entries_.size() >= kMostEntries) return Admission::kFull;
-    Entry fresh{.source = source, .key = mark ? mark->entry : "", .bytes = bytes, .mark = mark, .first = now};
+    Entry fresh{.source = source,
+                .key = mark ? mark->entry : "",
+                .bytes = bytes,
+                .mark = mark,
+                .first = now};
     fresh.mtime_ns = mark ? mark->identity.mtime_ns : 0;
     it = entries_.emplace(std::pair(source, event.id), std::move(fresh)).first;
     if (mark) by_key_[{source, mark->entry}] = event.id;
@@ -66,7 +76,8 @@ Shares::Admission Shares::decide(const Held& held, const std::string& source, co
     entry.owner = *event.user.id;
     names_[*event.user.id] = event.user.name.value_or("");
   }
-  const bool waits = entry.owner ? !entry.owner->empty() && over(held, *entry.owner, bytes) : must_ask(held, entry, can_ask, now);
+  const bool waits = entry.owner ? !entry.owner->empty() && over(held, *entry.owner, bytes)
+                                 : must_ask(held, entry, can_ask, now);
   entry.refused = waits;
   if (!waits) return room;
   if (!entry.owner && !entry.question) {
@@ -80,7 +91,8 @@ void Shares::taken(const std::string& source, const std::string& event_id, Stead
   const auto it = entries_.find({source, event_id});
   if (it == entries_.end()) return;
   const Entry& entry = it->second;
-  if (entry.owner && !entry.owner->empty() && claimed_.try_emplace(event_id, Claim{*entry.owner, entry.bytes, now}).second) {
+  if (entry.owner && !entry.owner->empty() &&
+      claimed_.try_emplace(event_id, Claim{*entry.owner, entry.bytes, now}).second) {
     claims_[*entry.owner] += entry.bytes;
   }
   erase(it);
@@ -107,7 +119,8 @@ void Shares::erase(Entries::iterator entry) {
   entries_.erase(entry);
 }
 
-bool Shares::refuses(const Held& held, const std::string& source, const CaptureMark& mark, SteadyTime now) {
+bool Shares::refuses(const Held& held, const std::string& source, const CaptureMark& mark,
+                     SteadyTime now) {
   const auto id = by_key_.find({source, mark.entry});
   if (id == by_key_.end()) return false;
   const auto it = entries_.find({source, id->second});
@@ -118,16 +131,21 @@ bool Shares::refuses(const Held& held, const std::string& source, const CaptureM
   return !entry.owner->empty() && over(held, *entry.owner, entry.bytes);
 }
 
-std::vector<Journal::Unresolved> Shares::questions(const std::string& source, std::size_t limit, SteadyTime now) const {
+std::vector<Journal::Unresolved> Shares::questions(const std::string& source, std::size_t limit,
+                                                   SteadyTime now) const {
   std::vector<const Entry*> asked;
-  for (auto it = entries_.lower_bound({source, ""}); it != entries_.end() && it->first.first == source; ++it) {
-    if (it->second.question && now - it->second.first < kAnswerPatience) asked.push_back(&it->second);
+  for (auto it = entries_.lower_bound({source, ""});
+       it != entries_.end() && it->first.first == source; ++it) {
+    if (it->second.question && now - it->second.first < kAnswerPatience)
+      asked.push_back(&it->second);
   }
-  std::sort(asked.begin(), asked.end(), [](const Entry* a, const Entry* b) { return a->first < b->first; });
+  std::sort(asked.begin(), asked.end(),
+            [](const Entry* a, const Entry* b) { return a->first < b->first; });
   if (asked.size() > limit) asked.resize(limit);
   std::vector<Journal::Unresolved> result;
   result.reserve(asked.size());
-  for (const Entry* entry : asked) result.push_back({.ticket = 0, .event = entry->question, .mark = entry->mark});
+  for (const Entry* entry : asked)
+    result.push_back({.ticket = 0, .event = entry->question, .mark = entry->mark});
   return result;
 }
 
@@ -157,7 +175,8 @@ std::vector<Journal::OverShare> Shares::waiting(const Held& held, SteadyTime now
   std::vector<Journal::OverShare> result;
   for (auto& [owner, over_share] : by_owner) {
     if (const auto it = names_.find(owner); it != names_.end()) over_share.user = it->second;
-    if (const auto it = held.charges.find(owner); it != held.charges.end()) over_share.bytes = it->second;
+    if (const auto it = held.charges.find(owner); it != held.charges.end())
+      over_share.bytes = it->second;
     result.push_back(std::move(over_share));
   }
   return result;

@@ -11,7 +11,8 @@
 namespace scriptorium::journal {
 namespace {
 
-constexpr int kBusyMs = 10'000;  // another process (sqlite3 by hand, `check`) may hold a lock for a moment
+constexpr int kBusyMs =
+    10'000;  // another process (sqlite3 by hand, `check`) may hold a lock for a moment
 
 bool is_lower_hex_id(std::string_view id) noexcept {
   return id.size() == 64 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -37,19 +38,22 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
   const char* message = handle == nullptr ? sqlite3_errstr(code) : sqlite3_errmsg(handle);
   const std::string text = std::string(what) + ": " + message;
   switch (code & 0xff) {
-    case SQLITE_FULL: return {ErrorKind::kExhausted, std::string(what) + ": no space left on device"};
+    case SQLITE_FULL:
+      return {ErrorKind::kExhausted, std::string(what) + ": no space left on device"};
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB: return {ErrorKind::kCorrupt, text};
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
       if (system != 0) {
         const Error error = system_error(what, system);
-        return {error.kind() == ErrorKind::kVanished ? ErrorKind::kTransient : error.kind(), error.message()};
+        return {error.kind() == ErrorKind::kVanished ? ErrorKind::kTransient : error.kind(),
+                error.message()};
       }
       return {ErrorKind::kTransient, text};
     case SQLITE_NOMEM: return {ErrorKind::kExhausted, text};
     case SQLITE_ERROR:
-      // The header's schema format (bytes 44 to 47), which has had no new value since 2006, is none that SQLite knows.
+      // The header's schema format (bytes 44 to 47), which has had no new value since 2006, is none
+      // that SQLite knows.
       if (std::strcmp(message, "unsupported file format") == 0) return {ErrorKind::kCorrupt, text};
       [[fallthrough]];
     default: return {ErrorKind::kTransient, text};
@@ -61,8 +65,9 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mode mode) {
   sqlite3* handle = nullptr;
   const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
-  const int code = sqlite3_open_v2(uri_of(file, mode).c_str(), &handle,
-                                   access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  const int code = sqlite3_open_v2(
+      uri_of(file, mode).c_str(), &handle,
+      access | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
   if (code != SQLITE_OK) {
     const Error error = sqlite_error(handle, code, "open " + file);
     sqlite3_close_v2(handle);
@@ -101,7 +106,8 @@ void Connection::rollback() noexcept {
 }
 
 void Connection::reset_statements() noexcept {
-  for (sqlite3_stmt* s = sqlite3_next_stmt(handle_, nullptr); s != nullptr; s = sqlite3_next_stmt(handle_, s)) {
+  for (sqlite3_stmt* s = sqlite3_next_stmt(handle_, nullptr); s != nullptr;
+       s = sqlite3_next_stmt(handle_, s)) {
     if (sqlite3_stmt_busy(s) != 0) sqlite3_reset(s);
   }
 }
@@ -119,8 +125,10 @@ void Connection::manual_checkpoints() {
 bool Connection::checkpoint(std::chrono::milliseconds patience) {
   int in_wal = 0, done = 0;
   sqlite3_busy_timeout(handle_, static_cast<int>(patience.count()));
-  // RESTART does what PASSIVE does, and then waits for readers only as long as the busy timeout says.
-  const int code = sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, &in_wal, &done);
+  // RESTART does what PASSIVE does, and then waits for readers only as long as the busy timeout
+  // says.
+  const int code =
+      sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, &in_wal, &done);
   sqlite3_busy_timeout(handle_, kBusyMs);
   return code == SQLITE_OK && in_wal == done;
 }
@@ -128,7 +136,8 @@ bool Connection::checkpoint(std::chrono::milliseconds patience) {
 void Connection::fail(std::string_view what) {
   const int code = sqlite3_extended_errcode(handle_);
   // The statement's text beyond its first words tells nobody anything.
-  fail(sqlite_error(handle_, code, "journal: " + std::string(what.substr(0, what.find_first_of("(\n")))));
+  fail(sqlite_error(handle_, code,
+                    "journal: " + std::string(what.substr(0, what.find_first_of("(\n")))));
 }
 
 void Connection::fail(Error error) {
@@ -141,12 +150,15 @@ std::optional<Error> Connection::take_error() { return std::exchange(error_, std
 
 Statement::Statement(Connection& connection, const char* sql) : connection_(&connection) {
   if (!connection.ok()) return;
-  if (sqlite3_prepare_v3(connection.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr) != SQLITE_OK)
+  if (sqlite3_prepare_v3(connection.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_,
+                         nullptr) != SQLITE_OK)
     connection.fail(sql);
 }
 
 Statement::Statement(Statement&& other) noexcept
-    : connection_(other.connection_), statement_(std::exchange(other.statement_, nullptr)), next_(other.next_) {}
+    : connection_(other.connection_),
+      statement_(std::exchange(other.statement_, nullptr)),
+      next_(other.next_) {}
 
 Statement& Statement::operator=(Statement&& other) noexcept {
   std::swap(connection_, other.connection_);
@@ -162,16 +174,18 @@ Statement& Statement::bind(std::int64_t value) {
   return *this;
 }
 Statement& Statement::bind_text(std::string_view value) {
-  sqlite3_bind_text64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT,
-                      SQLITE_UTF8);
+  sqlite3_bind_text64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
+                      value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
   return *this;
 }
 Statement& Statement::bind_blob(std::string_view value) {
-  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_TRANSIENT);
+  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
+                      value.size(), SQLITE_TRANSIENT);
   return *this;
 }
 Statement& Statement::bind_large(std::string_view value) {
-  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(), value.size(), SQLITE_STATIC);
+  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
+                      value.size(), SQLITE_STATIC);
   return *this;
 }
 Statement& Statement::bind_id(std::string_view event_id) {
@@ -206,14 +220,18 @@ void Statement::reset() noexcept {
   next_ = 1;
 }
 
-std::int64_t Statement::integer(int column) const { return sqlite3_column_int64(statement_, column); }
+std::int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(statement_, column);
+}
 
 std::string_view Statement::text(int column) const {
   // The pointer first: asking for the bytes may convert the value.
-  const void* data = sqlite3_column_type(statement_, column) == SQLITE_BLOB ? sqlite3_column_blob(statement_, column)
-                                                                            : sqlite3_column_text(statement_, column);
+  const void* data = sqlite3_column_type(statement_, column) == SQLITE_BLOB
+                         ? sqlite3_column_blob(statement_, column)
+                         : sqlite3_column_text(statement_, column);
   const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-  return data == nullptr ? std::string_view{} : std::string_view{static_cast<const char*>(data), size};
+  return data == nullptr ? std::string_view{}
+                         : std::string_view{static_cast<const char*>(data), size};
 }
 
 std::string Statement::id(int column) const {
@@ -221,6 +239,8 @@ std::string Statement::id(int column) const {
   return std::string(text(column));
 }
 
-bool Statement::is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+bool Statement::is_null(int column) const {
+  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+}
 
 }  // namespace scriptorium::journal

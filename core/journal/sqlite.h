@@ -14,9 +14,9 @@ struct sqlite3_stmt;
 
 namespace scriptorium::journal {
 
-// One SQLite connection. Errors stick: after the first one every further step does nothing, until take_error(). So a
-// transaction is a plain list of steps with one check before its commit, where a failure anywhere means rollback.
-// Threads: one at a time.
+// One SQLite connection. Errors stick: after the first one every further step does nothing, until
+// take_error(). So a transaction is a plain list of steps with one check before its commit, where a
+// failure anywhere means rollback. Threads: one at a time.
 class Connection {
  public:
   // kImmutable ignores -wal and takes no locks: for a file that nobody else has open.
@@ -37,13 +37,15 @@ class Connection {
   // Checkpoints only on demand; wal_pages() is then the length of -wal after the last commit.
   void manual_checkpoints();
   std::uint64_t wal_pages() const noexcept { return static_cast<std::uint64_t>(wal_pages_); }
-  // Moves -wal into the database, as far as nobody reads an older state, and waits this long for those who do. True: all
-  // of it, and the next commit restarts the -wal.
+  // Moves -wal into the database, as far as nobody reads an older state, and waits this long for
+  // those who do. True: all of it, and the next commit restarts the -wal.
   bool checkpoint(std::chrono::milliseconds patience);
 
   bool ok() const noexcept { return !error_; }
-  bool damaged() const noexcept { return damaged_; }  // the standing or last taken error was damage of the file
-  void fail(std::string_view what);                   // takes SQLite's own code and message
+  bool damaged() const noexcept {
+    return damaged_;
+  }                                  // the standing or last taken error was damage of the file
+  void fail(std::string_view what);  // takes SQLite's own code and message
   void fail(Error error);
   std::optional<Error> take_error();
   sqlite3* handle() const noexcept { return handle_; }
@@ -57,8 +59,9 @@ class Connection {
   int wal_pages_ = 0;
 };
 
-// One prepared statement, to be used again and again. Parameters are bound in order by bind_*(); text and blobs are
-// copied by SQLite, except those of bind_large(), which must live until the statement ran.
+// One prepared statement, to be used again and again. Parameters are bound in order by bind_*();
+// text and blobs are copied by SQLite, except those of bind_large(), which must live until the
+// statement ran.
 class Statement {
  public:
   Statement() = default;
@@ -71,7 +74,8 @@ class Statement {
   Statement& bind_text(std::string_view value);
   Statement& bind_blob(std::string_view value);
   Statement& bind_large(std::string_view value);
-  Statement& bind_id(std::string_view event_id);  // 64 lower-case hex digits as 32 bytes, anything else as text
+  Statement& bind_id(
+      std::string_view event_id);  // 64 lower-case hex digits as 32 bytes, anything else as text
   Statement& bind_null();
 
   bool step();  // true: there is a row. False: at the end (and reset), or failed

@@ -14,12 +14,15 @@ namespace {
 
 constexpr std::int64_t kPruneChunk = 5000;  // events removed in one transaction
 constexpr std::int64_t kPruneStep = 1000;   // the same, beside something that somebody waits for
-// Bytes of settled events after which they are removed: their pages are then still in SQLite's cache, from settling them.
+// Bytes of settled events after which they are removed: their pages are then still in SQLite's
+// cache, from settling them.
 constexpr std::uint64_t kPruneBytes = 24U << 20;
-constexpr std::uint64_t kCheckpointBytes = 32U << 20;  // of -wal; a small journal's is a sixteenth of it
+constexpr std::uint64_t kCheckpointBytes =
+    32U << 20;  // of -wal; a small journal's is a sixteenth of it
 constexpr std::uint64_t kFewestCheckpointPages = 16;
 constexpr std::uint64_t kFrameHeader = 24;  // of each page in -wal
-// How long a commit may be late because somebody reads. Only where -wal has grown far beyond its usual length.
+// How long a commit may be late because somebody reads. Only where -wal has grown far beyond its
+// usual length.
 constexpr std::chrono::milliseconds kReaderPatience{50};
 
 std::int64_t stored(std::uint64_t value) { return static_cast<std::int64_t>(value); }
@@ -33,7 +36,8 @@ bool SinkRow::wants(std::string_view kind, std::uint64_t seq, SinkId target) con
   for (const Absence& absence : absences) {
     if (seq > absence.after && seq <= absence.upto) return false;
   }
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return p == kind || glob_match(p, kind); });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& p) { return p == kind || glob_match(p, kind); });
 }
 
 std::string encode_absences(const std::vector<SinkRow::Absence>& absences) {
@@ -79,13 +83,14 @@ std::vector<std::string> split_kinds(std::string_view kinds) {
   return list;
 }
 
-Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& options, Guarded<Shared>& shared,
-               const Clock& clock)
+Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& options,
+               Guarded<Shared>& shared, const Clock& clock)
     : connection_(std::move(connection)),
       shared_(shared),
       clock_(clock),
       max_bytes_(options.max_bytes),
-      checkpoint_pages_(std::max(std::min(kCheckpointBytes, options.max_bytes / 16) / kPageSize, kFewestCheckpointPages)) {
+      checkpoint_pages_(std::max(std::min(kCheckpointBytes, options.max_bytes / 16) / kPageSize,
+                                 kFewestCheckpointPages)) {
   Connection& db = *connection_;
   db.manual_checkpoints();
   begin_ = Statement(db, "BEGIN IMMEDIATE");
@@ -97,52 +102,68 @@ Writer::Writer(std::unique_ptr<Connection> connection, const Journal::Options& o
   change_blobs_ = Statement(db, "UPDATE blobs SET refs=refs+?3 WHERE id>=?1 AND id<=?2");
   // An older journal can only be opened for reading.
   if (marks_name_files(db))
-    put_mark_ = Statement(db,
-                          "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
-                          "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET device=?3, inode=?4, "
-                          "mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9");
+    put_mark_ = Statement(
+        db,
+        "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET device=?3, "
+        "inode=?4, "
+        "mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9");
   forget_mark_ = Statement(db, "DELETE FROM marks WHERE source=?1 AND entry=?2");
-  put_position_ =
-      Statement(db, "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) DO UPDATE SET position=?2");
+  put_position_ = Statement(db,
+                            "INSERT INTO positions(source,position) VALUES(?1,?2) ON "
+                            "CONFLICT(source) DO UPDATE SET position=?2");
   delete_unresolved_ = Statement(db, "DELETE FROM unresolved WHERE ticket=?1");
   const std::string target = column_or(db, "events", "target", "0");
   const std::string pack = has_packs(db) ? "pack" : "0";
-  find_event_ = Statement(db, ("SELECT seq, " + target + ", " + pack + " FROM events WHERE id=?1").c_str());
-  event_info_ =
-      Statement(db, ("SELECT seq, bytes, kind, " + target + ", " + pack + " FROM events WHERE seq>=?1 AND seq<=?2").c_str());
+  find_event_ =
+      Statement(db, ("SELECT seq, " + target + ", " + pack + " FROM events WHERE id=?1").c_str());
+  event_info_ = Statement(db, ("SELECT seq, bytes, kind, " + target + ", " + pack +
+                               " FROM events WHERE seq>=?1 AND seq<=?2")
+                                  .c_str());
   exception_state_ = Statement(db, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2");
   put_exception_ = Statement(
       db,
-      "INSERT INTO exceptions(sink,seq,state,reason,attempts,first_attempt,last_attempt,sum) VALUES(?1,?2,?3,?4,?5,?6,?7,?8) "
-      "ON CONFLICT(sink,seq) DO UPDATE SET state=?3, reason=?4, attempts=?5, last_attempt=?7, sum=?8");
+      "INSERT INTO exceptions(sink,seq,state,reason,attempts,first_attempt,last_attempt,sum) "
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8) "
+      "ON CONFLICT(sink,seq) DO UPDATE SET state=?3, reason=?4, attempts=?5, last_attempt=?7, "
+      "sum=?8");
   erase_exception_ = Statement(db, "DELETE FROM exceptions WHERE sink=?1 AND seq=?2");
-  erase_settled_ = Statement(db, "DELETE FROM exceptions WHERE sink=?1 AND seq<=?2 AND seq>?3 AND state=3");
-  store_sink_ = Statement(db, "UPDATE sinks SET cursor=?2, acknowledged=?3, last_success=?4, sum=?5 WHERE id=?1");
+  erase_settled_ =
+      Statement(db, "DELETE FROM exceptions WHERE sink=?1 AND seq<=?2 AND seq>?3 AND state=3");
+  store_sink_ = Statement(
+      db, "UPDATE sinks SET cursor=?2, acknowledged=?3, last_success=?4, sum=?5 WHERE id=?1");
   exceptions_in_ = Statement(db, "SELECT DISTINCT seq FROM exceptions WHERE seq>?1 AND seq<=?2");
   exception_of_ = Statement(db, "SELECT 1 FROM exceptions WHERE seq=?1");
   parked_by_ = Statement(db, "SELECT sink FROM exceptions WHERE seq=?1 AND state=1");
   prune_range_ = Statement(db, "DELETE FROM events WHERE seq>?1 AND seq<=?2");
   prune_one_ = Statement(db, "DELETE FROM events WHERE seq=?1");
-  scan_kinds_ =
-      Statement(db, ("SELECT seq, kind, bytes, " + target + ", " + pack + " FROM events WHERE seq>?1 ORDER BY seq").c_str());
+  scan_kinds_ = Statement(db, ("SELECT seq, kind, bytes, " + target + ", " + pack +
+                               " FROM events WHERE seq>?1 ORDER BY seq")
+                                  .c_str());
   // Else it is of an older format, and only read.
   if (marks_name_files(db)) {
-    insert_event_ =
-        Statement(db,
-                  "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,target,owner,stored) "
-                  "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)");
-    insert_unresolved_ = Statement(db,
-                                   "INSERT INTO unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,"
-                                   "entry) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)");
+    insert_event_ = Statement(
+        db,
+        "INSERT INTO "
+        "events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,target,owner,stored) "
+        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)");
+    insert_unresolved_ = Statement(
+        db,
+        "INSERT INTO "
+        "unresolved(ticket,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,stored,"
+        "entry) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12)");
     insert_pack_ = Statement(db, "INSERT INTO packs(id,data) VALUES(?1,?2)");
     drop_packs_ = Statement(db, "DELETE FROM packs WHERE id>=?1 AND id<=?2");
-    take_unresolved_ = Statement(
-        db, "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, id, pack, stored FROM unresolved WHERE ticket=?1");
+    take_unresolved_ = Statement(db,
+                                 "SELECT source, kind, job_id, captured_at, bytes, blobs, meta, "
+                                 "id, pack, stored FROM unresolved WHERE ticket=?1");
     prune_scan_ = Statement(db, ("SELECT seq, blobs, pack, stored, owner, kind, " + target +
                                  " FROM events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3")
                                     .c_str());
-    note_unverified_ = Statement(db, "INSERT OR IGNORE INTO unverified(id,source,noted_at,due,meta) VALUES(?1,?2,?3,?4,?5)");
-    release_one_ = Statement(db, "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1");
+    note_unverified_ = Statement(
+        db, "INSERT OR IGNORE INTO unverified(id,source,noted_at,due,meta) VALUES(?1,?2,?3,?4,?5)");
+    release_one_ = Statement(
+        db, "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1");
     content_of_ = Statement(db, "SELECT blobs, pack, stored, owner FROM events WHERE seq=?1");
   }
   page_count_ = Statement(db, "PRAGMA page_count");
@@ -179,17 +200,21 @@ Result<void> Writer::load() {
   for (const auto& [id, row] : sinks_) {
     last_seq_ = std::max(last_seq_, row.cursor);
     for (const SinkRow::Absence& absence : row.absences) {
-      last_seq_ = std::max(last_seq_, absence.upto == SinkRow::Absence::kStill ? absence.after : absence.upto);
+      last_seq_ = std::max(last_seq_,
+                           absence.upto == SinkRow::Absence::kStill ? absence.after : absence.upto);
     }
   }
-  last_seq_ = std::max(last_seq_, loaded(db.integer("SELECT coalesce(max(seq),0) FROM exceptions").value_or(0)));
+  last_seq_ = std::max(
+      last_seq_, loaded(db.integer("SELECT coalesce(max(seq),0) FROM exceptions").value_or(0)));
   last_ticket_ = loaded(db.integer("SELECT coalesce(max(ticket),0) FROM unresolved").value_or(0));
   last_blob_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM blobs").value_or(0));
-  if (has_packs(db)) last_pack_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM packs").value_or(0));
+  if (has_packs(db))
+    last_pack_ = loaded(db.integer("SELECT coalesce(max(id),0) FROM packs").value_or(0));
   {
     const std::string pack = has_packs(db) ? "e.pack" : "0";
-    Statement statement(
-        db, ("SELECT x.sink, x.seq, x.state, e.bytes, " + pack + " FROM exceptions x LEFT JOIN events e ON e.seq=x.seq").c_str());
+    Statement statement(db, ("SELECT x.sink, x.seq, x.state, e.bytes, " + pack +
+                             " FROM exceptions x LEFT JOIN events e ON e.seq=x.seq")
+                                .c_str());
     while (statement.step()) {
       const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
       if (it == sinks_.end()) continue;
@@ -212,7 +237,8 @@ Result<void> Writer::load() {
     while (scan_kinds_.step()) {
       const std::uint64_t seq = loaded(scan_kinds_.integer(0));
       for (auto& [id, row] : sinks_) {
-        if (seq <= row.cursor || !row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) ||
+        if (seq <= row.cursor ||
+            !row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) ||
             row.ahead.contains(seq)) {
           continue;
         }
@@ -225,10 +251,14 @@ Result<void> Writer::load() {
   }
   {
     const bool charged = marks_name_files(db);
-    Statement statement(db, charged ? "SELECT source, count(*), max(ticket), sum(stored) FROM unresolved GROUP BY source"
-                                    : "SELECT source, count(*), max(ticket), 0 FROM unresolved GROUP BY source");
+    Statement statement(
+        db,
+        charged
+            ? "SELECT source, count(*), max(ticket), sum(stored) FROM unresolved GROUP BY source"
+            : "SELECT source, count(*), max(ticket), 0 FROM unresolved GROUP BY source");
     while (statement.step()) {
-      sources_[std::string(statement.text(0))] = {loaded(statement.integer(1)), loaded(statement.integer(2))};
+      sources_[std::string(statement.text(0))] = {loaded(statement.integer(1)),
+                                                  loaded(statement.integer(2))};
       unresolved_count_ += loaded(statement.integer(1));
       unresolved_bytes_ += loaded(statement.integer(3));
     }
@@ -294,7 +324,8 @@ void Writer::undo_memory() {
   unresolved_bytes_ = before_.unresolved_bytes;
   pruned_ = before_.pruned;
   prune_waiting_ = before_.prune_waiting;
-  if (!prune_deferred_since_ && lowest_cursor() > pruned_) prune_deferred_since_ = std::chrono::steady_clock::now();
+  if (!prune_deferred_since_ && lowest_cursor() > pruned_)
+    prune_deferred_since_ = std::chrono::steady_clock::now();
   marks_.rollback();
   begin_memory();
 }
@@ -326,7 +357,8 @@ Result<void> Writer::commit(std::vector<Entry>& batch, bool prune_all) {
   if (db.ok()) store_sinks();
   if (db.ok()) {
     // Nobody shall wait long for a commit of his own.
-    const bool urgent = std::any_of(batch.begin(), batch.end(), [](const Entry& entry) { return entry.urgent; });
+    const bool urgent =
+        std::any_of(batch.begin(), batch.end(), [](const Entry& entry) { return entry.urgent; });
     prune(command != nullptr            ? Prune::kCandidates
           : prune_all || prune_waiting_ ? Prune::kAll
                                         : Prune::kIfMuch,
@@ -336,7 +368,8 @@ Result<void> Writer::commit(std::vector<Entry>& batch, bool prune_all) {
   if (db.ok()) drop_packs();
   if (auto error = db.take_error()) return give_up(*std::move(error));
   FAULT_POINT("journal.before_commit");
-  if (const int code = FAULT_ERROR("journal.commit"); code != 0) return give_up(system_error("journal: commit", code));
+  if (const int code = FAULT_ERROR("journal.commit"); code != 0)
+    return give_up(system_error("journal: commit", code));
   commit_.run();
   if (auto error = db.take_error()) return give_up(*std::move(error));
   marks_.commit();
@@ -356,12 +389,15 @@ void Writer::measure() {
   used_bytes_ = (pages - std::min(pages, free_pages)) * page_size_ + wal_bytes();
 }
 
-std::uint64_t Writer::wal_bytes() const noexcept { return wal_pages_ * (page_size_ + kFrameHeader); }
+std::uint64_t Writer::wal_bytes() const noexcept {
+  return wal_pages_ * (page_size_ + kFrameHeader);
+}
 
 void Writer::publish() {
   wal_pages_ = connection_->wal_pages();
   measure();
-  uncharged_ = std::any_of(charge_changes_.begin(), charge_changes_.end(), [](const auto& change) { return change.second < 0; });
+  uncharged_ = std::any_of(charge_changes_.begin(), charge_changes_.end(),
+                           [](const auto& change) { return change.second < 0; });
   shared_.with_notify([&](Shared& s) {
     s.last_seq = last_seq_;
     s.event_count = event_count_;
@@ -375,7 +411,8 @@ void Writer::publish() {
     }
     if (!charge_changes_.empty()) {
       s.largest_charge = 0;
-      for (const auto& [owner, charge] : s.charges) s.largest_charge = std::max(s.largest_charge, charge);
+      for (const auto& [owner, charge] : s.charges)
+        s.largest_charge = std::max(s.largest_charge, charge);
     }
     for (auto& [id, seq] : published_replaced_) s.replaced[std::move(id)] = seq;
     for (Published& p : published_) s.events.add(p.seq, std::move(p.event));
@@ -409,7 +446,8 @@ SinkRow& Writer::touch(SinkId id) {
   return row;
 }
 
-// ---- sources ---------------------------------------------------------------------------------------------------
+// ---- sources
+// ---------------------------------------------------------------------------------------------------
 
 bool Writer::known(std::string_view source, const std::string& id) {
   if (marks_.has(source, id)) return true;
@@ -430,7 +468,8 @@ bool Writer::in_events(const std::string& id) {
   event_info_.bind(stored(seq)).bind(stored(seq));
   EventInfo event;
   if (event_info_.step()) {
-    event = {seq, loaded(event_info_.integer(1)), std::string(event_info_.text(2)), target, event_info_.integer(4) == kInArchive};
+    event = {seq, loaded(event_info_.integer(1)), std::string(event_info_.text(2)), target,
+             event_info_.integer(4) == kInArchive};
   }
   event_info_.reset();
   if (event.seq != 0) remove_fill_event(event);
@@ -461,7 +500,10 @@ void Writer::remove_fill_event(const EventInfo& event) {
 
 void Writer::put_mark(const std::string& source, const CaptureMark& mark) {
   const FileIdentity& identity = mark.identity;
-  put_mark_.bind_text(source).bind_text(mark.entry).bind(stored(identity.device)).bind(stored(identity.inode));
+  put_mark_.bind_text(source)
+      .bind_text(mark.entry)
+      .bind(stored(identity.device))
+      .bind(stored(identity.inode));
   put_mark_.bind(identity.mtime_ns).bind(stored(mark.size)).bind_id(mark.event_id);
   put_mark_.bind_text(identity.file).bind(stored(identity.size)).run();
   marks_.put(source, mark.entry, mark.event_id);
@@ -487,7 +529,11 @@ Writer::Content Writer::store_content(const Event& event) {
       blobs.push_back(stored(++last_blob_));
       const std::string_view frame = codec_.compress(*file.bytes);
       content.stored += frame.size();
-      insert_blob_.bind(blobs.back()).bind_blob(key).bind(static_cast<std::int64_t>(file.bytes->size())).bind_large(frame).run();
+      insert_blob_.bind(blobs.back())
+          .bind_blob(key)
+          .bind(static_cast<std::int64_t>(file.bytes->size()))
+          .bind_large(frame)
+          .run();
     }
     find_blob_.reset();
   }
@@ -521,7 +567,8 @@ void Writer::charge(const std::string& owner, std::int64_t bytes) {
   if (!owner.empty()) charge_changes_[owner] += bytes;
 }
 
-void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target, bool in_archive) {
+void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t bytes, SinkId target,
+                       bool in_archive) {
   for (auto& [id, unused] : sinks_) {
     if (!unused.wants(kind, seq, target)) continue;
     SinkRow& row = touch(id);
@@ -532,14 +579,19 @@ void Writer::count_new(std::uint64_t seq, std::string_view kind, std::uint64_t b
   }
 }
 
-void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event, const Content& content) {
+void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
+                          const Content& content) {
   const std::uint64_t seq = ++last_seq_;
   const std::uint64_t bytes = event->bytes_size();
   const std::string meta = encode_meta(*event);
   const std::string_view frame = codec_.compress(meta);
   const std::string owner = owner_of(*event);
   const std::int64_t size = stored(content.stored + frame.size());
-  insert_event_.bind(stored(seq)).bind_id(event->id).bind_text(source).bind_text(event->kind).bind_text(event->job.id);
+  insert_event_.bind(stored(seq))
+      .bind_id(event->id)
+      .bind_text(source)
+      .bind_text(event->kind)
+      .bind_text(event->job.id);
   insert_event_.bind(event->captured_at.nanoseconds)
       .bind(stored(bytes))
       .bind_text(content.blobs)
@@ -552,14 +604,16 @@ void Writer::insert_event(const std::string& source, const std::shared_ptr<const
   charge(owner, size);
   ++event_count_;
   count_new(seq, event->kind, bytes, 0, false);
-  const bool whole = std::all_of(event->files.begin(), event->files.end(), [](const EventFile& f) { return f.bytes != nullptr; });
+  const bool whole = std::all_of(event->files.begin(), event->files.end(),
+                                 [](const EventFile& f) { return f.bytes != nullptr; });
   published_.push_back({seq, whole ? event : nullptr});
 }
 
 void Writer::apply(Journal::Append& item) {
   if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
   const bool fresh = !known(item.source, item.event->id);
-  if (fresh && !item.resolve_first) insert_event(item.source, item.event, store_content(*item.event));
+  if (fresh && !item.resolve_first)
+    insert_event(item.source, item.event, store_content(*item.event));
   if (fresh && item.resolve_first) {
     const Content content = store_content(*item.event);
     const std::uint64_t ticket = ++last_ticket_;
@@ -577,7 +631,8 @@ void Writer::apply(Journal::Append& item) {
         .bind(content.pack)
         .bind(stored(content.stored));
     unresolved_bytes_ += content.stored;
-    (item.mark ? insert_unresolved_.bind_text(item.mark->entry) : insert_unresolved_.bind_null()).run();
+    (item.mark ? insert_unresolved_.bind_text(item.mark->entry) : insert_unresolved_.bind_null())
+        .run();
     ++event_count_;
     ++unresolved_count_;
     SourceState& source = sources_[item.source];
@@ -619,7 +674,8 @@ void Writer::apply(ResolveMany& item) {
                           .pack = take_unresolved_.integer(8),
                           .stored = loaded(take_unresolved_.integer(9)),
                           .owner = ""};
-    std::shared_ptr<const Event> event = shared_.with([&](Shared& s) { return s.tickets.find(resolved.ticket); });
+    std::shared_ptr<const Event> event =
+        shared_.with([&](Shared& s) { return s.tickets.find(resolved.ticket); });
     if (event != nullptr) {
       event = std::make_shared<const Event>(with_resolution(*event, *resolved.event));
     } else if (auto json = codec_.decompress(take_unresolved_.text(6))) {
@@ -664,8 +720,15 @@ void Writer::publish_damaged(std::uint64_t ticket) {
       .bind_text(source)
       .bind_text(kind)
       .bind_text(take_unresolved_.text(2));
-  insert_event_.bind(take_unresolved_.integer(3)).bind(stored(bytes)).bind_text(take_unresolved_.text(5)).bind_large(meta);
-  insert_event_.bind(take_unresolved_.integer(8)).bind(0).bind_text("").bind(take_unresolved_.integer(9)).run();
+  insert_event_.bind(take_unresolved_.integer(3))
+      .bind(stored(bytes))
+      .bind_text(take_unresolved_.text(5))
+      .bind_large(meta);
+  insert_event_.bind(take_unresolved_.integer(8))
+      .bind(0)
+      .bind_text("")
+      .bind(take_unresolved_.integer(9))
+      .run();
   subtract(unresolved_bytes_, loaded(take_unresolved_.integer(9)));
   take_unresolved_.reset();
   delete_unresolved_.bind(stored(ticket)).run();
@@ -679,7 +742,8 @@ void Writer::publish_damaged(std::uint64_t ticket) {
   published_.push_back({seq, nullptr});
 }
 
-// An archive holds them too, so here their locators are enough. Whoever still needs one keeps its place in the order.
+// An archive holds them too, so here their locators are enough. Whoever still needs one keeps its
+// place in the order.
 void Writer::apply(ReleaseMany& item) {
   FAULT_POINT("journal.before_release");
   for (const ReleaseMany::Item& released : item.items) {
@@ -693,39 +757,47 @@ void Writer::apply(ReleaseMany& item) {
     event_info_.bind(seq).bind(seq);
     EventInfo event;
     if (event_info_.step())
-      event = {released.sequence, 0, std::string(event_info_.text(2)), static_cast<SinkId>(event_info_.integer(3))};
+      event = {released.sequence, 0, std::string(event_info_.text(2)),
+               static_cast<SinkId>(event_info_.integer(3))};
     event_info_.reset();
     for (auto& [id, row] : sinks_) {
       if (still_to_come(row, event)) ++touch(id).in_archive;
     }
     parked_by_.bind(seq);
     while (parked_by_.step()) {
-      if (const auto id = static_cast<SinkId>(parked_by_.integer(0)); sinks_.contains(id)) ++touch(id).in_archive;
+      if (const auto id = static_cast<SinkId>(parked_by_.integer(0)); sinks_.contains(id))
+        ++touch(id).in_archive;
     }
   }
   FAULT_POINT("journal.after_release");
 }
 
 bool Writer::still_to_come(const SinkRow& row, const EventInfo& event) const {
-  return event.seq > row.cursor && row.wants(event.kind, event.seq, event.target) && !row.ahead.contains(event.seq);
+  return event.seq > row.cursor && row.wants(event.kind, event.seq, event.target) &&
+         !row.ahead.contains(event.seq);
 }
 
 bool Writer::kept_for_absent(const EventInfo& event) const {
-  return std::any_of(sinks_.begin(), sinks_.end(),
-                     [&](const auto& sink) { return sink.second.absent() && still_to_come(sink.second, event); });
+  return std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& sink) {
+    return sink.second.absent() && still_to_come(sink.second, event);
+  });
 }
 
-// ---- sinks -----------------------------------------------------------------------------------------------------
+// ---- sinks
+// -----------------------------------------------------------------------------------------------------
 
-// What is known of the events that these settle. They mostly lie side by side: then one statement finds them all.
+// What is known of the events that these settle. They mostly lie side by side: then one statement
+// finds them all.
 void Writer::look_up(const std::vector<Journal::Settle>& settlements) {
   infos_.clear();
   if (settlements.empty()) return;
   const auto range = [this](std::uint64_t first, std::uint64_t last) {
     event_info_.bind(stored(first)).bind(stored(last));
     while (event_info_.step()) {
-      infos_.push_back({loaded(event_info_.integer(0)), loaded(event_info_.integer(1)), std::string(event_info_.text(2)),
-                        static_cast<SinkId>(event_info_.integer(3)), event_info_.integer(4) == kInArchive});
+      infos_.push_back({loaded(event_info_.integer(0)), loaded(event_info_.integer(1)),
+                        std::string(event_info_.text(2)),
+                        static_cast<SinkId>(event_info_.integer(3)),
+                        event_info_.integer(4) == kInArchive});
     }
   };
   const auto by_seq = [](const auto& a, const auto& b) { return a.sequence < b.sequence; };
@@ -735,18 +807,21 @@ void Writer::look_up(const std::vector<Journal::Settle>& settlements) {
     return;
   }
   for (const Journal::Settle& settle : settlements) range(settle.sequence, settle.sequence);
-  std::sort(infos_.begin(), infos_.end(), [](const EventInfo& a, const EventInfo& b) { return a.seq < b.seq; });
+  std::sort(infos_.begin(), infos_.end(),
+            [](const EventInfo& a, const EventInfo& b) { return a.seq < b.seq; });
 }
 
 const Writer::EventInfo* Writer::info(std::uint64_t seq) const {
   const auto found =
-      std::lower_bound(infos_.begin(), infos_.end(), seq, [](const EventInfo& event, std::uint64_t n) { return event.seq < n; });
+      std::lower_bound(infos_.begin(), infos_.end(), seq,
+                       [](const EventInfo& event, std::uint64_t n) { return event.seq < n; });
   return found == infos_.end() || found->seq != seq ? nullptr : &*found;
 }
 
 std::optional<State> Writer::exception_state(SinkId sink, std::uint64_t seq) {
   std::optional<State> result;
-  if (exception_state_.bind(sink).bind(stored(seq)).step()) result = static_cast<State>(exception_state_.integer(0));
+  if (exception_state_.bind(sink).bind(stored(seq)).step())
+    result = static_cast<State>(exception_state_.integer(0));
   exception_state_.reset();
   return result;
 }
@@ -820,10 +895,12 @@ void Writer::apply(SettleMany& item) {
     }
   }
   bool stored_ones = false;
-  for (auto it = row.ahead.begin(); it != row.ahead.end() && it->first <= cursor; it = row.ahead.erase(it)) {
+  for (auto it = row.ahead.begin(); it != row.ahead.end() && it->first <= cursor;
+       it = row.ahead.erase(it)) {
     stored_ones = stored_ones || (it->second.state == State::kSettled && it->second.stored);
   }
-  if (stored_ones) erase_settled_.bind(item.sink).bind(stored(cursor)).bind(stored(old_cursor)).run();
+  if (stored_ones)
+    erase_settled_.bind(item.sink).bind(stored(cursor)).bind(stored(old_cursor)).run();
   row.cursor = cursor;
   for (auto& [seq, ahead] : row.ahead) {
     if (ahead.state != State::kSettled || ahead.stored) continue;
@@ -833,16 +910,20 @@ void Writer::apply(SettleMany& item) {
   FAULT_POINT("journal.after_settle");
 }
 
-// A sink whose kinds leave out the newest events shall not hold them. What is passed over is looked at, not counted: no
-// mistake in a counter may make an event vanish.
+// A sink whose kinds leave out the newest events shall not hold them. What is passed over is looked
+// at, not counted: no mistake in a counter may make an event vanish.
 void Writer::advance_idle_cursors() {
   for (auto& [id, unused] : sinks_) {
-    if (unused.absent() || unused.pending != 0 || unused.cursor >= last_seq_ || !unused.ahead.empty()) continue;
+    if (unused.absent() || unused.pending != 0 || unused.cursor >= last_seq_ ||
+        !unused.ahead.empty())
+      continue;
     SinkRow& row = touch(id);
     bool wanted = false;
     scan_kinds_.bind(stored(row.cursor));
     while (scan_kinds_.step()) {
-      if (!row.wants(scan_kinds_.text(1), loaded(scan_kinds_.integer(0)), static_cast<SinkId>(scan_kinds_.integer(3)))) continue;
+      if (!row.wants(scan_kinds_.text(1), loaded(scan_kinds_.integer(0)),
+                     static_cast<SinkId>(scan_kinds_.integer(3))))
+        continue;
       wanted = true;
       break;
     }
@@ -860,14 +941,17 @@ void Writer::recount(SinkRow& row) {
   scan_kinds_.bind(stored(row.cursor));
   while (scan_kinds_.step()) {
     const std::uint64_t seq = loaded(scan_kinds_.integer(0));
-    if (!row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) || row.ahead.contains(seq)) continue;
+    if (!row.wants(scan_kinds_.text(1), seq, static_cast<SinkId>(scan_kinds_.integer(3))) ||
+        row.ahead.contains(seq))
+      continue;
     ++row.pending;
     row.pending_bytes += loaded(scan_kinds_.integer(2));
     if (scan_kinds_.integer(4) == kInArchive) ++row.in_archive;
     row.last_wanted = seq;
   }
   Statement parked(*connection_,
-                   "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND x.state=1 AND e.pack=-1");
+                   "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 "
+                   "AND x.state=1 AND e.pack=-1");
   if (parked.bind(row.id).step()) row.in_archive += loaded(parked.integer(0));
 }
 
@@ -876,7 +960,9 @@ void Writer::store_sinks() {
     const auto it = sinks_.find(id);
     if (it == sinks_.end()) continue;
     const SinkRow& row = it->second;
-    if (row.cursor == old.cursor && row.acknowledged == old.acknowledged && row.last_success == old.last_success) continue;
+    if (row.cursor == old.cursor && row.acknowledged == old.acknowledged &&
+        row.last_success == old.last_success)
+      continue;
     store_sink_.bind(id).bind(stored(row.cursor)).bind(stored(row.acknowledged));
     (row.last_success ? store_sink_.bind(row.last_success->nanoseconds) : store_sink_.bind_null())
         .bind(sink_sum(row.name, row.kinds, stored(row.cursor), encode_absences(row.absences)))
@@ -886,7 +972,8 @@ void Writer::store_sinks() {
 
 std::uint64_t Writer::lowest_cursor() const {
   if (sinks_.empty()) return 0;  // nobody to deliver to yet: everything stays
-  // What a sink that is not configured keeps is looked at event by event: all else it does not hold.
+  // What a sink that is not configured keeps is looked at event by event: all else it does not
+  // hold.
   std::uint64_t lowest = std::numeric_limits<std::uint64_t>::max();
   for (const auto& [id, row] : sinks_) {
     if (!row.absent()) lowest = std::min(lowest, row.cursor);
@@ -903,8 +990,8 @@ void Writer::prune(Prune what, std::int64_t most) {
     exception_of_.reset();
     if (!held) {
       event_info_.bind(stored(seq)).bind(stored(seq));
-      held = event_info_.step() &&
-             kept_for_absent({seq, 0, std::string(event_info_.text(2)), static_cast<SinkId>(event_info_.integer(3))});
+      held = event_info_.step() && kept_for_absent({seq, 0, std::string(event_info_.text(2)),
+                                                    static_cast<SinkId>(event_info_.integer(3))});
       event_info_.reset();
     }
     if (!held) delete_event(seq);
@@ -912,7 +999,8 @@ void Writer::prune(Prune what, std::int64_t most) {
   // A command is tried once, so it does no more than it must.
   prune_waiting_ = what == Prune::kCandidates && lowest > pruned_;
   if (what == Prune::kCandidates) return;
-  if (what == Prune::kIfMuch && lowest > pruned_ && lowest - pruned_ < loaded(kPruneChunk) && settled_bytes_ < kPruneBytes) {
+  if (what == Prune::kIfMuch && lowest > pruned_ && lowest - pruned_ < loaded(kPruneChunk) &&
+      settled_bytes_ < kPruneBytes) {
     if (!prune_deferred_since_) prune_deferred_since_ = std::chrono::steady_clock::now();
     return;
   }
@@ -925,7 +1013,8 @@ void Writer::prune(Prune what, std::int64_t most) {
   while (prune_scan_.step()) {
     const std::int64_t seq = prune_scan_.integer(0);
     chunk.emplace_back(seq, content_of_row(prune_scan_, 1));
-    if (kept_for_absent({loaded(seq), 0, std::string(prune_scan_.text(5)), static_cast<SinkId>(prune_scan_.integer(6))}))
+    if (kept_for_absent({loaded(seq), 0, std::string(prune_scan_.text(5)),
+                         static_cast<SinkId>(prune_scan_.integer(6))}))
       held.insert(seq);
   }
   prune_waiting_ = static_cast<std::int64_t>(chunk.size()) == most;
@@ -957,13 +1046,16 @@ void Writer::delete_event(std::uint64_t seq) {
 }
 
 void Writer::store_blob_counts() {
-  std::vector<std::pair<std::int64_t, std::int64_t>> changes(blob_changes_.begin(), blob_changes_.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> changes(blob_changes_.begin(),
+                                                             blob_changes_.end());
   std::erase_if(changes, [](const auto& change) { return change.second == 0; });
   std::sort(changes.begin(), changes.end());
   for (auto from = changes.begin(); from != changes.end();) {
     // Neighbours that change alike, as those of events that leave one after the other.
     auto to = from;
-    while (to + 1 != changes.end() && (to + 1)->first == to->first + 1 && (to + 1)->second == from->second) ++to;
+    while (to + 1 != changes.end() && (to + 1)->first == to->first + 1 &&
+           (to + 1)->second == from->second)
+      ++to;
     change_blobs(from->first, to->first, from->second);
     if (!connection_->ok()) return;
     from = to + 1;
@@ -992,18 +1084,25 @@ void Writer::change_blobs(std::int64_t first, std::int64_t last, std::int64_t ch
   change_blobs_.bind(first).bind(last).bind(change).run();
 }
 
-// ---- commands --------------------------------------------------------------------------------------------------
+// ---- commands
+// --------------------------------------------------------------------------------------------------
 
-Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::vector<std::string>& kinds) {
+Result<std::uint64_t> Writer::register_sink(const std::string& name,
+                                            const std::vector<std::string>& kinds) {
   const std::string joined = join_kinds(kinds);
-  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == name; });
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(),
+                               [&](const auto& sink) { return sink.second.name == name; });
   if (it != sinks_.end()) {
     SinkRow& row = touch(it->first);
     row.registered = true;
     if (row.absent()) {
       row.absences.back().upto = last_seq_;
-      std::erase_if(row.absences, [&](const SinkRow::Absence& a) { return a.upto <= std::max(a.after, row.cursor); });
-      pruned_ = std::min(pruned_, row.cursor);  // what it kept is again held by its cursor, and removed when that passes
+      std::erase_if(row.absences, [&](const SinkRow::Absence& a) {
+        return a.upto <= std::max(a.after, row.cursor);
+      });
+      pruned_ = std::min(
+          pruned_,
+          row.cursor);  // what it kept is again held by its cursor, and removed when that passes
       store_absences(row);
       recount(row);
     }
@@ -1018,9 +1117,11 @@ Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::
         .run();
     return it->first;
   }
-  const SinkId id = static_cast<SinkId>(connection_->integer("SELECT coalesce(max(id),0)+1 FROM sinks").value_or(1));
+  const SinkId id = static_cast<SinkId>(
+      connection_->integer("SELECT coalesce(max(id),0)+1 FROM sinks").value_or(1));
   Statement statement(*connection_,
-                      "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) VALUES(?1,?2,?3,0,0,NULL,?4)");
+                      "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) "
+                      "VALUES(?1,?2,?3,0,0,NULL,?4)");
   statement.bind(id).bind_text(name).bind_text(joined).bind(sink_sum(name, joined, 0, "")).run();
   SinkRow& row = sinks_[id];
   before_.added.push_back(id);
@@ -1036,10 +1137,14 @@ Result<std::uint64_t> Writer::register_sink(const std::string& name, const std::
 }
 
 Result<std::uint64_t> Writer::remove_sink(const std::string& name) {
-  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == name; });
-  if (it == sinks_.end()) return Error{ErrorKind::kPermanent, "the journal knows no sink " + printable(name)};
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(),
+                               [&](const auto& sink) { return sink.second.name == name; });
+  if (it == sinks_.end())
+    return Error{ErrorKind::kPermanent, "the journal knows no sink " + printable(name)};
   if (it->second.registered)
-    return Error{ErrorKind::kPermanent, "sink " + printable(name) + " is configured; remove it from the configuration first"};
+    return Error{
+        ErrorKind::kPermanent,
+        "sink " + printable(name) + " is configured; remove it from the configuration first"};
   const SinkId id = it->first;
   pruned_ = std::min(pruned_, it->second.cursor);
   {
@@ -1077,21 +1182,33 @@ Result<std::uint64_t> Writer::retire_other_sinks(const std::vector<std::string>&
 void Writer::store_absences(SinkRow& row) {
   const std::string text = encode_absences(row.absences);
   Statement statement(*connection_, "UPDATE sinks SET absences=?2, sum=?3 WHERE id=?1");
-  statement.bind(row.id).bind_text(text).bind(sink_sum(row.name, row.kinds, stored(row.cursor), text)).run();
+  statement.bind(row.id)
+      .bind_text(text)
+      .bind(sink_sum(row.name, row.kinds, stored(row.cursor), text))
+      .run();
 }
 
 Result<std::uint64_t> Writer::set_fill(const Journal::Fill& fill) {
-  Statement statement(*connection_,
-                      "INSERT OR REPLACE INTO fills(sink,archive,since,position,sent,present,skipped,total,state) "
-                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
-  statement.bind_text(fill.sink).bind_text(fill.archive).bind(fill.since.nanoseconds).bind_text(fill.position);
-  statement.bind(stored(fill.sent)).bind(stored(fill.present)).bind(stored(fill.skipped)).bind(stored(fill.total));
+  Statement statement(
+      *connection_,
+      "INSERT OR REPLACE INTO fills(sink,archive,since,position,sent,present,skipped,total,state) "
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
+  statement.bind_text(fill.sink)
+      .bind_text(fill.archive)
+      .bind(fill.since.nanoseconds)
+      .bind_text(fill.position);
+  statement.bind(stored(fill.sent))
+      .bind(stored(fill.present))
+      .bind(stored(fill.skipped))
+      .bind(stored(fill.total));
   statement.bind(static_cast<std::int64_t>(fill.state)).run();
   return std::uint64_t{1};
 }
 
-Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std::shared_ptr<const Event>>& events) {
-  const auto it = std::find_if(sinks_.begin(), sinks_.end(), [&](const auto& sink) { return sink.second.name == progress.sink; });
+Result<std::uint64_t> Writer::fill(Journal::Fill progress,
+                                   const std::vector<std::shared_ptr<const Event>>& events) {
+  const auto it = std::find_if(sinks_.begin(), sinks_.end(),
+                               [&](const auto& sink) { return sink.second.name == progress.sink; });
   if (it == sinks_.end() || !it->second.registered)
     return Error{ErrorKind::kPermanent, "sink " + printable(progress.sink) + " is not configured"};
   const SinkId id = it->first;
@@ -1104,7 +1221,8 @@ Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std
     const SinkId target = found ? static_cast<SinkId>(find_event_.integer(1)) : 0;
     const bool in_archive = found && find_event_.integer(2) == kInArchive;
     find_event_.reset();
-    if (unresolved || (found && (it->second.wants(event->kind, there, target) || exception_state(id, there)))) {
+    if (unresolved ||
+        (found && (it->second.wants(event->kind, there, target) || exception_state(id, there)))) {
       ++progress.present;
       continue;
     }
@@ -1112,7 +1230,8 @@ Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std
     if (found) {
       // Others wait for it; this sink gets it as one that is to be tried again.
       SinkRow& row = touch(id);
-      put_exception(id, {.sequence = there, .outcome = Outcome::kRetry, .reason = "fill"}, State::kParked);
+      put_exception(id, {.sequence = there, .outcome = Outcome::kRetry, .reason = "fill"},
+                    State::kParked);
       ++row.parked;
       row.parked_bytes += event->bytes_size();
       if (in_archive) ++row.in_archive;
@@ -1122,9 +1241,18 @@ Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std
     }
     const std::uint64_t seq = ++last_seq_;
     const std::uint64_t bytes = event->bytes_size();
-    insert_event_.bind(stored(seq)).bind_id(event->id).bind_text("").bind_text(event->kind).bind_text(event->job.id);
+    insert_event_.bind(stored(seq))
+        .bind_id(event->id)
+        .bind_text("")
+        .bind_text(event->kind)
+        .bind_text(event->job.id);
     insert_event_.bind(event->captured_at.nanoseconds).bind(stored(bytes)).bind_text("");
-    insert_event_.bind_large(codec_.compress(encode_locator(*event))).bind(kInArchive).bind(id).bind_text("").bind(0).run();
+    insert_event_.bind_large(codec_.compress(encode_locator(*event)))
+        .bind(kInArchive)
+        .bind(id)
+        .bind_text("")
+        .bind(0)
+        .run();
     ++event_count_;
     count_new(seq, event->kind, bytes, id, true);
     published_.push_back({seq, nullptr});
@@ -1132,7 +1260,8 @@ Result<std::uint64_t> Writer::fill(Journal::Fill progress, const std::vector<std
   return set_fill(progress);
 }
 
-Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink, const std::string& event_id, bool retry) {
+Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink,
+                                          const std::string& event_id, bool retry) {
   struct Letter {
     SinkId sink;
     std::uint64_t seq;
@@ -1142,25 +1271,29 @@ Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink
   };
   std::vector<Letter> letters;
   {
-    Statement statement(
-        *connection_,
-        "SELECT x.sink, x.seq, e.id, e.bytes, e.pack FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.state=2 "
-        "ORDER BY x.sink, x.seq");
+    Statement statement(*connection_,
+                        "SELECT x.sink, x.seq, e.id, e.bytes, e.pack FROM exceptions x JOIN events "
+                        "e ON e.seq=x.seq WHERE x.state=2 "
+                        "ORDER BY x.sink, x.seq");
     while (statement.step()) {
       const auto it = sinks_.find(static_cast<SinkId>(statement.integer(0)));
       if (it == sinks_.end() || (sink && it->second.name != *sink)) continue;
-      Letter letter{it->first, loaded(statement.integer(1)), statement.id(2), loaded(statement.integer(3)),
-                    statement.integer(4) == kInArchive};
+      Letter letter{it->first, loaded(statement.integer(1)), statement.id(2),
+                    loaded(statement.integer(3)), statement.integer(4) == kInArchive};
       if (letter.id.starts_with(event_id)) letters.push_back(std::move(letter));
     }
   }
   if (!event_id.empty()) {
-    if (std::any_of(letters.begin(), letters.end(), [&](const Letter& l) { return l.id == event_id; })) {
+    if (std::any_of(letters.begin(), letters.end(),
+                    [&](const Letter& l) { return l.id == event_id; })) {
       std::erase_if(letters, [&](const Letter& l) { return l.id != event_id; });
     } else if (event_id.size() < 8) {
-      return Error{ErrorKind::kPermanent, "event id " + printable(event_id) + ": give at least 8 digits"};
-    } else if (std::any_of(letters.begin(), letters.end(), [&](const Letter& l) { return l.id != letters.front().id; })) {
-      return Error{ErrorKind::kPermanent, "event id " + printable(event_id) + ": several events begin so; give more digits"};
+      return Error{ErrorKind::kPermanent,
+                   "event id " + printable(event_id) + ": give at least 8 digits"};
+    } else if (std::any_of(letters.begin(), letters.end(),
+                           [&](const Letter& l) { return l.id != letters.front().id; })) {
+      return Error{ErrorKind::kPermanent, "event id " + printable(event_id) +
+                                              ": several events begin so; give more digits"};
     }
   }
   Statement park(*connection_, "UPDATE exceptions SET state=1, sum=?3 WHERE sink=?1 AND seq=?2");
@@ -1169,14 +1302,18 @@ Result<std::uint64_t> Writer::change_dead(const std::optional<std::string>& sink
     subtract(row.dead, 1);
     const bool beyond = letter.seq > row.cursor;
     if (retry) {
-      park.bind(letter.sink).bind(stored(letter.seq)).bind(exception_sum(letter.sink, stored(letter.seq), State::kParked)).run();
+      park.bind(letter.sink)
+          .bind(stored(letter.seq))
+          .bind(exception_sum(letter.sink, stored(letter.seq), State::kParked))
+          .run();
       ++row.parked;
       row.parked_bytes += letter.bytes;
       if (letter.in_archive) ++row.in_archive;
       ++row.generation;
       if (beyond) row.ahead[letter.seq] = {State::kParked, true};
     } else if (beyond) {  // its row still says that the cursor may pass
-      put_exception(letter.sink, {.sequence = letter.seq, .outcome = Outcome::kAcknowledged}, State::kSettled);
+      put_exception(letter.sink, {.sequence = letter.seq, .outcome = Outcome::kAcknowledged},
+                    State::kSettled);
       row.ahead[letter.seq] = {State::kSettled, true};
     } else {
       erase_exception(letter.sink, letter.seq);
@@ -1191,10 +1328,12 @@ void Writer::checkpoint(bool now) {
   if (pages == 0 || (!now && pages < checkpointed_at_ + checkpoint_pages_)) return;
   FAULT_POINT("journal.checkpoint");
   checkpointed_at_ = pages;
-  // A failure shows again at the next commit that needs the room, and is reported there. Readers hold -wal only for moments,
-  // but if one is always there it is never restarted: then wait for them a little.
+  // A failure shows again at the next commit that needs the room, and is reported there. Readers
+  // hold -wal only for moments, but if one is always there it is never restarted: then wait for
+  // them a little.
   const bool patient = !now && pages >= 4 * checkpoint_pages_;
-  const bool whole = connection_->checkpoint(patient ? kReaderPatience : std::chrono::milliseconds{0});
+  const bool whole =
+      connection_->checkpoint(patient ? kReaderPatience : std::chrono::milliseconds{0});
   wal_pages_ = whole ? 0 : pages;
   measure();
   shared_.with([&](Shared& s) {

@@ -33,14 +33,17 @@ namespace {
 constexpr const char* kSymbol = "scriptorium_plugin";
 constexpr const char* kRebuild = "rebuild the plugin against this version of Scriptorium";
 
-Error refused(std::string_view file, const std::string& found, const std::string& needed, const std::string& remedy) {
-  return {ErrorKind::kInvalidConfig, std::string{file} + ": found " + found + "; needed " + needed + "; " + remedy};
+Error refused(std::string_view file, const std::string& found, const std::string& needed,
+              const std::string& remedy) {
+  return {ErrorKind::kInvalidConfig,
+          std::string{file} + ": found " + found + "; needed " + needed + "; " + remedy};
 }
 
 bool is_plugin_name(std::string_view name) {
   if (name.empty() || name.size() > 64 || name[0] < 'a' || name[0] > 'z') return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-'; });
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
 }
 
 bool exists(const std::string& file) {
@@ -49,7 +52,8 @@ bool exists(const std::string& file) {
 }
 
 Result<std::string> resolve_links(const std::string& path) {
-  const std::unique_ptr<char, decltype(&std::free)> resolved{::realpath(path.c_str(), nullptr), &std::free};
+  const std::unique_ptr<char, decltype(&std::free)> resolved{::realpath(path.c_str(), nullptr),
+                                                             &std::free};
   if (!resolved) return system_error("resolve " + path, errno);
   return std::string{resolved.get()};
 }
@@ -60,46 +64,55 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// True if only `owner` is in the group: his private one, as most distributions make for each user, whose files have mode
-// 0664 by their umask.
+// True if only `owner` is in the group: his private one, as most distributions make for each user,
+// whose files have mode 0664 by their umask.
 bool is_private_group(gid_t group, uid_t owner) {
   const auto found = find_group(group);
   const auto user = find_user(owner);
-  return found && *found && user && *user && (*found)->name == (*user)->name && (*user)->gid == group &&
+  return found && *found && user && *user && (*found)->name == (*user)->name &&
+         (*user)->gid == group &&
          std::all_of((*found)->members.begin(), (*found)->members.end(),
                      [&](const std::string& m) { return m == (*user)->name; });
 }
 
 enum class Place { kItself, kAbove };
 
-// Who may write here may run code as us. Of a folder above, a sticky one of root's such as /tmp is good enough, as nobody else
-// can put another thing in the place of what is ours; in the plugin's own folder others could still add NAME.so.
-Result<void> only_ours(std::string_view plugin_file, const std::string& path, std::string_view what, Place place) {
+// Who may write here may run code as us. Of a folder above, a sticky one of root's such as /tmp is
+// good enough, as nobody else can put another thing in the place of what is ours; in the plugin's
+// own folder others could still add NAME.so.
+Result<void> only_ours(std::string_view plugin_file, const std::string& path, std::string_view what,
+                       Place place) {
   struct stat st{};
   if (::stat(path.c_str(), &st) != 0) {
-    return refused(plugin_file, system_error(what, errno).message(), std::string{what} + " that can be looked at",
-                   "check its permissions");
+    return refused(plugin_file, system_error(what, errno).message(),
+                   std::string{what} + " that can be looked at", "check its permissions");
   }
   const bool others = (st.st_mode & S_IWOTH) != 0;
   const bool group = (st.st_mode & S_IWGRP) != 0 && !is_private_group(st.st_gid, st.st_uid);
-  const bool kept_apart = place == Place::kAbove && (st.st_mode & S_ISVTX) != 0 && (st.st_uid == 0 || st.st_uid == ::geteuid());
+  const bool kept_apart = place == Place::kAbove && (st.st_mode & S_ISVTX) != 0 &&
+                          (st.st_uid == 0 || st.st_uid == ::geteuid());
   if ((others || group) && !kept_apart) {
     char mode[8];
     std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(st.st_mode & 07777U));
     return refused(plugin_file,
-                   std::string{what} + (others ? " that everyone" : " that group " + std::to_string(st.st_gid)) + " may write (" +
-                       path + ", mode " + mode + ")",
+                   std::string{what} +
+                       (others ? " that everyone" : " that group " + std::to_string(st.st_gid)) +
+                       " may write (" + path + ", mode " + mode + ")",
                    std::string{what} + " that only root or the daemon's user may write",
                    (others ? group ? "chmod go-w " : "chmod o-w " : "chmod g-w ") + path);
   }
   if (st.st_uid != 0 && st.st_uid != ::geteuid()) {
-    return refused(plugin_file, std::string{what} + " that belongs to uid " + std::to_string(st.st_uid) + " (" + path + ")",
-                   "one of root or of uid " + std::to_string(::geteuid()) + ", who runs this", "chown root " + path);
+    return refused(
+        plugin_file,
+        std::string{what} + " that belongs to uid " + std::to_string(st.st_uid) + " (" + path + ")",
+        "one of root or of uid " + std::to_string(::geteuid()) + ", who runs this",
+        "chown root " + path);
   }
   return {};
 }
 
-// The file, its folder and every folder that leads there, also by way of links: each decides which code is loaded.
+// The file, its folder and every folder that leads there, also by way of links: each decides which
+// code is loaded.
 Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::string& path) {
   std::error_code failed;
   std::deque<std::string> left;
@@ -124,7 +137,8 @@ Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::strin
     if (std::filesystem::is_symlink(next, failed)) {
       const auto target = std::filesystem::read_symlink(next, failed);
       if (failed || ++links > kMostLinks) {
-        return refused(plugin_file, "a link that leads nowhere (" + next + ")", "one that does", "repair the link");
+        return refused(plugin_file, "a link that leads nowhere (" + next + ")", "one that does",
+                       "repair the link");
       }
       if (target.is_absolute()) at.clear();
       put_in_front(target);
@@ -133,7 +147,8 @@ Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::strin
     at = next;
     const bool is_file = left.empty();
     const bool is_folder = left.size() == 1;
-    auto ok = only_ours(plugin_file, at, is_file ? "a file" : "a folder", is_file || is_folder ? Place::kItself : Place::kAbove);
+    auto ok = only_ours(plugin_file, at, is_file ? "a file" : "a folder",
+                        is_file || is_folder ? Place::kItself : Place::kAbove);
     if (!ok) return ok;
   }
   return {};
@@ -164,15 +179,17 @@ const char* kind_name(PluginKind kind) {
   return nullptr;
 }
 
-// Libraries stay open until the process ends, also those that were refused: code of theirs ran (constructors of static
-// objects) and may have left pointers behind. The list is leaked so that no destructor at exit closes them either.
+// Libraries stay open until the process ends, also those that were refused: code of theirs ran
+// (constructors of static objects) and may have left pointers behind. The list is leaked so that no
+// destructor at exit closes them either.
 std::vector<boost::dll::shared_library>& open_libraries() {
   static auto& libraries = *new std::vector<boost::dll::shared_library>();
   return libraries;
 }
 
 // `real` is where the links of `file` lead: dlopen() takes the very file that was checked.
-Result<const PluginDescriptor*> find_descriptor(const std::string& file, const std::string& real) try {
+Result<const PluginDescriptor*> find_descriptor(const std::string& file,
+                                                const std::string& real) try {
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
   boost::dll::shared_library library(real, boost::dll::load_mode::rtld_now);
   open_libraries().push_back(library);
@@ -182,39 +199,49 @@ Result<const PluginDescriptor*> find_descriptor(const std::string& file, const s
   }
   return &library.get<const PluginDescriptor>(kSymbol);
 } catch (const std::exception& e) {
-  return refused(file, "a library that does not load (" + dl_message(e) + ")", "one whose symbols and libraries are all there",
+  return refused(file, "a library that does not load (" + dl_message(e) + ")",
+                 "one whose symbols and libraries are all there",
                  "install what is missing, or rebuild the plugin");
 } catch (...) {
-  return refused(file, "a library whose start-up code throws (" + thrown_text() + ")", "one that loads",
-                 "report it to the plugin's author");
+  return refused(file, "a library whose start-up code throws (" + thrown_text() + ")",
+                 "one that loads", "report it to the plugin's author");
 }
 
 // In the descriptor's own order: each step reads only what the ones before have proved to be there.
-Result<void> check_descriptor(const std::string& name, const std::string& file, const PluginDescriptor* d) {
+Result<void> check_descriptor(const std::string& name, const std::string& file,
+                              const PluginDescriptor* d) {
   if (d->abi_version != kPluginAbiVersion) {
     const bool newer = d->abi_version > kPluginAbiVersion;
-    return refused(
-        file, "plugin ABI " + std::to_string(d->abi_version), "plugin ABI " + std::to_string(kPluginAbiVersion),
-        newer ? "install the Scriptorium that the plugin was made for, or rebuild the plugin against this one" : kRebuild);
+    return refused(file, "plugin ABI " + std::to_string(d->abi_version),
+                   "plugin ABI " + std::to_string(kPluginAbiVersion),
+                   newer ? "install the Scriptorium that the plugin was made for, or rebuild the "
+                           "plugin against this one"
+                         : kRebuild);
   }
   if (d->descriptor_size != sizeof(PluginDescriptor)) {
     return refused(file, "a descriptor of " + std::to_string(d->descriptor_size) + " bytes",
                    std::to_string(sizeof(PluginDescriptor)) + " bytes", kRebuild);
   }
   if (d->build_stamp == nullptr || std::strcmp(d->build_stamp, SCRIPTORIUM_BUILD_STAMP) != 0) {
-    return refused(file, "build stamp " + (d->build_stamp == nullptr ? std::string{"none"} : printable(d->build_stamp)),
+    return refused(file,
+                   "build stamp " + (d->build_stamp == nullptr ? std::string{"none"}
+                                                               : printable(d->build_stamp)),
                    "build stamp " SCRIPTORIUM_BUILD_STAMP,
                    "rebuild the plugin with the same compiler and headers as this command");
   }
   const char* kind = kind_name(d->kind);
   if (kind == nullptr) {
     return refused(file, "plugin kind " + std::to_string(static_cast<std::uint32_t>(d->kind)),
-                   "1 (sink), 2 (spool adapter) or 3 (free source)", "correct .kind in the plugin's descriptor");
+                   "1 (sink), 2 (spool adapter) or 3 (free source)",
+                   "correct .kind in the plugin's descriptor");
   }
   if (d->name == nullptr || name != d->name) {
     return refused(
-        file, "a plugin that names itself " + (d->name == nullptr ? std::string{"nothing"} : "\"" + printable(d->name) + "\""),
-        "\"" + name + "\", as its file", "rename the file, or correct .name in the plugin's descriptor");
+        file,
+        "a plugin that names itself " +
+            (d->name == nullptr ? std::string{"nothing"} : "\"" + printable(d->name) + "\""),
+        "\"" + name + "\", as its file",
+        "rename the file, or correct .name in the plugin's descriptor");
   }
   const bool sink = d->create_sink != nullptr;
   const bool adapter = d->create_spool_adapter != nullptr;
@@ -222,15 +249,19 @@ Result<void> check_descriptor(const std::string& name, const std::string& file, 
   if (sink != (d->kind == PluginKind::kSink) || adapter != (d->kind == PluginKind::kSpoolAdapter) ||
       free_source != (d->kind == PluginKind::kFreeSource)) {
     std::string found;
-    for (const auto& [set, word] :
-         {std::pair{sink, "create_sink"}, {adapter, "create_spool_adapter"}, {free_source, "create_free_source"}}) {
+    for (const auto& [set, word] : {std::pair{sink, "create_sink"},
+                                    {adapter, "create_spool_adapter"},
+                                    {free_source, "create_free_source"}}) {
       if (set) found += (found.empty() ? "" : " and ") + std::string{word};
     }
-    return refused(file, (found.empty() ? "no factory" : found) + std::string{" in a plugin of kind "} + kind,
-                   "exactly the factory of its kind", "set .kind and the one create function that belongs to it");
+    return refused(
+        file, (found.empty() ? "no factory" : found) + std::string{" in a plugin of kind "} + kind,
+        "exactly the factory of its kind",
+        "set .kind and the one create function that belongs to it");
   }
   if (d->options == nullptr || d->check == nullptr || d->summary == nullptr) {
-    return refused(file, "a descriptor without options, check or summary", "all three", "set .options, .check and .summary");
+    return refused(file, "a descriptor without options, check or summary", "all three",
+                   "set .options, .check and .summary");
   }
   return {};
 }
@@ -241,15 +272,18 @@ std::vector<std::string> library_names(const std::string& directory) {
   if (!dir) return names;
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view file = entry->d_name;
-    if (file.size() > 3 && file.ends_with(".so") && file[0] != '.') names.emplace_back(file.substr(0, file.size() - 3));
+    if (file.size() > 3 && file.ends_with(".so") && file[0] != '.')
+      names.emplace_back(file.substr(0, file.size() - 3));
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
-// ---- factories -----------------------------------------------------------------------------------------------------
+// ---- factories
+// -----------------------------------------------------------------------------------------------------
 
-// What the factory's thread works on. Held by both sides, so that a thread that comes back late finds it whole.
+// What the factory's thread works on. Held by both sides, so that a thread that comes back late
+// finds it whole.
 template <typename T, typename Context>
 struct FactoryCall {
   Table table;
@@ -261,8 +295,9 @@ struct FactoryCall {
   FactoryCall(const Table& t, const Context& c) : table(t), context(c) {}
 };
 
-// Threads that did not come back. A thread can be neither stopped from outside nor joined while it hangs, and a
-// std::jthread's destructor would join it; so it goes to a list that is never destroyed, and the process ends with _exit.
+// Threads that did not come back. A thread can be neither stopped from outside nor joined while it
+// hangs, and a std::jthread's destructor would join it; so it goes to a list that is never
+// destroyed, and the process ends with _exit.
 std::vector<std::jthread>& hung_threads() {
   static auto& threads = *new std::vector<std::jthread>();
   return threads;
@@ -272,17 +307,18 @@ template <typename T, typename Context>
 using Factory = Result<std::unique_ptr<T>> (*)(const Table&, const Context&);
 
 template <typename T, typename Context>
-Result<std::unique_ptr<T>> call_factory(Factory<T, Context> factory, const std::string& file, FactoryCall<T, Context>& call) try {
+Result<std::unique_ptr<T>> call_factory(Factory<T, Context> factory, const std::string& file,
+                                        FactoryCall<T, Context>& call) try {
   auto made = factory(call.table, call.context);
   if (!made) return Error{made.error().kind(), file + ": " + made.error().message()};
   if (*made == nullptr) {
-    return refused(file, "a factory that answers with nothing for " + call.table.path, "an instance or an error",
-                   "report it to the plugin's author");
+    return refused(file, "a factory that answers with nothing for " + call.table.path,
+                   "an instance or an error", "report it to the plugin's author");
   }
   return made;
 } catch (...) {
-  return refused(file, "a factory that throws for " + call.table.path + " (" + thrown_text() + ")", "an instance or an error",
-                 "report it to the plugin's author");
+  return refused(file, "a factory that throws for " + call.table.path + " (" + thrown_text() + ")",
+                 "an instance or an error", "report it to the plugin's author");
 }
 
 std::string in_words(std::chrono::milliseconds limit) {
@@ -291,12 +327,15 @@ std::string in_words(std::chrono::milliseconds limit) {
 }
 
 template <typename T, typename Context>
-Result<std::unique_ptr<T>> create(const LoadedPlugin& plugin, Factory<T, Context> factory, const char* needed_kind,
-                                  const Table& table, const Context& context, std::chrono::milliseconds limit) {
+Result<std::unique_ptr<T>> create(const LoadedPlugin& plugin, Factory<T, Context> factory,
+                                  const char* needed_kind, const Table& table,
+                                  const Context& context, std::chrono::milliseconds limit) {
   if (factory == nullptr) {
     const char* kind = kind_name(plugin.descriptor->kind);
-    return refused(plugin.file, "a plugin of kind " + std::string{kind == nullptr ? "unknown" : kind},
-                   "one of kind " + std::string{needed_kind} + " for " + table.path, "name another plugin there");
+    return refused(plugin.file,
+                   "a plugin of kind " + std::string{kind == nullptr ? "unknown" : kind},
+                   "one of kind " + std::string{needed_kind} + " for " + table.path,
+                   "name another plugin there");
   }
   auto call = std::make_shared<FactoryCall<T, Context>>(table, context);
   std::jthread thread([call, factory, file = plugin.file]() noexcept {
@@ -313,8 +352,10 @@ Result<std::unique_ptr<T>> create(const LoadedPlugin& plugin, Factory<T, Context
   }
   lock.unlock();
   hung_threads().push_back(std::move(thread));
-  return refused(plugin.file, "a factory that did not return within " + in_words(limit) + " for " + table.path,
-                 "one that makes its instance at once, without the network", "report it to the plugin's author");
+  return refused(plugin.file,
+                 "a factory that did not return within " + in_words(limit) + " for " + table.path,
+                 "one that makes its instance at once, without the network",
+                 "report it to the plugin's author");
 }
 
 }  // namespace
@@ -325,7 +366,8 @@ Result<LoadedPlugin> PluginLoader::load(const std::string& name) {
   }
   if (!is_plugin_name(name)) {
     return refused("plugin \"" + printable(name) + "\"", "a name with other characters",
-                   "a lower-case letter, then letters, digits, '_' or '-'", "write the plugin's name without folder and \".so\"");
+                   "a lower-case letter, then letters, digits, '_' or '-'",
+                   "write the plugin's name without folder and \".so\"");
   }
   std::vector<std::string> there;
   std::string places;
@@ -342,19 +384,22 @@ Result<LoadedPlugin> PluginLoader::load(const std::string& name) {
   for (const std::string& other : there) found += (found.empty() ? "only " : ", ") + other;
   if (found.empty()) found = "no plugin at all";
   std::string remedy = "install the plugin or set plugin_dirs";
-  if (const auto near = did_you_mean(name, there)) remedy = "did you mean \"" + *near + "\"? Else " + remedy;
-  return refused("plugin \"" + name + "\"", found, name + ".so in " + (places.empty() ? "plugin_dirs, which is empty" : places),
+  if (const auto near = did_you_mean(name, there))
+    remedy = "did you mean \"" + *near + "\"? Else " + remedy;
+  return refused("plugin \"" + name + "\"", found,
+                 name + ".so in " + (places.empty() ? "plugin_dirs, which is empty" : places),
                  remedy);
 }
 
 Result<LoadedPlugin> PluginLoader::load_file(const std::string& name, const std::string& file) {
   const auto real = resolve_links(file);
   if (!real) {
-    return refused(file, "a file that cannot be reached (" + real.error().message() + ")", "a readable shared library",
-                   "repair the link or its permissions");
+    return refused(file, "a file that cannot be reached (" + real.error().message() + ")",
+                   "a readable shared library", "repair the link or its permissions");
   }
   if (auto ok = only_ours_on_the_way(file, file); !ok) return ok.error();
-  if (auto ok = check_elf(*real); !ok) return Error{ErrorKind::kInvalidConfig, file + ": " + ok.error().message()};
+  if (auto ok = check_elf(*real); !ok)
+    return Error{ErrorKind::kInvalidConfig, file + ": " + ok.error().message()};
 
   const auto descriptor = find_descriptor(file, *real);
   if (!descriptor) return descriptor.error();
@@ -366,15 +411,17 @@ Result<LoadedPlugin> PluginLoader::load_file(const std::string& name, const std:
 std::vector<PluginLoader::Listed> PluginLoader::list() {
   std::map<std::string, std::vector<std::string>> files;  // by name, in the directories' order
   for (const std::string& directory : directories_) {
-    for (const std::string& name : library_names(directory)) files[name].push_back(directory + "/" + name + ".so");
+    for (const std::string& name : library_names(directory))
+      files[name].push_back(directory + "/" + name + ".so");
   }
   std::vector<Listed> result;
   for (const auto& [name, places] : files) {
     result.push_back({name, places.front(), load(name)});
     for (std::size_t i = 1; i < places.size(); ++i) {
-      result.push_back({name, places[i],
-                        refused(places[i], "a second plugin \"" + name + "\"", "one of each name",
-                                "it is not used, as " + places.front() + " comes first; remove one")});
+      result.push_back(
+          {name, places[i],
+           refused(places[i], "a second plugin \"" + name + "\"", "one of each name",
+                   "it is not used, as " + places.front() + " comes first; remove one")});
     }
   }
   return result;
@@ -387,9 +434,11 @@ std::vector<std::string> default_plugin_directories() {
   std::vector<std::string> result{bin + "/plugins"};
   const auto add = [&](const std::string& library_folder) {
     std::string place =
-        (library_folder.starts_with('/') ? library_folder : (prefix == "/" ? "" : prefix) + "/" + library_folder) +
+        (library_folder.starts_with('/') ? library_folder
+                                         : (prefix == "/" ? "" : prefix) + "/" + library_folder) +
         "/scriptorium/plugins";
-    if (std::find(result.begin(), result.end(), place) == result.end()) result.push_back(std::move(place));
+    if (std::find(result.begin(), result.end(), place) == result.end())
+      result.push_back(std::move(place));
   };
   add(SCRIPTORIUM_INSTALL_LIBDIR);
   add("lib");
@@ -413,19 +462,26 @@ std::vector<std::string> plugin_directories(const std::vector<std::string>& firs
 
 bool factory_hung() noexcept { return !hung_threads().empty(); }
 
-Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table, const SinkContext& context,
+Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
+                                          const SinkContext& context,
                                           std::chrono::milliseconds limit) {
   return create<Sink>(plugin, plugin.descriptor->create_sink, "sink", table, context, limit);
 }
 
-Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& plugin, const Table& table,
-                                                           const SourceContext& context, std::chrono::milliseconds limit) {
-  return create<SpoolAdapter>(plugin, plugin.descriptor->create_spool_adapter, "spool adapter", table, context, limit);
+Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& plugin,
+                                                           const Table& table,
+                                                           const SourceContext& context,
+                                                           std::chrono::milliseconds limit) {
+  return create<SpoolAdapter>(plugin, plugin.descriptor->create_spool_adapter, "spool adapter",
+                              table, context, limit);
 }
 
-Result<std::unique_ptr<FreeSource>> create_free_source(const LoadedPlugin& plugin, const Table& table,
-                                                       const SourceContext& context, std::chrono::milliseconds limit) {
-  return create<FreeSource>(plugin, plugin.descriptor->create_free_source, "free source", table, context, limit);
+Result<std::unique_ptr<FreeSource>> create_free_source(const LoadedPlugin& plugin,
+                                                       const Table& table,
+                                                       const SourceContext& context,
+                                                       std::chrono::milliseconds limit) {
+  return create<FreeSource>(plugin, plugin.descriptor->create_free_source, "free source", table,
+                            context, limit);
 }
 
 }  // namespace scriptorium

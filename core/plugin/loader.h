@@ -10,8 +10,8 @@
 
 namespace scriptorium {
 
-// A plugin that passed all checks. Its library stays loaded until the process ends: unloading code under a live
-// vtable or callback is a crash far away.
+// A plugin that passed all checks. Its library stays loaded until the process ends: unloading code
+// under a live vtable or callback is a crash far away.
 struct LoadedPlugin {
   std::string file;
   const PluginDescriptor* descriptor = nullptr;
@@ -22,13 +22,15 @@ struct LoadedPlugin {
 class PluginLoader {
  public:
   // First directory that has NAME.so wins.
-  explicit PluginLoader(std::vector<std::string> directories) : directories_(std::move(directories)) {}
+  explicit PluginLoader(std::vector<std::string> directories)
+      : directories_(std::move(directories)) {}
 
-  // Checked in this order, and nothing of the library runs before the last file check: the file is there; it, its folder
-  // and every folder above belong to root or to us and cannot be written by others or by a group, except that a folder
-  // further up may be a sticky one such as /tmp; it is a whole ELF file for this machine (a truncated one would be a SIGBUS in
-  // dlopen); it loads; it has the descriptor; ABI version; size; build stamp; name and kind are sane. kInvalidConfig
-  // with: file, found, needed, remedy.
+  // Checked in this order, and nothing of the library runs before the last file check: the file is
+  // there; it, its folder and every folder above belong to root or to us and cannot be written by
+  // others or by a group, except that a folder further up may be a sticky one such as /tmp; it is a
+  // whole ELF file for this machine (a truncated one would be a SIGBUS in dlopen); it loads; it has
+  // the descriptor; ABI version; size; build stamp; name and kind are sane. kInvalidConfig with:
+  // file, found, needed, remedy.
   Result<LoadedPlugin> load(const std::string& name);
 
   // Every NAME.so in the directories, loadable or not: name and either the plugin or why not.
@@ -48,7 +50,8 @@ class PluginLoader {
   std::vector<LoadedPlugin> loaded_;
 };
 
-// Where the command looks: in `first` (plugin_dirs of the configuration), then in the default places, each folder once.
+// Where the command looks: in `first` (plugin_dirs of the configuration), then in the default
+// places, each folder once.
 std::vector<std::string> plugin_directories(const std::vector<std::string>& first);
 // The default places: "plugins" beside the executable (a build folder), then
 // the installed place (../lib/scriptorium/plugins from its bin).
@@ -56,20 +59,22 @@ std::vector<std::string> default_plugin_directories();
 
 inline constexpr std::chrono::seconds kFactoryTimeLimit{30};
 
-// Make the instance, within the time limit: a factory that throws, answers null or hangs is kInvalidConfig with the
-// plugin's file. The factory runs in a thread of its own while the caller waits for it. After a hang the caller can only
-// end the process (with _exit: the thread still runs).
-Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table, const SinkContext& context,
+// Make the instance, within the time limit: a factory that throws, answers null or hangs is
+// kInvalidConfig with the plugin's file. The factory runs in a thread of its own while the caller
+// waits for it. After a hang the caller can only end the process (with _exit: the thread still
+// runs).
+Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
+                                          const SinkContext& context,
                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
-Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& plugin, const Table& table,
-                                                           const SourceContext& context,
-                                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
-Result<std::unique_ptr<FreeSource>> create_free_source(const LoadedPlugin& plugin, const Table& table,
-                                                       const SourceContext& context,
-                                                       std::chrono::milliseconds limit = kFactoryTimeLimit);
+Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(
+    const LoadedPlugin& plugin, const Table& table, const SourceContext& context,
+    std::chrono::milliseconds limit = kFactoryTimeLimit);
+Result<std::unique_ptr<FreeSource>> create_free_source(
+    const LoadedPlugin& plugin, const Table& table, const SourceContext& context,
+    std::chrono::milliseconds limit = kFactoryTimeLimit);
 
-// True once a factory did not come back: flush what was said, then _exit. Destructors of static objects would pull the
-// ground from under the thread that is still in the plugin.
+// True once a factory did not come back: flush what was said, then _exit. Destructors of static
+// objects would pull the ground from under the thread that is still in the plugin.
 bool factory_hung() noexcept;
 
 }  // namespace scriptorium

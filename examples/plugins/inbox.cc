@@ -1,4 +1,5 @@
-// The smallest source: a folder with one file a job, FOLDER/4711.job, which whoever submits moves in when it is whole.
+// The smallest source: a folder with one file a job, FOLDER/4711.job, which whoever submits moves
+// in when it is whole.
 //
 //   [source.inbox]
 //   spool = "/srv/inbox"
@@ -34,9 +35,12 @@ class Inbox final : public SpoolAdapter {
   std::string scheduler() const override { return "inbox"; }
   std::string spool_root() const override { return config_.spool; }
 
-  // All jobs are in one directory: the entry is the file's name without its ending, and path_of() puts the two together.
+  // All jobs are in one directory: the entry is the file's name without its ending, and path_of()
+  // puts the two together.
   SpoolPath classify(std::string_view path) const override {
-    if (path.find('/') != std::string_view::npos || path.size() <= kEnding.size() || !path.ends_with(kEnding)) return {};
+    if (path.find('/') != std::string_view::npos || path.size() <= kEnding.size() ||
+        !path.ends_with(kEnding))
+      return {};
     return {SpoolPath::Role::kEntryFile, path.substr(0, path.size() - kEnding.size()), kFiles[0]};
   }
   std::string path_of(std::string_view entry, std::string_view /*file*/) const override {
@@ -68,7 +72,8 @@ std::vector<OptionInfo> options() { return schema().options(); }
 
 Config read(const Table& table, Problems& problems) {
   Config config = schema().parse(table, problems);
-  if (!config.spool.empty() && config.spool.front() != '/') problems.add(table, "spool", "not an absolute path");
+  if (!config.spool.empty() && config.spool.front() != '/')
+    problems.add(table, "spool", "not an absolute path");
   return config;
 }
 void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }

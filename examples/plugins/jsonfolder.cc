@@ -20,7 +20,8 @@ struct Config {
 
 const Schema<Config>& schema() {
   static const Schema<Config> kSchema{
-      required("folder", &Config::folder, "Where the files go; a folder that is there, an absolute path."),
+      required("folder", &Config::folder,
+               "Where the files go; a folder that is there, an absolute path."),
   };
   return kSchema;
 }
@@ -33,13 +34,15 @@ class JsonFolder final : public Sink {
   Result<void> check() override {
     const auto stat = stat_path(config_.folder);
     if (!stat) return stat.error();
-    if (!stat->is_directory()) return Error{ErrorKind::kInvalidConfig, config_.folder + " is no folder; name another"};
+    if (!stat->is_directory())
+      return Error{ErrorKind::kInvalidConfig, config_.folder + " is no folder; name another"};
     return {};
   }
 
   void deliver(std::vector<Delivery> batch) override {
     for (Delivery& delivery : batch) {
-      // The id never changes, so a second delivery of the same event writes the same file once more.
+      // The id never changes, so a second delivery of the same event writes the same file once
+      // more.
       const std::string file = config_.folder + "/" + delivery.event().id + ".json";
       // Returns when a power cut would not take the file away: only then it may be acknowledged.
       if (auto written = replace_file(file, event_json(delivery.event()) + "\n", 0600); written) {
@@ -59,7 +62,8 @@ std::vector<OptionInfo> options() { return schema().options(); }
 
 Config read(const Table& table, Problems& problems) {
   Config config = schema().parse(table, problems);
-  if (!config.folder.empty() && config.folder.front() != '/') problems.add(table, "folder", "not an absolute path");
+  if (!config.folder.empty() && config.folder.front() != '/')
+    problems.add(table, "folder", "not an absolute path");
   return config;
 }
 void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }

@@ -7,7 +7,8 @@ namespace {
 
 const Schema<ReplayConfig>& schema() {
   static const Schema<ReplayConfig> kSchema{
-      required("folder", &ReplayConfig::folder, "The folder that holds one folder a job; an absolute path."),
+      required("folder", &ReplayConfig::folder,
+               "The folder that holds one folder a job; an absolute path."),
       option("scheduler", &ReplayConfig::scheduler, "The scheduler that the events name."),
   };
   return kSchema;
@@ -19,7 +20,8 @@ std::vector<OptionInfo> describe() { return schema().options(); }
 
 ReplayConfig read_config(const Table& table, Problems& problems) {
   ReplayConfig config = schema().parse(table, problems);
-  if (!config.folder.empty() && config.folder.front() != '/') problems.add(table, "folder", "not an absolute path");
+  if (!config.folder.empty() && config.folder.front() != '/')
+    problems.add(table, "folder", "not an absolute path");
   if (config.scheduler.empty()) problems.add(table, "scheduler", "empty", "a name");
   return config;
 }

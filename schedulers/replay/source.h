@@ -16,8 +16,9 @@ struct ReplayConfig {
 std::vector<OptionInfo> describe();
 ReplayConfig read_config(const Table& table, Problems& problems);
 
-// A folder of recorded jobs as a source: FOLDER/ENTRY/script and, if there is one, FOLDER/ENTRY/environment. ENTRY is
-// the job's id. Put the script in last, or move the whole ENTRY in, as a script is taken as soon as it is there.
+// A folder of recorded jobs as a source: FOLDER/ENTRY/script and, if there is one,
+// FOLDER/ENTRY/environment. ENTRY is the job's id. Put the script in last, or move the whole ENTRY
+// in, as a script is taken as soon as it is there.
 class ReplaySource final : public SpoolAdapter {
  public:
   explicit ReplaySource(ReplayConfig config) : config_(std::move(config)) {}

@@ -5,16 +5,21 @@ namespace {
 
 const Schema<SlurmConfig>& schema() {
   static const Schema<SlurmConfig> the_schema{
-      required("spool", &SlurmConfig::spool,
-               "slurmctld's StateSaveLocation, as `scontrol show config` prints it; an absolute path."),
-      choice("resolve", &SlurmConfig::resolve, {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
-             "Whom to ask for a job's owner: slurmctld by squeue, or nobody, which leaves every user unverified."),
+      required(
+          "spool", &SlurmConfig::spool,
+          "slurmctld's StateSaveLocation, as `scontrol show config` prints it; an absolute path."),
+      choice("resolve", &SlurmConfig::resolve,
+             {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
+             "Whom to ask for a job's owner: slurmctld by squeue, or nobody, which leaves every "
+             "user unverified."),
       option("slurm_conf", &SlurmConfig::slurm_conf,
-             "The slurm.conf for squeue, an absolute path; absent: the one that SLURM_CONF names in the daemon's environment, "
+             "The slurm.conf for squeue, an absolute path; absent: the one that SLURM_CONF names "
+             "in the daemon's environment, "
              "else where squeue "
              "looks by itself."),
       option("squeue", &SlurmConfig::squeue,
-             "The squeue command, an absolute path; without it the first one in /usr/local/bin, /usr/bin, /bin, /opt/slurm/bin."),
+             "The squeue command, an absolute path; without it the first one in /usr/local/bin, "
+             "/usr/bin, /bin, /opt/slurm/bin."),
   };
   return the_schema;
 }

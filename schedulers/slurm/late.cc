@@ -24,15 +24,22 @@ std::string last_line(std::string_view text) {
 }
 
 // Two captures of one job, of which the later is the longer.
-bool one_job(const Event& one, const Event& other) { return one.supersedes == other.id || other.supersedes == one.id; }
+bool one_job(const Event& one, const Event& other) {
+  return one.supersedes == other.id || other.supersedes == one.id;
+}
 
 }  // namespace
 
-LateResolver::LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock, AccountNames names)
-    : queue_(std::move(queue)), config_(std::move(config)), log_(log), clock_(clock), names_(clock, std::move(names)) {}
+LateResolver::LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log,
+                           const Clock& clock, AccountNames names)
+    : queue_(std::move(queue)),
+      config_(std::move(config)),
+      log_(log),
+      clock_(clock),
+      names_(clock, std::move(names)) {}
 
-std::vector<LateResolver::Open> LateResolver::open_queries(std::span<const OwnerQuery> queries,
-                                                           std::vector<OwnerAnswer>& answers) const {
+std::vector<LateResolver::Open> LateResolver::open_queries(
+    std::span<const OwnerQuery> queries, std::vector<OwnerAnswer>& answers) const {
   std::vector<Open> open;
   std::map<std::uint64_t, std::vector<const OwnerQuery*>> of_one_id;
   for (const OwnerQuery& query : queries) {
@@ -45,7 +52,8 @@ std::vector<LateResolver::Open> LateResolver::open_queries(std::span<const Owner
       const auto& others = of_one_id.at(*id);
       return std::any_of(others.begin(), others.end(), [&](const OwnerQuery* other) {
         return other->script_mtime_ns != query.script_mtime_ns &&
-               times_are_alike(other->script_mtime_ns, query.script_mtime_ns) && !one_job(*other->event, *query.event);
+               times_are_alike(other->script_mtime_ns, query.script_mtime_ns) &&
+               !one_job(*other->event, *query.event);
       });
     };
     // Only times tell one job of an id from another, so where they do not, nobody ever will.
@@ -53,7 +61,9 @@ std::vector<LateResolver::Open> LateResolver::open_queries(std::span<const Owner
       answers[i].state = State::kUnknown;
       continue;
     }
-    open.push_back({.place = i, .entry = {.job_id = *id, .script_mtime_ns = query.script_mtime_ns}, .since = query.since});
+    open.push_back({.place = i,
+                    .entry = {.job_id = *id, .script_mtime_ns = query.script_mtime_ns},
+                    .since = query.since});
   }
   return open;
 }
@@ -65,8 +75,8 @@ bool LateResolver::settle(OwnerAnswer& answer, OwnerAnswer&& found) {
   return true;
 }
 
-Result<void> LateResolver::ask_queue(std::vector<Open>& open, std::vector<OwnerAnswer>& answers, const std::stop_token& stop,
-                                     SteadyTime deadline) {
+Result<void> LateResolver::ask_queue(std::vector<Open>& open, std::vector<OwnerAnswer>& answers,
+                                     const std::stop_token& stop, SteadyTime deadline) {
   std::set<std::uint64_t> ids;
   SteadyTime newest{};
   SteadyTime oldest = SteadyTime::max();
@@ -80,7 +90,8 @@ Result<void> LateResolver::ask_queue(std::vector<Open>& open, std::vector<OwnerA
     std::erase_if(open, [&](Open& query) {
       const std::uint64_t id = query.entry.job_id;
       if (!about.contains(id)) return false;
-      // A task's own number does not count: it was given out when the task began, long after the submit time of its row.
+      // A task's own number does not count: it was given out when the task began, long after the
+      // submit time of its row.
       const auto& numbers = rows.numbers(id);
       if (!numbers.empty() && numbers.front()->array_job_id == id &&
           settle(answers[query.place], make_answer(numbers, rows.texts(id), query.entry))) {
@@ -106,7 +117,8 @@ Result<void> LateResolver::ask_queue(std::vector<Open>& open, std::vector<OwnerA
   return {};
 }
 
-LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids, const std::stop_token& stop, SteadyTime deadline) {
+LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids,
+                                          const std::stop_token& stop, SteadyTime deadline) {
   Accounted result;
   auto program = find_slurm_command(config_, "sacct");
   if (!program) {
@@ -120,7 +132,8 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids, co
   // Times are printed as the environment says; UTC, as the summer time's last hour comes twice.
   auto environment = slurm_environment(config_);
   environment.insert(environment.end(), {"SLURM_TIME_FORMAT=%s", "TZ=UTC"});
-  const auto answer = runner_.run({*std::move(program), sacct_arguments(ids), std::move(environment)}, stop, deadline);
+  const auto answer = runner_.run(
+      {*std::move(program), sacct_arguments(ids), std::move(environment)}, stop, deadline);
   if (!answer) {
     result.failed = answer.error();
     result.heavy = answer.error().message().find("is larger than") != std::string::npos;
@@ -132,7 +145,8 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids, co
       result.is_there = false;
     } else {
       result.failed =
-          Error(ErrorKind::kTransient, "sacct: exit status " + std::to_string(answer->status) + ": " + last_line(answer->error));
+          Error(ErrorKind::kTransient, "sacct: exit status " + std::to_string(answer->status) +
+                                           ": " + last_line(answer->error));
     }
     return result;
   }
@@ -145,8 +159,9 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids, co
   return result;
 }
 
-Result<bool> LateResolver::ask_accounting(std::vector<Open>& open, std::vector<OwnerAnswer>& answers, const std::stop_token& stop,
-                                          SteadyTime deadline) {
+Result<bool> LateResolver::ask_accounting(std::vector<Open>& open,
+                                          std::vector<OwnerAnswer>& answers,
+                                          const std::stop_token& stop, SteadyTime deadline) {
   const SteadyTime begun = std::chrono::steady_clock::now();
   const SteadyTime until = begun + (deadline - clock_.steady());
   std::vector<std::uint64_t> ids;
@@ -171,7 +186,8 @@ Result<bool> LateResolver::ask_accounting(std::vector<Open>& open, std::vector<O
     if (!accounted.is_there) {
       if (!std::exchange(said_no_accounting_, true)) {
         log_.info("SLURM_NO_ACCOUNTING",
-                  "this Slurm keeps no account of its jobs, or there is no sacct: whose a job was that slurmctld has forgotten "
+                  "this Slurm keeps no account of its jobs, or there is no sacct: whose a job was "
+                  "that slurmctld has forgotten "
                   "cannot be told");
       }
       close(left, {});
@@ -205,15 +221,16 @@ Result<bool> LateResolver::ask_accounting(std::vector<Open>& open, std::vector<O
   }
   if (!stop.stop_requested() && !std::exchange(said_failing_, true)) {
     log_.warning("SLURM_SACCT_FAILED",
-                 "accounting cannot be asked whose jobs were that slurmctld has forgotten; they stay unverified until it can",
+                 "accounting cannot be asked whose jobs were that slurmctld has forgotten; they "
+                 "stay unverified until it can",
                  {{"reason", failed->message()}});
   }
   if (answered) return true;
   return *std::move(failed);
 }
 
-Result<std::vector<OwnerAnswer>> LateResolver::resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
-                                                       SteadyTime deadline) {
+Result<std::vector<OwnerAnswer>> LateResolver::resolve(std::span<const OwnerQuery> queries,
+                                                       std::stop_token stop, SteadyTime deadline) {
   std::vector<OwnerAnswer> answers(queries.size(), OwnerAnswer{.state = State::kNotAsked});
   std::vector<Open> open = open_queries(queries, answers);
   if (open.empty()) return answers;
@@ -224,11 +241,13 @@ Result<std::vector<OwnerAnswer>> LateResolver::resolve(std::span<const OwnerQuer
   Result<bool> accounting = false;
   if (clock_.steady() >= next_round_) accounting = ask_accounting(open, answers, stop, deadline);
   if (queue || accounting.value_or(false) ||
-      std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) { return a.state != State::kNotAsked; })) {
+      std::any_of(answers.begin(), answers.end(),
+                  [](const OwnerAnswer& a) { return a.state != State::kNotAsked; })) {
     return answers;
   }
   if (accounting) return queue.error();
-  return Error(ErrorKind::kTransient, queue.error().message() + "; " + accounting.error().message());
+  return Error(ErrorKind::kTransient,
+               queue.error().message() + "; " + accounting.error().message());
 }
 
 }  // namespace scriptorium::slurm

@@ -21,11 +21,12 @@
 
 namespace scriptorium::slurm {
 
-// Says whose jobs were that went out unverified: asks slurmctld, and accounting (sacct) about what slurmctld has forgotten. The
-// entry may be gone, so the times decide: a row counts if its submit time is the script's or a second before it.
+// Says whose jobs were that went out unverified: asks slurmctld, and accounting (sacct) about what
+// slurmctld has forgotten. The entry may be gone, so the times decide: a row counts if its submit
+// time is the script's or a second before it.
 //
-// Both are spared: slurmctld as all that use `queue` do it, accounting by a pause after each round of questions.
-// Where there is no accounting, slurmctld's word is all there is.
+// Both are spared: slurmctld as all that use `queue` do it, accounting by a pause after each round
+// of questions. Where there is no accounting, slurmctld's word is all there is.
 //
 // Owns:    the sacct process, which does not outlive the call.
 // Threads: one at a time.
@@ -36,7 +37,8 @@ class LateResolver final : public LateOwnerResolver {
   LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
                AccountNames names = system_account_names());
 
-  // So many jobs are asked for in one sacct; fewer after one that did not end in time or said too much.
+  // So many jobs are asked for in one sacct; fewer after one that did not end in time or said too
+  // much.
   static constexpr std::size_t kAtOnce = 100;
   // So much longer than the questions took is the pause before the next ones, up to kLongestPause.
   static constexpr int kPause = 20;
@@ -44,8 +46,8 @@ class LateResolver final : public LateOwnerResolver {
   // An answer may be as large; that is some hundred thousand rows.
   static constexpr std::size_t kMaxAnswer = std::size_t{16} << 20;
 
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
-                                           SteadyTime deadline) override;
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token stop, SteadyTime deadline) override;
 
  private:
   // A query that has no answer yet.
@@ -63,13 +65,15 @@ class LateResolver final : public LateOwnerResolver {
     std::vector<QueueRow> rows;
   };
 
-  std::vector<Open> open_queries(std::span<const OwnerQuery> queries, std::vector<OwnerAnswer>& answers) const;
-  Result<void> ask_queue(std::vector<Open>& open, std::vector<OwnerAnswer>& answers, const std::stop_token& stop,
-                         SteadyTime deadline);
+  std::vector<Open> open_queries(std::span<const OwnerQuery> queries,
+                                 std::vector<OwnerAnswer>& answers) const;
+  Result<void> ask_queue(std::vector<Open>& open, std::vector<OwnerAnswer>& answers,
+                         const std::stop_token& stop, SteadyTime deadline);
   // True if it answered about some of them, though it may not know them.
-  Result<bool> ask_accounting(std::vector<Open>& open, std::vector<OwnerAnswer>& answers, const std::stop_token& stop,
-                              SteadyTime deadline);
-  Accounted ask(std::span<const std::uint64_t> ids, const std::stop_token& stop, SteadyTime deadline);
+  Result<bool> ask_accounting(std::vector<Open>& open, std::vector<OwnerAnswer>& answers,
+                              const std::stop_token& stop, SteadyTime deadline);
+  Accounted ask(std::span<const std::uint64_t> ids, const std::stop_token& stop,
+                SteadyTime deadline);
   // Takes the answer if it names the owner.
   bool settle(OwnerAnswer& answer, OwnerAnswer&& found);
 
@@ -81,7 +85,8 @@ class LateResolver final : public LateOwnerResolver {
   CommandRunner runner_{kMaxAnswer};
   SteadyTime next_round_;  // accounting is not asked before
   std::size_t at_once_ = kAtOnce;
-  std::uint64_t begin_at_ = 0;  // the job that the next round begins with, so that a heavy one holds up no other
+  std::uint64_t begin_at_ =
+      0;  // the job that the next round begins with, so that a heavy one holds up no other
   bool said_failing_ = false;
   bool said_no_accounting_ = false;
 };

@@ -29,14 +29,16 @@ AccountNames system_account_names() {
   };
 }
 
-std::optional<std::string> CachedNames::name_of(std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
-                                                const std::function<std::optional<std::string>(std::uint32_t)>& ask_system) {
+std::optional<std::string> CachedNames::name_of(
+    std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
+    const std::function<std::optional<std::string>(std::uint32_t)>& ask_system) {
   const std::uint32_t id = static_cast<std::uint32_t>(std::stoul(number.value()));
   const SteadyTime now = clock_.steady();
   const auto [found, is_new] = cache.try_emplace(id);
   if (is_new || found->second.until <= now) {
     auto name = ask_system(id);
-    const auto until = now + (name ? SteadyTime::duration(kNamesFor) : SteadyTime::duration(kNoNameFor));
+    const auto until =
+        now + (name ? SteadyTime::duration(kNamesFor) : SteadyTime::duration(kNoNameFor));
     found->second = {std::move(name), until};
   }
   return found->second.name;

@@ -36,8 +36,9 @@ class CachedNames {
     std::optional<std::string> name;
     SteadyTime until;
   };
-  std::optional<std::string> name_of(std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
-                                     const std::function<std::optional<std::string>(std::uint32_t)>& ask_system);
+  std::optional<std::string> name_of(
+      std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
+      const std::function<std::optional<std::string>(std::uint32_t)>& ask_system);
 
   const Clock& clock_;
   AccountNames names_;

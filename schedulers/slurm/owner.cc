@@ -30,9 +30,13 @@ bool has_stub(const Event& event) {
 
 }  // namespace
 
-SqueueResolver::SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
-                               AccountNames names)
-    : queue_(std::move(queue)), config_(std::move(config)), log_(log), clock_(clock), names_(clock, std::move(names)) {}
+SqueueResolver::SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log,
+                               const Clock& clock, AccountNames names)
+    : queue_(std::move(queue)),
+      config_(std::move(config)),
+      log_(log),
+      clock_(clock),
+      names_(clock, std::move(names)) {}
 
 OwnerAnswer::State SqueueResolver::note_absence(const EntryKey& entry, SteadyTime asked) {
   const auto [found, is_new] = absent_.try_emplace(entry, Absence{asked, clock_.steady()});
@@ -55,7 +59,8 @@ std::vector<std::size_t> SqueueResolver::choose_single(std::span<const OwnerQuer
     round_begin_ = now;
     asked_in_round_ = 0;
   }
-  // New ones first: an absent one is asked for a second time before it goes, and must not keep the others waiting.
+  // New ones first: an absent one is asked for a second time before it goes, and must not keep the
+  // others waiting.
   std::vector<std::size_t> fresh;
   std::vector<std::size_t> absent;
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -80,7 +85,8 @@ std::vector<std::size_t> SqueueResolver::choose_single(std::span<const OwnerQuer
   return result;
 }
 
-OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query, std::uint64_t id,
+OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById& rows,
+                                      const OwnerQuery& query, std::uint64_t id,
                                       std::size_t& hidden) {
   const EntryKey key{id, query.script_mtime_ns};
   const bool unchanged = query.entry_unchanged && query.entry_unchanged();
@@ -89,7 +95,8 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
     if (unchanged) ++hidden;
     result.state = note_absence(key, answer.asked);
     if (result.state == OwnerAnswer::State::kUnknown && unchanged)
-      result.user.unverified_reason = "slurmctld does not list the job, though its entry stands in the spool";
+      result.user.unverified_reason =
+          "slurmctld does not list the job, though its entry stands in the spool";
     return result;
   }
   absent_.erase(key);
@@ -102,14 +109,17 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
                         .id_came_again = came_again,
                         .stub = has_stub(*query.event)});
   if (result.state == OwnerAnswer::State::kFound) names_.add_to(result.user);
-  if (result.state == OwnerAnswer::State::kUnknown && came_again && times_are_alike(latest, query.script_mtime_ns))
+  if (result.state == OwnerAnswer::State::kUnknown && came_again &&
+      times_are_alike(latest, query.script_mtime_ns))
     result.user.unverified_reason = kIdCameAgain;
   return result;
 }
 
-Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
+Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries,
+                                                         std::stop_token stop,
                                                          SteadyTime deadline) {
-  std::vector<OwnerAnswer> answers(queries.size(), OwnerAnswer{.state = OwnerAnswer::State::kNotAsked});
+  std::vector<OwnerAnswer> answers(queries.size(),
+                                   OwnerAnswer{.state = OwnerAnswer::State::kNotAsked});
   forget_old();
   std::vector<std::uint64_t> ids(queries.size());
   std::vector<OwnerQuery> asked;         // what is still to be asked for
@@ -170,27 +180,31 @@ Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQu
       }
     }
   }
-  const bool any =
-      std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) { return a.state != OwnerAnswer::State::kNotAsked; });
+  const bool any = std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) {
+    return a.state != OwnerAnswer::State::kNotAsked;
+  });
   postponed_ = !any && different.size() > kFew;
   if (!any) list_.reset();  // it has nothing more to say
   if (hidden != 0) {
-    log_.warning(
-        "SLURM_JOBS_HIDDEN",
-        "slurmctld does not list jobs whose entries stand in the spool; give our user operator level if PrivateData hides jobs, "
-        "and see that slurm_conf is that of this spool's cluster",
-        {{"jobs", static_cast<std::uint64_t>(hidden)}, {"uid", static_cast<std::uint64_t>(geteuid())}});
+    log_.warning("SLURM_JOBS_HIDDEN",
+                 "slurmctld does not list jobs whose entries stand in the spool; give our user "
+                 "operator level if PrivateData hides jobs, "
+                 "and see that slurm_conf is that of this spool's cluster",
+                 {{"jobs", static_cast<std::uint64_t>(hidden)},
+                  {"uid", static_cast<std::uint64_t>(geteuid())}});
   }
   return answers;
 }
 
 std::chrono::milliseconds SqueueResolver::min_interval() const {
   if (!postponed_) return kRound;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(queue_->next_list() - clock_.steady());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(queue_->next_list() - clock_.steady());
   return std::clamp<std::chrono::milliseconds>(left, kRound, 10s);
 }
 
-Result<std::optional<std::vector<NumberUse>>> SqueueNumbers::numbers(const Question& question, std::stop_token stop,
+Result<std::optional<std::vector<NumberUse>>> SqueueNumbers::numbers(const Question& question,
+                                                                     std::stop_token stop,
                                                                      SteadyTime deadline) {
   if (question.numbers.empty()) {
     auto list = queue_->all(question.since, stop, deadline);
@@ -211,19 +225,21 @@ Result<void> SqueueResolver::check() {
   const auto answer = queue_->list({}, clock_.steady() + kCheckPatience);
   if (!answer) {
     if (answer.error().kind() == ErrorKind::kInvalidConfig) return answer.error();
-    return answer.error().with_context("slurmctld cannot be asked for owners now, so users stay unverified until it can");
+    return answer.error().with_context(
+        "slurmctld cannot be asked for owners now, so users stay unverified until it can");
   }
   const uid_t we = geteuid();
   // Root and SlurmUser, who owns the spool, see every job whatever PrivateData says.
   if (we == 0) return {};
   if (const auto spool = stat_path(config_.spool); spool && spool->owner == we) return {};
-  const bool sees_others =
-      std::any_of(answer->rows.numbers.begin(), answer->rows.numbers.end(), [&](const QueueRow& row) { return row.uid != we; });
+  const bool sees_others = std::any_of(answer->rows.numbers.begin(), answer->rows.numbers.end(),
+                                       [&](const QueueRow& row) { return row.uid != we; });
   if (sees_others) return {};
-  return Error(
-      ErrorKind::kTransient,
-      "squeue answers, but shows no job of another user: either there is none now, or PrivateData=jobs hides them from uid " +
-          std::to_string(we) + " (then: sacctmgr modify user NAME set adminlevel=operator)");
+  return Error(ErrorKind::kTransient,
+               "squeue answers, but shows no job of another user: either there is none now, or "
+               "PrivateData=jobs hides them from uid " +
+                   std::to_string(we) +
+                   " (then: sacctmgr modify user NAME set adminlevel=operator)");
 }
 
 }  // namespace scriptorium::slurm

@@ -21,8 +21,8 @@
 
 namespace scriptorium::slurm {
 
-// Asks slurmctld who owns jobs: one by one while few are new, and else from a list of all jobs, for which they wait until
-// slurmctld may be asked for one again.
+// Asks slurmctld who owns jobs: one by one while few are new, and else from a list of all jobs, for
+// which they wait until slurmctld may be asked for one again.
 //
 // Threads: one at a time; load() from any.
 // Fails:   as Queue.
@@ -32,7 +32,8 @@ class SqueueResolver final : public OwnerResolver {
   SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
                  AccountNames names = system_account_names());
 
-  // So many new jobs are asked for one by one, at most kSinglesARound in a kRound: each takes a process and 3 ms of CPU here.
+  // So many new jobs are asked for one by one, at most kSinglesARound in a kRound: each takes a
+  // process and 3 ms of CPU here.
   static constexpr std::size_t kFew = 50;
   static constexpr std::size_t kSinglesARound = 25;
   static constexpr std::chrono::seconds kRound{1};
@@ -40,8 +41,8 @@ class SqueueResolver final : public OwnerResolver {
   std::chrono::milliseconds min_interval() const override;
   SchedulerLoad load() const override { return queue_->load(); }
   // A job that slurmctld does not list in two answers, kRound apart, is kUnknown.
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
-                                           SteadyTime deadline) override;
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token stop, SteadyTime deadline) override;
   Result<void> check() override;
 
  private:
@@ -57,9 +58,10 @@ class SqueueResolver final : public OwnerResolver {
   using EntryKey = std::pair<std::uint64_t, std::int64_t>;
 
   // Which queries are asked for now, one job after the other.
-  std::vector<std::size_t> choose_single(std::span<const OwnerQuery> queries, const std::vector<std::uint64_t>& ids);
-  OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query, std::uint64_t id,
-                        std::size_t& hidden);
+  std::vector<std::size_t> choose_single(std::span<const OwnerQuery> queries,
+                                         const std::vector<std::uint64_t>& ids);
+  OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query,
+                        std::uint64_t id, std::size_t& hidden);
   OwnerAnswer::State note_absence(const EntryKey& entry, SteadyTime asked);
   void forget_old();
 
@@ -70,7 +72,8 @@ class SqueueResolver final : public OwnerResolver {
   CachedNames names_;
   std::map<EntryKey, Absence> absent_;
   std::map<std::uint64_t, LatestEntry> latest_;
-  std::shared_ptr<const QueueAnswer> list_;  // the last list of all jobs, while there are jobs that it may name
+  std::shared_ptr<const QueueAnswer>
+      list_;  // the last list of all jobs, while there are jobs that it may name
   SteadyTime round_begin_;
   std::size_t asked_in_round_ = 0;
   bool postponed_ = false;  // the last resolve() could only wait for the next list
@@ -80,7 +83,8 @@ class SqueueResolver final : public OwnerResolver {
 class SqueueNumbers final : public NumberResolver {
  public:
   explicit SqueueNumbers(std::shared_ptr<Queue> queue) : queue_(std::move(queue)) {}
-  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token stop,
+  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question,
+                                                        std::stop_token stop,
                                                         SteadyTime deadline) override;
 
  private:

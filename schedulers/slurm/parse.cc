@@ -18,13 +18,15 @@ constexpr std::string_view kJob = "job.";
 constexpr std::string_view kEnvironment = "environment";
 constexpr std::string_view kScript = "script";
 constexpr std::size_t kHeader = sizeof(std::uint32_t);
-// Job ids have 32 bits today. More digits are let through, so that wider ones would not be lost in silence.
+// Job ids have 32 bits today. More digits are let through, so that wider ones would not be lost in
+// silence.
 constexpr std::size_t kMaxIdDigits = 18;
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 bool is_job_id(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMaxIdDigits && text.front() != '0' && std::all_of(text.begin(), text.end(), is_digit);
+  return !text.empty() && text.size() <= kMaxIdDigits && text.front() != '0' &&
+         std::all_of(text.begin(), text.end(), is_digit);
 }
 
 bool ends_with_nul(const SpoolFile& file) noexcept {
@@ -47,12 +49,14 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   parsed.environment_format = EnvironmentFormat::kRaw;
   if (file.truncated) return;  // core says so
   if (bytes.size() < kHeader) {
-    parsed.problems.push_back("environment: " + std::to_string(bytes.size()) + " bytes, too short for its count");
+    parsed.problems.push_back("environment: " + std::to_string(bytes.size()) +
+                              " bytes, too short for its count");
   } else if (shape.state == EnvironmentShape::State::kMalformed) {
-    parsed.problems.push_back("environment: count " + std::to_string(shape.count) + ", more bytes after that many strings");
+    parsed.problems.push_back("environment: count " + std::to_string(shape.count) +
+                              ", more bytes after that many strings");
   } else {
-    parsed.problems.push_back("environment: count " + std::to_string(shape.count) + ", " + std::to_string(shape.strings) +
-                              " strings");
+    parsed.problems.push_back("environment: count " + std::to_string(shape.count) + ", " +
+                              std::to_string(shape.strings) + " strings");
   }
 }
 
@@ -71,7 +75,8 @@ void read_script(const SpoolFile& file, ParsedJob& parsed) {
   parsed.script_info = read_script_info(bytes);
 }
 
-// The user writes the environment, so this is for reading comfort only, until slurmctld has answered.
+// The user writes the environment, so this is for reading comfort only, until slurmctld has
+// answered.
 void read_hints(std::string_view script, ParsedJob& parsed) {
   std::optional<std::string_view> name;
   std::optional<std::string_view> work_dir;
@@ -80,8 +85,10 @@ void read_hints(std::string_view script, ParsedJob& parsed) {
     while (!rest.empty()) {
       const std::string_view variable = rest.substr(0, rest.find('\0'));
       rest.remove_prefix(variable.size() + 1);
-      if (variable.starts_with("SLURM_JOB_NAME="sv)) name = variable.substr("SLURM_JOB_NAME="sv.size());
-      if (variable.starts_with("SLURM_SUBMIT_DIR="sv)) work_dir = variable.substr("SLURM_SUBMIT_DIR="sv.size());
+      if (variable.starts_with("SLURM_JOB_NAME="sv))
+        name = variable.substr("SLURM_JOB_NAME="sv.size());
+      if (variable.starts_with("SLURM_SUBMIT_DIR="sv))
+        work_dir = variable.substr("SLURM_SUBMIT_DIR="sv.size());
     }
   }
   if (name && !name->empty() && name->size() <= kMaxJobName) {
@@ -89,14 +96,16 @@ void read_hints(std::string_view script, ParsedJob& parsed) {
   } else if (!name) {
     parsed.job.name = job_name_directive(script);
   }
-  if (work_dir && work_dir->starts_with('/') && work_dir->size() <= kMaxPath) parsed.job.work_dir = std::string(*work_dir);
+  if (work_dir && work_dir->starts_with('/') && work_dir->size() <= kMaxPath)
+    parsed.job.work_dir = std::string(*work_dir);
 }
 
 }  // namespace
 
 SpoolPath classify_path(std::string_view path) noexcept {
   const SpoolPath foreign;
-  if (!path.starts_with(kHash) || path.size() < kHash.size() + 1 || !is_digit(path[kHash.size()])) return foreign;
+  if (!path.starts_with(kHash) || path.size() < kHash.size() + 1 || !is_digit(path[kHash.size()]))
+    return foreign;
   const char digit = path[kHash.size()];
   std::string_view rest = path.substr(kHash.size() + 1);
   if (rest.empty()) return {SpoolPath::Role::kDirectory, {}, {}};
@@ -105,7 +114,8 @@ SpoolPath classify_path(std::string_view path) noexcept {
   if (!rest.starts_with(kJob)) return foreign;
   std::string_view id = rest.substr(kJob.size());
   id = id.substr(0, id.find('/'));
-  if (!is_job_id(id) || id.back() != digit) return foreign;  // slurmctld files N under the last digit of N
+  if (!is_job_id(id) || id.back() != digit)
+    return foreign;  // slurmctld files N under the last digit of N
   const std::string_view after = rest.substr(kJob.size() + id.size());
   const std::string_view entry = path.substr(0, path.size() - after.size());
   if (after.empty()) return {SpoolPath::Role::kEntryDirectory, entry, {}};
@@ -138,14 +148,18 @@ Assessment assess_entry(const SpoolEntry& entry) noexcept {
   const SpoolFile* script = entry.file(kScript);
   bool over = false;  // a file is larger than we read, so its end was not seen
   if (environment == nullptr) {
-    // burst_buffer plugins give each task of an array a directory with nothing but a hard link to the array's script.
-    if (script != nullptr && script->stat.links >= 2 && (script->truncated || ends_with_nul(*script)))
+    // burst_buffer plugins give each task of an array a directory with nothing but a hard link to
+    // the array's script.
+    if (script != nullptr && script->stat.links >= 2 &&
+        (script->truncated || ends_with_nul(*script)))
       return {.state = State::kDuplicate};
     return {.state = State::kIncomplete, .reason = "environment missing"};
   }
-  // Too many strings never heal by waiting: such an entry is taken as it is, and parse_entry() says what is wrong.
+  // Too many strings never heal by waiting: such an entry is taken as it is, and parse_entry() says
+  // what is wrong.
   if (environment_shape(bytes_of(*environment)).state == EnvironmentShape::State::kShort) {
-    if (!environment->truncated) return {.state = State::kIncomplete, .reason = "environment short"};
+    if (!environment->truncated)
+      return {.state = State::kIncomplete, .reason = "environment short"};
     over = true;
   }
   if (script == nullptr) return {.state = State::kIncomplete, .reason = "script missing"};
@@ -160,10 +174,12 @@ Assessment assess_entry(const SpoolEntry& entry) noexcept {
 
 Result<ParsedJob> parse_entry(const SpoolEntry& entry) {
   const SpoolPath path = classify_path(entry.key);
-  if (path.role != SpoolPath::Role::kEntryDirectory) return Error(ErrorKind::kPermanent, "not an entry of slurmctld's spool");
+  if (path.role != SpoolPath::Role::kEntryDirectory)
+    return Error(ErrorKind::kPermanent, "not an entry of slurmctld's spool");
   const SpoolFile* environment = entry.file(kEnvironment);
   const SpoolFile* script = entry.file(kScript);
-  if (environment == nullptr && script == nullptr) return Error(ErrorKind::kVanished, "the entry has no file");
+  if (environment == nullptr && script == nullptr)
+    return Error(ErrorKind::kVanished, "the entry has no file");
 
   ParsedJob parsed;
   parsed.job.id = std::string(path.entry.substr(path.entry.rfind('.') + 1));

@@ -8,14 +8,17 @@
 
 // What slurmctld's spool holds, as pure functions: no file, no clock, no process.
 //
-// An entry is the directory hash.D/job.N of the StateSaveLocation, D being the last digit of the job id N, with
-//   environment   u32 count in the host's byte order, then `count` strings, each ended by NUL, then the end
-//   script        the submitted bytes, then one NUL, then the end
-// slurmctld writes them in this order, without a temporary name, so both may be seen half written; and both tell
-// exactly whether they are whole. (Read from Slurm 20.02 to 26.05, where neither names nor formats changed.)
+// An entry is the directory hash.D/job.N of the StateSaveLocation, D being the last digit of the
+// job id N, with
+//   environment   u32 count in the host's byte order, then `count` strings, each ended by NUL, then
+//   the end script        the submitted bytes, then one NUL, then the end
+// slurmctld writes them in this order, without a temporary name, so both may be seen half written;
+// and both tell exactly whether they are whole. (Read from Slurm 20.02 to 26.05, where neither
+// names nor formats changed.)
 namespace scriptorium::slurm {
 
-// Longest texts that Slurm itself takes; what is longer in an environment is not believed even as a hint.
+// Longest texts that Slurm itself takes; what is longer in an environment is not believed even as a
+// hint.
 inline constexpr std::size_t kMaxJobName = 1024;
 inline constexpr std::size_t kMaxPath = 4096;
 
@@ -36,8 +39,9 @@ EnvironmentShape environment_shape(std::string_view bytes) noexcept;
 
 Assessment assess_entry(const SpoolEntry& entry) noexcept;
 
-// The entry as a job: exact bytes, and what the script's text tells. The owner, account and partition stay unknown:
-// nothing in the spool says them that the user did not write. kVanished if the entry has no file at all.
+// The entry as a job: exact bytes, and what the script's text tells. The owner, account and
+// partition stay unknown: nothing in the spool says them that the user did not write. kVanished if
+// the entry has no file at all.
 Result<ParsedJob> parse_entry(const SpoolEntry& entry);
 
 }  // namespace scriptorium::slurm

@@ -15,11 +15,14 @@ using namespace std::literals;
 
 constexpr auto kWindow = 5min;  // over one or two of these the share is told
 
-std::string first_line(std::string_view text) { return printable(text.substr(0, text.find('\n')), 200); }
+std::string first_line(std::string_view text) {
+  return printable(text.substr(0, text.find('\n')), 200);
+}
 
 }  // namespace
 
-Queue::Queue(SlurmConfig config, Logger& log, const Clock& clock) : config_(std::move(config)), log_(log), clock_(clock) {
+Queue::Queue(SlurmConfig config, Logger& log, const Clock& clock)
+    : config_(std::move(config)), log_(log), clock_(clock) {
   state_.with([&](State& s) { s.window_begin = s.next_list = clock_.steady(); });
 }
 
@@ -27,27 +30,32 @@ Result<std::string> Queue::find_squeue() const {
   if (auto found = find_program(config_.squeue, "squeue", kSqueueFolders)) return *std::move(found);
   if (!config_.squeue.empty()) {
     return Error(ErrorKind::kInvalidConfig,
-                 "squeue: " + config_.squeue + " cannot be executed; correct `squeue`, or set resolve = \"none\"");
+                 "squeue: " + config_.squeue +
+                     " cannot be executed; correct `squeue`, or set resolve = \"none\"");
   }
-  return Error(ErrorKind::kInvalidConfig,
-               "squeue is not in "s + kSqueueFolders +
-                   "; install Slurm's client commands, say `squeue = \"/path\"`, or set resolve = \"none\"");
+  return Error(
+      ErrorKind::kInvalidConfig,
+      "squeue is not in "s + kSqueueFolders +
+          "; install Slurm's client commands, say `squeue = \"/path\"`, or set resolve = \"none\"");
 }
 
 std::vector<std::string> Queue::child_environment(std::string_view guard) const {
   // Nothing of our own environment: SQUEUE_* and SLURM_* variables change what squeue prints.
-  std::vector<std::string> result{"PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0",
-                                  "SQUEUE_FORMAT2=" + queue_format(guard)};
-  // Which Slurm is meant is the exception: a daemon that was started with SLURM_CONF must not ask another cluster.
+  std::vector<std::string> result{"PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s",
+                                  "SLURM_BITSTR_LEN=0", "SQUEUE_FORMAT2=" + queue_format(guard)};
+  // Which Slurm is meant is the exception: a daemon that was started with SLURM_CONF must not ask
+  // another cluster.
   if (!config_.slurm_conf.empty()) {
     result.push_back("SLURM_CONF=" + config_.slurm_conf);
-  } else if (const char* inherited = std::getenv("SLURM_CONF"); inherited != nullptr && *inherited != '\0') {
+  } else if (const char* inherited = std::getenv("SLURM_CONF");
+             inherited != nullptr && *inherited != '\0') {
     result.push_back(std::string("SLURM_CONF=") + inherited);
   }
   return result;
 }
 
-Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std::stop_token& stop, SteadyTime deadline) {
+Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std::stop_token& stop,
+                               SteadyTime deadline) {
   auto program = find_squeue();
   if (!program) return program.error();
   auto nonce = random_hex(16);
@@ -63,7 +71,8 @@ Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std:
     idle.pop_back();
     return taken;
   });
-  auto result = runner->run({*std::move(program), queue_arguments(job), child_environment(guard)}, stop, until);
+  auto result = runner->run({*std::move(program), queue_arguments(job), child_environment(guard)},
+                            stop, until);
   if (const std::size_t stuck = runner->stuck(); stuck != 0) {
     log_.warning("SLURM_SQUEUE_STUCK", "a squeue that was killed does not end; it is waited for",
                  {{"processes", static_cast<std::uint64_t>(stuck)}});
@@ -72,8 +81,8 @@ Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std:
   if (!result) return result.error();
   if (result->status != 0) {
     if (job && says_unknown_job(result->error)) return answer;
-    return Error(ErrorKind::kTransient,
-                 "squeue: exit status " + std::to_string(result->status) + ": " + first_line(result->error));
+    return Error(ErrorKind::kTransient, "squeue: exit status " + std::to_string(result->status) +
+                                            ": " + first_line(result->error));
   }
   auto rows = parse_queue(result->output, guard);
   if (!rows) return rows.error();
@@ -92,7 +101,8 @@ void Queue::spend(State& state, SteadyTime::duration cost) const {
   state.next_list = std::max(state.next_list, now) + cost * kShare;
 }
 
-Result<QueueAnswer> Queue::one(std::uint64_t job, const std::stop_token& stop, SteadyTime deadline) {
+Result<QueueAnswer> Queue::one(std::uint64_t job, const std::stop_token& stop,
+                               SteadyTime deadline) {
   auto answer = ask(std::to_string(job), stop, deadline);
   state_.with([&](State& s) {
     ++s.single_questions;
@@ -101,9 +111,11 @@ Result<QueueAnswer> Queue::one(std::uint64_t job, const std::stop_token& stop, S
   return answer;
 }
 
-Result<std::shared_ptr<const QueueAnswer>> Queue::all(SteadyTime since, const std::stop_token& stop, SteadyTime deadline) {
+Result<std::shared_ptr<const QueueAnswer>> Queue::all(SteadyTime since, const std::stop_token& stop,
+                                                      SteadyTime deadline) {
   const auto last = [&] {
-    return state_.with([&](const State& s) { return s.last && s.last->asked >= since ? s.last : nullptr; });
+    return state_.with(
+        [&](const State& s) { return s.last && s.last->asked >= since ? s.last : nullptr; });
   };
   const SteadyTime until = std::chrono::steady_clock::now() + (deadline - clock_.steady());
   if (!listing_.wait_until(stop, until, [](bool& busy) { return !std::exchange(busy, true); }))
@@ -124,7 +136,8 @@ Result<std::shared_ptr<const QueueAnswer>> Queue::all(SteadyTime since, const st
     state_.with([](State& s) { ++s.lists; });
     return answer.error();
   }
-  std::shared_ptr<const QueueAnswer> shared = std::make_shared<const QueueAnswer>(*std::move(answer));
+  std::shared_ptr<const QueueAnswer> shared =
+      std::make_shared<const QueueAnswer>(*std::move(answer));
   state_.with([&](State& s) {
     ++s.lists;
     spend(s, took);
@@ -133,7 +146,9 @@ Result<std::shared_ptr<const QueueAnswer>> Queue::all(SteadyTime since, const st
   return shared;
 }
 
-Result<QueueAnswer> Queue::list(const std::stop_token& stop, SteadyTime deadline) { return ask(std::nullopt, stop, deadline); }
+Result<QueueAnswer> Queue::list(const std::stop_token& stop, SteadyTime deadline) {
+  return ask(std::nullopt, stop, deadline);
+}
 
 SteadyTime Queue::next_list() const {
   return state_.with([](const State& s) { return s.next_list; });

@@ -17,7 +17,10 @@ constexpr std::size_t kFields = 6;
 constexpr auto kFormat = "JobIDRaw,JobID,UID,GID,Submit,Cluster";
 
 // Constant words: they are logged, and status counts failures by their message.
-Error odd_answer() { return {ErrorKind::kTransient, "sacct: a row is not as Slurm writes it; the whole answer is refused"}; }
+Error odd_answer() {
+  return {ErrorKind::kTransient,
+          "sacct: a row is not as Slurm writes it; the whole answer is refused"};
+}
 
 std::optional<std::uint64_t> read_number(std::string_view text) noexcept {
   std::uint64_t value = 0;
@@ -28,12 +31,13 @@ std::optional<std::uint64_t> read_number(std::string_view text) noexcept {
 
 bool is_cluster(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '.';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '-' || c == '.';
   });
 }
 
-// The number under which the script lay: of "3_1" and "4_[0-4%2]" that of the array, else the job's own, also of "5+1". Nothing
-// if `id` is not one that Slurm writes.
+// The number under which the script lay: of "3_1" and "4_[0-4%2]" that of the array, else the job's
+// own, also of "5+1". Nothing if `id` is not one that Slurm writes.
 std::optional<std::uint64_t> read_entry_id(std::string_view id, std::uint64_t raw) noexcept {
   const std::size_t mark = id.find_first_of("_+");
   const auto first = read_number(id.substr(0, mark));
@@ -42,7 +46,8 @@ std::optional<std::uint64_t> read_entry_id(std::string_view id, std::uint64_t ra
   std::string_view rest = id.substr(mark + 1);
   if (id[mark] == '+') return read_number(rest) ? std::optional(raw) : std::nullopt;
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
-  const bool tasks = !rest.empty() && rest.find_first_not_of("0123456789,:%-.") == std::string_view::npos;
+  const bool tasks =
+      !rest.empty() && rest.find_first_not_of("0123456789,:%-.") == std::string_view::npos;
   return tasks ? first : std::nullopt;
 }
 
@@ -60,14 +65,18 @@ bool read_owner(std::string_view text, std::optional<std::uint32_t>& into) noexc
 
 std::vector<std::string> sacct_arguments(std::span<const std::uint64_t> ids) {
   std::string list;
-  for (const std::uint64_t id : ids) list.append(list.empty() ? "" : ",").append(std::to_string(id));
+  for (const std::uint64_t id : ids)
+    list.append(list.empty() ? "" : ",").append(std::to_string(id));
   // Everybody's jobs, without their steps, all lives of each; of a federation only this cluster's.
-  return {"-a", "-X", "-D", "-n", "--parsable2", "--noconvert", "--local", "-o", kFormat, "-j", list};
+  return {"-a",      "-X", "-D",    "-n", "--parsable2", "--noconvert",
+          "--local", "-o", kFormat, "-j", list};
 }
 
-Result<std::vector<QueueRow>> parse_sacct(std::string_view answer, std::span<const std::uint64_t> ids) {
+Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
+                                          std::span<const std::uint64_t> ids) {
   const std::set<std::uint64_t> wanted(ids.begin(), ids.end());
-  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::int64_t>> known;  // an array may have a million tasks
+  std::set<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::int64_t>>
+      known;  // an array may have a million tasks
   std::vector<QueueRow> rows;
   std::optional<std::string_view> only_cluster;
   while (!answer.empty()) {
@@ -89,18 +98,25 @@ Result<std::vector<QueueRow>> parse_sacct(std::string_view answer, std::span<con
     std::optional<std::uint32_t> user;
     std::optional<std::uint32_t> group;
     const auto submitted = read_number(submit);
-    if (!entry || !read_owner(uid, user) || !read_owner(gid, group) || (!submitted && submit != "Unknown" && submit != "None") ||
-        submitted.value_or(0) > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    if (!entry || !read_owner(uid, user) || !read_owner(gid, group) ||
+        (!submitted && submit != "Unknown" && submit != "None") ||
+        submitted.value_or(0) >
+            static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       return odd_answer();
     }
     // Two clusters number their jobs alike.
     if (only_cluster.value_or(cluster) != cluster)
-      return Error(ErrorKind::kTransient, "sacct: it answers for more than one cluster; the whole answer is refused");
+      return Error(ErrorKind::kTransient,
+                   "sacct: it answers for more than one cluster; the whole answer is refused");
     only_cluster = cluster;
     if (!user || !group || !submitted) continue;
     const auto since = static_cast<std::int64_t>(*submitted);
     if (!wanted.contains(*entry) || !known.emplace(*entry, *user, *group, since).second) continue;
-    rows.push_back({.job_id = *number, .array_job_id = *entry, .uid = *user, .gid = *group, .submitted = since});
+    rows.push_back({.job_id = *number,
+                    .array_job_id = *entry,
+                    .uid = *user,
+                    .gid = *group,
+                    .submitted = since});
   }
   return rows;
 }

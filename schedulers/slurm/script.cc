@@ -12,11 +12,15 @@ using namespace std::literals;
 
 constexpr DirectiveSyntax kSyntax{.prefix = "#SBATCH"};
 
-void drop_line(std::string_view& rest) noexcept { rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1); }
+void drop_line(std::string_view& rest) noexcept {
+  rest.remove_prefix(std::min(rest.find('\n'), rest.size() - 1) + 1);
+}
 
 }  // namespace
 
-ScriptInfo read_script_info(std::string_view script) { return scriptorium::read_script_info(script, kSyntax); }
+ScriptInfo read_script_info(std::string_view script) {
+  return scriptorium::read_script_info(script, kSyntax);
+}
 
 std::optional<std::string> job_name_directive(std::string_view script) {
   std::optional<std::string> name;  // the last one wins, as with every option of sbatch
@@ -26,7 +30,8 @@ std::optional<std::string> job_name_directive(std::string_view script) {
     const std::vector<std::string> words = split_directive(text);
     for (std::size_t i = 0; i < words.size(); ++i) {
       const std::string_view word = words[i];
-      if (word == "hetjob" || word == "packjob") return false;  // what follows is for the next component
+      if (word == "hetjob" || word == "packjob")
+        return false;  // what follows is for the next component
       if (word.starts_with("--job-name=")) {
         name = std::string(word.substr("--job-name="sv.size()));
       } else if ((word == "-J" || word == "--job-name") && i + 1 < words.size()) {

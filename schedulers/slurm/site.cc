@@ -16,8 +16,8 @@
 namespace scriptorium::slurm {
 namespace {
 
-constexpr std::array kUsualPlaces{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf",
-                                  "/opt/slurm/etc/slurm.conf"};
+constexpr std::array kUsualPlaces{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf",
+                                  "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"};
 constexpr int kMostLevels = 8;
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 20;
 
@@ -35,18 +35,21 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // Standard output of one of Slurm's commands; nothing if it is not there or failed.
-std::optional<std::string> ask(const SlurmConfig& config, const std::string& command, std::vector<std::string> arguments,
-                               const std::stop_token& stop, SteadyTime deadline) {
+std::optional<std::string> ask(const SlurmConfig& config, const std::string& command,
+                               std::vector<std::string> arguments, const std::stop_token& stop,
+                               SteadyTime deadline) {
   auto program = find_slurm_command(config, command);
   if (!program) return std::nullopt;
   CommandRunner runner(std::size_t{1} << 20);
-  auto answer = runner.run({*std::move(program), std::move(arguments), slurm_environment(config)}, stop, deadline);
+  auto answer = runner.run({*std::move(program), std::move(arguments), slurm_environment(config)},
+                           stop, deadline);
   if (!answer || answer->status != 0) return std::nullopt;
   return std::move(answer->output);
 }
 
 Result<void> read_into(const std::string& file, SiteFacts& facts, int level) {
-  if (level > kMostLevels) return Error(ErrorKind::kInvalidConfig, file + ": too many levels of Include");
+  if (level > kMostLevels)
+    return Error(ErrorKind::kInvalidConfig, file + ": too many levels of Include");
   auto text = read_file(file, kMostBytes);
   if (!text) return text.error();
   std::istringstream lines(*text);
@@ -70,12 +73,15 @@ Result<void> read_into(const std::string& file, SiteFacts& facts, int level) {
 }
 
 bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= 10 && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return !text.empty() && text.size() <= 10 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 bool same_directory(const std::string& one, const std::string& other) {
   std::error_code failed;
-  if (std::filesystem::path(one).lexically_normal() == std::filesystem::path(other).lexically_normal()) return true;
+  if (std::filesystem::path(one).lexically_normal() ==
+      std::filesystem::path(other).lexically_normal())
+    return true;
   return std::filesystem::equivalent(one, other, failed) && !failed;
 }
 
@@ -83,7 +89,8 @@ bool same_directory(const std::string& one, const std::string& other) {
 
 std::optional<std::string> read_fact(std::string_view line, SiteFacts& facts) {
   line = trimmed(line.substr(0, line.find('#')));
-  if (lower(line.substr(0, 7)) == "include" && line.size() > 7 && (line[7] == ' ' || line[7] == '\t')) {
+  if (lower(line.substr(0, 7)) == "include" && line.size() > 7 &&
+      (line[7] == ' ' || line[7] == '\t')) {
     return std::string(trimmed(line.substr(8)));
   }
   const auto equals = line.find('=');
@@ -109,15 +116,18 @@ std::string slurm_conf_of(const SlurmConfig& config) {
   return {};
 }
 
-std::optional<std::string> find_slurm_command(const SlurmConfig& config, const std::string& command) {
+std::optional<std::string> find_slurm_command(const SlurmConfig& config,
+                                              const std::string& command) {
   std::string configured;
-  if (!config.squeue.empty()) configured = (std::filesystem::path(config.squeue).parent_path() / command).string();
+  if (!config.squeue.empty())
+    configured = (std::filesystem::path(config.squeue).parent_path() / command).string();
   return find_program(configured, command, kSqueueFolders);
 }
 
 std::vector<std::string> slurm_environment(const SlurmConfig& config) {
   std::vector<std::string> result{"PATH=/usr/bin:/bin"};
-  if (const std::string conf = slurm_conf_of(config); !conf.empty()) result.push_back("SLURM_CONF=" + conf);
+  if (const std::string conf = slurm_conf_of(config); !conf.empty())
+    result.push_back("SLURM_CONF=" + conf);
   return result;
 }
 
@@ -127,8 +137,8 @@ Result<SiteFacts> read_slurm_conf(const std::string& file) {
   return facts;
 }
 
-std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::string& cluster, const std::stop_token& stop,
-                                        SteadyTime deadline) {
+std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::string& cluster,
+                                        const std::stop_token& stop, SteadyTime deadline) {
   std::vector<Mismatch> found;
   const std::string conf = slurm_conf_of(config);
   const std::string who = config.slurm_conf.empty() ? "SLURM_CONF" : "slurm_conf";
@@ -138,7 +148,8 @@ std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::st
     auto read = read_slurm_conf(conf);
     if (!read && read.error().kind() == ErrorKind::kVanished) {
       found.push_back(
-          {true, who + ": there is no " + conf + ", so slurmctld cannot be asked for the owners of jobs; correct it"});
+          {true, who + ": there is no " + conf +
+                     ", so slurmctld cannot be asked for the owners of jobs; correct it"});
       return found;
     }
     if (read) facts = *std::move(read);
@@ -151,23 +162,29 @@ std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::st
     from = "scontrol show config";
   }
   if (facts.cluster && !facts.cluster->empty() && *facts.cluster != lower(cluster)) {
-    found.push_back({false, "cluster = \"" + cluster + "\", but Slurm's ClusterName is \"" + printable(*facts.cluster) + "\" (" +
-                                from + "); events carry the former"});
+    found.push_back({false, "cluster = \"" + cluster + "\", but Slurm's ClusterName is \"" +
+                                printable(*facts.cluster) + "\" (" + from +
+                                "); events carry the former"});
   }
   if (facts.state_directory && !same_directory(*facts.state_directory, config.spool)) {
-    found.push_back({false, "spool = \"" + config.spool + "\", but Slurm's StateSaveLocation is \"" +
-                                printable(*facts.state_directory, 4096) + "\" (" + from +
-                                "); unless both are one directory seen from two hosts, no job will be captured"});
+    found.push_back(
+        {false,
+         "spool = \"" + config.spool + "\", but Slurm's StateSaveLocation is \"" +
+             printable(*facts.state_directory, 4096) + "\" (" + from +
+             "); unless both are one directory seen from two hosts, no job will be captured"});
   }
   return found;
 }
 
 std::vector<std::string> ids_in_text(std::string_view job_id) {
-  if (const auto task = job_id.find('_'); task != std::string_view::npos && is_number(job_id.substr(0, task))) {
+  if (const auto task = job_id.find('_');
+      task != std::string_view::npos && is_number(job_id.substr(0, task))) {
     return {std::string(job_id.substr(0, task))};
   }
   const auto plus = job_id.find('+');
-  if (plus == std::string_view::npos || !is_number(job_id.substr(0, plus)) || !is_number(job_id.substr(plus + 1))) return {};
+  if (plus == std::string_view::npos || !is_number(job_id.substr(0, plus)) ||
+      !is_number(job_id.substr(plus + 1)))
+    return {};
   // The components of a heterogeneous job have consecutive numbers.
   std::uint64_t leader = 0;
   std::uint64_t offset = 0;
@@ -178,15 +195,17 @@ std::vector<std::string> ids_in_text(std::string_view job_id) {
   return {std::to_string(leader + offset)};
 }
 
-std::vector<std::string> ids_of_script(const SlurmConfig& config, std::string_view job_id, const std::stop_token& stop,
-                                       SteadyTime deadline) {
+std::vector<std::string> ids_of_script(const SlurmConfig& config, std::string_view job_id,
+                                       const std::stop_token& stop, SteadyTime deadline) {
   if (auto told = ids_in_text(job_id); !told.empty()) return told;
   if (!is_number(job_id) || config.resolve == Resolve::kNone) return {};
   const std::string id(job_id);
   // squeue first, as it needs no accounting; it forgets a job MinJobAge after its end.
-  auto answer = ask(config, "squeue", {"-h", "-a", "-t", "all", "-j", id, "-O", "ArrayJobID:20"}, stop, deadline);
+  auto answer = ask(config, "squeue", {"-h", "-a", "-t", "all", "-j", id, "-O", "ArrayJobID:20"},
+                    stop, deadline);
   if (!answer || trimmed(*answer).empty()) {
-    answer = ask(config, "sacct", {"-n", "-X", "-P", "-D", "-j", id, "-o", "JobID"}, stop, deadline);
+    answer =
+        ask(config, "sacct", {"-n", "-X", "-P", "-D", "-j", id, "-o", "JobID"}, stop, deadline);
   }
   if (!answer) return {};
   std::istringstream lines(*answer);

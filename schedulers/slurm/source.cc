@@ -15,7 +15,8 @@ namespace {
 
 using namespace std::literals;
 
-// What slurmctld keeps beside the job scripts; with ".new" and ".old" each while it is being replaced.
+// What slurmctld keeps beside the job scripts; with ".new" and ".old" each while it is being
+// replaced.
 constexpr std::array kStateFiles{"assoc_mgr_state"sv,
                                  "assoc_usage"sv,
                                  "bb_state"sv,
@@ -85,29 +86,37 @@ std::unique_ptr<NumberResolver> SlurmSource::make_number_resolver() const {
   return std::make_unique<SqueueNumbers>(queue_);
 }
 
-std::vector<Mismatch> SlurmSource::compare_with_scheduler(const std::stop_token& stop, SteadyTime deadline) const {
+std::vector<Mismatch> SlurmSource::compare_with_scheduler(const std::stop_token& stop,
+                                                          SteadyTime deadline) const {
   return compare_with_site(config_, context_.cluster, stop, deadline);
 }
 
-std::vector<std::string> SlurmSource::kept_under(std::string_view job_id, const std::stop_token& stop,
+std::vector<std::string> SlurmSource::kept_under(std::string_view job_id,
+                                                 const std::stop_token& stop,
                                                  SteadyTime deadline) const {
   return ids_of_script(config_, job_id, stop, deadline);
 }
 
 Result<void> SlurmSource::check_root(std::span<const std::string> names) const {
   const auto refuse = [&](std::string_view why) {
-    return Error(ErrorKind::kInvalidConfig,
-                 "spool " + config_.spool + ": " + std::string(why) +
-                     "; give slurmctld's StateSaveLocation (scontrol show config | grep StateSaveLocation)");
+    return Error(
+        ErrorKind::kInvalidConfig,
+        "spool " + config_.spool + ": " + std::string(why) +
+            "; give slurmctld's StateSaveLocation (scontrol show config | grep StateSaveLocation)");
   };
-  const auto has = [&](std::string_view wanted) { return std::find(names.begin(), names.end(), wanted) != names.end(); };
+  const auto has = [&](std::string_view wanted) {
+    return std::find(names.begin(), names.end(), wanted) != names.end();
+  };
   if (std::any_of(names.begin(), names.end(), is_slurmctlds)) return {};
   if (has("server_priv") || has("mom_priv")) return refuse("this is Torque's, not Slurm's");
-  if (has("cred_state") || has("cred_state.old")) return refuse("this is the spool of a node's slurmd");
-  if (std::any_of(names.begin(), names.end(), [](std::string_view name) { return name.starts_with("job."); })) {
+  if (has("cred_state") || has("cred_state.old"))
+    return refuse("this is the spool of a node's slurmd");
+  if (std::any_of(names.begin(), names.end(),
+                  [](std::string_view name) { return name.starts_with("job."); })) {
     return refuse("this looks like one of its hash.N folders");
   }
-  if (std::all_of(names.begin(), names.end(), is_neutral)) return {};  // slurmctld has not run here yet
+  if (std::all_of(names.begin(), names.end(), is_neutral))
+    return {};  // slurmctld has not run here yet
   return refuse("nothing in it is slurmctld's");
 }
 

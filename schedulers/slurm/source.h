@@ -11,11 +11,14 @@
 
 namespace scriptorium::slurm {
 
-// slurmctld's spool (StateSaveLocation) as a source of job scripts. The functions are those of parse.h.
+// slurmctld's spool (StateSaveLocation) as a source of job scripts. The functions are those of
+// parse.h.
 class SlurmSource final : public SpoolAdapter {
  public:
   SlurmSource(SlurmConfig config, const SourceContext& context)
-      : config_(std::move(config)), context_(context), queue_(std::make_shared<Queue>(config_, context_.log, context_.clock)) {}
+      : config_(std::move(config)),
+        context_(context),
+        queue_(std::make_shared<Queue>(config_, context_.log, context_.clock)) {}
 
   std::string scheduler() const override { return "slurm"; }
   std::string spool_root() const override { return config_.spool; }
@@ -28,8 +31,10 @@ class SlurmSource final : public SpoolAdapter {
   Result<void> check_root(std::span<const std::string> names) const override;
   std::optional<std::uint64_t> number_of(std::string_view entry) const override;
   std::unique_ptr<NumberResolver> make_number_resolver() const override;
-  std::vector<Mismatch> compare_with_scheduler(const std::stop_token& stop, SteadyTime deadline) const override;
-  std::vector<std::string> kept_under(std::string_view job_id, const std::stop_token& stop, SteadyTime deadline) const override;
+  std::vector<Mismatch> compare_with_scheduler(const std::stop_token& stop,
+                                               SteadyTime deadline) const override;
+  std::vector<std::string> kept_under(std::string_view job_id, const std::stop_token& stop,
+                                      SteadyTime deadline) const override;
 
  private:
   SlurmConfig config_;

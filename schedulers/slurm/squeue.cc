@@ -36,17 +36,20 @@ bool read_optional(std::string_view text, std::optional<Number>& into) noexcept 
 }
 
 bool is_task_list(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(),
-                                      [](char c) { return is_digit(c) || c == ',' || c == ':' || c == '%' || c == '-'; });
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return is_digit(c) || c == ',' || c == ':' || c == '%' || c == '-';
+  });
 }
 
 bool is_state(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
 }
 
 // Fields that end with `end` each, taken from the front of `text`; nothing if it has fewer.
 template <std::size_t kFields>
-std::optional<std::array<std::string_view, kFields>> take_fields(std::string_view& text, std::string_view end) {
+std::optional<std::array<std::string_view, kFields>> take_fields(std::string_view& text,
+                                                                 std::string_view end) {
   std::array<std::string_view, kFields> fields;
   for (std::string_view& field : fields) {
     const std::size_t at = text.find(end);
@@ -60,13 +63,15 @@ std::optional<std::array<std::string_view, kFields>> take_fields(std::string_vie
 using NumberFields = std::array<std::string_view, kNumberFields>;
 
 std::optional<QueueRow> read_row(const NumberFields& fields) {
-  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state, batch] = fields;
+  const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state,
+               batch] = fields;
   const auto job_id = read_number<std::uint64_t>(job);
   const auto array_job_id = read_number<std::uint64_t>(array);
   const auto user = read_number<std::uint32_t>(uid);
   const auto group = read_number<std::uint32_t>(gid);
   const auto restarted = read_number<std::uint64_t>(restarts);
-  if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state) || (batch != "0" && batch != "1"))
+  if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state) ||
+      (batch != "0" && batch != "1"))
     return std::nullopt;
   QueueRow row{.job_id = *job_id,
                .array_job_id = *array_job_id,
@@ -91,11 +96,15 @@ std::optional<std::string> read_text(std::string_view text) {
 }
 
 // Constant words: status counts failures by their message.
-Error odd_answer() { return {ErrorKind::kTransient, "squeue: a row is not as Slurm writes it; the whole answer is refused"}; }
+Error odd_answer() {
+  return {ErrorKind::kTransient,
+          "squeue: a row is not as Slurm writes it; the whole answer is refused"};
+}
 
 // An array has one entry, under its own number; each of its tasks gets a number when it starts.
 NumberUse use_of(const QueueRow& row, bool batch) {
-  if (row.array_job_id != 0 && row.job_id != row.array_job_id) return {row.job_id, NumberUse::Kind::kPartOfAnother};
+  if (row.array_job_id != 0 && row.job_id != row.array_job_id)
+    return {row.job_id, NumberUse::Kind::kPartOfAnother};
   return {row.job_id, batch ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
 }
 
@@ -108,7 +117,9 @@ const TextRow* find_text(const std::vector<const TextRow*>& texts, const QueueRo
   const TextRow* found = nullptr;
   for (const TextRow* text : texts) {
     // Between the two questions a task may have started, or the id may have gone to another job.
-    if (text->uid != row.uid || text->array_job_id != row.array_job_id || text->submitted != row.submitted) continue;
+    if (text->uid != row.uid || text->array_job_id != row.array_job_id ||
+        text->submitted != row.submitted)
+      continue;
     if (text->job_id == row.job_id) return text;
     if (found == nullptr) found = text;
   }
@@ -118,7 +129,8 @@ const TextRow* find_text(const std::vector<const TextRow*>& texts, const QueueRo
 }  // namespace
 
 std::vector<std::string> queue_arguments(const std::optional<std::string>& job) {
-  // Of a federation, only this cluster's: its slurmctld writes our spool, and is not asked about the federation first.
+  // Of a federation, only this cluster's: its slurmctld writes our spool, and is not asked about
+  // the federation first.
   std::vector<std::string> result{"-h", "-a", "--local", "-t", "all"};
   if (job) {
     result.emplace_back("-j");
@@ -130,9 +142,11 @@ std::vector<std::string> queue_arguments(const std::optional<std::string>& job) 
 std::string queue_format(std::string_view guard) {
   // Without a suffix each column would be cut at 20 characters.
   std::string format =
-      "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|,RestartCnt:|,StateCompact:|,"
+      "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|"
+      ",RestartCnt:|,StateCompact:|,"
       "BatchFlag:|";
-  for (const std::string_view field : {"Account:"sv, "QOS:"sv, "Partition:"sv, "WorkDir:"sv, "Name:"sv}) {
+  for (const std::string_view field :
+       {"Account:"sv, "QOS:"sv, "Partition:"sv, "WorkDir:"sv, "Name:"sv}) {
     format.append(",").append(field).append(guard);
   }
   return format;
@@ -171,13 +185,16 @@ bool says_unknown_job(std::string_view standard_error) noexcept {
 RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {
   const auto place = [&](const auto& row) {
     // The spool of a burst-buffer array has an entry for a task, under the task's own id.
-    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id) : std::pair(false, row.job_id);
+    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id)
+                                             : std::pair(false, row.job_id);
   };
   for (const QueueRow& row : all.numbers) {
-    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
+    if (const auto [whole, id] = place(row); wanted.contains(id))
+      (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
   }
   for (const TextRow& row : all.texts) {
-    if (const auto [whole, id] = place(row); wanted.contains(id)) (whole ? rows_ : tasks_)[id].texts.push_back(&row);
+    if (const auto [whole, id] = place(row); wanted.contains(id))
+      (whole ? rows_ : tasks_)[id].texts.push_back(&row);
   }
 }
 
@@ -196,7 +213,8 @@ std::optional<std::uint64_t> job_number(std::string_view id) noexcept {
 bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept {
   if (entry.unchanged) return true;
   if (entry.id_came_again || row.restarts != 0 || !row.submitted) return false;
-  // slurmctld notes the submission first and writes the script at once, so they share a second or differ by one.
+  // slurmctld notes the submission first and writes the script at once, so they share a second or
+  // differ by one.
   const std::int64_t written = floor_seconds(entry.script_mtime_ns);
   return *row.submitted == written || *row.submitted == written - 1;
 }
@@ -207,19 +225,22 @@ bool times_are_alike(std::int64_t script_mtime_ns, std::int64_t other_mtime_ns) 
   return one < other ? other - one <= 1 : one - other <= 1;
 }
 
-OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vector<const TextRow*>& texts,
-                        const EntryIdentity& entry) {
+OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
+                        const std::vector<const TextRow*>& texts, const EntryIdentity& entry) {
   OwnerAnswer answer;
   answer.state = OwnerAnswer::State::kUnknown;
   const QueueRow* chosen = nullptr;
   for (const QueueRow* row : rows) {
-    // All tasks of an array have one owner. An answer that says otherwise mixes two jobs: ask again.
+    // All tasks of an array have one owner. An answer that says otherwise mixes two jobs: ask
+    // again.
     if (row->uid != rows.front()->uid || row->gid != rows.front()->gid) return {};
     if (!belongs(*row, entry)) continue;
-    if (chosen == nullptr || (row->job_id == entry.job_id && chosen->job_id != entry.job_id)) chosen = row;
+    if (chosen == nullptr || (row->job_id == entry.job_id && chosen->job_id != entry.job_id))
+      chosen = row;
   }
   if (chosen == nullptr) {
-    answer.user.unverified_reason = "slurmctld lists another job of this id, or a requeued one whose entry has changed";
+    answer.user.unverified_reason =
+        "slurmctld lists another job of this id, or a requeued one whose entry has changed";
     return answer;
   }
 
@@ -229,7 +250,9 @@ OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vec
   answer.user.verified = true;
   for (const QueueRow* row : rows) {
     // A requeue gives the job a new submit time; the first one is then unknown.
-    if (row->restarts != 0 || !row->submitted || *row->submitted > std::numeric_limits<std::int64_t>::max() / kSecond) continue;
+    if (row->restarts != 0 || !row->submitted ||
+        *row->submitted > std::numeric_limits<std::int64_t>::max() / kSecond)
+      continue;
     const Timestamp submitted{*row->submitted * kSecond};
     if (!answer.submitted_at || submitted < *answer.submitted_at) answer.submitted_at = submitted;
   }
@@ -237,8 +260,10 @@ OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vec
     JobArray array{.job_id = std::to_string(chosen->array_job_id)};
     if (chosen->array_job_id != entry.job_id) {
       array.task_id = chosen->tasks;  // the entry is one task's own
-    } else if (rows.size() == 1 && chosen->job_id == chosen->array_job_id && chosen->state == "PD" && chosen->restarts == 0) {
-      array.task_spec = chosen->tasks;  // once a task has started, squeue lists only those that still wait
+    } else if (rows.size() == 1 && chosen->job_id == chosen->array_job_id &&
+               chosen->state == "PD" && chosen->restarts == 0) {
+      array.task_spec =
+          chosen->tasks;  // once a task has started, squeue lists only those that still wait
     }
     answer.array = std::move(array);
   }

@@ -13,16 +13,18 @@
 
 // How we ask squeue, and what its answers mean; pure functions.
 //
-// Job names, accounts, comments and directories are free bytes that users write, newlines included. A row therefore begins with
-// numbers only, from which owner, ids and times come, and each text in it ends with a guard of 128 random bits that is new for
-// each question: nobody can write the beginning of a row.
+// Job names, accounts, comments and directories are free bytes that users write, newlines included.
+// A row therefore begins with numbers only, from which owner, ids and times come, and each text in
+// it ends with a guard of 128 random bits that is new for each question: nobody can write the
+// beginning of a row.
 namespace scriptorium::slurm {
 
 // The numbers of a row.
 struct QueueRow {
   std::uint64_t job_id = 0;
-  std::uint64_t array_job_id = 0;  // equal to job_id for an ordinary job, and for what an array still has pending
-  std::string tasks;               // "0-99%10", or the number of a started task; "" = not an array
+  std::uint64_t array_job_id =
+      0;  // equal to job_id for an ordinary job, and for what an array still has pending
+  std::string tasks;  // "0-99%10", or the number of a started task; "" = not an array
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
   std::optional<std::int64_t> submitted;  // seconds since 1970; a requeue sets it anew
@@ -32,7 +34,8 @@ struct QueueRow {
   std::string state;  // "PD", "R", ...
 };
 
-// The texts of a row, with the numbers that tie them to it. What Slurm prints as "(null)" or leaves empty is absent.
+// The texts of a row, with the numbers that tie them to it. What Slurm prints as "(null)" or leaves
+// empty is absent.
 struct TextRow {
   std::uint64_t job_id = 0;
   std::uint64_t array_job_id = 0;
@@ -48,11 +51,11 @@ struct QueueRows {
   std::vector<NumberUse> uses;
 };
 
-// Arguments of squeue; `job` = only this one, else all of them. slurmctld answers quickly about one job; for a list of them
-// squeue would load all jobs and pick.
+// Arguments of squeue; `job` = only this one, else all of them. slurmctld answers quickly about one
+// job; for a list of them squeue would load all jobs and pick.
 std::vector<std::string> queue_arguments(const std::optional<std::string>& job);
-// The format, which goes in by the environment (SQUEUE_FORMAT2): unlike a command line, another user cannot read it there.
-// `guard` must not begin with a digit.
+// The format, which goes in by the environment (SQUEUE_FORMAT2): unlike a command line, another
+// user cannot read it there. `guard` must not begin with a digit.
 std::string queue_format(std::string_view guard);
 
 // Refuses the whole answer for one field that is not as it must be: kTransient.
@@ -91,18 +94,21 @@ struct EntryIdentity {
   bool stub = false;           // its script has the shape of is_het_stub()
 };
 
-// True if two entries of one id came so near to each other that the submit time of one may be the other's.
+// True if two entries of one id came so near to each other that the submit time of one may be the
+// other's.
 bool times_are_alike(std::int64_t script_mtime_ns, std::int64_t other_mtime_ns) noexcept;
-// Why such an entry stays without an owner for good: accounting knows no more than the times either.
+// Why such an entry stays without an owner for good: accounting knows no more than the times
+// either.
 inline constexpr const char* kIdCameAgain =
-    "slurmctld gave the job's id to another job at once, so that nothing tells whose the first one was";
+    "slurmctld gave the job's id to another job at once, so that nothing tells whose the first one "
+    "was";
 
 // Does the row speak of this very entry, and not of another job that had or got the same id?
 bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept;
 
-// The answer for one entry from the rows that bear its id, without names of user and group (which the passwd and
-// group databases know). No row at all, or none that belongs: kUnknown.
-OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const std::vector<const TextRow*>& texts,
-                        const EntryIdentity& entry);
+// The answer for one entry from the rows that bear its id, without names of user and group (which
+// the passwd and group databases know). No row at all, or none that belongs: kUnknown.
+OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
+                        const std::vector<const TextRow*>& texts, const EntryIdentity& entry);
 
 }  // namespace scriptorium::slurm

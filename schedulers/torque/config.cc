@@ -13,7 +13,8 @@ constexpr std::string_view kJobs = "/jobs";
 const Schema<TorqueConfig>& schema() {
   static const Schema<TorqueConfig> the_schema{
       required("spool", &TorqueConfig::spool,
-               "pbs_server's home, such as /var/spool/torque; its server_priv or server_priv/jobs will do as well. An absolute "
+               "pbs_server's home, such as /var/spool/torque; its server_priv or server_priv/jobs "
+               "will do as well. An absolute "
                "path."),
   };
   return the_schema;

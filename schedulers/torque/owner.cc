@@ -13,7 +13,8 @@ constexpr auto kKeptFor = 5min;
 constexpr std::size_t kMaxKept = 10'000;
 
 template <typename Record>
-Result<std::optional<std::uint32_t>> number_in(const Result<std::optional<Record>>& found, std::uint32_t Record::* number) {
+Result<std::optional<std::uint32_t>> number_in(const Result<std::optional<Record>>& found,
+                                               std::uint32_t Record::* number) {
   if (!found) return found.error().with_context("the name service cannot be asked for an account");
   return *found ? std::optional((**found).*number) : std::nullopt;
 }
@@ -25,9 +26,11 @@ Accounts system_accounts() {
           [](const std::string& name) { return number_in(find_group(name), &GroupRecord::gid); }};
 }
 
-AccountResolver::AccountResolver(const Clock& clock, Accounts accounts) : clock_(clock), accounts_(std::move(accounts)) {}
+AccountResolver::AccountResolver(const Clock& clock, Accounts accounts)
+    : clock_(clock), accounts_(std::move(accounts)) {}
 
-Result<std::vector<OwnerAnswer>> AccountResolver::resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
+Result<std::vector<OwnerAnswer>> AccountResolver::resolve(std::span<const OwnerQuery> queries,
+                                                          std::stop_token stop,
                                                           SteadyTime deadline) {
   std::vector<OwnerAnswer> answers;
   answers.reserve(queries.size());
@@ -54,7 +57,8 @@ Result<void> AccountResolver::add_numbers(User& user) {
   return {};
 }
 
-Result<std::optional<std::string>> AccountResolver::number_of(Cache& cache, const std::string& name, const AskNumber& ask) {
+Result<std::optional<std::string>> AccountResolver::number_of(Cache& cache, const std::string& name,
+                                                              const AskNumber& ask) {
   const SteadyTime now = clock_.steady();
   auto known = cache.find(name);
   if (known == cache.end() || now >= known->second.until) {

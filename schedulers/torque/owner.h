@@ -14,7 +14,8 @@
 
 namespace scriptorium::torque {
 
-// The numbers of names. Nothing for a name that has none; an error if the name service cannot tell now.
+// The numbers of names. Nothing for a name that has none; an error if the name service cannot tell
+// now.
 using AskNumber = std::function<Result<std::optional<std::uint32_t>>(const std::string& name)>;
 struct Accounts {
   AskNumber user;
@@ -22,19 +23,20 @@ struct Accounts {
 };
 Accounts system_accounts();
 
-// Adds numbers to the names that the record gave: sinks give access by number. The owner himself is known already, so an
-// event whose name no database has goes out verified and without one.
+// Adds numbers to the names that the record gave: sinks give access by number. The owner himself is
+// known already, so an event whose name no database has goes out verified and without one.
 //
 // Threads: one at a time.
-// Fails:   kTransient when the name service cannot be asked; events wait for it until resolve_timeout_seconds.
+// Fails:   kTransient when the name service cannot be asked; events wait for it until
+// resolve_timeout_seconds.
 class AccountResolver final : public OwnerResolver {
  public:
   explicit AccountResolver(const Clock& clock, Accounts accounts = system_accounts());
 
   // A name's answer is kept for some minutes, so asking often costs nothing.
   std::chrono::milliseconds min_interval() const override { return std::chrono::milliseconds{50}; }
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop,
-                                           SteadyTime deadline) override;
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token stop, SteadyTime deadline) override;
 
  private:
   struct Kept {
@@ -44,7 +46,8 @@ class AccountResolver final : public OwnerResolver {
   using Cache = std::map<std::string, Kept>;
 
   Result<void> add_numbers(User& user);
-  Result<std::optional<std::string>> number_of(Cache& cache, const std::string& name, const AskNumber& ask);
+  Result<std::optional<std::string>> number_of(Cache& cache, const std::string& name,
+                                               const AskNumber& ask);
 
   const Clock& clock_;
   Accounts accounts_;

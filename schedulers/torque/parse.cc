@@ -29,7 +29,8 @@ constexpr std::size_t kMaxText = 4096;  // of what is no more than a hint
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 std::string_view leading_number(std::string_view text) noexcept {
-  return text.substr(0, static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin()));
+  return text.substr(0, static_cast<std::size_t>(
+                            std::find_if_not(text.begin(), text.end(), is_digit) - text.begin()));
 }
 
 // "12-7.host": the record of one task of array 12.
@@ -52,8 +53,8 @@ struct FoundRecord {
   Record record;
 };
 
-// The newest record that can be read. The server saves it several times while a job is taken, each time with a little more
-// in it; after a tie, the place that lasts is as good as any.
+// The newest record that can be read. The server saves it several times while a job is taken, each
+// time with a little more in it; after a tie, the place that lasts is as good as any.
 std::optional<FoundRecord> newest_record(const SpoolEntry& entry) {
   std::optional<FoundRecord> newest;
   for (const std::string_view name : {kArrayRecord, kJobRecord, kNewRecord}) {
@@ -66,7 +67,8 @@ std::optional<FoundRecord> newest_record(const SpoolEntry& entry) {
 
 const SpoolFile* unreadable_record(const SpoolEntry& entry) noexcept {
   for (const std::string_view name : {kNewRecord, kArrayRecord, kJobRecord}) {
-    if (const SpoolFile* file = entry.file(name); file != nullptr && !bytes_of(*file).empty()) return file;
+    if (const SpoolFile* file = entry.file(name); file != nullptr && !bytes_of(*file).empty())
+      return file;
   }
   return nullptr;
 }
@@ -77,7 +79,8 @@ bool is_interactive(const Record& record) noexcept {
   return value != nullptr && !value->empty() && *value != "0" && *value != "False";
 }
 
-std::optional<std::string> text_of(const Record& record, std::string_view name, std::string_view resource = {}) {
+std::optional<std::string> text_of(const Record& record, std::string_view name,
+                                   std::string_view resource = {}) {
   const std::string* value = record.find(name, resource);
   if (value == nullptr || value->empty() || value->size() > kMaxText) return std::nullopt;
   return *value;
@@ -89,15 +92,18 @@ std::optional<Timestamp> time_of(const Record& record, std::string_view name) {
   if (value == nullptr) return std::nullopt;
   std::int64_t seconds = 0;
   const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), seconds);
-  if (error != std::errc{} || end != value->data() + value->size() || seconds <= 0 || seconds >= kLatest) return std::nullopt;
+  if (error != std::errc{} || end != value->data() + value->size() || seconds <= 0 ||
+      seconds >= kLatest)
+    return std::nullopt;
   return Timestamp{seconds * 1'000'000'000};
 }
 
 // A name that a user can have on a Unix system: what else stands in its place is nobody's.
 bool is_account_name(std::string_view name) noexcept {
-  return !name.empty() && name.size() <= kMaxAccountName && name != "." && name != ".." && name.front() != '-' &&
-         std::none_of(name.begin(), name.end(), [](char c) {
-           return is_control(c) || c == ' ' || c == '/' || c == ':' || c == ',' || c == '"' || c == '\\';
+  return !name.empty() && name.size() <= kMaxAccountName && name != "." && name != ".." &&
+         name.front() != '-' && std::none_of(name.begin(), name.end(), [](char c) {
+           return is_control(c) || c == ' ' || c == '/' || c == ':' || c == ',' || c == '"' ||
+                  c == '\\';
          });
 }
 
@@ -108,7 +114,8 @@ bool belongs_to(const Record& record, std::string_view stem) noexcept {
 }
 
 bool is_job_id(std::string_view id) noexcept {
-  return !id.empty() && is_digit(id.front()) && id.size() <= kMaxJobId && std::none_of(id.begin(), id.end(), is_control);
+  return !id.empty() && is_digit(id.front()) && id.size() <= kMaxJobId &&
+         std::none_of(id.begin(), id.end(), is_control);
 }
 
 void read_array(const Record& record, Job& job) {
@@ -121,7 +128,8 @@ void read_array(const Record& record, Job& job) {
   array.task_spec = text_of(record, "job_array_request");
 }
 
-// The server itself set Job_Owner, from the connection that the job came through; users can forge everything else.
+// The server itself set Job_Owner, from the connection that the job came through; users can forge
+// everything else.
 void read_owner(const Record& record, ParsedJob& parsed) {
   const std::string* owner = record.find("Job_Owner");
   if (owner == nullptr) {
@@ -135,24 +143,35 @@ void read_owner(const Record& record, ParsedJob& parsed) {
   }
   parsed.user.name = std::string(name);
   parsed.user.verified = record.regular && record.count("Job_Owner") == 1;
-  if (!record.regular) parsed.problems.emplace_back("record: not as pbs_server writes it, so its owner is not believed");
-  if (record.regular && !parsed.user.verified) parsed.problems.emplace_back("record: more than one Job_Owner");
+  if (!record.regular)
+    parsed.problems.emplace_back(
+        "record: not as pbs_server writes it, so its owner is not believed");
+  if (record.regular && !parsed.user.verified)
+    parsed.problems.emplace_back("record: more than one Job_Owner");
 
-  // A manager's qsub -P makes somebody else the owner; -u makes the job run as somebody else, who need not know of it.
+  // A manager's qsub -P makes somebody else the owner; -u makes the job run as somebody else, who
+  // need not know of it.
   std::string details;
   const auto add = [&details](std::string_view key, std::string_view value) {
-    details.append(details.empty() ? "" : ",").append("\"").append(key).append("\":\"").append(value).append("\"");
+    details.append(details.empty() ? "" : ",")
+        .append("\"")
+        .append(key)
+        .append("\":\"")
+        .append(value)
+        .append("\"");
   };
   const std::string* proxy = record.find("proxy_user");
   if (proxy != nullptr && is_account_name(*proxy) && is_utf8(*proxy)) add("proxy_user", *proxy);
   const std::string* runs_as = record.find("euser");
-  if (runs_as != nullptr && *runs_as != name && is_account_name(*runs_as) && is_utf8(*runs_as)) add("run_as", *runs_as);
+  if (runs_as != nullptr && *runs_as != name && is_account_name(*runs_as) && is_utf8(*runs_as))
+    add("run_as", *runs_as);
   if (!details.empty()) parsed.extra_json = "{\"details\":{" + details + "}}";
   if (runs_as != nullptr && *runs_as == name) parsed.user.group_name = text_of(record, "egroup");
 }
 
 void read_variables(const Record& record, ParsedJob& parsed) {
-  // The server writes a list with a control character in it as an empty one: that is unknown, and not none.
+  // The server writes a list with a control character in it as an empty one: that is unknown, and
+  // not none.
   const std::string* list = record.find("Variable_List");
   if (list == nullptr || list->empty()) return;
   parsed.environment = make_bytes(guess_environment(*list, record.format));
@@ -164,7 +183,8 @@ std::optional<std::string> work_directory(const Record& record, const ParsedJob&
   if (auto directory = text_of(record, "init_work_dir")) return directory;
   if (!parsed.environment) return std::nullopt;
   for (const Variable& v : split_environment(*parsed.environment)) {
-    if (v.name == "PBS_O_WORKDIR" && v.value.starts_with('/') && v.value.size() <= kMaxText) return std::string(v.value);
+    if (v.name == "PBS_O_WORKDIR" && v.value.starts_with('/') && v.value.size() <= kMaxText)
+      return std::string(v.value);
   }
   return std::nullopt;
 }
@@ -187,7 +207,8 @@ std::string directive_prefix(const Record& record) {
     const std::string_view word = take_word(rest);
     if (!word.starts_with("-C")) continue;
     std::string_view given = word.size() > 2 ? word.substr(2) : take_word(rest);
-    if (given.size() >= 2 && given.front() == '"' && given.back() == '"') given = given.substr(1, given.size() - 2);
+    if (given.size() >= 2 && given.front() == '"' && given.back() == '"')
+      given = given.substr(1, given.size() - 2);
     prefix = given;
   }
   return prefix;
@@ -221,7 +242,8 @@ SpoolPath classify_path(std::string_view path) noexcept {
   std::string_view name = path;
   if (name.size() == 1 && is_digit(name.front())) return {SpoolPath::Role::kDirectory, {}, {}};
   if (name.size() > 2 && is_digit(name[0]) && name[1] == '/') name.remove_prefix(2);
-  if (name.empty() || !is_digit(name.front()) || name.size() > kMaxFileName || name.find('/') != std::string_view::npos)
+  if (name.empty() || !is_digit(name.front()) || name.size() > kMaxFileName ||
+      name.find('/') != std::string_view::npos)
     return foreign;
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return foreign;
@@ -229,12 +251,15 @@ SpoolPath classify_path(std::string_view path) noexcept {
   const std::string_view entry = path.substr(0, path.size() - file.size() - 1);
   if (file == kScript) return {SpoolPath::Role::kEntryFile, entry, file};
   const bool record = file == kJobRecord || file == kArrayRecord || file == kNewRecord;
-  // A spool of large arrays holds hundreds of thousands of these; their script and all that counts are the array's.
+  // A spool of large arrays holds hundreds of thousands of these; their script and all that counts
+  // are the array's.
   if (!record || is_task_stem(name.substr(0, dot))) return foreign;
   return {SpoolPath::Role::kEntryRecord, entry, file};
 }
 
-std::string path_of_file(std::string_view entry, std::string_view file) { return std::string(entry).append(".").append(file); }
+std::string path_of_file(std::string_view entry, std::string_view file) {
+  return std::string(entry).append(".").append(file);
+}
 
 std::span<const std::string_view> entry_files() noexcept { return kRead; }
 
@@ -243,16 +268,19 @@ Assessment assess_entry(const SpoolEntry& entry) {
   const SpoolFile* script = entry.file(kScript);
   const auto found = newest_record(entry);
   if (script == nullptr) {
-    if (found && is_interactive(found->record)) return {.state = State::kIgnore, .reason = "interactive job"};
+    if (found && is_interactive(found->record))
+      return {.state = State::kIgnore, .reason = "interactive job"};
     return {.state = State::kIncomplete, .reason = "script missing"};
   }
   const std::uint64_t size = script->stat.size;
   if (size == 0) return {.state = State::kIncomplete, .reason = "script empty"};
   if (!found) return {.state = State::kIncomplete, .reason = "record missing"};
   if (size % kScriptChunk == 0) {
-    // More may come. Up to 4.2 the record is saved before the script, and again when the whole job was taken; since 6.1 it
-    // stands after the first chunk, and nothing tells whether there is another one: qsub may have been killed.
-    if (found->record.format == Record::Format::kBinary && found->file->stat.mtime_ns > script->stat.mtime_ns)
+    // More may come. Up to 4.2 the record is saved before the script, and again when the whole job
+    // was taken; since 6.1 it stands after the first chunk, and nothing tells whether there is
+    // another one: qsub may have been killed.
+    if (found->record.format == Record::Format::kBinary &&
+        found->file->stat.mtime_ns > script->stat.mtime_ns)
       return {.state = State::kComplete};
     return {.state = State::kDoubtful, .settle = kChunkGap};
   }
@@ -275,16 +303,19 @@ Result<ParsedJob> parse_entry(const SpoolEntry& entry) {
     prefix = directive_prefix(found->record);
     parsed.mixed_files.push_back({.name = "record", .bytes = found->file->bytes});
   } else if (const SpoolFile* broken = unreadable_record(entry)) {
-    parsed.problems.push_back("record: " + std::to_string(broken->bytes->size()) + " bytes that are no whole record");
+    parsed.problems.push_back("record: " + std::to_string(broken->bytes->size()) +
+                              " bytes that are no whole record");
     parsed.mixed_files.push_back({.name = "record", .bytes = broken->bytes});
   } else {
     parsed.problems.emplace_back("record: missing");
   }
-  parsed.script_info = read_script_info(*parsed.script, {.prefix = prefix, .indented = true, .colon_lines = true});
+  parsed.script_info =
+      read_script_info(*parsed.script, {.prefix = prefix, .indented = true, .colon_lines = true});
   if (script->stat.size > 0 && script->stat.size % kScriptChunk == 0 &&
       assess_entry(entry).state != Assessment::State::kComplete) {
-    parsed.problems.push_back("script: " + std::to_string(script->stat.size) +
-                              " bytes, whole chunks only; its end may be missing, as after a killed qsub");
+    parsed.problems.push_back(
+        "script: " + std::to_string(script->stat.size) +
+        " bytes, whole chunks only; its end may be missing, as after a killed qsub");
   }
   return parsed;
 }

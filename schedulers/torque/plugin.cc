@@ -8,7 +8,9 @@
 namespace scriptorium::torque {
 namespace {
 
-void check(const Table& table, Problems& problems) { static_cast<void>(read_config(table, problems)); }
+void check(const Table& table, Problems& problems) {
+  static_cast<void>(read_config(table, problems));
+}
 
 Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const SourceContext& context) {
   Problems problems;

@@ -11,14 +11,17 @@ namespace {
 
 using namespace std::literals;
 
-// ---- XML -------------------------------------------------------------------------------------------------------------
+// ---- XML
+// -------------------------------------------------------------------------------------------------------------
 
 // Deeper than any record: job, attributes, Resource_List, walltime.
 constexpr std::size_t kMaxDepth = 8;
 
 bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+bool is_letter(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 bool is_name_char(char c) noexcept { return is_letter(c) || is_digit(c) || c == '-' || c == '.'; }
 
 void append_utf8(std::string& text, std::uint32_t code) {
@@ -46,13 +49,16 @@ std::optional<std::uint32_t> character_reference(std::string_view name) {
   const bool hexadecimal = name.starts_with('x');
   if (hexadecimal) name.remove_prefix(1);
   std::uint32_t code = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), code, hexadecimal ? 16 : 10);
-  if (error != std::errc{} || end != name.data() + name.size() || code == 0 || code > 0x10FFFF) return std::nullopt;
+  const auto [end, error] =
+      std::from_chars(name.data(), name.data() + name.size(), code, hexadecimal ? 16 : 10);
+  if (error != std::errc{} || end != name.data() + name.size() || code == 0 || code > 0x10FFFF)
+    return std::nullopt;
   if (code >= 0xD800 && code <= 0xDFFF) return std::nullopt;
   return code;
 }
 
-// The text between two tags as it was before it was written; what is no reference stays as it stands.
+// The text between two tags as it was before it was written; what is no reference stays as it
+// stands.
 std::string decode(std::string_view text) {
   constexpr std::size_t kLongestReference = 10;  // "&#x10FFFF;"
   constexpr std::array<std::pair<std::string_view, char>, 5> kNamed{
@@ -65,8 +71,10 @@ std::string decode(std::string_view text) {
     if (ampersand == std::string_view::npos) return result;
     text.remove_prefix(ampersand);
     const std::size_t end = text.substr(0, kLongestReference).find(';');
-    const std::string_view name = end == std::string_view::npos ? std::string_view{} : text.substr(1, end - 1);
-    const auto* const named = std::find_if(kNamed.begin(), kNamed.end(), [&](const auto& n) { return n.first == name; });
+    const std::string_view name =
+        end == std::string_view::npos ? std::string_view{} : text.substr(1, end - 1);
+    const auto* const named =
+        std::find_if(kNamed.begin(), kNamed.end(), [&](const auto& n) { return n.first == name; });
     if (named != kNamed.end()) {
       result += named->second;
     } else if (const auto code = character_reference(name)) {
@@ -140,7 +148,8 @@ class XmlReader {
       return close(name, content_end);
     }
     const std::string_view name = take_name();
-    if (name.empty()) {  // a comment, a document type, a '<' that was not escaped: pbs_server writes none of them
+    if (name.empty()) {  // a comment, a document type, a '<' that was not escaped: pbs_server
+                         // writes none of them
       record_.regular = false;
       return true;
     }
@@ -178,12 +187,14 @@ class XmlReader {
     if (open_.back().name != name) {
       record_.regular = false;
       // One that stands open further out ends all within; another one is no tag of ours.
-      const auto same = std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.name == name; });
+      const auto same =
+          std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.name == name; });
       if (same == open_.rend()) return true;
       open_.erase(same.base(), open_.end());
       open_.back().has_children = true;
     }
-    if (!open_.back().has_children) keep(text_.substr(open_.back().content, content_end - open_.back().content));
+    if (!open_.back().has_children)
+      keep(text_.substr(open_.back().content, content_end - open_.back().content));
     open_.pop_back();
     whole_ = open_.empty();
     return true;
@@ -192,14 +203,17 @@ class XmlReader {
   void keep(std::string_view content) {
     const std::string_view name = open_.back().name;
     if (open_.size() == 2) {
-      std::string* const header = name == "jobid" ? &record_.job_id : (name == "fileprefix" ? &record_.file_prefix : nullptr);
+      std::string* const header = name == "jobid"
+                                      ? &record_.job_id
+                                      : (name == "fileprefix" ? &record_.file_prefix : nullptr);
       if (header == nullptr) return;
       if (!header->empty()) record_.regular = false;
       *header = decode(content);
     } else if (open_.size() >= 3 && open_[1].name == "attributes") {
       const bool nested = open_.size() == 4;
       if (open_.size() > 4) return;
-      record_.attributes.push_back({std::string(open_[2].name), nested ? std::string(name) : std::string(), decode(content)});
+      record_.attributes.push_back({std::string(open_[2].name),
+                                    nested ? std::string(name) : std::string(), decode(content)});
     }
   }
 
@@ -210,11 +224,13 @@ class XmlReader {
   Record record_;
 };
 
-// ---- binary ----------------------------------------------------------------------------------------------------------
+// ---- binary
+// ----------------------------------------------------------------------------------------------------------
 
-// A dump on LP64, little endian: the fixed part, then for each attribute a header of 88 bytes (its first 64 are pointers),
-// the name, the resource and the value, each with its NUL. The fixed part's size is not the same in all versions, so the
-// first attribute is found by its name, which always is Job_Name.
+// A dump on LP64, little endian: the fixed part, then for each attribute a header of 88 bytes (its
+// first 64 are pointers), the name, the resource and the value, each with its NUL. The fixed part's
+// size is not the same in all versions, so the first attribute is found by its name, which always
+// is Job_Name.
 constexpr std::size_t kHeader = 88;
 constexpr std::size_t kSizes = 64;  // where in a header the lengths stand
 constexpr std::int32_t kEnd = -711;
@@ -226,7 +242,8 @@ constexpr std::size_t kMaxFilePrefix = 62;
 
 std::int32_t int_at(std::string_view bytes, std::size_t at) noexcept {
   std::uint32_t value = 0;
-  for (std::size_t i = 4; i > 0; --i) value = value << 8U | static_cast<std::uint8_t>(bytes[at + i - 1]);
+  for (std::size_t i = 4; i > 0; --i)
+    value = value << 8U | static_cast<std::uint8_t>(bytes[at + i - 1]);
   return static_cast<std::int32_t>(value);
 }
 
@@ -247,7 +264,9 @@ std::optional<Attribute> take_attribute(std::string_view bytes, std::size_t& at)
     lengths[i] = static_cast<std::size_t>(length);
     sum += lengths[i];
   }
-  if (whole < 0 || static_cast<std::size_t>(whole) != sum || sum > bytes.size() - at || lengths[0] < 2) return std::nullopt;
+  if (whole < 0 || static_cast<std::size_t>(whole) != sum || sum > bytes.size() - at ||
+      lengths[0] < 2)
+    return std::nullopt;
   std::array<std::string, 3> texts;
   std::size_t from = at + kHeader;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
@@ -261,7 +280,8 @@ std::optional<Attribute> take_attribute(std::string_view bytes, std::size_t& at)
 }
 
 bool is_end(std::string_view bytes, std::size_t at) noexcept {
-  return bytes.size() >= at && bytes.size() - at >= kSizes + 4 && int_at(bytes, at + kSizes) == kEnd;
+  return bytes.size() >= at && bytes.size() - at >= kSizes + 4 &&
+         int_at(bytes, at + kSizes) == kEnd;
 }
 
 std::optional<Record> read_binary(std::string_view bytes) {
@@ -283,9 +303,11 @@ std::optional<Record> read_binary(std::string_view bytes) {
 
 bool is_variable_name(std::string_view text) noexcept {
   // bash passes its functions as BASH_FUNC_name%% or BASH_FUNC_name().
-  return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), [](char c) {
-    return is_letter(c) || is_digit(c) || c == '%' || c == '(' || c == ')' || c == '.' || c == '-' || c == ':';
-  });
+  return !text.empty() && is_letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return is_letter(c) || is_digit(c) || c == '%' || c == '(' || c == ')' || c == '.' ||
+                  c == '-' || c == ':';
+         });
 }
 
 // True if a new "NAME=" begins here.
@@ -305,15 +327,16 @@ const std::string* Record::find(std::string_view name, std::string_view resource
 }
 
 std::size_t Record::count(std::string_view name) const noexcept {
-  return static_cast<std::size_t>(
-      std::count_if(attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; }));
+  return static_cast<std::size_t>(std::count_if(
+      attributes.begin(), attributes.end(), [&](const Attribute& a) { return a.name == name; }));
 }
 
 std::optional<Record> read_record(std::string_view bytes) {
   constexpr std::size_t kSmallest = 4;
   if (bytes.size() < kSmallest) return std::nullopt;
   // PBS_JOB_VERSION 0x000203NN, little endian.
-  if (static_cast<std::uint8_t>(bytes[3]) == 0 && bytes[2] == 2 && bytes[1] == 3) return read_binary(bytes);
+  if (static_cast<std::uint8_t>(bytes[3]) == 0 && bytes[2] == 2 && bytes[1] == 3)
+    return read_binary(bytes);
   return XmlReader(bytes).read();
 }
 
@@ -321,7 +344,8 @@ std::string guess_environment(std::string_view variable_list, Record::Format for
   const char separator = format == Record::Format::kXml ? ',' : '\n';
   std::string result;
   result.reserve(variable_list.size() + 1);
-  if (format == Record::Format::kBinary && variable_list.ends_with('\n')) variable_list.remove_suffix(1);
+  if (format == Record::Format::kBinary && variable_list.ends_with('\n'))
+    variable_list.remove_suffix(1);
   while (!variable_list.empty()) {
     std::size_t end = variable_list.find(separator);
     while (end != std::string_view::npos && !begins_variable(variable_list.substr(end + 1))) {

@@ -12,7 +12,8 @@
 
 namespace scriptorium::torque {
 
-// pbs_server's spool (server_priv/jobs) as a source of job scripts. The functions are those of parse.h.
+// pbs_server's spool (server_priv/jobs) as a source of job scripts. The functions are those of
+// parse.h.
 class TorqueSource final : public SpoolAdapter {
  public:
   using Exists = std::function<bool(const std::string& path)>;
@@ -28,8 +29,9 @@ class TorqueSource final : public SpoolAdapter {
   std::span<const std::string_view> file_names() const override;
   // The ids of accounts, which the records do not have, from this machine's name service.
   std::unique_ptr<OwnerResolver> make_resolver() override;
-  // Refuses the spool of an execution host, and OpenPBS, whose server keeps no scripts in its spool; the latter is told by
-  // what lies in the server's home, which is all that is looked at outside of the spool.
+  // Refuses the spool of an execution host, and OpenPBS, whose server keeps no scripts in its
+  // spool; the latter is told by what lies in the server's home, which is all that is looked at
+  // outside of the spool.
   Result<void> check_root(std::span<const std::string> names) const override;
 
   static bool file_exists(const std::string& path);

@@ -56,13 +56,17 @@ enum Field : std::size_t {
   kFields
 };
 constexpr const char* kNames =
-    "JobIDRaw,JobID,UID,GID,User,Group,Account,Partition,QOS,Submit,Start,End,ElapsedRaw,Suspended,TimelimitRaw,State,ExitCode,"
+    "JobIDRaw,JobID,UID,GID,User,Group,Account,Partition,QOS,Submit,Start,End,ElapsedRaw,Suspended,"
+    "TimelimitRaw,State,ExitCode,"
     "NNodes,"
-    "AllocCPUS,AllocTRES,TotalCPU,UserCPU,SystemCPU,MaxRSS,TRESUsageInTot,ConsumedEnergyRaw,WorkDir,JobName";
+    "AllocCPUS,AllocTRES,TotalCPU,UserCPU,SystemCPU,MaxRSS,TRESUsageInTot,ConsumedEnergyRaw,"
+    "WorkDir,JobName";
 constexpr const char* kStates = "CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO,BF";
 
 // "2026-11-21T20:17:53", UTC because the child runs with TZ=UTC; nothing for "Unknown".
-std::optional<Timestamp> read_time(std::string_view text) { return parse_rfc3339(std::string(text) + "Z"); }
+std::optional<Timestamp> read_time(std::string_view text) {
+  return parse_rfc3339(std::string(text) + "Z");
+}
 std::string sacct_time(Timestamp time) {
   std::string text = format_rfc3339(time, TimePrecision::kSeconds);
   text.pop_back();  // the Z
@@ -91,7 +95,8 @@ std::optional<AccountedJob> read_job(const Row& row) {
   if (const auto mark = row[kJobId].find_first_of("_+"); mark != std::string_view::npos) {
     const std::string whole(row[kJobId].substr(0, mark));
     if (row[kJobId][mark] == '_') {
-      facts.job.array = JobArray{.job_id = whole, .task_id = std::string(row[kJobId].substr(mark + 1))};
+      facts.job.array =
+          JobArray{.job_id = whole, .task_id = std::string(row[kJobId].substr(mark + 1))};
     } else {
       facts.job.het = HetJob{.job_id = whole};
     }
@@ -108,7 +113,8 @@ std::optional<AccountedJob> read_job(const Row& row) {
   facts.elapsed_seconds = static_cast<double>(*elapsed);
   facts.suspended_seconds = read_duration(row[kSuspended]);
   facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
-  if (const auto minutes = read_number(row[kTimeLimit])) facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
+  if (const auto minutes = read_number(row[kTimeLimit]))
+    facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
 
   JobView& view = job.view;
   view.accounting = true;
@@ -120,7 +126,8 @@ std::optional<AccountedJob> read_job(const Row& row) {
   totals.user_seconds = read_duration(row[kUserCpu]);
   totals.system_seconds = read_duration(row[kSystemCpu]);
   totals.cpu_seconds = read_duration(row[kTotalCpu]);
-  if (const auto joules = read_number(row[kEnergy]); joules && *joules > 0) totals.energy_joules = static_cast<double>(*joules);
+  if (const auto joules = read_number(row[kEnergy]); joules && *joules > 0)
+    totals.energy_joules = static_cast<double>(*joules);
   return job;
 }
 
@@ -128,16 +135,19 @@ void add_step(const Row& row, JobView& view) {
   const auto largest = read_size(row[kMaxRss]);
   const auto all = read_size(tres(row[kTresTotal], "mem").value_or(""));
   for (const auto& step : {largest, all}) {
-    if (step) view.totals.peak_memory_bytes = std::max(view.totals.peak_memory_bytes.value_or(0), *step);
+    if (step)
+      view.totals.peak_memory_bytes = std::max(view.totals.peak_memory_bytes.value_or(0), *step);
   }
 }
 
 }  // namespace
 
 std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from, Timestamp to) {
-  return {"--allusers", "--duplicates", "--noheader",  "--parsable",     "--noconvert", "--delimiter=" + std::string(guard),
-          "--state",    kStates,        "--starttime", sacct_time(from), "--endtime",   sacct_time(to),
-          "--format",   kNames};
+  return {"--allusers",     "--duplicates", "--noheader",
+          "--parsable",     "--noconvert",  "--delimiter=" + std::string(guard),
+          "--state",        kStates,        "--starttime",
+          sacct_time(from), "--endtime",    sacct_time(to),
+          "--format",       kNames};
 }
 
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard) {
@@ -150,7 +160,8 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
     const std::string_view raw = row[kJobIdRaw];
     const std::string_view number = raw.substr(0, raw.find('.'));
     if (!read_number(number)) {
-      return Error{ErrorKind::kTransient, "sacct: a row without a job's number; all of the answer is refused"};
+      return Error{ErrorKind::kTransient,
+                   "sacct: a row without a job's number; all of the answer is refused"};
     }
     if (number.size() == raw.size()) {
       auto job = read_job(row);
@@ -162,7 +173,8 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
     }
   }
   for (AccountedJob& job : jobs) {
-    // Without a plugin that gathers, all steps say 0 and no memory: that is nothing measured, not nothing used.
+    // Without a plugin that gathers, all steps say 0 and no memory: that is nothing measured, not
+    // nothing used.
     Totals& totals = job.view.totals;
     if (totals.cpu_seconds.value_or(0) > 0 || totals.peak_memory_bytes) continue;
     totals.cpu_seconds.reset();
@@ -173,13 +185,16 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
 }
 
 std::string AccountingCursor::text() const {
-  return nlohmann::json{{"version", kVersion}, {"until", format_rfc3339(until, TimePrecision::kSeconds)}, {"seen", seen}}.dump();
+  return nlohmann::json{{"version", kVersion},
+                        {"until", format_rfc3339(until, TimePrecision::kSeconds)},
+                        {"seen", seen}}
+      .dump();
 }
 
 std::optional<AccountingCursor> parse_cursor(std::string_view text) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || json.value("version", 0) != kVersion || !json.contains("until") || !json["until"].is_string() ||
-      !json.contains("seen") || !json["seen"].is_array()) {
+  if (!json.is_object() || json.value("version", 0) != kVersion || !json.contains("until") ||
+      !json["until"].is_string() || !json.contains("seen") || !json["seen"].is_array()) {
     return std::nullopt;
   }
   const auto until = parse_rfc3339(json["until"].get<std::string>());
@@ -201,9 +216,13 @@ class Import {
     auto cursor = position ? parse_cursor(*position) : std::nullopt;
     if (position && !cursor) {
       context_.log.warning("USAGE_POSITION_UNREAD",
-                           "the accounting's position is not understood; jobs are imported anew as at the first start", {});
+                           "the accounting's position is not understood; jobs are imported anew as "
+                           "at the first start",
+                           {});
     }
-    if (!cursor) cursor = AccountingCursor{.until = {now().nanoseconds - config_.accounting_first_hours * 3600 * kSecond}};
+    if (!cursor)
+      cursor = AccountingCursor{
+          .until = {now().nanoseconds - config_.accounting_first_hours * 3600 * kSecond}};
     cursor_ = *std::move(cursor);
   }
 
@@ -222,7 +241,9 @@ class Import {
     std::map<std::string, Timestamp> ends;
     for (AccountedJob& job : *jobs) {
       if (job.ended_at.nanoseconds > to.nanoseconds) continue;
-      if (config_.accounting_jobs == AccountingJobs::kMultiNode && job.view.nodes_expected.value_or(1) < 2) continue;
+      if (config_.accounting_jobs == AccountingJobs::kMultiNode &&
+          job.view.nodes_expected.value_or(1) < 2)
+        continue;
       Event event = job_event(context_.cluster, "slurm", job.view, config_.findings);
       const std::string id = event.id.substr(0, kIdDigits);
       if (job.ended_at.nanoseconds >= to.nanoseconds - overlap()) next.seen.insert(id);
@@ -232,7 +253,8 @@ class Import {
     const bool moved = to.nanoseconds - overlap() > from.nanoseconds;
     if (!moved) next.seen.insert(cursor_.seen.begin(), cursor_.seen.end());
     if (!events.empty() || to.nanoseconds != cursor_.until.nanoseconds) {
-      if (auto written = writer_.write(std::move(events), next.text()); !written) return written.error();
+      if (auto written = writer_.write(std::move(events), next.text()); !written)
+        return written.error();
     }
     cursor_ = std::move(next);
     return to < present;
@@ -251,12 +273,14 @@ class Import {
     const auto nonce = random_hex(16);
     if (!nonce) return nonce.error();
     const std::string guard = "@" + *nonce;
-    const auto answer = runner_.run({*sacct, sacct_arguments(guard, from, to), slurm_environment(config_)}, stop,
-                                    std::chrono::steady_clock::now() + kPatience);
+    const auto answer =
+        runner_.run({*sacct, sacct_arguments(guard, from, to), slurm_environment(config_)}, stop,
+                    std::chrono::steady_clock::now() + kPatience);
     if (!answer) return answer.error();
     if (answer->status != 0) {
-      return Error{ErrorKind::kTransient, "sacct: exit status " + std::to_string(answer->status) + ": " +
-                                              printable(answer->error.substr(0, answer->error.find('\n')), 200)};
+      return Error{ErrorKind::kTransient,
+                   "sacct: exit status " + std::to_string(answer->status) + ": " +
+                       printable(answer->error.substr(0, answer->error.find('\n')), 200)};
     }
     return parse_sacct(answer->output, guard);
   }
@@ -270,8 +294,8 @@ class Import {
 
 }  // namespace
 
-Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer, const std::stop_token& stop,
-                            bool once) {
+Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer,
+                            const std::stop_token& stop, bool once) {
   Import import(config, context, writer);
   Guarded<int> nothing;
   while (!stop.stop_requested()) {
@@ -279,8 +303,9 @@ Result<void> run_accounting(const JobConfig& config, const JobContext& context, 
     if (!more) return stop.stop_requested() ? Result<void>{} : more.error();
     if (*more) continue;
     if (once) return {};
-    nothing.wait_until(stop, context.clock.steady() + std::chrono::seconds(config.accounting_interval_seconds),
-                       [](int) { return false; });
+    nothing.wait_until(
+        stop, context.clock.steady() + std::chrono::seconds(config.accounting_interval_seconds),
+        [](int) { return false; });
   }
   return {};
 }

@@ -11,12 +11,14 @@
 #include "schedulers/usage/job_config.h"
 #include "schedulers/usage/job_facts.h"
 
-// Finished jobs from Slurm's accounting, by sacct. Its figures are rougher than those of a node that was sampled: memory is the
-// largest of readings that are 30 s apart unless the site says otherwise, summed over a step's tasks, and means another thing
-// in each release of Slurm; of nodes one by one it knows nothing.
+// Finished jobs from Slurm's accounting, by sacct. Its figures are rougher than those of a node
+// that was sampled: memory is the largest of readings that are 30 s apart unless the site says
+// otherwise, summed over a step's tasks, and means another thing in each release of Slurm; of nodes
+// one by one it knows nothing.
 namespace scriptorium::usage {
 
-// ---- sacct's answer, pure -------------------------------------------------------------------------------------------
+// ---- sacct's answer, pure
+// -------------------------------------------------------------------------------------------
 
 struct AccountedJob {
   JobView view;
@@ -26,15 +28,17 @@ struct AccountedJob {
 // Arguments of sacct for jobs that ended within a time; `guard` stands between fields.
 std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from, Timestamp to);
 
-// Jobs whose end is known, each life of a requeued job for itself; one that never ran is left out. kTransient if one row is
-// not as Slurm writes it.
+// Jobs whose end is known, each life of a requeued job for itself; one that never ran is left out.
+// kTransient if one row is not as Slurm writes it.
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard);
 
-// ---- where the import stands ------------------------------------------------------------------------------------------
+// ---- where the import stands
+// ------------------------------------------------------------------------------------------
 
-// Kept as the source's position in the journal, in the transaction that takes the events: what a crash interrupts is neither
-// lost nor told twice. Jobs that ended before `until` are done, but those of the overlap are asked for again, as the
-// accounting learns of some jobs late; `seen` are the ids of those that were told already.
+// Kept as the source's position in the journal, in the transaction that takes the events: what a
+// crash interrupts is neither lost nor told twice. Jobs that ended before `until` are done, but
+// those of the overlap are asked for again, as the accounting learns of some jobs late; `seen` are
+// the ids of those that were told already.
 struct AccountingCursor {
   Timestamp until;
   std::set<std::string> seen;
@@ -43,9 +47,9 @@ struct AccountingCursor {
 };
 std::optional<AccountingCursor> parse_cursor(std::string_view text);
 
-// Asks sacct until `stop`, or with `once` until it has caught up. Catches up in windows of six hours. An error is one of
-// sacct's or of the journal's; the caller calls again.
-Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer, const std::stop_token& stop,
-                            bool once);
+// Asks sacct until `stop`, or with `once` until it has caught up. Catches up in windows of six
+// hours. An error is one of sacct's or of the journal's; the caller calls again.
+Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer,
+                            const std::stop_token& stop, bool once);
 
 }  // namespace scriptorium::usage

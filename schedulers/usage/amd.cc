@@ -35,7 +35,8 @@ class AmdReader final : public GpuReader {
       const auto number = card_number(card.name);
       const std::string path = sys + "/class/drm/" + card.name + "/device";
       Identity there;
-      if (number && files.identify(path + "/gpu_busy_percent", there) == 0) found.emplace_back(*number, path);
+      if (number && files.identify(path + "/gpu_busy_percent", there) == 0)
+        found.emplace_back(*number, path);
     }
     std::sort(found.begin(), found.end());
     for (const auto& [number, path] : found) {
@@ -70,7 +71,8 @@ class AmdReader final : public GpuReader {
     reading.memory_used_bytes = number(card.path + "/mem_info_vram_used");
     reading.memory_limit_bytes = number(card.path + "/mem_info_vram_total");
     if (!card.power.empty()) {
-      if (const auto microwatts = number(card.power)) reading.power_watts = static_cast<double>(*microwatts) * 1e-6;
+      if (const auto microwatts = number(card.power))
+        reading.power_watts = static_cast<double>(*microwatts) * 1e-6;
     }
     return reading;
   }

@@ -11,30 +11,42 @@ const Schema<UsageConfig>& schema() {
       option("sample_node", &UsageConfig::sample_node,
              "Whether the jobs of this machine are measured; true unless accounting is imported."),
       integer("interval_seconds", &UsageConfig::interval_seconds, 1, 3600,
-              "Time between two readings of each job; there are more while it is young, and one at its end."),
-      option("samples", &UsageConfig::samples, "Whether each reading becomes an event usage.sample of its own."),
+              "Time between two readings of each job; there are more while it is young, and one at "
+              "its end."),
+      option("samples", &UsageConfig::samples,
+             "Whether each reading becomes an event usage.sample of its own."),
       option("state_file", &UsageConfig::state_file,
-             "Where it is kept what is known of running jobs, so that a restart of the daemon does not cut them in two; an "
-             "absolute path. An instance that is not called usage has usage-NAME.state. \"\" = nowhere."),
+             "Where it is kept what is known of running jobs, so that a restart of the daemon does "
+             "not cut them in two; an "
+             "absolute path. An instance that is not called usage has usage-NAME.state. \"\" = "
+             "nowhere."),
       option("node", &UsageConfig::node,
-             "This node's name where the path of a job does not tell it; without it the host's up to the first dot."),
+             "This node's name where the path of a job does not tell it; without it the host's up "
+             "to the first dot."),
       option("nodes", &UsageConfig::nodes,
-             "Names of the nodes whose jobs are measured, where several slurmds run on this machine; [] = all."),
+             "Names of the nodes whose jobs are measured, where several slurmds run on this "
+             "machine; [] = all."),
       option("process_io", &UsageConfig::process_io,
-             "Whether /proc/PID/io is read where no control group counts what a job reads and writes."),
+             "Whether /proc/PID/io is read where no control group counts what a job reads and "
+             "writes."),
       integer("kept_files", &UsageConfig::kept_files, 0, 65536,
-              "Counter files that stay open between readings; more make a reading cheaper, at about 5 KiB of kernel memory each. "
+              "Counter files that stay open between readings; more make a reading cheaper, at "
+              "about 5 KiB of kernel memory each. "
               "At most half of what the process may open."),
       option("gpus", &UsageConfig::gpus, "Whether GPUs are looked for."),
       option("nvml_library", &UsageConfig::nvml_library,
-             "NVIDIA's management library, loaded if it is there; \"\" = do not look for NVIDIA's GPUs."),
+             "NVIDIA's management library, loaded if it is there; \"\" = do not look for NVIDIA's "
+             "GPUs."),
       integer("gpu_interval_seconds", &UsageConfig::gpu_interval_seconds, 1, 60,
-              "Time between two readings of each GPU that a job holds; one covers less than the last second."),
+              "Time between two readings of each GPU that a job holds; one covers less than the "
+              "last second."),
       option("gpu_jobs_dir", &UsageConfig::gpu_jobs_dir,
-             "Where a prolog writes which job holds which GPU: a file for each, named by its index or its id, that begins with "
+             "Where a prolog writes which job holds which GPU: a file for each, named by its index "
+             "or its id, that begins with "
              "the job's id. \"\" = nowhere."),
       option("sluid_dir", &UsageConfig::sluid_dir,
-             "Where a prolog writes which job a SLUID stands for (Slurm >= 26.05): a file for each, named by the SLUID, that "
+             "Where a prolog writes which job a SLUID stands for (Slurm >= 26.05): a file for "
+             "each, named by the SLUID, that "
              "holds the job's id. \"\" = nowhere."),
       option("root", &UsageConfig::root, "Where the control groups are mounted; an absolute path."),
       option("proc", &UsageConfig::proc, "Where procfs is mounted; an absolute path."),
@@ -89,7 +101,8 @@ UsageConfig read_config(const Table& table, Problems& problems) {
     problems.add(table, "nvml_library", "a file's name cannot hold a NUL byte");
   }
   if (!config.samples_node() && config.jobs.accounting == Accounting::kNone) {
-    problems.add(table, "sample_node", "neither measures jobs nor imports accounting", "true, or accounting = \"sacct\"");
+    problems.add(table, "sample_node", "neither measures jobs nor imports accounting",
+                 "true, or accounting = \"sacct\"");
   }
   return config;
 }

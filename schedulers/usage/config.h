@@ -30,7 +30,9 @@ struct UsageConfig {
   std::string sluid_dir = "/run/scriptorium/sluid";
   JobConfig jobs;
 
-  bool samples_node() const noexcept { return sample_node.value_or(jobs.accounting == Accounting::kNone); }
+  bool samples_node() const noexcept {
+    return sample_node.value_or(jobs.accounting == Accounting::kNone);
+  }
 };
 
 std::vector<OptionInfo> describe();

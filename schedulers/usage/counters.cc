@@ -33,7 +33,8 @@ void each_pair(std::string_view text, Use use) noexcept {
   while (!text.empty()) {
     const std::string_view line = take_line(text);
     const std::size_t space = line.find(' ');
-    if (space != std::string_view::npos && !use(line.substr(0, space), line.substr(space + 1))) return;
+    if (space != std::string_view::npos && !use(line.substr(0, space), line.substr(space + 1)))
+      return;
   }
 }
 
@@ -50,12 +51,15 @@ std::optional<double> seconds(std::optional<std::uint64_t> count, double unit) n
   return static_cast<double>(*count) * unit;
 }
 
-std::optional<std::uint64_t> minus(std::optional<std::uint64_t> all, std::optional<std::uint64_t> part) noexcept {
+std::optional<std::uint64_t> minus(std::optional<std::uint64_t> all,
+                                   std::optional<std::uint64_t> part) noexcept {
   if (!all) return std::nullopt;
   return *all > part.value_or(0) ? *all - part.value_or(0) : 0;
 }
 
-void add(std::optional<std::uint64_t>& sum, std::uint64_t more) noexcept { sum = sum.value_or(0) + more; }
+void add(std::optional<std::uint64_t>& sum, std::uint64_t more) noexcept {
+  sum = sum.value_or(0) + more;
+}
 
 // v1 says "no limit" by the largest multiple of a page.
 constexpr std::uint64_t kNoLimit = 0x7fff'ffff'ffff'0000;
@@ -100,7 +104,8 @@ MemoryStat parse_memory_stat_v2(std::string_view text) noexcept {
     if (key == "anon") stat.anon_bytes = number<std::uint64_t>(value);
     if (key == "file") file = number<std::uint64_t>(value);
     if (key == "shmem") stat.shmem_bytes = number<std::uint64_t>(value);
-    return !(stat.anon_bytes && file && stat.shmem_bytes);  // they stand among the first of some fifty
+    return !(stat.anon_bytes && file &&
+             stat.shmem_bytes);  // they stand among the first of some fifty
   });
   stat.file_bytes = minus(file, stat.shmem_bytes);
   return stat;
@@ -144,8 +149,10 @@ IoBytes parse_io_stat_v2(std::string_view text) noexcept {
     std::string_view line = take_line(text);
     while (!line.empty()) {
       const std::string_view word = take_word(line);
-      if (word.starts_with("rbytes=")) add(bytes.read_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
-      if (word.starts_with("wbytes=")) add(bytes.written_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+      if (word.starts_with("rbytes="))
+        add(bytes.read_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+      if (word.starts_with("wbytes="))
+        add(bytes.written_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
     }
   }
   return bytes;
@@ -176,7 +183,8 @@ std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
     const std::size_t dash = part.find('-');
     const auto first = number<std::uint32_t>(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+    const auto last =
+        dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first > 1'000'000) return std::nullopt;
     count += *last - *first + 1;
   }
@@ -186,7 +194,8 @@ std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
 std::vector<std::uint32_t> parse_pids(std::string_view text) {
   std::vector<std::uint32_t> pids;
   while (!text.empty()) {
-    if (const auto pid = number<std::uint32_t>(take_line(text)); pid && *pid > 0) pids.push_back(*pid);
+    if (const auto pid = number<std::uint32_t>(take_line(text)); pid && *pid > 0)
+      pids.push_back(*pid);
   }
   return pids;
 }
@@ -195,7 +204,8 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   // The command stands in parentheses and may hold any byte but NUL, so the last ')' ends it.
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
+    return std::nullopt;
   ProcessStat stat;
   stat.command = text.substr(open + 1, close - open - 1);
   std::string_view rest = text.substr(close + 1);
@@ -223,9 +233,12 @@ std::optional<ProcessPages> parse_statm(std::string_view text) noexcept {
   return ProcessPages{*resident - *shared, *shared};
 }
 
-IoBytes parse_process_io(std::string_view text) noexcept { return {value_of(text, "rchar:"), value_of(text, "wchar:")}; }
+IoBytes parse_process_io(std::string_view text) noexcept {
+  return {value_of(text, "rchar:"), value_of(text, "wchar:")};
+}
 
-std::optional<std::string_view> variable(std::string_view environment, std::string_view name) noexcept {
+std::optional<std::string_view> variable(std::string_view environment,
+                                         std::string_view name) noexcept {
   while (!environment.empty()) {
     const std::size_t end = environment.find('\0');
     const std::string_view string = environment.substr(0, end);
@@ -237,7 +250,8 @@ std::optional<std::string_view> variable(std::string_view environment, std::stri
   return std::nullopt;
 }
 
-std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view devices_list, std::uint32_t major) {
+std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view devices_list,
+                                                         std::uint32_t major) {
   std::vector<std::uint32_t> minors;
   while (!devices_list.empty()) {
     std::string_view line = take_line(devices_list);
@@ -250,7 +264,8 @@ std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view device
     if (device.substr(0, colon) == "*") return std::nullopt;
     if (number<std::uint32_t>(device.substr(0, colon)) != major) continue;
     if (device.substr(colon + 1) == "*") return std::nullopt;
-    if (const auto minor = number<std::uint32_t>(device.substr(colon + 1))) minors.push_back(*minor);
+    if (const auto minor = number<std::uint32_t>(device.substr(colon + 1)))
+      minors.push_back(*minor);
   }
   return minors;
 }
@@ -264,8 +279,10 @@ std::optional<std::vector<std::uint32_t>> parse_index_list(std::string_view list
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
     const std::size_t dash = part.find('-');
     const auto first = number<std::uint32_t>(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= 1024 || indexes.size() >= 1024) return std::nullopt;
+    const auto last =
+        dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last - *first >= 1024 || indexes.size() >= 1024)
+      return std::nullopt;
     for (std::uint32_t i = *first; i <= *last; ++i) indexes.push_back(i);
   }
   return indexes;

@@ -5,8 +5,10 @@ namespace {
 
 // What usage events say of the job beyond what every event does.
 std::string job_members(const JobSeen& job, const Timestamp* ended) {
-  std::string json = R"("job":{"started_at":")" + format_rfc3339(job.started_at, TimePrecision::kMicroseconds) + '"';
-  if (ended != nullptr) json += R"(,"ended_at":")" + format_rfc3339(*ended, TimePrecision::kMicroseconds) + '"';
+  std::string json = R"("job":{"started_at":")" +
+                     format_rfc3339(job.started_at, TimePrecision::kMicroseconds) + '"';
+  if (ended != nullptr)
+    json += R"(,"ended_at":")" + format_rfc3339(*ended, TimePrecision::kMicroseconds) + '"';
   if (job.restarts) json += R"(,"restarts":)" + std::to_string(*job.restarts);
   if (job.sluid) json += R"(,"sluid":")" + *job.sluid + '"';  // 14 letters and digits
   return json + "}";
@@ -36,8 +38,10 @@ Event sample_event(const std::string& cluster, const UsageSample& sample) {
   event.capture = to_string(sample.source.cpu.value_or(sample.source.memory.value_or(Way::kProc)));
   const std::string started = std::to_string(sample.job.started_at.nanoseconds);
   const std::string time = std::to_string(sample.time.nanoseconds);
-  event.id = event_id({cluster, event.scheduler, event.kind, event.job.id, started, event.host, time});
-  event.extra_json = "{" + job_members(sample.job, nullptr) + ",\"usage\":" + usage_json(sample) + "}";
+  event.id =
+      event_id({cluster, event.scheduler, event.kind, event.job.id, started, event.host, time});
+  event.extra_json =
+      "{" + job_members(sample.job, nullptr) + ",\"usage\":" + usage_json(sample) + "}";
   return event;
 }
 
@@ -48,7 +52,8 @@ Event node_event(const std::string& cluster, const NodeUsage& node) {
   event.complete = node.complete();
   const std::string started = std::to_string(node.job.started_at.nanoseconds);
   event.id = event_id({cluster, event.scheduler, event.kind, event.job.id, started, event.host});
-  event.extra_json = "{" + job_members(node.job, &node.ended_at) + ",\"usage\":" + usage_json(node) + "}";
+  event.extra_json =
+      "{" + job_members(node.job, &node.ended_at) + ",\"usage\":" + usage_json(node) + "}";
   return event;
 }
 

@@ -19,9 +19,9 @@ struct Identity {
   std::uint32_t owner = 0;
 };
 
-// The few calls by which the sampler looks at control groups, /proc and /sys. A test gives its own, to fail them as a kernel
-// does (ENODEV from an open descriptor of a removed group). Every answer below 0 is an errno with its sign turned.
-// Threads: any.
+// The few calls by which the sampler looks at control groups, /proc and /sys. A test gives its own,
+// to fail them as a kernel does (ENODEV from an open descriptor of a removed group). Every answer
+// below 0 is an errno with its sign turned. Threads: any.
 class Files {
  public:
   Files() = default;
@@ -40,8 +40,10 @@ class Files {
 // The machine's own. Lives for ever.
 Files& real_files();
 
-// A small file's text, up to `limit` bytes; what lies beyond is left. < 0: the errno, `into` is then empty.
-int read_text(Files& files, const std::string& path, std::string& into, std::size_t limit = std::size_t{1} << 20);
+// A small file's text, up to `limit` bytes; what lies beyond is left. < 0: the errno, `into` is
+// then empty.
+int read_text(Files& files, const std::string& path, std::string& into,
+              std::size_t limit = std::size_t{1} << 20);
 
 // The names below a directory that are directories; empty if it cannot be listed.
 std::vector<DirectoryEntry> list_directories(Files& files, const std::string& path);

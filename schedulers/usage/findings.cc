@@ -14,12 +14,13 @@ constexpr double kMiB = 1048576.0;
 constexpr double kGiB = 1024.0 * kMiB;
 constexpr double kHeadroom = 1.2;      // of what was needed, for the next request
 constexpr double kTimeHeadroom = 1.5;  // times differ more from run to run
-constexpr double kNothing = 0.001;     // of the CPUs: the scheduler's own processes in a job take less
-constexpr double kMuch = 1e15;         // "any"
+constexpr double kNothing = 0.001;  // of the CPUs: the scheduler's own processes in a job take less
+constexpr double kMuch = 1e15;      // "any"
 
 using Found = std::optional<Finding>;
 
-// ---- words ---------------------------------------------------------------------------------------------------------
+// ---- words
+// ---------------------------------------------------------------------------------------------------------
 
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
@@ -28,7 +29,9 @@ std::string format(const char* pattern, Values... values) {
   return text.data();
 }
 
-std::string percent(double ratio) { return format(ratio < 0.0995 ? "%.1f %%" : "%.0f %%", ratio * 100); }
+std::string percent(double ratio) {
+  return format(ratio < 0.0995 ? "%.1f %%" : "%.0f %%", ratio * 100);
+}
 
 std::string duration(double seconds) {
   if (seconds < 120) return format("%.0f s", seconds);
@@ -36,16 +39,22 @@ std::string duration(double seconds) {
   return format("%.1f h", seconds / 3600);
 }
 
-std::string bytes(double value) { return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0))); }
+std::string bytes(double value) {
+  return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0)));
+}
 
 std::string cpus_of(const JobView& job) { return std::to_string(job.totals.cpus.value_or(0)); }
 
-// ---- what several rules ask ------------------------------------------------------------------------------------------
+// ---- what several rules ask
+// ------------------------------------------------------------------------------------------
 
-bool has_gpus(const JobView& job) { return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0; }
+bool has_gpus(const JobView& job) {
+  return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0;
+}
 
 std::optional<double> node_cpu_ratio(const NodeUsage& node) {
-  if (!node.cpu.time_seconds || node.cpu.allocated.value_or(0) == 0 || node.elapsed_seconds <= 0) return std::nullopt;
+  if (!node.cpu.time_seconds || node.cpu.allocated.value_or(0) == 0 || node.elapsed_seconds <= 0)
+    return std::nullopt;
   return *node.cpu.time_seconds / (node.elapsed_seconds * *node.cpu.allocated);
 }
 
@@ -83,7 +92,8 @@ std::optional<double> per(const std::optional<Value>& part, double whole) {
 std::optional<std::uint64_t> memory_wish(const JobView& job) {
   // Of accounting there is only the sum; its parts are taken for equal.
   std::optional<double> most = per(job.totals.peak_node_bytes, 1);
-  if (!most) most = per(job.totals.peak_memory_bytes, std::max(1U, job.facts.request.nodes.value_or(1)));
+  if (!most)
+    most = per(job.totals.peak_memory_bytes, std::max(1U, job.facts.request.nodes.value_or(1)));
   if (!most || *most <= 0) return std::nullopt;
   return static_cast<std::uint64_t>(std::ceil(*most * kHeadroom));
 }
@@ -95,16 +105,19 @@ void suggest_memory(const JobView& job, Suggestion& into) {
 
 void suggest_time(const JobView& job, Suggestion& into) {
   // In whole minutes, because nobody writes seconds; and never less than some.
-  into.time_limit_seconds = std::max(300.0, std::ceil(job.totals.elapsed_seconds * kTimeHeadroom / 60) * 60);
+  into.time_limit_seconds =
+      std::max(300.0, std::ceil(job.totals.elapsed_seconds * kTimeHeadroom / 60) * 60);
   into.directives.push_back("--time=" + time_directive(*into.time_limit_seconds));
 }
 
-// ---- the rules -------------------------------------------------------------------------------------------------------
+// ---- the rules
+// -------------------------------------------------------------------------------------------------------
 
 Found cpu_low(const JobView& job, const FindingOptions& set) {
   const auto used = job.cpu_ratio();
   if (has_gpus(job) || !used) return std::nullopt;
-  const auto level = below(*used, set.get("cpu_low_notice_ratio"), set.get("cpu_low_warning_ratio"));
+  const auto level =
+      below(*used, set.get("cpu_low_notice_ratio"), set.get("cpu_low_warning_ratio"));
   if (!level) return std::nullopt;
   return Finding{.severity = level->severity,
                  .value = *used,
@@ -115,7 +128,8 @@ Found cpu_low(const JobView& job, const FindingOptions& set) {
 }
 
 Found cpu_unused_node(const JobView& job, const FindingOptions&) {
-  Finding found{.severity = Severity::kCritical, .threshold = kNothing, .unit = "ratio", .scope = "node"};
+  Finding found{
+      .severity = Severity::kCritical, .threshold = kNothing, .unit = "ratio", .scope = "node"};
   bool another_works = false;
   for (const NodeUsage& node : job.nodes) {
     const auto used = node_cpu_ratio(node);
@@ -126,24 +140,30 @@ Found cpu_unused_node(const JobView& job, const FindingOptions&) {
     }
   }
   if (found.hosts.empty() || !another_works) return std::nullopt;
-  found.text = std::to_string(found.hosts.size()) + " of " + std::to_string(job.nodes.size()) +
-               " nodes did nothing at all. Start the program with srun or mpirun, or ask for one node.";
+  found.text =
+      std::to_string(found.hosts.size()) + " of " + std::to_string(job.nodes.size()) +
+      " nodes did nothing at all. Start the program with srun or mpirun, or ask for one node.";
   return found;
 }
 
 Found cpu_serial(const JobView& job, const FindingOptions& set) {
   const auto used = job.cpu_ratio();
   const std::uint32_t cpus = job.totals.cpus.value_or(0);
-  if (has_gpus(job) || !used || cpus < 2 || job.nodes_expected.value_or(1) != 1 || job.nodes.size() > 1) return std::nullopt;
+  if (has_gpus(job) || !used || cpus < 2 || job.nodes_expected.value_or(1) != 1 ||
+      job.nodes.size() > 1)
+    return std::nullopt;
   const double busy = *used * cpus;
-  if (busy <= set.get("cpu_serial_least_cpus") || busy >= set.get("cpu_serial_most_cpus")) return std::nullopt;
+  if (busy <= set.get("cpu_serial_least_cpus") || busy >= set.get("cpu_serial_most_cpus"))
+    return std::nullopt;
   Suggestion one{.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
-  return Finding{.severity = Severity::kWarning,
-                 .value = busy,
-                 .threshold = set.get("cpu_serial_most_cpus"),
-                 .unit = "count",
-                 .suggest = std::move(one),
-                 .text = format("On average %.2f CPUs were busy of %u: the program runs on one CPU at a time.", busy, cpus)};
+  return Finding{
+      .severity = Severity::kWarning,
+      .value = busy,
+      .threshold = set.get("cpu_serial_most_cpus"),
+      .unit = "count",
+      .suggest = std::move(one),
+      .text = format("On average %.2f CPUs were busy of %u: the program runs on one CPU at a time.",
+                     busy, cpus)};
 }
 
 Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
@@ -155,7 +175,8 @@ Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
   if (!found || found->value == limit) return std::nullopt;
   found->unit = "ratio";
   found->text = "For " + percent(found->value) +
-                " of the time something in the job waited for a CPU. Start as many threads and tasks as there are CPUs.";
+                " of the time something in the job waited for a CPU. Start as many threads and "
+                "tasks as there are CPUs.";
   return found;
 }
 
@@ -180,13 +201,14 @@ Found cpu_imbalance(const JobView& job, const FindingOptions& set) {
                  .unit = "ratio",
                  .scope = "node",
                  .hosts = {idlest},
-                 .text = "The busiest node used " + percent(most) + " of its CPUs, the idlest " + percent(least) +
-                         ": the work is not spread evenly."};
+                 .text = "The busiest node used " + percent(most) + " of its CPUs, the idlest " +
+                         percent(least) + ": the work is not spread evenly."};
 }
 
 Found idle_tail(const JobView& job, const FindingOptions& set) {
   const auto idle = job.totals.idle_tail_seconds;
-  const double limit = std::max(set.get("idle_tail_seconds"), set.get("idle_tail_ratio") * job.totals.elapsed_seconds);
+  const double limit = std::max(set.get("idle_tail_seconds"),
+                                set.get("idle_tail_ratio") * job.totals.elapsed_seconds);
   if (!idle || *idle < limit) return std::nullopt;
   return Finding{.severity = Severity::kWarning,
                  .value = *idle,
@@ -198,21 +220,24 @@ Found idle_tail(const JobView& job, const FindingOptions& set) {
 
 Found system_time(const JobView& job, const FindingOptions& set) {
   const auto part = job.system_ratio();
-  if (!part || *part < set.get("system_time_ratio") || *job.totals.system_seconds < set.get("system_time_seconds")) {
+  if (!part || *part < set.get("system_time_ratio") ||
+      *job.totals.system_seconds < set.get("system_time_seconds")) {
     return std::nullopt;
   }
   return Finding{.value = *part,
                  .threshold = set.get("system_time_ratio"),
                  .unit = "ratio",
                  .text = percent(*part) +
-                         " of the CPU time went into the operating system: much small input and output, many processes that come "
+                         " of the CPU time went into the operating system: much small input and "
+                         "output, many processes that come "
                          "and go, or more threads than CPUs."};
 }
 
 Found mem_over(const JobView& job, const FindingOptions& set) {
   const auto used = job.memory_ratio();
   if (!used || job.ended_by_oom()) return std::nullopt;
-  const auto level = below(*used, set.get("mem_over_notice_ratio"), set.get("mem_over_warning_ratio"));
+  const auto level =
+      below(*used, set.get("mem_over_notice_ratio"), set.get("mem_over_warning_ratio"));
   if (!level) return std::nullopt;
   const double request = static_cast<double>(*job.totals.memory_bytes);
   const std::uint32_t cpus = job.totals.cpus.value_or(0);
@@ -221,13 +246,15 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
   // The memory of a node whose CPUs are taken is of use to nobody else.
   double node_cpus = 0;
   for (const NodeUsage& node : job.nodes) node_cpus += node.node_cpus.value_or(0);
-  if (cpus != 0 && node_cpus > 0 && cpus >= set.get("mem_over_whole_node_ratio") * node_cpus) return std::nullopt;
+  if (cpus != 0 && node_cpus > 0 && cpus >= set.get("mem_over_whole_node_ratio") * node_cpus)
+    return std::nullopt;
   Finding found{.severity = level->severity,
                 .value = *used,
                 .threshold = level->threshold,
                 .unit = "ratio",
-                .text = "At most " + bytes(static_cast<double>(*job.totals.peak_memory_bytes)) + " of " + bytes(request) +
-                        " of memory were needed (" + percent(*used) + ")."};
+                .text = "At most " + bytes(static_cast<double>(*job.totals.peak_memory_bytes)) +
+                        " of " + bytes(request) + " of memory were needed (" + percent(*used) +
+                        ")."};
   suggest_memory(job, found.suggest);
   return found;
 }
@@ -239,12 +266,14 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
                 .unit = "count",
                 .text = "The job needed more memory than it had, and processes were killed."};
   if (job.totals.memory_bytes) {
-    const double had = static_cast<double>(*job.totals.memory_bytes) / std::max(1U, job.facts.request.nodes.value_or(1));
+    const double had = static_cast<double>(*job.totals.memory_bytes) /
+                       std::max(1U, job.facts.request.nodes.value_or(1));
     // What it would have needed is not known, as it was stopped before.
     found.suggest.memory_bytes = static_cast<std::uint64_t>(had * 2);
     found.suggest.directives.push_back("--mem=" + memory_directive(*found.suggest.memory_bytes));
     found.text = "The job needed more than the " + bytes(had) + " that it had" +
-                 (job.facts.request.nodes.value_or(1) > 1 ? " on each node" : "") + ", and processes were killed.";
+                 (job.facts.request.nodes.value_or(1) > 1 ? " on each node" : "") +
+                 ", and processes were killed.";
   }
   for (const NodeUsage& node : job.nodes) {
     if (node.memory.oom_kills.value_or(0) > 0) found.hosts.push_back(node.job.node);
@@ -255,14 +284,16 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
 
 Found mem_near_limit(const JobView& job, const FindingOptions& set) {
   if (job.ended_by_oom()) return std::nullopt;
-  Found found = worst_node(job, set.get("mem_near_limit_ratio"), [](const NodeUsage& n) -> std::optional<double> {
-    if (n.memory.limit_bytes.value_or(0) == 0) return std::nullopt;
-    return per(n.memory.peak_working_set_bytes, static_cast<double>(*n.memory.limit_bytes));
-  });
+  Found found = worst_node(
+      job, set.get("mem_near_limit_ratio"), [](const NodeUsage& n) -> std::optional<double> {
+        if (n.memory.limit_bytes.value_or(0) == 0) return std::nullopt;
+        return per(n.memory.peak_working_set_bytes, static_cast<double>(*n.memory.limit_bytes));
+      });
   if (!found) return std::nullopt;
   found->unit = "ratio";
   found->text = "The job came to " + percent(found->value) +
-                " of its memory. A little more, and processes would have been killed: ask for more next time.";
+                " of its memory. A little more, and processes would have been killed: ask for more "
+                "next time.";
   suggest_memory(job, found->suggest);
   return found;
 }
@@ -270,8 +301,9 @@ Found mem_near_limit(const JobView& job, const FindingOptions& set) {
 Found mem_swap(const JobView& job, const FindingOptions& set) {
   const auto& swap = job.totals.peak_swap_bytes;
   if (!swap) return std::nullopt;
-  const double limit =
-      std::max(set.get("mem_swap_bytes"), set.get("mem_swap_ratio") * static_cast<double>(job.totals.memory_bytes.value_or(0)));
+  const double limit = std::max(
+      set.get("mem_swap_bytes"),
+      set.get("mem_swap_ratio") * static_cast<double>(job.totals.memory_bytes.value_or(0)));
   if (static_cast<double>(*swap) < limit) return std::nullopt;
   return Finding{.value = static_cast<double>(*swap),
                  .threshold = limit,
@@ -280,34 +312,41 @@ Found mem_swap(const JobView& job, const FindingOptions& set) {
                          " of the job's memory lay in swap, which is slow. Ask for more memory."};
 }
 
-// mem_pressure and io_heavy: the part of the time in which everything in the job stood still for it.
+// mem_pressure and io_heavy: the part of the time in which everything in the job stood still for
+// it.
 Found mem_pressure(const JobView& job, const FindingOptions& set) {
-  Found found = worst_node(job, set.get("mem_pressure_ratio"),
-                           [](const NodeUsage& n) { return per(n.memory.pressure_full_seconds, n.elapsed_seconds); });
+  Found found = worst_node(job, set.get("mem_pressure_ratio"), [](const NodeUsage& n) {
+    return per(n.memory.pressure_full_seconds, n.elapsed_seconds);
+  });
   if (!found) return std::nullopt;
   found->unit = "ratio";
-  found->text = "For " + percent(found->value) + " of the time the whole job stood still for lack of memory. Ask for more.";
+  found->text = "For " + percent(found->value) +
+                " of the time the whole job stood still for lack of memory. Ask for more.";
   return found;
 }
 
 Found io_heavy(const JobView& job, const FindingOptions& set) {
-  Found found = worst_node(job, set.get("io_heavy_ratio"),
-                           [](const NodeUsage& n) { return per(n.io.pressure_full_seconds, n.elapsed_seconds); });
+  Found found = worst_node(job, set.get("io_heavy_ratio"), [](const NodeUsage& n) {
+    return per(n.io.pressure_full_seconds, n.elapsed_seconds);
+  });
   if (found) {
     found->unit = "ratio";
     found->text = "For " + percent(found->value) +
-                  " of the time the whole job waited for input and output. Larger pieces, fewer files or a local disk help.";
+                  " of the time the whole job waited for input and output. Larger pieces, fewer "
+                  "files or a local disk help.";
     return found;
   }
   const double most = set.get("io_heavy_bytes_per_second");
   if (most <= 0 || job.totals.elapsed_seconds <= 0) return std::nullopt;
-  const double moved =
-      static_cast<double>(job.totals.read_bytes.value_or(0) + job.totals.written_bytes.value_or(0)) / job.totals.elapsed_seconds;
+  const double moved = static_cast<double>(job.totals.read_bytes.value_or(0) +
+                                           job.totals.written_bytes.value_or(0)) /
+                       job.totals.elapsed_seconds;
   if (moved < most) return std::nullopt;
   return Finding{.value = moved,
                  .threshold = most,
                  .unit = "bytes",
-                 .text = "The job moved " + bytes(moved) + " a second, which others on the same file system feel."};
+                 .text = "The job moved " + bytes(moved) +
+                         " a second, which others on the same file system feel."};
 }
 
 struct GpuOfNode {
@@ -318,7 +357,8 @@ std::vector<GpuOfNode> gpus_with_readings(const JobView& job, const FindingOptio
   std::vector<GpuOfNode> result;
   for (const NodeUsage& node : job.nodes) {
     for (const NodeGpu& gpu : node.gpus) {
-      if (gpu.utilization.avg && static_cast<double>(gpu.samples) >= set.get("min_samples")) result.push_back({&node, &gpu});
+      if (gpu.utilization.avg && static_cast<double>(gpu.samples) >= set.get("min_samples"))
+        result.push_back({&node, &gpu});
     }
   }
   return result;
@@ -326,7 +366,8 @@ std::vector<GpuOfNode> gpus_with_readings(const JobView& job, const FindingOptio
 bool unused(const NodeGpu& gpu) { return gpu.utilization.max.value_or(*gpu.utilization.avg) <= 0; }
 
 void name_host(Finding& finding, const std::string& host) {
-  if (std::find(finding.hosts.begin(), finding.hosts.end(), host) == finding.hosts.end()) finding.hosts.push_back(host);
+  if (std::find(finding.hosts.begin(), finding.hosts.end(), host) == finding.hosts.end())
+    finding.hosts.push_back(host);
 }
 
 Found gpu_unused(const JobView& job, const FindingOptions& set) {
@@ -338,10 +379,13 @@ Found gpu_unused(const JobView& job, const FindingOptions& set) {
     name_host(found, node->job.node);
   }
   if (found.value == 0) return std::nullopt;
-  found.text = format("%.0f of %zu GPUs did nothing for all of the job. Does the program know of them? Others waited for them.",
-                      found.value, gpus.size());
+  found.text = format(
+      "%.0f of %zu GPUs did nothing for all of the job. Does the program know of them? Others "
+      "waited for them.",
+      found.value, gpus.size());
   const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
-  if (job.nodes.size() == 1 && left > 0) found.suggest.directives.push_back("--gpus=" + std::to_string(left));
+  if (job.nodes.size() == 1 && left > 0)
+    found.suggest.directives.push_back("--gpus=" + std::to_string(left));
   return found;
 }
 
@@ -356,19 +400,21 @@ Found gpu_low(const JobView& job, const FindingOptions& set) {
   const double mean = sum / static_cast<double>(gpus.size());
   const auto level = below(mean, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
   if (!level) return std::nullopt;
-  return Finding{.severity = level->severity,
-                 .value = mean,
-                 .threshold = level->threshold,
-                 .unit = "ratio",
-                 .scope = "gpu",
-                 .text = "The GPUs were busy for " + percent(mean) +
-                         " of the time on average. Larger batches, or more CPUs that feed them, may help."};
+  return Finding{
+      .severity = level->severity,
+      .value = mean,
+      .threshold = level->threshold,
+      .unit = "ratio",
+      .scope = "gpu",
+      .text = "The GPUs were busy for " + percent(mean) +
+              " of the time on average. Larger batches, or more CPUs that feed them, may help."};
 }
 
 Found gpu_idle_run(const JobView& job, const FindingOptions& set) {
   Finding found{.unit = "seconds", .scope = "gpu"};
   for (const auto& [node, gpu] : gpus_with_readings(job, set)) {
-    const double limit = std::max(set.get("gpu_idle_run_seconds"), set.get("gpu_idle_run_ratio") * node->elapsed_seconds);
+    const double limit = std::max(set.get("gpu_idle_run_seconds"),
+                                  set.get("gpu_idle_run_ratio") * node->elapsed_seconds);
     if (unused(*gpu) || !gpu->longest_zero_seconds || *gpu->longest_zero_seconds < limit) continue;
     found.value = std::max(found.value, *gpu->longest_zero_seconds);
     found.threshold = limit;
@@ -376,33 +422,39 @@ Found gpu_idle_run(const JobView& job, const FindingOptions& set) {
   }
   if (found.hosts.empty()) return std::nullopt;
   found.text = "A GPU did nothing for " + duration(found.value) +
-               " on end. If that part needs no GPU, make it a job of its own and let the other depend on it.";
+               " on end. If that part needs no GPU, make it a job of its own and let the other "
+               "depend on it.";
   return found;
 }
 
 Found time_over(const JobView& job, const FindingOptions& set) {
   const auto used = job.time_ratio();
-  if (job.facts.state != "COMPLETED" || !used || job.totals.elapsed_seconds <= set.get("time_over_seconds")) return std::nullopt;
-  const auto level = below(*used, set.get("time_over_notice_ratio"), set.get("time_over_warning_ratio"));
+  if (job.facts.state != "COMPLETED" || !used ||
+      job.totals.elapsed_seconds <= set.get("time_over_seconds"))
+    return std::nullopt;
+  const auto level =
+      below(*used, set.get("time_over_notice_ratio"), set.get("time_over_warning_ratio"));
   if (!level) return std::nullopt;
   Finding found{.severity = level->severity,
                 .value = *used,
                 .threshold = level->threshold,
                 .unit = "ratio",
                 .text = "The job ran for " + duration(job.totals.elapsed_seconds) + " of the " +
-                        duration(*job.facts.request.time_limit_seconds) + " asked for. Shorter jobs start earlier."};
+                        duration(*job.facts.request.time_limit_seconds) +
+                        " asked for. Shorter jobs start earlier."};
   suggest_time(job, found.suggest);
   return found;
 }
 
 Found time_out(const JobView& job, const FindingOptions&) {
   if (job.facts.state != "TIMEOUT") return std::nullopt;
-  return Finding{
-      .severity = Severity::kCritical,
-      .value = job.totals.elapsed_seconds,
-      .threshold = job.facts.request.time_limit_seconds,
-      .unit = "seconds",
-      .text = "The job was ended at its time limit. Ask for more time, or let it save its state and go on from there."};
+  return Finding{.severity = Severity::kCritical,
+                 .value = job.totals.elapsed_seconds,
+                 .threshold = job.facts.request.time_limit_seconds,
+                 .unit = "seconds",
+                 .text =
+                     "The job was ended at its time limit. Ask for more time, or let it save its "
+                     "state and go on from there."};
 }
 
 Found short_job(const JobView& job, const FindingOptions& set) {
@@ -420,8 +472,10 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
   double most = 0;
   for (const NodeUsage& node : job.nodes) {
     const auto cpus = per(node.cpu.allocated, node.node_cpus.value_or(0));
-    const auto memory = per(node.memory.peak_working_set_bytes, static_cast<double>(node.node_memory_bytes.value_or(0)));
-    if (!cpus || !memory || *cpus >= set.get("fragmented_cpu_ratio") || *memory >= set.get("fragmented_mem_ratio")) {
+    const auto memory = per(node.memory.peak_working_set_bytes,
+                            static_cast<double>(node.node_memory_bytes.value_or(0)));
+    if (!cpus || !memory || *cpus >= set.get("fragmented_cpu_ratio") ||
+        *memory >= set.get("fragmented_mem_ratio")) {
       return std::nullopt;
     }
     most = std::max(most, *cpus);
@@ -430,10 +484,12 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
                  .threshold = set.get("fragmented_cpu_ratio"),
                  .unit = "ratio",
                  .text = "The job took a part of each of " + std::to_string(job.nodes.size()) +
-                         " nodes where fewer would have done. Ask for tasks and CPUs, and leave the nodes to the scheduler."};
+                         " nodes where fewer would have done. Ask for tasks and CPUs, and leave "
+                         "the nodes to the scheduler."};
 }
 
-// ---- the tables ------------------------------------------------------------------------------------------------------
+// ---- the tables
+// ------------------------------------------------------------------------------------------------------
 
 struct Rule {
   FindingRuleInfo info;
@@ -468,13 +524,15 @@ const std::vector<Rule>& rules() {
 
 std::size_t parameter_index(std::string_view key) {
   const auto& all = finding_parameters();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const FindingParameter& p) { return p.key == key; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const FindingParameter& p) { return p.key == key; });
   return static_cast<std::size_t>(found - all.begin());
 }
 
 std::size_t rule_index(std::string_view id) {
   const auto& all = rules();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Rule& r) { return r.info.id == id; });
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Rule& r) { return r.info.id == id; });
   return static_cast<std::size_t>(found - all.begin());
 }
 
@@ -494,14 +552,16 @@ const std::vector<FindingParameter>& finding_parameters() {
   static const std::vector<FindingParameter> all{
       {"min_elapsed_seconds", 300, 0, kMuch, "a job that ran for less is not judged"},
       {"min_samples", 2, 0, kMuch, "readings that each node must have"},
-      {"min_covered_ratio", 0.8, 0, 1, "part of the time between whose first and last reading each node must have been seen"},
+      {"min_covered_ratio", 0.8, 0, 1,
+       "part of the time between whose first and last reading each node must have been seen"},
       {"cpu_low_notice_ratio", 0.80, 0, 1, "cpu_low: notice below"},
       {"cpu_low_warning_ratio", 0.65, 0, 1, "cpu_low: warning below"},
       {"cpu_serial_least_cpus", 0.85, 0, kMuch, "cpu_serial: more CPUs busy than this"},
       {"cpu_serial_most_cpus", 1.01, 0, kMuch, "cpu_serial: fewer CPUs busy than this"},
       {"cpu_oversubscribed_ratio", 0.2, 0, 1, "cpu_oversubscribed: part of the time above"},
       {"cpu_imbalance_ratio", 0.5, 0, 1, "cpu_imbalance: difference to the busiest node above"},
-      {"cpu_imbalance_busy_ratio", 0.1, 0, 1, "cpu_imbalance: only if the busiest node used more than this"},
+      {"cpu_imbalance_busy_ratio", 0.1, 0, 1,
+       "cpu_imbalance: only if the busiest node used more than this"},
       {"idle_tail_seconds", 600, 0, kMuch, "idle_tail: at least so long"},
       {"idle_tail_ratio", 0.25, 0, 1, "idle_tail: and at least this part of the job"},
       {"system_time_ratio", 0.25, 0, 1, "system_time: part of the CPU time from"},
@@ -510,7 +570,8 @@ const std::vector<FindingParameter>& finding_parameters() {
       {"mem_over_warning_ratio", 0.35, 0, 1, "mem_over: warning below"},
       {"mem_over_default_bytes_per_cpu", 0, 0, kMuch,
        "mem_over: not for a job that has no more than this for each CPU (DefMemPerCPU)"},
-      {"mem_over_whole_node_ratio", 0.85, 0, 10, "mem_over: not for a job that has this part of its nodes' CPUs"},
+      {"mem_over_whole_node_ratio", 0.85, 0, 10,
+       "mem_over: not for a job that has this part of its nodes' CPUs"},
       {"mem_near_limit_ratio", 0.90, 0, 10, "mem_near_limit: from"},
       {"mem_swap_bytes", 64 * kMiB, 0, kMuch, "mem_swap: at least so much"},
       {"mem_swap_ratio", 0.01, 0, 1, "mem_swap: and at least this part of the memory"},
@@ -523,7 +584,8 @@ const std::vector<FindingParameter>& finding_parameters() {
       {"time_over_notice_ratio", 0.60, 0, 1, "time_over: notice below"},
       {"time_over_warning_ratio", 0.10, 0, 1, "time_over: warning below"},
       {"io_heavy_ratio", 0.10, 0, 1, "io_heavy: part of the time above"},
-      {"io_heavy_bytes_per_second", 0, 0, kMuch, "io_heavy: or so many bytes a second; 0 = never for that"},
+      {"io_heavy_bytes_per_second", 0, 0, kMuch,
+       "io_heavy: or so many bytes a second; 0 = never for that"},
       {"short_job_seconds", 30, 0, kMuch, "short_job: below"},
       {"fragmented_cpu_ratio", 0.5, 0, 1, "fragmented: part of each node's CPUs below"},
       {"fragmented_mem_ratio", 0.8, 0, 1, "fragmented: and part of each node's memory below"},
@@ -543,7 +605,9 @@ FindingOptions::FindingOptions() {
 }
 double FindingOptions::get(std::string_view key) const { return values_.at(parameter_index(key)); }
 bool FindingOptions::on(std::string_view id) const { return on_.at(rule_index(id)); }
-void FindingOptions::set(std::string_view key, double value) { values_.at(parameter_index(key)) = value; }
+void FindingOptions::set(std::string_view key, double value) {
+  values_.at(parameter_index(key)) = value;
+}
 void FindingOptions::turn(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
 
 FindingOptions read_finding_options(const Table& table, Problems& problems) {
@@ -555,8 +619,8 @@ FindingOptions read_finding_options(const Table& table, Problems& problems) {
 
   for (const TableEntry& entry : table.entries) {
     const auto say = [&](std::string problem, std::string allowed, std::string near = {}) {
-      problems.add({entry.value.position, options_detail::join_key(table.path, entry.key), std::move(problem), std::move(allowed),
-                    entry.value.text(), std::move(near)});
+      problems.add({entry.value.position, options_detail::join_key(table.path, entry.key),
+                    std::move(problem), std::move(allowed), entry.value.text(), std::move(near)});
     };
     if (entry.key == "off" || entry.key == "on") {
       OptionInfo info{.name = entry.key, .type = "list of strings"};
@@ -566,7 +630,8 @@ FindingOptions read_finding_options(const Table& table, Problems& problems) {
         if (rule_index(name) < rules().size()) {
           options.turn(name, entry.key == "on");
         } else {
-          say("no finding has the id \"" + printable(name) + "\"", "ids of docs/usage.md", did_you_mean(name, ids).value_or(""));
+          say("no finding has the id \"" + printable(name) + "\"", "ids of docs/usage.md",
+              did_you_mean(name, ids).value_or(""));
         }
       }
       continue;
@@ -581,7 +646,8 @@ FindingOptions read_finding_options(const Table& table, Problems& problems) {
     double value = 0;
     if (!options_detail::get(entry.value, table, info, problems, value)) continue;
     if (!(value >= parameter.least && value <= parameter.most)) {
-      say("out of range", format("%g .. ", parameter.least) + (parameter.most >= kMuch ? "any" : format("%g", parameter.most)));
+      say("out of range", format("%g .. ", parameter.least) +
+                              (parameter.most >= kMuch ? "any" : format("%g", parameter.most)));
       continue;
     }
     options.set(entry.key, value);
@@ -590,17 +656,22 @@ FindingOptions read_finding_options(const Table& table, Problems& problems) {
 }
 
 QualityStatus quality_of(const JobView& job, const FindingOptions& options) {
-  if (!job.totals.cpu_seconds && !job.totals.peak_memory_bytes && job.totals.gpus == 0) return QualityStatus::kNone;
+  if (!job.totals.cpu_seconds && !job.totals.peak_memory_bytes && job.totals.gpus == 0)
+    return QualityStatus::kNone;
   if (job.totals.elapsed_seconds < options.get("min_elapsed_seconds")) return QualityStatus::kShort;
   if (job.accounting) return QualityStatus::kAccounting;
-  if (static_cast<double>(job.samples.value_or(0)) < options.get("min_samples")) return QualityStatus::kShort;
-  if (job.covered_ratio && *job.covered_ratio < options.get("min_covered_ratio")) return QualityStatus::kPartial;
+  if (static_cast<double>(job.samples.value_or(0)) < options.get("min_samples"))
+    return QualityStatus::kShort;
+  if (job.covered_ratio && *job.covered_ratio < options.get("min_covered_ratio"))
+    return QualityStatus::kPartial;
   if (job.nodes_expected && job.nodes.size() < *job.nodes_expected) return QualityStatus::kPartial;
   return QualityStatus::kOk;
 }
 
 namespace {
-bool may_judge(QualityStatus status) { return status == QualityStatus::kOk || status == QualityStatus::kAccounting; }
+bool may_judge(QualityStatus status) {
+  return status == QualityStatus::kOk || status == QualityStatus::kAccounting;
+}
 }  // namespace
 
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options) {
@@ -629,7 +700,8 @@ Suggestion suggest(const JobView& job, const FindingOptions& options) {
     if (one.time_limit_seconds) all.time_limit_seconds = one.time_limit_seconds;
     all.directives.insert(all.directives.end(), one.directives.begin(), one.directives.end());
   }
-  if (!all.memory_bytes && may_judge(quality_of(job, options)) && !job.ended_by_oom()) suggest_memory(job, all);
+  if (!all.memory_bytes && may_judge(quality_of(job, options)) && !job.ended_by_oom())
+    suggest_memory(job, all);
   return all;
 }
 
@@ -643,7 +715,8 @@ std::string memory_directive(std::uint64_t bytes) {
 std::string time_directive(double seconds) {
   const auto whole = static_cast<long long>(std::ceil(seconds));
   const long long days = whole / 86400;
-  const std::string clock = format("%02lld:%02lld:%02lld", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
+  const std::string clock =
+      format("%02lld:%02lld:%02lld", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
   return days == 0 ? clock : std::to_string(days) + "-" + clock;
 }
 

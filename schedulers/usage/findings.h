@@ -9,8 +9,8 @@
 #include "core/api/options.h"
 #include "schedulers/usage/job_facts.h"
 
-// What a job's figures say about how to ask for less, or for what it lacked. Rules are data: an id, parameters with
-// defaults, a sentence. Pure.
+// What a job's figures say about how to ask for less, or for what it lacked. Rules are data: an id,
+// parameters with defaults, a sentence. Pure.
 namespace scriptorium::usage {
 
 enum class Severity { kInfo, kNotice, kWarning, kCritical };
@@ -60,15 +60,18 @@ class FindingOptions {
   std::vector<bool> on_;
 };
 
-// [source.NAME.findings]: parameters by key, `off = [...]` and `on = [...]` with ids. Says every problem.
+// [source.NAME.findings]: parameters by key, `off = [...]` and `on = [...]` with ids. Says every
+// problem.
 FindingOptions read_finding_options(const Table& table, Problems& problems);
 
-// All that can be set, in the order of the documentation; and the ids with whether they are on unless told.
+// All that can be set, in the order of the documentation; and the ids with whether they are on
+// unless told.
 const std::vector<FindingParameter>& finding_parameters();
 struct FindingRuleInfo {
   std::string_view id;
   bool on = true;
-  bool always = false;  // a fact and no estimate: also for a job that is too short or was seen in parts
+  bool always =
+      false;  // a fact and no estimate: also for a job that is too short or was seen in parts
 };
 std::vector<FindingRuleInfo> finding_rules();
 
@@ -78,8 +81,8 @@ QualityStatus quality_of(const JobView& job, const FindingOptions& options);
 // Worst first. Of a job that may not be judged only what is a fact.
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options);
 
-// What to write in the next #SBATCH lines: of all findings together, and memory where it was measured, found or not. Empty
-// where there is not enough to judge by.
+// What to write in the next #SBATCH lines: of all findings together, and memory where it was
+// measured, found or not. Empty where there is not enough to judge by.
 Suggestion suggest(const JobView& job, const FindingOptions& options);
 
 // "240M", "12G": rounded up to what a person would write.

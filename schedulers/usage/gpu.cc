@@ -7,7 +7,9 @@
 namespace scriptorium::usage {
 namespace {
 
-double seconds_between(SteadyTime from, SteadyTime to) { return std::chrono::duration<double>(to - from).count(); }
+double seconds_between(SteadyTime from, SteadyTime to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 template <typename T>
 bool holds(const std::vector<T>& list, const T& value) {
@@ -16,7 +18,8 @@ bool holds(const std::vector<T>& list, const T& value) {
 
 }  // namespace
 
-// ---- one device, one job -------------------------------------------------------------------------------------------
+// ---- one device, one job
+// -------------------------------------------------------------------------------------------
 
 GpuStatistics::GpuStatistics(const GpuDevice& device) {
   record_.gpu.id = device.id;
@@ -40,20 +43,24 @@ void GpuStatistics::add(const GpuReading& reading, SteadyTime at) {
       record_.zero_seconds += since;
       // The reading covers what went before it.
       if (!zero_since_) zero_since_ = last_at_.value_or(at);
-      record_.longest_zero_seconds = std::max(record_.longest_zero_seconds, seconds_between(*zero_since_, at));
+      record_.longest_zero_seconds =
+          std::max(record_.longest_zero_seconds, seconds_between(*zero_since_, at));
     }
   }
-  if (reading.memory_used_bytes) gpu.peak_memory_bytes = std::max(gpu.peak_memory_bytes.value_or(0), *reading.memory_used_bytes);
+  if (reading.memory_used_bytes)
+    gpu.peak_memory_bytes = std::max(gpu.peak_memory_bytes.value_or(0), *reading.memory_used_bytes);
   if (reading.memory_limit_bytes) gpu.memory_limit_bytes = reading.memory_limit_bytes;
   if (reading.energy_joules) {
     std::optional<double>& origin = record_.energy_origin_joules;
     // A counter that begins anew, as after a reset of the device, goes on from what was known.
     if (!origin || *reading.energy_joules < record_.energy_joules.value_or(0)) {
-      origin = *reading.energy_joules - (record_.energy_joules ? *record_.energy_joules - origin.value_or(0) : 0);
+      origin = *reading.energy_joules -
+               (record_.energy_joules ? *record_.energy_joules - origin.value_or(0) : 0);
     }
     record_.energy_joules = reading.energy_joules;
   } else if (reading.power_watts) {
-    record_.integrated_joules = record_.integrated_joules.value_or(0) + *reading.power_watts * since;
+    record_.integrated_joules =
+        record_.integrated_joules.value_or(0) + *reading.power_watts * since;
   }
   last_ = reading;
   last_at_ = at;
@@ -64,8 +71,10 @@ NodeGpu GpuStatistics::summary() const {
   if (gpu.samples > 0) {
     // One reading alone stands for all.
     const double most = gpu.utilization.max.value_or(0);
-    gpu.utilization.avg = record_.seconds > 0 ? record_.utilization_seconds / record_.seconds : most;
-    gpu.zero_ratio = record_.seconds > 0 ? record_.zero_seconds / record_.seconds : (most > 0 ? 0.0 : 1.0);
+    gpu.utilization.avg =
+        record_.seconds > 0 ? record_.utilization_seconds / record_.seconds : most;
+    gpu.zero_ratio =
+        record_.seconds > 0 ? record_.zero_seconds / record_.seconds : (most > 0 ? 0.0 : 1.0);
     gpu.longest_zero_seconds = record_.longest_zero_seconds;
   }
   if (record_.energy_joules && record_.energy_origin_joules) {
@@ -93,7 +102,8 @@ GpuNow GpuStatistics::now() {
   return now;
 }
 
-// ---- all devices ---------------------------------------------------------------------------------------------------
+// ---- all devices
+// ---------------------------------------------------------------------------------------------------
 
 GpuMonitor::GpuMonitor(const Options& options, Files& files, Logger& log, const Clock& clock)
     : clock_(clock), interval_(options.interval) {
@@ -105,7 +115,8 @@ GpuMonitor::GpuMonitor(const Options& options, Files& files, Logger& log, const 
       log.info("USAGE_NO_NVML", "there is no NVIDIA library here, so no data of NVIDIA's GPUs",
                {{"library", options.nvml_library}, {"reason", nvml.error().message()}});
     } else {
-      log.warning("USAGE_NVML_REFUSED", "NVIDIA's library refuses to work, so there is no data of its GPUs",
+      log.warning("USAGE_NVML_REFUSED",
+                  "NVIDIA's library refuses to work, so there is no data of its GPUs",
                   {{"library", options.nvml_library}, {"reason", nvml.error().message()}});
     }
   }
@@ -118,7 +129,8 @@ GpuMonitor::GpuMonitor(const Options& options, Files& files, Logger& log, const 
   }
 }
 
-GpuMonitor::GpuMonitor(std::vector<std::unique_ptr<GpuReader>> readers, const Clock& clock) : clock_(clock) {
+GpuMonitor::GpuMonitor(std::vector<std::unique_ptr<GpuReader>> readers, const Clock& clock)
+    : clock_(clock) {
   take(std::move(readers));
 }
 
@@ -219,7 +231,8 @@ void GpuMonitor::run(const std::stop_token& stop) noexcept {
     } catch (const std::bad_alloc&) {
       return;  // readings end; the summaries say by their number how far they went
     }
-    nothing.wait_until(stop, std::chrono::steady_clock::now() + interval_, [](int) { return false; });
+    nothing.wait_until(stop, std::chrono::steady_clock::now() + interval_,
+                       [](int) { return false; });
   }
 }
 

@@ -19,8 +19,9 @@
 #include "schedulers/usage/life.h"
 #include "schedulers/usage/records.h"
 
-// GPUs of the node, and what each job that holds some has used of them. A GPU belongs to a job because it was allocated, never
-// because a process runs on it: one that is held and idle is what this is about.
+// GPUs of the node, and what each job that holds some has used of them. A GPU belongs to a job
+// because it was allocated, never because a process runs on it: one that is held and idle is what
+// this is about.
 namespace scriptorium::usage {
 
 struct GpuDevice {
@@ -50,8 +51,9 @@ class GpuReader {
   virtual GpuReading read(std::size_t device) = 0;
 };
 
-// NVIDIA's library, loaded now: a node without one has no data of it and needs none. kVanished: there is no such library;
-// kTransient: it is there and refuses, such as for a driver that is not loaded.
+// NVIDIA's library, loaded now: a node without one has no data of it and needs none. kVanished:
+// there is no such library; kTransient: it is there and refuses, such as for a driver that is not
+// loaded.
 Result<std::unique_ptr<GpuReader>> open_nvml(const std::string& library);
 // AMD's cards as SYS/class/drm shows them; null if there are none.
 std::unique_ptr<GpuReader> open_amd(const std::string& sys, Files& files);
@@ -81,9 +83,9 @@ class GpuStatistics {
   double sampled_utilization_seconds_ = 0, sampled_seconds_ = 0;
 };
 
-// Asks all readers every few seconds, in a thread of its own so that a driver that hangs delays nobody, and counts for every
-// job that holds a device. Without a reader it has no thread.
-// Threads: any.
+// Asks all readers every few seconds, in a thread of its own so that a driver that hangs delays
+// nobody, and counts for every job that holds a device. Without a reader it has no thread. Threads:
+// any.
 class GpuMonitor {
  public:
   struct Options {

@@ -16,47 +16,60 @@ constexpr const char* kFolders = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin";
 
 const Schema<JobConfig>& schema() {
   static const Schema<JobConfig> the_schema{
-      choice("resolve", &JobConfig::resolve, {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
-             "Whom to ask what a job had asked for and how it ended: slurmctld by squeue, or nobody."),
+      choice(
+          "resolve", &JobConfig::resolve,
+          {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
+          "Whom to ask what a job had asked for and how it ended: slurmctld by squeue, or nobody."),
       option("slurm_conf", &JobConfig::slurm_conf,
-             "The slurm.conf for squeue and sacct, an absolute path; absent: the one that SLURM_CONF names in the daemon's "
+             "The slurm.conf for squeue and sacct, an absolute path; absent: the one that "
+             "SLURM_CONF names in the daemon's "
              "environment, else where they look by themselves."),
-      option("squeue", &JobConfig::squeue,
-             "The squeue command, an absolute path; without it the first one in the usual folders."),
-      choice("accounting", &JobConfig::accounting, {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
-             "Where finished jobs are imported from; once in a cluster, where slurmdbd can be asked."),
+      option(
+          "squeue", &JobConfig::squeue,
+          "The squeue command, an absolute path; without it the first one in the usual folders."),
+      choice(
+          "accounting", &JobConfig::accounting,
+          {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
+          "Where finished jobs are imported from; once in a cluster, where slurmdbd can be asked."),
       choice("accounting_jobs", &JobConfig::accounting_jobs,
              {{"all", AccountingJobs::kAll}, {"multi_node", AccountingJobs::kMultiNode}},
-             "Which jobs are imported: all, or only those of several nodes, because each other job's own node tells of it."),
-      option("sacct", &JobConfig::sacct, "The sacct command, an absolute path; without it the first one in the usual folders."),
+             "Which jobs are imported: all, or only those of several nodes, because each other "
+             "job's own node tells of it."),
+      option("sacct", &JobConfig::sacct,
+             "The sacct command, an absolute path; without it the first one in the usual folders."),
       integer("accounting_interval_seconds", &JobConfig::accounting_interval_seconds, 1, 86400,
               "Time between two questions to sacct."),
       integer("accounting_overlap_seconds", &JobConfig::accounting_overlap_seconds, 0, 604800,
-              "How far each question reaches back before the one before it, for jobs that come late into the accounting."),
+              "How far each question reaches back before the one before it, for jobs that come "
+              "late into the accounting."),
       integer("accounting_first_hours", &JobConfig::accounting_first_hours, 0, 87600,
               "How far back the first question of all reaches."),
-      custom<JobConfig>({.name = "findings",
-                         .type = "table",
-                         .allowed = "thresholds by name, on = [...], off = [...]",
-                         .help = "Thresholds and switches of the findings; docs/usage.md lists them."},
-                        [](const Value& value, const Table& table, JobConfig& into, Problems& problems) {
-                          const Table* inner = std::get_if<Table>(&value.data);
-                          if (inner == nullptr) {
-                            return options_detail::wrong_type(value, table, {.name = "findings", .type = "table"}, problems);
-                          }
-                          into.findings = read_finding_options(*inner, problems);
-                        }),
+      custom<JobConfig>(
+          {.name = "findings",
+           .type = "table",
+           .allowed = "thresholds by name, on = [...], off = [...]",
+           .help = "Thresholds and switches of the findings; docs/usage.md lists them."},
+          [](const Value& value, const Table& table, JobConfig& into, Problems& problems) {
+            const Table* inner = std::get_if<Table>(&value.data);
+            if (inner == nullptr) {
+              return options_detail::wrong_type(value, table, {.name = "findings", .type = "table"},
+                                                problems);
+            }
+            into.findings = read_finding_options(*inner, problems);
+          }),
   };
   return the_schema;
 }
 
-Result<void> ask_once(const JobConfig& config, const std::string& program, const std::vector<std::string>& arguments,
-                      const char* remedy) {
+Result<void> ask_once(const JobConfig& config, const std::string& program,
+                      const std::vector<std::string>& arguments, const char* remedy) {
   CommandRunner runner(kMaxAnswer);
-  const auto answer = runner.run({program, arguments, slurm_environment(config)}, {}, std::chrono::steady_clock::now() + 15s);
+  const auto answer = runner.run({program, arguments, slurm_environment(config)}, {},
+                                 std::chrono::steady_clock::now() + 15s);
   if (!answer) return answer.error().with_context(remedy);
   if (answer->status == 0) return {};
-  return Error{ErrorKind::kTransient, std::string(remedy) + ": " + answer->error.substr(0, answer->error.find('\n'))};
+  return Error{ErrorKind::kTransient,
+               std::string(remedy) + ": " + answer->error.substr(0, answer->error.find('\n'))};
 }
 
 }  // namespace
@@ -66,7 +79,9 @@ std::vector<OptionInfo> describe_job() { return schema().options(); }
 JobConfig read_job_config(const Table& table, Problems& problems) {
   JobConfig config = schema().parse(table, problems);
   constexpr std::array<std::pair<const char*, std::string JobConfig::*>, 3> kPaths{
-      {{"slurm_conf", &JobConfig::slurm_conf}, {"squeue", &JobConfig::squeue}, {"sacct", &JobConfig::sacct}}};
+      {{"slurm_conf", &JobConfig::slurm_conf},
+       {"squeue", &JobConfig::squeue},
+       {"sacct", &JobConfig::sacct}}};
   for (const auto& [key, member] : kPaths) {
     const Value* value = table.find(key);
     if (value == nullptr || !std::holds_alternative<std::string>(value->data)) continue;
@@ -75,40 +90,47 @@ JobConfig read_job_config(const Table& table, Problems& problems) {
     }
   }
   if (config.accounting == Accounting::kNone && table.find("accounting") == nullptr) {
-    for (const char* key :
-         {"accounting_jobs", "sacct", "accounting_interval_seconds", "accounting_overlap_seconds", "accounting_first_hours"}) {
+    for (const char* key : {"accounting_jobs", "sacct", "accounting_interval_seconds",
+                            "accounting_overlap_seconds", "accounting_first_hours"}) {
       if (table.find(key) != nullptr)
-        problems.add(table, key, "set, but nothing is imported", "accounting = \"sacct\" beside it");
+        problems.add(table, key, "set, but nothing is imported",
+                     "accounting = \"sacct\" beside it");
     }
   }
   return config;
 }
 
 std::vector<std::string> slurm_environment(const JobConfig& config) {
-  // UTC, so that no hour of the year comes twice; numbers since 1970 where a command can print them.
+  // UTC, so that no hour of the year comes twice; numbers since 1970 where a command can print
+  // them.
   std::vector<std::string> result{"PATH=/usr/bin:/bin", "TZ=UTC", "SLURM_BITSTR_LEN=0"};
   if (!config.slurm_conf.empty()) {
     result.push_back("SLURM_CONF=" + config.slurm_conf);
-  } else if (const char* inherited = std::getenv("SLURM_CONF"); inherited != nullptr && *inherited != '\0') {
+  } else if (const char* inherited = std::getenv("SLURM_CONF");
+             inherited != nullptr && *inherited != '\0') {
     result.push_back(std::string("SLURM_CONF=") + inherited);
   }
   return result;
 }
 
-Result<std::string> find_command(const std::string& configured, const std::string& name, const std::string& key) {
+Result<std::string> find_command(const std::string& configured, const std::string& name,
+                                 const std::string& key) {
   if (auto found = find_program(configured, name, kFolders)) return *std::move(found);
   if (!configured.empty()) {
-    return Error{ErrorKind::kInvalidConfig, key + ": " + configured + " cannot be executed; correct the path"};
+    return Error{ErrorKind::kInvalidConfig,
+                 key + ": " + configured + " cannot be executed; correct the path"};
   }
-  return Error{ErrorKind::kInvalidConfig, name + " is not in " + kFolders + "; install Slurm's client commands, or set " + key};
+  return Error{ErrorKind::kInvalidConfig, name + " is not in " + kFolders +
+                                              "; install Slurm's client commands, or set " + key};
 }
 
 Result<void> check_jobs(const JobConfig& config) {
   if (config.resolve == Resolve::kSlurmctld) {
     const auto squeue = find_command(config.squeue, "squeue", "squeue");
     if (!squeue) return squeue.error().with_context("resolve = \"slurmctld\"");
-    if (auto asked = ask_once(config, *squeue, {"-h", "-o", "%A", "-t", "running"},
-                              "slurmctld cannot be asked now, so usage.job would lack what jobs asked for");
+    if (auto asked =
+            ask_once(config, *squeue, {"-h", "-o", "%A", "-t", "running"},
+                     "slurmctld cannot be asked now, so usage.job would lack what jobs asked for");
         !asked) {
       return asked;
     }

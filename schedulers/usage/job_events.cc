@@ -45,7 +45,8 @@ Timestamp start_of(const JobView& job) {
 std::optional<Timestamp> end_of(const JobView& job) {
   if (job.facts.ended_at) return job.facts.ended_at;
   std::optional<Timestamp> last;
-  for (const NodeUsage& node : job.nodes) last = last ? std::max(*last, node.ended_at) : node.ended_at;
+  for (const NodeUsage& node : job.nodes)
+    last = last ? std::max(*last, node.ended_at) : node.ended_at;
   return last;
 }
 
@@ -59,7 +60,10 @@ Json sources(const JobView& job) {
   if (job.nodes.empty()) return json;
   const Sources& from = job.nodes.front().source;
   constexpr std::array<std::pair<const char*, std::optional<Way> Sources::*>, 4> kAll{
-      {{"cpu", &Sources::cpu}, {"memory", &Sources::memory}, {"io", &Sources::io}, {"gpu", &Sources::gpu}}};
+      {{"cpu", &Sources::cpu},
+       {"memory", &Sources::memory},
+       {"io", &Sources::io},
+       {"gpu", &Sources::gpu}}};
   for (const auto& [key, member] : kAll) {
     if (from.*member) json[key] = to_string(*(from.*member));
   }
@@ -78,7 +82,9 @@ Json suggestion(const Suggestion& from) {
 Json findings(const JobView& job, const FindingOptions& options) {
   Json list = Json::array();
   for (const Finding& found : find_all(job, options)) {
-    Json json{{"id", found.id}, {"severity", to_string(found.severity)}, {"value", std::round(found.value * 10000) / 10000}};
+    Json json{{"id", found.id},
+              {"severity", to_string(found.severity)},
+              {"value", std::round(found.value * 10000) / 10000}};
     put_ratio(json, "threshold", found.threshold);
     json["unit"] = found.unit;
     json["scope"] = found.scope;
@@ -165,21 +171,25 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
 
 }  // namespace
 
-std::string job_event_id(const std::string& cluster, const std::string& scheduler, const std::string& job_id,
-                         Timestamp started_at) {
+std::string job_event_id(const std::string& cluster, const std::string& scheduler,
+                         const std::string& job_id, Timestamp started_at) {
   // Whole seconds, which is how Slurm tells them.
-  return event_id({cluster, scheduler, "usage.job", job_id, std::to_string(started_at.nanoseconds / kSecond)});
+  return event_id(
+      {cluster, scheduler, "usage.job", job_id, std::to_string(started_at.nanoseconds / kSecond)});
 }
 
-Event job_event(const std::string& cluster, const std::string& scheduler, const JobView& job, const FindingOptions& options) {
+Event job_event(const std::string& cluster, const std::string& scheduler, const JobView& job,
+                const FindingOptions& options) {
   const Timestamp started = start_of(job);
   Event event;
   event.id = job_event_id(cluster, scheduler, job.facts.job.id, started);
   event.kind = "usage.job";
   event.time = job.facts.job.submitted_at.value_or(started);
-  event.capture = job.nodes.empty() ? to_string(Way::kAccounting) : to_string(job.nodes.front().way());
-  event.complete = job.accounting || (!job.nodes.empty() && std::all_of(job.nodes.begin(), job.nodes.end(),
-                                                                        [](const NodeUsage& n) { return n.complete(); }));
+  event.capture =
+      job.nodes.empty() ? to_string(Way::kAccounting) : to_string(job.nodes.front().way());
+  event.complete = job.accounting || (!job.nodes.empty() &&
+                                      std::all_of(job.nodes.begin(), job.nodes.end(),
+                                                  [](const NodeUsage& n) { return n.complete(); }));
   event.cluster = cluster;
   event.scheduler = scheduler;
   if (job.nodes.size() == 1) event.host = job.nodes.front().job.node;

@@ -18,7 +18,8 @@ void keep_most(std::optional<T>& most, const std::optional<T>& other) {
   if (other) most = most ? std::max(*most, *other) : *other;
 }
 
-std::optional<double> ratio(const std::optional<double>& part, const std::optional<double>& whole) noexcept {
+std::optional<double> ratio(const std::optional<double>& part,
+                            const std::optional<double>& whole) noexcept {
   if (!part || !whole || *whole <= 0) return std::nullopt;
   return *part / *whole;
 }
@@ -89,7 +90,9 @@ std::optional<double> JobView::system_ratio() const noexcept {
 std::optional<double> JobView::time_ratio() const noexcept {
   return ratio(totals.elapsed_seconds, facts.request.time_limit_seconds);
 }
-bool JobView::ended_by_oom() const noexcept { return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0; }
+bool JobView::ended_by_oom() const noexcept {
+  return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0;
+}
 
 JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
   JobView view;
@@ -109,17 +112,24 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
   if (!nodes.empty()) {
     totals.cpu_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.time_seconds; });
     totals.user_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.user_seconds; });
-    totals.system_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.system_seconds; });
+    totals.system_seconds =
+        sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.system_seconds; });
     totals.cpus = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.allocated; });
-    totals.peak_memory_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.peak_working_set_bytes; });
-    totals.memory_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.limit_bytes; });
-    for (const NodeUsage& node : nodes) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
+    totals.peak_memory_bytes =
+        sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.peak_working_set_bytes; });
+    totals.memory_bytes =
+        sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.limit_bytes; });
+    for (const NodeUsage& node : nodes)
+      keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
   }
   add_gpus(nodes, totals);
-  // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is nearer to the truth.
-  totals.elapsed_seconds =
-      longest > 0 ? std::max(longest - facts.suspended_seconds.value_or(0), 0.0) : facts.elapsed_seconds.value_or(0);
-  // What was allocated is what the scheduler says: where it binds nobody to CPUs, a job's cgroup shows all of the node.
+  // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is
+  // nearer to the truth.
+  totals.elapsed_seconds = longest > 0
+                               ? std::max(longest - facts.suspended_seconds.value_or(0), 0.0)
+                               : facts.elapsed_seconds.value_or(0);
+  // What was allocated is what the scheduler says: where it binds nobody to CPUs, a job's cgroup
+  // shows all of the node.
   const bool whole_job = !facts.request.nodes || *facts.request.nodes == nodes.size();
   if (whole_job && facts.request.cpus) totals.cpus = facts.request.cpus;
   if (whole_job && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;

@@ -9,14 +9,15 @@
 #include "core/base/time.h"
 #include "schedulers/usage/records.h"
 
-// What is known of a whole job: what the scheduler says of it, what its nodes measured, and the totals from which findings
-// are drawn. Plain data; absent = not known, never 0.
+// What is known of a whole job: what the scheduler says of it, what its nodes measured, and the
+// totals from which findings are drawn. Plain data; absent = not known, never 0.
 namespace scriptorium::usage {
 
 struct Request {
   std::optional<std::uint32_t> nodes, cpus, gpus;  // as allocated
-  std::optional<std::uint64_t> memory_bytes;       // of all nodes together; absent where the site does not count memory
-  std::optional<double> time_limit_seconds;        // absent: none
+  std::optional<std::uint64_t>
+      memory_bytes;  // of all nodes together; absent where the site does not count memory
+  std::optional<double> time_limit_seconds;  // absent: none
 };
 
 // What the scheduler says, by a way that users cannot forge.
@@ -69,14 +70,16 @@ struct JobView {
   std::optional<double> gap_seconds;     // the longest of any node
   bool accounting = false;
 
-  std::optional<double> cpu_ratio() const noexcept;     // CPU time over what was allocated for as long as it ran
+  std::optional<double> cpu_ratio()
+      const noexcept;  // CPU time over what was allocated for as long as it ran
   std::optional<double> memory_ratio() const noexcept;  // peak over what it could have used
   std::optional<double> system_ratio() const noexcept;
   std::optional<double> time_ratio() const noexcept;
   bool ended_by_oom() const noexcept;
 };
 
-// From what the nodes measured. `facts` may be empty where the scheduler was not asked or did not answer.
+// From what the nodes measured. `facts` may be empty where the scheduler was not asked or did not
+// answer.
 JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes);
 
 }  // namespace scriptorium::usage

@@ -27,7 +27,9 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kRecent = 60 * kSecond;
 
 // Nothing but a number may go into a command line.
-bool has_number(const NodeUsage& node) { return node.job.scheduler == "slurm" && read_number(node.job.job_id).has_value(); }
+bool has_number(const NodeUsage& node) {
+  return node.job.scheduler == "slurm" && read_number(node.job.job_id).has_value();
+}
 
 bool same_life(const NodeUsage& a, const NodeUsage& b) {
   return a.job.started_at <= b.ended_at && b.job.started_at <= a.ended_at;
@@ -45,30 +47,37 @@ void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
     facts.user.verified = node.job.uid_trusted;
   }
   for (const NodeUsage& node : nodes) {
-    if (!facts.user.verified && !facts.user.unverified_reason) facts.user.unverified_reason = node.job.uid_problem;
+    if (!facts.user.verified && !facts.user.unverified_reason)
+      facts.user.unverified_reason = node.job.uid_problem;
   }
   if (facts.user.verified) add_names(facts.user);
 }
 
 }  // namespace
 
-JobSummaries::JobSummaries(JobConfig config, JobContext context) : config_(std::move(config)), context_(std::move(context)) {}
+JobSummaries::JobSummaries(JobConfig config, JobContext context)
+    : config_(std::move(config)), context_(std::move(context)) {}
 
-bool JobSummaries::asks(const NodeUsage& node) const { return config_.resolve == Resolve::kSlurmctld && has_number(node); }
+bool JobSummaries::asks(const NodeUsage& node) const {
+  return config_.resolve == Resolve::kSlurmctld && has_number(node);
+}
 
 void JobSummaries::node_ended(NodeUsage node) {
   const SteadyTime now = context_.clock.steady();
   std::string key = node.job.scheduler + ' ' + node.job.job_id;
   for (auto found = waiting_.find(key); found != waiting_.end(); found = waiting_.find(key)) {
     auto& nodes = found->second.nodes;
-    if (std::any_of(nodes.begin(), nodes.end(), [&](const NodeUsage& n) { return n.job.key() == node.job.key(); })) return;
+    if (std::any_of(nodes.begin(), nodes.end(),
+                    [&](const NodeUsage& n) { return n.job.key() == node.job.key(); }))
+      return;
     if (same_life(nodes.front(), node)) break;
     key += '+';  // an earlier life of a job that was requeued still waits
   }
   auto [place, fresh] = waiting_.try_emplace(key);
   Waiting& job = place->second;
   auto from = now;
-  if (!node.job.batch_step) from += std::chrono::seconds(std::hash<std::string>{}(node.job.key()) % kSpreadSeconds);
+  if (!node.job.batch_step)
+    from += std::chrono::seconds(std::hash<std::string>{}(node.job.key()) % kSpreadSeconds);
   job.ask_from = fresh ? from : std::min(job.ask_from, from);
   job.deadline = job.ask_from + kPatience;
   job.settled = job.settled || !asks(node);
@@ -76,7 +85,8 @@ void JobSummaries::node_ended(NodeUsage node) {
   counts_.with([&](Counts& c) { c.waiting = waiting_.size(); });
 }
 
-Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids, const std::stop_token& stop) {
+Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids,
+                                                      const std::stop_token& stop) {
   const auto squeue = find_command(config_.squeue, "squeue", "squeue");
   if (!squeue) return squeue.error();
   const auto guard = random_hex(16);
@@ -84,45 +94,54 @@ Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids, co
   std::vector<std::string> environment = slurm_environment(config_);
   environment.emplace_back("SLURM_TIME_FORMAT=%s");
   environment.push_back("SQUEUE_FORMAT2=" + queue_format(*guard));
-  const auto answer = runner_.run({*squeue, {"-h", "-a", "-t", "all", "-j", ids}, std::move(environment)}, stop,
-                                  std::chrono::steady_clock::now() + kQuestionPatience);
+  const auto answer =
+      runner_.run({*squeue, {"-h", "-a", "-t", "all", "-j", ids}, std::move(environment)}, stop,
+                  std::chrono::steady_clock::now() + kQuestionPatience);
   if (!answer) return answer.error();
   if (answer->status == 0) return parse_queue(answer->output, *guard);
   // Of one job that it does not know squeue says so; of several it leaves that one out.
   if (answer->error.find("Invalid job id") != std::string::npos) return std::vector<QueuedJob>{};
-  return Error{ErrorKind::kTransient, "squeue: exit status " + std::to_string(answer->status) + ": " +
-                                          printable(answer->error.substr(0, answer->error.find('\n')), 200)};
+  return Error{ErrorKind::kTransient,
+               "squeue: exit status " + std::to_string(answer->status) + ": " +
+                   printable(answer->error.substr(0, answer->error.find('\n')), 200)};
 }
 
-void JobSummaries::learn(Waiting& job, const std::vector<QueuedJob>& answer, const std::string& id) const {
-  const auto row = std::find_if(answer.begin(), answer.end(), [&](const QueuedJob& q) { return q.id == id; });
+void JobSummaries::learn(Waiting& job, const std::vector<QueuedJob>& answer,
+                         const std::string& id) const {
+  const auto row =
+      std::find_if(answer.begin(), answer.end(), [&](const QueuedJob& q) { return q.id == id; });
   Timestamp ended = job.nodes.front().ended_at;
   for (const NodeUsage& node : job.nodes) ended = std::max(ended, node.ended_at);
   if (row == answer.end()) {
     job.settled = ++job.absent >= kAbsences;
-    // What ended long ago it may have forgotten; what ended just now it knows, and does not tell us.
+    // What ended long ago it may have forgotten; what ended just now it knows, and does not tell
+    // us.
     if (job.settled && context_.clock.now().nanoseconds - ended.nanoseconds < kRecent) {
-      context_.log.warning(
-          "USAGE_JOBS_HIDDEN",
-          "slurmctld does not list a job that ended a moment ago, so its usage goes out without what it had asked for; "
-          "give our user operator level if PrivateData hides jobs, and see that slurm_conf is this cluster's",
-          {{"job", id}, {"uid", static_cast<std::uint64_t>(::geteuid())}});
+      context_.log.warning("USAGE_JOBS_HIDDEN",
+                           "slurmctld does not list a job that ended a moment ago, so its usage "
+                           "goes out without what it had asked for; "
+                           "give our user operator level if PrivateData hides jobs, and see that "
+                           "slurm_conf is this cluster's",
+                           {{"job", id}, {"uid", static_cast<std::uint64_t>(::geteuid())}});
     }
     return;
   }
   const auto& started = row->facts.started_at;
   // The clocks of two machines may differ by a little.
-  const bool this_life = (row->is_final || row->running) && started && started->nanoseconds <= ended.nanoseconds + 5 * kSecond;
+  const bool this_life = (row->is_final || row->running) && started &&
+                         started->nanoseconds <= ended.nanoseconds + 5 * kSecond;
   if (this_life) {
     job.known = *row;
     job.settled = row->is_final && job.nodes.size() >= row->facts.request.nodes.value_or(1);
   } else if (row->facts.restarts.value_or(0) > 0) {
-    // It was put back into the queue: the question was the same, the end is known, the times are of another life.
+    // It was put back into the queue: the question was the same, the end is known, the times are of
+    // another life.
     job.known = *row;
     job.known->facts.state = "REQUEUED";
     job.known->facts.exit_code.reset();
     for (auto* time : {&job.known->facts.started_at, &job.known->facts.ended_at}) time->reset();
-    for (auto* seconds : {&job.known->facts.elapsed_seconds, &job.known->facts.suspended_seconds}) seconds->reset();
+    for (auto* seconds : {&job.known->facts.elapsed_seconds, &job.known->facts.suspended_seconds})
+      seconds->reset();
     job.known->facts.restarts = *row->facts.restarts - 1;
     job.settled = true;
   } else {
@@ -151,7 +170,8 @@ void JobSummaries::ask(const std::stop_token& stop) {
   });
   if (!answer) {
     context_.log.warning("USAGE_JOBS_UNANSWERED",
-                         "slurmctld did not say what finished jobs had asked for; their usage goes out without it if it does not "
+                         "slurmctld did not say what finished jobs had asked for; their usage goes "
+                         "out without it if it does not "
                          "answer soon",
                          {{"reason", answer.error().message()}});
     return;
@@ -161,8 +181,8 @@ void JobSummaries::ask(const std::stop_token& stop) {
 
 void JobSummaries::give(Waiting& job, Ready& into) {
   for (const NodeUsage& node : job.nodes) into.done.push_back(node.job.key());
-  const bool script_ran_here =
-      std::any_of(job.nodes.begin(), job.nodes.end(), [](const NodeUsage& n) { return n.job.batch_step; });
+  const bool script_ran_here = std::any_of(job.nodes.begin(), job.nodes.end(),
+                                           [](const NodeUsage& n) { return n.job.batch_step; });
   const std::uint32_t expected = job.known ? job.known->facts.request.nodes.value_or(1) : 1;
   if (expected > job.nodes.size()) {
     counts_.with([](Counts& c) { ++c.left_to_accounting; });
@@ -176,8 +196,9 @@ void JobSummaries::give(Waiting& job, Ready& into) {
   JobFacts facts = job.known ? std::move(job.known->facts) : JobFacts{};
   complete_from_nodes(facts, job.nodes);
   const std::string scheduler = job.nodes.front().job.scheduler;
-  into.events.push_back(
-      job_event(context_.cluster, scheduler, view_of(std::move(facts), std::move(job.nodes)), config_.findings));
+  into.events.push_back(job_event(context_.cluster, scheduler,
+                                  view_of(std::move(facts), std::move(job.nodes)),
+                                  config_.findings));
   counts_.with([](Counts& c) { ++c.made; });
 }
 
@@ -200,7 +221,8 @@ JobSummaries::Ready JobSummaries::poll(const std::stop_token& stop) {
 std::optional<SteadyTime> JobSummaries::next_poll() const {
   std::optional<SteadyTime> next;
   for (const auto& [key, job] : waiting_) {
-    const SteadyTime at = job.settled ? SteadyTime{} : std::min(std::max(job.ask_from, next_question_), job.deadline);
+    const SteadyTime at =
+        job.settled ? SteadyTime{} : std::min(std::max(job.ask_from, next_question_), job.deadline);
     next = next ? std::min(*next, at) : at;
   }
   return next;
@@ -214,7 +236,8 @@ std::string JobSummaries::status_json() const {
                                 {"left_to_accounting", c.left_to_accounting},
                                 {"questions", c.questions},
                                 {"failed_questions", c.failed_questions}};
-    json["last_error"] = c.last_error.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(c.last_error);
+    json["last_error"] =
+        c.last_error.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(c.last_error);
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   });
 }

@@ -15,10 +15,10 @@
 
 namespace scriptorium::usage {
 
-// Makes usage.job of the jobs whose nodes all report to this process: asks slurmctld, in one question for all that ended,
-// what they were, waits until it says how they ended, but not for long, and then tells what is known.
-// Owns:    the nodes it was given until their key was told in Ready::done.
-// Threads: one, but for status_json(), which any may call.
+// Makes usage.job of the jobs whose nodes all report to this process: asks slurmctld, in one
+// question for all that ended, what they were, waits until it says how they ended, but not for
+// long, and then tells what is known. Owns:    the nodes it was given until their key was told in
+// Ready::done. Threads: one, but for status_json(), which any may call.
 class JobSummaries {
  public:
   JobSummaries(JobConfig config, JobContext context);
@@ -28,7 +28,8 @@ class JobSummaries {
 
   struct Ready {
     std::vector<Event> events;
-    std::vector<std::string> done;  // JobSeen::key() of nodes that need not be given again, once the events are durable
+    std::vector<std::string>
+        done;  // JobSeen::key() of nodes that need not be given again, once the events are durable
   };
   // May ask slurmctld, for a few seconds at most.
   Ready poll(const std::stop_token& stop);
@@ -49,7 +50,8 @@ class JobSummaries {
     bool settled = false;            // nothing better will come
   };
   struct Counts {
-    std::uint64_t made = 0, left_to_accounting = 0, unanswered = 0, questions = 0, failed_questions = 0, waiting = 0;
+    std::uint64_t made = 0, left_to_accounting = 0, unanswered = 0, questions = 0,
+                  failed_questions = 0, waiting = 0;
     std::string last_error;
   };
 
@@ -62,7 +64,8 @@ class JobSummaries {
   const JobConfig config_;
   const JobContext context_;
   CommandRunner runner_{kMaxAnswer};
-  std::map<std::string, Waiting> waiting_;  // by life: job id and the second in which its first node began
+  std::map<std::string, Waiting>
+      waiting_;  // by life: job id and the second in which its first node began
   SteadyTime next_question_;
   mutable Guarded<Counts> counts_;
 };

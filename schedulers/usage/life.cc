@@ -8,14 +8,17 @@ namespace scriptorium::usage {
 namespace {
 
 constexpr double kNano = 1e-9;
-// An interval shorter than this says nothing about utilization: one tick of the clock would be some percent of it.
+// An interval shorter than this says nothing about utilization: one tick of the clock would be some
+// percent of it.
 constexpr double kShortInterval = 1.0;
 // Less than this part of the CPUs counts as idle at the end of a job.
 constexpr double kIdleRatio = 0.01;
 // A reading may come so much later than it is due before a gap is said to be there.
 constexpr double kLateFactor = 1.5;
 
-std::int64_t count(SteadyTime at) noexcept { return std::chrono::nanoseconds(at.time_since_epoch()).count(); }
+std::int64_t count(SteadyTime at) noexcept {
+  return std::chrono::nanoseconds(at.time_since_epoch()).count();
+}
 
 template <typename T>
 void keep(std::optional<T>& into, const std::optional<T>& now) {
@@ -55,9 +58,13 @@ std::string UtilizationHistogram::text() const {
   for (std::size_t i = 0; i < kSteps; ++i) {
     if (!(seconds_.at(i) > 0)) continue;
     std::array<char, 32> digits{};
-    const auto [end, problem] = std::to_chars(digits.data(), digits.data() + digits.size(), seconds_.at(i));
+    const auto [end, problem] =
+        std::to_chars(digits.data(), digits.data() + digits.size(), seconds_.at(i));
     if (problem != std::errc{}) continue;
-    text.append(text.empty() ? "" : " ").append(std::to_string(i)).append(":").append(digits.data(), end);
+    text.append(text.empty() ? "" : " ")
+        .append(std::to_string(i))
+        .append(":")
+        .append(digits.data(), end);
   }
   return text;
 }
@@ -74,7 +81,8 @@ UtilizationHistogram UtilizationHistogram::from(std::string_view text) {
     const auto [colon, odd_step] = std::from_chars(begin, end, step);
     if (odd_step != std::errc{} || colon == end || *colon != ':' || step >= kSteps) continue;
     const auto [rest, odd_seconds] = std::from_chars(colon + 1, end, seconds);
-    if (odd_seconds == std::errc{} && rest == end && seconds > 0 && std::isfinite(seconds)) histogram.seconds_.at(step) = seconds;
+    if (odd_seconds == std::errc{} && rest == end && seconds > 0 && std::isfinite(seconds))
+      histogram.seconds_.at(step) = seconds;
   }
   return histogram;
 }
@@ -88,12 +96,15 @@ Life Life::begin(JobSeen job, SteadyTime started) {
   return Life(std::move(state));
 }
 
-SteadyTime Life::started() const noexcept { return SteadyTime(std::chrono::nanoseconds(state_.started_ns)); }
+SteadyTime Life::started() const noexcept {
+  return SteadyTime(std::chrono::nanoseconds(state_.started_ns));
+}
 
 bool Life::is_reset(const Reading& reading) const noexcept {
   // A microsecond: v2 counts in these, and what the state file holds is rounded to them.
-  return reading.source.cpu == state_.source.cpu && reading.cpu.time_seconds && state_.cpu.time_seconds &&
-         *reading.cpu.time_seconds + 1e-6 < *state_.cpu.time_seconds && reading.source.cpu != Way::kProc;
+  return reading.source.cpu == state_.source.cpu && reading.cpu.time_seconds &&
+         state_.cpu.time_seconds && *reading.cpu.time_seconds + 1e-6 < *state_.cpu.time_seconds &&
+         reading.source.cpu != Way::kProc;
 }
 
 void Life::count_utilization(std::int64_t until_ns, double cpu_seconds) {
@@ -165,7 +176,8 @@ void Life::add(const Reading& reading, double due_seconds) {
   keep_most(state_.peak_tasks, reading.tasks.current);
   keep_most(state_.peak_tasks, reading.tasks.peak);
 
-  if (state_.cpu.time_seconds && static_cast<double>(now - state_.anchor_ns) * kNano >= kShortInterval) {
+  if (state_.cpu.time_seconds &&
+      static_cast<double>(now - state_.anchor_ns) * kNano >= kShortInterval) {
     count_utilization(now, *state_.cpu.time_seconds);
   }
 }
@@ -187,8 +199,9 @@ UsageSample Life::sample(const Reading& reading) {
   sample.tasks = reading.tasks;
   if (reading.cpu.time_seconds) {
     if (sampled_ns_ && sample.cpu.allocated) {
-      sample.cpu.utilization_ratio = ratio(std::max(0.0, *reading.cpu.time_seconds - sampled_cpu_seconds_),
-                                           *sample.interval_seconds * *sample.cpu.allocated);
+      sample.cpu.utilization_ratio =
+          ratio(std::max(0.0, *reading.cpu.time_seconds - sampled_cpu_seconds_),
+                *sample.interval_seconds * *sample.cpu.allocated);
     } else {
       sample.cpu.utilization_ratio = interval_utilization_;
     }
@@ -227,20 +240,25 @@ NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) co
     node.cpu.efficiency_ratio = ratio(*s.cpu.time_seconds, node.elapsed_seconds * *s.cpu.allocated);
   }
   if (s.counted_seconds > 0) {
-    node.cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most, s.utilization.median()};
+    node.cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most,
+                            s.utilization.median()};
   }
-  if (s.cpu.time_seconds) node.cpu.idle_tail_seconds = std::max(0.0, static_cast<double>(end_ns - s.busy_until_ns) * kNano);
+  if (s.cpu.time_seconds)
+    node.cpu.idle_tail_seconds =
+        std::max(0.0, static_cast<double>(end_ns - s.busy_until_ns) * kNano);
   node.cpu.pressure_some_seconds = s.cpu.pressure_some_seconds;
   node.cpu.throttled_seconds = s.cpu.throttled_seconds;
 
   node.memory.peak_working_set_bytes = s.peak_working_set;
   if (s.memory_seconds > 0) {
-    node.memory.avg_working_set_bytes = static_cast<std::uint64_t>(s.working_set_seconds / s.memory_seconds);
+    node.memory.avg_working_set_bytes =
+        static_cast<std::uint64_t>(s.working_set_seconds / s.memory_seconds);
   } else {
     node.memory.avg_working_set_bytes = s.peak_working_set;
   }
   // Without a counter of the peak (v2 of EL8), the largest that was seen is the best that is known.
-  node.memory.peak_charged_bytes = s.memory.peak_charged_bytes ? s.memory.peak_charged_bytes : s.memory.charged_bytes;
+  node.memory.peak_charged_bytes =
+      s.memory.peak_charged_bytes ? s.memory.peak_charged_bytes : s.memory.charged_bytes;
   node.memory.peak_swap_bytes = s.peak_swap;
   node.memory.limit_bytes = s.memory.limit_bytes;
   node.memory.oom_kills = s.memory.oom_kills;
@@ -253,10 +271,13 @@ NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) co
   if (s.readings == 0) {
     node.quality.covered_ratio = 0;
   } else {
-    const double first_to_last = static_cast<double>(s.last_ns - s.first_ns) * kNano - s.uncovered_seconds;
-    node.quality.covered_ratio = std::clamp(ratio(first_to_last, node.elapsed_seconds).value_or(0), 0.0, 1.0);
+    const double first_to_last =
+        static_cast<double>(s.last_ns - s.first_ns) * kNano - s.uncovered_seconds;
+    node.quality.covered_ratio =
+        std::clamp(ratio(first_to_last, node.elapsed_seconds).value_or(0), 0.0, 1.0);
     double gap = s.gap_seconds;
-    if (last == LastRead::kSample) gap = std::max(gap, static_cast<double>(end_ns - s.last_ns) * kNano);
+    if (last == LastRead::kSample)
+      gap = std::max(gap, static_cast<double>(end_ns - s.last_ns) * kNano);
     if (gap > 0) node.quality.gap_seconds = gap;
   }
   return node;

@@ -23,7 +23,8 @@ struct Reading {
   MemoryNow memory;
   IoNow io;
   TasksNow tasks;
-  bool oom_kills_unknown = false;  // there may have been some that nobody could count, so what was counted is not all
+  bool oom_kills_unknown =
+      false;  // there may have been some that nobody could count, so what was counted is not all
 
   bool any() const noexcept { return source.cpu || source.memory || source.io; }
 };
@@ -34,7 +35,8 @@ class UtilizationHistogram {
   static constexpr std::size_t kSteps = 101;
   void add(double ratio, double seconds) noexcept;
   std::optional<double> median() const noexcept;
-  // "42:30.5 100:12": percent and seconds, of those that are not empty; and back (what is odd in it is left out).
+  // "42:30.5 100:12": percent and seconds, of those that are not empty; and back (what is odd in it
+  // is left out).
   std::string text() const;
   static UtilizationHistogram from(std::string_view text);
 
@@ -47,14 +49,16 @@ struct GpuRecord {
   NodeGpu gpu;  // without what is computed from the sums below
   double utilization_seconds = 0, seconds = 0, zero_seconds = 0, longest_zero_seconds = 0;
   std::optional<double> energy_origin_joules, energy_joules;  // of the device's counter
-  std::optional<double> integrated_joules;                    // of its power, where it has no such counter
+  std::optional<double> integrated_joules;  // of its power, where it has no such counter
 };
 
-// All that is kept of one life of a job between two readings, and over restarts of the daemon: some hundred bytes.
-// Times are those of the steady clock, which goes on over a restart of the daemon, though not of the machine.
+// All that is kept of one life of a job between two readings, and over restarts of the daemon: some
+// hundred bytes. Times are those of the steady clock, which goes on over a restart of the daemon,
+// though not of the machine.
 struct LifeState {
   JobSeen job;
-  std::array<std::uint64_t, kControllers> inodes{};  // of its directories, by controller; 0 = none seen
+  std::array<std::uint64_t, kControllers>
+      inodes{};  // of its directories, by controller; 0 = none seen
   std::int64_t started_ns = 0;
   std::uint64_t seq = 0;  // of the last usage.sample
 
@@ -84,20 +88,24 @@ struct LifeState {
   std::vector<GpuRecord> gpus;  // only in the state file; else GpuMonitor has them
 };
 
-// One life of a job on this node: takes readings, gives samples and at last the summary. Pure; no files, no clock.
+// One life of a job on this node: takes readings, gives samples and at last the summary. Pure; no
+// files, no clock.
 class Life {
  public:
   explicit Life(LifeState state) : state_(std::move(state)) {}
   static Life begin(JobSeen job, SteadyTime started);
 
-  // True if the counters say that these are other groups than before: time went backwards. The reading is then not taken.
+  // True if the counters say that these are other groups than before: time went backwards. The
+  // reading is then not taken.
   bool is_reset(const Reading& reading) const noexcept;
-  // `due_seconds`: how far apart readings should be; a longer time is a gap in what is known of memory, not of CPU time.
+  // `due_seconds`: how far apart readings should be; a longer time is a gap in what is known of
+  // memory, not of CPU time.
   void add(const Reading& reading, double due_seconds);
 
   // The last reading as an event's content; counts `seq` up. `interval` is since the sample before.
   UsageSample sample(const Reading& reading);
-  // The summary of a life that ended at `ended`. Ends where the last reading was if `last` is kSample and nobody saw the end.
+  // The summary of a life that ended at `ended`. Ends where the last reading was if `last` is
+  // kSample and nobody saw the end.
   NodeUsage finish(SteadyTime ended, Timestamp ended_time, LastRead last) const;
 
   const LifeState& state() const noexcept { return state_; }

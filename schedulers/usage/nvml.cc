@@ -6,8 +6,8 @@
 
 #include "schedulers/usage/gpu.h"
 
-// NVIDIA's management library through the dozen functions that we need. Its header may not be copied, so what they take is
-// declared here, as its manual describes it.
+// NVIDIA's management library through the dozen functions that we need. Its header may not be
+// copied, so what they take is declared here, as its manual describes it.
 namespace scriptorium::usage {
 namespace {
 
@@ -59,7 +59,8 @@ class NvmlReader final : public GpuReader {
 
   Result<void> find_devices() {
     unsigned int count = 0;
-    if (const NvmlReturn code = nvml_.count(&count); code != kSuccess) return refused("nvmlDeviceGetCount_v2", code);
+    if (const NvmlReturn code = nvml_.count(&count); code != kSuccess)
+      return refused("nvmlDeviceGetCount_v2", code);
     for (unsigned int i = 0; i < count; ++i) {
       NvmlDevice handle = nullptr;
       // A device that is lost is left out; the others still count.
@@ -79,8 +80,8 @@ class NvmlReader final : public GpuReader {
 
   Error refused(const char* call, NvmlReturn code) const {
     const char* words = nvml_.error_string != nullptr ? nvml_.error_string(code) : nullptr;
-    return {ErrorKind::kTransient,
-            std::string(call) + ": " + (words != nullptr ? words : "error") + " (" + std::to_string(code) + ")"};
+    return {ErrorKind::kTransient, std::string(call) + ": " + (words != nullptr ? words : "error") +
+                                       " (" + std::to_string(code) + ")"};
   }
 
   Way way() const noexcept override { return Way::kNvml; }
@@ -99,7 +100,8 @@ class NvmlReader final : public GpuReader {
       reading.memory_limit_bytes = memory.total;
     }
     unsigned int milliwatts = 0;
-    if (nvml_.power(handle, &milliwatts) == kSuccess) reading.power_watts = static_cast<double>(milliwatts) / 1000;
+    if (nvml_.power(handle, &milliwatts) == kSuccess)
+      reading.power_watts = static_cast<double>(milliwatts) / 1000;
     unsigned long long millijoules = 0;
     if (nvml_.energy != nullptr && nvml_.energy(handle, &millijoules) == kSuccess) {
       reading.energy_joules = static_cast<double>(millijoules) / 1000;
@@ -141,16 +143,19 @@ Result<std::unique_ptr<GpuReader>> open_nvml(const std::string& name) {
   look_up(library.get(), "nvmlDeviceGetMemoryInfo", nvml.memory);
   look_up(library.get(), "nvmlDeviceGetPowerUsage", nvml.power);
   look_up(library.get(), "nvmlDeviceGetTotalEnergyConsumption", nvml.energy);
-  if (nvml.init == nullptr || nvml.shutdown == nullptr || nvml.count == nullptr || nvml.handle == nullptr ||
-      nvml.uuid == nullptr || nvml.name == nullptr || nvml.minor == nullptr || nvml.utilization == nullptr ||
-      nvml.memory == nullptr || nvml.power == nullptr) {
-    return Error{ErrorKind::kTransient, name + " lacks functions that NVIDIA's library has had since 2013"};
+  if (nvml.init == nullptr || nvml.shutdown == nullptr || nvml.count == nullptr ||
+      nvml.handle == nullptr || nvml.uuid == nullptr || nvml.name == nullptr ||
+      nvml.minor == nullptr || nvml.utilization == nullptr || nvml.memory == nullptr ||
+      nvml.power == nullptr) {
+    return Error{ErrorKind::kTransient,
+                 name + " lacks functions that NVIDIA's library has had since 2013"};
   }
   const NvmlReturn code = nvml.init();
   if (code != kSuccess) {
     const char* words = nvml.error_string != nullptr ? nvml.error_string(code) : nullptr;
-    return Error{ErrorKind::kTransient,
-                 std::string("nvmlInit_v2: ") + (words != nullptr ? words : "error") + " (" + std::to_string(code) + ")"};
+    return Error{ErrorKind::kTransient, std::string("nvmlInit_v2: ") +
+                                            (words != nullptr ? words : "error") + " (" +
+                                            std::to_string(code) + ")"};
   }
   auto reader = std::make_unique<NvmlReader>(std::move(library), nvml);
   if (auto found = reader->find_devices(); !found) return found.error();

@@ -17,7 +17,9 @@ Result<std::unique_ptr<FreeSource>> create(const Table& table, const SourceConte
 extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
     .kind = scriptorium::PluginKind::kFreeSource,
     .name = "usage",
-    .summary = "what each job really uses: CPU, memory, I/O and GPUs, from control groups on its nodes or from sacct",
+    .summary =
+        "what each job really uses: CPU, memory, I/O and GPUs, from control groups on its nodes or "
+        "from sacct",
     .options = &scriptorium::usage::describe,
     .check = &scriptorium::usage::check,
     .create_free_source = &scriptorium::usage::create};

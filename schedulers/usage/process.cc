@@ -20,7 +20,8 @@ double ticks_per_second() {
 
 std::optional<std::uint32_t> number(std::optional<std::string_view> text) {
   std::uint32_t value = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ptr != text->data() + text->size()) {
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ptr !=
+                   text->data() + text->size()) {
     return std::nullopt;
   }
   return text->empty() ? std::nullopt : std::optional(value);
@@ -28,7 +29,8 @@ std::optional<std::uint32_t> number(std::optional<std::string_view> text) {
 
 }  // namespace
 
-ProcessTotals sum_processes(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids) {
+ProcessTotals sum_processes(Files& files, const std::string& proc,
+                            const std::vector<std::uint32_t>& pids) {
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   ProcessTotals totals;
   std::uint64_t ticks = 0;
@@ -58,7 +60,8 @@ ProcessTotals sum_processes(Files& files, const std::string& proc, const std::ve
   return totals;
 }
 
-bool ProcessIo::update(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids) {
+bool ProcessIo::update(Files& files, const std::string& proc,
+                       const std::vector<std::uint32_t>& pids) {
   ++round_;
   bool refused = false;
   bool read_any = false;
@@ -71,7 +74,8 @@ bool ProcessIo::update(Files& files, const std::string& proc, const std::vector<
     if (!bytes.read_bytes || !bytes.written_bytes) continue;
     read_any = true;
     One& one = living_[pid];
-    if (*bytes.read_bytes < one.read || *bytes.written_bytes < one.written) {  // another process with its number
+    if (*bytes.read_bytes < one.read ||
+        *bytes.written_bytes < one.written) {  // another process with its number
       ended_read_ += one.read;
       ended_written_ += one.written;
     }
@@ -100,23 +104,27 @@ IoBytes ProcessIo::total() const {
   return sum;
 }
 
-std::optional<double> oldest_age(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids) {
+std::optional<double> oldest_age(Files& files, const std::string& proc,
+                                 const std::vector<std::uint32_t>& pids) {
   std::string text;
   if (read_text(files, proc + "/uptime", text, 4096) < 0) return std::nullopt;
   double uptime = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), uptime).ec != std::errc{}) return std::nullopt;
+  if (std::from_chars(text.data(), text.data() + text.size(), uptime).ec != std::errc{})
+    return std::nullopt;
   std::optional<double> age;
   for (const std::uint32_t pid : pids) {
     if (read_text(files, path_of(proc, pid, "stat"), text, 4096) < 0) continue;
     const auto stat = parse_process_stat(text);
     if (!stat) continue;
-    const double one = std::max(0.0, uptime - static_cast<double>(stat->start_ticks) / ticks_per_second());
+    const double one =
+        std::max(0.0, uptime - static_cast<double>(stat->start_ticks) / ticks_per_second());
     age = std::max(age.value_or(0), one);
   }
   return age;
 }
 
-std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc, std::uint32_t pid) {
+std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc,
+                                          std::uint32_t pid) {
   std::string text;
   if (read_text(files, path_of(proc, pid, "status"), text, 16384) < 0) return std::nullopt;
   // Each at the start of a line: the kernel escapes a newline in the name.
@@ -131,12 +139,16 @@ std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc,
   return ProcessOwner{std::string(field("Name:\t")), *uid};
 }
 
-std::optional<JobEnvironment> job_environment(Files& files, const std::string& proc, std::uint32_t pid) {
+std::optional<JobEnvironment> job_environment(Files& files, const std::string& proc,
+                                              std::uint32_t pid) {
   std::string text;
-  if (read_text(files, path_of(proc, pid, "environ"), text, std::size_t{4} << 20) < 0 || text.empty()) return std::nullopt;
+  if (read_text(files, path_of(proc, pid, "environ"), text, std::size_t{4} << 20) < 0 ||
+      text.empty())
+    return std::nullopt;
   JobEnvironment found;
   if (const auto id = variable(text, "SLURM_JOB_ID")) found.job_id = *id;
-  if (!found.job_id) return std::nullopt;  // not a process of a Slurm job, or it has cleared its environment
+  if (!found.job_id)
+    return std::nullopt;  // not a process of a Slurm job, or it has cleared its environment
   // Slurm sets it from the first restart on.
   const auto restarts = variable(text, "SLURM_RESTART_COUNT");
   found.restarts = restarts ? number(restarts) : std::optional<std::uint32_t>(0);

@@ -6,7 +6,8 @@
 #include "schedulers/usage/life.h"
 #include "schedulers/usage/records.h"
 
-// Every place where a record becomes JSON, or comes from it. What a record holds is said once, by each(), for both ways.
+// Every place where a record becomes JSON, or comes from it. What a record holds is said once, by
+// each(), for both ways.
 namespace scriptorium::usage {
 namespace {
 
@@ -18,7 +19,8 @@ concept Of = std::same_as<std::remove_const_t<T>, Record>;
 // To the microsecond, so that 0.1 + 0.2 does not fill the line.
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
-// ---- what the records hold -----------------------------------------------------------------------------------------
+// ---- what the records hold
+// -----------------------------------------------------------------------------------------
 
 void each(auto& visit, Of<Sources> auto& source) {
   visit("cpu", source.cpu);
@@ -180,7 +182,8 @@ void each(auto& visit, Of<LifeState> auto& life) {
   visit("gpus", life.gpus);
 }
 
-// ---- to JSON -------------------------------------------------------------------------------------------------------
+// ---- to JSON
+// -------------------------------------------------------------------------------------------------------
 
 template <typename Record>
 Json json(const Record& record);
@@ -202,7 +205,9 @@ struct Writer {
   }
   void operator()(const char* key, Way way) { out[key] = to_string(way); }
   void operator()(const char* key, LastRead last) { out[key] = to_string(last); }
-  void operator()(const char* key, const UtilizationHistogram& histogram) { out[key] = histogram.text(); }
+  void operator()(const char* key, const UtilizationHistogram& histogram) {
+    out[key] = histogram.text();
+  }
   void operator()(const char* key, const std::array<std::uint64_t, kControllers>& inodes) {
     for (std::size_t i = 0; i < kControllers; ++i) {
       if (inodes.at(i) != 0) out[key][to_string(static_cast<Controller>(i))] = inodes.at(i);
@@ -230,7 +235,9 @@ Json json(const Record& record) {
   return std::move(writer.out);
 }
 
-std::string text(const Json& record) { return record.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string text(const Json& record) {
+  return record.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 Json node_json(const NodeUsage& node) {
   const auto time = [](Timestamp at) { return format_rfc3339(at, TimePrecision::kMicroseconds); };
@@ -250,7 +257,8 @@ Json node_json(const NodeUsage& node) {
   return std::move(writer.out);
 }
 
-// ---- from JSON -----------------------------------------------------------------------------------------------------
+// ---- from JSON
+// -----------------------------------------------------------------------------------------------------
 
 template <typename Record>
 void read(const Json& from, Record& into);
@@ -264,13 +272,18 @@ struct Reader {
   static void take(const Json& value, T& into) {
     into = value.get<T>();
   }
-  static void take(const Json& value, Way& into) { into = way_from(value.get<std::string>()).value_or(into); }
-  static void take(const Json& value, LastRead& into) { into = last_read_from(value.get<std::string>()).value_or(into); }
+  static void take(const Json& value, Way& into) {
+    into = way_from(value.get<std::string>()).value_or(into);
+  }
+  static void take(const Json& value, LastRead& into) {
+    into = last_read_from(value.get<std::string>()).value_or(into);
+  }
   static void take(const Json& value, UtilizationHistogram& into) {
     into = UtilizationHistogram::from(value.get_ref<const std::string&>());
   }
   static void take(const Json& value, std::array<std::uint64_t, kControllers>& into) {
-    for (std::size_t i = 0; i < kControllers; ++i) Reader{value}(to_string(static_cast<Controller>(i)), into.at(i));
+    for (std::size_t i = 0; i < kControllers; ++i)
+      Reader{value}(to_string(static_cast<Controller>(i)), into.at(i));
   }
   template <typename T>
   static void take(const Json& value, std::optional<T>& into) {
@@ -320,7 +333,8 @@ std::string usage_json(const UsageSample& sample) {
   writer("source", sample.source);
   writer("cpu", sample.cpu);
   Json memory = Json::object();
-  if (const auto working = sample.memory.working_set_bytes()) memory["working_set_bytes"] = *working;
+  if (const auto working = sample.memory.working_set_bytes())
+    memory["working_set_bytes"] = *working;
   memory.update(json(sample.memory));
   if (!memory.empty()) writer.out["memory"] = std::move(memory);
   writer("io", sample.io);
@@ -332,7 +346,9 @@ std::string usage_json(const UsageSample& sample) {
 std::string usage_json(const NodeUsage& node) { return text(node_json(node)); }
 
 std::string node_record(const NodeUsage& node) {
-  return text({{"job", json(node.job)}, {"ended_ns", node.ended_at.nanoseconds}, {"usage", node_json(node)}});
+  return text({{"job", json(node.job)},
+               {"ended_ns", node.ended_at.nanoseconds},
+               {"usage", node_json(node)}});
 }
 
 Result<NodeUsage> parse_node(std::string_view record) {

@@ -20,16 +20,24 @@ std::optional<Enum> find(const Names& names, std::string_view text) noexcept {
 
 const char* to_string(Way way) noexcept { return kWays.at(static_cast<std::size_t>(way)); }
 std::optional<Way> way_from(std::string_view text) noexcept { return find<Way>(kWays, text); }
-const char* to_string(LastRead last) noexcept { return kLastReads.at(static_cast<std::size_t>(last)); }
-std::optional<LastRead> last_read_from(std::string_view text) noexcept { return find<LastRead>(kLastReads, text); }
+const char* to_string(LastRead last) noexcept {
+  return kLastReads.at(static_cast<std::size_t>(last));
+}
+std::optional<LastRead> last_read_from(std::string_view text) noexcept {
+  return find<LastRead>(kLastReads, text);
+}
 
-std::string JobSeen::key() const { return job_id + "@" + node + "/" + std::to_string(started_at.nanoseconds); }
+std::string JobSeen::key() const {
+  return job_id + "@" + node + "/" + std::to_string(started_at.nanoseconds);
+}
 
 std::optional<std::uint64_t> MemoryNow::working_set_bytes() const noexcept {
   if (!anon_bytes) return std::nullopt;
   return *anon_bytes + shmem_bytes.value_or(0) + swap_bytes.value_or(0);
 }
 
-Way NodeUsage::way() const noexcept { return source.cpu.value_or(source.memory.value_or(source.io.value_or(Way::kCgroup1))); }
+Way NodeUsage::way() const noexcept {
+  return source.cpu.value_or(source.memory.value_or(source.io.value_or(Way::kCgroup1)));
+}
 
 }  // namespace scriptorium::usage

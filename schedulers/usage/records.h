@@ -9,9 +9,10 @@
 #include "core/base/result.h"
 #include "core/base/time.h"
 
-// What is known of a job's use of one node: plain data, made by the sampler, turned into events here and into usage.job by
-// the job side. Everywhere, an absent optional means "not measured", never 0; counters run from the start of the job on this
-// node; ratios are 0..1; bytes are integers.
+// What is known of a job's use of one node: plain data, made by the sampler, turned into events
+// here and into usage.job by the job side. Everywhere, an absent optional means "not measured",
+// never 0; counters run from the start of the job on this node; ratios are 0..1; bytes are
+// integers.
 namespace scriptorium::usage {
 
 // Where a block of numbers comes from.
@@ -30,20 +31,24 @@ enum class LastRead : std::uint8_t {
 const char* to_string(LastRead last) noexcept;  // "removal", "populated", "sample", "accounting"
 std::optional<LastRead> last_read_from(std::string_view text) noexcept;
 
-// One life of a job on one node. A requeued job has several lives; a machine with several slurmds gives one for each.
+// One life of a job on one node. A requeued job has several lives; a machine with several slurmds
+// gives one for each.
 struct JobSeen {
   std::string scheduler;             // "slurm", "torque", "pbs": whose cgroups these are
   std::string job_id;                // "4711"; the SLUID itself while only that is known
   std::optional<std::string> sluid;  // Slurm >= 26.05
   std::optional<std::uint32_t> restarts;
   std::optional<std::uint32_t> uid;
-  // From the path of a v1 cgroup, which root made, or the real uid of all of the job's processes that were looked at.
+  // From the path of a v1 cgroup, which root made, or the real uid of all of the job's processes
+  // that were looked at.
   bool uid_trusted = false;
   std::optional<std::string> uid_problem;  // why it is not trusted: its processes have several
-  std::string node;          // slurmd's node name where the path tells it (several slurmds on a machine), else the host's
+  std::string node;  // slurmd's node name where the path tells it (several slurmds on a machine),
+                     // else the host's
   Timestamp started_at;      // of this life's cgroup; the same after a restart of the daemon
   bool batch_step = false;   // step_batch was seen here: this node asks the scheduler about the job
-  bool other_steps = false;  // a step other than batch and extern was seen here; with neither, the job was too short to tell
+  bool other_steps = false;  // a step other than batch and extern was seen here; with neither, the
+                             // job was too short to tell
 
   // "job_id@node/started_at in ns": tells lives apart within a cluster.
   std::string key() const;
@@ -57,17 +62,21 @@ struct RatioStatistics {
   std::optional<double> avg, min, max, p50;
 };
 
-// ---- one instant: usage.sample -------------------------------------------------------------------------------------
+// ---- one instant: usage.sample
+// -------------------------------------------------------------------------------------
 
 struct CpuNow {
-  std::optional<double> time_seconds, user_seconds, system_seconds;  // time is exact; the split may be an estimate
+  std::optional<double> time_seconds, user_seconds,
+      system_seconds;  // time is exact; the split may be an estimate
   std::optional<std::uint32_t> allocated;
-  std::optional<double> utilization_ratio;  // of the allocated CPUs, since the reading before this one
+  std::optional<double>
+      utilization_ratio;  // of the allocated CPUs, since the reading before this one
   std::optional<double> pressure_some_seconds, throttled_seconds;
 };
 
 struct MemoryNow {
-  std::optional<std::uint64_t> anon_bytes, shmem_bytes, swap_bytes, file_bytes, charged_bytes, peak_charged_bytes;
+  std::optional<std::uint64_t> anon_bytes, shmem_bytes, swap_bytes, file_bytes, charged_bytes,
+      peak_charged_bytes;
   std::optional<std::uint64_t> limit_bytes;  // absent also where there is none
   std::optional<std::uint64_t> oom_kills;
   std::optional<double> pressure_full_seconds;
@@ -107,19 +116,22 @@ struct UsageSample {
   std::vector<GpuNow> gpus;
 };
 
-// ---- a whole life: usage.node --------------------------------------------------------------------------------------
+// ---- a whole life: usage.node
+// --------------------------------------------------------------------------------------
 
 struct NodeCpu {
   std::optional<double> time_seconds, user_seconds, system_seconds;
   std::optional<std::uint32_t> allocated;
-  std::optional<double> efficiency_ratio;   // time / (elapsed * allocated)
-  RatioStatistics utilization;              // of the intervals between readings; idle ones count
-  std::optional<double> idle_tail_seconds;  // from the last interval with more than 1 % of the CPUs in use to the end
+  std::optional<double> efficiency_ratio;  // time / (elapsed * allocated)
+  RatioStatistics utilization;             // of the intervals between readings; idle ones count
+  std::optional<double>
+      idle_tail_seconds;  // from the last interval with more than 1 % of the CPUs in use to the end
   std::optional<double> pressure_some_seconds, throttled_seconds;
 };
 
 struct NodeMemory {
-  std::optional<std::uint64_t> peak_working_set_bytes, avg_working_set_bytes, peak_charged_bytes, peak_swap_bytes;
+  std::optional<std::uint64_t> peak_working_set_bytes, avg_working_set_bytes, peak_charged_bytes,
+      peak_swap_bytes;
   std::optional<std::uint64_t> limit_bytes;
   std::optional<std::uint64_t> oom_kills;
   std::optional<double> pressure_full_seconds;
@@ -150,7 +162,8 @@ struct NodeQuality {
   std::uint64_t samples = 0;            // readings
   std::optional<double> covered_ratio;  // first to last reading, less the gaps, of what elapsed
   LastRead last_read = LastRead::kSample;
-  std::optional<double> gap_seconds;  // longest time between two readings beyond what was due, as when the daemon was down
+  std::optional<double> gap_seconds;  // longest time between two readings beyond what was due, as
+                                      // when the daemon was down
 };
 
 struct NodeUsage {
@@ -173,13 +186,13 @@ struct NodeUsage {
   Way way() const noexcept;
 };
 
-// The object "usage" of usage.sample and of usage.node, on one line. The latter is also what stands, with "host" beside it,
-// in usage.job's nodes[].
+// The object "usage" of usage.sample and of usage.node, on one line. The latter is also what
+// stands, with "host" beside it, in usage.job's nodes[].
 std::string usage_json(const UsageSample& sample);
 std::string usage_json(const NodeUsage& node);
 
-// A NodeUsage with its JobSeen, for the state file, and back: `parse_node(node_record(x))` has the numbers of x, to the
-// microsecond. kCorrupt for anything else.
+// A NodeUsage with its JobSeen, for the state file, and back: `parse_node(node_record(x))` has the
+// numbers of x, to the microsecond. kCorrupt for anything else.
 std::string node_record(const NodeUsage& node);
 Result<NodeUsage> parse_node(std::string_view record);
 

@@ -17,7 +17,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Readings of a young job, as seconds since its start: a sweep alone would hardly see a job that is shorter than the interval.
+// Readings of a young job, as seconds since its start: a sweep alone would hardly see a job that is
+// shorter than the interval.
 constexpr std::array kEarly = {1, 2, 5, 10, 20, 30};
 // From this one on they are worth a usage.sample.
 constexpr int kFirstSampled = 10;
@@ -30,27 +31,32 @@ constexpr int kEnvironmentTries = 5;
 constexpr std::uint32_t kNvidiaMajor = 195;
 constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
 
-// Processes whose real uid is looked at: when the owner is not known yet, and at each reading after that.
+// Processes whose real uid is looked at: when the owner is not known yet, and at each reading after
+// that.
 constexpr std::size_t kFirstOwnerChecks = 4096;
 constexpr std::size_t kOwnerChecks = 64;
 
 std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 // "slurm_n1/uid_1001" of the directory of a user's jobs, whatever the controller.
-std::string owner_key(const std::string& path) { return path.substr(parent_of(parent_of(path)).size() + 1); }
+std::string owner_key(const std::string& path) {
+  return path.substr(parent_of(parent_of(path)).size() + 1);
+}
 
 bool is_step(std::string_view name) { return name.starts_with("step_"); }
 
 // The rest of the process needs descriptors too.
 SamplerOptions within_limits(SamplerOptions options) {
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) options.kept_files = std::min<std::size_t>(options.kept_files, files.rlim_cur / 2);
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
+    options.kept_files = std::min<std::size_t>(options.kept_files, files.rlim_cur / 2);
   return options;
 }
 
 }  // namespace
 
-Sampler::Sampler(SamplerOptions options, Files& files, GpuMonitor& gpus, Logger& log, const Clock& clock)
+Sampler::Sampler(SamplerOptions options, Files& files, GpuMonitor& gpus, Logger& log,
+                 const Clock& clock)
     : options_(within_limits(std::move(options))),
       files_(files),
       gpus_(gpus),
@@ -63,18 +69,21 @@ Sampler::Sampler(SamplerOptions options, Files& files, GpuMonitor& gpus, Logger&
     watcher_ = *std::move(watcher);
   } else {
     log_.warning("USAGE_NO_INOTIFY",
-                 "the end of jobs cannot be watched, so what they use after their last sweep is not counted; raise "
+                 "the end of jobs cannot be watched, so what they use after their last sweep is "
+                 "not counted; raise "
                  "fs.inotify.max_user_instances",
                  {{"reason", watcher.error().message()}});
   }
-  if (const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN); cpus > 0) node_cpus_ = static_cast<std::uint32_t>(cpus);
+  if (const long cpus = ::sysconf(_SC_NPROCESSORS_ONLN); cpus > 0)
+    node_cpus_ = static_cast<std::uint32_t>(cpus);
   std::string text;
   if (read_text(files_, options_.proc + "/meminfo", text) == 0) {
     const std::size_t at = text.find("MemTotal:");
     if (at != std::string::npos) {
       std::string_view line = std::string_view(text).substr(at + 9);
       line.remove_prefix(std::min(line.size(), line.find_first_not_of(' ')));
-      if (const auto kilobytes = whole_number(line.substr(0, line.find(' ')))) node_memory_ = *kilobytes * 1024;
+      if (const auto kilobytes = whole_number(line.substr(0, line.find(' '))))
+        node_memory_ = *kilobytes * 1024;
     }
   }
 }
@@ -83,7 +92,8 @@ Sampler::~Sampler() {
   for (auto& [name, job] : jobs_) close_files(*job);
 }
 
-// ---- what is there -------------------------------------------------------------------------------------------------
+// ---- what is there
+// -------------------------------------------------------------------------------------------------
 
 void Sampler::restore(std::vector<LifeState> lives, bool same_boot) {
   for (LifeState& state : lives) {
@@ -93,7 +103,8 @@ void Sampler::restore(std::vector<LifeState> lives, bool same_boot) {
       continue;
     }
     const JobSeen& job = state.job;
-    restored_.insert_or_assign(job.scheduler + "/" + job.node + "/" + job.sluid.value_or(job.job_id), state);
+    restored_.insert_or_assign(
+        job.scheduler + "/" + job.node + "/" + job.sluid.value_or(job.job_id), state);
   }
 }
 
@@ -102,7 +113,8 @@ void Sampler::end_at_last_reading(const Life& life) {
   const LifeState& state = life.state();
   const std::int64_t last_ns = std::max(state.last_ns, state.started_ns);
   const Timestamp last = state.readings > 0 ? state.last_time : state.job.started_at;
-  NodeUsage node = life.finish(SteadyTime(std::chrono::nanoseconds(last_ns)), last, LastRead::kSample);
+  NodeUsage node =
+      life.finish(SteadyTime(std::chrono::nanoseconds(last_ns)), last, LastRead::kSample);
   if (!state.gpus.empty()) gpus_.restore(node.job.key(), state.gpus);
   node.gpus = gpus_.release(node.job.key());
   if (!node.gpus.empty()) node.source.gpu = gpus_.way();
@@ -171,7 +183,8 @@ bool Sampler::measures(const std::string& node) const {
          std::find(options_.nodes.begin(), options_.nodes.end(), node) != options_.nodes.end();
 }
 
-void Sampler::list_jobs(const JobParent& parent, std::set<std::string>* seen, std::set<std::uint64_t>* left) {
+void Sampler::list_jobs(const JobParent& parent, std::set<std::string>* seen,
+                        std::set<std::uint64_t>* left) {
   for (const DirectoryEntry& entry : list_directories(files_, parent.path)) {
     if (seen != nullptr) seen->insert(parent.path + "/" + entry.name);
     if (left != nullptr && left_over_.contains(entry.inode)) left->insert(entry.inode);
@@ -179,11 +192,13 @@ void Sampler::list_jobs(const JobParent& parent, std::set<std::string>* seen, st
   }
 }
 
-void Sampler::job_appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode, bool just_now) {
+void Sampler::job_appeared(const JobParent& parent, const std::string& directory,
+                           std::uint64_t inode, bool just_now) {
   const auto name = parse_job_name(parent.scheduler, directory);
   if (!name) return;
   const std::string path = parent.path + "/" + directory;
-  if (just_now && parent.uid) owners_[owner_key(parent.path)].places[parent_of(parent.path)].had_job = true;
+  if (just_now && parent.uid)
+    owners_[owner_key(parent.path)].places[parent_of(parent.path)].had_job = true;
   if (inode == 0) {
     Identity identity;
     if (files_.identify(path, identity) == 0) inode = identity.inode;
@@ -236,7 +251,8 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
     if (name.sluid) {
       job.sluid = name.id;
       std::string id;
-      if (!options_.sluid_dir.empty() && read_text(files_, options_.sluid_dir + "/" + name.id, id, 64) == 0) {
+      if (!options_.sluid_dir.empty() &&
+          read_text(files_, options_.sluid_dir + "/" + name.id, id, 64) == 0) {
         if (const auto number = whole_number(id)) job.job_id = std::to_string(*number);
       }
     }
@@ -257,14 +273,16 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
   return *jobs_.insert_or_assign(key, std::move(tracked)).first->second;
 }
 
-// When a job that was there before we looked began: with its oldest process. The time of a control group's directory is the
-// one when somebody first looked at it, so it may be later, but never earlier.
+// When a job that was there before we looked began: with its oldest process. The time of a control
+// group's directory is the one when somebody first looked at it, so it may be later, but never
+// earlier.
 void Sampler::guess_start(Tracked& job) {
   const Timestamp now = clock_.now();
   double age = 0;
   for (const Group& group : job.groups) {
     Identity identity;
-    if (!group.there || files_.identify(group.path, identity) != 0 || identity.mtime_ns <= 0) continue;
+    if (!group.there || files_.identify(group.path, identity) != 0 || identity.mtime_ns <= 0)
+      continue;
     age = std::max(age, static_cast<double>(now.nanoseconds - identity.mtime_ns) * 1e-9);
   }
   if (!job.leaves_known) find_leaves(job);
@@ -279,14 +297,17 @@ void Sampler::guess_start(Tracked& job) {
 
 bool Sampler::has_process(const std::string& path, int depth) {
   std::string text;
-  if (read_text(files_, path + "/cgroup.procs", text) == 0 && !parse_pids(text).empty()) return true;
+  if (read_text(files_, path + "/cgroup.procs", text) == 0 && !parse_pids(text).empty())
+    return true;
   if (depth == 0) return false;
   const auto below = list_directories(files_, path);
-  return std::any_of(below.begin(), below.end(),
-                     [&](const DirectoryEntry& entry) { return has_process(path + "/" + entry.name, depth - 1); });
+  return std::any_of(below.begin(), below.end(), [&](const DirectoryEntry& entry) {
+    return has_process(path + "/" + entry.name, depth - 1);
+  });
 }
 
-void Sampler::adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode) {
+void Sampler::adopt(Tracked& job, Controller controller, const std::string& path,
+                    std::uint64_t inode) {
   Group& group = job.groups.at(index(controller));
   if (group.path.empty() && job.uid_in_path && controller != Controller::kUnified) {
     auto& place = owners_[owner_key(parent_of(path))].places[parent_of(parent_of(path))];
@@ -304,8 +325,8 @@ void Sampler::adopt(Tracked& job, Controller controller, const std::string& path
   job.life.state().inodes.at(index(controller)) = inode;
   job.leaves_known = false;
   // Tasks stand in these; cpuset and devices follow them.
-  if (controller == Controller::kUnified || controller == Controller::kMemory || controller == Controller::kCpuacct ||
-      controller == Controller::kFreezer) {
+  if (controller == Controller::kUnified || controller == Controller::kMemory ||
+      controller == Controller::kCpuacct || controller == Controller::kFreezer) {
     watch_job(job, path);
   }
 }
@@ -315,23 +336,27 @@ void Sampler::watch_job(Tracked& job, const std::string& path) {
     if (watcher_.add({kind, what, job.name}) != Watcher::Added::kNot) job.watches.push_back(what);
   };
   watch(WatchKind::kJob, path);
-  if (job.groups.at(index(Controller::kUnified)).path == path) watch(WatchKind::kEvents, path + "/cgroup.events");
+  if (job.groups.at(index(Controller::kUnified)).path == path)
+    watch(WatchKind::kEvents, path + "/cgroup.events");
   for (const DirectoryEntry& step : list_directories(files_, path)) {
     if (!is_step(step.name)) continue;
     step_seen(job, step.name);
     watch(WatchKind::kStep, path + "/" + step.name);
-    if (job.groups.at(index(Controller::kUnified)).path == path) watch(WatchKind::kStep, path + "/" + step.name + "/user");
+    if (job.groups.at(index(Controller::kUnified)).path == path)
+      watch(WatchKind::kStep, path + "/" + step.name + "/user");
   }
   if (watcher_.exhausted() && said_.insert("watches").second) {
-    log_.warning("USAGE_WATCHES_EXHAUSTED",
-                 "inotify watches are used up, so the end of some jobs is only seen by the sweep; raise "
-                 "fs.inotify.max_user_watches",
-                 {{"watches", watcher_.size()}});
+    log_.warning(
+        "USAGE_WATCHES_EXHAUSTED",
+        "inotify watches are used up, so the end of some jobs is only seen by the sweep; raise "
+        "fs.inotify.max_user_watches",
+        {{"watches", watcher_.size()}});
   }
 }
 
 void Sampler::watch_step(Tracked& job, const std::string& path) {
-  if (watcher_.add({WatchKind::kStep, path, job.name}) != Watcher::Added::kNot) job.watches.push_back(path);
+  if (watcher_.add({WatchKind::kStep, path, job.name}) != Watcher::Added::kNot)
+    job.watches.push_back(path);
 }
 
 void Sampler::step_seen(Tracked& job, std::string_view step) {
@@ -346,7 +371,8 @@ void Sampler::find_leaves(Tracked& job) {
   job.leaves.clear();
   // The first tree that has tasks, else the first that has steps: they all hold the same processes.
   for (const Controller controller :
-       {Controller::kUnified, Controller::kMemory, Controller::kCpuacct, Controller::kFreezer, Controller::kCpuset}) {
+       {Controller::kUnified, Controller::kMemory, Controller::kCpuacct, Controller::kFreezer,
+        Controller::kCpuset}) {
     const Group& group = job.groups.at(index(controller));
     if (!group.there) continue;
     job.leaves.push_back({group.path, {}, false});
@@ -357,7 +383,8 @@ void Sampler::find_leaves(Tracked& job) {
       const std::string path = group.path + "/" + step.name;
       job.leaves.push_back({path, step.name, foreign});
       for (const DirectoryEntry& below : list_directories(files_, path)) {
-        if (is_task(below.name)) job.leaves.push_back({path + "/" + below.name, step.name, foreign});
+        if (is_task(below.name))
+          job.leaves.push_back({path + "/" + below.name, step.name, foreign});
         if (below.name == "slurm") job.leaves.push_back({path + "/slurm", step.name, true});
         if (below.name != "user") continue;
         job.leaves.push_back({path + "/user", step.name, foreign});
@@ -371,7 +398,8 @@ void Sampler::find_leaves(Tracked& job) {
   job.leaves_known = true;
 }
 
-// `all_groups`: also of those that had none when they were looked at last, such as the ones between a job and its tasks.
+// `all_groups`: also of those that had none when they were looked at last, such as the ones between
+// a job and its tasks.
 std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bool all_groups) {
   std::vector<std::uint32_t> pids;
   std::string text;
@@ -386,8 +414,9 @@ std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bo
   return pids;
 }
 
-// A v2 path does not tell whose job it is; the real uids of its processes do. A set-uid program keeps the real uid, one that
-// takes another one (sudo, su) differs from the processes of the user: seen once, the job stays unverified.
+// A v2 path does not tell whose job it is; the real uids of its processes do. A set-uid program
+// keeps the real uid, one that takes another one (sudo, su) differs from the processes of the user:
+// seen once, the job stays unverified.
 void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) {
   JobSeen& seen = job.life.state().job;
   if (job.uid_in_path || seen.uid_problem) return;
@@ -396,13 +425,16 @@ void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) 
   for (const std::uint32_t pid : pids) {
     if (left-- == 0) break;
     const auto owner = process_owner(files_, options_.proc, pid);
-    // slurmstepd, which is root's, stands elsewhere, but may still be on its way to become the user.
+    // slurmstepd, which is root's, stands elsewhere, but may still be on its way to become the
+    // user.
     if (!owner || (owner->uid == 0 && owner->name.starts_with("slurmstepd"))) continue;
     if (!uid) uid = owner->uid;
     if (*uid == owner->uid) continue;
     seen.uid_trusted = false;
-    seen.uid_problem = "the job's processes run as several users: " + std::to_string(*uid) + " and " + std::to_string(owner->uid);
-    log_.warning("USAGE_OWNER_UNCERTAIN", "the owner of a job is not verified, for its processes run as several users",
+    seen.uid_problem = "the job's processes run as several users: " + std::to_string(*uid) +
+                       " and " + std::to_string(owner->uid);
+    log_.warning("USAGE_OWNER_UNCERTAIN",
+                 "the owner of a job is not verified, for its processes run as several users",
                  {{"job", seen.job_id}, {"reason", *seen.uid_problem}});
     return;
   }
@@ -414,7 +446,9 @@ void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) 
 void Sampler::learn(Tracked& job, const std::vector<std::uint32_t>& pids) {
   JobSeen& seen = job.life.state().job;
   learn_owner(job, pids);
-  if (job.environment_known || job.environment_tries >= kEnvironmentTries || pids.empty() || seen.scheduler != "slurm") return;
+  if (job.environment_known || job.environment_tries >= kEnvironmentTries || pids.empty() ||
+      seen.scheduler != "slurm")
+    return;
   ++job.environment_tries;
   for (std::size_t i = 0; i < std::min<std::size_t>(pids.size(), 4); ++i) {
     const auto environment = job_environment(files_, options_.proc, pids[i]);
@@ -434,7 +468,9 @@ void Sampler::read_prolog_files() {
   static_cast<void>(files_.list(options_.gpu_jobs_dir, entries));
   std::string text;
   for (const DirectoryEntry& entry : entries) {
-    if (entry.directory || read_text(files_, options_.gpu_jobs_dir + "/" + entry.name, text, 256) < 0) continue;
+    if (entry.directory ||
+        read_text(files_, options_.gpu_jobs_dir + "/" + entry.name, text, 256) < 0)
+      continue;
     std::string_view words = text;
     words = words.substr(0, words.find_first_of(" \n"));
     if (words.empty()) continue;
@@ -451,7 +487,8 @@ void Sampler::claim_gpus(Tracked& job) {
   if (gpus_.empty()) return;
   GpuClaim claim;
   const JobSeen& seen = job.life.state().job;
-  if (const auto found = prolog_gpus_.find(seen.job_id); found != prolog_gpus_.end()) claim = found->second;
+  if (const auto found = prolog_gpus_.find(seen.job_id); found != prolog_gpus_.end())
+    claim = found->second;
   if (const auto list = text(job, kDeviceList)) {
     if (auto minors = allowed_minors(*list, kNvidiaMajor)) {
       std::erase_if(*minors, [](std::uint32_t minor) { return minor >= kNvidiaControlMinors; });
@@ -464,23 +501,28 @@ void Sampler::claim_gpus(Tracked& job) {
       claim.indexes.insert(claim.indexes.end(), indexes->begin(), indexes->end());
     }
   }
-  if (!claim.indexes.empty() || !claim.ids.empty() || !claim.minors.empty()) gpus_.claim(seen.key(), claim);
+  if (!claim.indexes.empty() || !claim.ids.empty() || !claim.minors.empty())
+    gpus_.claim(seen.key(), claim);
 }
 
-// ---- what inotify tells --------------------------------------------------------------------------------------------
+// ---- what inotify tells
+// --------------------------------------------------------------------------------------------
 
 void Sampler::owner_changed(const Change& change) {
   const std::string& above = change.where.path;
   const std::string slurm = above.substr(above.rfind('/') + 1);
-  if (!change.name.starts_with("uid_") || !slurm.starts_with("slurm") || !measures(slurm.size() > 6 ? slurm.substr(6) : ""))
+  if (!change.name.starts_with("uid_") || !slurm.starts_with("slurm") ||
+      !measures(slurm.size() > 6 ? slurm.substr(6) : ""))
     return;
   auto& place = owners_[slurm + "/" + change.name].places[above];
   // What was seen in it may have been listed before its creation was read, so that stays.
-  if (change.what == Change::What::kRemoved && place.there && !std::exchange(place.had_job, false)) ++place.without_job;
+  if (change.what == Change::What::kRemoved && place.there && !std::exchange(place.had_job, false))
+    ++place.without_job;
   place.there = change.what == Change::What::kCreated;
 }
 
-// Counts the jobs that came and went with the directories of their user before these could be watched.
+// Counts the jobs that came and went with the directories of their user before these could be
+// watched.
 void Sampler::count_missed() {
   for (auto it = owners_.begin(); it != owners_.end();) {
     const auto& [key, owner] = *it;
@@ -497,7 +539,8 @@ void Sampler::count_missed() {
     counts_.missed += static_cast<std::uint64_t>(missed);
     if (missed > 0 && said_.insert("missed").second) {
       log_.warning("USAGE_JOBS_MISSED",
-                   "a job came and went before its control groups could be watched, so it has no event; this is logged once, "
+                   "a job came and went before its control groups could be watched, so it has no "
+                   "event; this is logged once, "
                    "`status --json` counts them (missed)",
                    {{"directory", key}});
     }
@@ -509,7 +552,8 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   switch (change.where.kind) {
     case WatchKind::kAbove:
       parents_stale_ = true;
-      if (change.what == Change::What::kCreated || change.what == Change::What::kRemoved) owner_changed(change);
+      if (change.what == Change::What::kCreated || change.what == Change::What::kRemoved)
+        owner_changed(change);
       return;
     case WatchKind::kParent: {
       if (change.what == Change::What::kEnded) {
@@ -523,7 +567,8 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
       }
       const auto name = parse_job_name(parent->second.scheduler, change.name);
       if (!name) return;
-      if (change.what == Change::What::kCreated) return job_appeared(parent->second, change.name, 0, true);
+      if (change.what == Change::What::kCreated)
+        return job_appeared(parent->second, change.name, 0, true);
       const std::string node = parent->second.node.empty() ? options_.node : parent->second.node;
       const auto job = jobs_.find(parent->second.scheduler + "/" + node + "/" + name->id);
       if (job != jobs_.end() && job->second->groups.at(index(parent->second.controller)).there) {
@@ -554,13 +599,15 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
     if (is_step(change.name)) step_seen(job, change.name);
     if (change.where.kind == WatchKind::kJob && is_step(change.name)) {
       watch_step(job, path);
-      if (job.groups.at(index(Controller::kUnified)).path == change.where.path) watch_step(job, path + "/user");
+      if (job.groups.at(index(Controller::kUnified)).path == change.where.path)
+        watch_step(job, path + "/user");
     } else if (change.where.kind == WatchKind::kStep && change.name == "user") {
       watch_step(job, path);
     }
     return;
   }
-  if (change.what != Change::What::kRemoved || !(is_step(change.name) || is_task(change.name))) return;
+  if (change.what != Change::What::kRemoved || !(is_step(change.name) || is_task(change.name)))
+    return;
   if (is_step(change.name)) {
     for (const std::string& gone : {path, path + "/user"}) {
       watcher_.forget(gone);
@@ -572,11 +619,13 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   // Each removal is told by each controller; the first that was read is enough.
   const std::string task = path.substr(path.find("/step_"));
   const bool known = job.ended_tasks.erase(task) > 0;
-  // One reading for all that this batch of events tells of the job: it is younger than each of them.
+  // One reading for all that this batch of events tells of the job: it is younger than each of
+  // them.
   if (!read_now.contains(job.name)) {
     if (!read(job, Occasion::kEnd)) {
       // Nobody knows what it did since it was read last.
-      const bool empty = job.at_end && job.end_kind == LastRead::kPopulated;  // and read when it was
+      const bool empty =
+          job.at_end && job.end_kind == LastRead::kPopulated;  // and read when it was
       if (!known && !empty && is_task(change.name)) job.at_end = false;
       return;
     }
@@ -620,12 +669,15 @@ bool Sampler::check_gone(Tracked& job) {
   return !any;
 }
 
-// ---- when ----------------------------------------------------------------------------------------------------------
+// ---- when
+// ----------------------------------------------------------------------------------------------------------
 
 void Sampler::set_next_early(Tracked& job) noexcept {
   const SteadyTime now = clock_.steady();
-  while (job.early < kEarly.size() && job.life.started() + seconds(kEarly.at(job.early)) <= now) ++job.early;
-  job.next_early = job.early < kEarly.size() ? job.life.started() + seconds(kEarly.at(job.early)) : SteadyTime::max();
+  while (job.early < kEarly.size() && job.life.started() + seconds(kEarly.at(job.early)) <= now)
+    ++job.early;
+  job.next_early = job.early < kEarly.size() ? job.life.started() + seconds(kEarly.at(job.early))
+                                             : SteadyTime::max();
 }
 
 SteadyTime Sampler::next_due() const noexcept {
@@ -660,7 +712,8 @@ void Sampler::turn() {
     sweep();
   } else {
     for (auto& [name, job] : jobs_) {
-      // A new job is read at once: its counters are then known from the start, and its steps are found.
+      // A new job is read at once: its counters are then known from the start, and its steps are
+      // found.
       const bool fresh = std::exchange(job->fresh, false) && job->life.state().readings == 0;
       if (!fresh && job->next_early > now) continue;
       const int early = job->early < kEarly.size() ? kEarly.at(job->early) : 0;
@@ -677,7 +730,8 @@ void Sampler::turn() {
 
 void Sampler::sweep() {
   const SteadyTime began = clock_.steady();
-  // Held to the beat, so that the readings of a job are as far apart as they say; after a long stop it begins anew.
+  // Held to the beat, so that the readings of a job are as far apart as they say; after a long stop
+  // it begins anew.
   next_sweep_ += options_.interval;
   if (next_sweep_ <= began) next_sweep_ = began + options_.interval;
   refresh_parents();
@@ -699,7 +753,8 @@ void Sampler::sweep() {
     // Without watches nobody tells of a new step.
     if (watcher_.fd() < 0 || watcher_.exhausted()) job->leaves_known = false;
     const Reading reading = look(*job, Occasion::kTimed);
-    // Nor has a job that is being made a process, and until then it is looked at whenever another group of it appears.
+    // Nor has a job that is being made a process, and until then it is looked at whenever another
+    // group of it appears.
     if (!job->had_process) ++job->empty_sweeps;
     if (reading.any()) {
       ++counts_.readings;
@@ -712,7 +767,8 @@ void Sampler::sweep() {
   finish_vanished();
 }
 
-// ---- the end -------------------------------------------------------------------------------------------------------
+// ---- the end
+// -------------------------------------------------------------------------------------------------------
 
 void Sampler::finish_vanished() {
   const SteadyTime now = clock_.steady();
@@ -759,7 +815,8 @@ void Sampler::finish(Jobs::iterator found, LastRead last) {
   SteadyTime ended = job.vanished.value_or(clock_.steady());
   Timestamp ended_time = job.vanished ? job.vanished_time : clock_.now();
   if (state.readings > 0 && last != LastRead::kSample) {
-    // Its tasks ended when the last of them was removed; what is left of the directories may take its time.
+    // Its tasks ended when the last of them was removed; what is left of the directories may take
+    // its time.
     ended = std::min(ended, SteadyTime(std::chrono::nanoseconds(state.last_ns)));
     ended_time = std::min(ended_time, state.last_time);
   }

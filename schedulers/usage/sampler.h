@@ -27,14 +27,17 @@ namespace scriptorium::usage {
 struct SamplerOptions {
   std::string root = "/sys/fs/cgroup";
   std::string proc = "/proc";
-  std::string node;                // this host, where the path of a job does not tell its node
-  std::vector<std::string> nodes;  // of slurmds whose jobs are measured, where paths tell nodes; empty = all
+  std::string node;  // this host, where the path of a job does not tell its node
+  std::vector<std::string>
+      nodes;  // of slurmds whose jobs are measured, where paths tell nodes; empty = all
   std::chrono::milliseconds interval{30'000};
-  bool samples = false;           // keep each reading as a UsageSample, not only what is counted of it
-  bool process_io = true;         // read and written bytes from /proc where no control group counts them
-  std::size_t kept_files = 2048;  // descriptors that stay open between readings; at most half of RLIMIT_NOFILE
-  std::string gpu_jobs_dir;       // "/run/gpustat": a prolog's word on which job holds which GPU; "" = none
-  std::string sluid_dir;          // a prolog's word on which SLUID is which job; "" = none
+  bool samples = false;    // keep each reading as a UsageSample, not only what is counted of it
+  bool process_io = true;  // read and written bytes from /proc where no control group counts them
+  std::size_t kept_files =
+      2048;  // descriptors that stay open between readings; at most half of RLIMIT_NOFILE
+  std::string
+      gpu_jobs_dir;       // "/run/gpustat": a prolog's word on which job holds which GPU; "" = none
+  std::string sluid_dir;  // a prolog's word on which SLUID is which job; "" = none
 };
 
 // Counters for `status`.
@@ -45,7 +48,8 @@ struct SamplerCounts {
   std::uint64_t ended = 0;       // lives ended
   std::uint64_t at_removal = 0;  // of these, with a last reading at the end
   std::uint64_t unread = 0;      // of these, gone before the first reading
-  std::uint64_t missed = 0;      // jobs at least that came and went unseen (v1: with the directory of their user)
+  std::uint64_t missed =
+      0;  // jobs at least that came and went unseen (v1: with the directory of their user)
   std::uint64_t overflows = 0;   // of inotify's queue
   std::uint64_t unreadable = 0;  // files that this user may not read
   std::size_t jobs = 0;          // now
@@ -53,12 +57,13 @@ struct SamplerCounts {
   double last_sweep_seconds = 0;
 };
 
-// Reads the counters of all jobs of the node: a sweep of all of them every `interval`, some early ones for each new job, and a
-// last one when inotify tells that the job's first task is removed, some milliseconds before its control groups vanish.
+// Reads the counters of all jobs of the node: a sweep of all of them every `interval`, some early
+// ones for each new job, and a last one when inotify tells that the job's first task is removed,
+// some milliseconds before its control groups vanish.
 //
-// Never writes anything, never makes a child, and keeps no descriptor of a directory, so that the scheduler can always remove
-// its control groups.
-// Threads: one. Blocks on nothing but the kernel's files.
+// Never writes anything, never makes a child, and keeps no descriptor of a directory, so that the
+// scheduler can always remove its control groups. Threads: one. Blocks on nothing but the kernel's
+// files.
 class Sampler {
  public:
   Sampler(SamplerOptions options, Files& files, GpuMonitor& gpus, Logger& log, const Clock& clock);
@@ -66,8 +71,9 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   ~Sampler();
 
-  // Lives that an earlier process began; those whose control groups are gone are ended at their last reading. Once, before
-  // the first turn. `same_boot`: else all are gone, whatever stands there now.
+  // Lives that an earlier process began; those whose control groups are gone are ended at their
+  // last reading. Once, before the first turn. `same_boot`: else all are gone, whatever stands
+  // there now.
   void restore(std::vector<LifeState> lives, bool same_boot);
 
   // Wakes up when something was made or removed; -1 without inotify.
@@ -117,12 +123,13 @@ class Sampler {
     std::vector<Leaf> leaves;
     std::vector<std::string> watches;
     bool leaves_known = false;
-    bool at_end = false;     // the last reading was taken when a task was removed, and no task was made since
+    bool at_end =
+        false;  // the last reading was taken when a task was removed, and no task was made since
     bool just_made = false;  // its directory was seen to be made, so its start is known
     bool had_process = false;
-    bool uid_in_path = false;           // root wrote it there, so no process needs to be asked
-    bool there_at_start = false;        // at ours: it may be a directory that a job left behind long ago
-    bool fresh = true;                  // there may be something to read that was not there before
+    bool uid_in_path = false;     // root wrote it there, so no process needs to be asked
+    bool there_at_start = false;  // at ours: it may be a directory that a job left behind long ago
+    bool fresh = true;            // there may be something to read that was not there before
     std::set<std::string> ended_tasks;  // read at their end, by their removal from one controller
     LastRead end_kind = LastRead::kRemoval;
     std::size_t early = 0;  // next of the early readings
@@ -132,7 +139,7 @@ class Sampler {
     Timestamp vanished_time;
     std::optional<std::uint64_t> failures;       // memory.failcnt
     std::map<std::string, std::uint64_t> kills;  // by task directory
-    bool kills_unknown = false;                  // a limit was hit after which no task could be asked
+    bool kills_unknown = false;  // a limit was hit after which no task could be asked
     std::optional<ProcessIo> io;
     bool environment_known = false;
     int environment_tries = 0;
@@ -145,8 +152,10 @@ class Sampler {
 
   // What is there.
   void refresh_parents();
-  void list_jobs(const JobParent& parent, std::set<std::string>* seen, std::set<std::uint64_t>* left);
-  void job_appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode, bool just_now);
+  void list_jobs(const JobParent& parent, std::set<std::string>* seen,
+                 std::set<std::uint64_t>* left);
+  void job_appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode,
+                    bool just_now);
   static void take_uid(Tracked& job, std::uint32_t uid);
   Tracked& begin(const JobParent& parent, const JobName& name, bool just_now);
   void adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode);
@@ -196,12 +205,14 @@ class Sampler {
   const Clock& clock_;
   CgroupTree tree_;
   Watcher watcher_;
-  std::map<std::string, JobParent> parents_;         // by path
-  std::map<std::string, JobParent> former_parents_;  // removed, but inotify's notifications of them may not have been read yet
+  std::map<std::string, JobParent> parents_;  // by path
+  std::map<std::string, JobParent>
+      former_parents_;  // removed, but inotify's notifications of them may not have been read yet
   std::set<std::string> above_;
-  // v1's directories of users, by "slurm_n1/uid_1001". Slurm makes one below each controller for a user's first job and removes
-  // it after the last one, so each held a job. One in which none was seen is explained by a job that was seen below another
-  // controller only; if there are more of them than of such jobs, jobs were missed.
+  // v1's directories of users, by "slurm_n1/uid_1001". Slurm makes one below each controller for a
+  // user's first job and removes it after the last one, so each held a job. One in which none was
+  // seen is explained by a job that was seen below another controller only; if there are more of
+  // them than of such jobs, jobs were missed.
   struct OwnerDirectories {
     struct Place {
       bool there = false;
@@ -209,14 +220,17 @@ class Sampler {
       std::int64_t without_job = 0;  // directories that are gone
       std::int64_t jobs = 0;         // seen below this controller
     };
-    std::map<std::string, Place> places;  // by the controller's own directory, "/sys/fs/cgroup/memory/slurm_n1"
-    std::int64_t jobs = 0;                // seen anywhere
+    std::map<std::string, Place>
+        places;             // by the controller's own directory, "/sys/fs/cgroup/memory/slurm_n1"
+    std::int64_t jobs = 0;  // seen anywhere
   };
-  std::map<std::string, OwnerDirectories> owners_;  // of whom a directory stands, or stood in this turn
+  std::map<std::string, OwnerDirectories>
+      owners_;  // of whom a directory stands, or stood in this turn
   bool parents_stale_ = true;
   Jobs jobs_;                                  // by scheduler, node and id
   std::map<std::string, LifeState> restored_;  // likewise; until the first look
-  std::set<std::uint64_t> left_over_;          // inodes of directories that stayed behind when their job had ended
+  std::set<std::uint64_t>
+      left_over_;  // inodes of directories that stayed behind when their job had ended
   SteadyTime next_sweep_;
   std::vector<char> buffer_;
   std::string path_;  // of the file that is being opened; kept for its memory

@@ -10,7 +10,8 @@
 namespace scriptorium::usage {
 namespace {
 
-// Processes of a job that are looked at one by one; a job with more of them is not measured that way.
+// Processes of a job that are looked at one by one; a job with more of them is not measured that
+// way.
 constexpr std::size_t kMostProcesses = 4096;
 
 void put(const CpuStat& stat, Way way, Reading& into) {
@@ -77,7 +78,8 @@ void Sampler::cannot_read(const std::string& path, int code) {
   ++counts_.unreadable;
   const std::string file = path.substr(path.rfind('/') + 1);
   if (!said_.insert("unreadable " + file).second) return;
-  log_.warning("USAGE_UNREADABLE", "a counter of a job may not be read, so what it counts is absent from the events",
+  log_.warning("USAGE_UNREADABLE",
+               "a counter of a job may not be read, so what it counts is absent from the events",
                {{"file", path}, {"reason", system_error("open", -code).message()}});
 }
 
@@ -122,8 +124,10 @@ void Sampler::look_v1(Tracked& job, Occasion occasion, bool slow, Reading& readi
   }
   if (const auto stat_text = text(job, kMemoryStat)) {
     put(parse_memory_stat_v1(*stat_text), Way::kCgroup1, reading);
-    if (const auto peak = text(job, kMemoryMax)) reading.memory.peak_charged_bytes = whole_number(*peak);
-    if (const auto charged = text(job, kMemoryUsage)) reading.memory.charged_bytes = whole_number(*charged);
+    if (const auto peak = text(job, kMemoryMax))
+      reading.memory.peak_charged_bytes = whole_number(*peak);
+    if (const auto charged = text(job, kMemoryUsage))
+      reading.memory.charged_bytes = whole_number(*charged);
     count_kills(job, reading, occasion == Occasion::kEnd);
   }
   if (slow) {
@@ -134,8 +138,8 @@ void Sampler::look_v1(Tracked& job, Occasion occasion, bool slow, Reading& readi
   }
 }
 
-// v1 counts a kill in the very group of the task and nowhere above, and that group is gone soon after: so it is asked when the
-// job's memory limit was hit since the last reading, and at the end.
+// v1 counts a kill in the very group of the task and nowhere above, and that group is gone soon
+// after: so it is asked when the job's memory limit was hit since the last reading, and at the end.
 void Sampler::count_kills(Tracked& job, Reading& reading, bool at_end) {
   const auto failures_text = text(job, kMemoryFailures);
   const auto failures = failures_text ? whole_number(*failures_text) : std::nullopt;
@@ -170,22 +174,28 @@ void Sampler::look_v2(Tracked& job, bool slow, Reading& reading) {
   if (const auto stat_text = text(job, kMemoryStat2)) {
     put(parse_memory_stat_v2(*stat_text), Way::kCgroup2, reading);
     if (const auto swap = text(job, kSwapCurrent)) reading.memory.swap_bytes = whole_number(*swap);
-    if (const auto charged = text(job, kMemoryCurrent)) reading.memory.charged_bytes = whole_number(*charged);
-    if (const auto peak = text(job, kMemoryPeak)) reading.memory.peak_charged_bytes = whole_number(*peak);
-    if (const auto events = text(job, kMemoryEvents)) reading.memory.oom_kills = value_of(*events, "oom_kill");
+    if (const auto charged = text(job, kMemoryCurrent))
+      reading.memory.charged_bytes = whole_number(*charged);
+    if (const auto peak = text(job, kMemoryPeak))
+      reading.memory.peak_charged_bytes = whole_number(*peak);
+    if (const auto events = text(job, kMemoryEvents))
+      reading.memory.oom_kills = value_of(*events, "oom_kill");
   }
   if (const auto io = text(job, kIoStat)) {
     put(parse_io_stat_v2(*io), Way::kCgroup2, reading);
   }
-  if (const auto pressure = text(job, kCpuPressure)) reading.cpu.pressure_some_seconds = pressure_seconds(*pressure, "some");
+  if (const auto pressure = text(job, kCpuPressure))
+    reading.cpu.pressure_some_seconds = pressure_seconds(*pressure, "some");
   if (const auto pressure = text(job, kMemoryPressure)) {
     reading.memory.pressure_full_seconds = pressure_seconds(*pressure, "full");
   }
-  if (const auto pressure = text(job, kIoPressure)) reading.io.pressure_full_seconds = pressure_seconds(*pressure, "full");
+  if (const auto pressure = text(job, kIoPressure))
+    reading.io.pressure_full_seconds = pressure_seconds(*pressure, "full");
   if (const auto current = text(job, kPidsCurrent)) reading.tasks.current = whole_number(*current);
   if (!slow) return;
   if (const auto peak = text(job, kPidsPeak)) reading.tasks.peak = whole_number(*peak);
-  // Without a set of its own a group has all CPUs of those above it, which says nothing of what the job was given.
+  // Without a set of its own a group has all CPUs of those above it, which says nothing of what the
+  // job was given.
   const auto own = text(job, kCpusSet);
   if (own && count_cpus(*own)) {
     if (const auto cpus = text(job, kCpusV2)) reading.cpu.allocated = count_cpus(*cpus);
@@ -206,7 +216,8 @@ void Sampler::look_v2(Tracked& job, bool slow, Reading& reading) {
 void Sampler::look_processes(Tracked& job, Reading& reading) {
   const bool known = job.leaves_known;
   if (!known) find_leaves(job);
-  std::vector<std::uint32_t> own = processes(job, false, !known || job.timed_readings % kSlowEach == 0);
+  std::vector<std::uint32_t> own =
+      processes(job, false, !known || job.timed_readings % kSlowEach == 0);
   if (own.empty()) own = processes(job, false, true);
   if (!own.empty() && !reading.tasks.current) reading.tasks.current = own.size();
   const bool none = own.empty() && processes(job, true, true).empty();
@@ -235,7 +246,8 @@ void Sampler::look_processes(Tracked& job, Reading& reading) {
     if (!job.io) job.io.emplace();
     if (!job.io->update(files_, options_.proc, own) && said_.insert("process io").second) {
       log_.info("USAGE_NO_PROCESS_IO",
-                "what jobs read and write is absent: /proc/PID/io of other users needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
+                "what jobs read and write is absent: /proc/PID/io of other users needs "
+                "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
     }
     put(job.io->total(), Way::kProc, reading);
   }
@@ -244,9 +256,11 @@ void Sampler::look_processes(Tracked& job, Reading& reading) {
 Reading Sampler::look(Tracked& job, Occasion occasion) {
   Reading reading;
   if (!job.just_made && job.timed_readings == 0 && job.life.state().readings == 0) guess_start(job);
-  const bool slow = occasion == Occasion::kEnd ? !job.life.state().cpu.allocated
-                                               : job.timed_readings < kSlowFirst || job.timed_readings % kSlowEach == 0;
-  const bool v1 = std::any_of(job.groups.begin() + 1, job.groups.end(), [](const Group& group) { return group.there; });
+  const bool slow = occasion == Occasion::kEnd
+                        ? !job.life.state().cpu.allocated
+                        : job.timed_readings < kSlowFirst || job.timed_readings % kSlowEach == 0;
+  const bool v1 = std::any_of(job.groups.begin() + 1, job.groups.end(),
+                              [](const Group& group) { return group.there; });
   // At the end there is no time to lose, so what is asked first is what matters most.
   if (v1) look_v1(job, occasion, slow, reading);
   if (job.groups.at(index(Controller::kUnified)).there) look_v2(job, slow, reading);

@@ -14,13 +14,15 @@ namespace {
 constexpr std::int64_t kSecond = 1'000'000'000;
 // In the order of parse_queue().
 constexpr std::array<const char*, 23> kQueueFields{
-    "JobID",    "ArrayJobID", "ArrayTaskID", "UserID",    "GroupID",   "SubmitTime", "StartTime", "EndTime",
-    "TimeUsed", "TimeLimit",  "RestartCnt",  "State",     "exit_code", "NumNodes",   "NumCPUs",   "tres-alloc",
-    "HetJobID", "Account",    "QOS",         "Partition", "WorkDir",   "BatchHost",  "Name"};
+    "JobID",     "ArrayJobID", "ArrayTaskID", "UserID",     "GroupID",    "SubmitTime",
+    "StartTime", "EndTime",    "TimeUsed",    "TimeLimit",  "RestartCnt", "State",
+    "exit_code", "NumNodes",   "NumCPUs",     "tres-alloc", "HetJobID",   "Account",
+    "QOS",       "Partition",  "WorkDir",     "BatchHost",  "Name"};
 
 std::optional<Timestamp> read_epoch(std::string_view text) {
   const auto seconds = read_number(text);
-  if (!seconds || *seconds == 0 || *seconds > std::numeric_limits<std::int64_t>::max() / kSecond) return std::nullopt;
+  if (!seconds || *seconds == 0 || *seconds > std::numeric_limits<std::int64_t>::max() / kSecond)
+    return std::nullopt;
   return Timestamp{static_cast<std::int64_t>(*seconds) * kSecond};
 }
 
@@ -39,7 +41,9 @@ std::optional<std::string> name_of(const Result<std::optional<Record>>& found) {
 
 }  // namespace
 
-Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view answer, std::string_view guard, std::size_t fields,
+Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view answer,
+                                                              std::string_view guard,
+                                                              std::size_t fields,
                                                               const std::string& command) {
   std::vector<std::vector<std::string_view>> rows;
   while (!answer.empty()) {
@@ -47,15 +51,18 @@ Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view a
     for (std::size_t i = 0; i < fields; ++i) {
       const std::size_t end = guard.empty() ? std::string_view::npos : answer.find(guard);
       if (end == std::string_view::npos) {
-        return Error{ErrorKind::kTransient,
-                     command + ": its answer is not as Slurm writes it, or cut short; all of it is refused"};
+        return Error{
+            ErrorKind::kTransient,
+            command + ": its answer is not as Slurm writes it, or cut short; all of it is refused"};
       }
       row.push_back(answer.substr(0, end));
       answer.remove_prefix(end + guard.size());
     }
     if (!answer.starts_with('\n')) {
-      return Error{ErrorKind::kTransient,
-                   command + ": a row of its answer has more fields than were asked for; all of it is refused"};
+      return Error{
+          ErrorKind::kTransient,
+          command +
+              ": a row of its answer has more fields than were asked for; all of it is refused"};
     }
     answer.remove_prefix(1);
   }
@@ -91,7 +98,8 @@ std::optional<double> read_duration(std::string_view text) noexcept {
     const auto part = read_number(text.substr(0, colon));
     if (!part || parts > 2) return std::nullopt;
     seconds = seconds * 60 + static_cast<double>(*part);
-    if (colon == std::string_view::npos) return parts == 0 ? std::nullopt : std::optional(days * 86400 + seconds + fraction);
+    if (colon == std::string_view::npos)
+      return parts == 0 ? std::nullopt : std::optional(days * 86400 + seconds + fraction);
     text.remove_prefix(colon + 1);
   }
 }
@@ -115,7 +123,8 @@ std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
 std::optional<std::string_view> tres(std::string_view list, std::string_view name) noexcept {
   while (!list.empty()) {
     const std::string_view item = list.substr(0, list.find(','));
-    if (item.size() > name.size() && item.starts_with(name) && item[name.size()] == '=') return item.substr(name.size() + 1);
+    if (item.size() > name.size() && item.starts_with(name) && item[name.size()] == '=')
+      return item.substr(name.size() + 1);
     list.remove_prefix(std::min(item.size() + 1, list.size()));
   }
   return std::nullopt;
@@ -126,7 +135,8 @@ std::optional<std::string> read_text(std::string_view text) {
   return std::string(text);
 }
 
-Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus, std::string_view time_limit) {
+Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus,
+                     std::string_view time_limit) {
   const auto small = [](std::string_view text) -> std::optional<std::uint32_t> {
     const auto value = read_number(text);
     if (!value || *value > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
@@ -142,25 +152,32 @@ Request read_request(std::string_view allocated, std::string_view nodes, std::st
 }
 
 bool is_final_state(std::string_view state) noexcept {
-  static constexpr std::array kFinal{"COMPLETED", "CANCELLED", "FAILED",   "TIMEOUT",       "NODE_FAIL",
-                                     "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED"};
-  return std::any_of(kFinal.begin(), kFinal.end(), [&](std::string_view word) { return word == state; });
+  static constexpr std::array kFinal{"COMPLETED",     "CANCELLED", "FAILED",    "TIMEOUT",
+                                     "NODE_FAIL",     "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+                                     "OUT_OF_MEMORY", "REVOKED"};
+  return std::any_of(kFinal.begin(), kFinal.end(),
+                     [&](std::string_view word) { return word == state; });
 }
 
 void add_names(User& user) {
-  const auto number = [](const std::optional<std::string>& id) { return read_number(id.value_or("")); };
-  if (const auto id = number(user.id); id && !user.name) user.name = name_of(find_user(static_cast<uid_t>(*id)));
+  const auto number = [](const std::optional<std::string>& id) {
+    return read_number(id.value_or(""));
+  };
+  if (const auto id = number(user.id); id && !user.name)
+    user.name = name_of(find_user(static_cast<uid_t>(*id)));
   if (const auto id = number(user.group_id); id && !user.group_name)
     user.group_name = name_of(find_group(static_cast<gid_t>(*id)));
 }
 
-// ---- squeue --------------------------------------------------------------------------------------------------------
+// ---- squeue
+// --------------------------------------------------------------------------------------------------------
 
 std::string queue_format(std::string_view guard) {
   std::string format;
   for (const char* field : kQueueFields) {
     format += format.empty() ? "" : ",";
-    // What follows the colon is a width if it begins with a digit, and the text between columns if not.
+    // What follows the colon is a width if it begins with a digit, and the text between columns if
+    // not.
     format.append(field).append(":@").append(guard);
   }
   return format;
@@ -176,14 +193,16 @@ Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_
     const auto uid = read_number(row[3]);
     const auto gid = read_number(row[4]);
     if (!job_id || !array_id || !uid || !gid) {
-      return Error{ErrorKind::kTransient, "squeue: a row without numbers of job and user; all of the answer is refused"};
+      return Error{ErrorKind::kTransient,
+                   "squeue: a row without numbers of job and user; all of the answer is refused"};
     }
     QueuedJob& job = jobs.emplace_back();
     JobFacts& facts = job.facts;
     job.id = row[0];
     const std::string_view state = row[11];
     job.is_final = is_final_state(state);
-    job.running = state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" || state == "STOPPED";
+    job.running =
+        state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" || state == "STOPPED";
     if (const auto host = read_text(row[21]); host && *host != "n/a") job.batch_host = *host;
     facts.job = {.id = job.id,
                  .name = read_text(row[22]),
@@ -192,10 +211,12 @@ Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_
                  .qos = read_text(row[18]),
                  .submitted_at = read_epoch(row[5]),
                  .work_dir = read_text(row[20])};
-    if (row[2] != "N/A") facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
+    if (row[2] != "N/A")
+      facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
     if (read_number(row[16])) facts.job.het = HetJob{.job_id = std::string(row[16])};
     facts.user = {.id = std::string(row[3]), .group_id = std::string(row[4]), .verified = true};
-    if (const auto restarts = read_number(row[10])) facts.restarts = static_cast<std::uint32_t>(*restarts);
+    if (const auto restarts = read_number(row[10]))
+      facts.restarts = static_cast<std::uint32_t>(*restarts);
     facts.started_at = read_epoch(row[6]);
     facts.request = read_request(row[15], row[13], row[14], row[9]);
     facts.elapsed_seconds = read_duration(row[8]);
@@ -204,7 +225,9 @@ Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_
     facts.exit_code = exit_text(row[12]);
     facts.ended_at = read_epoch(row[7]);
     if (facts.started_at && facts.ended_at && facts.elapsed_seconds) {
-      const double whole = static_cast<double>(facts.ended_at->nanoseconds - facts.started_at->nanoseconds) / kSecond;
+      const double whole =
+          static_cast<double>(facts.ended_at->nanoseconds - facts.started_at->nanoseconds) /
+          kSecond;
       facts.suspended_seconds = std::max(0.0, whole - *facts.elapsed_seconds);
     }
   }

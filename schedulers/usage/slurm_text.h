@@ -9,16 +9,20 @@
 #include "core/base/result.h"
 #include "schedulers/usage/job_facts.h"
 
-// What Slurm's commands print, as values. Pure. Fields that users write (names, directories) may hold any byte, so rows are
-// taken apart by a guard of random digits that nobody could know, and one odd row refuses the whole answer.
+// What Slurm's commands print, as values. Pure. Fields that users write (names, directories) may
+// hold any byte, so rows are taken apart by a guard of random digits that nobody could know, and
+// one odd row refuses the whole answer.
 namespace scriptorium::usage {
 
-// Rows of `fields` fields, each field and so each row ended by `guard`, rows by a newline after it. kTransient, with the name
-// of the command, if anything is left over.
-Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view answer, std::string_view guard, std::size_t fields,
+// Rows of `fields` fields, each field and so each row ended by `guard`, rows by a newline after it.
+// kTransient, with the name of the command, if anything is left over.
+Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view answer,
+                                                              std::string_view guard,
+                                                              std::size_t fields,
                                                               const std::string& command);
 
-std::optional<std::uint64_t> read_number(std::string_view text) noexcept;  // digits and nothing else
+std::optional<std::uint64_t> read_number(
+    std::string_view text) noexcept;  // digits and nothing else
 // "5:00", "1-02:00:00", "00:02.992"; nothing for words such as UNLIMITED.
 std::optional<double> read_duration(std::string_view text) noexcept;
 // "200M", "1.50G", "76853248"; nothing for anything else.
@@ -28,7 +32,8 @@ std::optional<std::string_view> tres(std::string_view list, std::string_view nam
 // Text that Slurm leaves empty or prints as "(null)" is absent.
 std::optional<std::string> read_text(std::string_view text);
 
-Request read_request(std::string_view allocated_tres, std::string_view nodes, std::string_view cpus, std::string_view time_limit);
+Request read_request(std::string_view allocated_tres, std::string_view nodes, std::string_view cpus,
+                     std::string_view time_limit);
 
 // A job that will not change any more; `state` is Slurm's long word.
 bool is_final_state(std::string_view state) noexcept;
@@ -36,7 +41,8 @@ bool is_final_state(std::string_view state) noexcept;
 // Names of numbers from the system's databases.
 void add_names(User& user);
 
-// ---- squeue --------------------------------------------------------------------------------------------------------
+// ---- squeue
+// --------------------------------------------------------------------------------------------------------
 
 struct QueuedJob {
   std::string id;  // the number of this job, also of an array's task
@@ -46,7 +52,8 @@ struct QueuedJob {
   JobFacts facts;          // without names of user and group
 };
 
-// SQUEUE_FORMAT2 of the question. It goes in by the environment, where another user cannot read the guard.
+// SQUEUE_FORMAT2 of the question. It goes in by the environment, where another user cannot read the
+// guard.
 std::string queue_format(std::string_view guard);
 Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_view guard);
 

@@ -36,7 +36,8 @@ constexpr std::size_t kMostSamples = 8192;
 constexpr std::size_t kMostNodes = 20'000;
 constexpr std::size_t kBatch = 512;
 constexpr std::size_t kMostStateBytes = std::size_t{256} << 20;
-// How often the state file is replaced at most, and how long usage.job is waited for with `run --once`.
+// How often the state file is replaced at most, and how long usage.job is waited for with `run
+// --once`.
 constexpr auto kSaveInterval = 1s;
 constexpr auto kOncePatience = 15s;
 constexpr auto kRetry = 1s;
@@ -75,8 +76,9 @@ GpuMonitor::Options gpu_options(const UsageConfig& config) {
   return {config.nvml_library, config.sys, std::chrono::seconds(config.gpu_interval_seconds)};
 }
 
-// Asks the scheduler to run this thread soon after it wakes up: a job's counters stand for some 20 ms after its end, and the jobs
-// keep all CPUs busy. From Linux 6.12 on a short time slice does that, and needs no rights; older ones take no notice.
+// Asks the scheduler to run this thread soon after it wakes up: a job's counters stand for some 20
+// ms after its end, and the jobs keep all CPUs busy. From Linux 6.12 on a short time slice does
+// that, and needs no rights; older ones take no notice.
 void ask_for_short_waits() {
   struct {
     std::uint32_t size = 48;
@@ -93,7 +95,8 @@ void ask_for_short_waits() {
 
 }  // namespace
 
-// ---- the measuring side ----------------------------------------------------------------------------------------------
+// ---- the measuring side
+// ----------------------------------------------------------------------------------------------
 
 class UsageSource::Node {
  public:
@@ -163,10 +166,12 @@ class UsageSource::Node {
       sampler_.turn();
       hand_over();
       const auto wait = sampler_.next_due() - source_.context_.clock.steady();
-      const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(std::max<SteadyTime::duration>(wait, 0s));
+      const auto milliseconds =
+          std::chrono::ceil<std::chrono::milliseconds>(std::max<SteadyTime::duration>(wait, 0s));
       std::array<pollfd, 2> fds = {{{signal.fd(), POLLIN, 0}, {sampler_.notify_fd(), POLLIN, 0}}};
       const int timeout = static_cast<int>(std::min<std::int64_t>(milliseconds.count(), 60'000));
-      if (::poll(fds.data(), sampler_.notify_fd() >= 0 ? 2 : 1, timeout) < 0 && errno != EINTR) return;
+      if (::poll(fds.data(), sampler_.notify_fd() >= 0 ? 2 : 1, timeout) < 0 && errno != EINTR)
+        return;
     }
   }
 
@@ -180,7 +185,8 @@ class UsageSource::Node {
     std::vector<std::pair<std::string, Pending>> ended;
     ended.reserve(output.ended.size());
     for (const NodeUsage& node : output.ended) {
-      ended.emplace_back(node.job.key(), Pending{std::make_shared<const std::string>(node_record(node))});
+      ended.emplace_back(node.job.key(),
+                         Pending{std::make_shared<const std::string>(node_record(node))});
     }
     std::vector<LifeState> lives = sampler_.lives();
     std::uint64_t thinned = 0;
@@ -195,7 +201,8 @@ class UsageSource::Node {
         ++dropped;
       }
       if (queue.nodes.size() > kMostNodes) {
-        queue.nodes.erase(queue.nodes.begin(), queue.nodes.end() - static_cast<std::ptrdiff_t>(kMostNodes));
+        queue.nodes.erase(queue.nodes.begin(),
+                          queue.nodes.end() - static_cast<std::ptrdiff_t>(kMostNodes));
       }
       queue.save = queue.save || !queue.lives.empty() || !lives.empty() || !ended.empty();
       queue.lives = std::move(lives);
@@ -206,11 +213,13 @@ class UsageSource::Node {
       status.nodes_dropped += dropped;
     });
     if (thinned > 0) {
-      log_.warning("USAGE_SAMPLES_THINNED", "the journal takes no more, so every other waiting usage.sample was left out",
+      log_.warning("USAGE_SAMPLES_THINNED",
+                   "the journal takes no more, so every other waiting usage.sample was left out",
                    {{"source", source_.name_}, {"samples", thinned}});
     }
     if (dropped > 0) {
-      log_.error("USAGE_NODES_DROPPED", "the journal takes no more, and more jobs have ended than can be kept meanwhile",
+      log_.error("USAGE_NODES_DROPPED",
+                 "the journal takes no more, and more jobs have ended than can be kept meanwhile",
                  {{"source", source_.name_}, {"jobs", dropped}});
     }
   }
@@ -245,12 +254,15 @@ class UsageSource::Node {
         const bool retry = !unwritten_.empty();
         auto deadline = next.value_or(std::chrono::steady_clock::now() + 1h);
         if (retry) deadline = std::min(deadline, std::chrono::steady_clock::now() + kRetry);
-        queue_.wait_until(stop, deadline, [](const Queue& queue) { return !queue.samples.empty() || !queue.nodes.empty(); });
+        queue_.wait_until(stop, deadline, [](const Queue& queue) {
+          return !queue.samples.empty() || !queue.nodes.empty();
+        });
         take_work();
         const auto written = write_all();
         if (stop.stop_requested()) return;
         if (!written) {
-          log_.warning("USAGE_NOT_WRITTEN", "usage events could not be put into the journal and are tried again",
+          log_.warning("USAGE_NOT_WRITTEN",
+                       "usage events could not be put into the journal and are tried again",
                        {{"source", source_.name_}, {"reason", written.error().message()}});
           continue;
         }
@@ -258,7 +270,8 @@ class UsageSource::Node {
         if (auto more = write_all(); !more && stop.stop_requested()) return;
         source_.status_.with([&](Status& status) { status.jobs = summaries_.status_json(); });
       } catch (const std::exception& e) {
-        log_.error("USAGE_PUBLISHER_FAILED", "usage events could not be made; the publisher goes on with what comes next",
+        log_.error("USAGE_PUBLISHER_FAILED",
+                   "usage events could not be made; the publisher goes on with what comes next",
                    {{"source", source_.name_}, {"reason", e.what()}});
         if (stop.stop_requested()) return;
       }
@@ -307,7 +320,8 @@ class UsageSource::Node {
     while (!unwritten_.empty()) {
       const auto count = static_cast<std::ptrdiff_t>(std::min(unwritten_.size(), kBatch));
       std::vector<Event> events;
-      for (auto it = unwritten_.begin(); it != unwritten_.begin() + count; ++it) events.push_back(it->event);
+      for (auto it = unwritten_.begin(); it != unwritten_.begin() + count; ++it)
+        events.push_back(it->event);
       if (auto written = writer_.write(std::move(events)); !written) return written;
       std::vector<std::string> told;
       std::vector<std::string> done;
@@ -349,7 +363,8 @@ class UsageSource::Node {
       } catch (const std::exception& e) {
         state_failed(e.what());
       }
-      queue_.wait_until(stop, std::chrono::steady_clock::now() + kSaveInterval, [](const Queue&) { return false; });
+      queue_.wait_until(stop, std::chrono::steady_clock::now() + kSaveInterval,
+                        [](const Queue&) { return false; });
     }
   }
 
@@ -358,7 +373,8 @@ class UsageSource::Node {
     std::vector<std::pair<std::shared_ptr<const std::string>, bool>> ended;
     const bool save = queue_.with([&](Queue& queue) {
       lives = queue.lives;
-      for (const auto& [key, pending] : queue.pending) ended.emplace_back(pending.record, pending.told);
+      for (const auto& [key, pending] : queue.pending)
+        ended.emplace_back(pending.record, pending.told);
       return std::exchange(queue.save, false);
     });
     if (!save || config_.state_file.empty()) return;
@@ -373,10 +389,12 @@ class UsageSource::Node {
   }
 
   void state_failed(const std::string& reason) {
-    const bool first = source_.status_.with([&](Status& status) { return std::exchange(status.state_problem, reason).empty(); });
+    const bool first = source_.status_.with(
+        [&](Status& status) { return std::exchange(status.state_problem, reason).empty(); });
     if (!first) return;
     log_.warning("USAGE_STATE_NOT_SAVED",
-                 "the state file cannot be written, so a restart would cut running jobs in two; name a place with state_file "
+                 "the state file cannot be written, so a restart would cut running jobs in two; "
+                 "name a place with state_file "
                  "that this user may write",
                  {{"source", source_.name_}, {"reason", reason}});
   }
@@ -386,7 +404,8 @@ class UsageSource::Node {
     auto text = read_file(config_.state_file, kMostStateBytes);
     if (!text) {
       if (text.error().kind() != ErrorKind::kVanished) {
-        log_.warning("USAGE_STATE_UNREADABLE", "the state file cannot be read; jobs that run are measured from now on",
+        log_.warning("USAGE_STATE_UNREADABLE",
+                     "the state file cannot be read; jobs that run are measured from now on",
                      {{"source", source_.name_}, {"reason", text.error().message()}});
       }
       return;
@@ -394,15 +413,18 @@ class UsageSource::Node {
     auto content = parse_state(*text);
     if (!content || content->damaged > 0) {
       const std::string reason =
-          content ? std::to_string(content->damaged) + " of its lines are damaged and left out" : content.error().message();
-      log_.warning("USAGE_STATE_DAMAGED", "the state file is damaged; what is whole in it is used, and it is written anew",
+          content ? std::to_string(content->damaged) + " of its lines are damaged and left out"
+                  : content.error().message();
+      log_.warning("USAGE_STATE_DAMAGED",
+                   "the state file is damaged; what is whole in it is used, and it is written anew",
                    {{"source", source_.name_}, {"file", config_.state_file}, {"reason", reason}});
       if (!content) return;
     }
     queue_.with([&](Queue& queue) {
       for (EndedNode& ended : content->ended) {
-        queue.pending.insert_or_assign(ended.node.job.key(),
-                                       Pending{std::make_shared<const std::string>(node_record(ended.node)), ended.told});
+        queue.pending.insert_or_assign(
+            ended.node.job.key(),
+            Pending{std::make_shared<const std::string>(node_record(ended.node)), ended.told});
         queue.nodes.push_back(std::move(ended.node));
       }
     });
@@ -433,17 +455,21 @@ class UsageSource::Node {
   std::deque<Unwritten> unwritten_;
 };
 
-// ---- the source ------------------------------------------------------------------------------------------------------
+// ---- the source
+// ------------------------------------------------------------------------------------------------------
 
 UsageSource::UsageSource(UsageConfig config, const SourceContext& context, Files& files)
-    : config_(std::move(config)), name_(context.name), context_{context.cluster, context.log, context.clock}, files_(files) {}
+    : config_(std::move(config)),
+      name_(context.name),
+      context_{context.cluster, context.log, context.clock},
+      files_(files) {}
 UsageSource::~UsageSource() = default;
 
 Result<void> UsageSource::check() {
   if (config_.samples_node() && CgroupTree(config_.root, files_).describe().empty()) {
-    return Error{
-        ErrorKind::kInvalidConfig,
-        "root = \"" + config_.root + "\" holds no control groups; is it where they are mounted (findmnt -t cgroup,cgroup2)?"};
+    return Error{ErrorKind::kInvalidConfig, "root = \"" + config_.root +
+                                                "\" holds no control groups; is it where they are "
+                                                "mounted (findmnt -t cgroup,cgroup2)?"};
   }
   return check_jobs(config_.jobs);
 }
@@ -473,9 +499,11 @@ Result<void> UsageSource::run(EventWriter& writer, std::stop_token stop, bool on
       while (!ending.stop_requested()) {
         auto ended = run_accounting(config_.jobs, context_, writer, ending, false);
         if (ending.stop_requested() || ended) return;
-        context_.log.warning("USAGE_ACCOUNTING_FAILED", "the import from accounting failed and is tried again",
+        context_.log.warning("USAGE_ACCOUNTING_FAILED",
+                             "the import from accounting failed and is tried again",
                              {{"source", name_}, {"reason", ended.error().message()}});
-        problem.wait_until(ending, std::chrono::steady_clock::now() + 10s, [](const std::string&) { return false; });
+        problem.wait_until(ending, std::chrono::steady_clock::now() + 10s,
+                           [](const std::string&) { return false; });
       }
     });
     return run_node(writer, stop, once);

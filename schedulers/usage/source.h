@@ -11,11 +11,13 @@
 
 namespace scriptorium::usage {
 
-// Measures the jobs of its node, and imports finished jobs from accounting, as its configuration says.
+// Measures the jobs of its node, and imports finished jobs from accounting, as its configuration
+// says.
 //
-// Three threads: the caller of run() reads counters and never waits for anything but the kernel; the publisher writes events,
-// which may take as long as the journal is full, and asks slurmctld; GpuMonitor reads GPUs. What waits for the publisher is
-// bounded: samples are thinned, and counted; summaries of nodes are kept here and in the state file.
+// Three threads: the caller of run() reads counters and never waits for anything but the kernel;
+// the publisher writes events, which may take as long as the journal is full, and asks slurmctld;
+// GpuMonitor reads GPUs. What waits for the publisher is bounded: samples are thinned, and counted;
+// summaries of nodes are kept here and in the state file.
 class UsageSource final : public FreeSource {
  public:
   UsageSource(UsageConfig config, const SourceContext& context, Files& files = real_files());

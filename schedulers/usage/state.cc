@@ -14,7 +14,9 @@ constexpr std::string_view kHeader = "scriptorium-usage-state 1 ";
 
 }  // namespace
 
-std::string state_header(std::string_view boot_id) { return std::string(kHeader).append(boot_id).append("\n"); }
+std::string state_header(std::string_view boot_id) {
+  return std::string(kHeader).append(boot_id).append("\n");
+}
 
 std::string state_line(const LifeState& life) { return "life " + life_record(life) + "\n"; }
 
@@ -28,13 +30,16 @@ Result<UniqueFd> lock_state(const std::string& state_file) {
   UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return UniqueFd();
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
-  return Error{ErrorKind::kTransient, "another usage source works on " + state_file +
-                                          "; give each a state_file of its own (this one waits until it ends)"};
+  return Error{ErrorKind::kTransient,
+               "another usage source works on " + state_file +
+                   "; give each a state_file of its own (this one waits until it ends)"};
 }
 
 Result<StateContent> parse_state(std::string_view text) {
   if (!text.starts_with(kHeader)) {
-    return Error{ErrorKind::kCorrupt, "it does not begin with \"" + std::string(kHeader.substr(0, kHeader.size() - 1)) + "\""};
+    return Error{
+        ErrorKind::kCorrupt,
+        "it does not begin with \"" + std::string(kHeader.substr(0, kHeader.size() - 1)) + "\""};
   }
   StateContent content;
   bool first = true;

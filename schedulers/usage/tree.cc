@@ -13,9 +13,12 @@ struct ControllerName {
 };
 // A controller may share its directory with another; the first name that is there counts.
 constexpr std::array kV1Names = {
-    ControllerName{"memory", Controller::kMemory},       ControllerName{"cpuacct", Controller::kCpuacct},
-    ControllerName{"cpu,cpuacct", Controller::kCpuacct}, ControllerName{"cpuset", Controller::kCpuset},
-    ControllerName{"freezer", Controller::kFreezer},     ControllerName{"devices", Controller::kDevices},
+    ControllerName{"memory", Controller::kMemory},
+    ControllerName{"cpuacct", Controller::kCpuacct},
+    ControllerName{"cpu,cpuacct", Controller::kCpuacct},
+    ControllerName{"cpuset", Controller::kCpuset},
+    ControllerName{"freezer", Controller::kFreezer},
+    ControllerName{"devices", Controller::kDevices},
     ControllerName{"blkio", Controller::kBlkio},
 };
 
@@ -49,7 +52,8 @@ const char* to_string(Controller controller) noexcept {
 
 bool is_sluid(std::string_view name) noexcept {
   constexpr std::string_view kDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-  return name.size() == 14 && name.front() == 's' && name.find_first_not_of(kDigits, 1) == std::string_view::npos;
+  return name.size() == 14 && name.front() == 's' &&
+         name.find_first_not_of(kDigits, 1) == std::string_view::npos;
 }
 
 std::optional<JobName> parse_job_name(std::string_view scheduler, std::string_view directory) {
@@ -79,7 +83,9 @@ std::vector<CgroupTree::Base> CgroupTree::bases() const {
     if (seen) continue;
     const std::string path = root_ + "/" + name.directory;
     // Below a v2 root, a directory of that name would be a group of somebody, not a controller.
-    if (files_.identify(path + "/cgroup.controllers", found) == 0 || files_.identify(path, found) != 0) continue;
+    if (files_.identify(path + "/cgroup.controllers", found) == 0 ||
+        files_.identify(path, found) != 0)
+      continue;
     bases.push_back({path, name.controller});
     seen = true;
   }
@@ -107,14 +113,16 @@ CgroupTree::Found CgroupTree::find() const {
           std::string_view node = name.substr(0, name.size() - kScope.size());
           if (!node.empty() && node.back() != '_') continue;
           if (!node.empty()) node.remove_suffix(1);
-          found.parents.push_back({path + "/" + scope.name, base.controller, "slurm", std::string(node), {}});
+          found.parents.push_back(
+              {path + "/" + scope.name, base.controller, "slurm", std::string(node), {}});
         }
       } else if (!unified && (entry.name == "slurm" || entry.name.starts_with("slurm_"))) {
         found.above.push_back(path);
         const std::string node = entry.name.size() > 6 ? entry.name.substr(6) : std::string{};
         for (const DirectoryEntry& owner : list_directories(files_, path)) {
           const auto uid = uid_of(owner.name);
-          if (uid) found.parents.push_back({path + "/" + owner.name, base.controller, "slurm", node, uid});
+          if (uid)
+            found.parents.push_back({path + "/" + owner.name, base.controller, "slurm", node, uid});
         }
       }
     }

@@ -8,16 +8,27 @@
 
 #include "schedulers/usage/files.h"
 
-// Where the control groups of jobs are: every shape that Slurm, Torque and PBS make, in both versions of control groups.
+// Where the control groups of jobs are: every shape that Slurm, Torque and PBS make, in both
+// versions of control groups.
 //
 //   v1  ROOT/<controller>/slurm[_NODE]/uid_<uid>/job_<id>/step_<s>/task_<t>
-//       ROOT/<controller>/torque/<id>          ROOT/<controller>/{pbspro.service,pbs_jobs.service}/jobid/<id>
-//   v2  ROOT[/unified]/system.slice/[NODE_]slurmstepd.scope/{job_<id>,<SLUID>}/step_<s>/{slurm,user/task_<t>}
+//       ROOT/<controller>/torque/<id>
+//       ROOT/<controller>/{pbspro.service,pbs_jobs.service}/jobid/<id>
+//   v2
+//   ROOT[/unified]/system.slice/[NODE_]slurmstepd.scope/{job_<id>,<SLUID>}/step_<s>/{slurm,user/task_<t>}
 //       ROOT[/unified]/{torque/<id>,{pbspro.service,pbs_jobs.service}/jobid/<id>}
 namespace scriptorium::usage {
 
 // The v1 controllers that we read, and the one tree of v2.
-enum class Controller : std::uint8_t { kUnified, kMemory, kCpuacct, kCpuset, kFreezer, kDevices, kBlkio };
+enum class Controller : std::uint8_t {
+  kUnified,
+  kMemory,
+  kCpuacct,
+  kCpuset,
+  kFreezer,
+  kDevices,
+  kBlkio
+};
 inline constexpr std::size_t kControllers = 7;
 const char* to_string(Controller controller) noexcept;  // "unified", "memory", ...
 
@@ -39,19 +50,21 @@ std::optional<JobName> parse_job_name(std::string_view scheduler, std::string_vi
 // Crockford's base 32 behind an 's', as Slurm >= 26.05 names its groups.
 bool is_sluid(std::string_view name) noexcept;
 
-// Finds the parents of jobs below a root such as /sys/fs/cgroup, by the names of its directories alone, so that a tree of plain
-// files serves as well.
+// Finds the parents of jobs below a root such as /sys/fs/cgroup, by the names of its directories
+// alone, so that a tree of plain files serves as well.
 class CgroupTree {
  public:
   CgroupTree(std::string root, Files& files) : root_(std::move(root)), files_(files) {}
 
   struct Found {
     std::vector<JobParent> parents;
-    std::vector<std::string> above;  // directories in which a parent, or one above it, may appear: to be watched
+    std::vector<std::string>
+        above;  // directories in which a parent, or one above it, may appear: to be watched
   };
   Found find() const;
 
-  // Controllers that are there at all, for `check` and `status`: "v1 memory cpuacct", "v2", "" = none.
+  // Controllers that are there at all, for `check` and `status`: "v1 memory cpuacct", "v2", "" =
+  // none.
   std::string describe() const;
 
  private:

@@ -11,7 +11,9 @@
 namespace scriptorium::usage {
 namespace {
 
-bool is_above_jobs(WatchKind kind) noexcept { return kind == WatchKind::kAbove || kind == WatchKind::kParent; }
+bool is_above_jobs(WatchKind kind) noexcept {
+  return kind == WatchKind::kAbove || kind == WatchKind::kParent;
+}
 
 }  // namespace
 
@@ -24,22 +26,26 @@ Result<Watcher> Watcher::open() {
 
 Watcher::Added Watcher::add(Watched what) {
   if (!fd_) return Added::kNot;
-  const std::uint32_t mask = what.kind == WatchKind::kEvents ? IN_MODIFY : IN_CREATE | IN_DELETE | IN_ONLYDIR;
+  const std::uint32_t mask =
+      what.kind == WatchKind::kEvents ? IN_MODIFY : IN_CREATE | IN_DELETE | IN_ONLYDIR;
   const int wd = ::inotify_add_watch(fd_.get(), what.path.c_str(), mask);
   if (wd < 0) {
     if (errno == ENOSPC || errno == ENOMEM) exhausted_ = true;
     return Added::kNot;
   }
-  // The kernel gives the same number for what is watched already, and another one for a new directory of the same name.
+  // The kernel gives the same number for what is watched already, and another one for a new
+  // directory of the same name.
   const bool known = watched_.contains(wd);
-  if (const auto old = by_path_.find(what.path); old != by_path_.end() && old->second != wd) end_watch(old->second);
+  if (const auto old = by_path_.find(what.path); old != by_path_.end() && old->second != wd)
+    end_watch(old->second);
   by_path_[what.path] = wd;
   watched_[wd] = std::move(what);
   return known ? Added::kAlready : Added::kNew;
 }
 
 bool Watcher::end_watch(int wd) {
-  // IN_IGNORED follows what is queued. Where the kernel has ended the watch by itself (EINVAL), it is in the queue already.
+  // IN_IGNORED follows what is queued. Where the kernel has ended the watch by itself (EINVAL), it
+  // is in the queue already.
   static_cast<void>(::inotify_rm_watch(fd_.get(), wd));
   const auto found = watched_.find(wd);
   if (found == watched_.end()) return false;
@@ -71,10 +77,12 @@ Watcher::Changes Watcher::read() {
       const auto found = watched_.find(event.wd);
       if (found == watched_.end()) continue;
       if ((event.mask & IN_IGNORED) != 0) {
-        if (const auto path = by_path_.find(found->second.path); path != by_path_.end() && path->second == event.wd) {
+        if (const auto path = by_path_.find(found->second.path);
+            path != by_path_.end() && path->second == event.wd) {
           by_path_.erase(path);
         }
-        if (is_above_jobs(found->second.kind)) changes.list.push_back({std::move(found->second), Change::What::kEnded, {}});
+        if (is_above_jobs(found->second.kind))
+          changes.list.push_back({std::move(found->second), Change::What::kEnded, {}});
         watched_.erase(found);
         continue;
       }
@@ -85,7 +93,8 @@ Watcher::Changes Watcher::read() {
       changes.list.push_back(std::move(change));
     }
     // What came meanwhile is for the next call: a storm of jobs must not keep the reader here.
-    if (static_cast<std::size_t>(got) + 512 < buffer.size() || changes.list.size() > 4096) return changes;
+    if (static_cast<std::size_t>(got) + 512 < buffer.size() || changes.list.size() > 4096)
+      return changes;
   }
 }
 

@@ -27,16 +27,16 @@ struct Watched {
 };
 
 struct Change {
-  // kEnded: of a kAbove or kParent that was forgotten or replaced; nothing more comes from that directory.
+  // kEnded: of a kAbove or kParent that was forgotten or replaced; nothing more comes from that
+  // directory.
   enum class What : std::uint8_t { kCreated, kRemoved, kModified, kEnded };
   Watched where;
   What what = What::kCreated;
   std::string name;
 };
 
-// inotify over the directories of control groups, which tells of a removal some 50 µs after it. A hint: what it does not tell,
-// the next sweep finds.
-// Threads: one.
+// inotify over the directories of control groups, which tells of a removal some 50 µs after it. A
+// hint: what it does not tell, the next sweep finds. Threads: one.
 class Watcher {
  public:
   // kExhausted: this user has no inotify instance left.
@@ -44,13 +44,14 @@ class Watcher {
   Watcher() = default;  // watches nothing
 
   int fd() const noexcept { return fd_.get(); }
-  // kNot: it is gone already, or watches are used up (then `exhausted()`). kNew: also where another directory of the same name
-  // was watched before.
+  // kNot: it is gone already, or watches are used up (then `exhausted()`). kNew: also where another
+  // directory of the same name was watched before.
   enum class Added : std::uint8_t { kNot, kAlready, kNew };
   Added add(Watched what);
-  // Must be told of what was removed: the kernel does not end the watch of a removed control group by itself, which would keep
-  // memory for every job that ever ran. What a job's directories have told and nobody has read is dropped; what those above
-  // jobs have told still comes, up to kEnded; true if that follows.
+  // Must be told of what was removed: the kernel does not end the watch of a removed control group
+  // by itself, which would keep memory for every job that ever ran. What a job's directories have
+  // told and nobody has read is dropped; what those above jobs have told still comes, up to kEnded;
+  // true if that follows.
   bool forget(const std::string& path);
   bool exhausted() const noexcept { return exhausted_; }
   std::size_t size() const noexcept { return watched_.size(); }

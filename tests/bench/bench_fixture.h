@@ -17,7 +17,8 @@
 #include "core/api/logger.h"
 #include "core/base/sha256.h"
 
-// What the programs that time parts of the daemon have in common: jobs to send, a clock of CPU time, a log.
+// What the programs that time parts of the daemon have in common: jobs to send, a clock of CPU
+// time, a log.
 namespace scriptorium::bench {
 
 [[noreturn]] inline void fail(const std::string& words) {
@@ -28,7 +29,8 @@ namespace scriptorium::bench {
 // Warnings and errors to standard error.
 class WarningLogger final : public Logger {
  public:
-  void log(LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept override {
+  void log(LogLevel level, std::string_view id, std::string_view sentence,
+           const Fields& fields) noexcept override {
     if (level < LogLevel::kWarning) return;
     std::string line = std::string(id) + ": " + std::string(sentence);
     for (const auto& field : fields) line += " " + field.key + "=" + field.value;
@@ -40,14 +42,17 @@ class WarningLogger final : public Logger {
 inline double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto of = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return of(usage.ru_utime) + of(usage.ru_stime);
 }
 
 // A new directory below TMPDIR, gone with this.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "scriptorium-bench.XXXXXX").string()) {
+  TemporaryDirectory()
+      : path_((std::filesystem::temp_directory_path() / "scriptorium-bench.XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) fail("mkdtemp " + path_);
   }
   ~TemporaryDirectory() {
@@ -64,14 +69,18 @@ class TemporaryDirectory {
 };
 
 inline EventFile make_file(std::string name, std::string bytes) {
-  return {.name = std::move(name), .size = bytes.size(), .sha256 = sha256_hex(bytes), .bytes = make_bytes(std::move(bytes))};
+  return {.name = std::move(name),
+          .size = bytes.size(),
+          .sha256 = sha256_hex(bytes),
+          .bytes = make_bytes(std::move(bytes))};
 }
 
-// A job with a script and an environment of these sizes, no two alike. Words, options and paths repeat as people repeat
-// them, numbers and names do not: a megabyte of them shrinks to about a sixth (zstd -3), as scripts of real clusters do.
-// A loop that says the same line again and again would flatter whatever compresses.
-inline std::shared_ptr<const Event> make_job(int number, std::size_t script_bytes, std::size_t environment_bytes,
-                                             Timestamp captured) {
+// A job with a script and an environment of these sizes, no two alike. Words, options and paths
+// repeat as people repeat them, numbers and names do not: a megabyte of them shrinks to about a
+// sixth (zstd -3), as scripts of real clusters do. A loop that says the same line again and again
+// would flatter whatever compresses.
+inline std::shared_ptr<const Event> make_job(int number, std::size_t script_bytes,
+                                             std::size_t environment_bytes, Timestamp captured) {
   static constexpr std::string_view kWords[] = {"srun --ntasks=",
                                                 "gmx_mpi mdrun -deffnm ",
                                                 "module load GROMACS/2023.",
@@ -87,16 +96,18 @@ inline std::shared_ptr<const Event> make_job(int number, std::size_t script_byte
                                                 "awk '{ print $",
                                                 "# restart of run ",
                                                 "for i in $(seq "};
-  static constexpr std::string_view kNames[] = {"SLURM_JOB_", "MODULE_VERSION_", "EBROOT", "PYTHONPATH_", "LMOD_", "OMP_",
-                                                "XDG_"};
+  static constexpr std::string_view kNames[] = {
+      "SLURM_JOB_", "MODULE_VERSION_", "EBROOT", "PYTHONPATH_", "LMOD_", "OMP_", "XDG_"};
   std::mt19937_64 random(static_cast<std::uint64_t>(number) * 2 + 1);
   const auto token = [&](std::size_t digits) {
     static constexpr std::string_view kDigits = "abcdefghijklmnopqrstuvwxyz0123456789";
     std::string text;
-    for (std::uint64_t bits = random(); digits > 0; --digits, bits /= kDigits.size()) text += kDigits[bits % kDigits.size()];
+    for (std::uint64_t bits = random(); digits > 0; --digits, bits /= kDigits.size())
+      text += kDigits[bits % kDigits.size()];
     return text;
   };
-  std::string script = "#!/bin/bash\n#SBATCH --time=00:10:00\n#SBATCH --nodes=2\nmodule load GROMACS/2023.1\n";
+  std::string script =
+      "#!/bin/bash\n#SBATCH --time=00:10:00\n#SBATCH --nodes=2\nmodule load GROMACS/2023.1\n";
   while (script.size() < script_bytes) {
     script.append(kWords[random() % std::size(kWords)]).append(token(random() % 5 + 1));
     if (random() % 2 == 0) script.append("/\"output\" --verbose --checkpoint-every=600");
@@ -104,7 +115,10 @@ inline std::shared_ptr<const Event> make_job(int number, std::size_t script_byte
   }
   std::string environment;
   for (int i = 0; environment.size() < environment_bytes; ++i) {
-    environment.append(kNames[random() % std::size(kNames)]).append(std::to_string(i)).append("=/opt/software/").append(token(3));
+    environment.append(kNames[random() % std::size(kNames)])
+        .append(std::to_string(i))
+        .append("=/opt/software/")
+        .append(token(3));
     environment.append("/foss-2022a/lib:/usr/lib64/openmpi/").append(token(4)) += '\0';
   }
   Event event;
@@ -120,16 +134,20 @@ inline std::shared_ptr<const Event> make_job(int number, std::size_t script_byte
   event.job.partition = "batch";
   event.user.name = "alice";
   event.user.id = "1001";
-  event.script =
-      ScriptInfo{.interpreter = "/bin/bash", .directives = {"--time=00:10:00", "--nodes=2"}, .modules = {"GROMACS/2023.1"}};
+  event.script = ScriptInfo{.interpreter = "/bin/bash",
+                            .directives = {"--time=00:10:00", "--nodes=2"},
+                            .modules = {"GROMACS/2023.1"}};
   event.environment_format = EnvironmentFormat::kNulEnded;
-  event.files = {make_file("script", std::move(script)), make_file("environment", std::move(environment))};
-  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, number, event.files[0].sha256);
+  event.files = {make_file("script", std::move(script)),
+                 make_file("environment", std::move(environment))};
+  event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id, number,
+                      event.files[0].sha256);
   return std::make_shared<const Event>(std::move(event));
 }
 
 // The same, so that its JSON is about `json_bytes` long; 1.2 KB of that are its members.
-inline std::shared_ptr<const Event> make_job_of(int number, std::size_t json_bytes, Timestamp captured) {
+inline std::shared_ptr<const Event> make_job_of(int number, std::size_t json_bytes,
+                                                Timestamp captured) {
   const std::size_t texts = json_bytes > 1300 ? json_bytes - 1200 : 100;
   return make_job(number, texts * 2 / 3, texts / 4, captured);
 }

@@ -1,10 +1,15 @@
-// What the Kafka sink costs on the way from the journal to a real broker, against bare librdkafka loops in the same run.
-//   kafka_bench BROKERS [--pid N] [--messages N] [--rounds N] [--only loops|parts|variants|stalls|latency]
-// BROKERS: one broker on this machine, such as tests/support/servers/kafka/kafka-node.sh starts; N its pid, to hang it:
-//   LIB=$(tests/support/servers/fetch kafka4) TIER=4 HEAP=1g tests/support/servers/kafka/kafka-node.sh DIR 19092
-// Prints messages a second, CPU time a message (this process, all threads), the share of a core while the broker hangs or
-// lacks replicas, and how long an event takes from capture to its delivery report. Figures are medians of rounds in turn,
-// ratios the medians of what each round gives by itself, as a shared machine is faster in one minute than in the next.
+// What the Kafka sink costs on the way from the journal to a real broker, against bare librdkafka
+// loops in the same run.
+//   kafka_bench BROKERS [--pid N] [--messages N] [--rounds N] [--only
+//   loops|parts|variants|stalls|latency]
+// BROKERS: one broker on this machine, such as tests/support/servers/kafka/kafka-node.sh starts; N
+// its pid, to hang it:
+//   LIB=$(tests/support/servers/fetch kafka4) TIER=4 HEAP=1g
+//   tests/support/servers/kafka/kafka-node.sh DIR 19092
+// Prints messages a second, CPU time a message (this process, all threads), the share of a core
+// while the broker hangs or lacks replicas, and how long an event takes from capture to its
+// delivery report. Figures are medians of rounds in turn, ratios the medians of what each round
+// gives by itself, as a shared machine is faster in one minute than in the next.
 #include <librdkafka/rdkafka.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,12 +42,16 @@ using bench::make_job_of;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// One produce request: what the sink hands over before it waits (backends/kafka/README.md says why).
+// One produce request: what the sink hands over before it waits (backends/kafka/README.md says
+// why).
 constexpr std::size_t kRequestBytes = 1'000'000 - 512;
 
-double since(SteadyTime start) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+double since(SteadyTime start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 
-// ---- the bare loops -------------------------------------------------------------------------------------------------
+// ---- the bare loops
+// -------------------------------------------------------------------------------------------------
 using Properties = std::vector<std::pair<std::string, std::string>>;
 
 struct RdKafkaDeleter {
@@ -60,7 +69,8 @@ void on_report(rd_kafka_t*, const rd_kafka_message_t* message, void* opaque) noe
   ++(message->err == RD_KAFKA_RESP_ERR_NO_ERROR ? reports.good : reports.bad);
 }
 
-std::unique_ptr<rd_kafka_t, RdKafkaDeleter> make_producer(const std::string& brokers, Reports& reports) {
+std::unique_ptr<rd_kafka_t, RdKafkaDeleter> make_producer(const std::string& brokers,
+                                                          Reports& reports) {
   // The sink's own settings, with a queue that the unbounded loop can fill.
   const Properties properties = {{"bootstrap.servers", brokers},
                                  {"enable.idempotence", "true"},
@@ -76,27 +86,35 @@ std::unique_ptr<rd_kafka_t, RdKafkaDeleter> make_producer(const std::string& bro
   char words[512];
   rd_kafka_conf_t* conf = rd_kafka_conf_new();
   for (const auto& [key, value] : properties) {
-    if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), words, sizeof words) != RD_KAFKA_CONF_OK) fail(words);
+    if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), words, sizeof words) !=
+        RD_KAFKA_CONF_OK)
+      fail(words);
   }
   rd_kafka_conf_set_dr_msg_cb(conf, &on_report);
   rd_kafka_conf_set_opaque(conf, &reports);
-  std::unique_ptr<rd_kafka_t, RdKafkaDeleter> producer(rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof words));
+  std::unique_ptr<rd_kafka_t, RdKafkaDeleter> producer(
+      rd_kafka_new(RD_KAFKA_PRODUCER, conf, words, sizeof words));
   if (!producer) fail(words);
   return producer;
 }
 
-void create_topic(const std::string& brokers, const std::string& name, int partitions, const Properties& settings = {}) {
+void create_topic(const std::string& brokers, const std::string& name, int partitions,
+                  const Properties& settings = {}) {
   Reports reports;
   const auto producer = make_producer(brokers, reports);
   char words[512];
-  rd_kafka_NewTopic_t* topic = rd_kafka_NewTopic_new(name.c_str(), partitions, 1, words, sizeof words);
-  for (const auto& [key, value] : settings) rd_kafka_NewTopic_set_config(topic, key.c_str(), value.c_str());
+  rd_kafka_NewTopic_t* topic =
+      rd_kafka_NewTopic_new(name.c_str(), partitions, 1, words, sizeof words);
+  for (const auto& [key, value] : settings)
+    rd_kafka_NewTopic_set_config(topic, key.c_str(), value.c_str());
   rd_kafka_queue_t* queue = rd_kafka_queue_new(producer.get());
-  rd_kafka_AdminOptions_t* options = rd_kafka_AdminOptions_new(producer.get(), RD_KAFKA_ADMIN_OP_CREATETOPICS);
+  rd_kafka_AdminOptions_t* options =
+      rd_kafka_AdminOptions_new(producer.get(), RD_KAFKA_ADMIN_OP_CREATETOPICS);
   rd_kafka_AdminOptions_set_operation_timeout(options, 30'000, words, sizeof words);
   rd_kafka_CreateTopics(producer.get(), &topic, 1, options, queue);
   rd_kafka_event_t* answer = rd_kafka_queue_poll(queue, 60'000);
-  if (answer == nullptr || rd_kafka_event_error(answer) != RD_KAFKA_RESP_ERR_NO_ERROR) fail("no topic " + name);
+  if (answer == nullptr || rd_kafka_event_error(answer) != RD_KAFKA_RESP_ERR_NO_ERROR)
+    fail("no topic " + name);
   rd_kafka_event_destroy(answer);
   rd_kafka_AdminOptions_destroy(options);
   rd_kafka_queue_destroy(queue);
@@ -122,9 +140,11 @@ struct Message {
   }
 };
 
-// Rendered beforehand, with the same keys, headers and timestamps. bounded: hands over as the sink does, as much as fits into
-// one request, and goes on when every message of it has its report; else as much as librdkafka's queue takes.
-Measured bare_loop(const std::string& brokers, const std::string& topic, const std::vector<Message>& messages, bool bounded) {
+// Rendered beforehand, with the same keys, headers and timestamps. bounded: hands over as the sink
+// does, as much as fits into one request, and goes on when every message of it has its report; else
+// as much as librdkafka's queue takes.
+Measured bare_loop(const std::string& brokers, const std::string& topic,
+                   const std::vector<Message>& messages, bool bounded) {
   Reports reports;
   const auto producer = make_producer(brokers, reports);
   const auto produce = [&](const Message& message) {
@@ -133,14 +153,16 @@ Measured bare_loop(const std::string& brokers, const std::string& topic, const s
       rd_kafka_header_add(headers, name.data(), static_cast<ssize_t>(name.size()), text.data(),
                           static_cast<ssize_t>(text.size()));
     }
-    const auto error = rd_kafka_producev(producer.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_MSGFLAGS(0),
-                                         RD_KAFKA_V_VALUE(const_cast<char*>(message.value.data()), message.value.size()),
-                                         RD_KAFKA_V_KEY(message.key.data(), message.key.size()),
-                                         RD_KAFKA_V_TIMESTAMP(message.timestamp_ms), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
+    const auto error = rd_kafka_producev(
+        producer.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_MSGFLAGS(0),
+        RD_KAFKA_V_VALUE(const_cast<char*>(message.value.data()), message.value.size()),
+        RD_KAFKA_V_KEY(message.key.data(), message.key.size()),
+        RD_KAFKA_V_TIMESTAMP(message.timestamp_ms), RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_END);
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) rd_kafka_headers_destroy(headers);
     return error;
   };
-  // The first message of a handle waits for the connection and the producer id: that is not what is measured.
+  // The first message of a handle waits for the connection and the producer id: that is not what is
+  // measured.
   produce(messages.front());
   rd_kafka_flush(producer.get(), 60'000);
   reports.good = 0;
@@ -162,16 +184,19 @@ Measured bare_loop(const std::string& brokers, const std::string& topic, const s
   rd_kafka_flush(producer.get(), 120'000);
   const double wall = since(start);
   const auto count = static_cast<double>(messages.size());
-  if (reports.good != static_cast<long>(messages.size()) || reports.bad != 0) fail("the bare loop lost messages");
+  if (reports.good != static_cast<long>(messages.size()) || reports.bad != 0)
+    fail("the bare loop lost messages");
   return {count / wall, (cpu_seconds() - cpu) / count * 1e6};
 }
 
-// ---- the sink -------------------------------------------------------------------------------------------------------
+// ---- the sink
+// -------------------------------------------------------------------------------------------------------
 // Between dispatcher and sink: notes when each delivery report came.
 class TimedSink final : public Sink {
  public:
   // Not `timed`: only the gate, which costs nothing.
-  TimedSink(Sink& sink, bool timed) : sink_(sink), timed_(timed), notes_(std::make_shared<Notes>()) {}
+  TimedSink(Sink& sink, bool timed)
+      : sink_(sink), timed_(timed), notes_(std::make_shared<Notes>()) {}
 
   Result<void> start() override { return sink_.start(); }
   void stop(SteadyTime deadline) override { sink_.stop(deadline); }
@@ -184,7 +209,8 @@ class TimedSink final : public Sink {
     for (Delivery& delivery : batch) {
       auto event = delivery.shared_event();
       const auto attempt = delivery.attempt();
-      timed.emplace_back(std::move(event), attempt, std::make_shared<Note>(std::move(delivery), notes_), 0);
+      timed.emplace_back(std::move(event), attempt,
+                         std::make_shared<Note>(std::move(delivery), notes_), 0);
     }
     sink_.deliver(std::move(timed));
   }
@@ -206,10 +232,12 @@ class TimedSink final : public Sink {
   };
   class Note final : public Settler {
    public:
-    Note(Delivery delivery, std::shared_ptr<Notes> notes) : delivery_(std::move(delivery)), notes_(std::move(notes)) {}
+    Note(Delivery delivery, std::shared_ptr<Notes> notes)
+        : delivery_(std::move(delivery)), notes_(std::move(notes)) {}
     void settled(Settlement settlement) noexcept override {
       if (settlement.outcome == Outcome::kAcknowledged) {
-        const auto taken = system_clock().now().nanoseconds - delivery_.event().captured_at.nanoseconds;
+        const auto taken =
+            system_clock().now().nanoseconds - delivery_.event().captured_at.nanoseconds;
         {
           const std::scoped_lock lock(notes_->mutex);
           notes_->taken.push_back(static_cast<double>(taken) * 1e-6);
@@ -238,12 +266,16 @@ Value text_value(std::string text) { return Value{.data = std::move(text), .posi
 class Pipeline {
  public:
   Pipeline(const std::string& brokers, const std::string& topic, int workers, bool timed = false) {
-    auto journal = Journal::open({.directory = directory_.path(), .max_bytes = std::uint64_t{64} << 30}, log_, system_clock());
+    auto journal =
+        Journal::open({.directory = directory_.path(), .max_bytes = std::uint64_t{64} << 30}, log_,
+                      system_clock());
     if (!journal) fail(journal.error().message());
     journal_ = std::move(*journal);
     const auto id = journal_->register_sink("kafka", {"job.script"});
     if (!id) fail(id.error().message());
-    PluginLoader loader({(std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "plugins").string()});
+    PluginLoader loader(
+        {(std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "plugins")
+             .string()});
     const auto plugin = loader.load("kafka");
     if (!plugin) fail(plugin.error().message());
     Table table;
@@ -252,7 +284,8 @@ class Pipeline {
     Problems problems;
     plugin->descriptor->check(table, problems);
     if (!problems.empty()) fail(problems.list().front().text());
-    auto sink = create_sink(*plugin, table, {.name = "kafka", .cluster = "lab", .log = log_, .clock = system_clock()});
+    auto sink = create_sink(
+        *plugin, table, {.name = "kafka", .cluster = "lab", .log = log_, .clock = system_clock()});
     if (!sink) fail(sink.error().message());
     sink_ = std::move(*sink);
     timed_ = std::make_unique<TimedSink>(*sink_, timed);
@@ -260,7 +293,8 @@ class Pipeline {
     SinkConfig config;
     config.plugin = "kafka";
     config.workers = workers;
-    dispatcher_ = std::make_unique<Dispatcher>("kafka", config, *timed_, *journal_, *id, log_, system_clock(), 1);
+    dispatcher_ = std::make_unique<Dispatcher>("kafka", config, *timed_, *journal_, *id, log_,
+                                               system_clock(), 1);
   }
   ~Pipeline() {
     dispatcher_->stop(std::chrono::steady_clock::now() + seconds(30));
@@ -275,15 +309,17 @@ class Pipeline {
   void append(std::shared_ptr<const Event> event) {
     const std::string entry = "hash.0/job." + event->job.id;
     const std::string id = event->id;
-    journal_->append(
-        {.source = "slurm", .event = std::move(event), .mark = CaptureMark{.entry = entry, .size = 1, .event_id = id}},
-        never_.get_token());
+    journal_->append({.source = "slurm",
+                      .event = std::move(event),
+                      .mark = CaptureMark{.entry = entry, .size = 1, .event_id = id}},
+                     never_.get_token());
   }
   void flush() { journal_->flush(std::chrono::steady_clock::now() + std::chrono::minutes(10)); }
   void start() { dispatcher_->start(); }
   // Every one has its delivery report.
   void wait(std::uint64_t acknowledged) const {
-    while (dispatcher_->status().acknowledged < acknowledged) std::this_thread::sleep_for(milliseconds(1));
+    while (dispatcher_->status().acknowledged < acknowledged)
+      std::this_thread::sleep_for(milliseconds(1));
   }
   TimedSink& sink() { return *timed_; }
 
@@ -297,12 +333,14 @@ class Pipeline {
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 
-// All events wait in the journal before the clock starts. handles: as many sinks, each with its own part of the events.
-Measured through_the_sink(const std::string& brokers, const std::string& topic, int count, std::size_t bytes, int workers,
-                          int handles = 1) {
+// All events wait in the journal before the clock starts. handles: as many sinks, each with its own
+// part of the events.
+Measured through_the_sink(const std::string& brokers, const std::string& topic, int count,
+                          std::size_t bytes, int workers, int handles = 1) {
   std::vector<std::unique_ptr<Pipeline>> pipelines;
   for (int i = 0; i < handles; ++i) {
-    Pipeline& pipeline = *pipelines.emplace_back(std::make_unique<Pipeline>(brokers, topic, workers));
+    Pipeline& pipeline =
+        *pipelines.emplace_back(std::make_unique<Pipeline>(brokers, topic, workers));
     // As in the bare loop, the first message of a handle is not measured.
     pipeline.append(make_job_of(-1 - i, bytes, system_clock().now()));
     pipeline.start();
@@ -324,16 +362,19 @@ Measured through_the_sink(const std::string& brokers, const std::string& topic, 
   return {count / wall, (cpu_seconds() - cpu) / count * 1e6};
 }
 
-// What the way costs before librdkafka: reading events back from the journal, making JSON of them, settling and removing them.
+// What the way costs before librdkafka: reading events back from the journal, making JSON of them,
+// settling and removing them.
 void print_parts(int count, std::size_t bytes) {
   const bench::TemporaryDirectory directory;
   bench::WarningLogger log;
-  auto journal = Journal::open({.directory = directory.path(), .max_bytes = std::uint64_t{64} << 30}, log, system_clock());
+  auto journal = Journal::open(
+      {.directory = directory.path(), .max_bytes = std::uint64_t{64} << 30}, log, system_clock());
   if (!journal) fail(journal.error().message());
   const auto sink = (*journal)->register_sink("parts", {"job.script"});
   std::stop_source never;
   for (int i = 0; i < count; ++i)
-    (*journal)->append({.source = "slurm", .event = make_job_of(i, bytes, system_clock().now())}, never.get_token());
+    (*journal)->append({.source = "slurm", .event = make_job_of(i, bytes, system_clock().now())},
+                       never.get_token());
   const auto far = std::chrono::steady_clock::now() + std::chrono::minutes(10);
   (*journal)->flush(far);
   double reading = 0, rendering = 0;
@@ -348,28 +389,33 @@ void print_parts(int count, std::size_t bytes) {
     reading += have - start;
     rendering += cpu_seconds() - have;
     auto& batch = settlements.emplace_back();
-    for (const auto& item : *items) batch.push_back({.sequence = item.sequence, .outcome = Outcome::kAcknowledged});
+    for (const auto& item : *items)
+      batch.push_back({.sequence = item.sequence, .outcome = Outcome::kAcknowledged});
     after = items->back().sequence;
   }
   const double start = cpu_seconds();
   for (auto& batch : settlements) {
     const std::uint64_t cursor = batch.back().sequence;
     (*journal)->settle(*sink, std::move(batch), cursor);
-    std::this_thread::sleep_for(milliseconds(12));  // as at 40,000 a second: some share a commit, not all
+    std::this_thread::sleep_for(
+        milliseconds(12));  // as at 40,000 a second: some share a commit, not all
   }
   (*journal)->flush(far);
   const double settling = cpu_seconds() - start;
   std::printf(
-      "  parts, in CPU an event of %zu bytes: reading it from the journal %.1f us, making its JSON %.1f us, settling and "
+      "  parts, in CPU an event of %zu bytes: reading it from the journal %.1f us, making its JSON "
+      "%.1f us, settling and "
       "removing "
       "it %.1f us\n",
-      length / static_cast<std::size_t>(count), reading / count * 1e6, rendering / count * 1e6, settling / count * 1e6);
+      length / static_cast<std::size_t>(count), reading / count * 1e6, rendering / count * 1e6,
+      settling / count * 1e6);
   std::fflush(stdout);
 }
 
 std::string fresh_name(std::string_view what) {
   static int number = 0;
-  return "bench-" + std::string(what) + "-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+  return "bench-" + std::string(what) + "-" + std::to_string(::getpid()) + "-" +
+         std::to_string(++number);
 }
 
 std::vector<Message> render(int count, std::size_t bytes) {
@@ -377,11 +423,12 @@ std::vector<Message> render(int count, std::size_t bytes) {
   messages.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     const auto event = make_job_of(i, bytes, system_clock().now());
-    messages.push_back(
-        {.key = event->cluster + "/" + event->job.id,
-         .value = event_json(*event),
-         .headers = {{"content-type", "application/json"}, {"schema", "scriptorium.event/1"}, {"event-id", event->id}},
-         .timestamp_ms = event->time.nanoseconds / 1'000'000});
+    messages.push_back({.key = event->cluster + "/" + event->job.id,
+                        .value = event_json(*event),
+                        .headers = {{"content-type", "application/json"},
+                                    {"schema", "scriptorium.event/1"},
+                                    {"event-id", event->id}},
+                        .timestamp_ms = event->time.nanoseconds / 1'000'000});
   }
   return messages;
 }
@@ -391,8 +438,8 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void print_row(const char* what, const std::vector<Measured>& rounds, const std::vector<Measured>& bounded,
-               const std::vector<Measured>& unbounded) {
+void print_row(const char* what, const std::vector<Measured>& rounds,
+               const std::vector<Measured>& bounded, const std::vector<Measured>& unbounded) {
   std::vector<double> rate, cpu, of_bounded, of_unbounded;
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     rate.push_back(rounds[i].per_second);
@@ -401,8 +448,9 @@ void print_row(const char* what, const std::vector<Measured>& rounds, const std:
     of_unbounded.push_back(rounds[i].per_second / unbounded[i].per_second);
   }
   const auto [least, most] = std::minmax_element(rate.begin(), rate.end());
-  std::printf("  %-34s %8.0f /s (%.0f-%.0f) %6.1f us CPU   %.2f of bounded   %.2f of unbounded\n", what, median(rate), *least,
-              *most, median(cpu), median(of_bounded), median(of_unbounded));
+  std::printf("  %-34s %8.0f /s (%.0f-%.0f) %6.1f us CPU   %.2f of bounded   %.2f of unbounded\n",
+              what, median(rate), *least, *most, median(cpu), median(of_bounded),
+              median(of_unbounded));
   std::fflush(stdout);
 }
 
@@ -410,12 +458,14 @@ void compare(const std::string& brokers, int count, std::size_t bytes, int round
   const auto messages = render(count, bytes);
   std::size_t total = 0;
   for (const auto& message : messages) total += message.value.size();
-  std::printf("%d events of %zu bytes on average, %d rounds\n", count, total / messages.size(), rounds);
+  std::printf("%d events of %zu bytes on average, %d rounds\n", count, total / messages.size(),
+              rounds);
   const std::string one = fresh_name("one");
   const std::string three = fresh_name("three");
   create_topic(brokers, one, 1);
   create_topic(brokers, three, 3);
-  for (const std::string& topic : {one, three}) bare_loop(brokers, topic, messages, true);  // the broker warms up
+  for (const std::string& topic : {one, three})
+    bare_loop(brokers, topic, messages, true);  // the broker warms up
   struct Way {
     std::string words;
     int workers = 0;
@@ -431,8 +481,11 @@ void compare(const std::string& brokers, int count, std::size_t bytes, int round
     for (const int workers : {1, 2, 4}) {
       for (const std::string* topic : {&one, &three}) {
         if (workers == 1 && topic == &one) continue;
-        ways.push_back(
-            {"  workers = " + std::to_string(workers) + ", partitions = " + (topic == &one ? "1" : "3"), workers, topic, {}});
+        ways.push_back({"  workers = " + std::to_string(workers) +
+                            ", partitions = " + (topic == &one ? "1" : "3"),
+                        workers,
+                        topic,
+                        {}});
       }
     }
     ways.push_back({"  two handles, half the events each", 1, &one, {}, 2});
@@ -441,16 +494,21 @@ void compare(const std::string& brokers, int count, std::size_t bytes, int round
     // The order is turned, as a machine that warms up or is shared favours one side.
     for (std::size_t turn = 0; turn < ways.size(); ++turn) {
       Way& way = ways[(turn + static_cast<std::size_t>(round)) % ways.size()];
-      way.rounds.push_back(way.workers > 0 ? through_the_sink(brokers, *way.topic, count, bytes, way.workers, way.handles)
-                                           : bare_loop(brokers, *way.topic, messages, way.workers == 0));
+      way.rounds.push_back(
+          way.workers > 0
+              ? through_the_sink(brokers, *way.topic, count, bytes, way.workers, way.handles)
+              : bare_loop(brokers, *way.topic, messages, way.workers == 0));
     }
   }
-  for (const Way& way : ways) print_row(way.words.c_str(), way.rounds, ways[0].rounds, ways[1].rounds);
+  for (const Way& way : ways)
+    print_row(way.words.c_str(), way.rounds, ways[0].rounds, ways[1].rounds);
 }
 
-// What the process burns while its messages cannot go: `stall` begins it, `heal` ends it, all must then be reported.
+// What the process burns while its messages cannot go: `stall` begins it, `heal` ends it, all must
+// then be reported.
 template <typename Stall, typename Heal>
-void stalled(const char* what, const std::string& brokers, const std::string& topic, Stall stall, Heal heal) {
+void stalled(const char* what, const std::string& brokers, const std::string& topic, Stall stall,
+             Heal heal) {
   constexpr int kWaiting = 5000;
   constexpr auto kTime = seconds(20);
   Pipeline pipeline(brokers, topic, 1);
@@ -481,7 +539,8 @@ void latency(const std::string& brokers) {
   const auto start = std::chrono::steady_clock::now();
   const double cpu = cpu_seconds();
   for (int i = 0; i < kPerSecond * kSeconds; ++i) {
-    std::this_thread::sleep_until(start + std::chrono::microseconds(std::int64_t{1'000'000} * i / kPerSecond));
+    std::this_thread::sleep_until(
+        start + std::chrono::microseconds(std::int64_t{1'000'000} * i / kPerSecond));
     pipeline.append(make_job_of(i, 6144, system_clock().now()));
   }
   pipeline.wait(kPerSecond * kSeconds + 1);
@@ -489,11 +548,15 @@ void latency(const std::string& brokers) {
   auto taken = pipeline.sink().milliseconds_taken();
   taken.erase(taken.begin());  // the first message of the handle
   std::sort(taken.begin(), taken.end());
-  const auto at = [&](double part) { return taken[static_cast<std::size_t>(part * static_cast<double>(taken.size() - 1))]; };
+  const auto at = [&](double part) {
+    return taken[static_cast<std::size_t>(part * static_cast<double>(taken.size() - 1))];
+  };
   std::printf(
-      "capture to delivery report at %d events of 6 KB a second, %d s: p50 %.1f ms, p90 %.1f, p99 %.1f, p99.9 %.1f, max %.1f; "
+      "capture to delivery report at %d events of 6 KB a second, %d s: p50 %.1f ms, p90 %.1f, p99 "
+      "%.1f, p99.9 %.1f, max %.1f; "
       "%.0f us CPU an event (making it included)\n",
-      kPerSecond, kSeconds, at(0.5), at(0.9), at(0.99), at(0.999), taken.back(), busy / (kPerSecond * kSeconds) * 1e6);
+      kPerSecond, kSeconds, at(0.5), at(0.9), at(0.99), at(0.999), taken.back(),
+      busy / (kPerSecond * kSeconds) * 1e6);
 }
 
 }  // namespace
@@ -523,15 +586,17 @@ int main(int argc, char** argv) {
     }
   }
   if (brokers.empty() || messages < 1000 || rounds < 1) {
-    std::fprintf(
-        stderr,
-        "usage: kafka_bench BROKERS [--pid N] [--messages N] [--rounds N] [--only loops|parts|variants|stalls|latency]\n");
+    std::fprintf(stderr,
+                 "usage: kafka_bench BROKERS [--pid N] [--messages N] [--rounds N] [--only "
+                 "loops|parts|variants|stalls|latency]\n");
     return 64;
   }
   std::printf("librdkafka %s\n", rd_kafka_version_str());
   const auto wanted = [&](std::string_view part) { return only.empty() || only == part; };
-  for (const auto& [count, bytes] : {std::pair<int, std::size_t>(messages, 2048), {messages / 5, 16384}}) {
-    if (wanted("loops") || wanted("variants")) compare(brokers, count, bytes, rounds, wanted("variants"));
+  for (const auto& [count, bytes] :
+       {std::pair<int, std::size_t>(messages, 2048), {messages / 5, 16384}}) {
+    if (wanted("loops") || wanted("variants"))
+      compare(brokers, count, bytes, rounds, wanted("variants"));
     if (wanted("loops") || wanted("parts")) print_parts(count, bytes);
   }
   if (wanted("latency")) latency(brokers);

@@ -1,13 +1,17 @@
-// The references that the bench holds the daemon against: what the same work costs without any of its promises.
+// The references that the bench holds the daemon against: what the same work costs without any of
+// its promises.
 //   plain_loop_bench SPOOL --jobs N [--write none|each|batch --archive DIR] [--patience-seconds S]
 //
-// One thread reads fanotify's events, reads each closed file of the spool, and closes it: nothing else. Where files are to
-// be written, a second thread gets the bytes and writes three files a job (script, environment, metadata) under temporary
-// names, syncs, renames and syncs again, with plain system calls:
-//   each    open, write, fsync, close, rename for each file, and one fsync of the directory for each batch
-//   batch   open, write, close for each file, one syncfs, renames, one syncfs: as the file sink does on a local disk
-// Batches are cut as the file sink's are by default: 500 jobs or 50 ms. Ends when N jobs were seen and written, or when
-// nothing was seen for S seconds. Prints one line of JSON with the CPU time of each thread.
+// One thread reads fanotify's events, reads each closed file of the spool, and closes it: nothing
+// else. Where files are to be written, a second thread gets the bytes and writes three files a job
+// (script, environment, metadata) under temporary names, syncs, renames and syncs again, with plain
+// system calls:
+//   each    open, write, fsync, close, rename for each file, and one fsync of the directory for
+//   each batch batch   open, write, close for each file, one syncfs, renames, one syncfs: as the
+//   file sink does on a local disk
+// Batches are cut as the file sink's are by default: 500 jobs or 50 ms. Ends when N jobs were seen
+// and written, or when nothing was seen for S seconds. Prints one line of JSON with the CPU time of
+// each thread.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/fanotify.h>
@@ -71,7 +75,9 @@ struct Cost {
 }
 
 [[noreturn]] void print_usage() {
-  std::fprintf(stderr, "usage: plain_loop_bench SPOOL --jobs N [--write none|each|batch --archive DIR] [--patience-seconds S]\n");
+  std::fprintf(stderr,
+               "usage: plain_loop_bench SPOOL --jobs N [--write none|each|batch --archive DIR] "
+               "[--patience-seconds S]\n");
   std::exit(64);
 }
 
@@ -101,7 +107,8 @@ Options parse(int argc, char** argv) {
       print_usage();
     }
   }
-  if (o.spool.empty() || o.jobs <= 0 || (o.write != Write::kNone && o.archive.empty())) print_usage();
+  if (o.spool.empty() || o.jobs <= 0 || (o.write != Write::kNone && o.archive.empty()))
+    print_usage();
   return o;
 }
 
@@ -115,7 +122,9 @@ double wall_seconds() {
 Cost thread_cost() {
   rusage usage{};
   ::getrusage(RUSAGE_THREAD, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
 }
 
@@ -142,7 +151,8 @@ class Capture {
     fd_.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_UNLIMITED_QUEUE | FAN_CLOEXEC | FAN_NONBLOCK,
                               O_RDONLY | O_LARGEFILE | O_CLOEXEC | O_NONBLOCK));
     if (!fd_) fail("fanotify_init (needs CAP_SYS_ADMIN)");
-    if (::fanotify_mark(fd_.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, AT_FDCWD, root_.c_str()) != 0)
+    if (::fanotify_mark(fd_.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, AT_FDCWD,
+                        root_.c_str()) != 0)
       fail("fanotify_mark");
   }
 
@@ -154,8 +164,8 @@ class Capture {
       const ssize_t n = ::read(fd_.get(), buffer_.data(), buffer_.size());
       if (n <= 0) continue;
       auto length = static_cast<std::size_t>(n);
-      for (const auto* event = reinterpret_cast<const fanotify_event_metadata*>(buffer_.data()); FAN_EVENT_OK(event, length);
-           event = FAN_EVENT_NEXT(event, length)) {
+      for (const auto* event = reinterpret_cast<const fanotify_event_metadata*>(buffer_.data());
+           FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length)) {
         if (event->fd < 0) continue;
         const UniqueFd file(event->fd);
         if (event->pid != own_pid_) on_file(file.get());
@@ -188,8 +198,11 @@ class Capture {
       std::string bytes = read_all(fd);
       ++seen_;
       if (options_.write == Write::kNone) return;
-      Job job{.id = std::string(directory.substr(directory.rfind('.') + 1)), .script = std::move(bytes), .environment = {}};
-      if (const auto found = environments_.find(std::string(directory)); found != environments_.end()) {
+      Job job{.id = std::string(directory.substr(directory.rfind('.') + 1)),
+              .script = std::move(bytes),
+              .environment = {}};
+      if (const auto found = environments_.find(std::string(directory));
+          found != environments_.end()) {
         job.environment = std::move(found->second);
         environments_.erase(found);
       }
@@ -204,7 +217,8 @@ class Capture {
   const pid_t own_pid_ = ::getpid();
   long seen_ = 0;
   std::unordered_map<std::string, std::string> environments_;
-  alignas(fanotify_event_metadata) std::array<char, 170 * sizeof(fanotify_event_metadata)> buffer_{};
+  alignas(
+      fanotify_event_metadata) std::array<char, 170 * sizeof(fanotify_event_metadata)> buffer_{};
   std::array<char, PATH_MAX> path_{};
 };
 
@@ -213,7 +227,8 @@ class Archive {
   Archive(const Options& options, Guarded<Queue>& queue) : options_(options), queue_(queue) {}
 
   void run() {
-    if (::mkdir(options_.archive.c_str(), 0750) != 0 && errno != EEXIST) fail("mkdir " + options_.archive);
+    if (::mkdir(options_.archive.c_str(), 0750) != 0 && errno != EEXIST)
+      fail("mkdir " + options_.archive);
     directory_.reset(::open(options_.archive.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!directory_) fail("open " + options_.archive);
     const std::stop_token never;
@@ -221,11 +236,13 @@ class Archive {
     for (;;) {
       queue_.wait(never, [](const Queue& q) { return q.ended || !q.jobs.empty(); });
       const auto full_at = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-      queue_.wait_until(never, full_at, [](const Queue& q) { return q.ended || q.jobs.size() >= 500; });
+      queue_.wait_until(never, full_at,
+                        [](const Queue& q) { return q.ended || q.jobs.size() >= 500; });
       std::vector<Job> batch;
       const bool last = queue_.with([&](Queue& q) {
         const auto take = static_cast<std::ptrdiff_t>(std::min<std::size_t>(q.jobs.size(), 500));
-        batch.assign(std::make_move_iterator(q.jobs.begin()), std::make_move_iterator(q.jobs.begin() + take));
+        batch.assign(std::make_move_iterator(q.jobs.begin()),
+                     std::make_move_iterator(q.jobs.begin() + take));
         q.jobs.erase(q.jobs.begin(), q.jobs.begin() + take);
         return q.ended && q.jobs.empty();
       });
@@ -246,27 +263,34 @@ class Archive {
     if (batch.empty()) return;
     std::vector<std::pair<std::string, std::string>> renames;
     for (const Job& job : batch) {
-      const std::string_view script(job.script.data(), job.script.empty() ? 0 : job.script.size() - 1);
+      const std::string_view script(job.script.data(),
+                                    job.script.empty() ? 0 : job.script.size() - 1);
       const std::string_view environment =
-          std::string_view(job.environment).substr(std::min<std::size_t>(4, job.environment.size()));
+          std::string_view(job.environment)
+              .substr(std::min<std::size_t>(4, job.environment.size()));
       write_file(job.id + ".sh", script, renames);
       write_file(job.id + ".env", environment, renames);
       write_file(job.id + ".json", metadata(job), renames);
     }
     if (options_.write == Write::kBatch && ::syncfs(directory_.get()) != 0) fail("syncfs");
     for (const auto& [from, to] : renames) rename(from, to);
-    if (options_.write == Write::kBatch ? ::syncfs(directory_.get()) != 0 : ::fsync(directory_.get()) != 0) fail("sync");
+    if (options_.write == Write::kBatch ? ::syncfs(directory_.get()) != 0
+                                        : ::fsync(directory_.get()) != 0)
+      fail("sync");
     written += static_cast<long>(batch.size());
     ++batches;
   }
 
   void rename(const std::string& from, const std::string& to) const {
-    if (::renameat(directory_.get(), from.c_str(), directory_.get(), to.c_str()) != 0) fail("rename " + from);
+    if (::renameat(directory_.get(), from.c_str(), directory_.get(), to.c_str()) != 0)
+      fail("rename " + from);
   }
 
-  void write_file(const std::string& name, std::string_view content, std::vector<std::pair<std::string, std::string>>& renames) {
+  void write_file(const std::string& name, std::string_view content,
+                  std::vector<std::pair<std::string, std::string>>& renames) {
     std::string temporary = "." + name + ".tmp";
-    const UniqueFd fd(::openat(directory_.get(), temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
+    const UniqueFd fd(::openat(directory_.get(), temporary.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
     if (!fd) fail("create " + temporary);
     bytes += content.size();
     while (!content.empty()) {
@@ -274,7 +298,8 @@ class Archive {
       if (n < 0) fail("write " + temporary);
       content.remove_prefix(static_cast<std::size_t>(n));
     }
-    if (options_.write == Write::kBatch) return renames.emplace_back(std::move(temporary), name), void();
+    if (options_.write == Write::kBatch)
+      return renames.emplace_back(std::move(temporary), name), void();
     if (::fsync(fd.get()) != 0) fail("fsync");
     rename(temporary, name);
   }
@@ -307,9 +332,11 @@ int main(int argc, char** argv) {
   const double jobs = static_cast<double>(std::max(1L, capture.seen()));
   const auto us = [&](double seconds) { return seconds / jobs * 1e6; };
   std::printf(
-      "{\"captured\": %ld, \"written\": %ld, \"seconds\": %.3f, \"capture_user_us\": %.1f, \"capture_system_us\": %.1f, "
+      "{\"captured\": %ld, \"written\": %ld, \"seconds\": %.3f, \"capture_user_us\": %.1f, "
+      "\"capture_system_us\": %.1f, "
       "\"write_user_us\": %.1f, \"write_system_us\": %.1f, \"batches\": %ld, \"bytes\": %llu}\n",
-      capture.seen(), archive.written, wall_seconds() - start, us(capture.cost.user), us(capture.cost.system),
-      us(archive.cost.user), us(archive.cost.system), archive.batches, archive.bytes);
+      capture.seen(), archive.written, wall_seconds() - start, us(capture.cost.user),
+      us(capture.cost.system), us(archive.cost.user), us(archive.cost.system), archive.batches,
+      archive.bytes);
   return 0;
 }

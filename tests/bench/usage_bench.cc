@@ -1,8 +1,9 @@
 // What a sweep of the usage sampler costs a job, beside a bare loop that reads the same files.
 //   usage_bench [SWEEPS]
-// As root where cgroup v1 (memory, cpuacct) or v2 is mounted: real control groups with a sleeping process each, made and
-// removed by this program. Else a tree of plain files, which costs less than the kernel's: the output says which.
-// Prints CPU time of the sweeping thread, least and median of all sweeps.
+// As root where cgroup v1 (memory, cpuacct) or v2 is mounted: real control groups with a sleeping
+// process each, made and removed by this program. Else a tree of plain files, which costs less than
+// the kernel's: the output says which. Prints CPU time of the sweeping thread, least and median of
+// all sweeps.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -77,8 +78,9 @@ class Tree {
       for (const auto& entry : fs::recursive_directory_iterator(top)) {
         if (entry.is_directory()) all.push_back(entry.path());
       }
-      std::sort(all.begin(), all.end(),
-                [](const fs::path& a, const fs::path& b) { return a.string().size() > b.string().size(); });
+      std::sort(all.begin(), all.end(), [](const fs::path& a, const fs::path& b) {
+        return a.string().size() > b.string().size();
+      });
       for (const fs::path& directory : all) ::rmdir(directory.c_str());
     }
     fs::remove_all(root_);
@@ -90,11 +92,13 @@ class Tree {
   std::vector<std::string> files(int job) const {
     const std::string id = std::to_string(job);
     if (kind_ == Kind::kV2) {
-      const std::string base = (root_ / "unified/system.slice/slurmstepd.scope").string() + "/job_" + id;
+      const std::string base =
+          (root_ / "unified/system.slice/slurmstepd.scope").string() + "/job_" + id;
       std::vector<std::string> all;
       for (const char* file :
-           {"/cpu.stat", "/cpu.pressure", "/memory.pressure", "/io.pressure", "/cgroup.procs", "/step_batch/cgroup.procs",
-            "/step_batch/user/cgroup.procs", "/step_batch/user/task_0/cgroup.procs"}) {
+           {"/cpu.stat", "/cpu.pressure", "/memory.pressure", "/io.pressure", "/cgroup.procs",
+            "/step_batch/cgroup.procs", "/step_batch/user/cgroup.procs",
+            "/step_batch/user/task_0/cgroup.procs"}) {
         all.push_back(base + file);
       }
       return all;
@@ -102,9 +106,15 @@ class Tree {
     const std::string below = "/slurm/uid_0/job_" + id;
     const std::string memory = (root_ / "memory").string() + below;
     const std::string cpuacct = (root_ / "cpuacct").string() + below;
-    return {cpuacct + "/cpuacct.usage",        cpuacct + "/cpuacct.stat",           memory + "/memory.stat",
-            memory + "/memory.usage_in_bytes", memory + "/memory.failcnt",          memory + "/memory.max_usage_in_bytes",
-            memory + "/cgroup.procs",          memory + "/step_batch/cgroup.procs", memory + "/step_batch/task_0/cgroup.procs"};
+    return {cpuacct + "/cpuacct.usage",
+            cpuacct + "/cpuacct.stat",
+            memory + "/memory.stat",
+            memory + "/memory.usage_in_bytes",
+            memory + "/memory.failcnt",
+            memory + "/memory.max_usage_in_bytes",
+            memory + "/cgroup.procs",
+            memory + "/step_batch/cgroup.procs",
+            memory + "/step_batch/task_0/cgroup.procs"};
   }
 
  private:
@@ -113,7 +123,8 @@ class Tree {
     return {"memory", "cpuacct"};
   }
   void make_parents(const fs::path& top) {
-    const fs::path parent = top / (kind_ == Kind::kV2 ? "system.slice/slurmstepd.scope" : "slurm/uid_0");
+    const fs::path parent =
+        top / (kind_ == Kind::kV2 ? "system.slice/slurmstepd.scope" : "slurm/uid_0");
     fs::create_directories(parent);
     parents_.push_back(parent);
   }
@@ -126,10 +137,12 @@ class Tree {
     if (kind_ != Kind::kPlain) children_.push_back(child);
     for (const fs::path& parent : parents_) {
       const fs::path directory = parent / ("job_" + std::to_string(job));
-      const fs::path task = directory / (kind_ == Kind::kV2 ? "step_batch/user/task_0" : "step_batch/task_0");
+      const fs::path task =
+          directory / (kind_ == Kind::kV2 ? "step_batch/user/task_0" : "step_batch/task_0");
       fs::create_directories(task);
       const std::string pid = std::to_string(kind_ == Kind::kPlain ? ::getpid() : child);
-      if (!write_file(task / "cgroup.procs", pid + "\n")) bench::fail("cannot put a process into a control group");
+      if (!write_file(task / "cgroup.procs", pid + "\n"))
+        bench::fail("cannot put a process into a control group");
       if (kind_ != Kind::kPlain) continue;
       write_file(directory / "cgroup.procs", "");
       write_file(directory / "step_batch/cgroup.procs", "");
@@ -137,8 +150,10 @@ class Tree {
       write_file(directory / "cpuacct.stat", "user 12\nsystem 3\n");
       std::string stat;
       for (int i = 0; i < 40; ++i) stat += "some_counter_of_the_kernel " + std::to_string(i) + "\n";
-      write_file(directory / "memory.stat", stat + "total_cache 4096\ntotal_rss 4096\ntotal_shmem 0\ntotal_swap 0\n");
-      for (const char* file : {"memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.failcnt"}) {
+      write_file(directory / "memory.stat",
+                 stat + "total_cache 4096\ntotal_rss 4096\ntotal_shmem 0\ntotal_swap 0\n");
+      for (const char* file :
+           {"memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.failcnt"}) {
         write_file(directory / file, "4096\n");
       }
     }
@@ -182,14 +197,16 @@ bool usable(Tree::Kind kind) {
   const char* name = kind == Tree::Kind::kV2 ? "unified" : "memory";
   const fs::path probe = fs::path(kCgroups) / name / ("scr-probe-" + std::to_string(::getpid()));
   std::error_code error;
-  if (!fs::exists(fs::path(kCgroups) / name / "cgroup.procs", error) || !fs::create_directory(probe, error)) return false;
+  if (!fs::exists(fs::path(kCgroups) / name / "cgroup.procs", error) ||
+      !fs::create_directory(probe, error))
+    return false;
   ::rmdir(probe.c_str());
   return true;
 }
 
 void run(const char* title, Tree::Kind kind, int sweeps) {
-  std::printf("\n%s\n%6s  %18s  %18s  %18s  %18s  %10s\n", title, "jobs", "sweep, kept files", "sweep, opening", "with samples",
-              "bare open+read", "a sweep");
+  std::printf("\n%s\n%6s  %18s  %18s  %18s  %18s  %10s\n", title, "jobs", "sweep, kept files",
+              "sweep, opening", "with samples", "bare open+read", "a sweep");
   for (const int jobs : {1, 16, 256}) {
     const Tree tree(kind, jobs);
     std::vector<std::string> files;
@@ -207,7 +224,8 @@ void run(const char* title, Tree::Kind kind, int sweeps) {
       options.process_io = false;
       auto made = std::make_unique<Sampler>(options, real_files(), gpus, log, system_clock());
       for (int i = 0; i < 8; ++i) made->sweep();
-      if (made->counts().jobs != static_cast<std::size_t>(jobs)) bench::fail("the sampler does not see all jobs");
+      if (made->counts().jobs != static_cast<std::size_t>(jobs))
+        bench::fail("the sampler does not see all jobs");
       return made;
     };
     const auto sweep_cost = [&](std::size_t kept, bool samples) {
@@ -221,8 +239,9 @@ void run(const char* title, Tree::Kind kind, int sweeps) {
     const Cost opening = sweep_cost(0, false);
     const Cost samples = sweep_cost(8192, true);
     const Cost bare = measure(sweeps, jobs, [&] { bare_read(files); });
-    std::printf("%6d  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %7.2f ms\n", jobs, kept.least, kept.median,
-                opening.least, opening.median, samples.least, samples.median, bare.least, bare.median, kept.median * jobs / 1000);
+    std::printf("%6d  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %8.1f / %7.1f  %7.2f ms\n", jobs,
+                kept.least, kept.median, opening.least, opening.median, samples.least,
+                samples.median, bare.least, bare.median, kept.median * jobs / 1000);
     std::fflush(stdout);
   }
 }
@@ -239,9 +258,11 @@ int main(int argc, char** argv) {
     real = true;
   }
   if (usable(Tree::Kind::kV2)) {
-    run("cgroup v2 (no memory controller on a hybrid host), one process a job", Tree::Kind::kV2, sweeps);
+    run("cgroup v2 (no memory controller on a hybrid host), one process a job", Tree::Kind::kV2,
+        sweeps);
     real = true;
   }
-  if (!real) run("PLAIN FILES: not root, or no control groups that may be used", Tree::Kind::kPlain, sweeps);
+  if (!real)
+    run("PLAIN FILES: not root, or no control groups that may be used", Tree::Kind::kPlain, sweeps);
   return 0;
 }

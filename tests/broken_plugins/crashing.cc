@@ -1,6 +1,7 @@
-// A sink that ends the process at each batch with a job whose id is that of its option `job`. Option `how`: "segfault" in
-// deliver(); "recursion", which uses up the thread's stack; "callback", a segmentation fault in a thread of its own after
-// deliver() came back, as a client library's; "kill", SIGKILL. Option `file`: gets the job id of every acknowledged event.
+// A sink that ends the process at each batch with a job whose id is that of its option `job`.
+// Option `how`: "segfault" in deliver(); "recursion", which uses up the thread's stack; "callback",
+// a segmentation fault in a thread of its own after deliver() came back, as a client library's;
+// "kill", SIGKILL. Option `file`: gets the job id of every acknowledged event.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -25,7 +26,8 @@ struct CrashingConfig {
 const scriptorium::Schema<CrashingConfig>& schema() {
   static const scriptorium::Schema<CrashingConfig> the_schema{
       scriptorium::required("job", &CrashingConfig::job, "the job that ends the process"),
-      scriptorium::required("file", &CrashingConfig::file, "gets the job id of every acknowledged event"),
+      scriptorium::required("file", &CrashingConfig::file,
+                            "gets the job id of every acknowledged event"),
       scriptorium::option("how", &CrashingConfig::how, "segfault, recursion, callback or kill"),
   };
   return the_schema;
@@ -50,7 +52,8 @@ class CrashingSink : public scriptorium::Sink {
 
   void deliver(std::vector<scriptorium::Delivery> batch) override {
     bool crash = false;
-    for (const scriptorium::Delivery& delivery : batch) crash = crash || delivery.event().job.id == config_.job;
+    for (const scriptorium::Delivery& delivery : batch)
+      crash = crash || delivery.event().job.id == config_.job;
     if (crash && config_.how == "callback") {
       // The whole batch stays under way, and the thread that crashes is none of ours.
       kept_ = std::move(batch);
@@ -73,7 +76,8 @@ class CrashingSink : public scriptorium::Sink {
 
  private:
   scriptorium::Result<void> note(const std::string& job) const {
-    const scriptorium::UniqueFd fd{::open(config_.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
+    const scriptorium::UniqueFd fd{
+        ::open(config_.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
     if (!fd) return scriptorium::system_error("open " + config_.file, errno);
     return scriptorium::write_fd(fd.get(), job + "\n");
   }
@@ -83,8 +87,11 @@ class CrashingSink : public scriptorium::Sink {
 };
 
 std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) { schema().parse(table, problems); }
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table, const scriptorium::SinkContext&) {
+void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
+  schema().parse(table, problems);
+}
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
+                                                               const scriptorium::SinkContext&) {
   scriptorium::Problems problems;
   return std::unique_ptr<scriptorium::Sink>(new CrashingSink(schema().parse(table, problems)));
 }

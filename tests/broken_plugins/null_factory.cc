@@ -3,7 +3,8 @@
 
 namespace {
 
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&, const scriptorium::SinkContext&) {
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
+                                                               const scriptorium::SinkContext&) {
   return std::unique_ptr<scriptorium::Sink>{};
 }
 

@@ -28,7 +28,9 @@ class OddSink : public Sink {
     for (Delivery& delivery : batch) delivery.acknowledge();
   }
   void stop(SteadyTime) override { odd("stop"); }
-  Result<std::vector<StoredJob>> find(std::string_view) override { return odd("find"), std::vector<StoredJob>{}; }
+  Result<std::vector<StoredJob>> find(std::string_view) override {
+    return odd("find"), std::vector<StoredJob>{};
+  }
   Result<std::string> setup(bool) override { return odd("setup"), std::string{}; }
   std::string status_json() const override { return odd("status_json"), std::string{}; }
   std::size_t batches_under_way() const override { return odd("batches_under_way"), 1; }

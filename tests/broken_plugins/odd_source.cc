@@ -1,6 +1,6 @@
-// A spool adapter that throws an int, which is no std::exception, in the call that its option `at` names; with "crash" it ends
-// the process by a segmentation fault when it parses a script with the word "poison". Its spool holds a folder for each job with
-// a file "script".
+// A spool adapter that throws an int, which is no std::exception, in the call that its option `at`
+// names; with "crash" it ends the process by a segmentation fault when it parses a script with the
+// word "poison". Its spool holds a folder for each job with a file "script".
 #include <array>
 #include <span>
 #include <string>
@@ -19,8 +19,9 @@ struct OddConfig {
 };
 
 const Schema<OddConfig>& schema() {
-  static const Schema<OddConfig> the_schema{option("at", &OddConfig::at, "the call that throws"),
-                                            required("spool", &OddConfig::spool, "folder of the jobs")};
+  static const Schema<OddConfig> the_schema{
+      option("at", &OddConfig::at, "the call that throws"),
+      required("spool", &OddConfig::spool, "folder of the jobs")};
   return the_schema;
 }
 
@@ -39,10 +40,14 @@ class Odd {
 class OddOwners : public OwnerResolver {
  public:
   explicit OddOwners(Odd odd) : odd_(std::move(odd)) {}
-  std::chrono::milliseconds min_interval() const override { return odd_("min_interval"), std::chrono::milliseconds{100}; }
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token, SteadyTime) override {
+  std::chrono::milliseconds min_interval() const override {
+    return odd_("min_interval"), std::chrono::milliseconds{100};
+  }
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token,
+                                           SteadyTime) override {
     odd_("resolve");
-    return std::vector<OwnerAnswer>(queries.size(), OwnerAnswer{.state = OwnerAnswer::State::kUnknown});
+    return std::vector<OwnerAnswer>(queries.size(),
+                                    OwnerAnswer{.state = OwnerAnswer::State::kUnknown});
   }
   Result<void> check() override { return odd_("resolver_check"), Result<void>{}; }
 
@@ -53,7 +58,8 @@ class OddOwners : public OwnerResolver {
 class OddNumbers : public NumberResolver {
  public:
   explicit OddNumbers(Odd odd) : odd_(std::move(odd)) {}
-  Result<std::optional<std::vector<NumberUse>>> numbers(const Question&, std::stop_token, SteadyTime) override {
+  Result<std::optional<std::vector<NumberUse>>> numbers(const Question&, std::stop_token,
+                                                        SteadyTime) override {
     return odd_("numbers"), std::optional(std::vector<NumberUse>{});
   }
 
@@ -70,8 +76,11 @@ class OddSource : public SpoolAdapter {
   SpoolPath classify(std::string_view path) const override {
     odd_("classify");
     const std::size_t slash = path.find('/');
-    if (slash == std::string_view::npos) return {.role = SpoolPath::Role::kEntryDirectory, .entry = path, .file = {}};
-    return {.role = SpoolPath::Role::kEntryFile, .entry = path.substr(0, slash), .file = path.substr(slash + 1)};
+    if (slash == std::string_view::npos)
+      return {.role = SpoolPath::Role::kEntryDirectory, .entry = path, .file = {}};
+    return {.role = SpoolPath::Role::kEntryFile,
+            .entry = path.substr(0, slash),
+            .file = path.substr(slash + 1)};
   }
   Assessment assess(const SpoolEntry& entry) const override {
     odd_("assess");
@@ -91,9 +100,15 @@ class OddSource : public SpoolAdapter {
   std::string path_of(std::string_view entry, std::string_view file) const override {
     return odd_("path_of"), SpoolAdapter::path_of(entry, file);
   }
-  std::span<const std::string_view> file_names() const override { return odd_("file_names"), kNames; }
-  std::unique_ptr<OwnerResolver> make_resolver() override { return odd_("make_resolver"), std::make_unique<OddOwners>(odd_); }
-  Result<void> check_root(std::span<const std::string>) const override { return odd_("check_root"), Result<void>{}; }
+  std::span<const std::string_view> file_names() const override {
+    return odd_("file_names"), kNames;
+  }
+  std::unique_ptr<OwnerResolver> make_resolver() override {
+    return odd_("make_resolver"), std::make_unique<OddOwners>(odd_);
+  }
+  Result<void> check_root(std::span<const std::string>) const override {
+    return odd_("check_root"), Result<void>{};
+  }
   std::optional<std::uint64_t> number_of(std::string_view entry) const override {
     odd_("number_of");
     return entry.back() - '0';

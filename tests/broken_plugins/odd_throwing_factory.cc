@@ -3,7 +3,8 @@
 
 namespace {
 
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&, const scriptorium::SinkContext&) {
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
+                                                               const scriptorium::SinkContext&) {
   throw 42;  // NOLINT(hicpp-exception-baseclass)
 }
 

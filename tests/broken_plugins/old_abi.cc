@@ -1,4 +1,5 @@
-// From a time before the descriptor had its present shape: only the first member stands where it does today.
+// From a time before the descriptor had its present shape: only the first member stands where it
+// does today.
 #include <cstdint>
 
 namespace {
@@ -8,4 +9,5 @@ struct OldDescriptor {
 };
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const OldDescriptor scriptorium_plugin = {0, "old_abi"};
+extern "C" __attribute__((visibility("default")))
+const OldDescriptor scriptorium_plugin = {0, "old_abi"};

@@ -1,6 +1,7 @@
-// A sink that does what an attacker would who has taken over the daemon: with the descriptors and the rights of that process it
-// tries to have files of others. Option `file` gets a line for each attempt, "NAME ERRNO" (0: it worked); option `directory`
-// is one of others' files, with a file `secret` that nobody but root may read.
+// A sink that does what an attacker would who has taken over the daemon: with the descriptors and
+// the rights of that process it tries to have files of others. Option `file` gets a line for each
+// attempt, "NAME ERRNO" (0: it worked); option `directory` is one of others' files, with a file
+// `secret` that nobody but root may read.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/fanotify.h>
@@ -52,8 +53,9 @@ class PryingSink : public scriptorium::broken::PlainSink {
     std::error_code failed;
     for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd", failed)) {
       if (std::filesystem::read_symlink(fd.path(), failed) != "anon_inode:[fanotify]") continue;
-      attempt("fanotify_mark", ::fanotify_mark(std::atoi(fd.path().filename().c_str()), FAN_MARK_ADD,
-                                               FAN_OPEN | FAN_EVENT_ON_CHILD, AT_FDCWD, config_.directory.c_str()));
+      attempt("fanotify_mark",
+              ::fanotify_mark(std::atoi(fd.path().filename().c_str()), FAN_MARK_ADD,
+                              FAN_OPEN | FAN_EVENT_ON_CHILD, AT_FDCWD, config_.directory.c_str()));
     }
     attempt("fanotify_init", ::fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY));
     attempt("open", ::open((config_.directory + "/secret").c_str(), O_RDONLY | O_CLOEXEC));
@@ -62,7 +64,8 @@ class PryingSink : public scriptorium::broken::PlainSink {
     attempt("unshare", ::unshare(CLONE_NEWUSER));
     attempt("io_uring_setup", ::syscall(SYS_io_uring_setup, 0, nullptr));
     attempt("a program that it starts", std::system("true") == 0 ? 0 : -1);
-    const scriptorium::UniqueFd fd{::open(config_.file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
+    const scriptorium::UniqueFd fd{
+        ::open(config_.file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600)};
     static_cast<void>(scriptorium::write_fd(fd.get(), outcome));
   }
 
@@ -71,8 +74,11 @@ class PryingSink : public scriptorium::broken::PlainSink {
 };
 
 std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) { schema().parse(table, problems); }
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table, const scriptorium::SinkContext&) {
+void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
+  schema().parse(table, problems);
+}
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
+                                                               const scriptorium::SinkContext&) {
   scriptorium::Problems problems;
   return std::unique_ptr<scriptorium::Sink>(new PryingSink(schema().parse(table, problems)));
 }

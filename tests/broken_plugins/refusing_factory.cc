@@ -3,8 +3,10 @@
 
 namespace {
 
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&, const scriptorium::SinkContext&) {
-  return scriptorium::Error{scriptorium::ErrorKind::kInvalidConfig, "the moon is in the wrong house"};
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
+                                                               const scriptorium::SinkContext&) {
+  return scriptorium::Error{scriptorium::ErrorKind::kInvalidConfig,
+                            "the moon is in the wrong house"};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A sink that blocks in deliver() until the file of its option `file` exists, whatever stop() may want.
+// A sink that blocks in deliver() until the file of its option `file` exists, whatever stop() may
+// want.
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -17,7 +18,8 @@ struct SleepyConfig {
 
 const scriptorium::Schema<SleepyConfig>& schema() {
   static const scriptorium::Schema<SleepyConfig> the_schema{
-      scriptorium::required("file", &SleepyConfig::file, "deliveries wait until this file exists; its folder must"),
+      scriptorium::required("file", &SleepyConfig::file,
+                            "deliveries wait until this file exists; its folder must"),
   };
   return the_schema;
 }
@@ -54,8 +56,11 @@ class SleepySink : public scriptorium::broken::PlainSink {
 };
 
 std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) { schema().parse(table, problems); }
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table, const scriptorium::SinkContext&) {
+void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
+  schema().parse(table, problems);
+}
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
+                                                               const scriptorium::SinkContext&) {
   scriptorium::Problems problems;
   return std::unique_ptr<scriptorium::Sink>(new SleepySink(schema().parse(table, problems)));
 }

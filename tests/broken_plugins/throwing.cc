@@ -1,5 +1,6 @@
-// A sink that throws at each batch with a job whose id contains "poison"; what stood before it in the batch is
-// acknowledged already. Option `file`: gets the event id of every acknowledged event, one a line.
+// A sink that throws at each batch with a job whose id contains "poison"; what stood before it in
+// the batch is acknowledged already. Option `file`: gets the event id of every acknowledged event,
+// one a line.
 #include <fcntl.h>
 
 #include <cerrno>
@@ -29,7 +30,8 @@ class ThrowingSink : public scriptorium::Sink {
 
   void deliver(std::vector<scriptorium::Delivery> batch) override {
     for (scriptorium::Delivery& delivery : batch) {
-      if (delivery.event().job.id.find("poison") != std::string::npos) throw std::runtime_error("poisoned");
+      if (delivery.event().job.id.find("poison") != std::string::npos)
+        throw std::runtime_error("poisoned");
       if (auto noted = note(delivery.event().id); !noted) {
         delivery.retry(noted.error().message());
       } else {
@@ -41,7 +43,8 @@ class ThrowingSink : public scriptorium::Sink {
  private:
   scriptorium::Result<void> note(const std::string& id) const {
     if (config_.file.empty()) return {};
-    const scriptorium::UniqueFd fd{::open(config_.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
+    const scriptorium::UniqueFd fd{
+        ::open(config_.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
     if (!fd) return scriptorium::system_error("open " + config_.file, errno);
     return scriptorium::write_fd(fd.get(), id + "\n");
   }
@@ -50,8 +53,11 @@ class ThrowingSink : public scriptorium::Sink {
 };
 
 std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) { schema().parse(table, problems); }
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table, const scriptorium::SinkContext&) {
+void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
+  schema().parse(table, problems);
+}
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
+                                                               const scriptorium::SinkContext&) {
   scriptorium::Problems problems;
   return std::unique_ptr<scriptorium::Sink>(new ThrowingSink(schema().parse(table, problems)));
 }

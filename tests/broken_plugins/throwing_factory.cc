@@ -5,7 +5,8 @@
 
 namespace {
 
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&, const scriptorium::SinkContext&) {
+scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
+                                                               const scriptorium::SinkContext&) {
   throw std::runtime_error("no such luck");
 }
 

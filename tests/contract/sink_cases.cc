@@ -26,7 +26,9 @@ namespace {
 
 class NullDestination : public SinkCase::Destination {
  public:
-  std::unique_ptr<Sink> make(const SinkContext&) override { return std::make_unique<null::NullSink>(); }
+  std::unique_ptr<Sink> make(const SinkContext&) override {
+    return std::make_unique<null::NullSink>();
+  }
   std::string contents() override { return {}; }
 };
 
@@ -41,12 +43,15 @@ class StdoutDestination : public SinkCase::Destination {
 
  private:
   TempDir directory_;
-  UniqueFd fd_{::open(directory_.path_to("out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
+  UniqueFd fd_{
+      ::open(directory_.path_to("out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)};
 };
 
 class FileDestination : public SinkCase::Destination {
  public:
-  explicit FileDestination(file::FileConfig config) : config_(std::move(config)) { config_.root = directory_.path_to("archive"); }
+  explicit FileDestination(file::FileConfig config) : config_(std::move(config)) {
+    config_.root = directory_.path_to("archive");
+  }
 
   std::unique_ptr<Sink> make(const SinkContext& context) override {
     auto sink = file::FileSink::create(config_, context);
@@ -60,7 +65,8 @@ class FileDestination : public SinkCase::Destination {
       struct stat st{};
       ::lstat(entry.path().c_str(), &st);
       // Replaced by an equal file counts as changed, so the inode is part of it.
-      lines.push_back(path + ' ' + std::to_string(st.st_ino) + ' ' + (entry.is_regular_file() ? directory_.read(path) : ""));
+      lines.push_back(path + ' ' + std::to_string(st.st_ino) + ' ' +
+                      (entry.is_regular_file() ? directory_.read(path) : ""));
     }
     std::ranges::sort(lines);
     std::string result;
@@ -74,7 +80,8 @@ class FileDestination : public SinkCase::Destination {
   file::FileConfig config_;
 };
 
-file::FileConfig file_config(const std::string& layout, std::vector<file::FileKind> kinds, file::SyncMode sync) {
+file::FileConfig file_config(const std::string& layout, std::vector<file::FileKind> kinds,
+                             file::SyncMode sync) {
   file::FileConfig config;
   config.layout = layout;
   config.kinds = std::move(kinds);
@@ -84,7 +91,8 @@ file::FileConfig file_config(const std::string& layout, std::vector<file::FileKi
 }
 
 #ifdef SCRIPTORIUM_HAS_KAFKA
-// Into librdkafka's own cluster. A topic only appends; its consumers drop what has an event-id that they know.
+// Into librdkafka's own cluster. A topic only appends; its consumers drop what has an event-id that
+// they know.
 class KafkaDestination : public SinkCase::Destination {
  public:
   explicit KafkaDestination(const char* format) {
@@ -122,7 +130,8 @@ class ElasticsearchDestination : public SinkCase::Destination {
   }
   std::string contents() override {
     std::string result;
-    for (const auto& document : server_.documents()) result += document.index + ' ' + document.id + ' ' + document.source + '\n';
+    for (const auto& document : server_.documents())
+      result += document.index + ' ' + document.id + ' ' + document.source + '\n';
     return result;
   }
   bool finds() const override { return true; }
@@ -155,7 +164,9 @@ std::vector<SinkCase> sink_cases() {
       file_case("FileSyncedOneByOne", file_config("user-month", all, SyncMode::kFile)),
       file_case("FileSyncedByBatch", file_config("sarchive-daily", all, SyncMode::kBatch)),
       file_case("FileScriptOnly", file_config("xdmod", {FileKind::kScript}, SyncMode::kAuto)),
-      file_case("FileFlat", file_config("{job_id}.{ext}", {FileKind::kScript, FileKind::kEnvironment}, SyncMode::kAuto)),
+      file_case("FileFlat",
+                file_config("{job_id}.{ext}", {FileKind::kScript, FileKind::kEnvironment},
+                            SyncMode::kAuto)),
   };
 }
 

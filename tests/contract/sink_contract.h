@@ -9,7 +9,8 @@
 
 namespace scriptorium::test {
 
-// One sink that has to pass the contract suite. A new backend starts by being added to sink_cases().
+// One sink that has to pass the contract suite. A new backend starts by being added to
+// sink_cases().
 struct SinkCase {
   // The destination of one test, alive as long as the test.
   class Destination {
@@ -19,7 +20,8 @@ struct SinkCase {
     virtual std::unique_ptr<Sink> make(const SinkContext& context) = 0;
     // All that the destination holds, in any form that differs when something changed.
     virtual std::string contents() = 0;
-    // Whether a second delivery of an event leaves contents() as it was: false where the destination only appends.
+    // Whether a second delivery of an event leaves contents() as it was: false where the
+    // destination only appends.
     virtual bool keeps_events_apart() const { return true; }
     // Whether find() brings back what was delivered.
     virtual bool finds() const { return false; }

@@ -45,11 +45,13 @@ TEST_P(SinkContractTest, AcknowledgesEachEventOfABatchExactlyOnce) {
   auto sink = make_started();
   std::vector<std::shared_ptr<const Event>> events;
   for (int i = 0; i < 100; ++i)
-    events.push_back(make_event(std::to_string(4000 + i), "#!/bin/sh\necho " + std::to_string(i) + '\n'));
+    events.push_back(
+        make_event(std::to_string(4000 + i), "#!/bin/sh\necho " + std::to_string(i) + '\n'));
   sink->deliver(outbox_.batch(events));
   ASSERT_TRUE(outbox_.wait_all_settled());
   for (const auto& event : events)
-    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged) << outbox_.reason(event->job.id);
+    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(event->job.id);
   EXPECT_EQ(outbox_.settled_twice(), 0U);
   stop(*sink);
 }
@@ -61,12 +63,14 @@ TEST_P(SinkContractTest, TakesEventsInAnyOrder) {
   std::mt19937 random(7);
   std::shuffle(events.begin(), events.end(), random);
   for (std::size_t i = 0; i < events.size(); i += 7) {
-    sink->deliver(outbox_.batch({events.begin() + static_cast<std::ptrdiff_t>(i),
-                                 events.begin() + static_cast<std::ptrdiff_t>(std::min(events.size(), i + 7))}));
+    sink->deliver(outbox_.batch(
+        {events.begin() + static_cast<std::ptrdiff_t>(i),
+         events.begin() + static_cast<std::ptrdiff_t>(std::min(events.size(), i + 7))}));
     ASSERT_TRUE(outbox_.wait_all_settled());
   }
   for (const auto& event : events)
-    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged) << outbox_.reason(event->job.id);
+    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(event->job.id);
   stop(*sink);
 }
 
@@ -163,13 +167,15 @@ std::vector<OddEvent> odd_events() {
   std::vector<OddEvent> result;
   const auto add = [&](const std::string& what, auto change) {
     // Each with an id and a job of its own.
-    Event event = make_event_value(std::to_string(9000 + result.size()), "#!/bin/sh\n# " + what + '\n');
+    Event event =
+        make_event_value(std::to_string(9000 + result.size()), "#!/bin/sh\n# " + what + '\n');
     change(event);
     result.push_back({what, std::move(event)});
   };
   add("an empty script", [](Event& e) { e.files[0] = make_file("script", ""); });
-  add("a script that is not UTF-8",
-      [](Event& e) { e.files[0] = make_file("script", "#!/bin/sh\n\xff\xfe\0x\n" + std::string(1, '\0')); });
+  add("a script that is not UTF-8", [](Event& e) {
+    e.files[0] = make_file("script", "#!/bin/sh\n\xff\xfe\0x\n" + std::string(1, '\0'));
+  });
   add("a name of 4 kB", [](Event& e) { e.job.name = std::string(4096, 'n'); });
   add("a name that is not UTF-8", [](Event& e) { e.job.name = "\xc3\x28 \xf0\x9f \xed\xa0\x80"; });
   add("a name that leads elsewhere", [](Event& e) { e.job.name = "../../../../etc/cron.d/x"; });
@@ -186,8 +192,9 @@ std::vector<OddEvent> odd_events() {
     e.environment_format = EnvironmentFormat::kRaw;
     e.files[1] = make_file("environment", std::string("\0\1\2garbage", 10));
   });
-  add("an environment of one megabyte",
-      [](Event& e) { e.files[1] = make_file("environment", "BIG=" + std::string(1U << 20, 'v') + '\0'); });
+  add("an environment of one megabyte", [](Event& e) {
+    e.files[1] = make_file("environment", "BIG=" + std::string(1U << 20, 'v') + '\0');
+  });
   add("an odd job id", [](Event& e) { e.job.id = "17[3]/..\n"; });
   add("an empty job id", [](Event& e) { e.job.id = ""; });
   add("a time before 1970", [](Event& e) { e.time = Timestamp{-1'000'000'000}; });
@@ -205,11 +212,13 @@ TEST_P(SinkContractTest, SettlesOddEventsWithoutThrowing) {
     const auto event = std::make_shared<const Event>(odd.event);
     ASSERT_NO_THROW(sink->deliver(outbox_.batch({event})));
     ASSERT_TRUE(outbox_.wait_all_settled());
-    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged) << outbox_.reason(event->job.id);
+    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(event->job.id);
     const std::string before = destination_->contents();
     ASSERT_NO_THROW(sink->deliver(outbox_.batch({event}, 2)));
     ASSERT_TRUE(outbox_.wait_all_settled());
-    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged) << outbox_.reason(event->job.id);
+    EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(event->job.id);
     if (destination_->keeps_events_apart()) {
       EXPECT_EQ(destination_->contents(), before);
     }
@@ -220,8 +229,10 @@ TEST_P(SinkContractTest, SettlesOddEventsWithoutThrowing) {
 TEST_P(SinkContractTest, OddEventsInOneBatchDoNotHarmAnOrdinaryOne) {
   auto sink = make_started();
   std::vector<std::shared_ptr<const Event>> events;
-  for (OddEvent& odd : odd_events()) events.push_back(std::make_shared<const Event>(std::move(odd.event)));
-  events.insert(events.begin() + static_cast<std::ptrdiff_t>(events.size() / 2), make_event("4711"));
+  for (OddEvent& odd : odd_events())
+    events.push_back(std::make_shared<const Event>(std::move(odd.event)));
+  events.insert(events.begin() + static_cast<std::ptrdiff_t>(events.size() / 2),
+                make_event("4711"));
   ASSERT_NO_THROW(sink->deliver(outbox_.batch(events)));
   ASSERT_TRUE(outbox_.wait_all_settled());
   EXPECT_EQ(outbox_.outcome("4711"), Outcome::kAcknowledged) << outbox_.reason("4711");
@@ -258,7 +269,9 @@ TEST_P(SinkContractTest, StatusIsAJsonObjectOrNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EverySink, SinkContractTest, ::testing::ValuesIn(sink_cases()),
-                         [](const ::testing::TestParamInfo<SinkCase>& info) { return info.param.name; });
+                         [](const ::testing::TestParamInfo<SinkCase>& info) {
+                           return info.param.name;
+                         });
 
 }  // namespace
 }  // namespace scriptorium::test

@@ -11,8 +11,8 @@
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
-// What every spool adapter promises, whatever its scheduler: one event a job, the script's exact bytes, the same event again
-// at every look, and no input that makes it throw.
+// What every spool adapter promises, whatever its scheduler: one event a job, the script's exact
+// bytes, the same event again at every look, and no input that makes it throw.
 namespace scriptorium {
 namespace {
 
@@ -20,7 +20,8 @@ constexpr std::chrono::seconds kPatience{60};
 
 class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
  protected:
-  SourceContractTest() : root_(dir_.make_directory(GetParam().folder)), adapter_(GetParam().make(root_, context_)) {
+  SourceContractTest()
+      : root_(dir_.make_directory(GetParam().folder)), adapter_(GetParam().make(root_, context_)) {
     open_journal();
   }
 
@@ -36,20 +37,26 @@ class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
     common.capture = way;
     auto opened = open_direct_access(adapter_->spool_root(), SpoolCapture::wanted(common));
     EXPECT_TRUE(opened) << opened.error().message();
-    SpoolCapture::Options options{"source", common, {"lab", adapter_->scheduler(), "ctl1"}, false, false};
-    return std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, system_clock());
+    SpoolCapture::Options options{
+        "source", common, {"lab", adapter_->scheduler(), "ctl1"}, false, false};
+    return std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_,
+                                          system_clock());
   }
 
   void submit(int number) const {
-    for (const auto& [path, bytes] : GetParam().files(number, script(number))) dir_.write(GetParam().folder + "/" + path, bytes);
+    for (const auto& [path, bytes] : GetParam().files(number, script(number)))
+      dir_.write(GetParam().folder + "/" + path, bytes);
   }
-  static std::string script(int number) { return "#!/bin/sh\necho \xff " + std::to_string(number) + "\n# end"; }
+  static std::string script(int number) {
+    return "#!/bin/sh\necho \xff " + std::to_string(number) + "\n# end";
+  }
 
   // All events that the journal has after the last call.
   std::vector<std::shared_ptr<const Event>> collect(std::size_t count) {
     std::vector<std::shared_ptr<const Event>> events;
     const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    while (events.size() < count && journal_->wait(sink_, after_, journal_->parked_generation(sink_), {}, deadline)) {
+    while (events.size() < count &&
+           journal_->wait(sink_, after_, journal_->parked_generation(sink_), {}, deadline)) {
       auto items = journal_->read(sink_, after_, 1000, 64U << 20);
       EXPECT_TRUE(items) << items.error().message();
       for (const Journal::Item& item : *items) {
@@ -60,7 +67,8 @@ class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
     return events;
   }
 
-  static void expect_each_once(const std::vector<std::shared_ptr<const Event>>& events, int first, int last) {
+  static void expect_each_once(const std::vector<std::shared_ptr<const Event>>& events, int first,
+                               int last) {
     std::map<std::string, int> seen;
     for (const auto& event : events) ++seen[*event->file("script")->bytes];
     for (int number = first; number <= last; ++number) EXPECT_EQ(seen[script(number)], 1) << number;
@@ -68,7 +76,8 @@ class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
   }
 
   // The entry of job 7, with the first `sizes[i]` bytes of its i-th file.
-  SpoolEntry entry(const std::vector<std::pair<std::string, std::string>>& files, const std::vector<std::size_t>& sizes) const {
+  SpoolEntry entry(const std::vector<std::pair<std::string, std::string>>& files,
+                   const std::vector<std::size_t>& sizes) const {
     SpoolEntry made;
     for (std::size_t i = 0; i < files.size(); ++i) {
       const SpoolPath place = adapter_->classify(files[i].first);
@@ -150,7 +159,8 @@ TEST_P(SourceContractTest, PathsOfAnEntryAreNamedTheSameBothWays) {
 }
 
 TEST_P(SourceContractTest, NamesThatAreNotTheSchedulersAreForeign) {
-  for (const char* path : {"", "/", "..", ".", ".hidden", "jwt_hs256.key/..", "a/b/c/d/e", "\xff\n", "//", "job.1//script"}) {
+  for (const char* path : {"", "/", "..", ".", ".hidden", "jwt_hs256.key/..", "a/b/c/d/e", "\xff\n",
+                           "//", "job.1//script"}) {
     const SpoolPath place = adapter_->classify(path);
     if (place.is_file()) ADD_FAILURE() << "taken for a job's file: " << path;
   }

@@ -1,5 +1,5 @@
-// What a server answers, or somebody in its place: nothing may crash, no document may be taken for stored that was not
-// answered for, and no word of a script may get into a reason.
+// What a server answers, or somebody in its place: nothing may crash, no document may be taken for
+// stored that was not answered for, and no word of a script may get into a reason.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::string kSecret = "export TOKEN=hunter2hunter2";
   static const Event kEvent = [] {
     Event event;
-    event.files.push_back({.name = "script", .size = kSecret.size(), .sha256 = {}, .bytes = make_bytes(kSecret)});
+    event.files.push_back(
+        {.name = "script", .size = kSecret.size(), .sha256 = {}, .bytes = make_bytes(kSecret)});
     return event;
   }();
 
@@ -29,11 +30,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   const ServerError error = parse_error(bytes);
-  for (const long status : {200L, 400L, 401L, 413L, 503L}) static_cast<void>(judge_request(status, error));
+  for (const long status : {200L, 400L, 401L, 413L, 503L})
+    static_cast<void>(judge_request(status, error));
   static_cast<void>(parse_retry_after(bytes, 0));
 
   for (const std::string& told :
-       {safe_reason(bytes, kEvent), safe_reason(std::string(bytes) + kSecret, kEvent), safe_reason(error.reason, kEvent)}) {
+       {safe_reason(bytes, kEvent), safe_reason(std::string(bytes) + kSecret, kEvent),
+        safe_reason(error.reason, kEvent)}) {
     if (told.size() > 210) std::abort();
     for (std::size_t i = 0; i + 12 <= kSecret.size(); ++i) {
       if (told.find(kSecret.substr(i, 12)) != std::string::npos) std::abort();

@@ -1,4 +1,5 @@
-// A template and an event's values from arbitrary bytes: whatever they are, the path stays below the root.
+// A template and an event's values from arbitrary bytes: whatever they are, the path stays below
+// the root.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -50,10 +51,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(value.size() <= file::kMaxValueBytes);
   check_component(value);
 
-  static_cast<void>(file::render_environment(rest, EnvironmentFormat::kNulEnded, file::EnvironmentStyle::kShell));
-  static_cast<void>(file::render_environment(rest, EnvironmentFormat::kNulEnded, file::EnvironmentStyle::kLines));
+  static_cast<void>(
+      file::render_environment(rest, EnvironmentFormat::kNulEnded, file::EnvironmentStyle::kShell));
+  static_cast<void>(
+      file::render_environment(rest, EnvironmentFormat::kNulEnded, file::EnvironmentStyle::kLines));
 
-  for (const std::string_view candidate : {std::string_view(text), std::string_view("user-month")}) {
+  for (const std::string_view candidate :
+       {std::string_view(text), std::string_view("user-month")}) {
     const auto layout = file::Layout::parse(candidate);
     if (!layout) continue;
     const file::Place place = layout->place(event);

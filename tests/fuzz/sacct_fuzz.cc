@@ -1,4 +1,5 @@
-// An answer of sacct: whatever it holds, an owner comes only from rows of this submission that agree.
+// An answer of sacct: whatever it holds, an owner comes only from rows of this submission that
+// agree.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -20,12 +21,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (!bytes.empty() && bytes.back() != '\n') std::abort();
   for (const std::uint64_t id : ids) {
-    const OwnerAnswer owner = accounted_owner(*rows, {.job_id = id, .script_mtime_ns = kSubmitted * 1'000'000'000});
+    const OwnerAnswer owner =
+        accounted_owner(*rows, {.job_id = id, .script_mtime_ns = kSubmitted * 1'000'000'000});
     if (owner.user.verified != (owner.state == OwnerAnswer::State::kFound)) std::abort();
     bool fits = false;
     bool agree = true;
     for (const QueueRow& row : *rows) {
-      if (row.array_job_id != id || (row.submitted != kSubmitted && row.submitted != kSubmitted - 1)) continue;
+      if (row.array_job_id != id ||
+          (row.submitted != kSubmitted && row.submitted != kSubmitted - 1))
+        continue;
       fits = true;
       if (owner.user.id != std::to_string(row.uid)) agree = false;
     }

@@ -1,5 +1,5 @@
-// A file "environment" of slurmctld's spool: what is whole must come out byte for byte, and no shorter file of it may
-// count as whole.
+// A file "environment" of slurmctld's spool: what is whole must come out byte for byte, and no
+// shorter file of it may count as whole.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto shape = slurm::environment_shape(bytes);
   if (shape.strings > shape.count) std::abort();
   if (shape.state == State::kWhole && size > 4 &&
-      slurm::environment_shape(std::string_view(bytes).substr(0, size - 1)).state != State::kShort) {
+      slurm::environment_shape(std::string_view(bytes).substr(0, size - 1)).state !=
+          State::kShort) {
     std::abort();
   }
 

@@ -1,4 +1,5 @@
-// A file "script" of slurmctld's spool: its bytes are kept but for one final NUL, and reading it stays within bounds.
+// A file "script" of slurmctld's spool: its bytes are kept but for one final NUL, and reading it
+// stays within bounds.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -24,7 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!job || *job->script != (ended ? bytes.substr(0, size - 1) : bytes)) std::abort();
   if (job->user.verified || job->user.name || job->user.id) std::abort();
 
-  for (const std::vector<std::string>* items : {&job->script_info.directives, &job->script_info.modules}) {
+  for (const std::vector<std::string>* items :
+       {&job->script_info.directives, &job->script_info.modules}) {
     if (items->size() > kMaxScriptItems) std::abort();
     for (const std::string& item : *items) {
       if (item.empty() || item.size() > kMaxScriptItemBytes) std::abort();

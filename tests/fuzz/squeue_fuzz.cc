@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto answer = parse_queue(bytes, kGuard)) {
     std::vector<const QueueRow*> rows;
     for (const QueueRow& row : answer->numbers) rows.push_back(&row);
-    const OwnerAnswer owner = make_answer(rows, {}, {.job_id = 1, .script_mtime_ns = 1795229652LL * 1'000'000'000});
+    const OwnerAnswer owner =
+        make_answer(rows, {}, {.job_id = 1, .script_mtime_ns = 1795229652LL * 1'000'000'000});
     if (owner.user.verified != (owner.state == OwnerAnswer::State::kFound)) std::abort();
     for (const TextRow& row : answer->texts) {
       if (row.name && row.name->find(kGuard) != std::string::npos) std::abort();
@@ -28,9 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string half(bytes.substr(0, size / 2));
   const std::string rest(bytes.substr(size / 2));
   const std::string x(kGuard);
-  const std::string row =
-      "7|7|N/A|1002|100|100|N/A|N/A|0|PD|1|" + half + x + "normal" + x + "batch" + x + "/w" + x + rest + x + "\n";
-  // Text and guard together may hold a guard that neither holds alone; with a random one nobody can aim at that.
+  const std::string row = "7|7|N/A|1002|100|100|N/A|N/A|0|PD|1|" + half + x + "normal" + x +
+                          "batch" + x + "/w" + x + rest + x + "\n";
+  // Text and guard together may hold a guard that neither holds alone; with a random one nobody can
+  // aim at that.
   if (half.size() + rest.size() > 0 && (half + x).find(kGuard) != half.size()) return 0;
   if ((rest + x).find(kGuard) != rest.size()) return 0;
   const auto answer = parse_queue(row + row, kGuard);

@@ -1,4 +1,5 @@
-// A name below server_priv/jobs: what is taken for a file of an entry leads back to itself, and never out of the folder.
+// A name below server_priv/jobs: what is taken for a file of an entry leads back to itself, and
+// never out of the folder.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

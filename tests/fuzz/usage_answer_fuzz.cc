@@ -1,5 +1,6 @@
-// Answers of squeue and sacct about whole jobs, and the import's own position: any bytes are read or refused, and what is read
-// becomes an event that is JSON. Nothing that a user can write between the guards may make a row.
+// Answers of squeue and sacct about whole jobs, and the import's own position: any bytes are read
+// or refused, and what is read becomes an event that is JSON. Nothing that a user can write between
+// the guards may make a row.
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -36,7 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string half(bytes.substr(0, size / 2));
   const std::string rest(bytes.substr(size / 2));
   const std::string x = "@0123456789abcdef0123456789abcdef";
-  // Text and guard together may hold a guard that neither holds alone; with a random one nobody can aim at that.
+  // Text and guard together may hold a guard that neither holds alone; with a random one nobody can
+  // aim at that.
   if ((half + x).find(x) != half.size() || (rest + x).find(x) != rest.size()) return 0;
   std::string row;
   for (const std::string& field : {std::string("7"),

@@ -24,10 +24,12 @@ inline constexpr const char* kScript = "#!/bin/bash\n#SBATCH --time=00:10:00\nsr
 // 2026-11-21T01:26:22.364Z: when every made job was taken by its scheduler.
 inline constexpr Timestamp kJobTime{1795224382'364'000'000};
 
-// A whole job.script event of cluster "lab", by Slurm, of the verified user alice, to be changed as a test needs it.
-// `variables` are NAME=value strings. The same arguments give the same event, id included.
+// A whole job.script event of cluster "lab", by Slurm, of the verified user alice, to be changed as
+// a test needs it. `variables` are NAME=value strings. The same arguments give the same event, id
+// included.
 inline Event make_event_value(const std::string& job_id, const std::string& script = kScript,
-                              const std::vector<std::string>& variables = {"HOME=/home/alice", "USER=alice"}) {
+                              const std::vector<std::string>& variables = {"HOME=/home/alice",
+                                                                           "USER=alice"}) {
   Event event;
   event.kind = "job.script";
   event.time = kJobTime;
@@ -47,29 +49,38 @@ inline Event make_event_value(const std::string& job_id, const std::string& scri
   event.user.group_name = "chem";
   event.user.group_id = "2001";
   event.user.verified = true;
-  event.script = ScriptInfo{.interpreter = "/bin/bash", .directives = {"--time=00:10:00"}, .modules = {}};
+  event.script =
+      ScriptInfo{.interpreter = "/bin/bash", .directives = {"--time=00:10:00"}, .modules = {}};
 
   std::string environment;
   for (const std::string& variable : variables) environment += variable + '\0';
   event.files.push_back(make_file("script", script));
-  event.environment_format = environment.empty() ? EnvironmentFormat::kNone : EnvironmentFormat::kNulEnded;
+  event.environment_format =
+      environment.empty() ? EnvironmentFormat::kNone : EnvironmentFormat::kNulEnded;
   if (!environment.empty()) event.files.push_back(make_file("environment", std::move(environment)));
-  event.id = event_id(event.cluster, event.scheduler, event.kind, job_id, kJobTime.nanoseconds, event.files[0].sha256);
+  event.id = event_id(event.cluster, event.scheduler, event.kind, job_id, kJobTime.nanoseconds,
+                      event.files[0].sha256);
   return event;
 }
 
 // The same, shared and unchangeable, as journal and sinks take it.
-inline std::shared_ptr<const Event> make_event(const std::string& job_id, const std::string& script = kScript,
-                                               const std::vector<std::string>& variables = {"HOME=/home/alice", "USER=alice"}) {
+inline std::shared_ptr<const Event> make_event(const std::string& job_id,
+                                               const std::string& script = kScript,
+                                               const std::vector<std::string>& variables = {
+                                                   "HOME=/home/alice", "USER=alice"}) {
   return std::make_shared<const Event>(make_event_value(job_id, script, variables));
 }
 
-// The same job as it goes out while nobody has confirmed its owner: the names are what its environment says.
+// The same job as it goes out while nobody has confirmed its owner: the names are what its
+// environment says.
 inline Event make_unverified_event(const std::string& job_id, const std::string& script = kScript,
-                                   const std::vector<std::string>& variables = {"HOME=/home/alice", "USER=mallory"}) {
+                                   const std::vector<std::string>& variables = {"HOME=/home/alice",
+                                                                                "USER=mallory"}) {
   Event event = make_event_value(job_id, script, variables);
-  event.user = {
-      .name = "mallory", .group_name = "wheel", .verified = false, .unverified_reason = "the scheduler does not answer"};
+  event.user = {.name = "mallory",
+                .group_name = "wheel",
+                .verified = false,
+                .unverified_reason = "the scheduler does not answer"};
   return event;
 }
 

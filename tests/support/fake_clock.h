@@ -7,9 +7,9 @@
 
 namespace scriptorium::test {
 
-// A clock that moves only when a test says so. It starts at 2026-11-21T00:00:00Z, and an hour after the steady clock's
-// epoch. A class that *waits* needs the real clock: a condition variable does not know this one.
-// Threads: any.
+// A clock that moves only when a test says so. It starts at 2026-11-21T00:00:00Z, and an hour after
+// the steady clock's epoch. A class that *waits* needs the real clock: a condition variable does
+// not know this one. Threads: any.
 class FakeClock : public Clock {
  public:
   static constexpr Timestamp kStart{1795219200LL * 1'000'000'000};

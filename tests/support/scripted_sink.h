@@ -17,8 +17,8 @@
 
 namespace scriptorium::test {
 
-// Plays core's part towards a sink: makes deliveries and remembers how each was settled. Use it to call a sink's
-// deliver() without a dispatcher.
+// Plays core's part towards a sink: makes deliveries and remembers how each was settled. Use it to
+// call a sink's deliver() without a dispatcher.
 //
 //   Outbox outbox;
 //   sink.deliver(outbox.batch({make_event("1"), make_event("2")}));
@@ -33,7 +33,8 @@ class Outbox {
     const std::uint64_t token = record_->add(event->job.id);
     return Delivery(std::move(event), attempt, record_, token);
   }
-  std::vector<Delivery> batch(std::vector<std::shared_ptr<const Event>> events, std::uint32_t attempt = 1) {
+  std::vector<Delivery> batch(std::vector<std::shared_ptr<const Event>> events,
+                              std::uint32_t attempt = 1) {
     std::vector<Delivery> deliveries;
     deliveries.reserve(events.size());
     for (auto& event : events) deliveries.push_back(delivery(std::move(event), attempt));
@@ -41,7 +42,9 @@ class Outbox {
   }
 
   // How the latest delivery of this job was settled; nothing while it is not.
-  std::optional<Settlement> settlement(const std::string& job_id) const { return record_->find(job_id); }
+  std::optional<Settlement> settlement(const std::string& job_id) const {
+    return record_->find(job_id);
+  }
   std::optional<Outcome> outcome(const std::string& job_id) const {
     auto found = settlement(job_id);
     return found ? std::optional(found->outcome) : std::nullopt;
@@ -51,9 +54,12 @@ class Outbox {
     return found ? found->reason : std::string{};
   }
   std::size_t unsettled() const { return record_->unsettled(); }
-  // Settlements that came for a delivery that already had one. Delivery keeps these away, so it is always 0.
+  // Settlements that came for a delivery that already had one. Delivery keeps these away, so it is
+  // always 0.
   std::size_t settled_twice() const { return record_->settled_twice(); }
-  bool wait_all_settled(std::chrono::milliseconds limit = std::chrono::seconds(20)) const { return record_->wait_all(limit); }
+  bool wait_all_settled(std::chrono::milliseconds limit = std::chrono::seconds(20)) const {
+    return record_->wait_all(limit);
+  }
 
  private:
   class Record : public Settler {
@@ -96,7 +102,8 @@ class Outbox {
    private:
     std::size_t unsettled_locked() const {
       return static_cast<std::size_t>(
-          std::count_if(settlements_.begin(), settlements_.end(), [](const auto& entry) { return !entry.second.has_value(); }));
+          std::count_if(settlements_.begin(), settlements_.end(),
+                        [](const auto& entry) { return !entry.second.has_value(); }));
     }
 
     mutable std::mutex mutex_;
@@ -110,8 +117,8 @@ class Outbox {
   std::shared_ptr<Record> record_ = std::make_shared<Record>();
 };
 
-// A sink that does what the test tells it. Each deliver() takes the next act of the script; when there is none, the
-// standing one, which acknowledges everything unless otherwise() changed it.
+// A sink that does what the test tells it. Each deliver() takes the next act of the script; when
+// there is none, the standing one, which acknowledges everything unless otherwise() changed it.
 //
 //   ScriptedSink sink;
 //   sink.then(ScriptedSink::retry_all("503 service unavailable"));   // the first batch
@@ -134,7 +141,8 @@ class ScriptedSink : public Sink {
       for (Delivery& delivery : batch) delivery.acknowledge();
     };
   }
-  static Act retry_all(std::string reason, std::optional<std::chrono::milliseconds> hint = std::nullopt) {
+  static Act retry_all(std::string reason,
+                       std::optional<std::chrono::milliseconds> hint = std::nullopt) {
     return [reason = std::move(reason), hint](std::vector<Delivery> batch) {
       for (Delivery& delivery : batch) delivery.retry(reason, hint);
     };
@@ -165,8 +173,8 @@ class ScriptedSink : public Sink {
     {
       std::lock_guard lock(mutex_);
       for (const Delivery& delivery : batch) {
-        attempts_.push_back(
-            {delivery.event().job.id, delivery.attempt(), batches_, batch.size(), std::chrono::steady_clock::now()});
+        attempts_.push_back({delivery.event().job.id, delivery.attempt(), batches_, batch.size(),
+                             std::chrono::steady_clock::now()});
       }
       ++batches_;
       if (next_act_ < acts_.size()) {
@@ -213,11 +221,13 @@ class ScriptedSink : public Sink {
     return stops_;
   }
   // Until deliver() was called `batches` times in all; false after `limit`.
-  bool wait_batches(std::size_t batches, std::chrono::milliseconds limit = std::chrono::seconds(20)) const {
+  bool wait_batches(std::size_t batches,
+                    std::chrono::milliseconds limit = std::chrono::seconds(20)) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, limit, [&] { return batches_ >= batches; });
   }
-  bool wait_attempts(std::size_t attempts, std::chrono::milliseconds limit = std::chrono::seconds(20)) const {
+  bool wait_attempts(std::size_t attempts,
+                     std::chrono::milliseconds limit = std::chrono::seconds(20)) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, limit, [&] { return attempts_.size() >= attempts; });
   }

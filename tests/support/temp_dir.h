@@ -17,8 +17,10 @@ class TempDir {
  public:
   TempDir() {
     const char* base = ::getenv("TMPDIR");
-    std::string pattern = std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/scriptorium-test.XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary directory: " + pattern);
+    std::string pattern =
+        std::string(base != nullptr && *base != '\0' ? base : "/tmp") + "/scriptorium-test.XXXXXX";
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("cannot make a temporary directory: " + pattern);
     path_ = pattern;
   }
   TempDir(const TempDir&) = delete;
@@ -27,7 +29,8 @@ class TempDir {
     namespace fs = std::filesystem;
     std::error_code error;
     fs::permissions(path_, fs::perms::owner_all, fs::perm_options::replace, error);
-    for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
+    for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end;
+         entry.increment(error)) {
       std::error_code ignored;  // what cannot be opened is reported by the next step
       if (entry->symlink_status(ignored).type() == fs::file_type::directory) {
         fs::permissions(entry->path(), fs::perms::owner_all, fs::perm_options::replace, ignored);
@@ -38,7 +41,9 @@ class TempDir {
 
   const std::string& path() const noexcept { return path_; }
   // The absolute path of something in here: path_to("a/b").
-  std::string path_to(std::string_view relative) const { return path_ + "/" + std::string(relative); }
+  std::string path_to(std::string_view relative) const {
+    return path_ + "/" + std::string(relative);
+  }
 
   // Writes a file, making the directories above it; returns its absolute path.
   std::string write(std::string_view relative, std::string_view bytes) const {
@@ -64,7 +69,8 @@ class TempDir {
   }
   bool exists(std::string_view relative) const {
     std::error_code error;
-    return std::filesystem::symlink_status(path_to(relative), error).type() != std::filesystem::file_type::not_found;
+    return std::filesystem::symlink_status(path_to(relative), error).type() !=
+           std::filesystem::file_type::not_found;
   }
 
  private:

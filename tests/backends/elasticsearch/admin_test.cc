@@ -53,7 +53,8 @@ TEST_F(AdminTest, CheckSaysThatTheCredentialsAreUnknown) {
 TEST_F(AdminTest, AUserWhoMayNotAskForTheVersionIsWelcome) {
   for (const int status : {403, 405, 400}) {
     server_.answer("/", {.status = status});
-    server_.answer("/_bulk", {.body = R"({"errors":true,"items":[{"create":{"_id":"check","status":404}}]})"});
+    server_.answer(
+        "/_bulk", {.body = R"({"errors":true,"items":[{"create":{"_id":"check","status":404}}]})"});
     server_.answer("/_index_template/", {.body = "{}"});
     EXPECT_EQ(check(), "good") << status;
   }
@@ -65,7 +66,9 @@ TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
                    {.body = Json{{"has_all_requested", false},
                                  {"index",
                                   {{"scriptorium-job-2026.11",
-                                    {{"create_doc", create}, {"auto_configure", configure}, {"create_index", false}}}}}}
+                                    {{"create_doc", create},
+                                     {"auto_configure", configure},
+                                     {"create_index", false}}}}}}
                                 .dump()});
   };
   rights(false, true);
@@ -78,8 +81,10 @@ TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
 }
 
 TEST_F(AdminTest, CheckTellsThatDocumentsCannotBeChanged) {
-  server_.answer("/_security/user/_has_privileges",
-                 {.body = R"({"index":{"scriptorium-job-2026.11":{"create_doc":true,"auto_configure":true,"index":false}}})"});
+  server_.answer(
+      "/_security/user/_has_privileges",
+      {.body =
+           R"({"index":{"scriptorium-job-2026.11":{"create_doc":true,"auto_configure":true,"index":false}}})"});
   EXPECT_EQ(check(), "good");
   EXPECT_EQ(log_.count("ES_CREATE_ONLY"), 1U);
   config_.data_stream = true;  // there nothing can be changed anyway
@@ -92,15 +97,20 @@ TEST_F(AdminTest, CheckAsksByARequestThatCannotStoreAnythingWhetherWeMayWrite) {
       .status = 403,
       .body =
           R"({"error":{"type":"security_exception","reason":"no permissions for [indices:data/write/bulk] and User [name=u]"}})"});
-  EXPECT_THAT(check(), HasSubstr("we may not write: 403 security_exception: no permissions for [indices:data/write/bulk]"));
+  EXPECT_THAT(check(), HasSubstr("we may not write: 403 security_exception: no permissions for "
+                                 "[indices:data/write/bulk]"));
   EXPECT_THAT(server_.requests().front().target, HasSubstr("require_alias=true"));
 }
 
 TEST_F(AdminTest, CheckSaysThatTheTemplateIsMissing) {
   server_.answer(
       "/_index_template/scriptorium-job",
-      {.status = 404, .body = R"({"error":{"type":"resource_not_found_exception","reason":"not found"},"status":404})"});
-  EXPECT_THAT(check(), HasSubstr("the index template scriptorium-job is missing; run: scriptorium setup search"));
+      {.status = 404,
+       .body =
+           R"({"error":{"type":"resource_not_found_exception","reason":"not found"},"status":404})"});
+  EXPECT_THAT(
+      check(),
+      HasSubstr("the index template scriptorium-job is missing; run: scriptorium setup search"));
   config_.require_template = false;
   EXPECT_EQ(check(), "good");
 }
@@ -141,7 +151,8 @@ TEST_F(AdminTest, FindDoesNotPassACutScriptOffAsTheWhole) {
 
 TEST_F(AdminTest, FindNamesALateOwnersEventAndLeavesOutWhatAnUpdateNamesAsNull) {
   const Event first = test::make_unverified_event("4711");
-  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
+  const auto bare =
+      std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
   deliver({std::make_shared<const Event>(first)});
   deliver({bare});
   const auto found = unstarted().find("4711");
@@ -158,8 +169,10 @@ TEST_F(AdminTest, FindNamesALateOwnersEventAndLeavesOutWhatAnUpdateNamesAsNull) 
 TEST_F(AdminTest, FindMakesOneJobOfTheTwoDocumentsInADataStream) {
   config_.data_stream = true;
   const Event first = test::make_unverified_event("4711");
-  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
-  deliver({std::make_shared<const Event>(first), bare, test::make_event("4711", "another job of that number")});
+  const auto bare =
+      std::make_shared<const Event>(test::without_bytes(test::make_owned_event(first)));
+  deliver({std::make_shared<const Event>(first), bare,
+           test::make_event("4711", "another job of that number")});
   const auto found = unstarted().find("4711");
   ASSERT_TRUE(found) << found.error().message();
   ASSERT_EQ(found->size(), 2U);
@@ -173,15 +186,17 @@ TEST_F(AdminTest, FindMakesOneJobOfTheTwoDocumentsInADataStream) {
 }
 
 TEST_F(AdminTest, FindIsEmptyWhereWeMayOnlyWrite) {
-  server_.answer("/scriptorium-job-*/_search",
-                 {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"no"}})"});
+  server_.answer(
+      "/scriptorium-job-*/_search",
+      {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"no"}})"});
   const auto found = unstarted().find("4711");
   ASSERT_TRUE(found) << found.error().message();
   EXPECT_TRUE(found->empty());
 }
 
 TEST_F(AdminTest, FindSaysWhatWentWrong) {
-  server_.answer("/scriptorium-job-*/_search", {.status = 500, .body = R"({"error":{"type":"odd_exception","reason":"no"}})"});
+  server_.answer("/scriptorium-job-*/_search",
+                 {.status = 500, .body = R"({"error":{"type":"odd_exception","reason":"no"}})"});
   const auto found = unstarted().find("4711");
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().message(), "search: 500 odd_exception: no");
@@ -190,38 +205,51 @@ TEST_F(AdminTest, FindSaysWhatWentWrong) {
 TEST_F(AdminTest, SetupInstallsAllAndSaysWhatIsDeleted) {
   const auto done = unstarted().setup(false);
   ASSERT_TRUE(done) << done.error().message();
-  EXPECT_THAT(*done, HasSubstr("installed /_ilm/policy/scriptorium-job: deletes what is older than 730 days"));
+  EXPECT_THAT(
+      *done,
+      HasSubstr("installed /_ilm/policy/scriptorium-job: deletes what is older than 730 days"));
   EXPECT_THAT(*done, HasSubstr("installed /_index_template/scriptorium-usage"));
   const auto put = server_.requests("/_index_template/scriptorium-job");
   ASSERT_EQ(put.size(), 1U);
   EXPECT_EQ(put[0].method, "PUT");
-  EXPECT_EQ(Json::parse(put[0].body)["template"]["settings"]["index"]["lifecycle"]["name"], "scriptorium-job");
+  EXPECT_EQ(Json::parse(put[0].body)["template"]["settings"]["index"]["lifecycle"]["name"],
+            "scriptorium-job");
 }
 
 TEST_F(AdminTest, SetupChoosesTheFormByTheServer) {
-  server_.answer("/",
-                 {.body = R"({"version":{"distribution":"opensearch","number":"2.19.1"},"tagline":"The OpenSearch Project"})"});
+  server_.answer(
+      "/",
+      {.body =
+           R"({"version":{"distribution":"opensearch","number":"2.19.1"},"tagline":"The OpenSearch Project"})"});
   server_.answer("/_index_template/", {.body = "{}"});
-  server_.answer("/_plugins/_ism/policies/",
-                 {.status = 409, .body = R"({"error":{"type":"version_conflict_engine_exception"}})"});
+  server_.answer(
+      "/_plugins/_ism/policies/",
+      {.status = 409, .body = R"({"error":{"type":"version_conflict_engine_exception"}})"});
   const auto done = unstarted().setup(false);
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_THAT(*done, HasSubstr("left /_plugins/_ism/policies/scriptorium-job as it is"));
-  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body, HasSubstr("flat_object"));
+  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body,
+              HasSubstr("flat_object"));
 }
 
 TEST_F(AdminTest, SetupGoesOnWithoutPoliciesWhereThereAreNone) {
-  server_.answer("/_ilm/", {.status = 400,
-                            .body = R"({"error":"no handler found for uri [/_ilm/policy/x] and method [PUT]","status":400})"});
+  server_.answer(
+      "/_ilm/",
+      {.status = 400,
+       .body =
+           R"({"error":"no handler found for uri [/_ilm/policy/x] and method [PUT]","status":400})"});
   const auto done = unstarted().setup(false);
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_THAT(*done, HasSubstr("no policies on this server"));
   EXPECT_EQ(server_.requests("/_ilm/").size(), 1U);
-  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body, Not(HasSubstr("lifecycle")));
+  EXPECT_THAT(server_.requests("/_index_template/scriptorium-job")[0].body,
+              Not(HasSubstr("lifecycle")));
 }
 
 TEST_F(AdminTest, SetupWithoutTheRightsNamesTheWayOut) {
-  server_.answer("/_index_template/", {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"not you"}})"});
+  server_.answer(
+      "/_index_template/",
+      {.status = 403, .body = R"({"error":{"type":"security_exception","reason":"not you"}})"});
   const auto done = unstarted().setup(false);
   ASSERT_FALSE(done);
   EXPECT_THAT(done.error().message(), HasSubstr("403 security_exception: not you"));

@@ -39,7 +39,8 @@ class ElasticsearchConfigTest : public ::testing::Test {
 TEST_F(ElasticsearchConfigTest, HostsAloneGiveTheDefaults) {
   set_hosts({"https://es1:9200/", "http://[::1]:9200/prefix"});
   EXPECT_EQ(problems(), "");
-  EXPECT_EQ(config_.hosts, (std::vector<std::string>{"https://es1:9200", "http://[::1]:9200/prefix"}));
+  EXPECT_EQ(config_.hosts,
+            (std::vector<std::string>{"https://es1:9200", "http://[::1]:9200/prefix"}));
   EXPECT_EQ(config_.index, "scriptorium-{family}-{year}.{month}");
   EXPECT_TRUE(config_.verify_tls);
   EXPECT_EQ(config_.request_max_bytes, 5'000'000);
@@ -88,7 +89,8 @@ TEST_F(ElasticsearchConfigTest, SaysEveryProblemAtOnceWithItsLine) {
   EXPECT_THAT(text, HasSubstr("es.toml:4: sink.search.user: set without password_file"));
   EXPECT_THAT(text, HasSubstr("es.toml:5: sink.search.api_key_file: neither an absolute path"));
   EXPECT_THAT(text, HasSubstr("another way to authenticate is set too"));
-  EXPECT_THAT(text, HasSubstr("es.toml:6: sink.search.certificate_file: certificate_file and key_file need each other"));
+  EXPECT_THAT(text, HasSubstr("es.toml:6: sink.search.certificate_file: certificate_file and "
+                              "key_file need each other"));
   EXPECT_THAT(text, HasSubstr("es.toml:7: sink.search.key_password_file: set without key_file"));
   EXPECT_THAT(text, HasSubstr("es.toml:8: sink.search.compression: unknown value"));
 }

@@ -35,7 +35,8 @@ class DocumentTest : public ::testing::Test {
       if (what == Json::parse_event_t::object_start) names.emplace_back();
       if (what == Json::parse_event_t::object_end) names.pop_back();
       if (what == Json::parse_event_t::key) {
-        EXPECT_TRUE(names.back().insert(value.get<std::string>()).second) << value << " stands there twice";
+        EXPECT_TRUE(names.back().insert(value.get<std::string>()).second)
+            << value << " stands there twice";
       }
       return true;
     });
@@ -48,7 +49,8 @@ class DocumentTest : public ::testing::Test {
 };
 
 TEST_F(DocumentTest, IsTheEventWithItsTimeInFront) {
-  const auto event = test::make_event("4711", "#!/bin/sh\necho \"a\\b\"\t\x01\n", {"HOME=/home/alice", "A=b=c", "EMPTY="});
+  const auto event = test::make_event("4711", "#!/bin/sh\necho \"a\\b\"\t\x01\n",
+                                      {"HOME=/home/alice", "A=b=c", "EMPTY="});
   const Json document = render(*event);
   EXPECT_EQ(document["@timestamp"], document["time"]);
   Json rest = document;
@@ -60,7 +62,8 @@ TEST_F(DocumentTest, IsTheEventWithItsTimeInFront) {
     for (const auto& [key, value] : rest.items()) ordered[key] = expected.at(key);
     EXPECT_EQ(expected.size(), rest.size());
     ordered["script"] = Json::object();
-    for (const auto& [key, value] : rest["script"].items()) ordered["script"][key] = expected["script"].at(key);
+    for (const auto& [key, value] : rest["script"].items())
+      ordered["script"][key] = expected["script"].at(key);
     return ordered.flatten().dump();
   }());
   EXPECT_EQ(action_["create"]["_id"], event->id);
@@ -80,7 +83,8 @@ TEST_F(DocumentTest, IsTheSameAtEveryAttempt) {
 
 TEST_F(DocumentTest, CutsALongScriptAtACharacterAndSaysSo) {
   config_.script_max_bytes = 1024;
-  const Json document = render(*test::make_event("1", "#!/bin/sh\n" + std::string(1013, 'x') + "\u20ac and more"));
+  const Json document =
+      render(*test::make_event("1", "#!/bin/sh\n" + std::string(1013, 'x') + "\u20ac and more"));
   EXPECT_EQ(document["script"]["text"].get<std::string>().size(), 1023U);
   EXPECT_EQ(document["script"]["truncated"], true);
   EXPECT_EQ(document["script"]["size"], 1035);
@@ -105,8 +109,10 @@ TEST_F(DocumentTest, CutsBytesThatAreNotUtf8Too) {
 }
 
 TEST_F(DocumentTest, CutsLongValuesAndLeavesOutNamesThatServersRefuse) {
-  const Json document = render(*test::make_event(
-      "1", "x", {"LONG=" + std::string(7999, 'v') + "\u20ac", "=odd", std::string(600, 'N') + "=1", "GOOD=1", "", "NOVALUE"}));
+  const Json document =
+      render(*test::make_event("1", "x",
+                               {"LONG=" + std::string(7999, 'v') + "\u20ac", "=odd",
+                                std::string(600, 'N') + "=1", "GOOD=1", "", "NOVALUE"}));
   const Json& environment = document["environment"];
   EXPECT_EQ(environment["LONG"].get<std::string>(), std::string(7999, 'v'));
   EXPECT_EQ(environment["GOOD"], "1");
@@ -120,7 +126,8 @@ TEST_F(DocumentTest, CutsLongValuesAndLeavesOutNamesThatServersRefuse) {
 TEST_F(DocumentTest, BoundsTheWholeEnvironment) {
   config_.environment_max_bytes = 20'000;
   std::vector<std::string> variables;
-  for (int i = 0; i < 5000; ++i) variables.push_back("VARIABLE_" + std::to_string(i) + "=some value");
+  for (int i = 0; i < 5000; ++i)
+    variables.push_back("VARIABLE_" + std::to_string(i) + "=some value");
   const Json document = render(*test::make_event("1", "x", variables));
   EXPECT_LT(document["environment"].dump().size(), 32'000U);
   EXPECT_GT(document["environment"].size(), 500U);
@@ -128,7 +135,8 @@ TEST_F(DocumentTest, BoundsTheWholeEnvironment) {
 }
 
 TEST_F(DocumentTest, KeepsTheLastOfEqualNamesEvenIfTheyAreEqualOnlyAfterwards) {
-  const Json document = render(*test::make_event("1", "x", {"A=1", "B=2", "A=3", "N\xff=4", "N\xfe=5"}));
+  const Json document =
+      render(*test::make_event("1", "x", {"A=1", "B=2", "A=3", "N\xff=4", "N\xfe=5"}));
   EXPECT_EQ(document["environment"].dump(), "{\"A\":\"3\",\"B\":\"2\",\"N\ufffd\":\"5\"}");
   EXPECT_EQ(document["lossy"], Json::array({"environment"}));
 }
@@ -145,7 +153,8 @@ TEST_F(DocumentTest, LeavesTextsOutIfTold) {
 TEST_F(DocumentTest, BoundsListsThatComeFromTheScript) {
   Event event = test::make_event_value("1");
   event.script.emplace();
-  for (int i = 0; i < 10'000; ++i) event.script->directives.push_back("--comment=" + std::to_string(i) + std::string(20, 'x'));
+  for (int i = 0; i < 10'000; ++i)
+    event.script->directives.push_back("--comment=" + std::to_string(i) + std::string(20, 'x'));
   const Json document = render(event);
   EXPECT_LT(document["script"]["directives"].dump().size(), 80'000U);
   EXPECT_EQ(document["script"]["truncated"], true);
@@ -155,10 +164,12 @@ TEST_F(DocumentTest, LabelsOfTheConfigurationGoBeforeTheEventsOwn) {
   config_.labels = {{"site", "north"}, {"cell", "7"}};
   Event event = test::make_event_value("1");
   event.kind = "usage.job";
-  event.extra_json = R"({"labels":{"site":"forged","n":3,"deep":{"a":1},"bad.name":"x","":"y","ok":"\u20ac"},"usage":{"seq":1},)"
-                     R"("@timestamp":"never","environment":{"A":"1"},"environment_truncated":false})";
+  event.extra_json =
+      R"({"labels":{"site":"forged","n":3,"deep":{"a":1},"bad.name":"x","":"y","ok":"\u20ac"},"usage":{"seq":1},)"
+      R"("@timestamp":"never","environment":{"A":"1"},"environment_truncated":false})";
   const Json document = render(event);
-  EXPECT_EQ(document["labels"], Json::parse(R"({"n":"3","ok":"\u20ac","site":"north","cell":"7"})"));
+  EXPECT_EQ(document["labels"],
+            Json::parse(R"({"n":"3","ok":"\u20ac","site":"north","cell":"7"})"));
   EXPECT_EQ(document["usage"]["seq"], 1);
   EXPECT_EQ(document["@timestamp"], document["time"]);
   EXPECT_EQ(action_["create"]["_index"], "scriptorium-usage-2026.11");
@@ -183,31 +194,38 @@ TEST_F(DocumentTest, WhatLooksLikeStructureInATextIsText) {
   EXPECT_EQ(document["script"]["text"], "\"script\":{\"x");
 }
 
-// ---- an event whose owner was found later -----------------------------------------------------------------------------
+// ---- an event whose owner was found later
+// -----------------------------------------------------------------------------
 
 TEST_F(DocumentTest, TakesThePlaceOfTheEventThatItReplacesWithAllItHas) {
   const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
   const Json document = render(owned);
-  EXPECT_EQ(action_.dump(), R"({"index":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + "\"}}");
+  EXPECT_EQ(action_.dump(),
+            R"({"index":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + "\"}}");
   EXPECT_EQ(document["id"], owned.id);
   EXPECT_EQ(document["replaces"], *owned.replaces);
-  EXPECT_EQ(document["user"], Json::parse(R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true})"));
+  EXPECT_EQ(
+      document["user"],
+      Json::parse(
+          R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true})"));
   EXPECT_EQ(document["script"]["text"], test::kScript);
   EXPECT_EQ(document["environment"]["HOME"], "/home/alice");
 }
 
 TEST_F(DocumentTest, WithoutItsBytesItChangesOnlyWhatALateOwnerCan) {
-  const Event owned = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  const Event owned =
+      test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
   const Json change = render(owned);
-  EXPECT_EQ(action_.dump(),
-            R"({"update":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + R"(","retry_on_conflict":3}})");
+  EXPECT_EQ(action_.dump(), R"({"update":{"_index":"scriptorium-job-2026.11","_id":")" +
+                                *owned.replaces + R"(","retry_on_conflict":3}})");
   std::set<std::string> names;
   for (const auto& [name, value] : change["doc"].items()) names.insert(name);
   EXPECT_EQ(names, (std::set<std::string>{"id", "replaces", "user", "job"}));
   EXPECT_EQ(change["doc"]["id"], owned.id);
   EXPECT_EQ(change["doc"]["replaces"], *owned.replaces);
-  EXPECT_EQ(change["doc"]["user"].dump(), R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true,)"
-                                          R"("unverified_reason":null})");
+  EXPECT_EQ(change["doc"]["user"].dump(),
+            R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true,)"
+            R"("unverified_reason":null})");
   EXPECT_EQ(change["doc"]["job"]["account"], "chem");
   const Json& alone = change["upsert"];  // a document by itself
   EXPECT_EQ(alone["@timestamp"], alone["time"]);
@@ -241,8 +259,9 @@ TEST_F(DocumentTest, OneLostTextIsEnoughForAnUpdateUnlessNobodyWantsIt) {
 
 TEST_F(DocumentTest, GoesBesideTheFirstWhereNothingMayBeChanged) {
   replacing_ = Replacing::kBeside;
-  for (Event owned : {test::make_owned_event(test::make_unverified_event("1")),
-                      test::without_bytes(test::make_owned_event(test::make_unverified_event("1")))}) {
+  for (Event owned :
+       {test::make_owned_event(test::make_unverified_event("1")),
+        test::without_bytes(test::make_owned_event(test::make_unverified_event("1")))}) {
     const Json document = render(owned);
     EXPECT_EQ(action_["create"]["_id"], owned.id);
     EXPECT_EQ(document["id"], owned.id);
@@ -261,13 +280,15 @@ class IndexNameTest : public ::testing::Test {
 
 TEST_F(IndexNameTest, IsMadeFromTheEventAlone) {
   event_.cluster = "Lab One";
-  EXPECT_EQ(name("jobs-{cluster}-{kind}-{year}.{month}.{day}", event_), "jobs-lab_one-job.script-2026.11.21");
+  EXPECT_EQ(name("jobs-{cluster}-{kind}-{year}.{month}.{day}", event_),
+            "jobs-lab_one-job.script-2026.11.21");
   EXPECT_EQ(name("jobs", event_), "jobs");
 }
 
 TEST_F(IndexNameTest, RefusesWhatNoServerTakes) {
-  for (const char* text : {"", "Jobs", "-jobs", "_jobs", ".jobs", "jo bs", "jobs/x", "jobs,x", "jobs*", "{year}", "jobs-{years}",
-                           "jobs-{year", "jobs-}x", "jobs-{year}{year}", "jobs-{}"}) {
+  for (const char* text :
+       {"", "Jobs", "-jobs", "_jobs", ".jobs", "jo bs", "jobs/x", "jobs,x", "jobs*", "{year}",
+        "jobs-{years}", "jobs-{year", "jobs-}x", "jobs-{year}{year}", "jobs-{}"}) {
     EXPECT_FALSE(IndexName::parse(text)) << text;
   }
   EXPECT_FALSE(IndexName::parse(std::string(100, 'x')));
@@ -279,7 +300,8 @@ TEST_F(IndexNameTest, GivesThePatternAndTheNameOfItsTemplate) {
   EXPECT_EQ(name.pattern("usage"), "scriptorium-usage-*");
   EXPECT_EQ(name.pattern(""), "scriptorium-*-*");
   EXPECT_EQ(name.template_name("job"), "scriptorium-job");
-  EXPECT_EQ(IndexName::parse(IndexName::kDefaultStream)->template_name("usage"), "scriptorium-stream-usage");
+  EXPECT_EQ(IndexName::parse(IndexName::kDefaultStream)->template_name("usage"),
+            "scriptorium-stream-usage");
   EXPECT_EQ(IndexName::parse("x-{cluster}-{year}")->pattern("job"), "x-*-*");
   EXPECT_EQ(IndexName::parse("x-{kind}-{year}")->pattern("job"), "x-job.*-*");
 }
@@ -288,7 +310,8 @@ TEST(BodyTest, EveryPartOfItIsABody) {
   ElasticsearchConfig config;
   config.index_name = *IndexName::parse(IndexName::kDefault);
   Body body(100);
-  for (const char* id : {"1", "2", "3"}) body.add(*test::make_event(id), config, Replacing::kInPlace);
+  for (const char* id : {"1", "2", "3"})
+    body.add(*test::make_event(id), config, Replacing::kInPlace);
   const std::size_t size = body.size();
   body.add(*test::make_event("4"), config, Replacing::kInPlace);
   body.drop_last();

@@ -73,11 +73,13 @@ class Wire {
   Wire(const Wire&) = delete;
   Wire& operator=(const Wire&) = delete;
 
-  bool greet() { return ssl_ == nullptr || (SSL_set_fd(ssl_.get(), fd_) == 1 && SSL_accept(ssl_.get()) == 1); }
+  bool greet() {
+    return ssl_ == nullptr || (SSL_set_fd(ssl_.get(), fd_) == 1 && SSL_accept(ssl_.get()) == 1);
+  }
   bool fill(std::string& into) {
     std::array<char, 1U << 16> chunk{};
-    const auto n =
-        ssl_ ? SSL_read(ssl_.get(), chunk.data(), static_cast<int>(chunk.size())) : ::recv(fd_, chunk.data(), chunk.size(), 0);
+    const auto n = ssl_ ? SSL_read(ssl_.get(), chunk.data(), static_cast<int>(chunk.size()))
+                        : ::recv(fd_, chunk.data(), chunk.size(), 0);
     if (n <= 0) return false;
     into.append(chunk.data(), static_cast<std::size_t>(n));
     return true;
@@ -111,13 +113,15 @@ class FakeElasticsearch::Impl {
   Impl(FakeElasticsearch& self, const std::optional<Tls>& tls) : self_(self) {
     if (tls) {
       context_.reset(SSL_CTX_new(TLS_server_method()));
-      if (SSL_CTX_use_certificate_file(context_.get(), tls->certificate.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      if (SSL_CTX_use_certificate_file(context_.get(), tls->certificate.c_str(),
+                                       SSL_FILETYPE_PEM) != 1 ||
           SSL_CTX_use_PrivateKey_file(context_.get(), tls->key.c_str(), SSL_FILETYPE_PEM) != 1) {
         throw std::runtime_error("the fake server's certificate");
       }
       if (!tls->client_authorities.empty()) {
         SSL_CTX_load_verify_locations(context_.get(), tls->client_authorities.c_str(), nullptr);
-        SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+        SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                           nullptr);
       }
     }
     listen();
@@ -126,7 +130,9 @@ class FakeElasticsearch::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  std::string url() const { return (context_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port_); }
+  std::string url() const {
+    return (context_ ? "https://127.0.0.1:" : "http://127.0.0.1:") + std::to_string(port_);
+  }
 
   void listen() {
     listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -136,7 +142,8 @@ class FakeElasticsearch::Impl {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(port_);
-    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(listener_, 64) != 0) {
+    if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(listener_, 64) != 0) {
       throw std::runtime_error("the fake server cannot listen");
     }
     socklen_t size = sizeof address;
@@ -222,7 +229,9 @@ class FakeElasticsearch::Impl {
       if (silent) {
         wire.reset_on_close();
       } else {
-        wire.send("HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        wire.send(
+            "HTTP/1.1 413 Request Entity Too Large\r\ncontent-length: 0\r\nconnection: "
+            "close\r\n\r\n");
         // Until the client has seen it: closing at once would lose it by a reset.
         std::string rest;
         while (wire.fill(rest)) rest.clear();
@@ -250,11 +259,13 @@ class FakeElasticsearch::Impl {
     request.target = line.substr(blank + 1, line.rfind(' ') - blank - 1);
     while (at != std::string::npos && at < head.size()) {
       const std::size_t next = head.find("\r\n", at + 2);
-      const std::string field = head.substr(at + 2, next == std::string::npos ? next : next - at - 2);
+      const std::string field =
+          head.substr(at + 2, next == std::string::npos ? next : next - at - 2);
       const std::size_t colon = field.find(':');
       if (colon != std::string::npos) {
         std::string name = field.substr(0, colon);
-        std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        std::ranges::transform(name, name.begin(),
+                               [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
         request.headers[name] = field.substr(std::min(field.size(), colon + 2));
       }
       at = next;
@@ -272,8 +283,10 @@ class FakeElasticsearch::Impl {
       return false;
     }
     if (reply.fault == Fault::kClose) return false;
-    std::string text = "HTTP/1.1 " + std::to_string(reply.status) + " " + phrase(reply.status) + "\r\n";
-    text += "content-type: " + reply.content_type + "\r\ncontent-length: " + std::to_string(reply.body.size()) + "\r\n";
+    std::string text =
+        "HTTP/1.1 " + std::to_string(reply.status) + " " + phrase(reply.status) + "\r\n";
+    text += "content-type: " + reply.content_type +
+            "\r\ncontent-length: " + std::to_string(reply.body.size()) + "\r\n";
     for (const std::string& header : reply.headers) text += header + "\r\n";
     text += "\r\n" + reply.body;
     if (reply.fault == Fault::kHalfAnswer) {
@@ -296,7 +309,8 @@ class FakeElasticsearch::Impl {
       const std::lock_guard lock(mutex_);
       const Reply* fixed = nullptr;
       for (const auto& [prefix, reply] : answers_) {
-        if (request.path().starts_with(prefix)) fixed = &reply;  // in order of names: the longest comes last
+        if (request.path().starts_with(prefix))
+          fixed = &reply;  // in order of names: the longest comes last
       }
       if (fixed != nullptr) return *fixed;
       if (request.path() == "/_bulk") {
@@ -315,7 +329,8 @@ class FakeElasticsearch::Impl {
               .headers = {"X-elastic-product: Elasticsearch"}};
     }
     if (request.path().ends_with("/_search")) return search(request);
-    if (request.path().starts_with("/_index_template/") || request.method == "PUT") return {.body = R"({"acknowledged":true})"};
+    if (request.path().starts_with("/_index_template/") || request.method == "PUT")
+      return {.body = R"({"acknowledged":true})"};
     return {.status = 400, .body = R"({"error":"no handler found for uri","status":400})"};
   }
 
@@ -340,19 +355,23 @@ class FakeElasticsearch::Impl {
       const Json line = Json::parse(bulk.body.substr(at, first - at));
       const std::string verb = line.begin().key();
       const Json& action = line.begin().value();
-      Document document{action.at("_index"), action.at("_id"), bulk.body.substr(first + 1, second - first - 1), verb};
+      Document document{action.at("_index"), action.at("_id"),
+                        bulk.body.substr(first + 1, second - first - 1), verb};
       at = second + 1;
-      if (!Json::accept(document.source)) throw std::runtime_error("a document that is not JSON: " + document.source);
+      if (!Json::accept(document.source))
+        throw std::runtime_error("a document that is not JSON: " + document.source);
       ItemReply reply;
       if (alias) {
-        reply = {404, "index_not_found_exception",
-                 "no such index [" + document.index + "] and [require_alias] request flag is [true]"};
+        reply = {
+            404, "index_not_found_exception",
+            "no such index [" + document.index + "] and [require_alias] request flag is [true]"};
       } else if (const auto judged = judge ? judge(document) : std::nullopt) {
         reply = *judged;
       } else if (verb == "create" ? !create(document) : overwrite(document)) {
         reply.status = 200;
         if (verb == "create") {
-          reply = {409, "version_conflict_engine_exception", "[" + document.id + "]: version conflict, document already exists"};
+          reply = {409, "version_conflict_engine_exception",
+                   "[" + document.id + "]: version conflict, document already exists"};
         }
       }
       Json item{{"_id", document.id}, {"status", reply.status}};
@@ -361,8 +380,8 @@ class FakeElasticsearch::Impl {
       errors = errors || reply.status >= 300;
       items.push_back({{verb, std::move(item)}});
     }
-    return {.body = Json{{"took", 1}, {"errors", errors}, {"items", std::move(items)}}.dump(-1, ' ', false,
-                                                                                            Json::error_handler_t::replace)};
+    return {.body = Json{{"took", 1}, {"errors", errors}, {"items", std::move(items)}}.dump(
+                -1, ' ', false, Json::error_handler_t::replace)};
   }
 
   bool create(const Document& document) {
@@ -450,14 +469,18 @@ void FakeElasticsearch::next_bulk(Handler handler, int times) {
   for (int i = 0; i < times; ++i) impl_->next_.push_back(handler);
 }
 void FakeElasticsearch::next_bulk(Reply reply, int times) {
-  next_bulk([reply = std::move(reply)](FakeElasticsearch&, const Request&) { return reply; }, times);
+  next_bulk([reply = std::move(reply)](FakeElasticsearch&, const Request&) { return reply; },
+            times);
 }
 void FakeElasticsearch::every_bulk(Handler handler) {
   const std::lock_guard lock(impl_->mutex_);
   impl_->every_ = std::move(handler);
 }
-FakeElasticsearch::Reply FakeElasticsearch::apply(const Request& bulk) { return impl_->apply(bulk); }
-void FakeElasticsearch::judge_documents(std::function<std::optional<ItemReply>(const Document&)> judge) {
+FakeElasticsearch::Reply FakeElasticsearch::apply(const Request& bulk) {
+  return impl_->apply(bulk);
+}
+void FakeElasticsearch::judge_documents(
+    std::function<std::optional<ItemReply>(const Document&)> judge) {
   const std::lock_guard lock(impl_->mutex_);
   impl_->judge_ = std::move(judge);
 }
@@ -476,16 +499,19 @@ void FakeElasticsearch::come_back() { impl_->come_back(); }
 std::vector<FakeElasticsearch::Document> FakeElasticsearch::documents() const {
   const std::lock_guard lock(impl_->mutex_);
   std::vector<Document> result;
-  for (const auto& [key, source] : impl_->documents_) result.push_back({key.first, key.second, source});
+  for (const auto& [key, source] : impl_->documents_)
+    result.push_back({key.first, key.second, source});
   return result;
 }
-std::optional<FakeElasticsearch::Document> FakeElasticsearch::document(const std::string& id) const {
+std::optional<FakeElasticsearch::Document> FakeElasticsearch::document(
+    const std::string& id) const {
   for (Document& document : documents()) {
     if (document.id == id) return std::move(document);
   }
   return std::nullopt;
 }
-std::vector<FakeElasticsearch::Request> FakeElasticsearch::requests(const std::string& path_prefix) const {
+std::vector<FakeElasticsearch::Request> FakeElasticsearch::requests(
+    const std::string& path_prefix) const {
   const std::lock_guard lock(impl_->mutex_);
   std::vector<Request> result;
   for (const Request& request : impl_->requests_) {
@@ -496,13 +522,15 @@ std::vector<FakeElasticsearch::Request> FakeElasticsearch::requests(const std::s
 bool FakeElasticsearch::wait_for_requests(std::size_t count, const std::string& path_prefix) const {
   std::unique_lock lock(impl_->mutex_);
   return impl_->changed_.wait_for(lock, std::chrono::seconds(20), [&] {
-    return static_cast<std::size_t>(std::ranges::count_if(
-               impl_->requests_, [&](const Request& r) { return r.path().starts_with(path_prefix); })) >= count;
+    return static_cast<std::size_t>(std::ranges::count_if(impl_->requests_, [&](const Request& r) {
+             return r.path().starts_with(path_prefix);
+           })) >= count;
   });
 }
 bool FakeElasticsearch::wait_for_hanging(std::size_t count) const {
   std::unique_lock lock(impl_->mutex_);
-  return impl_->changed_.wait_for(lock, std::chrono::seconds(20), [&] { return impl_->hanging_ >= count; });
+  return impl_->changed_.wait_for(lock, std::chrono::seconds(20),
+                                  [&] { return impl_->hanging_ >= count; });
 }
 
 Certificate make_certificate(bool expired, const std::string& address) {
@@ -517,13 +545,15 @@ Certificate make_certificate(bool expired, const std::string& address) {
   X509_gmtime_adj(X509_getm_notAfter(x), expired ? -86'400L : 86'400L);
   X509_set_pubkey(x, key.get());
   X509_NAME* name = X509_get_subject_name(x);
-  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("fake"), -1, -1, 0);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("fake"), -1, -1, 0);
   X509_set_issuer_name(x, name);
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, x, x, nullptr, nullptr, 0);
   for (const auto& [id, value] :
-       {std::pair<int, std::string>{NID_subject_alt_name, "IP:" + address}, {NID_basic_constraints, "critical,CA:TRUE"}}) {
+       {std::pair<int, std::string>{NID_subject_alt_name, "IP:" + address},
+        {NID_basic_constraints, "critical,CA:TRUE"}}) {
     X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str());
     X509_add_ext(x, extension, -1);
     X509_EXTENSION_free(extension);
@@ -536,8 +566,9 @@ Certificate make_certificate(bool expired, const std::string& address) {
     const long size = BIO_get_mem_data(memory.get(), &bytes);
     return std::string(bytes, static_cast<std::size_t>(size));
   };
-  return {text([&](BIO* out) { PEM_write_bio_X509(out, x); }),
-          text([&](BIO* out) { PEM_write_bio_PrivateKey(out, key.get(), nullptr, nullptr, 0, nullptr, nullptr); })};
+  return {text([&](BIO* out) { PEM_write_bio_X509(out, x); }), text([&](BIO* out) {
+            PEM_write_bio_PrivateKey(out, key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+          })};
 }
 
 }  // namespace scriptorium::test

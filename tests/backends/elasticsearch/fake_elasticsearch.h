@@ -10,9 +10,9 @@
 
 namespace scriptorium::test {
 
-// A server that speaks as much of Elasticsearch as the sink asks for, in this process, on a free port of 127.0.0.1: it
-// stores what bulk requests create, index or update, and does whatever wrong a test tells it to.
-// Threads: any.
+// A server that speaks as much of Elasticsearch as the sink asks for, in this process, on a free
+// port of 127.0.0.1: it stores what bulk requests create, index or update, and does whatever wrong
+// a test tells it to. Threads: any.
 class FakeElasticsearch {
  public:
   struct Request {
@@ -71,8 +71,8 @@ class FakeElasticsearch {
 
   std::string url() const;
 
-  // What the next bulk requests get, one after the other; after that they are served as they should be. apply() in one of
-  // these does what a good server would and gives its answer.
+  // What the next bulk requests get, one after the other; after that they are served as they should
+  // be. apply() in one of these does what a good server would and gives its answer.
   using Handler = std::function<Reply(FakeElasticsearch&, const Request&)>;
   void next_bulk(Handler handler, int times = 1);
   void next_bulk(Reply reply, int times = 1);
@@ -82,8 +82,8 @@ class FakeElasticsearch {
   void judge_documents(std::function<std::optional<ItemReply>(const Document&)> judge);
   // Instead of what other paths get: the longest prefix of the path counts.
   void answer(const std::string& path_prefix, Reply reply);
-  // Bodies larger than this are answered with 413 before they are read, and the connection closed; or, if `silent`, just
-  // closed with what was sent unread.
+  // Bodies larger than this are answered with 413 before they are read, and the connection closed;
+  // or, if `silent`, just closed with what was sent unread.
   void refuse_bodies_above(std::size_t bytes, bool silent = false);
   // Stops listening and closes what is open; and listens again on the same port.
   void go_down();

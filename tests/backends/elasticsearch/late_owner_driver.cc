@@ -1,11 +1,13 @@
-// One half of the class LateOwners in tests/system/search_suite.py, which starts the server and looks at its documents.
+// One half of the class LateOwners in tests/system/search_suite.py, which starts the server and
+// looks at its documents.
 //   elasticsearch_late_owner_driver JOB STEPS OPTION=VALUE...
-// Delivers the events of one job to the sink, each alone and again until it is settled for good. STEPS, with commas between:
+// Delivers the events of one job to the sink, each alone and again until it is settled for good.
+// STEPS, with commas between:
 //   first   the event as it went out while its owner was unknown
 //   owned   the one that replaces it when he is known
 //   bare    the same without the bytes of its files
-// OPTION=VALUE as in a [sink.search]. Prints one JSON object: the events (as `event_json()` has them), how each step ended, the
-// sink's status and the ids of what it logged.
+// OPTION=VALUE as in a [sink.search]. Prints one JSON object: the events (as `event_json()` has
+// them), how each step ended, the sink's status and the ids of what it logged.
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -44,16 +46,19 @@ int run(const std::string& job, const std::string& steps, const std::vector<std:
   }
   Problems problems;
   auto config = elasticsearch::parse_config(table, problems);
-  for (const Problem& problem : problems.list()) std::fprintf(stderr, "%s\n", problem.text().c_str());
+  for (const Problem& problem : problems.list())
+    std::fprintf(stderr, "%s\n", problem.text().c_str());
   if (!problems.empty()) return 64;
 
   test::RecordingLogger log;
-  const SinkContext context{.name = "search", .cluster = "lab", .log = log, .clock = system_clock()};
+  const SinkContext context{
+      .name = "search", .cluster = "lab", .log = log, .clock = system_clock()};
   auto sink = elasticsearch::ElasticsearchSink::create(std::move(config), context);
   if (!sink || !(*sink)->start()) return 1;
 
   // Not UTF-8, so that the document has script.raw too.
-  const Event first = test::make_unverified_event(job, "#!/bin/bash\nmodule load GROMACS/2023.1\n# caf\xe9\nsrun gmx\n"s);
+  const Event first = test::make_unverified_event(
+      job, "#!/bin/bash\nmodule load GROMACS/2023.1\n# caf\xe9\nsrun gmx\n"s);
   const Event owned = test::make_owned_event(first);
   std::map<std::string, std::shared_ptr<const Event>> events;
   events["first"] = std::make_shared<const Event>(first);
@@ -74,8 +79,10 @@ int run(const std::string& job, const std::string& steps, const std::vector<std:
       if (!outbox.wait_all_settled(std::chrono::minutes(5))) return 1;
     } while (outbox.outcome(job) == Outcome::kRetry && attempt < kMostAttempts);
     const bool acknowledged = outbox.outcome(job) == Outcome::kAcknowledged;
-    result["steps"].push_back(
-        {{"step", step}, {"acknowledged", acknowledged}, {"attempts", attempt}, {"reason", outbox.reason(job)}});
+    result["steps"].push_back({{"step", step},
+                               {"acknowledged", acknowledged},
+                               {"attempts", attempt},
+                               {"reason", outbox.reason(job)}});
   }
   result["status"] = Json::parse((*sink)->status_json());
   (*sink)->stop(system_clock().steady() + std::chrono::seconds(5));

@@ -35,62 +35,83 @@ Item change(int status, std::string type = {}, std::string reason = {}) {
 
 INSTANTIATE_TEST_SUITE_P(
     ChangesOfDocuments, ItemTest,
-    ::testing::Values(ItemCase{change(200), ItemAction::kStored}, ItemCase{change(201), ItemAction::kStored},
-                      ItemCase{change(409, "version_conflict_engine_exception"), ItemAction::kRetry},
-                      ItemCase{change(403, "security_exception", "action [indices:data/write/bulk[s]] is unauthorized"),
-                               ItemAction::kNoChange},
-                      ItemCase{change(403, "cluster_block_exception", "index [x] blocked by: [FORBIDDEN/8/index write (api)];"),
-                               ItemAction::kHold},
-                      ItemCase{change(400, "illegal_argument_exception",
-                                      "only write ops with an op_type of create are allowed in data streams"),
-                               ItemAction::kNoChange},
-                      ItemCase{change(400, "mapper_parsing_exception", "failed to parse"), ItemAction::kReject},
-                      ItemCase{change(404, "index_not_found_exception"), ItemAction::kHold},
-                      ItemCase{change(503, "unavailable_shards_exception"), ItemAction::kRetry}));
+    ::testing::Values(
+        ItemCase{change(200), ItemAction::kStored}, ItemCase{change(201), ItemAction::kStored},
+        ItemCase{change(409, "version_conflict_engine_exception"), ItemAction::kRetry},
+        ItemCase{change(403, "security_exception",
+                        "action [indices:data/write/bulk[s]] is unauthorized"),
+                 ItemAction::kNoChange},
+        ItemCase{change(403, "cluster_block_exception",
+                        "index [x] blocked by: [FORBIDDEN/8/index write (api)];"),
+                 ItemAction::kHold},
+        ItemCase{change(400, "illegal_argument_exception",
+                        "only write ops with an op_type of create are allowed in data streams"),
+                 ItemAction::kNoChange},
+        ItemCase{change(400, "mapper_parsing_exception", "failed to parse"), ItemAction::kReject},
+        ItemCase{change(404, "index_not_found_exception"), ItemAction::kHold},
+        ItemCase{change(503, "unavailable_shards_exception"), ItemAction::kRetry}));
 
 INSTANTIATE_TEST_SUITE_P(
     EveryRow, ItemTest,
     ::testing::Values(
         ItemCase{item(200), ItemAction::kStored}, ItemCase{item(201), ItemAction::kStored},
         ItemCase{item(409, "version_conflict_engine_exception"), ItemAction::kDuplicate},
-        ItemCase{item(409), ItemAction::kDuplicate}, ItemCase{item(409, "something_else_exception"), ItemAction::kSuspect},
+        ItemCase{item(409), ItemAction::kDuplicate},
+        ItemCase{item(409, "something_else_exception"), ItemAction::kSuspect},
         ItemCase{item(429, "es_rejected_execution_exception"), ItemAction::kRetry},
         ItemCase{item(429, "rejected_execution_exception"), ItemAction::kRetry},
         ItemCase{
-            item(429, "cluster_block_exception", "index [x] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage]"),
+            item(429, "cluster_block_exception",
+                 "index [x] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage]"),
             ItemAction::kRetry},
-        ItemCase{item(503, "unavailable_shards_exception"), ItemAction::kRetry}, ItemCase{item(502), ItemAction::kRetry},
-        ItemCase{item(504), ItemAction::kRetry}, ItemCase{item(408), ItemAction::kRetry},
-        ItemCase{item(403, "cluster_block_exception", "index [x] blocked by: [FORBIDDEN/8/index write (api)];"),
+        ItemCase{item(503, "unavailable_shards_exception"), ItemAction::kRetry},
+        ItemCase{item(502), ItemAction::kRetry}, ItemCase{item(504), ItemAction::kRetry},
+        ItemCase{item(408), ItemAction::kRetry},
+        ItemCase{item(403, "cluster_block_exception",
+                      "index [x] blocked by: [FORBIDDEN/8/index write (api)];"),
                  ItemAction::kHold},
-        ItemCase{item(403, "cluster_block_exception", "index [x] blocked by: [FORBIDDEN/5/index read-only (api)];"),
+        ItemCase{item(403, "cluster_block_exception",
+                      "index [x] blocked by: [FORBIDDEN/5/index read-only (api)];"),
                  ItemAction::kHold},
-        ItemCase{item(403, "security_exception", "action [indices:admin/auto_create] is unauthorized"), ItemAction::kHold},
-        ItemCase{item(401, "security_exception"), ItemAction::kHold},
-        ItemCase{item(404, "index_not_found_exception"), ItemAction::kHold}, ItemCase{item(405), ItemAction::kHold},
         ItemCase{
-            item(400, "validation_exception",
-                 "Validation Failed: 1: this action would add [2] shards, but this cluster currently has [1000]/[1000] maximum "
-                 "normal shards open;"),
+            item(403, "security_exception", "action [indices:admin/auto_create] is unauthorized"),
             ItemAction::kHold},
+        ItemCase{item(401, "security_exception"), ItemAction::kHold},
+        ItemCase{item(404, "index_not_found_exception"), ItemAction::kHold},
+        ItemCase{item(405), ItemAction::kHold},
+        ItemCase{item(400, "validation_exception",
+                      "Validation Failed: 1: this action would add [2] shards, but this cluster "
+                      "currently has [1000]/[1000] maximum "
+                      "normal shards open;"),
+                 ItemAction::kHold},
         ItemCase{item(400, "index_closed_exception", "closed"), ItemAction::kHold},
         ItemCase{item(400, "invalid_index_name_exception"), ItemAction::kHold},
-        ItemCase{item(400, "illegal_argument_exception", "no write index is defined for alias [jobs]."), ItemAction::kHold},
-        ItemCase{item(400, "illegal_argument_exception", "only write ops with an op_type of create are allowed in data streams"),
+        ItemCase{
+            item(400, "illegal_argument_exception", "no write index is defined for alias [jobs]."),
+            ItemAction::kHold},
+        ItemCase{item(400, "illegal_argument_exception",
+                      "only write ops with an op_type of create are allowed in data streams"),
                  ItemAction::kHold},
-        ItemCase{item(400, "illegal_argument_exception", "pipeline with id [x] does not exist"), ItemAction::kHold},
+        ItemCase{item(400, "illegal_argument_exception", "pipeline with id [x] does not exist"),
+                 ItemAction::kHold},
         ItemCase{item(400, "mapper_parsing_exception", "failed to parse"), ItemAction::kReject},
-        ItemCase{item(400, "document_parsing_exception", "[1:53] failed to parse field [job.id]"), ItemAction::kReject},
+        ItemCase{item(400, "document_parsing_exception", "[1:53] failed to parse field [job.id]"),
+                 ItemAction::kReject},
         ItemCase{item(400, "strict_dynamic_mapping_exception"), ItemAction::kReject},
-        ItemCase{item(400, "illegal_argument_exception", "Document contains at least one immense term in field=\"script.text\""),
+        ItemCase{item(400, "illegal_argument_exception",
+                      "Document contains at least one immense term in field=\"script.text\""),
                  ItemAction::kReject},
-        ItemCase{item(400, "illegal_argument_exception", "DocValuesField \"script.text.grep\" is too large, must be <= 32766"),
+        ItemCase{item(400, "illegal_argument_exception",
+                      "DocValuesField \"script.text.grep\" is too large, must be <= 32766"),
                  ItemAction::kReject},
-        ItemCase{item(400, "illegal_argument_exception", "Limit of total fields [500] has been exceeded"), ItemAction::kReject},
+        ItemCase{item(400, "illegal_argument_exception",
+                      "Limit of total fields [500] has been exceeded"),
+                 ItemAction::kReject},
         ItemCase{item(400, "illegal_argument_exception", "something new"), ItemAction::kSuspect},
-        ItemCase{item(400, "brand_new_exception"), ItemAction::kSuspect}, ItemCase{item(400), ItemAction::kSuspect},
-        ItemCase{item(500, "not_x_content_exception"), ItemAction::kSuspect}, ItemCase{item(418), ItemAction::kSuspect},
-        ItemCase{item(599), ItemAction::kSuspect}));
+        ItemCase{item(400, "brand_new_exception"), ItemAction::kSuspect},
+        ItemCase{item(400), ItemAction::kSuspect},
+        ItemCase{item(500, "not_x_content_exception"), ItemAction::kSuspect},
+        ItemCase{item(418), ItemAction::kSuspect}, ItemCase{item(599), ItemAction::kSuspect}));
 
 struct RequestCase {
   long status;
@@ -107,22 +128,23 @@ TEST_P(RequestTest, IsJudgedAsAWhole) {
 
 INSTANTIATE_TEST_SUITE_P(
     EveryRow, RequestTest,
-    ::testing::Values(RequestCase{200, {}, RequestAction::kItems}, RequestCase{201, {}, RequestAction::kRetry},
-                      RequestCase{204, {}, RequestAction::kRetry}, RequestCase{301, {}, RequestAction::kHold},
-                      RequestCase{401, {}, RequestAction::kHold},
-                      RequestCase{403, {"security_exception", ""}, RequestAction::kHold},
-                      RequestCase{403, {"cluster_block_exception", ""}, RequestAction::kHold},
-                      RequestCase{404, {"index_not_found_exception", ""}, RequestAction::kHold},
-                      RequestCase{405, {}, RequestAction::kHold}, RequestCase{406, {}, RequestAction::kHold},
-                      RequestCase{408, {}, RequestAction::kRetry}, RequestCase{413, {}, RequestAction::kSplit},
-                      RequestCase{417, {}, RequestAction::kSplit}, RequestCase{429, {}, RequestAction::kRetry},
-                      RequestCase{500, {}, RequestAction::kRetry}, RequestCase{502, {}, RequestAction::kNextHost},
-                      RequestCase{503, {"cluster_block_exception", ""}, RequestAction::kNextHost},
-                      RequestCase{504, {}, RequestAction::kNextHost},
-                      RequestCase{400, {"illegal_argument_exception", ""}, RequestAction::kSuspect},
-                      RequestCase{400, {"action_request_validation_exception", ""}, RequestAction::kSuspect},
-                      RequestCase{400, {"validation_exception", ""}, RequestAction::kHold},
-                      RequestCase{507, {}, RequestAction::kRetry}));
+    ::testing::Values(
+        RequestCase{200, {}, RequestAction::kItems}, RequestCase{201, {}, RequestAction::kRetry},
+        RequestCase{204, {}, RequestAction::kRetry}, RequestCase{301, {}, RequestAction::kHold},
+        RequestCase{401, {}, RequestAction::kHold},
+        RequestCase{403, {"security_exception", ""}, RequestAction::kHold},
+        RequestCase{403, {"cluster_block_exception", ""}, RequestAction::kHold},
+        RequestCase{404, {"index_not_found_exception", ""}, RequestAction::kHold},
+        RequestCase{405, {}, RequestAction::kHold}, RequestCase{406, {}, RequestAction::kHold},
+        RequestCase{408, {}, RequestAction::kRetry}, RequestCase{413, {}, RequestAction::kSplit},
+        RequestCase{417, {}, RequestAction::kSplit}, RequestCase{429, {}, RequestAction::kRetry},
+        RequestCase{500, {}, RequestAction::kRetry}, RequestCase{502, {}, RequestAction::kNextHost},
+        RequestCase{503, {"cluster_block_exception", ""}, RequestAction::kNextHost},
+        RequestCase{504, {}, RequestAction::kNextHost},
+        RequestCase{400, {"illegal_argument_exception", ""}, RequestAction::kSuspect},
+        RequestCase{400, {"action_request_validation_exception", ""}, RequestAction::kSuspect},
+        RequestCase{400, {"validation_exception", ""}, RequestAction::kHold},
+        RequestCase{507, {}, RequestAction::kRetry}));
 
 TEST(BulkAnswerTest, GivesEachDocumentItsItem) {
   const auto items = parse_bulk_answer(
@@ -139,9 +161,10 @@ TEST(BulkAnswerTest, GivesEachDocumentItsItem) {
 }
 
 TEST(BulkAnswerTest, TellsWhichDocumentsMayHaveBeenChanged) {
-  const auto items = parse_bulk_answer(R"({"items":[{"create":{"_id":"a","status":201}},{"index":{"_id":"b","status":200}},)"
-                                       R"({"update":{"_id":"c","status":200,"result":"noop"}}]})",
-                                       {"a", "b", "c"});
+  const auto items = parse_bulk_answer(
+      R"({"items":[{"create":{"_id":"a","status":201}},{"index":{"_id":"b","status":200}},)"
+      R"({"update":{"_id":"c","status":200,"result":"noop"}}]})",
+      {"a", "b", "c"});
   ASSERT_TRUE(items) << items.error().message();
   EXPECT_FALSE((*items)[0].changes);
   EXPECT_TRUE((*items)[1].changes);
@@ -150,18 +173,25 @@ TEST(BulkAnswerTest, TellsWhichDocumentsMayHaveBeenChanged) {
 
 TEST(BulkAnswerTest, IsUnknownUnlessItAnswersForExactlyTheseDocuments) {
   for (const char* body :
-       {"", "<html>", "{", R"({"items":[)", "[]", "null", R"({"errors":false})", R"({"items":{}})", R"({"items":[]})",
+       {"", "<html>", "{", R"({"items":[)", "[]", "null", R"({"errors":false})", R"({"items":{}})",
+        R"({"items":[]})",
         R"({"items":[{"create":{"_id":"a","status":201}},{"create":{"_id":"b","status":201}}]})",
-        R"({"items":[{"create":{"_id":"a"}}]})", R"({"items":[{"create":201}]})", R"({"items":[201]})", R"({"items":[{}]})",
-        R"({"items":[{"create":{"_id":"b","status":201}}]})", R"({"items":[{"create":{"_id":"a","status":"201"}}]})"}) {
+        R"({"items":[{"create":{"_id":"a"}}]})", R"({"items":[{"create":201}]})",
+        R"({"items":[201]})", R"({"items":[{}]})",
+        R"({"items":[{"create":{"_id":"b","status":201}}]})",
+        R"({"items":[{"create":{"_id":"a","status":"201"}}]})"}) {
     EXPECT_FALSE(parse_bulk_answer(body, {"a"})) << body;
   }
-  EXPECT_TRUE(parse_bulk_answer(R"({"items":[{"create":{"status":201}}]})", {"a"}));  // without _id the place counts
+  EXPECT_TRUE(parse_bulk_answer(R"({"items":[{"create":{"status":201}}]})",
+                                {"a"}));  // without _id the place counts
 }
 
 TEST(ErrorTest, IsReadFromEveryFormThatServersUse) {
-  EXPECT_EQ(parse_error(R"({"error":{"type":"security_exception","reason":"no"},"status":403})").type, "security_exception");
-  EXPECT_EQ(parse_error(R"({"error":"no handler found for uri","status":400})").reason, "no handler found for uri");
+  EXPECT_EQ(
+      parse_error(R"({"error":{"type":"security_exception","reason":"no"},"status":403})").type,
+      "security_exception");
+  EXPECT_EQ(parse_error(R"({"error":"no handler found for uri","status":400})").reason,
+            "no handler found for uri");
   EXPECT_EQ(parse_error("Unauthorized").type, "");
   EXPECT_EQ(parse_error("").reason, "");
   EXPECT_EQ(parse_error(R"({"error":{"type":"#!/bin/sh rm -rf","reason":1}})").type, "");
@@ -169,19 +199,26 @@ TEST(ErrorTest, IsReadFromEveryFormThatServersUse) {
 
 // What servers were seen to say, and what of it may be told.
 TEST(SafeReasonTest, EndsWhereTheServerBeginsToQuote) {
-  const auto expect = [](std::string_view reason, std::string_view told) { EXPECT_EQ(safe_reason(reason), told); };
+  const auto expect = [](std::string_view reason, std::string_view told) {
+    EXPECT_EQ(safe_reason(reason), told);
+  };
   expect(
-      "[scriptorium-job-2026.11][0] primary shard is not active Timeout: [1m], request: [BulkShardRequest [[x][0]] containing "
+      "[scriptorium-job-2026.11][0] primary shard is not active Timeout: [1m], request: "
+      "[BulkShardRequest [[x][0]] containing "
       "[index "
       "{[x][1], source[{\"script\":{\"text\":\"SECRET\"}}]}]]",
       "[scriptorium-job-2026.11][0] primary shard is not active Timeout: [1m]");
-  expect("failed to parse field [environment] of type [flattened] in document with id '1'. Preview of field's value: 'SECRET'",
-         "failed to parse field [environment] of type [flattened] in document with id '1'");
   expect(
-      "[1:20] failed to parse: Unexpected character: expected a value at [Source: (byte[])\"{\"script\":\"SECRET\"}\"; line: 1]",
+      "failed to parse field [environment] of type [flattened] in document with id '1'. Preview of "
+      "field's value: 'SECRET'",
+      "failed to parse field [environment] of type [flattened] in document with id '1'");
+  expect(
+      "[1:20] failed to parse: Unexpected character: expected a value at [Source: "
+      "(byte[])\"{\"script\":\"SECRET\"}\"; line: 1]",
       "[1:20] failed to parse: Unexpected character: expected a value at");
   expect(
-      "Document contains at least one immense term in field=\"script.text\" The prefix of the first immense term is: '[104, "
+      "Document contains at least one immense term in field=\"script.text\" The prefix of the "
+      "first immense term is: '[104, "
       "117]'",
       "Document contains at least one immense term in field=\"script.text\" The");
   expect("For input string: \"SECRET\"", "");
@@ -189,10 +226,13 @@ TEST(SafeReasonTest, EndsWhereTheServerBeginsToQuote) {
 }
 
 TEST(SafeReasonTest, EndsWhereItRepeatsTheJobItself) {
-  const auto event = test::make_event("4711", "#!/bin/sh\nexport TOKEN=hunter2hunter2\n", {"PASSWORD=correct horse battery"});
-  EXPECT_EQ(safe_reason("a new way to say TOKEN=hunter2hunter2 aloud", *event), "a new way to say...");
+  const auto event = test::make_event("4711", "#!/bin/sh\nexport TOKEN=hunter2hunter2\n",
+                                      {"PASSWORD=correct horse battery"});
+  EXPECT_EQ(safe_reason("a new way to say TOKEN=hunter2hunter2 aloud", *event),
+            "a new way to say...");
   EXPECT_EQ(safe_reason("value was correct horse battery staple", *event), "value was...");
-  EXPECT_EQ(safe_reason("index [scriptorium-job-2026.11] is closed", *event), "index [scriptorium-job-2026.11] is closed");
+  EXPECT_EQ(safe_reason("index [scriptorium-job-2026.11] is closed", *event),
+            "index [scriptorium-job-2026.11] is closed");
 }
 
 TEST(SafeReasonTest, IsShortAndOnOneLine) {

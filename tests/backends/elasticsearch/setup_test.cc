@@ -32,11 +32,14 @@ class SetupTest : public ::testing::Test {
 
 TEST_F(SetupTest, InstallsPoliciesBeforeTheTemplatesThatNameThem) {
   EXPECT_THAT(paths(Product::kElasticsearch),
-              ::testing::ElementsAre("/_ilm/policy/scriptorium-job", "/_index_template/scriptorium-job",
-                                     "/_ilm/policy/scriptorium-usage", "/_index_template/scriptorium-usage"));
+              ::testing::ElementsAre(
+                  "/_ilm/policy/scriptorium-job", "/_index_template/scriptorium-job",
+                  "/_ilm/policy/scriptorium-usage", "/_index_template/scriptorium-usage"));
   EXPECT_THAT(paths(Product::kOpensearch),
-              ::testing::ElementsAre("/_plugins/_ism/policies/scriptorium-job", "/_index_template/scriptorium-job",
-                                     "/_plugins/_ism/policies/scriptorium-usage", "/_index_template/scriptorium-usage"));
+              ::testing::ElementsAre("/_plugins/_ism/policies/scriptorium-job",
+                                     "/_index_template/scriptorium-job",
+                                     "/_plugins/_ism/policies/scriptorium-usage",
+                                     "/_index_template/scriptorium-usage"));
 }
 
 TEST_F(SetupTest, KeepsAsLongAsTheConfigurationSays) {
@@ -53,10 +56,12 @@ TEST_F(SetupTest, KeepsAsLongAsTheConfigurationSays) {
 TEST_F(SetupTest, WithoutRetentionThereIsNoPolicy) {
   config_.retention_days = 0;
   EXPECT_THAT(paths(Product::kElasticsearch),
-              ::testing::ElementsAre("/_index_template/scriptorium-job", "/_index_template/scriptorium-usage"));
+              ::testing::ElementsAre("/_index_template/scriptorium-job",
+                                     "/_index_template/scriptorium-usage"));
   EXPECT_THAT(steps(Product::kElasticsearch)[0].body, Not(HasSubstr("lifecycle")));
   EXPECT_THAT(paths(Product::kOpensearch),
-              ::testing::ElementsAre("/_index_template/scriptorium-job", "/_index_template/scriptorium-usage"));
+              ::testing::ElementsAre("/_index_template/scriptorium-job",
+                                     "/_index_template/scriptorium-usage"));
 }
 
 TEST_F(SetupTest, ADataStreamStillRollsOverWhenItIsKeptForEver) {
@@ -78,14 +83,17 @@ TEST_F(SetupTest, PatternsFollowTheConfiguredName) {
   const auto es = steps(Product::kElasticsearch);
   EXPECT_EQ(Json::parse(es[1].body)["index_patterns"], Json::array({"hpc-*-job-*"}));
   EXPECT_EQ(es[1].path, "/_index_template/hpc-job");
-  EXPECT_EQ(Json::parse(es[1].body)["template"]["settings"]["index"]["lifecycle"]["name"], "hpc-job");
+  EXPECT_EQ(Json::parse(es[1].body)["template"]["settings"]["index"]["lifecycle"]["name"],
+            "hpc-job");
   const auto os = steps(Product::kOpensearch);
-  EXPECT_EQ(Json::parse(os[0].body)["policy"]["ism_template"][0]["index_patterns"], Json::array({"hpc-*-job-*"}));
+  EXPECT_EQ(Json::parse(os[0].body)["policy"]["ism_template"][0]["index_patterns"],
+            Json::array({"hpc-*-job-*"}));
 }
 
 TEST_F(SetupTest, OneIndexForAllKindsHasOneTemplate) {
   config_.index = "hpc-{year}";
-  EXPECT_THAT(paths(Product::kElasticsearch), ::testing::ElementsAre("/_ilm/policy/hpc", "/_index_template/hpc"));
+  EXPECT_THAT(paths(Product::kElasticsearch),
+              ::testing::ElementsAre("/_ilm/policy/hpc", "/_index_template/hpc"));
 }
 
 TEST_F(SetupTest, ATemplateForAServerWithoutPoliciesNamesNone) {

@@ -51,17 +51,20 @@ class SinkFixture : public ::testing::Test {
     ASSERT_TRUE(outbox_.wait_all_settled(std::chrono::seconds(60)))
         << outbox_.unsettled() << " of " << events.size() << " unsettled";
   }
-  static std::vector<std::shared_ptr<const Event>> make_events(int count, std::size_t script_bytes = 0) {
+  static std::vector<std::shared_ptr<const Event>> make_events(int count,
+                                                               std::size_t script_bytes = 0) {
     std::vector<std::shared_ptr<const Event>> events;
     for (int i = 0; i < count; ++i) {
-      events.push_back(test::make_event(std::to_string(1000 + i),
-                                        "#!/bin/sh\n# " + std::to_string(i) + std::string(script_bytes, 'x') + "\n"));
+      events.push_back(test::make_event(
+          std::to_string(1000 + i),
+          "#!/bin/sh\n# " + std::to_string(i) + std::string(script_bytes, 'x') + "\n"));
     }
     return events;
   }
   void expect_all(Outcome outcome, const std::vector<std::shared_ptr<const Event>>& events) {
     for (const auto& event : events) {
-      EXPECT_EQ(outbox_.outcome(event->job.id), outcome) << event->job.id << ": " << outbox_.reason(event->job.id);
+      EXPECT_EQ(outbox_.outcome(event->job.id), outcome)
+          << event->job.id << ": " << outbox_.reason(event->job.id);
     }
   }
 

@@ -22,10 +22,13 @@ class ElasticsearchSinkTest : public SinkFixture {
  protected:
   Json status() { return Json::parse(sink().status_json()); }
   static Reply error(int status, const std::string& type, const std::string& reason = "words") {
-    return {.status = status, .body = Json{{"error", {{"type", type}, {"reason", reason}}}, {"status", status}}.dump()};
+    return {
+        .status = status,
+        .body = Json{{"error", {{"type", type}, {"reason", reason}}}, {"status", status}}.dump()};
   }
   static Reply missing_template() {
-    return error(404, "resource_not_found_exception", "index template matching [scriptorium-job] not found");
+    return error(404, "resource_not_found_exception",
+                 "index template matching [scriptorium-job] not found");
   }
   // The document of this job gets the answer, others are stored.
   void judge_job(const std::string& job, const Item& item) {
@@ -39,7 +42,8 @@ class ElasticsearchSinkTest : public SinkFixture {
   }
 };
 
-// ---- what goes over the wire ----------------------------------------------------------------------------------------
+// ---- what goes over the wire
+// ----------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, StoresEachEventUnderItsId) {
   const auto events = make_events(3);
@@ -83,7 +87,8 @@ TEST_F(ElasticsearchSinkTest, ADocumentThatIsThereAlreadyIsAcknowledgedAndCounte
   EXPECT_EQ(status()["duplicates"], 2);
 }
 
-// ---- an event whose owner was found later ---------------------------------------------------------------------------
+// ---- an event whose owner was found later
+// ---------------------------------------------------------------------------
 
 class LateOwnerTest : public ElasticsearchSinkTest {
  protected:
@@ -107,8 +112,8 @@ class LateOwnerTest : public ElasticsearchSinkTest {
     EXPECT_EQ(json["script"].value("text", "none"), test::kScript);
     EXPECT_EQ(json.value("environment", Json::object()).value("USER", "none"), "mallory");
   }
-  // What a server says to one who may create documents and nothing else: Elasticsearch of each document by itself,
-  // OpenSearch of all that one request has for the same shard.
+  // What a server says to one who may create documents and nothing else: Elasticsearch of each
+  // document by itself, OpenSearch of all that one request has for the same shard.
   void refuse_changes(bool the_whole_shard) {
     server_.every_bulk([the_whole_shard](Fake& server, const Fake::Request& request) {
       const bool changes = request.body.find(R"({"index":)") != std::string::npos;
@@ -181,7 +186,8 @@ TEST_F(LateOwnerTest, WithoutTheRightToChangeDocumentsItIsCreatedBesideTheFirst)
     server_.every_bulk(nullptr);
     server_.judge_documents(nullptr);
     sink_.reset();
-    const auto first = std::make_shared<const Event>(test::make_unverified_event(the_whole_shard ? "4" : "3"));
+    const auto first =
+        std::make_shared<const Event>(test::make_unverified_event(the_whole_shard ? "4" : "3"));
     const auto owned = std::make_shared<const Event>(test::make_owned_event(*first));
     const auto other = test::make_event(the_whole_shard ? "40" : "30");
     deliver({first});
@@ -192,11 +198,14 @@ TEST_F(LateOwnerTest, WithoutTheRightToChangeDocumentsItIsCreatedBesideTheFirst)
     EXPECT_EQ(hint(owned->job.id), std::chrono::milliseconds(0)) << "it can go at once";
     if (the_whole_shard) {
       EXPECT_EQ(outbox_.outcome(other->job.id), Outcome::kRetry);
-      EXPECT_EQ(hint(other->job.id), std::chrono::milliseconds(0)) << "only its company was refused";
+      EXPECT_EQ(hint(other->job.id), std::chrono::milliseconds(0))
+          << "only its company was refused";
     }
     deliver({owned, other}, 2);
-    EXPECT_EQ(outbox_.outcome(owned->job.id), Outcome::kAcknowledged) << outbox_.reason(owned->job.id);
-    EXPECT_EQ(outbox_.outcome(other->job.id), Outcome::kAcknowledged) << outbox_.reason(other->job.id);
+    EXPECT_EQ(outbox_.outcome(owned->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(owned->job.id);
+    EXPECT_EQ(outbox_.outcome(other->job.id), Outcome::kAcknowledged)
+        << outbox_.reason(other->job.id);
     EXPECT_TRUE(server_.document(first->id));
     EXPECT_TRUE(server_.document(owned->id));
     EXPECT_EQ(log_.count("ES_REFUSED"), 0U);
@@ -226,7 +235,8 @@ TEST_F(LateOwnerTest, AnIndexThatNobodyMayWriteToHoldsItAsAllOthers) {
   EXPECT_EQ(log_.count("ES_REFUSED"), 1U);
 }
 
-// ---- bodies ---------------------------------------------------------------------------------------------------------
+// ---- bodies
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, CutsALargeBatchIntoBodiesOfAtMostTheLimit) {
   config_.request_max_bytes = 200'000;
@@ -259,12 +269,14 @@ TEST_F(ElasticsearchSinkTest, AsksOnceWhoTheServerIs) {
   deliver(make_events(1));
   ASSERT_TRUE(server_.wait_for_requests(1, "/"));
   deliver(make_events(2));
-  while (status()["version"] == "") deliver(make_events(1));  // the answer comes beside the deliveries
+  while (status()["version"] == "")
+    deliver(make_events(1));  // the answer comes beside the deliveries
   EXPECT_EQ(status()["product"], "elasticsearch");
   EXPECT_EQ(status()["version"], "8.19.0");
 }
 
-// ---- items ----------------------------------------------------------------------------------------------------------
+// ---- items
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, JudgesEachItemByItself) {
   const auto events = make_events(5);
@@ -295,7 +307,8 @@ TEST_F(ElasticsearchSinkTest, ThingsThatSomebodyMustRepairAreSaidOnceAndHeldForE
         Item{403, "cluster_block_exception", "blocked by: [FORBIDDEN/8/index write (api)]"},
         Item{404, "index_not_found_exception", "no such index"},
         Item{400, "validation_exception",
-             "this action would add [2] shards, but this cluster currently has [1000]/[1000] maximum shards open"},
+             "this action would add [2] shards, but this cluster currently has [1000]/[1000] "
+             "maximum shards open"},
         Item{400, "index_closed_exception", "closed"}}) {
     SCOPED_TRACE(item.type);
     log_.clear();
@@ -311,7 +324,8 @@ TEST_F(ElasticsearchSinkTest, ThingsThatSomebodyMustRepairAreSaidOnceAndHeldForE
   }
 }
 
-TEST_F(ElasticsearchSinkTest, WhatNobodyCanJudgeIsRejectedOnlyAfterManyTriesAndTimeWhileOthersAreTaken) {
+TEST_F(ElasticsearchSinkTest,
+       WhatNobodyCanJudgeIsRejectedOnlyAfterManyTriesAndTimeWhileOthersAreTaken) {
   judge_job("1000", {500, "not_x_content_exception", "no content"});
   const auto poison = test::make_event("1000");
   for (std::uint32_t attempt = 1; attempt <= 30; ++attempt) {
@@ -344,7 +358,8 @@ TEST_F(ElasticsearchSinkTest, AFailureStoreIsCountedApartAndSaid) {
   EXPECT_TRUE(log_.has("ES_FAILURE_STORE"));
 }
 
-// ---- the whole request ----------------------------------------------------------------------------------------------
+// ---- the whole request
+// ----------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, AServerThatIsBusyIsTriedAgainWithItsOwnHint) {
   for (const int code : {408, 429, 500, 502, 503, 504}) {
@@ -361,9 +376,10 @@ TEST_F(ElasticsearchSinkTest, AServerThatIsBusyIsTriedAgainWithItsOwnHint) {
 TEST_F(ElasticsearchSinkTest, AServerThatRefusesUsIsSaidAloudAndTriedSlowly) {
   for (const int code : {301, 401, 403, 404, 405, 406}) {
     log_.clear();
-    server_.next_bulk(code == 401 ? Reply{.status = 401, .body = "Unauthorized", .content_type = "text/plain"}
-                                  : error(code, "refusal_" + std::to_string(code)),
-                      2);
+    server_.next_bulk(
+        code == 401 ? Reply{.status = 401, .body = "Unauthorized", .content_type = "text/plain"}
+                    : error(code, "refusal_" + std::to_string(code)),
+        2);
     deliver(make_events(2));
     deliver(make_events(2));
     EXPECT_EQ(outbox_.outcome("1000"), Outcome::kRetry);
@@ -385,7 +401,8 @@ TEST_F(ElasticsearchSinkTest, AnAnswerThatIsNotUnderstoodAcknowledgesNothing) {
 }
 
 TEST_F(ElasticsearchSinkTest, AConnectionThatEndsBeforeOrAfterTheServerAppliedChangesNothing) {
-  config_.require_template = false;  // its connection would be used again, and libcurl tries once more on one that was kept
+  config_.require_template = false;  // its connection would be used again, and libcurl tries once
+                                     // more on one that was kept
   const auto events = make_events(20);
   server_.next_bulk(Reply{.fault = Fault::kClose});
   server_.next_bulk([](Fake& server, const Fake::Request& request) {
@@ -442,7 +459,8 @@ TEST_F(ElasticsearchSinkTest, AServerThatIsDownIsTriedAgain) {
   EXPECT_EQ(status()["hosts"][0]["state"], "up");
 }
 
-// ---- size -----------------------------------------------------------------------------------------------------------
+// ---- size
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, ABodyThatIsTooLargeIsSplitUntilItFits) {
   config_.compression = Compression::kNone;
@@ -477,7 +495,9 @@ TEST_F(ElasticsearchSinkTest, ALostAnswer413IsGuessedAfterTwoCutsAndTheBodyHalve
   server_.refuse_bodies_above(300'000, true);
   const auto events = make_events(60, 10'000);
   const auto all_stored = [&] {
-    return std::ranges::all_of(events, [&](const auto& e) { return outbox_.outcome(e->job.id) == Outcome::kAcknowledged; });
+    return std::ranges::all_of(events, [&](const auto& e) {
+      return outbox_.outcome(e->job.id) == Outcome::kAcknowledged;
+    });
   };
   for (std::uint32_t attempt = 1; attempt <= 10; ++attempt) {
     deliver(events, attempt);
@@ -496,7 +516,8 @@ TEST_F(ElasticsearchSinkTest, AProxyThatKnowsNoExpectationGetsNone) {
   EXPECT_EQ(server_.requests().size(), 2U);
 }
 
-// ---- one that is poisoned -------------------------------------------------------------------------------------------
+// ---- one that is poisoned
+// -------------------------------------------------------------------------------------------
 
 // A server that answers 400 for the whole request if these jobs are in it.
 Fake::Handler choke_on(std::vector<std::string> jobs) {
@@ -517,7 +538,8 @@ TEST_F(ElasticsearchSinkTest, OneDocumentThatARequestFailsByIsFoundAndTheOthersA
   auto events = make_events(300);
   deliver(events);
   EXPECT_EQ(outbox_.outcome("1137"), Outcome::kRejected);
-  EXPECT_EQ(outbox_.reason("1137"), "request: 400 illegal_argument_exception: Malformed action/metadata line [3]");
+  EXPECT_EQ(outbox_.reason("1137"),
+            "request: 400 illegal_argument_exception: Malformed action/metadata line [3]");
   EXPECT_EQ(server_.documents().size(), 299U);
   EXPECT_LE(server_.requests().size(), 24U);
   events.erase(events.begin() + 137);
@@ -528,7 +550,8 @@ TEST_F(ElasticsearchSinkTest, SeveralOfThemAreFoundToo) {
   server_.every_bulk(choke_on({"1000", "1001", "1063", "1099"}));
   const auto events = make_events(100);
   deliver(events);
-  for (const char* job : {"1000", "1001", "1063", "1099"}) EXPECT_EQ(outbox_.outcome(job), Outcome::kRejected) << job;
+  for (const char* job : {"1000", "1001", "1063", "1099"})
+    EXPECT_EQ(outbox_.outcome(job), Outcome::kRejected) << job;
   EXPECT_EQ(server_.documents().size(), 96U);
 }
 
@@ -564,7 +587,8 @@ TEST_F(ElasticsearchSinkTest, AnIdThatNoServerTakesIsRejectedUnsent) {
   EXPECT_EQ(outbox_.outcome("1001"), Outcome::kAcknowledged);
 }
 
-// ---- several hosts --------------------------------------------------------------------------------------------------
+// ---- several hosts
+// --------------------------------------------------------------------------------------------------
 
 class TwoHostsTest : public ElasticsearchSinkTest {
  protected:
@@ -584,7 +608,8 @@ TEST_F(TwoHostsTest, OneThatIsDownCostsNoRetry) {
   server_.go_down();
   for (int i = 0; i < 6; ++i) {
     deliver({test::make_event(std::to_string(i))});
-    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged) << outbox_.reason(std::to_string(i));
+    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged)
+        << outbox_.reason(std::to_string(i));
   }
   EXPECT_EQ(second_.documents().size(), 6U);
 }
@@ -593,7 +618,8 @@ TEST_F(TwoHostsTest, OneThatAnswersAsAGatewayWithoutServersCostsNoRetryEither) {
   for (const int code : {502, 503, 504}) server_.next_bulk(Reply{.status = code});
   for (int i = 0; i < 8; ++i) {
     deliver({test::make_event(std::to_string(i))});
-    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged) << outbox_.reason(std::to_string(i));
+    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged)
+        << outbox_.reason(std::to_string(i));
     clock_.advance(std::chrono::seconds(61));
   }
   EXPECT_EQ(stored(), 8U);
@@ -633,7 +659,8 @@ TEST_F(TwoHostsTest, AHangingHostIsLeftForTheOther) {
   EXPECT_EQ(second_.documents().size(), 4U);
 }
 
-// ---- the index template ---------------------------------------------------------------------------------------------
+// ---- the index template
+// ---------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, HoldsEventsWhileTheServerLacksTheTemplate) {
   server_.answer("/_index_template/scriptorium-job", missing_template());
@@ -654,7 +681,8 @@ TEST_F(ElasticsearchSinkTest, HoldsEventsWhileTheServerLacksTheTemplate) {
 }
 
 TEST_F(ElasticsearchSinkTest, GoesOnWhereItMayNotAskForTheTemplate) {
-  server_.answer("/_index_template/", {.status = 403, .body = R"({"error":{"type":"security_exception"}})"});
+  server_.answer("/_index_template/",
+                 {.status = 403, .body = R"({"error":{"type":"security_exception"}})"});
   deliver(make_events(2));
   expect_all(Outcome::kAcknowledged, make_events(2));
 }
@@ -686,15 +714,18 @@ TEST_F(ElasticsearchSinkTest, EachFamilyHasATemplateOfItsOwn) {
   EXPECT_EQ(outbox_.outcome("8"), Outcome::kAcknowledged);
 }
 
-// ---- what must not be said ------------------------------------------------------------------------------------------
+// ---- what must not be said
+// ------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, NoWordOfTheScriptGetsIntoLogsOrReasons) {
   const std::string secret = "hunter2-in-the-script";
-  const auto event = test::make_event("1000", "#!/bin/sh\nexport TOKEN=" + secret + "\n", {"PASSWORD=correct-horse-battery"});
+  const auto event = test::make_event("1000", "#!/bin/sh\nexport TOKEN=" + secret + "\n",
+                                      {"PASSWORD=correct-horse-battery"});
   const std::string source =
       R"({"script":{"text":"#!/bin/sh\nexport TOKEN=hunter2-in-the-script\n"},"environment":{"PASSWORD":"correct-horse-battery"}})";
   const std::vector<std::string> words = {
-      "primary shard is not active Timeout: [1m], request: [BulkShardRequest [[x][0]] containing [index {[x][1], source[" +
+      "primary shard is not active Timeout: [1m], request: [BulkShardRequest [[x][0]] containing "
+      "[index {[x][1], source[" +
           source + "]}]]",
       "failed to parse field [script] Preview of field's value: '" + source + "'",
       "bad [Source: (byte[])\"" + source + "\"; line: 1]",
@@ -730,7 +761,8 @@ TEST_F(ElasticsearchSinkTest, NoWordOfTheScriptGetsIntoLogsOrReasons) {
 TEST_F(ElasticsearchSinkTest, NoCredentialGetsIntoLogsReasonsOrStatus) {
   config_.api_key_file = directory_.write("key", "id:topsecretkey\n");
   ::chmod(config_.api_key_file.c_str(), 0600);
-  server_.next_bulk(error(401, "security_exception", "unable to authenticate with provided credentials"));
+  server_.next_bulk(
+      error(401, "security_exception", "unable to authenticate with provided credentials"));
   deliver(make_events(1));
   deliver(make_events(1), 2);
   EXPECT_EQ(server_.requests().front().header("authorization"), "ApiKey aWQ6dG9wc2VjcmV0a2V5");
@@ -756,7 +788,8 @@ TEST_F(ElasticsearchSinkTest, ASecretThatWasReplacedIsUsedFromTheNextBatchOn) {
   EXPECT_EQ(log_.count("ES_SECRET_UNREADABLE"), 1U) << log_.text();
 }
 
-// ---- start and stop -------------------------------------------------------------------------------------------------
+// ---- start and stop
+// -------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, StopEndsWhatHangsAndLeavesItARetry) {
   server_.every_bulk([](Fake&, const Fake::Request&) { return Reply{.fault = Fault::kHang}; });
@@ -784,7 +817,8 @@ TEST_F(ElasticsearchSinkTest, SeveralWorkersDeliverAtOnce) {
     workers.emplace_back([this, w] {
       for (int i = 0; i < 10; ++i) {
         std::vector<std::shared_ptr<const Event>> events;
-        for (int e = 0; e < 20; ++e) events.push_back(test::make_event(std::to_string((w * 1000) + (i * 20) + e)));
+        for (int e = 0; e < 20; ++e)
+          events.push_back(test::make_event(std::to_string((w * 1000) + (i * 20) + e)));
         sink_->deliver(outbox_.batch(events));
         static_cast<void>(sink_->status_json());
       }
@@ -803,7 +837,8 @@ TEST_F(ElasticsearchSinkTest, TwoRequestsAreUnderWayAtOnceAndNoMore) {
   EXPECT_EQ(status()["requests"], 2);
 }
 
-// ---- TLS ------------------------------------------------------------------------------------------------------------
+// ---- TLS
+// ------------------------------------------------------------------------------------------------------------
 
 class TlsTest : public ElasticsearchSinkTest {
  protected:
@@ -879,7 +914,8 @@ TEST_F(TlsTest, AMissingClientCertificateIsSaidAsSuch) {
   tls.client_authorities = write(test::make_certificate(), "client").certificate;
   Fake server(tls);
   config_.ca_file = tls.certificate;
-  // Under TLS 1.3 the server says so after the handshake, and the connection may be cut before its words are read.
+  // Under TLS 1.3 the server says so after the handshake, and the connection may be cut before its
+  // words are read.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(outcome_with(server), Outcome::kRetry);
   EXPECT_TRUE(log_.has("ES_TLS") || log_.has("ES_NO_ANSWER")) << log_.text();
 }

@@ -22,7 +22,9 @@ using test::make_event;
 using test::make_event_value;
 namespace fs = std::filesystem;
 
-std::shared_ptr<const Event> share(Event event) { return std::make_shared<const Event>(std::move(event)); }
+std::shared_ptr<const Event> share(Event event) {
+  return std::make_shared<const Event>(std::move(event));
+}
 
 // What core keeps of an event to find it again.
 Event locator_of(const Event& event) {
@@ -55,7 +57,8 @@ class FileArchiveTest : public ::testing::Test {
   }
   void deliver(FileSink& sink, std::vector<std::shared_ptr<const Event>> events) {
     sink.deliver(outbox_.batch(events));
-    for (const auto& event : events) ASSERT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged);
+    for (const auto& event : events)
+      ASSERT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged);
   }
   // As another sink gets it: the whole JSON, and the bytes that some keep as they are.
   static void expect_same(const Event& fetched, const Event& delivered) {
@@ -68,7 +71,8 @@ class FileArchiveTest : public ::testing::Test {
       EXPECT_EQ(*fetched.files[i].bytes, *delivered.files[i].bytes);
     }
   }
-  std::vector<std::string> list_all(FileSink& sink, const ReadableSink::Query& query, std::size_t limit) {
+  std::vector<std::string> list_all(FileSink& sink, const ReadableSink::Query& query,
+                                    std::size_t limit) {
     std::vector<std::string> ids;
     std::string after;
     for (int calls = 0; calls < 1000; ++calls) {
@@ -95,8 +99,8 @@ class FileArchiveTest : public ::testing::Test {
 // One of each sort that core can hand to a sink.
 std::vector<std::shared_ptr<const Event>> assorted_events() {
   std::vector<std::shared_ptr<const Event>> events;
-  events.push_back(
-      make_event("1", std::string("#!/bin/sh\n\xff\0tail", 16), {"A=1", "B=line\nline\\n", "C=it's", "1x=y", "odd"}));
+  events.push_back(make_event("1", std::string("#!/bin/sh\n\xff\0tail", 16),
+                              {"A=1", "B=line\nline\\n", "C=it's", "1x=y", "odd"}));
   events.push_back(make_event("2", "echo no environment\n", {}));
   Event raw = make_event_value("3", "raw\n", {"x"});
   raw.environment_format = EnvironmentFormat::kRaw;
@@ -151,9 +155,11 @@ TEST_F(FileArchiveTest, GivesBackTheUnverifiedEventAfterItsJobHasMoved) {
 
 TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {
   const auto events = assorted_events();
-  for (const std::string layout : {"user-month", "sarchive-daily", "{cluster}/{scheduler}/{account}/x{job_name}{job_id}/{ext}",
-                                   "{job_id}.{ext}", "{day}/{job_id}-{array_job_id}_{ext}.txt"}) {
-    for (const auto style : {EnvironmentStyle::kNul, EnvironmentStyle::kLines, EnvironmentStyle::kShell}) {
+  for (const std::string layout :
+       {"user-month", "sarchive-daily", "{cluster}/{scheduler}/{account}/x{job_name}{job_id}/{ext}",
+        "{job_id}.{ext}", "{day}/{job_id}-{array_job_id}_{ext}.txt"}) {
+    for (const auto style :
+         {EnvironmentStyle::kNul, EnvironmentStyle::kLines, EnvironmentStyle::kShell}) {
       SCOPED_TRACE(layout + " style " + std::to_string(static_cast<int>(style)));
       fs::remove_all(config_.root);
       config_.layout = layout;
@@ -170,7 +176,8 @@ TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {
       std::vector<std::string> expected;
       for (const auto& event : events) expected.push_back(event->id);
       for (const std::size_t limit : {1U, 2U, 100U}) {
-        EXPECT_THAT(list_all(*sink, {}, limit), ::testing::UnorderedElementsAreArray(expected)) << limit;
+        EXPECT_THAT(list_all(*sink, {}, limit), ::testing::UnorderedElementsAreArray(expected))
+            << limit;
       }
     }
   }
@@ -180,7 +187,8 @@ TEST_F(FileArchiveTest, FindsEachOfSeveralEventsOfOnePathByItsId) {
   auto sink = make();
   ASSERT_TRUE(sink->start());
   std::vector<std::shared_ptr<const Event>> events;
-  for (int i = 0; i < 20; ++i) events.push_back(make_event("4711", "version " + std::to_string(i) + '\n'));
+  for (int i = 0; i < 20; ++i)
+    events.push_back(make_event("4711", "version " + std::to_string(i) + '\n'));
   for (const auto& event : events) deliver(*sink, {event});
   fs::remove(config_.root + "/alice/2026/11/4711-md.3.json");
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -254,7 +262,8 @@ TEST_F(FileArchiveTest, ListsByKindAndTimeAndSkipsWhatItDoesNotUnderstand) {
   fs::create_directories(config_.root + "/alice/2026/11/folder.json");
   const Timestamp since{test::kJobTime.nanoseconds + 20 * std::int64_t{86'400'000'000'000}};
   EXPECT_THAT(list_all(*sink, {{"job.*"}, {}}, 7), ::testing::UnorderedElementsAreArray(scripts));
-  EXPECT_THAT(list_all(*sink, {{"job.script"}, since}, 3), ::testing::UnorderedElementsAreArray(late));
+  EXPECT_THAT(list_all(*sink, {{"job.script"}, since}, 3),
+              ::testing::UnorderedElementsAreArray(late));
   const auto page = sink->readable()->list({}, "", 100);
   ASSERT_TRUE(page);
   EXPECT_EQ(page->skipped, 1U);

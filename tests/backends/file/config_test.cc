@@ -10,7 +10,8 @@ using ::testing::HasSubstr;
 
 class FileConfigTest : public ::testing::Test {
  protected:
-  void set(const std::string& key, std::variant<bool, std::int64_t, double, std::string, std::vector<Value>, Table> data) {
+  void set(const std::string& key,
+           std::variant<bool, std::int64_t, double, std::string, std::vector<Value>, Table> data) {
     table_.entries.push_back({key, Value{std::move(data), {"file.toml", ++line_}}});
   }
   void set_list(const std::string& key, const std::vector<std::string>& words) {
@@ -36,7 +37,8 @@ TEST_F(FileConfigTest, RootAloneGivesTheDefaults) {
   EXPECT_EQ(problems(), "");
   EXPECT_EQ(config_.root, "/srv/archive");
   EXPECT_EQ(config_.layout, "user-month");
-  EXPECT_EQ(config_.kinds, (std::vector<FileKind>{FileKind::kScript, FileKind::kEnvironment, FileKind::kMetadata}));
+  EXPECT_EQ(config_.kinds, (std::vector<FileKind>{FileKind::kScript, FileKind::kEnvironment,
+                                                  FileKind::kMetadata}));
   EXPECT_TRUE(config_.owner_may_read);
 }
 
@@ -53,7 +55,8 @@ TEST_F(FileConfigTest, TheXdmodPresetKeepsTheScriptOnlyUnlessToldOtherwise) {
   EXPECT_EQ(config_.kinds, std::vector<FileKind>{FileKind::kScript});
   set_list("files", {"metadata", "script"});
   EXPECT_EQ(problems(), "");
-  EXPECT_EQ(config_.kinds, (std::vector<FileKind>{FileKind::kScript, FileKind::kMetadata}));  // metadata last, as ever
+  EXPECT_EQ(config_.kinds, (std::vector<FileKind>{FileKind::kScript,
+                                                  FileKind::kMetadata}));  // metadata last, as ever
 }
 
 TEST_F(FileConfigTest, SeveralFilesNeedExt) {
@@ -67,7 +70,8 @@ TEST_F(FileConfigTest, SeveralFilesNeedExt) {
 TEST_F(FileConfigTest, NamesEveryUnknownFieldOfTheLayout) {
   set("root", std::string("/a"));
   set("layout", std::string("{usr}/{source}/{jobid}.{ext}"));
-  EXPECT_THAT(problems(), HasSubstr("unknown field {usr}; did you mean {user}? unknown field {source}; unknown field {jobid}; "
+  EXPECT_THAT(problems(), HasSubstr("unknown field {usr}; did you mean {user}? unknown field "
+                                    "{source}; unknown field {jobid}; "
                                     "did you mean {job_id}?; allowed: "));
 }
 
@@ -79,7 +83,9 @@ TEST_F(FileConfigTest, SaysEveryProblemAtOnceWithItsLine) {
   set_list("acl_users", {"root"});
   const std::string text = problems();
   EXPECT_THAT(text, HasSubstr("file.toml:2: sink.archive.root"));
-  EXPECT_THAT(text, HasSubstr("file.toml:3: sink.archive.layout: unknown field {usr}; did you mean {user}?"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("file.toml:3: sink.archive.layout: unknown field {usr}; did you mean {user}?"));
   EXPECT_THAT(text, HasSubstr("{job_name} {array_job_id} {ext}")) << "what is allowed";
   EXPECT_THAT(text, HasSubstr("unknown file \"scripts\""));
   EXPECT_THAT(text, HasSubstr("\"script\" stands there twice"));

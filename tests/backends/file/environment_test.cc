@@ -30,21 +30,26 @@ TEST(EnvironmentFormatTest, NulKeepsEveryByte) {
 }
 
 TEST(EnvironmentFormatTest, LinesEscapeNewlineAndBackslashOnly) {
-  EXPECT_EQ(render_environment(nul_ended({"A=1", "F=() {\n echo '\\n'\n}", "E="}), EnvironmentFormat::kNulEnded,
-                               EnvironmentStyle::kLines),
+  EXPECT_EQ(render_environment(nul_ended({"A=1", "F=() {\n echo '\\n'\n}", "E="}),
+                               EnvironmentFormat::kNulEnded, EnvironmentStyle::kLines),
             "A=1\nF=() {\\n echo '\\\\n'\\n}\nE=\n");
-  EXPECT_EQ(render_environment("a\0b\n"s, EnvironmentFormat::kRaw, EnvironmentStyle::kLines), "a\\0b\\n\n");
+  EXPECT_EQ(render_environment("a\0b\n"s, EnvironmentFormat::kRaw, EnvironmentStyle::kLines),
+            "a\\0b\\n\n");
 }
 
 TEST(EnvironmentFormatTest, RawBytesNeverBecomeShellCommands) {
-  const std::string text = render_environment("\ntouch /tmp/x\n"s, EnvironmentFormat::kRaw, EnvironmentStyle::kShell);
-  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) EXPECT_EQ(text[at], '#') << text;
+  const std::string text =
+      render_environment("\ntouch /tmp/x\n"s, EnvironmentFormat::kRaw, EnvironmentStyle::kShell);
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    EXPECT_EQ(text[at], '#') << text;
 }
 
 TEST(EnvironmentFormatTest, ANameThatNoShellCanSetStaysWithinItsComment) {
-  const std::string text = render_environment(nul_ended({"BASH_FUNC_x%%=() {\n rm -rf /\n}", "a b\nc=1", "=x", "plain", "UID=0"}),
-                                              EnvironmentFormat::kNulEnded, EnvironmentStyle::kShell);
-  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) EXPECT_EQ(text[at], '#') << text;
+  const std::string text = render_environment(
+      nul_ended({"BASH_FUNC_x%%=() {\n rm -rf /\n}", "a b\nc=1", "=x", "plain", "UID=0"}),
+      EnvironmentFormat::kNulEnded, EnvironmentStyle::kShell);
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1)
+    EXPECT_EQ(text[at], '#') << text;
 }
 
 TEST(EnvironmentFormatTest, BashReadsTheShellFormatBackByteForByte) {
@@ -63,8 +68,10 @@ TEST(EnvironmentFormatTest, BashReadsTheShellFormatBackByteForByte) {
                                               "UTF=\xc3\xbc \xff"};
   const test::TempDir directory;
   const std::string file = directory.write(
-      "job.env", render_environment(nul_ended(variables), EnvironmentFormat::kNulEnded, EnvironmentStyle::kShell));
-  const std::string command = "env -i /bin/bash --norc --noprofile -c '. \"$1\"; exec env -0' bash '" + file + "' 2>&1";
+      "job.env", render_environment(nul_ended(variables), EnvironmentFormat::kNulEnded,
+                                    EnvironmentStyle::kShell));
+  const std::string command =
+      "env -i /bin/bash --norc --noprofile -c '. \"$1\"; exec env -0' bash '" + file + "' 2>&1";
   struct Close {
     void operator()(FILE* f) const { ::pclose(f); }
   };
@@ -72,10 +79,13 @@ TEST(EnvironmentFormatTest, BashReadsTheShellFormatBackByteForByte) {
   ASSERT_NE(pipe, nullptr);
   std::string output;
   char buffer[4096];
-  for (std::size_t n = 0; (n = ::fread(buffer, 1, sizeof buffer, pipe.get())) > 0;) output.append(buffer, n);
+  for (std::size_t n = 0; (n = ::fread(buffer, 1, sizeof buffer, pipe.get())) > 0;)
+    output.append(buffer, n);
   std::vector<std::string> got;
-  for (const Variable& v : split_environment(output)) got.push_back(std::string(v.name) + '=' + std::string(v.value));
-  // The path of env itself needs a PATH, which bash sets for itself; beside these only its own few are there.
+  for (const Variable& v : split_environment(output))
+    got.push_back(std::string(v.name) + '=' + std::string(v.value));
+  // The path of env itself needs a PATH, which bash sets for itself; beside these only its own few
+  // are there.
   for (const std::string& wanted : variables) {
     EXPECT_NE(std::ranges::find(got, wanted), got.end()) << wanted.substr(0, 40);
   }

@@ -13,7 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string path_of(const std::string& layout, const Event& event, FileKind kind = FileKind::kScript, unsigned slot = 1) {
+std::string path_of(const std::string& layout, const Event& event,
+                    FileKind kind = FileKind::kScript, unsigned slot = 1) {
   const auto parsed = Layout::parse(layout);
   EXPECT_TRUE(parsed) << parsed.error().message();
   const Place place = parsed->place(event);
@@ -48,7 +49,8 @@ TEST(SafeValueTest, KeepsWhatIsSafeAndEncodesTheRest) {
        "a%C2%A0b"},  // a blank that is not one
       {std::string("a\0b", 3), "a%00b"},
   };
-  for (const auto& [given, wanted] : table) EXPECT_EQ(safe_value(given), wanted) << printable(given);
+  for (const auto& [given, wanted] : table)
+    EXPECT_EQ(safe_value(given), wanted) << printable(given);
 }
 
 TEST(SafeValueTest, CutsLongValuesAtAWholeCharacterAndTellsThemApart) {
@@ -72,14 +74,17 @@ TEST(SafeValueTest, CutsLongValuesAtAWholeCharacterAndTellsThemApart) {
 
 TEST(LayoutTest, DefaultIsUserYearMonth) {
   EXPECT_EQ(path_of("user-month", test::make_event_value("4711")), "alice/2026/11/4711-md.sh");
-  EXPECT_EQ(path_of("user-month", test::make_event_value("4711"), FileKind::kEnvironment), "alice/2026/11/4711-md.env");
-  EXPECT_EQ(path_of("user-month", test::make_event_value("4711"), FileKind::kMetadata, 3), "alice/2026/11/4711-md.3.json");
+  EXPECT_EQ(path_of("user-month", test::make_event_value("4711"), FileKind::kEnvironment),
+            "alice/2026/11/4711-md.env");
+  EXPECT_EQ(path_of("user-month", test::make_event_value("4711"), FileKind::kMetadata, 3),
+            "alice/2026/11/4711-md.3.json");
 }
 
 TEST(LayoutTest, PresetsGiveTheNamesOfTheProgramsThatTheyCopy) {
   const Event event = test::make_event_value("4711");
   EXPECT_EQ(path_of("sarchive-daily", event), "20261121/job.4711_script");
-  EXPECT_EQ(path_of("sarchive-daily", event, FileKind::kEnvironment, 2), "20261121/job.4711.2_environment");
+  EXPECT_EQ(path_of("sarchive-daily", event, FileKind::kEnvironment, 2),
+            "20261121/job.4711.2_environment");
   EXPECT_EQ(path_of("xdmod", event), "20261121/4711.savescript");
   EXPECT_EQ(*Layout::parse("xdmod")->preset_files(), std::vector<FileKind>{FileKind::kScript});
 }
@@ -112,12 +117,17 @@ TEST(LayoutTest, AnUnverifiedUserNeverGetsAPersonsFolder) {
 
 TEST(LayoutTest, AConfirmedUserWithoutANameGetsAFolderByHisNumber) {
   Event event = test::make_event_value("1");
-  event.user = {.name = std::nullopt, .id = "4242", .group_name = std::nullopt, .group_id = "4242", .verified = true};
+  event.user = {.name = std::nullopt,
+                .id = "4242",
+                .group_name = std::nullopt,
+                .group_id = "4242",
+                .verified = true};
   EXPECT_EQ(path_of("user-month", event), "uid-4242/2026/11/1-md.sh");
   event.user.id = "../4242";
   EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh") << "not a number";
   event.user.name = "uid-4242";
-  EXPECT_EQ(path_of("user-month", event), "%75id-4242/2026/11/1-md.sh") << "a person of that very name";
+  EXPECT_EQ(path_of("user-month", event), "%75id-4242/2026/11/1-md.sh")
+      << "a person of that very name";
   event.user.verified = false;
   EXPECT_EQ(path_of("user-month", event), "unverified/2026/11/1-md.sh");
 }
@@ -126,7 +136,8 @@ TEST(LayoutTest, OwnedDirectoriesBeginWithTheUsersOwn) {
   Event event = test::make_event_value("1");
   EXPECT_EQ(Layout::parse("user-month")->place(event).owned_from, 0U);
   EXPECT_EQ(Layout::parse("{year}/{user}/{month}/{job_id}.{ext}")->place(event).owned_from, 1U);
-  EXPECT_EQ(Layout::parse("{year}/{job_id}-{user}.{ext}")->place(event).owned_from, 1U);  // none of the one
+  EXPECT_EQ(Layout::parse("{year}/{job_id}-{user}.{ext}")->place(event).owned_from,
+            1U);  // none of the one
   event.user.verified = false;
   EXPECT_EQ(Layout::parse("user-month")->place(event).owned_from, 3U);
 }
@@ -136,11 +147,13 @@ TEST(LayoutTest, NoPartIsLongerThanTheLimitWhateverTheValues) {
   event.job.name = std::string(4096, '/');
   event.job.account = std::string(300, '\xff');
   event.user.name = std::string(300, 'u');
-  const auto layout = Layout::parse("{user}{account}{job_name}{job_id}{cluster}/{job_id}-{job_name}-{account}-{user}.{ext}");
+  const auto layout = Layout::parse(
+      "{user}{account}{job_name}{job_id}{cluster}/{job_id}-{job_name}-{account}-{user}.{ext}");
   ASSERT_TRUE(layout);
   const Place place = layout->place(event);
   EXPECT_LE(place.directories[0].size(), kMaxComponentBytes);
-  for (const FileKind kind : kFileKinds) EXPECT_LE(place.name(kind, 10'000).size(), kMaxComponentBytes);
+  for (const FileKind kind : kFileKinds)
+    EXPECT_LE(place.name(kind, 10'000).size(), kMaxComponentBytes);
 }
 
 TEST(LayoutTest, RefusesTemplatesWithWordsThatHelp) {
@@ -173,8 +186,8 @@ TEST(LayoutTest, RefusesTemplatesWithWordsThatHelp) {
 
 TEST(LayoutTest, SearchMatchesTheNamesThatPlaceMakes) {
   const std::vector<FileKind> all(kFileKinds.begin(), kFileKinds.end());
-  for (const char* text :
-       {"user-month", "sarchive-daily", "xdmod", "{job_id}.{ext}", "{job_id}/{ext}", "x[{job_id}]*-{job_name}.{ext}"}) {
+  for (const char* text : {"user-month", "sarchive-daily", "xdmod", "{job_id}.{ext}",
+                           "{job_id}/{ext}", "x[{job_id}]*-{job_name}.{ext}"}) {
     const auto layout = Layout::parse(text);
     ASSERT_TRUE(layout) << text;
     const auto search = layout->search("4711");
@@ -207,12 +220,14 @@ Event usage_event(const std::string& kind) {
 TEST(LayoutTest, UsageLiesBesideTheScriptUnderAnEndingOfItsOwn) {
   const auto path = [](const char* text, const std::string& kind, unsigned slot = 1) {
     const Place place = Layout::parse(text)->place(usage_event(kind));
-    return (place.directory().empty() ? "" : place.directory() + "/") + place.name(FileKind::kMetadata, slot);
+    return (place.directory().empty() ? "" : place.directory() + "/") +
+           place.name(FileKind::kMetadata, slot);
   };
   EXPECT_EQ(path("user-month", "usage.job"), "alice/2026/11/4711-md.usage.json");
   EXPECT_EQ(path("user-month", "usage.job", 2), "alice/2026/11/4711-md.2.usage.json");
   EXPECT_EQ(path("user-month", "usage.node"), "alice/2026/11/4711-md.usage-node-n1.json");
-  EXPECT_EQ(path("user-month", "usage.sample"), "alice/2026/11/4711-md.usage-sample-n1-20261121T012622.364Z.json");
+  EXPECT_EQ(path("user-month", "usage.sample"),
+            "alice/2026/11/4711-md.usage-sample-n1-20261121T012622.364Z.json");
   EXPECT_EQ(path("sarchive-daily", "usage.job"), "20261121/job.4711_usage.json");
   EXPECT_EQ(path("xdmod", "usage.job"), "20261121/4711.usage.json");
   EXPECT_EQ(path("{job_id}/{ext}", "usage.job"), "4711/usage.json");
@@ -228,11 +243,13 @@ TEST(LayoutTest, ANodesNameCannotLeaveItsFolder) {
   EXPECT_EQ(name.find('/'), std::string::npos);
   EXPECT_LE(name.size(), kMaxComponentBytes);
   event.job.name = std::string(300, 'j');
-  EXPECT_LE(Layout::parse("user-month")->place(event).name(FileKind::kMetadata, 10'000).size(), kMaxComponentBytes);
+  EXPECT_LE(Layout::parse("user-month")->place(event).name(FileKind::kMetadata, 10'000).size(),
+            kMaxComponentBytes);
 }
 
 TEST(LayoutTest, SearchFindsUsageWhateverIsKeptOfScripts) {
-  for (const char* text : {"user-month", "sarchive-daily", "xdmod", "{job_id}.{ext}", "{job_id}/{ext}", "{job_id}.sh"}) {
+  for (const char* text : {"user-month", "sarchive-daily", "xdmod", "{job_id}.{ext}",
+                           "{job_id}/{ext}", "{job_id}.sh"}) {
     const auto layout = Layout::parse(text);
     ASSERT_TRUE(layout) << text;
     const auto search = layout->search("4711");

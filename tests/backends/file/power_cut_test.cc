@@ -45,8 +45,8 @@ class FilePowerCutTest : public ::testing::TestWithParam<SyncMode> {
   }
 
   static std::shared_ptr<const Event> job(int number) {
-    Event event =
-        test::make_event_value(std::to_string(number), "#!/bin/sh\n" + std::string(300 + number * 97 % 2000, '#') + "\n");
+    Event event = test::make_event_value(
+        std::to_string(number), "#!/bin/sh\n" + std::string(300 + number * 97 % 2000, '#') + "\n");
     event.user.name = number % 3 == 0 ? "bob" : "alice";
     if (number % 5 == 0) event.user.verified = false;
     return std::make_shared<const Event>(std::move(event));
@@ -61,13 +61,15 @@ class FilePowerCutTest : public ::testing::TestWithParam<SyncMode> {
     const auto sent = events;
     sink.deliver(outbox.batch(std::move(events)));
     for (const auto& event : sent) {
-      ASSERT_EQ(outbox.outcome(event->job.id), Outcome::kAcknowledged) << outbox.reason(event->job.id);
+      ASSERT_EQ(outbox.outcome(event->job.id), Outcome::kAcknowledged)
+          << outbox.reason(event->job.id);
       if (disk != nullptr) disk->mark(event->job.id);
     }
   }
 
   // The files of one job without its number's suffix, by what each must hold.
-  std::map<std::string, std::string> files_of(const Event& event, const PowerCut::Disk& whole) const {
+  std::map<std::string, std::string> files_of(const Event& event,
+                                              const PowerCut::Disk& whole) const {
     std::map<std::string, std::string> files;
     for (const auto& [path, bytes] : whole.files) {
       if (path.find("/" + event.job.id + "-md.") != std::string::npos) files.emplace(path, bytes);
@@ -116,27 +118,31 @@ TEST_P(FilePowerCutTest, WhatWasAcknowledgedIsWholeAndWhatHasItsNameIsWholeAtAny
   for (const PowerCutCase& c : test::power_cut_cases(disk, kMostStates)) {
     const PowerCut::Disk state = disk.build(c.step, c.loss, c.seed);
     const auto where = [&] {
-      return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) + "), losing " + PowerCut::name_of(c.loss);
+      return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) +
+             "), losing " + PowerCut::name_of(c.loss);
     };
     std::set<std::string> acknowledged;
     for (const std::string& mark : disk.marks_until(c.step)) acknowledged.insert(mark);
     for (const std::string& id : acknowledged) {
       for (const auto& [path, bytes] : files_of(*job(std::stoi(id)), whole)) {
         const auto found = state.files.find(path);
-        EXPECT_TRUE(found != state.files.end() && found->second == bytes) << path << " was acknowledged; " << where();
+        EXPECT_TRUE(found != state.files.end() && found->second == bytes)
+            << path << " was acknowledged; " << where();
       }
     }
     for (const auto& [path, bytes] : state.files) {
       if (path.find("/.") != std::string::npos) continue;  // a temporary name
       const auto found = whole.files.find(path);
-      EXPECT_TRUE(found != whole.files.end() && found->second == bytes) << path << " is visible and not whole; " << where();
+      EXPECT_TRUE(found != whole.files.end() && found->second == bytes)
+          << path << " is visible and not whole; " << where();
       // The metadata says that the event is whole.
       if (!path.ends_with(".json")) continue;
       const std::string stem = path.substr(0, path.size() - 4);
       EXPECT_TRUE(state.files.contains(stem + "sh") && state.files.contains(stem + "env"))
           << path << " is there, and its script or environment is not; " << where();
     }
-    // The journal delivers again what had no acknowledgement, and then all is as it would have been.
+    // The journal delivers again what had no acknowledgement, and then all is as it would have
+    // been.
     if (seen.insert(state.fingerprint()).second && redelivered < 200) {
       ++redelivered;
       const std::string copy = directory_.path_to("copy");
@@ -148,17 +154,21 @@ TEST_P(FilePowerCutTest, WhatWasAcknowledgedIsWholeAndWhatHasItsNameIsWholeAtAny
       std::map<std::string, std::string> files;
       for (const auto& entry : fs::recursive_directory_iterator(copy)) {
         const std::string path = fs::relative(entry.path(), copy);
-        // Temporary names may stay, where a directory did not get its own and in the root: nobody takes them for anything.
-        if (entry.is_regular_file() && path.find("/.") == std::string::npos) files[path] = directory_.read("copy/" + path);
+        // Temporary names may stay, where a directory did not get its own and in the root: nobody
+        // takes them for anything.
+        if (entry.is_regular_file() && path.find("/.") == std::string::npos)
+          files[path] = directory_.read("copy/" + path);
       }
-      EXPECT_TRUE(files == whole.files) << "after a redelivery: " << difference(files, whole.files) << "; " << where();
+      EXPECT_TRUE(files == whole.files)
+          << "after a redelivery: " << difference(files, whole.files) << "; " << where();
     }
     if (HasFailure() && ++broken == 3) FAIL() << "and so on";
   }
   std::printf("%zu calls, %zu different states\n", disk.steps(), seen.size());
 }
 
-// An owner that becomes known later: at every step the job is whole at one place at least, and once that is acknowledged at one.
+// An owner that becomes known later: at every step the job is whole at one place at least, and once
+// that is acknowledged at one.
 TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
   for (const std::string layout : {"{user}/{job_id}.{ext}", "{job_id}.{ext}"}) {
     SCOPED_TRACE(layout);
@@ -189,7 +199,8 @@ TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
     for (const PowerCutCase& c : test::power_cut_cases(disk, kMostStates)) {
       const PowerCut::Disk state = disk.build(c.step, c.loss, c.seed);
       const auto where = [&] {
-        return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) + "), losing " + PowerCut::name_of(c.loss);
+        return "before step " + std::to_string(c.step) + " (" + disk.step_text(c.step) +
+               "), losing " + PowerCut::name_of(c.loss);
       };
       const auto marks = disk.marks_until(c.step);
       std::map<std::string, std::string> visible;
@@ -204,12 +215,14 @@ TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
             const std::string stem = "archive/" + folder + event->job.id;
             const auto has = [&](const std::string& path, const EventFile* file) {
               const auto found = visible.find(path);
-              return found != visible.end() && (file == nullptr || found->second.size() >= file->size);
+              return found != visible.end() &&
+                     (file == nullptr || found->second.size() >= file->size);
             };
             return has(stem + ".json", nullptr) && has(stem + ".sh", event->file("script")) &&
                    has(stem + ".env", event->file("environment"));
           };
-          EXPECT_TRUE(moves ? whole_at("unverified/") || whole_at("alice/") : whole_at("")) << event->job.id << "; " << where();
+          EXPECT_TRUE(moves ? whole_at("unverified/") || whole_at("alice/") : whole_at(""))
+              << event->job.id << "; " << where();
         }
       }
       if (seen.insert(state.fingerprint()).second) {
@@ -224,9 +237,11 @@ TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
         std::map<std::string, std::string> files;
         for (const auto& entry : fs::recursive_directory_iterator(copy)) {
           const std::string path = fs::relative(entry.path(), copy);
-          if (entry.is_regular_file() && path.find("/.") == std::string::npos) files[path] = directory_.read("copy/" + path);
+          if (entry.is_regular_file() && path.find("/.") == std::string::npos)
+            files[path] = directory_.read("copy/" + path);
         }
-        EXPECT_TRUE(files == whole.files) << "after a redelivery: " << difference(files, whole.files) << "; " << where();
+        EXPECT_TRUE(files == whole.files)
+            << "after a redelivery: " << difference(files, whole.files) << "; " << where();
       }
       if (HasFailure()) FAIL() << "and so on";
     }
@@ -234,8 +249,11 @@ TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, FilePowerCutTest, ::testing::Values(SyncMode::kFile, SyncMode::kBatch),
-                         [](const auto& info) { return info.param == SyncMode::kFile ? "File" : "Batch"; });
+INSTANTIATE_TEST_SUITE_P(Ways, FilePowerCutTest,
+                         ::testing::Values(SyncMode::kFile, SyncMode::kBatch),
+                         [](const auto& info) {
+                           return info.param == SyncMode::kFile ? "File" : "Batch";
+                         });
 
 }  // namespace
 }  // namespace scriptorium::file

@@ -36,7 +36,9 @@ using test::make_event_value;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-std::shared_ptr<const Event> share(Event event) { return std::make_shared<const Event>(std::move(event)); }
+std::shared_ptr<const Event> share(Event event) {
+  return std::make_shared<const Event>(std::move(event));
+}
 
 class FileSinkTest : public ::testing::Test {
  protected:
@@ -86,8 +88,9 @@ TEST_F(FileSinkTest, WritesScriptAndEnvironmentByteForByteAndMetadataBesideThem)
   const std::string script("#!/bin/sh\n\xff\0tail", 16);
   const auto event = make_event("4711", script, {"A=1", "B=line\nline"});
   ASSERT_EQ(deliver(*sink, event), Outcome::kAcknowledged) << outbox_.reason("4711");
-  EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/2026/", "alice/2026/11/", "alice/2026/11/4711-md.env",
-                                              "alice/2026/11/4711-md.json", "alice/2026/11/4711-md.sh"}));
+  EXPECT_EQ(tree(), (std::vector<std::string>{
+                        "alice/", "alice/2026/", "alice/2026/11/", "alice/2026/11/4711-md.env",
+                        "alice/2026/11/4711-md.json", "alice/2026/11/4711-md.sh"}));
   EXPECT_EQ(read("alice/2026/11/4711-md.sh"), script);
   EXPECT_EQ(read("alice/2026/11/4711-md.env"), std::string("A=1\0B=line\nline\0", 16));
   const std::string json = read("alice/2026/11/4711-md.json");
@@ -129,10 +132,12 @@ TEST_F(FileSinkTest, AJobMovesToItsOwnerOnceThatIsKnown) {
   ASSERT_TRUE(fs::exists(config_.root + "/unverified/2026/11/4711-md.2.json"));
   for (int again = 0; again < 2; ++again) {
     ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
-    EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/2026/", "alice/2026/11/", at_owner("4711-md.env"),
-                                                at_owner("4711-md.json"), at_owner("4711-md.sh"), "unverified/",
-                                                "unverified/2026/", "unverified/2026/11/", "unverified/2026/11/4711-md.env",
-                                                "unverified/2026/11/4711-md.json", "unverified/2026/11/4711-md.sh"}));
+    EXPECT_EQ(tree(),
+              (std::vector<std::string>{
+                  "alice/", "alice/2026/", "alice/2026/11/", at_owner("4711-md.env"),
+                  at_owner("4711-md.json"), at_owner("4711-md.sh"), "unverified/",
+                  "unverified/2026/", "unverified/2026/11/", "unverified/2026/11/4711-md.env",
+                  "unverified/2026/11/4711-md.json", "unverified/2026/11/4711-md.sh"}));
   }
   EXPECT_THAT(read("alice/2026/11/4711-md.json"), HasSubstr("\"replaces\": \"" + before.id + '"'));
   EXPECT_EQ(read("unverified/2026/11/4711-md.sh"), "of another job with this number\n");
@@ -157,7 +162,8 @@ TEST_F(FileSinkTest, WhereThePathNamesNoUserTheJobStaysAndItsRightsChange) {
   }
   EXPECT_EQ(inode(), of_script);
   EXPECT_THAT(read("4711.json"), HasSubstr(after.id));
-  // A sink that never had the first stores the second like any other; so does one that keeps no metadata.
+  // A sink that never had the first stores the second like any other; so does one that keeps no
+  // metadata.
   config_.root = directory_.path_to("new");
   ASSERT_EQ(deliver(*make_started(), share(after)), Outcome::kAcknowledged);
   EXPECT_EQ(tree(), (std::vector<std::string>{"4711.env", "4711.json", "4711.sh"}));
@@ -172,7 +178,8 @@ TEST_F(FileSinkTest, WhereThePathNamesNoUserTheJobStaysAndItsRightsChange) {
 
 TEST_F(FileSinkTest, AnOwnerWhoseJobNobodyHoldsAnyMoreChangesNothing) {
   auto sink = make_started();
-  const Event after = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  const Event after =
+      test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
   ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
   EXPECT_EQ(tree(), std::vector<std::string>{});
 }
@@ -186,7 +193,8 @@ TEST_F(FileSinkTest, LeavesMinFreeBytesOfTheDiskAndSaysSo) {
   EXPECT_THAT(outbox_.reason("4711"), HasSubstr("min_free_bytes"));
   EXPECT_EQ(tree(), std::vector<std::string>{});
   config_.min_free_bytes /= 2;
-  EXPECT_EQ(deliver(*make_started(), make_event("4712")), Outcome::kAcknowledged) << outbox_.reason("4712");
+  EXPECT_EQ(deliver(*make_started(), make_event("4712")), Outcome::kAcknowledged)
+      << outbox_.reason("4712");
 }
 
 TEST_F(FileSinkTest, AnotherEventOnTheSamePathGetsASuffixOnAllItsFilesAndKeepsIt) {
@@ -203,7 +211,8 @@ TEST_F(FileSinkTest, AnotherEventOnTheSamePathGetsASuffixOnAllItsFilesAndKeepsIt
   EXPECT_EQ(tree().size(), 3U + 9U);
   // And by another process, in one batch with other jobs of the same path.
   auto later = make_started();
-  later->deliver(outbox_.batch({third, first, second, make_event("4711", "fourth\n"), make_event("4711", "fifth\n")}));
+  later->deliver(outbox_.batch(
+      {third, first, second, make_event("4711", "fourth\n"), make_event("4711", "fifth\n")}));
   ASSERT_TRUE(outbox_.wait_all_settled());
   EXPECT_EQ(read("alice/2026/11/4711-md.4.sh"), "fourth\n");
   EXPECT_EQ(read("alice/2026/11/4711-md.5.sh"), "fifth\n");
@@ -226,8 +235,10 @@ TEST_F(FileSinkTest, UsageIsOneFileBesideTheScriptWhateverIsKeptOfScripts) {
   ASSERT_EQ(deliver(*sink, shared), Outcome::kAcknowledged) << "again, and nothing changes";
   usage.id = std::string(64, 'c');  // the same job in another life
   ASSERT_EQ(deliver(*sink, share(usage)), Outcome::kAcknowledged);
-  EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/2026/", "alice/2026/11/", "alice/2026/11/4711-md.2.usage.json",
-                                              "alice/2026/11/4711-md.sh", "alice/2026/11/4711-md.usage.json"}));
+  EXPECT_EQ(tree(),
+            (std::vector<std::string>{
+                "alice/", "alice/2026/", "alice/2026/11/", "alice/2026/11/4711-md.2.usage.json",
+                "alice/2026/11/4711-md.sh", "alice/2026/11/4711-md.usage.json"}));
   EXPECT_THAT(read("alice/2026/11/4711-md.usage.json"), HasSubstr("\"elapsed_seconds\": 3"));
   EXPECT_THAT(read("alice/2026/11/4711-md.2.usage.json"), HasSubstr(std::string(64, 'c')));
 
@@ -277,10 +288,14 @@ TEST_F(FileSinkTest, WhatIsPlantedAtAFilesNameIsLeftAloneAndTheEventGetsASuffix)
     std::function<void(const std::string&)> plant;
   } table[] = {
       {"link", [&](const std::string& at) { ASSERT_EQ(::symlink(victim.c_str(), at.c_str()), 0); }},
-      {"dangling", [&](const std::string& at) { ASSERT_EQ(::symlink(directory_.path_to("made").c_str(), at.c_str()), 0); }},
+      {"dangling",
+       [&](const std::string& at) {
+         ASSERT_EQ(::symlink(directory_.path_to("made").c_str(), at.c_str()), 0);
+       }},
       {"fifo", [&](const std::string& at) { ASSERT_EQ(::mkfifo(at.c_str(), 0666), 0); }},
       {"directory", [&](const std::string& at) { ASSERT_EQ(::mkdir(at.c_str(), 0777), 0); }},
-      {"hardlink", [&](const std::string& at) { ASSERT_EQ(::link(victim.c_str(), at.c_str()), 0); }},
+      {"hardlink",
+       [&](const std::string& at) { ASSERT_EQ(::link(victim.c_str(), at.c_str()), 0); }},
       {"file", [&](const std::string& at) { std::ofstream(at) << "foreign"; }},
   };
   config_.layout = "{job_id}.{ext}";
@@ -340,8 +355,10 @@ TEST_F(FileSinkTest, OneBlockedUserDoesNotHoldTheOthersOfTheBatch) {
 
 TEST_F(FileSinkTest, HostileNamesStayBelowTheirDirectory) {
   auto sink = make_started();
-  const std::string names[] = {"../../x",  "a/b",       "..", ".",        std::string(4096, 'n'), "new\nline", "-rf", ".hidden",
-                               "\xff\xfe", "\u202egpj", "",   "%2e%2e%2f"};
+  const std::string names[] = {
+      "../../x",   "a/b",      "..",      ".",        std::string(4096, 'n'),
+      "new\nline", "-rf",      ".hidden", "\xff\xfe", "\u202egpj",
+      "",          "%2e%2e%2f"};
   int id = 100;
   for (const std::string& name : names) {
     Event event = make_event_value(std::to_string(id++));
@@ -350,9 +367,11 @@ TEST_F(FileSinkTest, HostileNamesStayBelowTheirDirectory) {
   }
   EXPECT_EQ(tree().size(), 3U + 3 * std::size(names));
   for (const std::string& path : tree())
-    EXPECT_TRUE(path == "alice/" || path == "alice/2026/" || path.starts_with("alice/2026/11/")) << path;
+    EXPECT_TRUE(path == "alice/" || path == "alice/2026/" || path.starts_with("alice/2026/11/"))
+        << path;
   std::vector<std::string> top;
-  for (const auto& entry : fs::directory_iterator(directory_.path())) top.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(directory_.path()))
+    top.push_back(entry.path().filename().string());
   EXPECT_EQ(top, std::vector<std::string>{"archive"});
 }
 
@@ -380,18 +399,20 @@ TEST_F(FileSinkTest, ADirectoryThatSomebodyRemovedIsMadeAgain) {
 TEST_F(FileSinkTest, ManyWorkersOnOnePathKeepEveryEventOnce) {
   auto sink = make_started();
   std::vector<std::shared_ptr<const Event>> events;
-  for (int i = 0; i < 24; ++i) events.push_back(make_event("4711", "script " + std::to_string(i) + '\n'));
+  for (int i = 0; i < 24; ++i)
+    events.push_back(make_event("4711", "script " + std::to_string(i) + '\n'));
   std::vector<test::Outbox> outboxes(4);
   {
     std::vector<std::jthread> workers;
     for (std::size_t w = 0; w < outboxes.size(); ++w) {
       workers.emplace_back([&, w] {
-        sink->deliver(outboxes[w].batch(
-            {events.begin() + static_cast<std::ptrdiff_t>(w * 6), events.begin() + static_cast<std::ptrdiff_t>(w * 6 + 6)}));
+        sink->deliver(outboxes[w].batch({events.begin() + static_cast<std::ptrdiff_t>(w * 6),
+                                         events.begin() + static_cast<std::ptrdiff_t>(w * 6 + 6)}));
       });
     }
   }
-  sink->deliver(outbox_.batch(events));  // whatever was refused in the crowd; the rest changes nothing
+  sink->deliver(
+      outbox_.batch(events));  // whatever was refused in the crowd; the rest changes nothing
   ASSERT_TRUE(outbox_.wait_all_settled());
   std::map<std::string, int> scripts;
   for (const std::string& path : tree()) {
@@ -404,7 +425,8 @@ TEST_F(FileSinkTest, ManyWorkersOnOnePathKeepEveryEventOnce) {
   EXPECT_EQ(metadata, events.size());
 }
 
-// ---- access ---------------------------------------------------------------------------------------------------------
+// ---- access
+// ---------------------------------------------------------------------------------------------------------
 
 class FileSinkAccessTest : public FileSinkTest {
  protected:
@@ -445,15 +467,18 @@ TEST_F(FileSinkAccessTest, OwnerAndReadersMayReadAndNobodyElseWhateverTheUmask) 
     for (const char* file : {"4711-md.sh", "4711-md.env", "4711-md.json"}) {
       const std::string path = std::string("alice/2026/11/") + file;
       EXPECT_EQ(access_of(path, ACL_TYPE_ACCESS),
-                "user::rw- user:1001:r-- user:12345:r-- group::r-- group:23456:r-- mask::r-- other::--- ");
+                "user::rw- user:1001:r-- user:12345:r-- group::r-- group:23456:r-- mask::r-- "
+                "other::--- ");
       EXPECT_EQ(mode_of(path), 0640U);
     }
     for (const char* path : {"alice", "alice/2026", "alice/2026/11"}) {
-      const std::string wanted = "user::rwx user:1001:r-x user:12345:r-x group::r-x group:23456:r-x mask::r-x other::--- ";
+      const std::string wanted =
+          "user::rwx user:1001:r-x user:12345:r-x group::r-x group:23456:r-x mask::r-x other::--- ";
       EXPECT_EQ(access_of(path, ACL_TYPE_ACCESS), wanted);
       EXPECT_EQ(access_of(path, ACL_TYPE_DEFAULT), wanted);
     }
-    EXPECT_EQ(access_of("", ACL_TYPE_ACCESS), "user::rwx user:12345:r-x group::r-x group:23456:r-x mask::r-x other::--- ");
+    EXPECT_EQ(access_of("", ACL_TYPE_ACCESS),
+              "user::rwx user:12345:r-x group::r-x group:23456:r-x mask::r-x other::--- ");
   }
 }
 
@@ -462,7 +487,8 @@ TEST_F(FileSinkAccessTest, OnlyAVerifiedOwnerIsNamed) {
   Event event = make_event_value("4711");
   event.user.verified = false;
   ASSERT_EQ(deliver(*sink, share(event)), Outcome::kAcknowledged);
-  EXPECT_EQ(access_of("unverified/2026/11/4711-md.sh", ACL_TYPE_ACCESS).find("1001"), std::string::npos);
+  EXPECT_EQ(access_of("unverified/2026/11/4711-md.sh", ACL_TYPE_ACCESS).find("1001"),
+            std::string::npos);
   EXPECT_EQ(access_of("unverified", ACL_TYPE_ACCESS).find("1001"), std::string::npos);
 }
 
@@ -498,8 +524,10 @@ TEST_F(FileSinkAccessTest, AnUnknownNameRefusesToStart) {
   const auto started = make()->start();
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(started.error().message(), HasSubstr("acl_users: no such name \"no-such-user-here\""));
-  EXPECT_THAT(started.error().message(), HasSubstr("acl_groups: no such name \"no-such-group-here\""));
+  EXPECT_THAT(started.error().message(),
+              HasSubstr("acl_users: no such name \"no-such-user-here\""));
+  EXPECT_THAT(started.error().message(),
+              HasSubstr("acl_groups: no such name \"no-such-group-here\""));
 }
 
 TEST_F(FileSinkTest, WithoutAccessListsModesAreExactWhateverTheUmask) {
@@ -518,7 +546,8 @@ TEST_F(FileSinkTest, WithoutAccessListsModesAreExactWhateverTheUmask) {
   EXPECT_EQ(st.st_mode & 07777U, 0750U);
 }
 
-// ---- start ----------------------------------------------------------------------------------------------------------
+// ---- start
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(FileSinkTest, AMissingParentOfTheRootRefusesToStart) {
   config_.root = directory_.path_to("no/archive");
@@ -556,7 +585,8 @@ TEST_F(FileSinkTest, ARootThatVanishedIsARetryNotANewTree) {
 }
 
 TEST(FileOutcomeTest, OnlyANameThatCanNeverBeIsPermanent) {
-  for (const int code : {ENOSPC, EDQUOT, EROFS, ESTALE, EIO, EACCES, ELOOP, ENOTDIR, EMFILE, EFBIG, ETIMEDOUT, EINVAL, ENOMEM}) {
+  for (const int code : {ENOSPC, EDQUOT, EROFS, ESTALE, EIO, EACCES, ELOOP, ENOTDIR, EMFILE, EFBIG,
+                         ETIMEDOUT, EINVAL, ENOMEM}) {
     EXPECT_NE(file_error(code).kind(), ErrorKind::kPermanent) << code;
     EXPECT_FALSE(file_error(code).message().empty());
   }
@@ -574,27 +604,32 @@ TEST_F(FileSinkTest, AFullFileSystemIsARetryThatLeavesNothingTornAndGoesInWhenTh
   ASSERT_GE(child, 0);
   if (child == 0) {
     fs::create_directories(config_.root);
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("tmpfs", config_.root.c_str(), "tmpfs", 0, "size=256k") != 0) {
       ::_exit(77);
     }
     auto sink = make_started();
     std::vector<std::shared_ptr<const Event>> events;
-    for (int i = 0; i < 20; ++i) events.push_back(make_event(std::to_string(100 + i), std::string(30'000, 's')));
+    for (int i = 0; i < 20; ++i)
+      events.push_back(make_event(std::to_string(100 + i), std::string(30'000, 's')));
     sink->deliver(outbox_.batch(events));
     int stored = 0;
     int retried = 0;
     for (const auto& event : events) {
       if (outbox_.outcome(event->job.id) == Outcome::kAcknowledged) ++stored;
-      if (outbox_.outcome(event->job.id) == Outcome::kRetry && outbox_.reason(event->job.id) == "no space left on device")
+      if (outbox_.outcome(event->job.id) == Outcome::kRetry &&
+          outbox_.reason(event->job.id) == "no space left on device")
         ++retried;
     }
     bool whole = stored > 0 && retried > 0 && stored + retried == 20;
     for (const std::string& path : tree()) whole = whole && path.find(".tmp-") == std::string::npos;
-    for (const std::string& path : tree()) whole = whole && (!path.ends_with(".sh") || read(path).size() == 30'000);
+    for (const std::string& path : tree())
+      whole = whole && (!path.ends_with(".sh") || read(path).size() == 30'000);
     if (::mount(nullptr, config_.root.c_str(), nullptr, MS_REMOUNT, "size=8m") != 0) ::_exit(77);
     sink->deliver(outbox_.batch(events, 2));
-    for (const auto& event : events) whole = whole && outbox_.outcome(event->job.id) == Outcome::kAcknowledged;
+    for (const auto& event : events)
+      whole = whole && outbox_.outcome(event->job.id) == Outcome::kAcknowledged;
     whole = whole && tree().size() == 3U + 60U;
     ::_exit(whole ? 0 : 1);
   }
@@ -604,14 +639,17 @@ TEST_F(FileSinkTest, AFullFileSystemIsARetryThatLeavesNothingTornAndGoesInWhenTh
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
-// ---- faults ---------------------------------------------------------------------------------------------------------
+// ---- faults
+// ---------------------------------------------------------------------------------------------------------
 #ifdef SCRIPTORIUM_FAULTS
 
 std::vector<std::shared_ptr<const Event>> fault_events() {
-  return {make_event("1", "one\n"), make_event("2", "two\n"), make_event("2", "other two\n"), make_event("3", "")};
+  return {make_event("1", "one\n"), make_event("2", "two\n"), make_event("2", "other two\n"),
+          make_event("3", "")};
 }
 
-// Runs in a process of its own, because faults are armed by the environment at the first point that is reached.
+// Runs in a process of its own, because faults are armed by the environment at the first point that
+// is reached.
 TEST(FileSinkChild, DISABLED_Deliver) {
   const char* root = ::getenv("FILE_SINK_ROOT");
   ASSERT_NE(root, nullptr);
@@ -621,7 +659,8 @@ TEST(FileSinkChild, DISABLED_Deliver) {
   config.root = root;
   config.acl = AclMode::kBestEffort;
   config.kinds.assign(kFileKinds.begin(), kFileKinds.end());
-  config.sync = std::string(::getenv("FILE_SINK_SYNC")) == "batch" ? SyncMode::kBatch : SyncMode::kFile;
+  config.sync =
+      std::string(::getenv("FILE_SINK_SYNC")) == "batch" ? SyncMode::kBatch : SyncMode::kFile;
   auto sink = FileSink::create(config, context);
   ASSERT_TRUE(sink);
   static_cast<void>((*sink)->start());
@@ -630,7 +669,8 @@ TEST(FileSinkChild, DISABLED_Deliver) {
     auto delivery = outbox.batch({event});
     (*sink)->deliver(std::move(delivery));
     std::ofstream(::getenv("FILE_SINK_OUT"), std::ios::app)
-        << event->id << ' ' << static_cast<int>(*outbox.outcome(event->job.id)) << ' ' << outbox.reason(event->job.id) << '\n';
+        << event->id << ' ' << static_cast<int>(*outbox.outcome(event->job.id)) << ' '
+        << outbox.reason(event->job.id) << '\n';
   }
   // The same again in one batch, so that both ways meet the fault.
   (*sink)->deliver(outbox.batch(fault_events()));
@@ -663,10 +703,13 @@ class FileSinkFaultTest : public ::testing::TestWithParam<const char*> {
     for (const auto& entry : fs::recursive_directory_iterator(directory_.path_to("archive"))) {
       const std::string name = entry.path().filename().string();
       EXPECT_EQ(name.find(".tmp-"), std::string::npos) << name;
-      if (name.ends_with(".sh")) scripts[name] = directory_.read(fs::relative(entry.path(), directory_.path()).string());
+      if (name.ends_with(".sh"))
+        scripts[name] = directory_.read(fs::relative(entry.path(), directory_.path()).string());
     }
-    EXPECT_EQ(scripts, (std::map<std::string, std::string>{
-                           {"1-md.sh", "one\n"}, {"2-md.2.sh", "other two\n"}, {"2-md.sh", "two\n"}, {"3-md.sh", ""}}));
+    EXPECT_EQ(scripts, (std::map<std::string, std::string>{{"1-md.sh", "one\n"},
+                                                           {"2-md.2.sh", "other two\n"},
+                                                           {"2-md.sh", "two\n"},
+                                                           {"3-md.sh", ""}}));
     std::size_t files = 0;
     for (const auto& entry : fs::recursive_directory_iterator(directory_.path_to("archive")))
       files += entry.is_regular_file() ? 1 : 0;
@@ -677,8 +720,8 @@ class FileSinkFaultTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(FileSinkFaultTest, KilledBetweenAnyTwoStepsEveryEventStandsThereOnceAfterTheNextStart) {
-  for (const char* point :
-       {"file.temp_created", "file.written", "file.synced", "file.renamed", "file.dir_synced", "file.before_ack"}) {
+  for (const char* point : {"file.temp_created", "file.written", "file.synced", "file.renamed",
+                            "file.dir_synced", "file.before_ack"}) {
     for (int nth = 1; nth <= 9; ++nth) {
       SCOPED_TRACE(std::string(point) + ':' + std::to_string(nth));
       fs::remove_all(directory_.path_to("archive"));
@@ -698,8 +741,10 @@ TEST_P(FileSinkFaultTest, KilledBetweenAnyTwoStepsEveryEventStandsThereOnceAfter
 
 TEST_P(FileSinkFaultTest, AFailedStepIsARetryWithItsReasonAndLeavesNothingTorn) {
   for (const std::string step : {"file.write", "file.fsync", "file.rename"}) {
-    for (const auto& [name, words] : std::map<std::string, std::string>{
-             {"ENOSPC", "no space left on device"}, {"EIO", "input/output error"}, {"EDQUOT", "disk quota exceeded"}}) {
+    for (const auto& [name, words] :
+         std::map<std::string, std::string>{{"ENOSPC", "no space left on device"},
+                                            {"EIO", "input/output error"},
+                                            {"EDQUOT", "disk quota exceeded"}}) {
       SCOPED_TRACE(step + ' ' + name);
       fs::remove_all(directory_.path_to("archive"));
       fs::create_directories(directory_.path_to("archive"));
@@ -708,7 +753,8 @@ TEST_P(FileSinkFaultTest, AFailedStepIsARetryWithItsReasonAndLeavesNothingTorn) 
       const std::string out = directory_.read("out");
       EXPECT_EQ(std::ranges::count(out, '\n'), 4);
       std::size_t retries = 0;
-      for (std::size_t at = 0; (at = out.find(" 1 " + words + '\n', at)) != std::string::npos; ++at) ++retries;
+      for (std::size_t at = 0; (at = out.find(" 1 " + words + '\n', at)) != std::string::npos; ++at)
+        ++retries;
       EXPECT_EQ(retries, 4U) << out;
       for (const auto& entry : fs::recursive_directory_iterator(directory_.path_to("archive"))) {
         EXPECT_EQ(entry.path().string().find(".tmp-"), std::string::npos);
@@ -720,7 +766,9 @@ TEST_P(FileSinkFaultTest, AFailedStepIsARetryWithItsReasonAndLeavesNothingTorn) 
 }
 
 INSTANTIATE_TEST_SUITE_P(BothSyncs, FileSinkFaultTest, ::testing::Values("file", "batch"),
-                         [](const ::testing::TestParamInfo<const char*>& info) { return std::string(info.param); });
+                         [](const ::testing::TestParamInfo<const char*>& info) {
+                           return std::string(info.param);
+                         });
 
 #endif  // SCRIPTORIUM_FAULTS
 

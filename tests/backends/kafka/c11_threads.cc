@@ -1,7 +1,8 @@
-// ThreadSanitizer knows the threads and locks of POSIX, and not those of C11, which librdkafka uses: glibc makes a C11
-// thread behind the sanitizer's back, and the first malloc() in it ends the process. A program that defines these
-// functions itself gives them to librdkafka as well, since the executable's names come first; here they are the POSIX
-// ones. Only in programs that are built with ThreadSanitizer.
+// ThreadSanitizer knows the threads and locks of POSIX, and not those of C11, which librdkafka
+// uses: glibc makes a C11 thread behind the sanitizer's back, and the first malloc() in it ends the
+// process. A program that defines these functions itself gives them to librdkafka as well, since
+// the executable's names come first; here they are the POSIX ones. Only in programs that are built
+// with ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 #define WITH_THREAD_SANITIZER
 #elif defined(__has_feature)
@@ -51,9 +52,11 @@ int answer(int code) {
 
 }  // namespace
 
-// librdkafka is not compiled for the sanitizer, which sees of what it does within itself only these functions and none of
-// its atomic operations. None of our code runs in its threads: callbacks are served by ours.
-extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {  // NOLINT
+// librdkafka is not compiled for the sanitizer, which sees of what it does within itself only these
+// functions and none of its atomic operations. None of our code runs in its threads: callbacks are
+// served by ours.
+extern "C" __attribute__((visibility("default"))) const char*
+__tsan_default_suppressions() {  // NOLINT
   return "called_from_lib:librdkafka.so\nrace:c11_threads.cc\n";
 }
 
@@ -74,7 +77,8 @@ FOR_LIBRDKAFKA int thrd_join(thrd_t thread, int* result) {
 FOR_LIBRDKAFKA int mtx_init(mtx_t* mutex, int type) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_settype(&attributes, (type & mtx_recursive) != 0 ? PTHREAD_MUTEX_RECURSIVE : PTHREAD_MUTEX_NORMAL);
+  pthread_mutexattr_settype(
+      &attributes, (type & mtx_recursive) != 0 ? PTHREAD_MUTEX_RECURSIVE : PTHREAD_MUTEX_NORMAL);
   const int code = pthread_mutex_init(posix(mutex), &attributes);
   pthread_mutexattr_destroy(&attributes);
   return answer(code);
@@ -83,10 +87,18 @@ FOR_LIBRDKAFKA int mtx_lock(mtx_t* mutex) { return answer(pthread_mutex_lock(pos
 FOR_LIBRDKAFKA int mtx_trylock(mtx_t* mutex) { return answer(pthread_mutex_trylock(posix(mutex))); }
 FOR_LIBRDKAFKA int mtx_unlock(mtx_t* mutex) { return answer(pthread_mutex_unlock(posix(mutex))); }
 FOR_LIBRDKAFKA void mtx_destroy(mtx_t* mutex) { pthread_mutex_destroy(posix(mutex)); }
-FOR_LIBRDKAFKA int cnd_init(cnd_t* condition) { return answer(pthread_cond_init(posix(condition), nullptr)); }
-FOR_LIBRDKAFKA int cnd_signal(cnd_t* condition) { return answer(pthread_cond_signal(posix(condition))); }
-FOR_LIBRDKAFKA int cnd_broadcast(cnd_t* condition) { return answer(pthread_cond_broadcast(posix(condition))); }
-FOR_LIBRDKAFKA int cnd_wait(cnd_t* condition, mtx_t* mutex) { return answer(pthread_cond_wait(posix(condition), posix(mutex))); }
+FOR_LIBRDKAFKA int cnd_init(cnd_t* condition) {
+  return answer(pthread_cond_init(posix(condition), nullptr));
+}
+FOR_LIBRDKAFKA int cnd_signal(cnd_t* condition) {
+  return answer(pthread_cond_signal(posix(condition)));
+}
+FOR_LIBRDKAFKA int cnd_broadcast(cnd_t* condition) {
+  return answer(pthread_cond_broadcast(posix(condition)));
+}
+FOR_LIBRDKAFKA int cnd_wait(cnd_t* condition, mtx_t* mutex) {
+  return answer(pthread_cond_wait(posix(condition), posix(mutex)));
+}
 FOR_LIBRDKAFKA int cnd_timedwait(cnd_t* condition, mtx_t* mutex, const timespec* until) {
   return answer(pthread_cond_timedwait(posix(condition), posix(mutex), until));
 }

@@ -45,8 +45,9 @@ TEST_F(KafkaFormatTest, TheEventIsTheValue) {
   EXPECT_EQ(message.topic, "lab.job.script");
   EXPECT_EQ(message.key, "lab/4711");
   EXPECT_EQ(message.value, event_json(event));
-  EXPECT_THAT(message.headers, ElementsAre(Pair("content-type", "application/json"), Pair("schema", "scriptorium.event/1"),
-                                           Pair("event-id", event.id)));
+  EXPECT_THAT(message.headers,
+              ElementsAre(Pair("content-type", "application/json"),
+                          Pair("schema", "scriptorium.event/1"), Pair("event-id", event.id)));
   EXPECT_EQ(message.timestamp_ms, 1795224382364);
   EXPECT_EQ(message.truncated, "");
 }
@@ -81,19 +82,23 @@ TEST_F(KafkaFormatTest, ATimeBefore1970IsTheTimeOfSending) {
   EXPECT_EQ(render(event).timestamp_ms, 0);
 }
 
-// ---- SArchive ------------------------------------------------------------------------------------------------------
+// ---- SArchive
+// ------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, SarchiveIsByteForByteWhatItsConsumersRead) {
   options_.set("format", "sarchive");
-  Event event = make_event_value("4711", "#!/bin/bash\necho \"Grü\xc3\x9f\x65\"\t\\\x01\x7f\n",
-                                 {"HOME=/home/alice", "OPTS=a=b=c", " PAD = x ", "NOTHING", "EMPTY=", "A=1", "A=2"});
+  Event event = make_event_value(
+      "4711", "#!/bin/bash\necho \"Grü\xc3\x9f\x65\"\t\\\x01\x7f\n",
+      {"HOME=/home/alice", "OPTS=a=b=c", " PAD = x ", "NOTHING", "EMPTY=", "A=1", "A=2"});
   const Message message = render(event);
-  EXPECT_EQ(message.value,
-            R"({"id":"4711","timestamp":"2026-11-21T01:26:22.366114Z","cluster":"lab",)"
-            R"("script":"#!/bin/bash\necho \"Grüße\"\t\\\u0001)"
-            "\x7f"
-            R"(\n","environment":{"HOME":"/home/alice","OPTS":"a=b=c"," PAD ":" x ","NOTHING":"","EMPTY":"","A":"2"}})");
-  EXPECT_THAT(message.headers, ElementsAre(Pair("content-type", "application/json"), Pair("event-id", event.id)));
+  EXPECT_EQ(
+      message.value,
+      R"({"id":"4711","timestamp":"2026-11-21T01:26:22.366114Z","cluster":"lab",)"
+      R"("script":"#!/bin/bash\necho \"Grüße\"\t\\\u0001)"
+      "\x7f"
+      R"(\n","environment":{"HOME":"/home/alice","OPTS":"a=b=c"," PAD ":" x ","NOTHING":"","EMPTY":"","A":"2"}})");
+  EXPECT_THAT(message.headers,
+              ElementsAre(Pair("content-type", "application/json"), Pair("event-id", event.id)));
 }
 
 TEST_F(KafkaFormatTest, SarchiveHasNoEnvironmentWhereNoneIsKnownAndItsScriptIsLossy) {
@@ -117,7 +122,8 @@ TEST_F(KafkaFormatTest, SarchiveTakesATorqueJobsRecordsByTheirFilesNames) {
   EXPECT_THAT(render(event).value, HasSubstr(R"("environment":{"123.server.dom.jb":"<job/>\n"}})"));
 }
 
-// ---- CloudEvents ---------------------------------------------------------------------------------------------------
+// ---- CloudEvents
+// ---------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, CloudEventsInBinaryModeHaveTheirAttributesInHeaders) {
   options_.set("format", "cloudevents");
@@ -127,10 +133,12 @@ TEST_F(KafkaFormatTest, CloudEventsInBinaryModeHaveTheirAttributesInHeaders) {
   EXPECT_EQ(message.value, event_json(event));
   EXPECT_THAT(
       message.headers,
-      ElementsAre(Pair("content-type", "application/json"), Pair("schema", "scriptorium.event/1"), Pair("event-id", event.id),
-                  Pair("ce_specversion", "1.0"), Pair("ce_id", event.id), Pair("ce_source", "/cluster/lab/slurm/ctl%201"),
-                  Pair("ce_type", "scriptorium.job.script.v1"), Pair("ce_time", "2026-11-21T01:26:22.364Z"),
-                  Pair("ce_subject", "4711"), Pair("ce_dataschema", "https://scriptorium.invalid/schema/event-1.schema.json"),
+      ElementsAre(Pair("content-type", "application/json"), Pair("schema", "scriptorium.event/1"),
+                  Pair("event-id", event.id), Pair("ce_specversion", "1.0"),
+                  Pair("ce_id", event.id), Pair("ce_source", "/cluster/lab/slurm/ctl%201"),
+                  Pair("ce_type", "scriptorium.job.script.v1"),
+                  Pair("ce_time", "2026-11-21T01:26:22.364Z"), Pair("ce_subject", "4711"),
+                  Pair("ce_dataschema", "https://scriptorium.invalid/schema/event-1.schema.json"),
                   Pair("ce_partitionkey", "lab/4711")));
 }
 
@@ -138,14 +146,16 @@ TEST_F(KafkaFormatTest, CloudEventsInStructuredModeAreOneObject) {
   options_.set("format", "cloudevents").set("cloudevents_mode", "structured");
   const Event event = make_event_value("4711");
   const Message message = render(event);
-  EXPECT_EQ(message.value,
-            R"({"specversion":"1.0","id":")" + event.id +
-                R"(","source":"/cluster/lab/slurm/ctl1","type":"scriptorium.job.script.v1",)"
-                R"("time":"2026-11-21T01:26:22.364Z","subject":"4711",)"
-                R"("dataschema":"https://scriptorium.invalid/schema/event-1.schema.json","partitionkey":"lab/4711",)"
-                R"("datacontenttype":"application/json","data":)" +
-                event_json(event) + "}");
-  EXPECT_THAT(message.headers, ElementsAre(Pair("content-type", "application/cloudevents+json"), Pair("event-id", event.id)));
+  EXPECT_EQ(
+      message.value,
+      R"({"specversion":"1.0","id":")" + event.id +
+          R"(","source":"/cluster/lab/slurm/ctl1","type":"scriptorium.job.script.v1",)"
+          R"("time":"2026-11-21T01:26:22.364Z","subject":"4711",)"
+          R"("dataschema":"https://scriptorium.invalid/schema/event-1.schema.json","partitionkey":"lab/4711",)"
+          R"("datacontenttype":"application/json","data":)" +
+          event_json(event) + "}");
+  EXPECT_THAT(message.headers, ElementsAre(Pair("content-type", "application/cloudevents+json"),
+                                           Pair("event-id", event.id)));
   EXPECT_TRUE(Json::accept(message.value));
 }
 
@@ -159,7 +169,8 @@ TEST_F(KafkaFormatTest, CloudEventsLeaveOutWhatIsEmpty) {
   }
 }
 
-// ---- cutting -------------------------------------------------------------------------------------------------------
+// ---- cutting
+// -------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, ACutScriptEndsBetweenCharactersAndKeepsTheHashOfTheWhole) {
   options_.set("archive_location", "/a/{year}{month}{day}/{job_id}-{event_id}");
@@ -207,7 +218,8 @@ TEST_F(KafkaFormatTest, AScriptThatIsNotUtf8IsCutToo) {
 
 TEST_F(KafkaFormatTest, AnEnvironmentThatAloneIsTooLargeLosesItsLargestVariables) {
   const Event event =
-      make_event_value("1", "#!/bin/sh\nexit 0\n", {"HOME=/home/alice", "BIG=" + std::string(50'000, 'b'), "LANG=C", "ODD"});
+      make_event_value("1", "#!/bin/sh\nexit 0\n",
+                       {"HOME=/home/alice", "BIG=" + std::string(50'000, 'b'), "LANG=C", "ODD"});
   const auto message = cut(event, 10'000);
   ASSERT_TRUE(message);
   EXPECT_EQ(message->truncated, "environment");
@@ -220,7 +232,8 @@ TEST_F(KafkaFormatTest, AnEnvironmentThatAloneIsTooLargeLosesItsLargestVariables
 }
 
 TEST_F(KafkaFormatTest, BothAreCutWhereBothAreTooLarge) {
-  const Event event = make_event_value("1", std::string(100'000, 's'), {"A=" + std::string(60'000, 'a'), "B=1"});
+  const Event event =
+      make_event_value("1", std::string(100'000, 's'), {"A=" + std::string(60'000, 'a'), "B=1"});
   const auto message = cut(event, 10'000);
   ASSERT_TRUE(message);
   EXPECT_EQ(message->truncated, "script,environment");
@@ -242,7 +255,8 @@ TEST_F(KafkaFormatTest, WhatCannotBeMadeSmallerIsNotMade) {
 }
 
 TEST_F(KafkaFormatTest, EveryFormatCanBeCut) {
-  const Event event = make_event_value("1", std::string(100'000, 's'), {"A=" + std::string(60'000, 'a'), "B=1"});
+  const Event event =
+      make_event_value("1", std::string(100'000, 's'), {"A=" + std::string(60'000, 'a'), "B=1"});
   for (const char* format : {"sarchive", "cloudevents"}) {
     options_ = {};
     options_.set("brokers", "b1").set("topic", "t").set("format", format);
@@ -257,7 +271,8 @@ TEST_F(KafkaFormatTest, EveryFormatCanBeCut) {
   EXPECT_EQ(Json::parse(message->value)["data"]["script"]["truncated"], true);
 }
 
-// ---- an event whose owner was found later ----------------------------------------------------------------------------
+// ---- an event whose owner was found later
+// ----------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, ALateOwnersEventIsAMessageAsAnyOther) {
   const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
@@ -269,7 +284,8 @@ TEST_F(KafkaFormatTest, ALateOwnersEventIsAMessageAsAnyOther) {
 }
 
 TEST_F(KafkaFormatTest, WithoutItsBytesAnEventHasNoTexts) {
-  const Event bare = test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
+  const Event bare =
+      test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
   for (const char* format : {"event", "cloudevents"}) {
     options_ = {};
     options_.set("brokers", "b1").set("topic", "t").set("format", format);

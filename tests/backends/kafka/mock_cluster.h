@@ -31,9 +31,8 @@ struct Consumed {
   }
 };
 
-// librdkafka's own Kafka cluster of 1 to 3 brokers in this process, on loopback. It answers as it is told; it knows no
-// login, no TLS and no limits of size.
-// Threads: one thread uses an object.
+// librdkafka's own Kafka cluster of 1 to 3 brokers in this process, on loopback. It answers as it
+// is told; it knows no login, no TLS and no limits of size. Threads: one thread uses an object.
 class MockCluster {
  public:
   static constexpr std::int16_t kProduce = 0;
@@ -43,7 +42,8 @@ class MockCluster {
   explicit MockCluster(int brokers = 1) {
     std::array<char, 512> words{};
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "log_level", "0", nullptr, 0);  // it has no brokers to know of, and says so
+    rd_kafka_conf_set(conf, "log_level", "0", nullptr,
+                      0);  // it has no brokers to know of, and says so
     handle_.reset(rd_kafka_new(RD_KAFKA_PRODUCER, conf, words.data(), words.size()));
     if (!handle_) throw std::runtime_error(words.data());
     cluster_.reset(rd_kafka_mock_cluster_new(handle_.get(), brokers));
@@ -63,11 +63,17 @@ class MockCluster {
   void answer_next(std::int16_t api, const std::vector<rd_kafka_resp_err_t>& errors) {
     rd_kafka_mock_push_request_errors_array(cluster_.get(), api, errors.size(), errors.data());
   }
-  void answer_next(const std::vector<rd_kafka_resp_err_t>& errors) { answer_next(kProduce, errors); }
-  void forget_answers(std::int16_t api = kProduce) { rd_kafka_mock_clear_request_errors(cluster_.get(), api); }
+  void answer_next(const std::vector<rd_kafka_resp_err_t>& errors) {
+    answer_next(kProduce, errors);
+  }
+  void forget_answers(std::int16_t api = kProduce) {
+    rd_kafka_mock_clear_request_errors(cluster_.get(), api);
+  }
   void down(int broker) { check(rd_kafka_mock_broker_set_down(cluster_.get(), broker)); }
   void up(int broker) { check(rd_kafka_mock_broker_set_up(cluster_.get(), broker)); }
-  void slow(int broker, int rtt_ms) { check(rd_kafka_mock_broker_set_rtt(cluster_.get(), broker, rtt_ms)); }
+  void slow(int broker, int rtt_ms) {
+    check(rd_kafka_mock_broker_set_rtt(cluster_.get(), broker, rtt_ms));
+  }
   void lead(const std::string& topic, std::int32_t partition, std::int32_t broker) {
     check(rd_kafka_mock_partition_set_leader(cluster_.get(), topic.c_str(), partition, broker));
   }
@@ -76,17 +82,20 @@ class MockCluster {
   std::vector<Consumed> consume(const std::string& topic, int partitions = 1) const {
     std::array<char, 512> words{};
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
-    for (const auto& [name, value] : std::map<std::string, std::string>{{"bootstrap.servers", brokers()},
-                                                                        {"group.id", "test"},
-                                                                        {"enable.auto.commit", "false"},
-                                                                        {"enable.partition.eof", "true"},
-                                                                        {"fetch.wait.max.ms", "10"},
-                                                                        {"auto.offset.reset", "earliest"}}) {
-      if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), words.data(), words.size()) != RD_KAFKA_CONF_OK) {
+    for (const auto& [name, value] :
+         std::map<std::string, std::string>{{"bootstrap.servers", brokers()},
+                                            {"group.id", "test"},
+                                            {"enable.auto.commit", "false"},
+                                            {"enable.partition.eof", "true"},
+                                            {"fetch.wait.max.ms", "10"},
+                                            {"auto.offset.reset", "earliest"}}) {
+      if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), words.data(), words.size()) !=
+          RD_KAFKA_CONF_OK) {
         throw std::runtime_error(words.data());
       }
     }
-    const std::unique_ptr<rd_kafka_t, Destroy> consumer(rd_kafka_new(RD_KAFKA_CONSUMER, conf, words.data(), words.size()));
+    const std::unique_ptr<rd_kafka_t, Destroy> consumer(
+        rd_kafka_new(RD_KAFKA_CONSUMER, conf, words.data(), words.size()));
     if (!consumer) throw std::runtime_error(words.data());
     rd_kafka_poll_set_consumer(consumer.get());
     rd_kafka_topic_partition_list_t* list = rd_kafka_topic_partition_list_new(partitions);
@@ -99,7 +108,8 @@ class MockCluster {
     for (int silent = 0; ends < partitions;) {
       rd_kafka_message_t* message = rd_kafka_consumer_poll(consumer.get(), 1000);
       if (message == nullptr) {
-        if (++silent > 20) throw std::runtime_error("the mock cluster does not answer its consumer");
+        if (++silent > 20)
+          throw std::runtime_error("the mock cluster does not answer its consumer");
         continue;
       }
       if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) ++ends;
@@ -115,7 +125,9 @@ class MockCluster {
     void operator()(rd_kafka_t* handle) const noexcept { rd_kafka_destroy(handle); }
   };
   struct DestroyCluster {
-    void operator()(rd_kafka_mock_cluster_t* cluster) const noexcept { rd_kafka_mock_cluster_destroy(cluster); }
+    void operator()(rd_kafka_mock_cluster_t* cluster) const noexcept {
+      rd_kafka_mock_cluster_destroy(cluster);
+    }
   };
 
   static void check(rd_kafka_resp_err_t error) {
@@ -123,7 +135,8 @@ class MockCluster {
   }
   static Consumed read(const rd_kafka_message_t& message) {
     Consumed consumed;
-    if (message.key != nullptr) consumed.key = std::string(static_cast<const char*>(message.key), message.key_len);
+    if (message.key != nullptr)
+      consumed.key = std::string(static_cast<const char*>(message.key), message.key_len);
     consumed.value.assign(static_cast<const char*>(message.payload), message.len);
     consumed.partition = message.partition;
     rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
@@ -133,7 +146,9 @@ class MockCluster {
       const char* name = nullptr;
       const void* value = nullptr;
       std::size_t size = 0;
-      for (std::size_t i = 0; rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+      for (std::size_t i = 0;
+           rd_kafka_header_get_all(headers, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+           ++i) {
         consumed.headers[name] = std::string(static_cast<const char*>(value), size);
       }
     }

@@ -60,24 +60,29 @@ class KafkaSinkTest : public ::testing::Test {
   // Delivers one and waits for its answer.
   Outcome outcome_of(const std::shared_ptr<const Event>& event, std::uint32_t attempt = 1) {
     deliver({event}, attempt);
-    EXPECT_TRUE(outbox_.wait_all_settled(kPatience)) << "no answer; log:\n" << log_.text() << sink_->status_json();
+    EXPECT_TRUE(outbox_.wait_all_settled(kPatience)) << "no answer; log:\n"
+                                                     << log_.text() << sink_->status_json();
     return outbox_.outcome(event->job.id).value_or(Outcome::kRetry);
   }
   std::vector<std::shared_ptr<const Event>> jobs(int first, int count) {
     std::vector<std::shared_ptr<const Event>> events;
     for (int i = first; i < first + count; ++i) {
-      events.push_back(make_event(std::to_string(i), "#!/bin/sh\n# job " + std::to_string(i) + "\n"));
+      events.push_back(
+          make_event(std::to_string(i), "#!/bin/sh\n# job " + std::to_string(i) + "\n"));
     }
     return events;
   }
   // Every one acknowledged, and in the topic exactly once.
-  void expect_all_once(const std::vector<std::shared_ptr<const Event>>& events, int partitions = 1) {
+  void expect_all_once(const std::vector<std::shared_ptr<const Event>>& events,
+                       int partitions = 1) {
     ASSERT_TRUE(outbox_.wait_all_settled(kPatience)) << log_.text() << sink_->status_json();
     for (const auto& event : events) {
-      EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged) << event->job.id << ": " << outbox_.reason(event->job.id);
+      EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
+          << event->job.id << ": " << outbox_.reason(event->job.id);
     }
     std::map<std::string, int> times;
-    for (const auto& message : cluster_->consume(kTopic, partitions)) ++times[message.header("event-id")];
+    for (const auto& message : cluster_->consume(kTopic, partitions))
+      ++times[message.header("event-id")];
     for (const auto& event : events) EXPECT_EQ(times[event->id], 1) << event->job.id;
     EXPECT_EQ(times.size(), events.size());
   }
@@ -119,7 +124,8 @@ TEST_F(KafkaSinkTest, ABatchIsStoredOnceAndInItsOrder) {
   deliver(events);
   expect_all_once(events);
   const auto messages = cluster_->consume(kTopic);
-  for (std::size_t i = 0; i < messages.size(); ++i) EXPECT_EQ(messages[i].header("event-id"), events[i]->id) << i;
+  for (std::size_t i = 0; i < messages.size(); ++i)
+    EXPECT_EQ(messages[i].header("event-id"), events[i]->id) << i;
 }
 
 TEST_F(KafkaSinkTest, EventsOfAJobComeInTheirOrderHoweverManyPartitions) {
@@ -128,7 +134,8 @@ TEST_F(KafkaSinkTest, EventsOfAJobComeInTheirOrderHoweverManyPartitions) {
   std::vector<std::shared_ptr<const Event>> events;
   for (int round = 0; round < 20; ++round) {
     for (int job = 0; job < 10; ++job) {
-      events.push_back(make_event(std::to_string(job), "#!/bin/sh\n# round " + std::to_string(round) + "\n"));
+      events.push_back(
+          make_event(std::to_string(job), "#!/bin/sh\n# round " + std::to_string(round) + "\n"));
     }
   }
   for (std::size_t i = 0; i < events.size(); i += 30) {
@@ -140,7 +147,8 @@ TEST_F(KafkaSinkTest, EventsOfAJobComeInTheirOrderHoweverManyPartitions) {
   std::map<std::string, std::int32_t> partition;
   for (const auto& message : cluster_->consume(kTopic, 4)) {
     found[*message.key].push_back(message.header("event-id"));
-    EXPECT_EQ(partition.try_emplace(*message.key, message.partition).first->second, message.partition);
+    EXPECT_EQ(partition.try_emplace(*message.key, message.partition).first->second,
+              message.partition);
   }
   for (int job = 0; job < 10; ++job) {
     std::vector<std::string> expected;
@@ -154,7 +162,8 @@ TEST_F(KafkaSinkTest, EventsOfAJobComeInTheirOrderHoweverManyPartitions) {
 TEST_F(KafkaSinkTest, WhatLibrdkafkaTriesAgainItselfIsAcknowledgedAndStoredOnce) {
   options_.property("retry.backoff.ms", 10);
   start();
-  cluster_->answer_next({RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
+  cluster_->answer_next({RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+                         RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION,
                          RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT, RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR,
                          RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND});
   const auto events = jobs(1, 20);
@@ -162,8 +171,9 @@ TEST_F(KafkaSinkTest, WhatLibrdkafkaTriesAgainItselfIsAcknowledgedAndStoredOnce)
   expect_all_once(events);
 }
 
-class KafkaSinkRejectTest : public KafkaSinkTest,
-                            public ::testing::WithParamInterface<std::pair<rd_kafka_resp_err_t, const char*>> {};
+class KafkaSinkRejectTest
+    : public KafkaSinkTest,
+      public ::testing::WithParamInterface<std::pair<rd_kafka_resp_err_t, const char*>> {};
 
 TEST_P(KafkaSinkRejectTest, WhatTheBrokerRefusesForWhatItIsIsRejectedAndTheNextGoesOn) {
   start();
@@ -172,10 +182,11 @@ TEST_P(KafkaSinkRejectTest, WhatTheBrokerRefusesForWhatItIsIsRejectedAndTheNextG
   EXPECT_THAT(outbox_.reason("1"), HasSubstr(GetParam().second));
   EXPECT_EQ(outcome_of(make_event("2")), Outcome::kAcknowledged) << outbox_.reason("2");
 }
-INSTANTIATE_TEST_SUITE_P(Answers, KafkaSinkRejectTest,
-                         ::testing::Values(std::pair{RD_KAFKA_RESP_ERR_INVALID_RECORD, "INVALID_RECORD"},
-                                           std::pair{RD_KAFKA_RESP_ERR_POLICY_VIOLATION, "POLICY_VIOLATION"}),
-                         [](const auto& info) { return std::string(rd_kafka_err2name(info.param.first)); });
+INSTANTIATE_TEST_SUITE_P(
+    Answers, KafkaSinkRejectTest,
+    ::testing::Values(std::pair{RD_KAFKA_RESP_ERR_INVALID_RECORD, "INVALID_RECORD"},
+                      std::pair{RD_KAFKA_RESP_ERR_POLICY_VIOLATION, "POLICY_VIOLATION"}),
+    [](const auto& info) { return std::string(rd_kafka_err2name(info.param.first)); });
 
 struct Held {
   rd_kafka_resp_err_t error;
@@ -194,19 +205,22 @@ TEST_P(KafkaSinkHoldTest, WhatAnAdministratorMustMendIsTriedAgainSlowlyAndSaidOn
   EXPECT_EQ(log_.last(GetParam().log_id)->field("topic"), kTopic);
   // Librdkafka itself may refuse the topic for a moment longer.
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (outcome_of(make_event("3")) != Outcome::kAcknowledged && std::chrono::steady_clock::now() < until)
+  while (outcome_of(make_event("3")) != Outcome::kAcknowledged &&
+         std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(milliseconds(5));
   EXPECT_EQ(outbox_.outcome("3"), Outcome::kAcknowledged) << outbox_.reason("3");
   EXPECT_TRUE(log_.wait_for("KAFKA_TOPIC_BACK", 1, kPatience));
 }
-INSTANTIATE_TEST_SUITE_P(Answers, KafkaSinkHoldTest,
-                         ::testing::Values(Held{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "KAFKA_NOT_AUTHORIZED"},
-                                           Held{RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "KAFKA_NOT_AUTHORIZED"},
-                                           Held{RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, "KAFKA_REFUSED"}),
-                         [](const auto& info) { return std::string(rd_kafka_err2name(info.param.error)); });
+INSTANTIATE_TEST_SUITE_P(
+    Answers, KafkaSinkHoldTest,
+    ::testing::Values(Held{RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, "KAFKA_NOT_AUTHORIZED"},
+                      Held{RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, "KAFKA_NOT_AUTHORIZED"},
+                      Held{RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, "KAFKA_REFUSED"}),
+    [](const auto& info) { return std::string(rd_kafka_err2name(info.param.error)); });
 
 TEST_F(KafkaSinkTest, AnUnknownTopicIsHeldNeverADeadLetterAndGoesOnWhenItIsThere) {
-  options_.property("topic.metadata.propagation.max.ms", 100).property("topic.metadata.refresh.fast.interval.ms", 50);
+  options_.property("topic.metadata.propagation.max.ms", 100)
+      .property("topic.metadata.refresh.fast.interval.ms", 50);
   cluster_->answer_topic(kTopic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   start();
   EXPECT_EQ(outcome_of(make_event("1")), Outcome::kRetry);
@@ -217,7 +231,8 @@ TEST_F(KafkaSinkTest, AnUnknownTopicIsHeldNeverADeadLetterAndGoesOnWhenItIsThere
   EXPECT_THAT(sink_->status_json(), HasSubstr("topic jobs: the topic does not exist"));
   cluster_->answer_topic(kTopic, RD_KAFKA_RESP_ERR_NO_ERROR);
   const auto until = std::chrono::steady_clock::now() + kPatience;
-  while (outcome_of(make_event("3")) != Outcome::kAcknowledged && std::chrono::steady_clock::now() < until)
+  while (outcome_of(make_event("3")) != Outcome::kAcknowledged &&
+         std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(milliseconds(5));
   EXPECT_EQ(outbox_.outcome("3"), Outcome::kAcknowledged) << outbox_.reason("3");
 }
@@ -225,7 +240,8 @@ TEST_F(KafkaSinkTest, AnUnknownTopicIsHeldNeverADeadLetterAndGoesOnWhenItIsThere
 TEST_F(KafkaSinkTest, OneTopicThatIsMissingDoesNotHoldTheOthers) {
   options_ = {};
   options_.set("brokers", cluster_->brokers().c_str()).set("topic", "{kind}");
-  options_.property("topic.metadata.propagation.max.ms", 100).property("topic.metadata.refresh.fast.interval.ms", 50);
+  options_.property("topic.metadata.propagation.max.ms", 100)
+      .property("topic.metadata.refresh.fast.interval.ms", 50);
   cluster_->make_topic("job.script");
   cluster_->make_topic("usage.job");
   cluster_->answer_topic("usage.job", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
@@ -246,7 +262,8 @@ TEST_F(KafkaSinkTest, AProducerThatLibrdkafkaGivesUpIsReplacedAndTheUnsettledAre
   deliver(jobs(100, 50));
   ASSERT_TRUE(outbox_.wait_all_settled(kPatience)) << log_.text();
   for (int i = 100; i < 150; ++i) {
-    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged) << outbox_.reason(std::to_string(i));
+    EXPECT_EQ(outbox_.outcome(std::to_string(i)), Outcome::kAcknowledged)
+        << outbox_.reason(std::to_string(i));
   }
   EXPECT_EQ(log_.count("KAFKA_FATAL"), 1U) << log_.text();
   EXPECT_THAT(sink_->status_json(), HasSubstr("\"producers_given_up\":1"));
@@ -268,8 +285,9 @@ TEST_F(KafkaSinkTest, ASecondProducerThatIsGivenUpSoonWaits) {
 }
 
 TEST_F(KafkaSinkTest, AUserWithoutAnyRightMakesANewProducerEveryHalfMinuteOnly) {
-  cluster_->answer_next(MockCluster::kInitProducerId,
-                        std::vector<rd_kafka_resp_err_t>(20, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED));
+  cluster_->answer_next(
+      MockCluster::kInitProducerId,
+      std::vector<rd_kafka_resp_err_t>(20, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED));
   start();
   EXPECT_EQ(outcome_of(make_event("1")), Outcome::kRetry);
   EXPECT_THAT(outbox_.reason("1"), HasSubstr("no right to write"));
@@ -294,7 +312,8 @@ TEST_F(KafkaSinkTest, WithoutIdempotenceWhatTheBrokerLostCountOfIsSentAgain) {
   options_.set("enable_idempotence", false);
   start();
   ASSERT_EQ(outcome_of(make_event("1")), Outcome::kAcknowledged);
-  for (const auto error : {RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID}) {
+  for (const auto error :
+       {RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER, RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID}) {
     cluster_->answer_next({error});
     EXPECT_EQ(outcome_of(make_event("2")), Outcome::kAcknowledged) << outbox_.reason("2");
   }
@@ -374,20 +393,24 @@ TEST_F(KafkaSinkTest, TooFewReplicasForLongAreSaidAsThat) {
   options_.set("stalled_after_seconds", 2).property("retry.backoff.ms", 50);
   start();
   ASSERT_EQ(outcome_of(make_event("1")), Outcome::kAcknowledged);
-  cluster_->answer_next(std::vector<rd_kafka_resp_err_t>(500, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS));
+  cluster_->answer_next(
+      std::vector<rd_kafka_resp_err_t>(500, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS));
   deliver({make_event("2")});
   ASSERT_TRUE(log_.wait_for("KAFKA_STALLED", 1, kPatience)) << log_.text();
-  EXPECT_THAT(log_.last("KAFKA_STALLED")->field("reason"), HasSubstr("too few replicas")) << sink_->status_json();
+  EXPECT_THAT(log_.last("KAFKA_STALLED")->field("reason"), HasSubstr("too few replicas"))
+      << sink_->status_json();
   cluster_->forget_answers();
   expect_all_once({make_event("1"), make_event("2")});
 }
 
-// ---- an event whose owner was found later --------------------------------------------------------------------------
+// ---- an event whose owner was found later
+// --------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, AnEventWithoutItsBytesIsDelivered) {
   start();
   const auto first = std::make_shared<const Event>(test::make_unverified_event("1"));
-  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
+  const auto bare =
+      std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
   deliver({first, bare});
   expect_all_once({first, bare});
   const auto messages = cluster_->consume(kTopic);
@@ -400,14 +423,16 @@ TEST_F(KafkaSinkTest, WhatSarchivesFormatCannotSayIsAcknowledgedWithoutAMessage)
   options_.set("format", "sarchive");
   start();
   const auto first = std::make_shared<const Event>(test::make_unverified_event("1"));
-  const auto bare = std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
+  const auto bare =
+      std::make_shared<const Event>(test::without_bytes(test::make_owned_event(*first)));
   ASSERT_EQ(outcome_of(first), Outcome::kAcknowledged);
   EXPECT_EQ(outcome_of(bare), Outcome::kAcknowledged);
   EXPECT_EQ(cluster_->consume(kTopic).size(), 1U);
   EXPECT_THAT(sink_->status_json(), HasSubstr("\"left_out\":1"));
 }
 
-// ---- too large -----------------------------------------------------------------------------------------------------
+// ---- too large
+// -----------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, ABatchThatIsTooLargeIsSentOneByOneAndLaterOnesAreSmaller) {
   start();
@@ -427,7 +452,8 @@ TEST_F(KafkaSinkTest, OnlyTheEventThatIsTooLargeByItselfIsCut) {
   ASSERT_EQ(outcome_of(make_event("1")), Outcome::kAcknowledged);
   const std::string script = "#!/bin/sh\n" + std::string(20'000, 'x') + "\n";
   // The batch, then the first alone.
-  cluster_->answer_next({RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
+  cluster_->answer_next(
+      {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
   const auto large = make_event("2", script);
   const auto small = make_event("3");
   deliver({large, small});
@@ -537,7 +563,8 @@ TEST_F(KafkaSinkTest, BatchesThatComeBeforeTheLastIsSettledAreStoredInTheirOrder
   expect_all_once(all);
   const auto stored = cluster_->consume(kTopic);
   ASSERT_EQ(stored.size(), all.size());
-  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(stored[i].header("event-id"), all[i]->id) << i;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    ASSERT_EQ(stored[i].header("event-id"), all[i]->id) << i;
 }
 
 TEST_F(KafkaSinkTest, SeveralWorkersAtOnceSettleEachEventOnce) {
@@ -557,7 +584,8 @@ TEST_F(KafkaSinkTest, SeveralWorkersAtOnceSettleEachEventOnce) {
   expect_all_once(all);
 }
 
-// ---- stopping ------------------------------------------------------------------------------------------------------
+// ---- stopping
+// ------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, StoppingFinishesWhatIsUnderWay) {
   start();
@@ -574,7 +602,8 @@ TEST_F(KafkaSinkTest, StoppingWithoutABrokerLeavesAllAsRetryWithinItsTime) {
   cluster_->down(1);
   // More than one chunk.
   std::vector<std::shared_ptr<const Event>> events;
-  for (int i = 100; i < 130; ++i) events.push_back(make_event(std::to_string(i), std::string(100'000, 'x')));
+  for (int i = 100; i < 130; ++i)
+    events.push_back(make_event(std::to_string(i), std::string(100'000, 'x')));
   deliver(events);
   ASSERT_TRUE(wait_status("\"connection\":\"down\"")) << sink_->status_json();
   const auto began = std::chrono::steady_clock::now();
@@ -598,7 +627,8 @@ TEST_F(KafkaSinkTest, StoppingWithoutABrokerLeavesAllAsRetryWithinItsTime) {
 }
 
 TEST_F(KafkaSinkTest, AMessageOutlivesTheProducerThatItWasGivenTo) {
-  // Messages are not copied, and a request that was purged may still be read from until its handle is gone.
+  // Messages are not copied, and a request that was purged may still be read from until its handle
+  // is gone.
   options_.set("compression", "none");
   start();
   ASSERT_EQ(outcome_of(make_event("1")), Outcome::kAcknowledged);
@@ -606,9 +636,10 @@ TEST_F(KafkaSinkTest, AMessageOutlivesTheProducerThatItWasGivenTo) {
   cluster_->slow(1, 30'000);
   std::atomic<int> at_its_end{-1};
   {
-    const auto event = std::make_shared<const Event>(make_event_value("2", std::string(100'000, 'x')));
-    deliver(
-        {std::shared_ptr<const Event>(event.get(), [event, &at_its_end](const Event*) { at_its_end = rd_kafka_thread_cnt(); })});
+    const auto event =
+        std::make_shared<const Event>(make_event_value("2", std::string(100'000, 'x')));
+    deliver({std::shared_ptr<const Event>(
+        event.get(), [event, &at_its_end](const Event*) { at_its_end = rd_kafka_thread_cnt(); })});
   }
   ASSERT_TRUE(wait_status("\"in_flight\":1")) << sink_->status_json();
   EXPECT_EQ(at_its_end, -1);
@@ -626,7 +657,8 @@ TEST_F(KafkaSinkTest, ADeadlineThatIsOverStopsAtOnce) {
   EXPECT_EQ(outbox_.unsettled(), 0U);
 }
 
-// ---- check, setup, status, log ---------------------------------------------------------------------------------------
+// ---- check, setup, status, log
+// ---------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, CheckIsContentWithAReachableTopic) {
   const auto sink = KafkaSink::create(options_.config(), context_);
@@ -642,7 +674,8 @@ TEST_F(KafkaSinkTest, CheckSaysHowToMakeATopicThatIsMissing) {
   const auto checked = (*sink)->check();
   ASSERT_FALSE(checked);
   EXPECT_EQ(checked.error().kind(), ErrorKind::kPermanent);
-  EXPECT_THAT(checked.error().message(), HasSubstr("topic jobs: the topic does not exist; make it with: kafka-topics.sh"));
+  EXPECT_THAT(checked.error().message(),
+              HasSubstr("topic jobs: the topic does not exist; make it with: kafka-topics.sh"));
 }
 
 TEST_F(KafkaSinkTest, CheckOfABrokerThatIsDownEndsAndIsNoFaultOfTheConfiguration) {
@@ -658,14 +691,17 @@ TEST_F(KafkaSinkTest, CheckOfABrokerThatIsDownEndsAndIsNoFaultOfTheConfiguration
 TEST_F(KafkaSinkTest, SetupPrintsHowToMakeTheTopics) {
   options_ = {};
   options_.set("brokers", "b1:9092,b2:9092").set("topic", "hpc.{cluster}.{kind}");
-  options_.set("kinds",
-               std::vector<Value>{{std::string("job.script"), {}}, {std::string("usage.job"), {}}, {std::string("x.*"), {}}});
+  options_.set("kinds", std::vector<Value>{{std::string("job.script"), {}},
+                                           {std::string("usage.job"), {}},
+                                           {std::string("x.*"), {}}});
   const auto sink = KafkaSink::create(options_.config(), context_);
   ASSERT_TRUE(sink);
   EXPECT_EQ(*(*sink)->setup(true),
-            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.job.script --partitions 3 "
+            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.job.script "
+            "--partitions 3 "
             "--config max.message.bytes=8388608 --config compression.type=producer\n"
-            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.usage.job --partitions 3 "
+            "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.usage.job "
+            "--partitions 3 "
             "--config max.message.bytes=8388608 --config compression.type=producer\n");
 }
 
@@ -682,7 +718,9 @@ TEST_F(KafkaSinkTest, StatusTellsTheLibraryTheConnectionAndEachBroker) {
 }
 
 TEST_F(KafkaSinkTest, AMissingSecretRefusesTheStartInWords) {
-  options_.set("security_protocol", "sasl_plaintext").set("sasl_mechanism", "PLAIN").set("sasl_username", "u");
+  options_.set("security_protocol", "sasl_plaintext")
+      .set("sasl_mechanism", "PLAIN")
+      .set("sasl_username", "u");
   options_.set("sasl_password_file", "/nonexistent/password");
   const auto sink = KafkaSink::create(options_.config(), context_);
   ASSERT_FALSE(sink);
@@ -704,7 +742,9 @@ TEST_F(KafkaSinkTest, NoPasswordAndNoScriptIsEverLogged) {
   const test::TempDir directory;
   const std::string file = directory.write("password", "geheim-4711\n");
   std::filesystem::permissions(file, std::filesystem::perms::owner_read);
-  options_.set("security_protocol", "sasl_plaintext").set("sasl_mechanism", "PLAIN").set("sasl_username", "u");
+  options_.set("security_protocol", "sasl_plaintext")
+      .set("sasl_mechanism", "PLAIN")
+      .set("sasl_username", "u");
   options_.set("sasl_password_file", file.c_str());
   options_.property("debug", "all");
   start();
@@ -723,8 +763,11 @@ TEST_F(KafkaSinkTest, NoPasswordAndNoScriptIsEverLogged) {
 TEST_F(KafkaSinkTest, APasswordFileThatChangesAfterAFailedLoginIsReadAgain) {
   const test::TempDir directory;
   const std::string file = directory.write("password", "old\n");
-  std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
-  options_.set("security_protocol", "sasl_plaintext").set("sasl_mechanism", "PLAIN").set("sasl_username", "u");
+  std::filesystem::permissions(
+      file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  options_.set("security_protocol", "sasl_plaintext")
+      .set("sasl_mechanism", "PLAIN")
+      .set("sasl_username", "u");
   options_.set("sasl_password_file", file.c_str());
   start();
   deliver({make_event("1")});

@@ -101,7 +101,8 @@ TEST_F(StdoutSinkTest, AfterAFullPipeTheLineIsEndedBeforeTheNextBegins) {
     });
     test::Outbox again;
     // Each attempt that ends in retry leaves its rest for the next.
-    for (int attempt = 0; attempt < 100 && again.outcome("2") != Outcome::kAcknowledged; ++attempt) {
+    for (int attempt = 0; attempt < 100 && again.outcome("2") != Outcome::kAcknowledged;
+         ++attempt) {
       if (again.outcome("1") != Outcome::kAcknowledged) {
         sink.deliver(again.batch({big, make_event("2")}));
       } else {
@@ -123,7 +124,8 @@ TEST_F(StdoutSinkTest, AfterAFullPipeTheLineIsEndedBeforeTheNextBegins) {
 
 TEST_F(StdoutSinkTest, StopEndsTheWaitForAReader) {
   StdoutSink sink({}, writer_.get(), std::chrono::hours(1));
-  std::jthread delivering([&] { sink.deliver(outbox_.batch({make_event("1", std::string(300'000, 'x'))})); });
+  std::jthread delivering(
+      [&] { sink.deliver(outbox_.batch({make_event("1", std::string(300'000, 'x'))})); });
   sink.stop(std::chrono::steady_clock::now());
   delivering.join();
   EXPECT_EQ(outbox_.outcome("1"), Outcome::kRetry);

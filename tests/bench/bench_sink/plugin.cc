@@ -1,6 +1,6 @@
-// A sink for the bench. It notes for each job when it was handed over, which core does only after the journal's commit:
-// so that time is an upper bound of when the event was durable. With `down = true` it is a destination that is away.
-// The file gets one line a job: ID TIME-IN-NS.
+// A sink for the bench. It notes for each job when it was handed over, which core does only after
+// the journal's commit: so that time is an upper bound of when the event was durable. With `down =
+// true` it is a destination that is away. The file gets one line a job: ID TIME-IN-NS.
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,7 +46,8 @@ class BenchSink final : public Sink {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
     std::string lines;
-    const std::string time = " " + std::to_string(now.tv_sec * 1'000'000'000LL + now.tv_nsec) + "\n";
+    const std::string time =
+        " " + std::to_string(now.tv_sec * 1'000'000'000LL + now.tv_nsec) + "\n";
     for (Delivery& delivery : batch) {
       if (config_.down) {
         delivery.retry("down, as configured");
@@ -55,7 +56,9 @@ class BenchSink final : public Sink {
       lines.append(delivery.event().job.id).append(time);
       delivery.acknowledge();
     }
-    if (file_ && ::write(file_.get(), lines.data(), lines.size()) != static_cast<ssize_t>(lines.size())) file_.reset();
+    if (file_ &&
+        ::write(file_.get(), lines.data(), lines.size()) != static_cast<ssize_t>(lines.size()))
+      file_.reset();
   }
 
  private:
@@ -64,7 +67,9 @@ class BenchSink final : public Sink {
 };
 
 std::vector<OptionInfo> options() { return schema().options(); }
-void check(const Table& table, Problems& problems) { static_cast<void>(schema().parse(table, problems)); }
+void check(const Table& table, Problems& problems) {
+  static_cast<void>(schema().parse(table, problems));
+}
 
 Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext&) {
   Problems problems;

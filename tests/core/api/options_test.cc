@@ -67,7 +67,9 @@ class SchemaTest : public testing::Test {
     }
     table_.entries.push_back({key, Value{std::move(value), {"plugins.d/kafka.toml", line_}}});
   }
-  Value item(std::string text) const { return Value{std::move(text), {"plugins.d/kafka.toml", 40}}; }
+  Value item(std::string text) const {
+    return Value{std::move(text), {"plugins.d/kafka.toml", 40}};
+  }
   Value item(std::int64_t number) const { return Value{number, {"plugins.d/kafka.toml", 41}}; }
 
   std::vector<std::string> problems() {
@@ -123,26 +125,31 @@ TEST_F(SchemaTest, EachWrongValueIsAProblemOfItsOwnAtItsLine) {
   EXPECT_THAT(
       problems(),
       ElementsAre(
-          "plugins.d/kafka.toml:7: sink.kafka.flag: wrong type; allowed: true or false; given: \"yes\"",
+          "plugins.d/kafka.toml:7: sink.kafka.flag: wrong type; allowed: true or false; given: "
+          "\"yes\"",
           "plugins.d/kafka.toml:8: sink.kafka.number: wrong type; allowed: integer; given: 1.5",
           "plugins.d/kafka.toml:9: sink.kafka.ratio: wrong type; allowed: number; given: \"1\"",
           "plugins.d/kafka.toml:10: sink.kafka.text: wrong type; allowed: string; given: 1",
-          "plugins.d/kafka.toml:11: sink.kafka.list: wrong type; allowed: list of strings; given: \"x\"",
+          "plugins.d/kafka.toml:11: sink.kafka.list: wrong type; allowed: list of strings; given: "
+          "\"x\"",
           "plugins.d/kafka.toml:12: sink.kafka.maybe: wrong type; allowed: integer; given: true",
           "plugins.d/kafka.toml:13: sink.kafka.bounded: out of range; allowed: 1 .. 10; given: 11",
-          "plugins.d/kafka.toml:14: sink.kafka.codec: unknown value; did you mean \"zstd\"?; allowed: \"none\", \"zstd\"; "
+          "plugins.d/kafka.toml:14: sink.kafka.codec: unknown value; did you mean \"zstd\"?; "
+          "allowed: \"none\", \"zstd\"; "
           "given: \"zstdd\""));
 }
 
 TEST_F(SchemaTest, AWrongTypeOfABoundedOptionNamesTypeAndBounds) {
   set("bounded", std::string("4"));
   set("codec", std::int64_t{1});
-  EXPECT_THAT(problems(),
-              ElementsAre("plugins.d/kafka.toml:7: sink.kafka.bounded: wrong type; allowed: integer, 1 .. 10; given: \"4\"",
-                          "plugins.d/kafka.toml:8: sink.kafka.codec: wrong type; allowed: \"none\", \"zstd\"; given: 1"));
+  EXPECT_THAT(problems(), ElementsAre("plugins.d/kafka.toml:7: sink.kafka.bounded: wrong type; "
+                                      "allowed: integer, 1 .. 10; given: \"4\"",
+                                      "plugins.d/kafka.toml:8: sink.kafka.codec: wrong type; "
+                                      "allowed: \"none\", \"zstd\"; given: 1"));
 }
 
-// ---- numbers with a unit -----------------------------------------------------------------------------------------------
+// ---- numbers with a unit
+// -----------------------------------------------------------------------------------------------
 
 struct Amounts {
   std::int64_t wait_seconds = 1;
@@ -153,12 +160,13 @@ struct Amounts {
   std::int64_t workers = 1;
 };
 const Schema<Amounts>& amounts() {
-  static const Schema<Amounts> made{integer("wait_seconds", &Amounts::wait_seconds, 1, 86'400, "a wait"),
-                                    integer("pause_ms", &Amounts::pause_ms, 1, 86'400'000, "a pause"),
-                                    integer("keep_days", &Amounts::keep_days, 0, 1000, "how long"),
-                                    integer("room_bytes", &Amounts::room_bytes, 1, std::int64_t{1} << 44, "room"),
-                                    option("first_hours", &Amounts::first_hours, "hours"),
-                                    integer("workers", &Amounts::workers, 1, 64, "workers")};
+  static const Schema<Amounts> made{
+      integer("wait_seconds", &Amounts::wait_seconds, 1, 86'400, "a wait"),
+      integer("pause_ms", &Amounts::pause_ms, 1, 86'400'000, "a pause"),
+      integer("keep_days", &Amounts::keep_days, 0, 1000, "how long"),
+      integer("room_bytes", &Amounts::room_bytes, 1, std::int64_t{1} << 44, "room"),
+      option("first_hours", &Amounts::first_hours, "hours"),
+      integer("workers", &Amounts::workers, 1, 64, "workers")};
   return made;
 }
 Amounts parse_amount(const std::string& key, const std::string& text, Problems& problems) {
@@ -184,13 +192,14 @@ TEST(AmountTest, DurationsAreReadAsPeopleWriteThem) {
 
 TEST(AmountTest, SizesAreReadAsPeopleWriteThem) {
   Problems problems;
-  for (const auto& [text, bytes] : std::vector<std::pair<std::string, std::int64_t>>{{"17B", 17},
-                                                                                     {"1GiB", std::int64_t{1} << 30},
-                                                                                     {"1.5 GiB", std::int64_t{3} << 29},
-                                                                                     {"64M", std::int64_t{64} << 20},
-                                                                                     {"1GB", 1'000'000'000},
-                                                                                     {"512kB", 512'000},
-                                                                                     {"2TiB", std::int64_t{2} << 40}}) {
+  for (const auto& [text, bytes] :
+       std::vector<std::pair<std::string, std::int64_t>>{{"17B", 17},
+                                                         {"1GiB", std::int64_t{1} << 30},
+                                                         {"1.5 GiB", std::int64_t{3} << 29},
+                                                         {"64M", std::int64_t{64} << 20},
+                                                         {"1GB", 1'000'000'000},
+                                                         {"512kB", 512'000},
+                                                         {"2TiB", std::int64_t{2} << 40}}) {
     EXPECT_EQ(parse_amount("room_bytes", text, problems).room_bytes, bytes) << text;
   }
   EXPECT_TRUE(problems.empty()) << problems.list().front().text();
@@ -200,18 +209,22 @@ TEST(AmountTest, WhatIsNoneIsRefusedWithWhatIsAllowed) {
   const auto problem = [](const std::string& key, const std::string& text) {
     Problems problems;
     parse_amount(key, text, problems);
-    return problems.list().size() == 1 ? problems.list().front().text() : std::to_string(problems.list().size()) + " problems";
+    return problems.list().size() == 1 ? problems.list().front().text()
+                                       : std::to_string(problems.list().size()) + " problems";
   };
-  EXPECT_EQ(
-      problem("wait_seconds", "5 parsecs"),
-      "f.toml:2: sink.x.wait_seconds: not a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"; allowed: 1 .. "
-      "86400; given: \"5 parsecs\"");
-  EXPECT_THAT(problem("room_bytes", "5m"), HasSubstr("not a size such as \"512KiB\", \"64MiB\" or \"1GiB\""));
-  for (const char* text : {"", "5", "m", "-5m", "1..5h", "5m5", ".5h", "1.h", "99999999999999999999s"})
+  EXPECT_EQ(problem("wait_seconds", "5 parsecs"),
+            "f.toml:2: sink.x.wait_seconds: not a duration such as \"500ms\", \"90s\", \"5m\", "
+            "\"2h\" or \"1h30m\"; allowed: 1 .. "
+            "86400; given: \"5 parsecs\"");
+  EXPECT_THAT(problem("room_bytes", "5m"),
+              HasSubstr("not a size such as \"512KiB\", \"64MiB\" or \"1GiB\""));
+  for (const char* text :
+       {"", "5", "m", "-5m", "1..5h", "5m5", ".5h", "1.h", "99999999999999999999s"})
     EXPECT_THAT(problem("wait_seconds", text), HasSubstr("not a duration")) << text;
   EXPECT_THAT(problem("wait_seconds", "500ms"), HasSubstr("not a whole number of seconds"));
   EXPECT_THAT(problem("wait_seconds", "2d"), HasSubstr("out of range; allowed: 1 .. 86400"));
-  EXPECT_THAT(problem("workers", "5m"), HasSubstr("wrong type; allowed: integer, 1 .. 64")) << "a count has no unit";
+  EXPECT_THAT(problem("workers", "5m"), HasSubstr("wrong type; allowed: integer, 1 .. 64"))
+      << "a count has no unit";
 }
 
 TEST(AmountTest, TheReferenceSaysWhatMayStandThere) {
@@ -223,17 +236,14 @@ TEST(AmountTest, TheReferenceSaysWhatMayStandThere) {
 
 TEST_F(SchemaTest, AWrongItemOfAListIsNamedWithItsOwnLine) {
   set("list", std::vector<Value>{item("p"), item(5)});
-  EXPECT_THAT(
-      problems(),
-      ElementsAre(
-          "plugins.d/kafka.toml:41: sink.kafka.list: item 2 of the list is of the wrong type; allowed: string; given: 5"));
+  EXPECT_THAT(problems(), ElementsAre("plugins.d/kafka.toml:41: sink.kafka.list: item 2 of the "
+                                      "list is of the wrong type; allowed: string; given: 5"));
 }
 
 TEST_F(SchemaTest, ARequiredKeyThatIsMissingIsSaidAtItsTable) {
   table_.entries.clear();
-  EXPECT_THAT(
-      problems(),
-      ElementsAre("plugins.d/kafka.toml:5: sink.kafka.brokers: required key is missing (host:port list); allowed: string"));
+  EXPECT_THAT(problems(), ElementsAre("plugins.d/kafka.toml:5: sink.kafka.brokers: required key is "
+                                      "missing (host:port list); allowed: string"));
 }
 
 TEST_F(SchemaTest, NothingIsMissingFromADamagedTable) {
@@ -245,29 +255,38 @@ TEST_F(SchemaTest, NothingIsMissingFromADamagedTable) {
 TEST_F(SchemaTest, OptionsTellNameTypeDefaultAndBounds) {
   std::vector<std::string> seen;
   for (const OptionInfo& o : schema().options()) {
-    seen.push_back(o.name + "|" + o.type + "|" + o.default_value + "|" + o.allowed + "|" + (o.required ? "required" : ""));
+    seen.push_back(o.name + "|" + o.type + "|" + o.default_value + "|" + o.allowed + "|" +
+                   (o.required ? "required" : ""));
     EXPECT_FALSE(o.help.empty()) << o.name;
   }
-  EXPECT_THAT(
-      seen, ElementsAre("flag|true or false|true||", "number|integer|7||", "ratio|number|0.5||", "text|string|\"a \\\"b\\\"\"||",
-                        "list|list of strings|[\"x\", \"y\"]||", "maybe|integer|||", "bounded|integer|3|1 .. 10|",
-                        "codec|\"none\" | \"zstd\"|\"zstd\"|\"none\", \"zstd\"|", "brokers|string|||required"));
+  EXPECT_THAT(seen,
+              ElementsAre("flag|true or false|true||", "number|integer|7||", "ratio|number|0.5||",
+                          "text|string|\"a \\\"b\\\"\"||", "list|list of strings|[\"x\", \"y\"]||",
+                          "maybe|integer|||", "bounded|integer|3|1 .. 10|",
+                          "codec|\"none\" | \"zstd\"|\"zstd\"|\"none\", \"zstd\"|",
+                          "brokers|string|||required"));
 }
 
 TEST(ProblemTest, TextLeavesOutWhatIsNotKnown) {
-  EXPECT_EQ((Problem{.position = {"f.toml", 3}, .key = "a", .problem = "bad"}.text()), "f.toml:3: a: bad");
+  EXPECT_EQ((Problem{.position = {"f.toml", 3}, .key = "a", .problem = "bad"}.text()),
+            "f.toml:3: a: bad");
   EXPECT_EQ((Problem{.position = {"f.toml", 0}, .problem = "is empty"}.text()), "f.toml: is empty");
-  EXPECT_EQ((Problem{.key = "a", .problem = "bad", .allowed = "x", .given = "y", .did_you_mean = "z"}.text()),
-            "a: bad; did you mean \"z\"?; allowed: x; given: y");
+  EXPECT_EQ(
+      (Problem{.key = "a", .problem = "bad", .allowed = "x", .given = "y", .did_you_mean = "z"}
+           .text()),
+      "a: bad; did you mean \"z\"?; allowed: x; given: y");
 }
 
 TEST(ProblemsTest, AddPointsAtTheKeyOrElseAtItsTable) {
-  Table table{.entries = {{"root", Value{std::string("x"), {"f.toml", 7}}}}, .position = {"f.toml", 4}, .path = "sink.a"};
+  Table table{.entries = {{"root", Value{std::string("x"), {"f.toml", 7}}}},
+              .position = {"f.toml", 4},
+              .path = "sink.a"};
   Problems problems;
   problems.add(table, "root", "is no folder", "an absolute path");
   problems.add(table, "layout", "needs {ext}");
   ASSERT_EQ(problems.list().size(), 2U);
-  EXPECT_EQ(problems.list()[0].text(), "f.toml:7: sink.a.root: is no folder; allowed: an absolute path; given: \"x\"");
+  EXPECT_EQ(problems.list()[0].text(),
+            "f.toml:7: sink.a.root: is no folder; allowed: an absolute path; given: \"x\"");
   EXPECT_EQ(problems.list()[1].text(), "f.toml:4: sink.a.layout: needs {ext}");
 }
 
@@ -287,17 +306,19 @@ TEST(ProblemsTest, SortGoesByFileInOrderOfMentionThenByLine) {
 TEST(ProblemsTest, ASecretInTheConfigIsNeverRepeated) {
   Table table{
       .entries = {{"password", Value{std::string("hunter2"), {"f.toml", 7}}},
-                  {"tls",
-                   Value{Table{.entries = {{"API_Token", Value{std::string("hunter2"), {}}}, {"ca", Value{std::int64_t{1}, {}}}}},
-                         {"f.toml", 8}}},
+                  {"tls", Value{Table{.entries = {{"API_Token", Value{std::string("hunter2"), {}}},
+                                                  {"ca", Value{std::int64_t{1}, {}}}}},
+                                {"f.toml", 8}}},
                   {"password_file", Value{std::string("/etc/pw"), {"f.toml", 9}}}},
       .path = "sink.a"};
   Problems problems;
   problems.add(table, "password", "unknown key");
   problems.add(table, "tls", "wrong type");
   problems.add(table, "password_file", "is not there");
-  options_detail::wrong_type(table.entries[0].value, table, {.name = "plain", .type = "integer", .secret = true}, problems);
-  for (const Problem& problem : problems.list()) EXPECT_THAT(problem.text(), testing::Not(HasSubstr("hunter2")));
+  options_detail::wrong_type(table.entries[0].value, table,
+                             {.name = "plain", .type = "integer", .secret = true}, problems);
+  for (const Problem& problem : problems.list())
+    EXPECT_THAT(problem.text(), testing::Not(HasSubstr("hunter2")));
   EXPECT_EQ(problems.list()[0].given, "***");
   EXPECT_EQ(problems.list()[1].given, "{ API_Token = ***, ca = 1 }");
   EXPECT_EQ(problems.list()[2].given, "\"/etc/pw\"");
@@ -312,7 +333,8 @@ TEST(ValueTest, TextIsTomlOnOneLine) {
   EXPECT_EQ(text(2.0), "2.0");
   EXPECT_EQ(text(std::string("a\"\\\n\t\x01\x7f")), R"("a\"\\\n\t\u0001\u007F")");
   EXPECT_EQ(text(std::string("\xc2\x9b m\xc3\xbc")), "\"\\u009B m\xc3\xbc\"");
-  EXPECT_EQ(text(std::vector<Value>{Value{std::string("a"), {}}, Value{std::int64_t{1}, {}}}), "[\"a\", 1]");
+  EXPECT_EQ(text(std::vector<Value>{Value{std::string("a"), {}}, Value{std::int64_t{1}, {}}}),
+            "[\"a\", 1]");
   EXPECT_EQ(text(Table{}), "{}");
   EXPECT_EQ(text(Table{.entries = {{"a b", Value{false, {}}}}}), "{ \"a b\" = false }");
 }
@@ -370,11 +392,12 @@ class ReadSecretTest : public testing::Test {
 };
 
 TEST_F(ReadSecretTest, GivesTheContentsWithoutTheFinalNewline) {
-  const std::vector<std::pair<std::string, std::string>> cases = {{"s3cret\n", "s3cret"},
-                                                                  {"s3cret", "s3cret"},
-                                                                  {"s3cret\r\n", "s3cret"},
-                                                                  {" a b \n\n", " a b \n"},
-                                                                  {"-----BEGIN\nx\n", "-----BEGIN\nx"}};
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"s3cret\n", "s3cret"},
+      {"s3cret", "s3cret"},
+      {"s3cret\r\n", "s3cret"},
+      {" a b \n\n", " a b \n"},
+      {"-----BEGIN\nx\n", "-----BEGIN\nx"}};
   for (const auto& [bytes, expected] : cases) {
     const auto secret = read_secret(file(bytes));
     ASSERT_TRUE(secret) << secret.error().message();
@@ -385,13 +408,15 @@ TEST_F(ReadSecretTest, GivesTheContentsWithoutTheFinalNewline) {
 TEST_F(ReadSecretTest, NeverPrintsItself) { EXPECT_STREQ(Secret("x").text(), "***"); }
 
 TEST_F(ReadSecretTest, OwnersAndGroupsMayReadIt) {
-  for (const mode_t mode : {0400, 0600, 0440, 0640}) EXPECT_TRUE(read_secret(file("x\n", mode))) << mode;
+  for (const mode_t mode : {0400, 0600, 0440, 0640})
+    EXPECT_TRUE(read_secret(file("x\n", mode))) << mode;
 }
 
 TEST_F(ReadSecretTest, RefusesAFileThatOthersMayReadOrWriteWithTheRemedy) {
-  EXPECT_EQ(refusal(file("x\n", 0644)), "secret file " + folder_.path_to("secret") +
-                                            ": every user of this machine may read it (mode 0644); run: chmod 600 " +
-                                            folder_.path_to("secret"));
+  EXPECT_EQ(refusal(file("x\n", 0644)),
+            "secret file " + folder_.path_to("secret") +
+                ": every user of this machine may read it (mode 0644); run: chmod 600 " +
+                folder_.path_to("secret"));
   EXPECT_THAT(refusal(file("x\n", 0602)), HasSubstr("may write it (mode 0602); run: chmod 600 "));
   EXPECT_THAT(refusal(file("x\n", 0604)), HasSubstr("may read it (mode 0604)"));
 }
@@ -403,7 +428,8 @@ TEST_F(ReadSecretTest, RefusesEmptyLargeAndOddFiles) {
   EXPECT_EQ(refusal(file(std::string(65536, 'x'))), "(accepted)");
   EXPECT_THAT(refusal(file(std::string(65537, 'x'))), HasSubstr("larger than 64 KiB"));
   EXPECT_THAT(refusal(folder_.path()), HasSubstr("is not a regular file"));
-  EXPECT_THAT(refusal(folder_.path_to("none")), HasSubstr("cannot be opened: no such file or directory"));
+  EXPECT_THAT(refusal(folder_.path_to("none")),
+              HasSubstr("cannot be opened: no such file or directory"));
   const std::string fifo = folder_.path_to("fifo");
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_THAT(refusal(fifo), HasSubstr("is not a regular file"));

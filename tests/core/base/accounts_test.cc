@@ -58,11 +58,13 @@ TEST_F(AccountsTest, RootIsFoundByNameAndByNumber) {
 }
 
 TEST_F(AccountsTest, WhatIsInNoDatabaseIsNoError) {
-  for (const auto& user : {find_user("no such user, and never one"), find_user(uid_t{4'000'000'000U}), find_user("")}) {
+  for (const auto& user : {find_user("no such user, and never one"),
+                           find_user(uid_t{4'000'000'000U}), find_user("")}) {
     ASSERT_TRUE(user) << user.error().message();
     EXPECT_FALSE(*user);
   }
-  for (const auto& group : {find_group("no such group, and never one"), find_group(gid_t{4'000'000'000U}), find_group("")}) {
+  for (const auto& group : {find_group("no such group, and never one"),
+                            find_group(gid_t{4'000'000'000U}), find_group("")}) {
     ASSERT_TRUE(group) << group.error().message();
     EXPECT_FALSE(*group);
   }

@@ -29,7 +29,9 @@ class CommandRunnerTest : public ::testing::Test {
  protected:
   using Command = CommandRunner::Command;
   static SteadyTime in(std::chrono::milliseconds delay) { return steady_clock::now() + delay; }
-  static Command shell(const std::string& text) { return {"/bin/sh", {"-c", text}, {"PATH=/usr/bin:/bin"}}; }
+  static Command shell(const std::string& text) {
+    return {"/bin/sh", {"-c", text}, {"PATH=/usr/bin:/bin"}};
+  }
   // True if this process has no child left, dead or alive.
   static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
   // Until the process is gone; false after 20 s.
@@ -97,7 +99,8 @@ TEST_F(CommandRunnerTest, AProgramThatIsNotThereIsSaid) {
 TEST_F(CommandRunnerTest, AHangingChildAndItsOwnAreKilledAtTheDeadline) {
   const std::string pids = directory_.path_to("pids");
   const auto begin = steady_clock::now();
-  const auto result = runner_.run(shell("sleep 1000 & echo $! $$ >" + pids + "; echo half; wait"), {}, in(400ms));
+  const auto result =
+      runner_.run(shell("sleep 1000 & echo $! $$ >" + pids + "; echo half; wait"), {}, in(400ms));
   EXPECT_LT(steady_clock::now() - begin, 10s);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
@@ -110,7 +113,8 @@ TEST_F(CommandRunnerTest, AHangingChildAndItsOwnAreKilledAtTheDeadline) {
 }
 
 TEST_F(CommandRunnerTest, AChildThatIgnoresSignalsAndClosesItsPipesIsKilledAsWell) {
-  const auto result = runner_.run(shell("trap '' TERM INT HUP; exec >&- 2>&-; while :; do sleep 0.01; done"), {}, in(300ms));
+  const auto result = runner_.run(
+      shell("trap '' TERM INT HUP; exec >&- 2>&-; while :; do sleep 0.01; done"), {}, in(300ms));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().message(), "sh: no answer in time; killed");
   EXPECT_TRUE(no_child_left());
@@ -133,7 +137,8 @@ TEST_F(CommandRunnerTest, AStopEndsTheCallAtOnce) {
     stop.request_stop();
   });
   const auto begin = steady_clock::now();
-  const auto result = runner_.run(shell("echo up >" + ready + "; sleep 1000"), stop.get_token(), in(60s));
+  const auto result =
+      runner_.run(shell("echo up >" + ready + "; sleep 1000"), stop.get_token(), in(60s));
   EXPECT_LT(steady_clock::now() - begin, 30s);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().message(), "sh: stopped");
@@ -183,11 +188,13 @@ TEST(FindProgramTest, TakesWhatIsConfiguredElseTheFirstInTheFolders) {
   const std::string second = make("b/tool", 0755);
   make("c/tool", 0755);
   const std::string own = make("own", 0755);
-  const std::string folders =
-      directory.path_to("none") + ":" + directory.path_to("a") + ":" + directory.path_to("b") + ":" + directory.path_to("c");
-  EXPECT_EQ(find_program("", "tool", folders), second) << "none has no such file, and the one in a may not be executed";
+  const std::string folders = directory.path_to("none") + ":" + directory.path_to("a") + ":" +
+                              directory.path_to("b") + ":" + directory.path_to("c");
+  EXPECT_EQ(find_program("", "tool", folders), second)
+      << "none has no such file, and the one in a may not be executed";
   EXPECT_EQ(find_program(own, "tool", folders), own);
-  EXPECT_EQ(find_program(directory.path_to("a/tool"), "tool", folders), std::nullopt) << "nothing else in its place";
+  EXPECT_EQ(find_program(directory.path_to("a/tool"), "tool", folders), std::nullopt)
+      << "nothing else in its place";
   EXPECT_EQ(find_program("", "other", folders), std::nullopt);
   EXPECT_EQ(find_program("", "tool", ""), std::nullopt);
 }

@@ -20,7 +20,8 @@ TEST_F(FileTest, ReadsWholeFilesWhateverTheHint) {
     for (std::size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 31);
     const std::string path = dir_.write("f", bytes);
     UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    for (const std::uint64_t hint : {std::uint64_t{0}, std::uint64_t{size}, std::uint64_t{size / 2}, std::uint64_t{size * 2}}) {
+    for (const std::uint64_t hint : {std::uint64_t{0}, std::uint64_t{size}, std::uint64_t{size / 2},
+                                     std::uint64_t{size * 2}}) {
       EXPECT_EQ(*read_fd(fd.get(), 1U << 20, hint), bytes) << size << " with hint " << hint;
     }
     EXPECT_EQ(read_fd(fd.get(), 100, size)->size(), std::min<std::size_t>(size, 100));
@@ -31,7 +32,8 @@ TEST_F(FileTest, ReadFileSaysWhyItCannot) {
   EXPECT_EQ(read_file(dir_.path_to("none")).error().kind(), ErrorKind::kVanished);
   EXPECT_NE(read_file(dir_.path()).error().message().find("is a directory"), std::string::npos);
   dir_.write("large", std::string(1000, 'x'));
-  EXPECT_NE(read_file(dir_.path_to("large"), 999).error().message().find("larger than 999"), std::string::npos);
+  EXPECT_NE(read_file(dir_.path_to("large"), 999).error().message().find("larger than 999"),
+            std::string::npos);
 }
 
 TEST_F(FileTest, ReplaceFileLeavesTheNewContentAndNoTemporary) {

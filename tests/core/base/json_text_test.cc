@@ -44,7 +44,8 @@ TEST(JsonTextTest, EscapesWhatJsonWantsEscapedAndNothingElse) {
   EXPECT_EQ(json("Öl 油 🛢 \xC2\x80 \xE2\x80\xA8"), "\"Öl 油 🛢 \xC2\x80 \xE2\x80\xA8\"");
 }
 
-// Blocks of sixteen bytes are looked at as one, so a byte is tried at every place of one and of the rest behind it.
+// Blocks of sixteen bytes are looked at as one, so a byte is tried at every place of one and of the
+// rest behind it.
 TEST(JsonTextTest, EveryByteIsWrittenAlikeWhereverItStands) {
   for (int c = 0; c < 0x80; ++c) {
     for (std::size_t size = 1; size <= 40; ++size) {
@@ -58,8 +59,8 @@ TEST(JsonTextTest, EveryByteIsWrittenAlikeWhereverItStands) {
 }
 
 TEST(JsonTextTest, LongTextsOfAnySizePassTheBufferWhole) {
-  for (const std::string unit :
-       {"a", "\x01", "ab\n", "油", "fifteen bytes..\"", "\\\\\\", "x油\x1f yz, and more of it, so that blocks are plain"}) {
+  for (const std::string unit : {"a", "\x01", "ab\n", "油", "fifteen bytes..\"", "\\\\\\",
+                                 "x油\x1f yz, and more of it, so that blocks are plain"}) {
     std::string text;
     while (text.size() < 2000) {
       text += unit;

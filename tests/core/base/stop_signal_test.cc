@@ -39,7 +39,9 @@ TEST(StopSignalTest, WakesAThreadThatWaits) {
   EXPECT_TRUE(woken);
 }
 
-TEST(StopSignalTest, WithoutAnybodyWhoCouldStopItStaysSilent) { EXPECT_FALSE(readable(StopSignal(std::stop_token()), 0)); }
+TEST(StopSignalTest, WithoutAnybodyWhoCouldStopItStaysSilent) {
+  EXPECT_FALSE(readable(StopSignal(std::stop_token()), 0));
+}
 
 }  // namespace
 }  // namespace scriptorium

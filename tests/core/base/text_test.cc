@@ -28,7 +28,8 @@ TEST(Utf8Test, TakesWellFormedAndRefusesSurrogatesOverlongAndCutSequences) {
 TEST(Utf8Test, LossyTextIsWellFormedAndKeepsWhatWas) {
   EXPECT_EQ(to_utf8_lossy("bad\xff\xfename"), "bad\xEF\xBF\xBD\xEF\xBF\xBDname");
   EXPECT_EQ(to_utf8_lossy("油"), "油");
-  // The example of Unicode 15, table 3-8, with what Python's bytes.decode("utf-8", "replace") makes of it.
+  // The example of Unicode 15, table 3-8, with what Python's bytes.decode("utf-8", "replace") makes
+  // of it.
   const std::string bad = "\xEF\xBF\xBD";
   EXPECT_EQ(to_utf8_lossy("\xE0\x80\x80"), bad + bad + bad);
   EXPECT_EQ(to_utf8_lossy("\xED\xA0\x80"), bad + bad + bad);
@@ -89,22 +90,25 @@ TEST_P(GlobTest, MatchesTheWholeName) {
       << GetParam().pattern << " on " << GetParam().text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, GlobTest,
-                         testing::Values(GlobCase{"SLURM_*", "SLURM_JOB_ID", true}, GlobCase{"SLURM_*", "XSLURM_JOB_ID", false},
-                                         GlobCase{"*TOKEN*", "HF_TOKEN", true}, GlobCase{"*TOKEN*", "TOKE", false},
-                                         GlobCase{"?", "a", true}, GlobCase{"?", "", false}, GlobCase{"[a-c]x", "bx", true},
-                                         GlobCase{"[!a-c]x", "bx", false}, GlobCase{"[!a-c]x", "dx", true},
-                                         GlobCase{"[]]", "]", true}, GlobCase{"[a-]", "-", true}, GlobCase{"a\\*b", "a*b", true},
-                                         GlobCase{"a\\*b", "aXb", false}, GlobCase{"*", "", true}, GlobCase{"", "", true},
-                                         GlobCase{"a*b*c", "aXXbYYc", true}, GlobCase{"a*b*c", "aXXcYYb", false},
-                                         GlobCase{"BASH_FUNC_*%%", "BASH_FUNC_module%%", true}));
+INSTANTIATE_TEST_SUITE_P(
+    Table, GlobTest,
+    testing::Values(
+        GlobCase{"SLURM_*", "SLURM_JOB_ID", true}, GlobCase{"SLURM_*", "XSLURM_JOB_ID", false},
+        GlobCase{"*TOKEN*", "HF_TOKEN", true}, GlobCase{"*TOKEN*", "TOKE", false},
+        GlobCase{"?", "a", true}, GlobCase{"?", "", false}, GlobCase{"[a-c]x", "bx", true},
+        GlobCase{"[!a-c]x", "bx", false}, GlobCase{"[!a-c]x", "dx", true},
+        GlobCase{"[]]", "]", true}, GlobCase{"[a-]", "-", true}, GlobCase{"a\\*b", "a*b", true},
+        GlobCase{"a\\*b", "aXb", false}, GlobCase{"*", "", true}, GlobCase{"", "", true},
+        GlobCase{"a*b*c", "aXXbYYc", true}, GlobCase{"a*b*c", "aXXcYYb", false},
+        GlobCase{"BASH_FUNC_*%%", "BASH_FUNC_module%%", true}));
 
 TEST(GlobTimeTest, IsNotExponential) {
   const std::string text(20'000, 'a');
   const std::string pattern = "*a*a*a*a*a*a*a*a*b";
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_FALSE(glob_match(pattern, text));
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds{10}) << "a backtracking matcher would need years";
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds{10})
+      << "a backtracking matcher would need years";
 }
 
 TEST(GlobProblemTest, SaysWhatIsWrong) {

@@ -15,16 +15,18 @@ TEST(TimeTest, FormatsInUtcAndCutsDigits) {
 
 TEST(TimeTest, ReadsBackWhatItWroteIncludingTheYear2038) {
   for (const std::int64_t seconds :
-       {std::int64_t{0}, std::int64_t{951782400}, std::int64_t{2147483648}, std::int64_t{4102444800}, std::int64_t{-86401}}) {
+       {std::int64_t{0}, std::int64_t{951782400}, std::int64_t{2147483648},
+        std::int64_t{4102444800}, std::int64_t{-86401}}) {
     const Timestamp time{seconds * 1'000'000'000 + 123'456'789};
     EXPECT_EQ(parse_rfc3339(format_rfc3339(time, TimePrecision::kNanoseconds)), time);
   }
 }
 
 TEST(TimeTest, RefusesWhatIsNotSuchATime) {
-  for (const char* text : {"", "2026-11-21", "2026-11-21T01:26:22", "2026-11-21T01:26:22+01:00", "2026-13-21T01:26:22Z",
-                           "2026-02-30T01:26:22Z", "2026-11-21T24:26:22Z", "2026-11-21T01:26:22.Z",
-                           "2026-11-21T01:26:22.1234567890Z", "9999-11-21T01:26:22Z", "2026-11-2xT01:26:22Z"}) {
+  for (const char* text : {"", "2026-11-21", "2026-11-21T01:26:22", "2026-11-21T01:26:22+01:00",
+                           "2026-13-21T01:26:22Z", "2026-02-30T01:26:22Z", "2026-11-21T24:26:22Z",
+                           "2026-11-21T01:26:22.Z", "2026-11-21T01:26:22.1234567890Z",
+                           "9999-11-21T01:26:22Z", "2026-11-2xT01:26:22Z"}) {
     EXPECT_EQ(parse_rfc3339(text), std::nullopt) << text;
   }
 }

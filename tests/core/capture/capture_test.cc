@@ -73,7 +73,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     fanotify_ = opened.access->fanotify_fd();
     adapter_ = std::make_unique<test::ToyAdapter>(spool_.root());
     SpoolCapture::Options options{"toy", common, {"lab", "toy", "ctl1"}, false, false};
-    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, std::move(opened), *journal_, log_, *clock_);
+    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, std::move(opened), *journal_,
+                                              log_, *clock_);
     capture_->start();
   }
 
@@ -102,7 +103,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     Guarded<int> nothing;
     while (std::chrono::steady_clock::now() < deadline) {
       if (condition(capture_->status())) return testing::AssertionSuccess();
-      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5}, [](int) { return false; });
+      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5},
+                         [](int) { return false; });
     }
     return testing::AssertionFailure() << "not within " << kPatience.count() << " s";
   }
@@ -169,7 +171,8 @@ TEST_P(CaptureTest, WaitingJobsWhoseFilesCannotBeTakenAreNoCountThatWrappedEithe
   collect(1);
   for (int scan = 2; scan <= 4; ++scan) {
     capture_->rescan();
-    ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.scans >= static_cast<std::uint64_t>(scan); }));
+    ASSERT_TRUE(eventually(
+        [&](const CaptureStatus& s) { return s.scans >= static_cast<std::uint64_t>(scan); }));
   }
   spool_.submit(5001);
   collect(1);
@@ -182,13 +185,15 @@ class FullJournalTest : public CaptureTest {
  protected:
   void fill_journal() {
     TearDown();
-    auto journal = Journal::open({.directory = state_.path(), .max_bytes = 1U << 20}, log_, system_clock());
+    auto journal =
+        Journal::open({.directory = state_.path(), .max_bytes = 1U << 20}, log_, system_clock());
     ASSERT_TRUE(journal) << journal.error().message();
     journal_ = *std::move(journal);
     sink_ = *journal_->register_sink("test", {"*"});
     std::string noise(2U << 20, ' ');
     std::uint64_t state = 1;
-    for (char& c : noise) c = static_cast<char>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
+    for (char& c : noise)
+      c = static_cast<char>((state = state * 6364136223846793005U + 1442695040888963407U) >> 56);
     Journal::Append item{.source = "other", .event = test::make_event("999999", noise)};
     ASSERT_TRUE(journal_->append(std::move(item), {}));
     ASSERT_TRUE(log_.wait_for("JOURNAL_FULL", 1, kPatience));
@@ -208,16 +213,20 @@ TEST_P(FullJournalTest, NotificationsAreReadAndWhatIsOursIsTakenOnceThereIsRoom)
   ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
   const bool content = GetParam() == "fanotify";
   if (content) {
-    // What goes meanwhile is held; and nothing is left in the kernel's queue, where it would keep files from being freed.
+    // What goes meanwhile is held; and nothing is left in the kernel's queue, where it would keep
+    // files from being freed.
     for (int id = 1; id <= kJobs / 2; ++id) spool_.remove(id);
     int queued = 1;
-    ASSERT_TRUE(eventually([&](const CaptureStatus&) { return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0; }));
+    ASSERT_TRUE(eventually([&](const CaptureStatus&) {
+      return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0;
+    }));
   }
   EXPECT_EQ(capture_->status().captured, 0U);
   empty_journal();
   for (const auto& [id, event] : collect(kJobs)) expect_whole(*event, id);
-  ASSERT_TRUE(
-      eventually([](const CaptureStatus& s) { return s.waiting_for_room == 0 && s.pending == 0 && s.captured == kJobs; }));
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) {
+    return s.waiting_for_room == 0 && s.pending == 0 && s.captured == kJobs;
+  }));
   EXPECT_EQ(missed(), 0U);
   EXPECT_EQ(capture_->status().gaps->suspected + capture_->status().gaps->count_changes, 0U);
 }
@@ -234,7 +243,8 @@ TEST_P(FullJournalTest, WhatIsTooMuchToBeHeldIsReadAgainFromTheSpoolOrCountedAsM
   }
   ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
   EXPECT_LE(capture_->status().pending_bytes, 36U << 20);
-  // Without content notifications they come in the order of the directories, so nobody knows which of them is not held.
+  // Without content notifications they come in the order of the directories, so nobody knows which
+  // of them is not held.
   const int lost = GetParam() == "fanotify" ? 1 : 0;
   if (lost > 0) spool_.remove(kJobs);
   empty_journal();
@@ -254,7 +264,8 @@ TEST_P(CaptureTest, ALeaseThatMakesTheKernelDropNotificationsIsNoWantOfDescripto
   auto opened = open_direct_access(spool_.root(), SpoolCapture::wanted(config()));
   ASSERT_TRUE(opened);
   if (!opened->fanotify_problem.empty()) GTEST_SKIP() << "SKIPPED: " << opened->fanotify_problem;
-  // Notifications of a user's files, each of which then has a lease of his: the kernel cannot open them any more.
+  // Notifications of a user's files, each of which then has a lease of his: the kernel cannot open
+  // them any more.
   std::vector<UniqueFd> leased;
   for (int i = 0; i < kFiles; ++i) {
     const std::string file = spool_.root() + "/../leased" + std::to_string(i);
@@ -273,7 +284,8 @@ TEST_P(CaptureTest, ALeaseThatMakesTheKernelDropNotificationsIsNoWantOfDescripto
   }
   run(*std::move(opened), config());
   collect(kFiles);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.captured == kFiles && s.pending == 0; }));
+  ASSERT_TRUE(
+      eventually([](const CaptureStatus& s) { return s.captured == kFiles && s.pending == 0; }));
   EXPECT_EQ(capture_->status().overflows, 0U);
   EXPECT_EQ(capture_->status().scans, 1U);
   EXPECT_FALSE(log_.has("CAPTURE_DESCRIPTORS_USED_UP"));
@@ -289,13 +301,16 @@ TEST_P(CaptureTest, DescriptorsThatRunOutAgainAndAgainBringOneScanAMinute) {
   const UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   std::vector<UniqueFd> files;
   for (int i = 0; i < kRounds * kFiles; ++i)
-    files.emplace_back(::open((spool_.root() + "/file" + std::to_string(i)).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    files.emplace_back(::open((spool_.root() + "/file" + std::to_string(i)).c_str(),
+                              O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_TRUE(files.back());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const auto drained = [&] {
     int queued = 1;
-    return eventually([&](const CaptureStatus&) { return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0; });
+    return eventually([&](const CaptureStatus&) {
+      return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0;
+    });
   };
   ASSERT_TRUE(drained());
   const UniqueFd lowest_free(::dup(null.get()));
@@ -308,7 +323,8 @@ TEST_P(CaptureTest, DescriptorsThatRunOutAgainAndAgainBringOneScanAMinute) {
       EXPECT_TRUE(drained());
     }
   }
-  const bool noticed = static_cast<bool>(eventually([](const CaptureStatus& s) { return s.overflows > 0; }));
+  const bool noticed =
+      static_cast<bool>(eventually([](const CaptureStatus& s) { return s.overflows > 0; }));
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_TRUE(noticed);
   EXPECT_EQ(capture_->status().overflows, 1U);
@@ -361,8 +377,11 @@ TEST_P(CaptureTest, EntryThatCannotBeLookedAtForAWhileIsNotForgotten) {
   const std::string hash = spool_.root() + "/hash.3";
   const std::string away = spool_.root() + "/away";
   ASSERT_EQ(::symlink("away", away.c_str()), 0);
-  // A link is not followed: what is behind it is out of reach, and not known to be gone. At no moment is nothing there.
-  const auto exchange = [&] { return ::renameat2(AT_FDCWD, hash.c_str(), AT_FDCWD, away.c_str(), RENAME_EXCHANGE); };
+  // A link is not followed: what is behind it is out of reach, and not known to be gone. At no
+  // moment is nothing there.
+  const auto exchange = [&] {
+    return ::renameat2(AT_FDCWD, hash.c_str(), AT_FDCWD, away.c_str(), RENAME_EXCHANGE);
+  };
   ASSERT_EQ(exchange(), 0);
   const std::uint64_t scans = capture_->status().scans;
   capture_->rescan();
@@ -392,7 +411,8 @@ TEST_P(CaptureTest, SlowWriterIsWaitedForAndNeverTakenHalf) {
   spool_.make_entry(5);
   ToySpool::write_file(spool_.entry(5) + "/environment", std::string("A=1\0", 4));
   const std::string whole = ToySpool::script(5) + '\0';
-  const int fd = ::open((spool_.entry(5) + "/script").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const int fd =
+      ::open((spool_.entry(5) + "/script").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_GE(fd, 0);
   for (const char c : whole) {
     ASSERT_EQ(::write(fd, &c, 1), 1);
@@ -443,9 +463,11 @@ TEST_P(CaptureTest, ScriptThatIsClosedOnceMoreBeforeItsEntryGoesIsNoSecondEvent)
   START_OR_SKIP(config());
   for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
   collect(kJobs);
-  // Delivered and removed: the journal knows the events no more, and would take an incomplete one of the same id.
+  // Delivered and removed: the journal knows the events no more, and would take an incomplete one
+  // of the same id.
   std::vector<Journal::Settle> settlements;
-  for (std::uint64_t i = 1; i <= after_; ++i) settlements.push_back({.sequence = i, .outcome = Outcome::kAcknowledged});
+  for (std::uint64_t i = 1; i <= after_; ++i)
+    settlements.push_back({.sequence = i, .outcome = Outcome::kAcknowledged});
   journal_->settle(sink_, std::move(settlements), after_);
   ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
   for (int id = 1; id <= kJobs; ++id) {
@@ -455,14 +477,16 @@ TEST_P(CaptureTest, ScriptThatIsClosedOnceMoreBeforeItsEntryGoesIsNoSecondEvent)
   for (int id = 1; id <= kJobs; ++id) spool_.remove(id);
   spool_.submit(1000);
   EXPECT_EQ(collect(1).begin()->first, 1000);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.pending == 0 && s.captured > kJobs; }));
+  ASSERT_TRUE(
+      eventually([](const CaptureStatus& s) { return s.pending == 0 && s.captured > kJobs; }));
   EXPECT_EQ(capture_->status().captured, kJobs + 1U);
   EXPECT_EQ(capture_->status().incomplete, 0U);
   EXPECT_EQ(missed(), 0U);
 }
 
 TEST_P(CaptureTest, ScriptThatGrewWithinOneTickOfTheClockIsFollowedByAnEvent) {
-  if (GetParam() != "fanotify") GTEST_SKIP() << "nothing tells of a script that grows later, and a scan goes by its time";
+  if (GetParam() != "fanotify")
+    GTEST_SKIP() << "nothing tells of a script that grows later, and a scan goes by its time";
   START_OR_SKIP(config());
   spool_.submit(7);
   const std::string first = collect(1).begin()->second->id;
@@ -485,11 +509,15 @@ TEST_P(CaptureTest, HardLinkedScriptIsNoSecondEventUnlessItsEntryWasNeverSeen) {
   START_OR_SKIP(config());
   collect(1);
   spool_.make_entry(18);
-  ASSERT_EQ(::link((spool_.entry(8) + "/script").c_str(), (spool_.entry(18) + "/script").c_str()), 0);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.ignored.contains("hard link to another entry's script"); }));
+  ASSERT_EQ(::link((spool_.entry(8) + "/script").c_str(), (spool_.entry(18) + "/script").c_str()),
+            0);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) {
+    return s.ignored.contains("hard link to another entry's script");
+  }));
   spool_.make_entry(28);
   ToySpool::write_file(spool_.root() + "/elsewhere", std::string("linked\0", 7));
-  ASSERT_EQ(::link((spool_.root() + "/elsewhere").c_str(), (spool_.entry(28) + "/script").c_str()), 0);
+  ASSERT_EQ(::link((spool_.root() + "/elsewhere").c_str(), (spool_.entry(28) + "/script").c_str()),
+            0);
   EXPECT_EQ(*collect(1).begin()->second->file("script")->bytes, "linked");
 }
 
@@ -546,7 +574,8 @@ TEST_P(CaptureTest, FileOverTheLimitIsCutAndSaysSo) {
 TEST_P(CaptureTest, CapturedAndMissedTogetherAreAllThatAppeared) {
   START_OR_SKIP(config());
   ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
-  for (int d = 0; d < 10; ++d) ::mkdir((spool_.root() + "/hash." + std::to_string(d)).c_str(), 0700);
+  for (int d = 0; d < 10; ++d)
+    ::mkdir((spool_.root() + "/hash." + std::to_string(d)).c_str(), 0700);
   spool_.submit(100);  // once this is there, the directories are watched
   collect(1);
   constexpr int kJobs = 2000;
@@ -556,7 +585,8 @@ TEST_P(CaptureTest, CapturedAndMissedTogetherAreAllThatAppeared) {
   }
   spool_.submit(200);
   if (GetParam() == "scan") {
-    // Only what stands at a scan is seen; there is nothing that tells of the rest, and nothing is claimed.
+    // Only what stands at a scan is seen; there is nothing that tells of the rest, and nothing is
+    // claimed.
     ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.captured >= 2; }));
     return;
   }
@@ -575,7 +605,9 @@ TEST_P(CaptureTest, CapturedAndMissedTogetherAreAllThatAppeared) {
 class SlowClock final : public Clock {
  public:
   Timestamp now() const override { return system_clock().now(); }
-  SteadyTime steady() const override { return std::chrono::steady_clock::now() + milliseconds{2} * ++looks_; }
+  SteadyTime steady() const override {
+    return std::chrono::steady_clock::now() + milliseconds{2} * ++looks_;
+  }
 
  private:
   mutable std::atomic<int> looks_{0};
@@ -603,7 +635,8 @@ class ShortLifeTest : public CaptureTest {};
 
 TEST_P(ShortLifeTest, ScansInAStormCallNothingMissedThatWasCaptured) {
   START_OR_SKIP(config());
-  for (int d = 0; d < 10; ++d) ::mkdir((spool_.root() + "/hash." + std::to_string(d)).c_str(), 0700);
+  for (int d = 0; d < 10; ++d)
+    ::mkdir((spool_.root() + "/hash." + std::to_string(d)).c_str(), 0700);
   spool_.submit(100);
   collect(1);
   constexpr int kJobs = 3000;
@@ -620,7 +653,9 @@ TEST_P(ShortLifeTest, ScansInAStormCallNothingMissedThatWasCaptured) {
     }
   }
   spool_.submit(200);
-  ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.captured + missed() >= kJobs + 2 && s.pending == 0; }));
+  ASSERT_TRUE(eventually([&](const CaptureStatus& s) {
+    return s.captured + missed() >= kJobs + 2 && s.pending == 0;
+  }));
   EXPECT_EQ(capture_->status().captured, std::uint64_t{kJobs + 2});
   EXPECT_EQ(missed(), 0U);
 }
@@ -638,12 +673,14 @@ TEST_P(CaptureTest, FilesOfAnotherOwnerAreNotBelieved) {
   }
   spool_.submit(21);
   EXPECT_EQ(collect(1).begin()->first, 21);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.ignored.contains("another owner"); }));
+  ASSERT_TRUE(
+      eventually([](const CaptureStatus& s) { return s.ignored.contains("another owner"); }));
 }
 
 TEST_P(CaptureTest, StopWhileTheJournalIsFullLosesNothing) {
   journal_.reset();
-  auto small = Journal::open({.directory = state_.path(), .max_bytes = 200'000}, log_, system_clock());
+  auto small =
+      Journal::open({.directory = state_.path(), .max_bytes = 200'000}, log_, system_clock());
   ASSERT_TRUE(small);
   journal_ = *std::move(small);
   sink_ = *journal_->register_sink("test", {"*"});
@@ -658,7 +695,8 @@ TEST_P(CaptureTest, StopWhileTheJournalIsFullLosesNothing) {
   for (int id = 1; id <= 2000; ++id) EXPECT_EQ(events.count(id), 1U) << id;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, ShortLifeTest, testing::Values("fanotify"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Ways, ShortLifeTest, testing::Values("fanotify"),
+                         [](const auto& info) { return info.param; });
 INSTANTIATE_TEST_SUITE_P(Ways, CaptureTest, testing::Values("fanotify", "inotify", "scan"),
                          [](const auto& info) { return info.param; });
 

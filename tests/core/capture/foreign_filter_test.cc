@@ -27,9 +27,13 @@ class AskedAccess final : public SpoolAccess {
  public:
   const std::string& root() const override { return root_; }
   Result<FileStat> stat(const std::string& /*path*/) override { return FileStat{}; }
-  Result<std::vector<SpoolName>> list(const std::string& /*path*/) override { return std::vector<SpoolName>{}; }
+  Result<std::vector<SpoolName>> list(const std::string& /*path*/) override {
+    return std::vector<SpoolName>{};
+  }
   Result<UniqueFd> open(const std::string& /*path*/) override { return UniqueFd{}; }
-  Result<std::vector<OpenedName>> list_open(const std::string& /*path*/) override { return std::vector<OpenedName>{}; }
+  Result<std::vector<OpenedName>> list_open(const std::string& /*path*/) override {
+    return std::vector<OpenedName>{};
+  }
   int inotify_fd() const override { return -1; }
   int fanotify_fd() const override { return -1; }
   Result<int> watch(const std::string& /*path*/, std::uint32_t /*mask*/) override { return 0; }
@@ -109,14 +113,17 @@ class LeaveOutDirectoryTest : public ::testing::Test {
     std::filesystem::create_directories(temp.path_to("spool/hash.1"));
     std::filesystem::create_directories(temp.path_to("elsewhere"));
     root = std::filesystem::canonical(temp.path_to("spool")).string();
-    group.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_CLOEXEC));
+    group.reset(
+        ::fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_CLOEXEC));
     if (!group) GTEST_SKIP() << "fanotify needs root: " << std::strerror(errno);
-    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, AT_FDCWD, root.c_str()) != 0)
+    if (::fanotify_mark(group.get(), FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_CLOSE_WRITE, AT_FDCWD,
+                        root.c_str()) != 0)
       GTEST_SKIP() << "no file system mark here: " << std::strerror(errno);
   }
 
   Result<void> leave_out(const std::string& name) {
-    return leave_out_directory(group.get(), root, std::filesystem::path(temp.path_to(name)).string());
+    return leave_out_directory(group.get(), root,
+                               std::filesystem::path(temp.path_to(name)).string());
   }
 
   // Writes the files, and returns those of them of which an event came.
@@ -133,7 +140,9 @@ class LeaveOutDirectoryTest : public ::testing::Test {
       for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length)) {
         const UniqueFd fd(event->fd);
         std::error_code ignored;
-        const std::string path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd.get()), ignored).string();
+        const std::string path =
+            std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd.get()), ignored)
+                .string();
         // Others write on this file system as well.
         if (path.starts_with(temp.path())) result.insert(path.substr(temp.path().size() + 1));
       }
@@ -147,13 +156,15 @@ class LeaveOutDirectoryTest : public ::testing::Test {
 };
 
 TEST_F(LeaveOutDirectoryTest, TheKernelTellsNoMoreOfThatDirectoryAndOfAllOthers) {
-  ASSERT_THAT(heard({"elsewhere/a", "spool/hash.1/b"}), UnorderedElementsAre("elsewhere/a", "spool/hash.1/b"));
+  ASSERT_THAT(heard({"elsewhere/a", "spool/hash.1/b"}),
+              UnorderedElementsAre("elsewhere/a", "spool/hash.1/b"));
   const auto done = leave_out("elsewhere");
   if (!done && done.error().kind() == ErrorKind::kPermanent) GTEST_SKIP() << done.error().message();
   ASSERT_TRUE(done) << done.error().message();
   EXPECT_THAT(heard({"elsewhere/c", "spool/hash.1/d"}), UnorderedElementsAre("spool/hash.1/d"));
   leave_nothing_out(group.get());
-  EXPECT_THAT(heard({"elsewhere/e", "spool/hash.1/f"}), UnorderedElementsAre("elsewhere/e", "spool/hash.1/f"));
+  EXPECT_THAT(heard({"elsewhere/e", "spool/hash.1/f"}),
+              UnorderedElementsAre("elsewhere/e", "spool/hash.1/f"));
 }
 
 TEST_F(LeaveOutDirectoryTest, RefusesTheSpoolAndWhatIsBelowIt) {

@@ -37,8 +37,8 @@ TEST(NumberRangesTest, AddAndRemoveAgreeWithASetOfNumbers) {
     }
     ASSERT_EQ(ranges.total(), model.size());
     ASSERT_EQ(ranges.contains(first), model.contains(first));
-    ASSERT_EQ(ranges.count(first, last),
-              static_cast<std::uint64_t>(std::distance(model.lower_bound(first), model.upper_bound(last))));
+    ASSERT_EQ(ranges.count(first, last), static_cast<std::uint64_t>(std::distance(
+                                             model.lower_bound(first), model.upper_bound(last))));
   }
   std::uint64_t before = 0;
   for (const auto& [first, last] : ranges.all()) {
@@ -90,7 +90,8 @@ TEST(RangeMapTest, AgreesWithAMapOfSingleNumbers) {
       std::size_t touching = 0;
       std::optional<std::pair<std::uint64_t, int>> before;
       for (const auto& range : ranges.all()) {
-        touching += before && before->first + 1 == range.first && before->second == range.value ? 1 : 0;
+        touching +=
+            before && before->first + 1 == range.first && before->second == range.value ? 1 : 0;
         before = {range.last, range.value};
       }
       ASSERT_EQ(touching, 0U) << "two ranges could be one";
@@ -161,13 +162,15 @@ TEST_F(GapTrackerTest, JobsWithoutScriptAndTasksOfAnArrayAreExplained) {
   EXPECT_THAT(status.ranges, ElementsAre("10"));
 }
 
-TEST_F(GapTrackerTest, TasksThatTookTheirNumbersBeforeTheNextJobCameAreNoGapEvenIfTheyAreForgottenByThen) {
+TEST_F(GapTrackerTest,
+       TasksThatTookTheirNumbersBeforeTheNextJobCameAreNoGapEvenIfTheyAreForgottenByThen) {
   listen();
   seen({100});
   std::vector<NumberUse> tasks;
   for (std::uint64_t n = 101; n <= 5000; ++n) tasks.push_back({n, Kind::kPartOfAnother});
   judge_after(seconds{60}, tasks);
-  judge_after(seconds{600}, std::vector<NumberUse>{});  // they have ended, and the scheduler has forgotten them
+  judge_after(seconds{600},
+              std::vector<NumberUse>{});  // they have ended, and the scheduler has forgotten them
   seen({5001});
   EXPECT_EQ(judge_after(seconds{60}, std::vector<NumberUse>{}).suspected, 0U);
   EXPECT_EQ(tracker_.status().part_of_another, 4900U);
@@ -314,14 +317,17 @@ TEST_F(GapTrackerTest, NoAnswerOfTheSchedulerCanDoHarm) {
   judge_after(kPatience, std::vector<NumberUse>{});
   constexpr std::uint64_t kMost = UINT64_MAX;
   std::vector<NumberUse> answer;
-  for (const std::uint64_t n : std::vector<std::uint64_t>{0, 1, 5, 7, 7, 8, 8, 15, 19, 20, 21, 4711, kMost - 1, kMost, kMost}) {
-    for (const Kind kind : {Kind::kOwnEntry, Kind::kPartOfAnother, Kind::kWithoutScript, Kind::kOwnEntry})
+  for (const std::uint64_t n : std::vector<std::uint64_t>{0, 1, 5, 7, 7, 8, 8, 15, 19, 20, 21, 4711,
+                                                          kMost - 1, kMost, kMost}) {
+    for (const Kind kind :
+         {Kind::kOwnEntry, Kind::kPartOfAnother, Kind::kWithoutScript, Kind::kOwnEntry})
       answer.push_back({n, kind});
   }
   judge_after(seconds{1}, answer);
   judge_after(seconds{1}, answer);
   GapStatus status = tracker_.status();
-  EXPECT_EQ(status.suspected + status.confirmed, 10U) << "all but 7, 8, 15 and 19, that are explained or came";
+  EXPECT_EQ(status.suspected + status.confirmed, 10U)
+      << "all but 7, 8, 15 and 19, that are explained or came";
   seen({kMost, 3, 4, 5, 6, kMost});
   judge_after(seconds{1000}, answer);
   status = tracker_.status();
@@ -333,7 +339,8 @@ TEST_F(GapTrackerTest, AKeptStateWithOverlappingRangesIsLoadedWithoutHarm) {
   GapTracker tracker{kPatience};
   tracker.load("1 100 s:10-50 s:20-30 c:25-60 w:5-12 s:0-18446744073709551615 c:50-50", now_);
   tracker.scanned(now_);
-  const std::vector<NumberUse> answer{{25, Kind::kOwnEntry}, {50, Kind::kOwnEntry}, {30, Kind::kPartOfAnother}};
+  const std::vector<NumberUse> answer{
+      {25, Kind::kOwnEntry}, {50, Kind::kOwnEntry}, {30, Kind::kPartOfAnother}};
   now_ += kPatience;
   tracker.judge(now_, true, answer);
   const GapStatus status = tracker.status();
@@ -381,7 +388,8 @@ TEST_F(GapTrackerTest, WhateverHappensItKeepsEachMissingNumberOnce) {
           next.scanned(now_);
           tracker = std::move(next);
           const GapStatus after = tracker.status();
-          if (before.waiting + before.suspected + before.confirmed != after.waiting + after.suspected + after.confirmed) {
+          if (before.waiting + before.suspected + before.confirmed !=
+              after.waiting + after.suspected + after.confirmed) {
             tracker = GapTracker{kPatience};
             tracker.scanned(now_);
             tracker.seen(highest, now_);
@@ -398,7 +406,8 @@ TEST_F(GapTrackerTest, WhateverHappensItKeepsEachMissingNumberOnce) {
       }
       const GapStatus status = tracker.status();
       if (status.forgotten > 0) break;
-      ASSERT_EQ(status.waiting + status.suspected + status.confirmed, missing.size()) << "step " << step;
+      ASSERT_EQ(status.waiting + status.suspected + status.confirmed, missing.size())
+          << "step " << step;
       ASSERT_EQ(status.highest, highest);
       ASSERT_EQ(status.count_changes, 0U);
     }

@@ -21,7 +21,8 @@ class FakeScheduler final : public NumberResolver {
     std::vector<std::uint64_t> asked_about;
   };
   explicit FakeScheduler(std::shared_ptr<Guarded<State>> state) : state_(std::move(state)) {}
-  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token, SteadyTime) override {
+  Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question, std::stop_token,
+                                                        SteadyTime) override {
     return state_->with_notify([&](State& s) -> Result<std::optional<std::vector<NumberUse>>> {
       ++s.questions;
       s.asked_about = question.numbers;
@@ -46,8 +47,9 @@ class GapWatchTest : public testing::Test {
     journal_.reset();
   }
   void open(bool asks = true) {
-    watch_ = std::make_unique<GapWatch>("toy", seconds{1}, asks ? std::make_unique<FakeScheduler>(scheduler_) : nullptr,
-                                        *journal_, log_, system_clock());
+    watch_ = std::make_unique<GapWatch>(
+        "toy", seconds{1}, asks ? std::make_unique<FakeScheduler>(scheduler_) : nullptr, *journal_,
+        log_, system_clock());
     watch_->start();
   }
 
@@ -56,7 +58,8 @@ class GapWatchTest : public testing::Test {
   test::RecordingLogger log_;
   test::TempDir directory_;
   std::unique_ptr<Journal> journal_;
-  std::shared_ptr<Guarded<FakeScheduler::State>> scheduler_ = std::make_shared<Guarded<FakeScheduler::State>>();
+  std::shared_ptr<Guarded<FakeScheduler::State>> scheduler_ =
+      std::make_shared<Guarded<FakeScheduler::State>>();
   std::unique_ptr<GapWatch> watch_;
 };
 
@@ -65,13 +68,16 @@ TEST_F(GapWatchTest, AFewNumbersAreAskedForByName) {
   watch_->scanned();
   seen(10);
   seen(13);
-  ASSERT_TRUE(
-      scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60}, [](const auto& s) { return s.questions > 0; }));
-  EXPECT_THAT(scheduler_->with([](const auto& s) { return s.asked_about; }), testing::ElementsAre(11, 12));
+  ASSERT_TRUE(scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60},
+                                     [](const auto& s) { return s.questions > 0; }));
+  EXPECT_THAT(scheduler_->with([](const auto& s) { return s.asked_about; }),
+              testing::ElementsAre(11, 12));
 }
 
 TEST_F(GapWatchTest, ABatchOfNumbersThatNeverCameIsLoggedOnce) {
-  scheduler_->with([](auto& s) { s.answer = std::vector<NumberUse>{{11, Kind::kWithoutScript}, {12, Kind::kOwnEntry}}; });
+  scheduler_->with([](auto& s) {
+    s.answer = std::vector<NumberUse>{{11, Kind::kWithoutScript}, {12, Kind::kOwnEntry}};
+  });
   open();
   watch_->scanned();
   seen(10);
@@ -107,11 +113,12 @@ TEST_F(GapWatchTest, ASchedulerThatDoesNotAnswerIsSaidAndNothingIsSuspectedYet) 
   watch_->scanned();
   seen(10);
   seen(12);
-  ASSERT_TRUE(
-      scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60}, [](const auto& s) { return s.questions > 0; }));
+  ASSERT_TRUE(scheduler_->wait_until({}, std::chrono::steady_clock::now() + seconds{60},
+                                     [](const auto& s) { return s.questions > 0; }));
   Guarded<int> nothing;
   while (!watch_->status().last_error)
-    nothing.wait_until({}, std::chrono::steady_clock::now() + std::chrono::milliseconds{5}, [](int) { return false; });
+    nothing.wait_until({}, std::chrono::steady_clock::now() + std::chrono::milliseconds{5},
+                       [](int) { return false; });
   EXPECT_EQ(watch_->status().last_error, "nobody is at home");
   EXPECT_EQ(watch_->status().suspected, 0U);
   EXPECT_EQ(watch_->status().waiting, 1U);

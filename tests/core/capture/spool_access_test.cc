@@ -28,7 +28,8 @@ class SpoolAccessTest : public testing::Test {
 
 TEST_F(SpoolAccessTest, ReachesNothingOutsideTheSpool) {
   EXPECT_TRUE(access_->open("hash.1/job.1/script"));
-  for (const char* path : {"../secret", "link", "up/secret", "hash.1/../../secret", "/etc/passwd"}) {
+  for (const char* path :
+       {"../secret", "link", "up/secret", "hash.1/../../secret", "/etc/passwd"}) {
     EXPECT_FALSE(access_->open(path)) << path;
   }
   EXPECT_FALSE(access_->list("up"));
@@ -46,11 +47,13 @@ TEST_F(SpoolAccessTest, OpensNothingButRegularFilesAndNeverBlocks) {
 TEST_F(SpoolAccessTest, ListsWithKindsAndInodes) {
   auto names = access_->list("");
   ASSERT_TRUE(names);
-  const auto hash = std::find_if(names->begin(), names->end(), [](const SpoolName& n) { return n.name == "hash.1"; });
+  const auto hash = std::find_if(names->begin(), names->end(),
+                                 [](const SpoolName& n) { return n.name == "hash.1"; });
   ASSERT_NE(hash, names->end());
   EXPECT_TRUE(hash->is_directory);
   EXPECT_EQ(hash->inode, access_->stat("hash.1")->inode);
-  const auto link = std::find_if(names->begin(), names->end(), [](const SpoolName& n) { return n.name == "up"; });
+  const auto link =
+      std::find_if(names->begin(), names->end(), [](const SpoolName& n) { return n.name == "up"; });
   EXPECT_FALSE(link->is_directory) << "a link to a directory is none";
 }
 

@@ -44,12 +44,14 @@ bool readable_in_time(int fd) {
 std::string status_of(pid_t pid, const std::string& key) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) return line.substr(line.find_first_not_of(" \t", key.size() + 1));
+    if (line.starts_with(key + ":"))
+      return line.substr(line.find_first_not_of(" \t", key.size() + 1));
   }
   return {};
 }
 
-// A spool with one entry, things beside it that nobody may reach, and a configuration that names it.
+// A spool with one entry, things beside it that nobody may reach, and a configuration that names
+// it.
 class SpoolOpenerTest : public testing::Test {
  protected:
   SpoolOpenerTest() {
@@ -64,12 +66,14 @@ class SpoolOpenerTest : public testing::Test {
 
   void write_config(const std::vector<std::string>& spools) const {
     std::string text = "cluster = \"lab\"\n[sink.null]\n";
-    for (const std::string& spool : spools) text += "[source." + spool + "]\nspool = \"" + dir_.path_to(spool) + "\"\n";
+    for (const std::string& spool : spools)
+      text += "[source." + spool + "]\nspool = \"" + dir_.path_to(spool) + "\"\n";
     dir_.write("scriptorium.toml", text);
   }
 
   OpenerOptions options(uid_t client = 0) const {
-    return {.config_file = dir_.path_to("scriptorium.toml"), .client = {.uid = client, .groups = {client}}};
+    return {.config_file = dir_.path_to("scriptorium.toml"),
+            .client = {.uid = client, .groups = {client}}};
   }
 
   static std::unique_ptr<SpoolOpener> start(const OpenerOptions& options) {
@@ -81,7 +85,8 @@ class SpoolOpenerTest : public testing::Test {
   }
   std::unique_ptr<SpoolOpener> start() const { return start(options()); }
 
-  std::unique_ptr<SpoolAccess> access_to(SpoolOpener& opener, Notifications wanted = {false, false}) const {
+  std::unique_ptr<SpoolAccess> access_to(SpoolOpener& opener,
+                                         Notifications wanted = {false, false}) const {
     auto opened = opener.open(spool(), wanted);
     EXPECT_TRUE(opened) << opened.error().message();
     return std::move(opened->access);
@@ -117,7 +122,8 @@ TEST_F(SpoolOpenerTest, ShowsASpoolAsDirectAccessDoes) {
   ASSERT_TRUE(fd) << fd.error().message();
   EXPECT_EQ(*read_fd(fd->get(), 10), "x");
   EXPECT_EQ(::write(fd->get(), "z", 1), -1) << "it is open for reading only";
-  EXPECT_NE(::fcntl(fd->get(), F_GETFD) & FD_CLOEXEC, 0) << "a program that the daemon starts would inherit it";
+  EXPECT_NE(::fcntl(fd->get(), F_GETFD) & FD_CLOEXEC, 0)
+      << "a program that the daemon starts would inherit it";
   EXPECT_EQ(access->open("none").error().kind(), ErrorKind::kVanished);
   EXPECT_EQ(access->list("hash.7").error().kind(), ErrorKind::kVanished);
 }
@@ -127,7 +133,8 @@ TEST_F(SpoolOpenerTest, OpensAnEntryWithOneRequest) {
   EXPECT_EQ(::symlink("script", (entry + "link").c_str()), 0);
   EXPECT_EQ(::mkfifo((entry + "fifo").c_str(), 0600), 0);
   EXPECT_EQ(::mkdir((entry + "directory").c_str(), 0700), 0);
-  for (std::size_t i = 0; i < 2 * kMostOpenedNames; ++i) dir_.write("spool/hash.1/job.1/file" + std::to_string(i), "y");
+  for (std::size_t i = 0; i < 2 * kMostOpenedNames; ++i)
+    dir_.write("spool/hash.1/job.1/file" + std::to_string(i), "y");
   const auto opener = start();
   const auto direct = open_direct_access(spool(), {false, false});
   ASSERT_TRUE(direct);
@@ -158,8 +165,9 @@ TEST_F(SpoolOpenerTest, OpensAnEntryWithOneRequest) {
 TEST_F(SpoolOpenerTest, ReachesNothingOutsideTheSpool) {
   const auto opener = start();
   const auto access = access_to(*opener, {.inotify = true, .fanotify = false});
-  for (const std::string path : {"../secret", "link", "up/secret", "hash.1/../../secret", "/etc/passwd", "hash.1/../..", "..",
-                                 "/", "../spool2/script", "up", "hash.1/job.1/script/../script"}) {
+  for (const std::string path :
+       {"../secret", "link", "up/secret", "hash.1/../../secret", "/etc/passwd", "hash.1/../..",
+        "..", "/", "../spool2/script", "up", "hash.1/job.1/script/../script"}) {
     EXPECT_FALSE(access->open(path)) << path;
     EXPECT_FALSE(access->list(path)) << path;
     EXPECT_FALSE(access->watch(path, IN_CREATE)) << path;
@@ -177,24 +185,27 @@ TEST_F(SpoolOpenerTest, ReachesNothingOutsideTheSpool) {
 
 TEST_F(SpoolOpenerTest, OpensNoRootButTheConfiguredSpoolsAndWhatIsBeneath) {
   const auto opener = start();
-  for (const std::string& root :
-       {std::string("/"), std::string("/etc"), dir_.path(), dir_.path_to("spool2"), spool() + "/../secret", spool() + "/..",
-        spool() + "2", std::string("relative"), std::string()}) {
+  for (const std::string& root : {std::string("/"), std::string("/etc"), dir_.path(),
+                                  dir_.path_to("spool2"), spool() + "/../secret", spool() + "/..",
+                                  spool() + "2", std::string("relative"), std::string()}) {
     const auto opened = opener->open(root, {false, false});
     ASSERT_FALSE(opened) << root;
-    EXPECT_EQ(opened.error().kind(), ErrorKind::kPermanent) << root << ": " << opened.error().message();
+    EXPECT_EQ(opened.error().kind(), ErrorKind::kPermanent)
+        << root << ": " << opened.error().message();
   }
   EXPECT_TRUE(opener->open(spool() + "/", {false, false}));
   auto beneath = opener->open(spool() + "/hash.1/job.1", {false, false});
   ASSERT_TRUE(beneath) << beneath.error().message();
   EXPECT_TRUE(beneath->access->open("script"));
-  EXPECT_FALSE(opener->open(spool() + "/up/spool2", {false, false})) << "a link in the spool leads out";
+  EXPECT_FALSE(opener->open(spool() + "/up/spool2", {false, false}))
+      << "a link in the spool leads out";
   EXPECT_EQ(opener->open(spool() + "/none", {false, false}).error().kind(), ErrorKind::kVanished);
 }
 
 TEST_F(SpoolOpenerTest, WhatIsNoConfiguredSpoolIsOpenedByOnesOwnRights) {
   const auto opener = start();
-  auto opened = open_spool(opener.get(), dir_.path_to("spool2"), {.inotify = false, .fanotify = false});
+  auto opened =
+      open_spool(opener.get(), dir_.path_to("spool2"), {.inotify = false, .fanotify = false});
   ASSERT_TRUE(opened) << opened.error().message();
   EXPECT_TRUE(opened->access->open("script"));
 }
@@ -223,7 +234,8 @@ TEST_F(SpoolOpenerTest, DoesNotBelieveAConfigurationThatItsClientMayWrite) {
   const auto refused = start(options(kSomebody))->open(spool(), {false, false});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(refused.error().message(), HasSubstr(dir_.path_to("scriptorium.toml") + " can be written by uid 54321"));
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr(dir_.path_to("scriptorium.toml") + " can be written by uid 54321"));
 
   ASSERT_EQ(::chmod(dir_.path_to("scriptorium.toml").c_str(), 0644), 0);
   EXPECT_TRUE(start(options(kSomebody))->open(spool(), {false, false}));
@@ -236,19 +248,22 @@ TEST_F(SpoolOpenerTest, DoesNotBelieveAConfigurationThatItsClientMayWrite) {
 
   ASSERT_EQ(::chmod(dir_.path_to("plugins.d/10-more.toml").c_str(), 0644), 0);
   ASSERT_EQ(::chmod(dir_.path_to("plugins.d").c_str(), 0777), 0);
-  EXPECT_FALSE(start(options(kSomebody))->open(spool(), {false, false})) << "he could put a file there";
+  EXPECT_FALSE(start(options(kSomebody))->open(spool(), {false, false}))
+      << "he could put a file there";
 }
 
 TEST_F(SpoolOpenerTest, DoesNotOpenASpoolThatItsClientCouldExchangeForAnotherDirectory) {
   dir_.write("open/spool3/script", "z");
   write_config({"open/spool3"});
-  dir_.write("scriptorium.toml", "cluster = \"lab\"\n[sink.null]\n[source.x]\nspool = \"" + dir_.path_to("open/spool3") + "\"\n");
+  dir_.write("scriptorium.toml", "cluster = \"lab\"\n[sink.null]\n[source.x]\nspool = \"" +
+                                     dir_.path_to("open/spool3") + "\"\n");
   ASSERT_TRUE(start(options(kSomebody))->open(dir_.path_to("open/spool3"), {false, false}));
   ASSERT_EQ(::chmod(dir_.path_to("open").c_str(), 0777), 0);
   const auto opened = start(options(kSomebody))->open(dir_.path_to("open/spool3"), {false, false});
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(opened.error().message(), HasSubstr(dir_.path_to("open") + " can be written by uid 54321"));
+  EXPECT_THAT(opened.error().message(),
+              HasSubstr(dir_.path_to("open") + " can be written by uid 54321"));
 }
 
 TEST_F(SpoolOpenerTest, ListsADirectoryThatNoPacketCouldHold) {
@@ -258,7 +273,8 @@ TEST_F(SpoolOpenerTest, ListsADirectoryThatNoPacketCouldHold) {
   std::set<std::string> wanted;
   for (int i = 0; i < kNames; ++i) {
     const std::string name = pad + std::to_string(i);
-    UniqueFd(::open(dir_.path_to("spool/many/" + name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    UniqueFd(
+        ::open(dir_.path_to("spool/many/" + name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     wanted.insert(name);
   }
   const auto opener = start();
@@ -302,7 +318,8 @@ TEST_F(SpoolOpenerTest, HandsOverNotificationsThatItsClientCanRead) {
 
 TEST_F(SpoolOpenerTest, ForgetsRootsThatAreNotUsedAnyMore) {
   const auto opener = start();
-  for (int i = 0; i < 200; ++i) ASSERT_TRUE(opener->open(spool(), {.inotify = true, .fanotify = false})) << i;
+  for (int i = 0; i < 200; ++i)
+    ASSERT_TRUE(opener->open(spool(), {.inotify = true, .fanotify = false})) << i;
   std::vector<std::unique_ptr<SpoolAccess>> many;
   for (std::size_t i = 0; i < opener::kMostRoots; ++i) many.push_back(access_to(*opener));
   const auto one_more = opener->open(spool(), {false, false});
@@ -332,7 +349,8 @@ TEST_F(SpoolOpenerTest, AnswersManyThreadsEachItsOwn) {
   EXPECT_EQ(wrong, 0);
 }
 
-// ---- the process ----------------------------------------------------------------------------------------------------
+// ---- the process
+// ----------------------------------------------------------------------------------------------------
 
 TEST_F(SpoolOpenerTest, KeepsNothingButItsTwoCapabilities) {
   const auto opener = start();
@@ -350,11 +368,15 @@ TEST_F(SpoolOpenerTest, KeepsNothingButItsTwoCapabilities) {
 }
 
 TEST_F(SpoolOpenerTest, KeepsNoDescriptorOfItsParent) {
-  if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root may look at the descriptors of a process that is not dumpable";
-  const UniqueFd leak(::open("/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): what a library may have left open
+  if (::geteuid() != 0)
+    GTEST_SKIP()
+        << "SKIPPED: only root may look at the descriptors of a process that is not dumpable";
+  const UniqueFd leak(::open(
+      "/dev/null", O_RDONLY));  // NOLINT(android-cloexec-open): what a library may have left open
   const auto opener = start();
   std::set<std::string> descriptors;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(opener->pid()) + "/fd")) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(opener->pid()) + "/fd")) {
     descriptors.insert(entry.path().filename());
   }
   EXPECT_EQ(descriptors, (std::set<std::string>{"0", "1", "2", "3"}));
@@ -391,7 +413,8 @@ TEST_F(SpoolOpenerTest, EveryRequestFailsInWordsOnceItHasDied) {
   EXPECT_FALSE(opener->open(spool(), {false, false}));
 }
 
-// ---- what a hijacked client might send ------------------------------------------------------------------------------
+// ---- what a hijacked client might send
+// ------------------------------------------------------------------------------
 
 class SpoolOpenerPacketTest : public SpoolOpenerTest {
  protected:
@@ -406,21 +429,23 @@ class SpoolOpenerPacketTest : public SpoolOpenerTest {
   ~SpoolOpenerPacketTest() override { ours_.reset(); }
 
   void send(std::string_view bytes) const {
-    ASSERT_EQ(::send(ours_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(::send(ours_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
   }
   opener::Answer receive(std::string* text = nullptr) const {
     std::string buffer(opener::kMostAnswerBytes, '\0');
     EXPECT_TRUE(readable_in_time(ours_.get())) << "no answer";
     const ssize_t size = ::recv(ours_.get(), buffer.data(), buffer.size(), 0);
     EXPECT_GT(size, 0) << "the opener has ended";
-    std::string_view bytes = std::string_view(buffer).substr(0, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    std::string_view bytes =
+        std::string_view(buffer).substr(0, static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
     opener::Answer answer;
     EXPECT_TRUE(opener::take(bytes, answer));
     if (text != nullptr) *text = bytes;
     return answer;
   }
-  static std::string packet(opener::Operation operation, std::string_view path, std::uint32_t root = 0,
-                            std::uint32_t argument = 0) {
+  static std::string packet(opener::Operation operation, std::string_view path,
+                            std::uint32_t root = 0, std::uint32_t argument = 0) {
     opener::Request request;
     request.sequence = 7;
     request.operation = static_cast<std::uint32_t>(operation);
@@ -494,18 +519,24 @@ TEST_F(SpoolOpenerPacketTest, RefusesWhatARootDoesNotOffer) {
 
 TEST_F(SpoolOpenerPacketTest, OutlivesRandomRequests) {
   std::mt19937 random(20261121);  // NOLINT: the same ones in every run
-  const auto number = [&](std::uint32_t below) { return static_cast<std::uint32_t>(random() % below); };
+  const auto number = [&](std::uint32_t below) {
+    return static_cast<std::uint32_t>(random() % below);
+  };
   constexpr int kPackets = 3000;
   for (int i = 0; i < kPackets; ++i) {
     std::string path;
-    static constexpr std::array<const char*, 8> kParts{"..", "hash.1", "/", "job.1", "script", "link", "up", "\xff"};
-    for (std::uint32_t parts = number(5); parts > 0; --parts) path += std::string(kParts.at(number(kParts.size()))) + "/";
-    std::string bytes =
-        packet(static_cast<opener::Operation>(number(10)), path, number(3), number(2) == 0 ? number(8) : random());
-    if (number(4) == 0) bytes.at(number(static_cast<std::uint32_t>(bytes.size()))) = static_cast<char>(number(256));
+    static constexpr std::array<const char*, 8> kParts{"..",     "hash.1", "/",  "job.1",
+                                                       "script", "link",   "up", "\xff"};
+    for (std::uint32_t parts = number(5); parts > 0; --parts)
+      path += std::string(kParts.at(number(kParts.size()))) + "/";
+    std::string bytes = packet(static_cast<opener::Operation>(number(10)), path, number(3),
+                               number(2) == 0 ? number(8) : random());
+    if (number(4) == 0)
+      bytes.at(number(static_cast<std::uint32_t>(bytes.size()))) = static_cast<char>(number(256));
     if (number(8) == 0) bytes.resize(number(static_cast<std::uint32_t>(bytes.size()) + 40));
     send(bytes);
-    // A list may have several answers; a descriptor that came along is closed by the kernel, as there is no room for it.
+    // A list may have several answers; a descriptor that came along is closed by the kernel, as
+    // there is no room for it.
     while (receive().outcome == static_cast<std::uint32_t>(opener::Outcome::kMore)) {
     }
     if (HasFailure()) FAIL() << "at packet " << i;

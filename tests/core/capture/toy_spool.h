@@ -15,8 +15,9 @@
 
 namespace scriptorium::test {
 
-// A scheduler made up for these tests, of Slurm's shape: hash.D/job.N/{environment,script}. A file is whole when it ends with
-// NUL, an entry when both are: as with Slurm's, of which the first may be read before it is written, and the second after.
+// A scheduler made up for these tests, of Slurm's shape: hash.D/job.N/{environment,script}. A file
+// is whole when it ends with NUL, an entry when both are: as with Slurm's, of which the first may
+// be read before it is written, and the second after.
 class ToyAdapter final : public SpoolAdapter {
  public:
   explicit ToyAdapter(std::string root) : root_(std::move(root)) {}
@@ -46,14 +47,16 @@ class ToyAdapter final : public SpoolAdapter {
 
   Assessment assess(const SpoolEntry& entry) const override {
     const SpoolFile* script = entry.file("script");
-    if (script == nullptr) return {.state = Assessment::State::kIncomplete, .reason = "script missing"};
+    if (script == nullptr)
+      return {.state = Assessment::State::kIncomplete, .reason = "script missing"};
     const auto whole = [](const SpoolFile& file) { return file.bytes->ends_with('\0'); };
     if (!whole(*script)) return {.state = Assessment::State::kIncomplete, .reason = "script short"};
     if (const SpoolFile* environment = entry.file("environment"); environment != nullptr) {
       if (whole(*environment)) return {.state = Assessment::State::kComplete};
       return {.state = Assessment::State::kIncomplete, .reason = "environment short"};
     }
-    return {.state = script->stat.links >= 2 ? Assessment::State::kDuplicate : Assessment::State::kIncomplete,
+    return {.state = script->stat.links >= 2 ? Assessment::State::kDuplicate
+                                             : Assessment::State::kIncomplete,
             .reason = "environment missing"};
   }
 
@@ -77,13 +80,16 @@ class ToyAdapter final : public SpoolAdapter {
   const std::string root_;
 };
 
-// Writes entries with the scheduler's own system calls: mkdir, create, write, close; no rename, no fsync.
+// Writes entries with the scheduler's own system calls: mkdir, create, write, close; no rename, no
+// fsync.
 class ToySpool {
  public:
   ToySpool() : root_(dir_.make_directory("spool")) {}
 
   const std::string& root() const { return root_; }
-  std::string entry(int id) const { return root_ + "/hash." + std::to_string(id % 10) + "/job." + std::to_string(id); }
+  std::string entry(int id) const {
+    return root_ + "/hash." + std::to_string(id % 10) + "/job." + std::to_string(id);
+  }
 
   void make_entry(int id) const {
     ::mkdir((root_ + "/hash." + std::to_string(id % 10)).c_str(), 0700);

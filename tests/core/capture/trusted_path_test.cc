@@ -20,7 +20,9 @@ class TrustedPathTest : public testing::Test {
  protected:
   TrustedPathTest() { file_ = dir_.write("etc/conf.d/file", "x"); }
 
-  void mode(const std::string& path, mode_t mode) const { ASSERT_EQ(::chmod(dir_.path_to(path).c_str(), mode), 0); }
+  void mode(const std::string& path, mode_t mode) const {
+    ASSERT_EQ(::chmod(dir_.path_to(path).c_str(), mode), 0);
+  }
   Result<void> check(const std::string& path, bool and_itself = true, uid_t uid = kSomebody) const {
     return check_not_writable_by(path, uid, {kHisGroup}, and_itself);
   }
@@ -39,7 +41,8 @@ TEST_F(TrustedPathTest, NamesThePlaceThatHeMayWrite) {
   const auto bad = check(file_);
   ASSERT_FALSE(bad);
   EXPECT_EQ(bad.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(bad.error().message(), HasSubstr(dir_.path_to("etc") + " can be written by uid 54321"));
+  EXPECT_THAT(bad.error().message(),
+              HasSubstr(dir_.path_to("etc") + " can be written by uid 54321"));
 }
 
 TEST_F(TrustedPathTest, TheEndCountsOnlyIfAskedFor) {
@@ -63,7 +66,8 @@ TEST_F(TrustedPathTest, AnOwnerMayWriteWhateverTheModeSays) {
 }
 
 TEST_F(TrustedPathTest, HisGroupCounts) {
-  if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can give a file to a group that it is not in";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "SKIPPED: only root can give a file to a group that it is not in";
   mode("etc/conf.d/file", 0660);
   EXPECT_TRUE(check(file_));
   ASSERT_EQ(::chown(file_.c_str(), 0, kHisGroup), 0);
@@ -86,7 +90,9 @@ TEST_F(TrustedPathTest, ALoopOfLinksEnds) {
   EXPECT_FALSE(check(dir_.path_to("etc/loop/file")));
 }
 
-TEST_F(TrustedPathTest, WhatIsNotThereIsSaid) { EXPECT_EQ(check(dir_.path_to("none")).error().kind(), ErrorKind::kVanished); }
+TEST_F(TrustedPathTest, WhatIsNotThereIsSaid) {
+  EXPECT_EQ(check(dir_.path_to("none")).error().kind(), ErrorKind::kVanished);
+}
 
 }  // namespace
 }  // namespace scriptorium

@@ -21,8 +21,10 @@ Arguments good(const std::vector<std::string>& words) {
 TEST(CommandLineTest, TakesTheConfigBeforeOrBehindTheCommand) {
   EXPECT_EQ(good({"check"}).config_file, "/etc/scriptorium/scriptorium.toml");
   EXPECT_FALSE(good({"check"}).config_given);
-  for (const auto& words : std::vector<std::vector<std::string>>{
-           {"--config", "f", "check"}, {"check", "--config", "f"}, {"check", "-c", "f"}, {"check", "--config=f"}}) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{"--config", "f", "check"},
+                                                                 {"check", "--config", "f"},
+                                                                 {"check", "-c", "f"},
+                                                                 {"check", "--config=f"}}) {
     EXPECT_EQ(good(words).config_file, "f");
     EXPECT_TRUE(good(words).config_given);
     EXPECT_EQ(good(words).command, Command::kCheck);
@@ -57,7 +59,8 @@ TEST(CommandLineTest, SaysItsVersionInEachUsualWay) {
 TEST(CommandLineTest, HelpOfACommandIsThatOfItsOwnOption) {
   EXPECT_EQ(parse_command_line({"help"}).out, parse_command_line({"--help"}).out);
   EXPECT_EQ(parse_command_line({"help", "show"}).out, parse_command_line({"show", "--help"}).out);
-  EXPECT_EQ(parse_command_line({"help", "deadletters", "list"}).out, parse_command_line({"deadletters", "list", "--help"}).out);
+  EXPECT_EQ(parse_command_line({"help", "deadletters", "list"}).out,
+            parse_command_line({"deadletters", "list", "--help"}).out);
   EXPECT_EQ(parse_command_line({"help", "shwo"}).exit_code, 64);
   EXPECT_THAT(parse_command_line({"help", "shwo"}).err, HasSubstr("did you mean \"show\"?"));
 }
@@ -66,15 +69,18 @@ TEST(CommandLineTest, TheHelpOfACommandHoldsItsOwnOptionsAndExitCodesAlone) {
   const std::string show = parse_command_line({"show", "--help"}).out;
   EXPECT_THAT(show, HasSubstr("--raw"));
   EXPECT_THAT(show, HasSubstr("  66  There is no such job."));
-  for (const char* other : {"--once", "SIGHUP", "EXAMPLES", "  75", "  1 ", "import", "dead letter"})
+  for (const char* other :
+       {"--once", "SIGHUP", "EXAMPLES", "  75", "  1 ", "import", "dead letter"})
     EXPECT_THAT(show, Not(HasSubstr(other))) << other;
-  EXPECT_THAT(parse_command_line({"status", "--help"}).out, HasSubstr("  2   With --check: critical."));
-  EXPECT_THAT(parse_command_line({"deadletters", "retry", "--help"}).out, HasSubstr("There is no such dead letter."));
+  EXPECT_THAT(parse_command_line({"status", "--help"}).out,
+              HasSubstr("  2   With --check: critical."));
+  EXPECT_THAT(parse_command_line({"deadletters", "retry", "--help"}).out,
+              HasSubstr("There is no such dead letter."));
 }
 
 TEST(CommandLineTest, ImportTakesAFormatATreeAndWhatItIsToBelieve) {
-  const Arguments import =
-      good({"import", "job_archive", "/srv/old", "--dry-run", "--before", "2026-11-21", "--owners", "o.txt"});
+  const Arguments import = good({"import", "job_archive", "/srv/old", "--dry-run", "--before",
+                                 "2026-11-21", "--owners", "o.txt"});
   EXPECT_EQ(import.command, Command::kImport);
   EXPECT_EQ(import.format, "job_archive");
   EXPECT_EQ(import.tree, "/srv/old");
@@ -83,8 +89,9 @@ TEST(CommandLineTest, ImportTakesAFormatATreeAndWhatItIsToBelieve) {
   EXPECT_TRUE(import.dry_run);
   EXPECT_FALSE(import.again);
   EXPECT_TRUE(good({"deadletters", "list", "--import"}).of_import);
-  for (const std::vector<std::string>& words :
-       {std::vector<std::string>{"import"}, {"import", "sarchive"}, {"import", "tarball", "/srv/old"}}) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"import"},
+                                                {"import", "sarchive"},
+                                                {"import", "tarball", "/srv/old"}}) {
     EXPECT_EQ(parse_command_line(words).exit_code, 64);
   }
 }

@@ -32,18 +32,21 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-// Answers every request on STATE_DIR/control.sock with the same line, as a daemon would: one line, without spaces.
-// Owns: the socket and its thread.
+// Answers every request on STATE_DIR/control.sock with the same line, as a daemon would: one line,
+// without spaces. Owns: the socket and its thread.
 class FakeDaemon {
  public:
   FakeDaemon(const std::string& state_dir, const std::string& answer)
-      : answer_(nlohmann::ordered_json::parse(answer).dump()), socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+      : answer_(nlohmann::ordered_json::parse(answer).dump()),
+        socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     const std::string path = state_dir + "/control.sock";
-    if (path.size() >= sizeof address.sun_path) throw std::runtime_error("the path is too long: " + path);
+    if (path.size() >= sizeof address.sun_path)
+      throw std::runtime_error("the path is too long: " + path);
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-    if (::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 || ::listen(socket_.get(), 8) != 0) {
+    if (::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(socket_.get(), 8) != 0) {
       throw std::runtime_error("cannot listen on " + path);
     }
     thread_ = std::jthread([this](const std::stop_token& stop) noexcept { serve(stop); });
@@ -91,10 +94,12 @@ class CommandsTest : public ::testing::Test {
   }
 
   void config(const std::string& sinks, const std::string& more = "") {
-    file_ = own_.write("scriptorium.toml", "cluster = \"lab\"\nstate_dir = \"" + state_ +
-                                               "\"\nplugin_dirs = [\"" SCRIPTORIUM_PLUGINS "\", \"" SCRIPTORIUM_TEST_PLUGINS
-                                               "\", \"" SCRIPTORIUM_SOUND_PLUGINS "\"]\n" +
-                                               more + "[source.replay]\nfolder = \"" + recorded_ + "\"\n" + sinks);
+    file_ =
+        own_.write("scriptorium.toml",
+                   "cluster = \"lab\"\nstate_dir = \"" + state_ +
+                       "\"\nplugin_dirs = [\"" SCRIPTORIUM_PLUGINS "\", \"" SCRIPTORIUM_TEST_PLUGINS
+                       "\", \"" SCRIPTORIUM_SOUND_PLUGINS "\"]\n" +
+                       more + "[source.replay]\nfolder = \"" + recorded_ + "\"\n" + sinks);
   }
 
   Said run(std::vector<std::string> words, const std::string& typed = "", bool terminal = false) {
@@ -104,7 +109,8 @@ class CommandsTest : public ::testing::Test {
     std::istringstream in(typed);
     std::ostringstream out;
     std::ostringstream err;
-    Console console{.in = in, .out = out, .err = err, .in_is_terminal = terminal, .out_is_terminal = terminal};
+    Console console{
+        .in = in, .out = out, .err = err, .in_is_terminal = terminal, .out_is_terminal = terminal};
     const int code = run_command(*line.arguments, console);
     return {code, out.str(), err.str()};
   }
@@ -115,7 +121,8 @@ class CommandsTest : public ::testing::Test {
   std::string file_;
 };
 
-// ---- check ---------------------------------------------------------------------------------------------------------
+// ---- check
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, CheckOfAGoodConfigSaysSoAndLeavesNothingBehind) {
   config("[sink.null]\n[sink.more]\nplugin = \"good\"\n");
@@ -129,18 +136,26 @@ TEST_F(CommandsTest, CheckOfAGoodConfigSaysSoAndLeavesNothingBehind) {
 
 TEST_F(CommandsTest, CheckPrintsEveryProblemOfCoreAndPluginsOnItsLineAndExits78) {
   config(
-      "[sink.a]\nplugin = \"null\"\nbatch_max_event = 3\n[sink.b]\nplugin = \"nul\"\n[sink.c]\nplugin = "
+      "[sink.a]\nplugin = \"null\"\nbatch_max_event = 3\n[sink.b]\nplugin = "
+      "\"nul\"\n[sink.c]\nplugin = "
       "\"replay\"\n[sink.d]\nplugin = \"old_abi\"\n",
       "log_level = \"loud\"\n");
   const Said said = run({"check"});
   EXPECT_EQ(said.code, 78);
   EXPECT_EQ(said.out, "");
   EXPECT_THAT(said.err, HasSubstr(file_ + ":4: log_level: "));
-  EXPECT_THAT(said.err, HasSubstr(file_ + ":9: sink.a.batch_max_event: unknown key; did you mean \"batch_max_events\"?"));
+  EXPECT_THAT(
+      said.err,
+      HasSubstr(file_ +
+                ":9: sink.a.batch_max_event: unknown key; did you mean \"batch_max_events\"?"));
   EXPECT_THAT(said.err, HasSubstr(file_ + ":11: sink.b.plugin: plugin \"nul\": found only "));
   EXPECT_THAT(said.err, HasSubstr("did you mean \"null\"?"));
-  EXPECT_THAT(said.err, HasSubstr(file_ + ":13: sink.c.plugin: \"replay\" is a source, so it belongs under [source.c]"));
-  EXPECT_THAT(said.err, HasSubstr(file_ + ":15: sink.d.plugin: " SCRIPTORIUM_TEST_PLUGINS "/old_abi.so: found plugin ABI 0"));
+  EXPECT_THAT(
+      said.err,
+      HasSubstr(file_ +
+                ":13: sink.c.plugin: \"replay\" is a source, so it belongs under [source.c]"));
+  EXPECT_THAT(said.err, HasSubstr(file_ + ":15: sink.d.plugin: " SCRIPTORIUM_TEST_PLUGINS
+                                          "/old_abi.so: found plugin ABI 0"));
   EXPECT_THAT(said.err, HasSubstr("5 problems in the configuration\n"));
 }
 
@@ -150,8 +165,9 @@ TEST_F(CommandsTest, CheckExitsAsRunWouldIfTheDaemonWouldNotStart) {
   const Said said = run({"check"});
   EXPECT_EQ(said.code, 78);
   EXPECT_THAT(said.out, HasSubstr("failed   source.replay: spool " + recorded_));
-  EXPECT_THAT(said.out, HasSubstr("failed   sink.bad: " SCRIPTORIUM_TEST_PLUGINS
-                                  "/throwing_factory.so: found a factory that throws for sink.bad"));
+  EXPECT_THAT(said.out,
+              HasSubstr("failed   sink.bad: " SCRIPTORIUM_TEST_PLUGINS
+                        "/throwing_factory.so: found a factory that throws for sink.bad"));
   EXPECT_THAT(said.err, HasSubstr("2 checks of "));
 }
 
@@ -163,7 +179,8 @@ TEST_F(CommandsTest, CheckSaysThatStateDirCannotBeMade) {
   EXPECT_THAT(said.out, HasSubstr("failed   state_dir: " + state_));
 }
 
-// ---- plugins -------------------------------------------------------------------------------------------------------
+// ---- plugins
+// -------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, PluginsListsWhatLoadsAndWhyTheRestDoesNot) {
   config("[sink.null]\n");
@@ -178,11 +195,14 @@ TEST_F(CommandsTest, PluginsListsWhatLoadsAndWhyTheRestDoesNot) {
 TEST_F(CommandsTest, PluginsWithANameShowsItsOptionsAndTheCommonOnes) {
   config("[sink.null]\n");
   const Said said = run({"plugins", "throwing"});
-  EXPECT_THAT(said.out, HasSubstr("  file  string; default \"\"\n      gets the id of every acknowledged event\n"));
+  EXPECT_THAT(
+      said.out,
+      HasSubstr("  file  string; default \"\"\n      gets the id of every acknowledged event\n"));
   EXPECT_THAT(said.out, HasSubstr("  batch_max_events  integer; default 500; allowed: 1 .. "));
   EXPECT_THAT(run({"plugins", "sleepy"}).out, HasSubstr("  file  string; required\n"));
   EXPECT_THAT(run({"plugins", "core"}).out, HasSubstr("  cluster  string; required"));
-  EXPECT_THAT(run({"plugins", "throwing", "--markdown"}).out, HasSubstr("| `file` | string | `\"\"` |"));
+  EXPECT_THAT(run({"plugins", "throwing", "--markdown"}).out,
+              HasSubstr("| `file` | string | `\"\"` |"));
 }
 
 TEST_F(CommandsTest, PluginsWithAnUnloadableNameExits69) {
@@ -197,7 +217,8 @@ TEST_F(CommandsTest, PluginsNeedsNoConfig) {
   EXPECT_EQ(run({"plugins"}).code, 0);
 }
 
-// ---- status --------------------------------------------------------------------------------------------------------
+// ---- status
+// --------------------------------------------------------------------------------------------------------
 
 const char* const kStatus = R"({"ok": true, "result": {"version": "0.1.0", "uptime_seconds": 812.4,
  "sources": {"slurm": {"plugin": "slurm", "capture": "inotify", "why_not_better": "fanotify: operation not permitted", "captured": 10000,
@@ -217,11 +238,16 @@ TEST_F(CommandsTest, StatusIsAScreenForPeople) {
   EXPECT_THAT(said.out, ContainsRegex("slurm +slurm +inotify +10000 +1 +6 +2 +4 ms"));
   EXPECT_THAT(said.out, HasSubstr("no better way: fanotify: operation not permitted"));
   EXPECT_THAT(said.out, HasSubstr("missed 2 x: vanished"));
-  EXPECT_THAT(said.out, ContainsRegex("owner unverified 5 x: hid.x1bden\n.*owner unverified 1 x: gone\n"));
+  EXPECT_THAT(said.out,
+              ContainsRegex("owner unverified 5 x: hid.x1bden\n.*owner unverified 1 x: gone\n"));
   EXPECT_THAT(said.out, Not(HasSubstr("0 x: none")));
-  EXPECT_THAT(said.out, HasSubstr("asked the scheduler: 1 x all jobs, 51 x one job; at most 0.02 % of its time"));
+  EXPECT_THAT(
+      said.out,
+      HasSubstr("asked the scheduler: 1 x all jobs, 51 x one job; at most 0.02 % of its time"));
   EXPECT_THAT(said.out, HasSubstr("412 events, 1.0 MiB of 2.0 MiB (50 %)"));
-  EXPECT_THAT(said.out, ContainsRegex("archive +file +9588 +412 +882 KiB +2.1 s +3 +4 +2026-11-21T01:26:22Z"));
+  EXPECT_THAT(
+      said.out,
+      ContainsRegex("archive +file +9588 +412 +882 KiB +2.1 s +3 +4 +2026-11-21T01:26:22Z"));
   EXPECT_THAT(said.out, HasSubstr("retried 3 x: no space left on device"));
   EXPECT_THAT(said.out, HasSubstr("last error: no space\\x1b left"));
   EXPECT_THAT(said.out, HasSubstr("scriptorium deadletters list --sink archive"));
@@ -237,7 +263,8 @@ TEST_F(CommandsTest, StatusJsonPassesTheAnswerThrough) {
 
 TEST_F(CommandsTest, StatusOfAnotherVersionsDaemonShowsWhatItKnows) {
   config("[sink.null]\n");
-  FakeDaemon daemon(state_, R"({"ok": true, "result": {"sources": {"s": 3}, "sinks": {"a": {"dead": "many"}}}})");
+  FakeDaemon daemon(
+      state_, R"({"ok": true, "result": {"sources": {"s": 3}, "sinks": {"a": {"dead": "many"}}}})");
   const Said said = run({"status"});
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, ContainsRegex("a +- +-"));
@@ -255,24 +282,28 @@ TEST_F(CommandsTest, StatusStillWorksWhenTheConfigHasBecomeWrong) {
   FakeDaemon daemon(state_, kStatus);
   const Said said = run({"status"});
   EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(said.err, HasSubstr("1 problem in the configuration; \"scriptorium check\" names them"));
+  EXPECT_THAT(said.err,
+              HasSubstr("1 problem in the configuration; \"scriptorium check\" names them"));
   file_ = own_.path_to("nowhere.toml");
   EXPECT_EQ(run({"status"}).code, 78);
 }
 
-// ---- deadletters ---------------------------------------------------------------------------------------------------
+// ---- deadletters
+// ---------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, DeadLettersAreATable) {
   config("[sink.null]\n");
-  FakeDaemon daemon(state_, R"({"ok": true, "result": [{"sink": "archive", "event_id": "0123456789abcdef", "kind": "job.script",
+  FakeDaemon daemon(
+      state_,
+      R"({"ok": true, "result": [{"sink": "archive", "event_id": "0123456789abcdef", "kind": "job.script",
     "cluster": "lab", "job_id": "47\u001b[2J", "reason": "413 document too large", "attempts": 1, "first_attempt": "a", "last_attempt": "b",
     "bytes": 2048}]})");
   const Said said = run({"deadletters", "list", "--sink", "archive"});
   EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(
-      said.out,
-      HasSubstr("0123456789ab  archive  47\\x1b[2J  job.script         1  b             2.0 KiB  413 document too large"));
-  EXPECT_THAT(daemon.requests(), ElementsAre(Json{{"command", "deadletters.list"}, {"sink", "archive"}}));
+  EXPECT_THAT(said.out, HasSubstr("0123456789ab  archive  47\\x1b[2J  job.script         1  b      "
+                                  "       2.0 KiB  413 document too large"));
+  EXPECT_THAT(daemon.requests(),
+              ElementsAre(Json{{"command", "deadletters.list"}, {"sink", "archive"}}));
 }
 
 TEST_F(CommandsTest, DiscardAsksOnATerminalAndWantsYesElsewhere) {
@@ -283,13 +314,17 @@ TEST_F(CommandsTest, DiscardAsksOnATerminalAndWantsYesElsewhere) {
   EXPECT_THAT(piped.err, HasSubstr("say --yes"));
   EXPECT_NE(run({"deadletters", "discard", "--all"}, "n\n", true).code, 0);
   EXPECT_TRUE(daemon.requests().empty());
-  EXPECT_EQ(run({"deadletters", "discard", "--all"}, "y\n", true).out, "2 dead letters discarded\n");
+  EXPECT_EQ(run({"deadletters", "discard", "--all"}, "y\n", true).out,
+            "2 dead letters discarded\n");
   EXPECT_EQ(run({"deadletters", "discard", "0123abcd", "--yes"}).code, 0);
-  EXPECT_EQ(run({"deadletters", "retry", "0123abcd", "--sink", "archive"}).out, "2 dead letters will be delivered again\n");
-  EXPECT_THAT(daemon.requests(),
-              ElementsAre(Json{{"command", "deadletters.discard"}, {"event_id", ""}},
-                          Json{{"command", "deadletters.discard"}, {"event_id", "0123abcd"}},
-                          Json{{"command", "deadletters.retry"}, {"event_id", "0123abcd"}, {"sink", "archive"}}));
+  EXPECT_EQ(run({"deadletters", "retry", "0123abcd", "--sink", "archive"}).out,
+            "2 dead letters will be delivered again\n");
+  EXPECT_THAT(
+      daemon.requests(),
+      ElementsAre(
+          Json{{"command", "deadletters.discard"}, {"event_id", ""}},
+          Json{{"command", "deadletters.discard"}, {"event_id", "0123abcd"}},
+          Json{{"command", "deadletters.retry"}, {"event_id", "0123abcd"}, {"sink", "archive"}}));
 }
 
 TEST_F(CommandsTest, AnUnknownDeadLetterExits66) {
@@ -300,15 +335,18 @@ TEST_F(CommandsTest, AnUnknownDeadLetterExits66) {
     EXPECT_EQ(run({"deadletters", "retry", "--all"}).code, 0) << "none to retry is not an error";
   }
   std::filesystem::remove(state_ + "/control.sock");
-  FakeDaemon daemon(state_, R"({"ok": false, "error": "no dead letter has the event id 0123abcd"})");
+  FakeDaemon daemon(state_,
+                    R"({"ok": false, "error": "no dead letter has the event id 0123abcd"})");
   const Said said = run({"deadletters", "show", "0123abcd"});
   EXPECT_EQ(said.code, 66);
   EXPECT_THAT(said.err, HasSubstr("no dead letter has the event id 0123abcd"));
 }
 
-// ---- show ----------------------------------------------------------------------------------------------------------
+// ---- show
+// ----------------------------------------------------------------------------------------------------------
 
-const char* const kFound = R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "cluster": "lab",
+const char* const kFound =
+    R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "cluster": "lab",
   "job": {"id": "7", "name": "md\n2"}, "user": {"name": "alice", "id": "1001", "verified": false},
   "script": {"text": "#!/bin/sh\necho \u001b[31mred\n", "encoding": "utf-8"}, "environment": {"A": "1", "B": "x=y"}},
  {"id": "bb", "time": "2026-11-21T02:00:00.000Z", "job": {"id": "7"}, "user": {"name": "bob", "verified": true},
@@ -323,7 +361,8 @@ TEST_F(CommandsTest, ShowPrintsOwnerPlaceAndScriptOfEachCaptureNewestFirst) {
   EXPECT_THAT(said.out, HasSubstr("  owner       bob\n"));
   EXPECT_THAT(said.out, HasSubstr("job 7  md\\n2\n"));
   EXPECT_THAT(said.out, HasSubstr("  lies in     the journal\n"));
-  EXPECT_THAT(said.out, HasSubstr("#!/bin/sh\necho \\x1b[31mred\n")) << "behind a pipe may be a terminal as well";
+  EXPECT_THAT(said.out, HasSubstr("#!/bin/sh\necho \\x1b[31mred\n"))
+      << "behind a pipe may be a terminal as well";
   EXPECT_LT(said.out.find("bob"), said.out.find("alice"));
 }
 
@@ -353,7 +392,9 @@ TEST_F(CommandsTest, ShowRawOnATerminalEscapesWhatItWouldActOn) {
 
 TEST_F(CommandsTest, ShowEnvironmentIsOneLineAVariableWhateverItHolds) {
   config("[sink.null]\n");
-  FakeDaemon daemon(state_, R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "job": {"id": "7"},
+  FakeDaemon daemon(
+      state_,
+      R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "job": {"id": "7"},
     "environment": {"A": "1\nUSER=root", "B": "\u202e\u009b31m"}}]})");
   const Said said = run({"show", "7", "--environment"});
   EXPECT_THAT(said.out, HasSubstr("\nA=1\\nUSER=root\nB=\\u202e\\xc2\\x9b31m\n"));
@@ -362,9 +403,11 @@ TEST_F(CommandsTest, ShowEnvironmentIsOneLineAVariableWhateverItHolds) {
 
 TEST_F(CommandsTest, ShowSaysWhichPartOfAJobItIs) {
   config("[sink.null]\n");
-  FakeDaemon daemon(state_, R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z",
+  FakeDaemon daemon(state_,
+                    R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z",
     "job": {"id": "8", "array": {"job_id": "8", "task_id": null, "task_spec": "0-9%2"}}}]})");
-  EXPECT_THAT(run({"show", "8"}).out, HasSubstr("  part        array 0-9%2: one script for all its tasks\n"));
+  EXPECT_THAT(run({"show", "8"}).out,
+              HasSubstr("  part        array 0-9%2: one script for all its tasks\n"));
 }
 
 TEST_F(CommandsTest, ShowFindsWhatASinkHolds) {
@@ -373,14 +416,15 @@ TEST_F(CommandsTest, ShowFindsWhatASinkHolds) {
          "\"\nlayout = \"{job_id}.{ext}\"\nacl = \"none\"\nowner_may_read = false\n");
   own_.write("archive/4711.sh", "#!/bin/sh\necho found\n");
   own_.write("archive/4711.env", std::string("A=1\0B=2\0", 8));
-  own_.write("archive/4711.json",
-             R"({"schema": "scriptorium.event/1", "id": ")" + std::string(64, 'a') +
-                 R"(", "job": {"id": "4711"}, "time": "2026-11-21T01:00:00.000Z", "user": {"name": "carol", "verified": true}})");
+  own_.write(
+      "archive/4711.json",
+      R"({"schema": "scriptorium.event/1", "id": ")" + std::string(64, 'a') +
+          R"(", "job": {"id": "4711"}, "time": "2026-11-21T01:00:00.000Z", "user": {"name": "carol", "verified": true}})");
   FakeDaemon daemon(state_, R"({"ok": true, "result": []})");
   const Said said = run({"show", "4711"});
   EXPECT_EQ(said.code, 0) << said.err;
-  EXPECT_THAT(said.out,
-              AllOf(HasSubstr("archive: " + archive + "/4711.sh"), HasSubstr("echo found\n"), ContainsRegex("owner +carol\n")));
+  EXPECT_THAT(said.out, AllOf(HasSubstr("archive: " + archive + "/4711.sh"),
+                              HasSubstr("echo found\n"), ContainsRegex("owner +carol\n")));
   EXPECT_EQ(run({"show", "4711", "--raw", "--environment"}).out, std::string("A=1\0B=2\0", 8));
   EXPECT_THAT(run({"show", "4711", "--environment"}).out, HasSubstr("\nA=1\nB=2\n"));
   const Json json = Json::parse(run({"show", "4711", "--json"}).out);
@@ -398,7 +442,8 @@ TEST_F(CommandsTest, ShowOfAnUnknownJobExits66) {
   EXPECT_THAT(said.err, HasSubstr("job 99 is neither in the journal nor in a sink"));
 }
 
-// ---- setup ---------------------------------------------------------------------------------------------------------
+// ---- setup
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, SetupAsksTheSinkAndNamesTheOnesThereAre) {
   config("[sink.null]\n");

@@ -30,7 +30,8 @@ std::vector<std::string> page_names() {
 
 TEST(ReferenceTest, EachPluginsPageIsWhatTheCommandPrints) {
   const test::TempDir own;
-  const std::string config = own.write("scriptorium.toml", "cluster = \"lab\"\nplugin_dirs = [\"" SCRIPTORIUM_PLUGINS "\"]\n");
+  const std::string config = own.write(
+      "scriptorium.toml", "cluster = \"lab\"\nplugin_dirs = [\"" SCRIPTORIUM_PLUGINS "\"]\n");
   ASSERT_GE(page_names().size(), 6U);
   for (const std::string& name : page_names()) {
     const ParsedLine line = parse_command_line({"plugins", name, "--markdown", "--config", config});
@@ -41,30 +42,35 @@ TEST(ReferenceTest, EachPluginsPageIsWhatTheCommandPrints) {
     Console console{.in = in, .out = out, .err = err};
     EXPECT_EQ(run_command(*line.arguments, console), 0) << err.str();
     EXPECT_EQ(contents(kSource + "/docs/reference/" + name + ".md"), out.str())
-        << "docs/reference/" << name << ".md is out of date: cmake --build build/dev --target reference";
+        << "docs/reference/" << name
+        << ".md is out of date: cmake --build build/dev --target reference";
   }
 }
 
-// In docs, "<!-- quote: FILE -->" says that the code block beneath stands in that file, line for line.
+// In docs, "<!-- quote: FILE -->" says that the code block beneath stands in that file, line for
+// line.
 TEST(QuoteTest, EveryQuotedBlockStandsInItsFile) {
   std::size_t quotes = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource + "/docs")) {
     if (entry.path().extension() != ".md") continue;
     const std::string page = contents(entry.path());
     constexpr std::string_view kMark = "<!-- quote: ";
-    for (std::size_t at = page.find(kMark); at != std::string::npos; at = page.find(kMark, at + 1)) {
+    for (std::size_t at = page.find(kMark); at != std::string::npos;
+         at = page.find(kMark, at + 1)) {
       const std::size_t name_end = page.find(" -->", at);
       ASSERT_NE(name_end, std::string::npos) << entry.path();
       const std::string name = page.substr(at + kMark.size(), name_end - at - kMark.size());
       const std::size_t fence = page.find("\n```", name_end);
-      ASSERT_EQ(fence, name_end + 4) << entry.path() << ": no code block right beneath the quote of " << name;
+      ASSERT_EQ(fence, name_end + 4)
+          << entry.path() << ": no code block right beneath the quote of " << name;
       const std::size_t begin = page.find('\n', fence + 1) + 1;
       const std::size_t end = page.find("\n```", begin);
       ASSERT_NE(end, std::string::npos) << entry.path();
       const std::string quoted = page.substr(begin, end + 1 - begin);
       const std::string file = "\n" + contents(kSource + "/" + name);
-      EXPECT_NE(file.find("\n" + quoted), std::string::npos) << entry.path() << " quotes what " << name << " does not say:\n"
-                                                             << quoted;
+      EXPECT_NE(file.find("\n" + quoted), std::string::npos)
+          << entry.path() << " quotes what " << name << " does not say:\n"
+          << quoted;
       ++quotes;
     }
   }

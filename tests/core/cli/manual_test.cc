@@ -23,15 +23,19 @@ std::string output_of(const std::string& command) {
   FILE* pipe = ::popen(("{ " + command + "; } 2>&1").c_str(), "r");
   if (pipe == nullptr) return "popen failed";
   std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = ::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), n);
+  for (std::size_t n = 0; (n = ::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    text.append(buffer.data(), n);
   ::pclose(pipe);
   return text;
 }
-bool has_program(const std::string& name) { return output_of("command -v " + name).find('/') != std::string::npos; }
+bool has_program(const std::string& name) {
+  return output_of("command -v " + name).find('/') != std::string::npos;
+}
 
 std::string in_troff(std::string text) { return std::regex_replace(text, std::regex("-"), "\\-"); }
 
-void each_path(const CommandModel& command, const std::vector<std::string>& path, std::vector<std::vector<std::string>>& all) {
+void each_path(const CommandModel& command, const std::vector<std::string>& path,
+               std::vector<std::vector<std::string>>& all) {
   all.push_back(path);
   for (const CommandModel& sub : command.commands) {
     auto below = path;
@@ -57,7 +61,8 @@ TEST(ManualTest, ManPageHasEveryCommandAndOptionThatHelpShows) {
     const std::regex option("(^|[ ,])(--?[a-z][a-z-]*)");
     // The foot of the top's help holds examples, which are no definitions.
     const std::string definitions = help.substr(0, help.find("\nFILES\n"));
-    for (std::sregex_iterator it(definitions.begin(), definitions.end(), option), end; it != end; ++it) {
+    for (std::sregex_iterator it(definitions.begin(), definitions.end(), option), end; it != end;
+         ++it) {
       EXPECT_THAT(page, HasSubstr("\\fB" + in_troff((*it)[2]) + "\\fR")) << "of " << name;
       ++options;
     }
@@ -68,8 +73,8 @@ TEST(ManualTest, ManPageHasEveryCommandAndOptionThatHelpShows) {
 TEST(ManualTest, ManPageAndHelpHaveTheSameFacts) {
   const std::string page = man_page(command_model(), "1.2.3");
   const std::string help = parse_command_line({"--help"}).out;
-  for (const char* text :
-       {"FILES", "EXIT STATUS", "SIGNALS", "EXAMPLES", "Another daemon owns state_dir.", "The command line is wrong."}) {
+  for (const char* text : {"FILES", "EXIT STATUS", "SIGNALS", "EXAMPLES",
+                           "Another daemon owns state_dir.", "The command line is wrong."}) {
     EXPECT_THAT(page, HasSubstr(text));
     EXPECT_THAT(help, HasSubstr(text));
   }
@@ -80,7 +85,8 @@ TEST(ManualTest, ManPageIsTroffWithoutWarnings) {
   const test::TempDir own;
   const std::string file = own.write("scriptorium.8", man_page(command_model(), "1.2.3"));
   EXPECT_EQ(output_of("groff -ww -man -Tutf8 " + file + " >/dev/null"), "");
-  const std::string text = output_of("groff -man -Tutf8 " + file + " | sed 's/\\x1b\\[[0-9;]*m//g; s/.\\x08//g'");
+  const std::string text =
+      output_of("groff -man -Tutf8 " + file + " | sed 's/\\x1b\\[[0-9;]*m//g; s/.\\x08//g'");
   EXPECT_THAT(text, HasSubstr("deadletters discard [ID]"));
   if (has_program("man")) {
     EXPECT_EQ(output_of("man --warnings -l " + file + " >/dev/null"), "");
@@ -98,7 +104,8 @@ class BashCompletionTest : public ::testing::Test {
     std::string list;
     for (const std::string& word : words) list += " '" + word + "'";
     return output_of("cd " + own_.path() +
-                     " && bash -uec 'source ./completion; COMP_WORDS=(scriptorium \"$@\"); COMP_CWORD=$#; _scriptorium; echo "
+                     " && bash -uec 'source ./completion; COMP_WORDS=(scriptorium \"$@\"); "
+                     "COMP_CWORD=$#; _scriptorium; echo "
                      "\"${COMPREPLY[@]:-}\"' bash" +
                      list);
   }
@@ -141,7 +148,8 @@ void expect_exit_codes(const CommandModel& command, const std::string& path) {
   if (!path.empty()) {
     EXPECT_THAT(exit_codes_footer(path), HasSubstr("  0   ")) << path;
   }
-  for (const CommandModel& sub : command.commands) expect_exit_codes(sub, path.empty() ? sub.name : path + " " + sub.name);
+  for (const CommandModel& sub : command.commands)
+    expect_exit_codes(sub, path.empty() ? sub.name : path + " " + sub.name);
 }
 TEST(ManualTest, EachCommandSaysItsExitCodes) { expect_exit_codes(command_model(), ""); }
 

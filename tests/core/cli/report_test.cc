@@ -40,39 +40,57 @@ Json block(const std::string& host) {
 
 // Half of two CPUs for two hours, as the issue of a busy-half job has it.
 Json job(const std::string& id = "4711") {
-  return {
-      {"schema", "scriptorium.event/1"},
-      {"id", std::string(64 - id.size(), 'a') + id},
-      {"kind", "usage.job"},
-      {"time", "2026-11-21T07:59:00.000Z"},
-      {"captured_at", "2026-11-21T10:00:02.000000Z"},
-      {"capture", "cgroup2"},
-      {"complete", true},
-      {"cluster", "lab"},
-      {"scheduler", "slurm"},
-      {"host", {{"name", "n12"}}},
-      {"job",
-       {{"id", id}, {"name", "md"}, {"account", "chem"}, {"partition", "batch"}, {"state", "COMPLETED"}, {"exit_code", "0:0"}}},
-      {"user", {{"name", "alice"}, {"id", "1000"}, {"verified", true}}},
-      {"usage",
-       {{"elapsed_seconds", 7200.0},
-        {"started_at", "2026-11-21T08:00:00.000Z"},
-        {"ended_at", "2026-11-21T10:00:00.000Z"},
-        {"source", {{"cpu", "cgroup2"}, {"memory", "cgroup2"}}},
-        {"request", {{"nodes", 1}, {"cpus", 2}, {"memory_bytes", 2147483648}, {"time_limit_seconds", 43200.0}}},
-        {"cpu", {{"time_seconds", 7200.0}, {"allocated", 2}, {"efficiency_ratio", 0.5}}},
-        {"memory", {{"peak_bytes", 450887680}, {"limit_bytes", 2147483648}, {"efficiency_ratio", 0.21}}},
-        {"time", {{"efficiency_ratio", 0.1667}}},
-        {"nodes", {block("n12")}},
-        {"quality", {{"status", "ok"}, {"nodes_reporting", 1}, {"nodes_expected", 1}, {"samples", 241}, {"covered_ratio", 1.0}}},
-        {"findings",
-         {{{"id", "cpu_serial"},
-           {"severity", "warning"},
-           {"value", 1.0},
-           {"unit", "count"},
-           {"scope", "job"},
-           {"text", "On average 1.00 CPUs were busy of 2: the program runs on one CPU at a time."}}}},
-        {"suggest", {{"cpus", 1}, {"memory_bytes", 541065216}, {"directives", {"--cpus-per-task=1", "--mem=520M"}}}}}}};
+  return {{"schema", "scriptorium.event/1"},
+          {"id", std::string(64 - id.size(), 'a') + id},
+          {"kind", "usage.job"},
+          {"time", "2026-11-21T07:59:00.000Z"},
+          {"captured_at", "2026-11-21T10:00:02.000000Z"},
+          {"capture", "cgroup2"},
+          {"complete", true},
+          {"cluster", "lab"},
+          {"scheduler", "slurm"},
+          {"host", {{"name", "n12"}}},
+          {"job",
+           {{"id", id},
+            {"name", "md"},
+            {"account", "chem"},
+            {"partition", "batch"},
+            {"state", "COMPLETED"},
+            {"exit_code", "0:0"}}},
+          {"user", {{"name", "alice"}, {"id", "1000"}, {"verified", true}}},
+          {"usage",
+           {{"elapsed_seconds", 7200.0},
+            {"started_at", "2026-11-21T08:00:00.000Z"},
+            {"ended_at", "2026-11-21T10:00:00.000Z"},
+            {"source", {{"cpu", "cgroup2"}, {"memory", "cgroup2"}}},
+            {"request",
+             {{"nodes", 1},
+              {"cpus", 2},
+              {"memory_bytes", 2147483648},
+              {"time_limit_seconds", 43200.0}}},
+            {"cpu", {{"time_seconds", 7200.0}, {"allocated", 2}, {"efficiency_ratio", 0.5}}},
+            {"memory",
+             {{"peak_bytes", 450887680}, {"limit_bytes", 2147483648}, {"efficiency_ratio", 0.21}}},
+            {"time", {{"efficiency_ratio", 0.1667}}},
+            {"nodes", {block("n12")}},
+            {"quality",
+             {{"status", "ok"},
+              {"nodes_reporting", 1},
+              {"nodes_expected", 1},
+              {"samples", 241},
+              {"covered_ratio", 1.0}}},
+            {"findings",
+             {{{"id", "cpu_serial"},
+               {"severity", "warning"},
+               {"value", 1.0},
+               {"unit", "count"},
+               {"scope", "job"},
+               {"text",
+                "On average 1.00 CPUs were busy of 2: the program runs on one CPU at a time."}}}},
+            {"suggest",
+             {{"cpus", 1},
+              {"memory_bytes", 541065216},
+              {"directives", {"--cpus-per-task=1", "--mem=520M"}}}}}}};
 }
 
 class ReportTest : public ::testing::Test {
@@ -110,30 +128,32 @@ class ReportTest : public ::testing::Test {
   std::string file_;
 };
 
-// ---- one job ---------------------------------------------------------------------------------------------------------
+// ---- one job
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(ReportTest, AJobIsAScreenThatSaysWhatItUsedAndWhatToWriteNext) {
   keep(job(), "alice/2026/11/4711-md.usage.json");
   const Said said = run({"4711"});
   EXPECT_EQ(said.code, 0);
   EXPECT_EQ(said.err, "");
-  EXPECT_EQ(said.out,
-            "job 4711  md  COMPLETED\n"
-            "  owner      alice, account chem, partition batch\n"
-            "  ran        2 h 0 min of 12 h 0 min asked for, from 2026-11-21 08:00:00 UTC, on n12\n"
-            "  measured   by cgroup2, 241 readings, 100 % of the time seen\n"
-            "\n"
-            "  CPU        [############............]   50 %   1.00 of 2 CPUs busy on average\n"
-            "  memory     [#####...................]   21 %   at most 430 MiB of 2.0 GiB\n"
-            "  time       [####....................]   17 %   of the time limit\n"
-            "\n"
-            "Findings\n"
-            "  warning  On average 1.00 CPUs were busy of 2: the program runs on one CPU at a time.\n"
-            "           [cpu_serial]\n"
-            "\n"
-            "Next time\n"
-            "  #SBATCH --cpus-per-task=1\n"
-            "  #SBATCH --mem=520M\n");
+  EXPECT_EQ(
+      said.out,
+      "job 4711  md  COMPLETED\n"
+      "  owner      alice, account chem, partition batch\n"
+      "  ran        2 h 0 min of 12 h 0 min asked for, from 2026-11-21 08:00:00 UTC, on n12\n"
+      "  measured   by cgroup2, 241 readings, 100 % of the time seen\n"
+      "\n"
+      "  CPU        [############............]   50 %   1.00 of 2 CPUs busy on average\n"
+      "  memory     [#####...................]   21 %   at most 430 MiB of 2.0 GiB\n"
+      "  time       [####....................]   17 %   of the time limit\n"
+      "\n"
+      "Findings\n"
+      "  warning  On average 1.00 CPUs were busy of 2: the program runs on one CPU at a time.\n"
+      "           [cpu_serial]\n"
+      "\n"
+      "Next time\n"
+      "  #SBATCH --cpus-per-task=1\n"
+      "  #SBATCH --mem=520M\n");
 }
 
 TEST_F(ReportTest, ColoursAreUsedOnlyWhereAskedFor) {
@@ -165,16 +185,19 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
   brief["usage"]["findings"] = Json::array();
   brief["usage"].erase("suggest");
   keep(brief, "4711.usage.json");
-  EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("too short to judge"), Not(HasSubstr("Nothing to find fault with"))));
+  EXPECT_THAT(run({"4711"}).out,
+              AllOf(HasSubstr("too short to judge"), Not(HasSubstr("Nothing to find fault with"))));
 
   Json parts = job("4712");
-  parts["usage"]["quality"] = {{"status", "partial"}, {"nodes_reporting", 1}, {"nodes_expected", 4}};
+  parts["usage"]["quality"] = {
+      {"status", "partial"}, {"nodes_reporting", 1}, {"nodes_expected", 4}};
   keep(parts, "4712.usage.json");
   EXPECT_THAT(run({"4712"}).out, HasSubstr("only 1 of 4 nodes told"));
 
   Json unseen = job("4713");
-  unseen["usage"] = {
-      {"elapsed_seconds", 3.0}, {"quality", {{"status", "none"}, {"nodes_reporting", 0}}}, {"findings", Json::array()}};
+  unseen["usage"] = {{"elapsed_seconds", 3.0},
+                     {"quality", {{"status", "none"}, {"nodes_reporting", 0}}},
+                     {"findings", Json::array()}};
   keep(unseen, "4713.usage.json");
   const std::string out = run({"4713"}).out;
   EXPECT_THAT(out, HasSubstr("no data: nobody saw this job"));
@@ -192,7 +215,8 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
   wide["capture"] = "accounting";
   wide["usage"].erase("nodes");
   wide["usage"]["request"]["nodes"] = 2;
-  wide["usage"]["quality"] = {{"status", "accounting"}, {"nodes_reporting", 0}, {"nodes_expected", 2}};
+  wide["usage"]["quality"] = {
+      {"status", "accounting"}, {"nodes_reporting", 0}, {"nodes_expected", 2}};
   keep(wide, "alice/2026/11/4711-md.usage.json");
   for (const std::string host : {"n1", "n2"}) {
     Json node = job();
@@ -229,7 +253,8 @@ TEST_F(ReportTest, WithoutASummaryTheNodesAreShownAndNothingIsJudged) {
   keep(node, "4711.usage-node-n12.json");
   const Said said = run({"4711"});
   EXPECT_EQ(said.code, 0);
-  EXPECT_THAT(said.out, AllOf(HasSubstr("no summary of the whole job"), ContainsRegex("n12 +50 %")));
+  EXPECT_THAT(said.out,
+              AllOf(HasSubstr("no summary of the whole job"), ContainsRegex("n12 +50 %")));
 }
 
 TEST_F(ReportTest, AJobThatRanTwiceIsShownAsItRanLast) {
@@ -250,7 +275,8 @@ TEST_F(ReportTest, AnArrayIsATableAndATaskAScreen) {
     one["job"]["array"] = {{"job_id", "4800"}, {"task_id", std::to_string(task)}};
     keep(one, std::to_string(4800 + task) + ".usage.json");
   }
-  EXPECT_THAT(run({"4800"}).out, AllOf(HasSubstr("4800_0"), HasSubstr("4800_2"), HasSubstr("3 jobs left unused")));
+  EXPECT_THAT(run({"4800"}).out,
+              AllOf(HasSubstr("4800_0"), HasSubstr("4800_2"), HasSubstr("3 jobs left unused")));
   EXPECT_THAT(run({"4800_1"}).out, HasSubstr("job 4801 (4800_1)"));
   EXPECT_EQ(run({"4800_7"}).code, 66);
 }
@@ -279,7 +305,8 @@ TEST_F(ReportTest, WhatIsNoRecordOfUsageIsPassedOver) {
   EXPECT_EQ(Json::parse(run({"4711", "--json"}).out)["jobs"].size(), 1U);
 }
 
-// ---- many jobs -----------------------------------------------------------------------------------------------------------
+// ---- many jobs
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(ReportTest, TheTableIsSortedByWaste) {
   Json small = job("1");
@@ -301,7 +328,8 @@ TEST_F(ReportTest, TheTableIsSortedByWaste) {
   EXPECT_THAT(out, ContainsRegex("JOB +USER +NAME"));
   EXPECT_LT(out.find("\n3 "), out.find("\n2 "));
   EXPECT_THAT(out, HasSubstr("3 jobs left unused 66.0 core hours, 16.0 GPU hours"));
-  EXPECT_THAT(run({"--user", "alice", "--limit", "1"}).out, HasSubstr("and 2 more; --limit 0 shows all"));
+  EXPECT_THAT(run({"--user", "alice", "--limit", "1"}).out,
+              HasSubstr("and 2 more; --limit 0 shows all"));
 }
 
 TEST_F(ReportTest, AUserIsFoundByNameAndByNumberAndAPeriodByTheEndOfJobs) {
@@ -337,13 +365,15 @@ TEST_F(ReportTest, FilesThatWereWrittenBeforeAreNotOpened) {
   std::filesystem::last_write_time(archive_ + "/1.usage.json", old);
   std::vector<std::string> read;
   const Timestamp since{system_clock().now().nanoseconds - std::int64_t{86400} * 1'000'000'000};
-  const auto counts = walk_records({.root = archive_, .since = since},
-                                   [&](const std::string& path, const std::string&) { read.push_back(path); });
+  const auto counts =
+      walk_records({.root = archive_, .since = since},
+                   [&](const std::string& path, const std::string&) { read.push_back(path); });
   ASSERT_TRUE(counts);
   EXPECT_THAT(read, ElementsAre(archive_ + "/2.usage.json"));
 }
 
-// ---- the command line, the configuration -----------------------------------------------------------------------------------
+// ---- the command line, the configuration
+// -----------------------------------------------------------------------------------
 
 TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
   EXPECT_EQ(run({}).code, 64);
@@ -357,15 +387,18 @@ TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
 
 TEST_F(ReportTest, TheTreesOfTheConfigurationsSinksAreRead) {
   keep(job(), "alice/4711.usage.json");
-  const std::string begin =
-      "cluster = \"lab\"\nstate_dir = \"" + own_.path() + "/state\"\n[source.replay]\nfolder = \"/nonexistent\"\n";
-  file_ = own_.write("scriptorium.toml", begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ +
-                                             "\"\nkinds = [\"job.script\", \"usage.*\"]\n");
+  const std::string begin = "cluster = \"lab\"\nstate_dir = \"" + own_.path() +
+                            "/state\"\n[source.replay]\nfolder = \"/nonexistent\"\n";
+  file_ =
+      own_.write("scriptorium.toml", begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" +
+                                         archive_ + "\"\nkinds = [\"job.script\", \"usage.*\"]\n");
   EXPECT_EQ(run({"4711"}).code, 0);
-  own_.write("scriptorium.toml", begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ + "\"\n");
+  own_.write("scriptorium.toml",
+             begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ + "\"\n");
   const Said said = run({"4711"});
   EXPECT_EQ(said.code, 78);
-  EXPECT_THAT(said.err, AllOf(HasSubstr("no sink keeps usage.job in files"), HasSubstr("usage.*"), HasSubstr("--archive")));
+  EXPECT_THAT(said.err, AllOf(HasSubstr("no sink keeps usage.job in files"), HasSubstr("usage.*"),
+                              HasSubstr("--archive")));
 }
 
 TEST_F(ReportTest, AnArchiveThatIsNotThereIsSaid) {
@@ -389,14 +422,17 @@ TEST_F(ReportTest, JobstatsFormIsAGzipOfItsJson) {
   const Said said = run({"4711", "--jobstats"});
   ASSERT_EQ(said.code, 0);
   ASSERT_THAT(said.out, ::testing::StartsWith("JS1:"));
-  const std::string file = own_.write("js1", base64_decode(said.out.substr(4, said.out.size() - 5)).value());
+  const std::string file =
+      own_.write("js1", base64_decode(said.out.substr(4, said.out.size() - 5)).value());
   FILE* gzip = ::popen(("gzip -dc < '" + file + "'").c_str(), "r");
   ASSERT_NE(gzip, nullptr);
   std::string text(4096, '\0');
   text.resize(::fread(text.data(), 1, text.size(), gzip));
   ASSERT_EQ(::pclose(gzip), 0);
-  EXPECT_EQ(Json::parse(text),
-            Json::parse(R"({"nodes":{"n12":{"total_memory":2147483648,"used_memory":450887680,"total_time":7200.0,"cpus":2,
+  EXPECT_EQ(
+      Json::parse(text),
+      Json::parse(
+          R"({"nodes":{"n12":{"total_memory":2147483648,"used_memory":450887680,"total_time":7200.0,"cpus":2,
                             "gpu_total_memory":{"3":2000},"gpu_used_memory":{"3":1000},"gpu_utilization":{"3":98.7}}},
                             "total_time":7200,"gpus":1})"));
   one["usage"]["quality"]["status"] = "short";

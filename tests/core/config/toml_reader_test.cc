@@ -36,7 +36,8 @@ class TomlReaderTest : public testing::Test {
   std::vector<std::string> keys(const Table& table) const {
     std::vector<std::string> result;
     for (const TableEntry& entry : table.entries)
-      result.push_back(entry.key + "@" + std::to_string(entry.value.position.line) + "=" + entry.value.text());
+      result.push_back(entry.key + "@" + std::to_string(entry.value.position.line) + "=" +
+                       entry.value.text());
     return result;
   }
 
@@ -59,14 +60,17 @@ TEST_F(TomlReaderTest, KeepsOrderLinesAndPaths) {
   EXPECT_FALSE(read_.damaged);
   EXPECT_EQ(read_.table.position.line, 1U);
   EXPECT_EQ(read_.table.path, "");
-  EXPECT_THAT(keys(table({"sink"})), ElementsAre("b@4={ root = \"/x\", list = [1, 2.5, [true]], inline = { p = 1, q = \"s\" } }",
-                                                 "a@10={ d = { e = 1 } }"));
+  EXPECT_THAT(
+      keys(table({"sink"})),
+      ElementsAre("b@4={ root = \"/x\", list = [1, 2.5, [true]], inline = { p = 1, q = \"s\" } }",
+                  "a@10={ d = { e = 1 } }"));
   EXPECT_EQ(read_.table.entries.at(0).key, "z");
   EXPECT_EQ(read_.table.entries.at(1).key, "a");
   const Table& b = table({"sink", "b"});
   EXPECT_EQ(b.path, "sink.b");
   EXPECT_EQ(b.position.file, "f.toml");
-  EXPECT_THAT(keys(b), ElementsAre("root@5=\"/x\"", "list@6=[1, 2.5, [true]]", "inline@9={ p = 1, q = \"s\" }"));
+  EXPECT_THAT(keys(b), ElementsAre("root@5=\"/x\"", "list@6=[1, 2.5, [true]]",
+                                   "inline@9={ p = 1, q = \"s\" }"));
   const auto& list = std::get<std::vector<Value>>(b.find("list")->data);
   EXPECT_EQ(list.at(1).position.line, 7U);
   EXPECT_EQ(list.at(2).position.line, 8U);
@@ -88,7 +92,8 @@ TEST_F(TomlReaderTest, TakesCrlfAndByteOrderMark) {
   EXPECT_THAT(read("\xef\xbb\xbf"
                    "a = 1\r\na = 2\r\nb = yes\r\n"),
               ElementsAre("f.toml:2: a: duplicate key; it is already in line 1",
-                          "f.toml:3: b: syntax error: not a value; a text needs quotes; allowed: \"text\", a number, true, "
+                          "f.toml:3: b: syntax error: not a value; a text needs quotes; allowed: "
+                          "\"text\", a number, true, "
                           "false, [a list], { a table }"));
 }
 
@@ -101,40 +106,50 @@ TEST_F(TomlReaderTest, EmptyTextIsAnEmptyTable) {
 
 TEST_F(TomlReaderTest, KeysThatAreNoBareWordsAreQuotedInPaths) {
   EXPECT_THAT(read("[sink.\"a\\nb\"]\nx.\"y z\" = nan\n"),
-              ElementsAre("f.toml:2: sink.\"a\\nb\".x.\"y z\": wrong type: inf and nan are not taken anywhere; given: nan"));
+              ElementsAre("f.toml:2: sink.\"a\\nb\".x.\"y z\": wrong type: inf and nan are not "
+                          "taken anywhere; given: nan"));
 }
 
 constexpr const char* kNotAValue =
-    ": syntax error: not a value; a text needs quotes; allowed: \"text\", a number, true, false, [a list], { a table }";
+    ": syntax error: not a value; a text needs quotes; allowed: \"text\", a number, true, false, "
+    "[a list], { a table }";
 
 TEST_F(TomlReaderTest, EveryMistakeOfSyntaxIsReportedInOneRun) {
-  EXPECT_THAT(read("cluster = lab\n"         // 1
-                   "state_dir = /var/lib\n"  // 2
-                   "host = \"a\n"            // 3
-                   "[sink.a\n"               // 4
-                   "x = 1\n"                 // 5
-                   "[sink.b]\n"              // 6
-                   "size = 10 MiB\n"         // 7
-                   "path = \"C:\\q\"\n"      // 8
-                   "flag = True\n"           // 9
-                   "empty =\n"               // 10
-                   "alone\n"                 // 11
-                   "zero = 007\n"            // 12
-                   "good = 1\n"),
-              ElementsAre(std::string("f.toml:1: cluster") + kNotAValue, std::string("f.toml:2: state_dir") + kNotAValue,
-                          "f.toml:3: host: syntax error: the text's closing quote is missing, or it holds a control character",
-                          "f.toml:4: sink.a: syntax error in table header: expected ']', saw '\\n'",
-                          "f.toml:7: sink.b.size: syntax error: something else stands behind the value; allowed: a # comment",
-                          "f.toml:8: sink.b.path: syntax error in string: unknown escape sequence '\\q'",
-                          std::string("f.toml:9: sink.b.flag") + kNotAValue,
-                          "f.toml:10: sink.b.empty: syntax error in key-value pair: expected value, saw '\\n'",
-                          "f.toml:12: sink.b.zero: syntax error in decimal integer: leading zeroes are prohibited"));
-  // Line 11 begins no key, so it may be the rest of what was taken out above it; the next run says it.
+  EXPECT_THAT(
+      read("cluster = lab\n"         // 1
+           "state_dir = /var/lib\n"  // 2
+           "host = \"a\n"            // 3
+           "[sink.a\n"               // 4
+           "x = 1\n"                 // 5
+           "[sink.b]\n"              // 6
+           "size = 10 MiB\n"         // 7
+           "path = \"C:\\q\"\n"      // 8
+           "flag = True\n"           // 9
+           "empty =\n"               // 10
+           "alone\n"                 // 11
+           "zero = 007\n"            // 12
+           "good = 1\n"),
+      ElementsAre(
+          std::string("f.toml:1: cluster") + kNotAValue,
+          std::string("f.toml:2: state_dir") + kNotAValue,
+          "f.toml:3: host: syntax error: the text's closing quote is missing, or it holds a "
+          "control character",
+          "f.toml:4: sink.a: syntax error in table header: expected ']', saw '\\n'",
+          "f.toml:7: sink.b.size: syntax error: something else stands behind the value; allowed: a "
+          "# comment",
+          "f.toml:8: sink.b.path: syntax error in string: unknown escape sequence '\\q'",
+          std::string("f.toml:9: sink.b.flag") + kNotAValue,
+          "f.toml:10: sink.b.empty: syntax error in key-value pair: expected value, saw '\\n'",
+          "f.toml:12: sink.b.zero: syntax error in decimal integer: leading zeroes are "
+          "prohibited"));
+  // Line 11 begins no key, so it may be the rest of what was taken out above it; the next run says
+  // it.
   EXPECT_TRUE(read_.damaged);
   EXPECT_TRUE(read_.table.damaged);
   EXPECT_TRUE(table({"sink", "b"}).damaged);
   EXPECT_THAT(keys(table({"sink", "b"})), ElementsAre("good@13=1"));
-  EXPECT_EQ(table({"sink"}).find("a"), nullptr) << "the keys below a broken header must not be taken for another table's";
+  EXPECT_EQ(table({"sink"}).find("a"), nullptr)
+      << "the keys below a broken header must not be taken for another table's";
 }
 
 TEST_F(TomlReaderTest, OnlyTheTableOfABrokenLineIsDamaged) {
@@ -169,38 +184,52 @@ TEST_F(TomlReaderTest, DuplicatesKeepTheFirstValueAndNameItsLine) {
 }
 
 TEST_F(TomlReaderTest, AListThatIsNotClosedIsReportedWhereItBegins) {
-  EXPECT_THAT(read("[sink.a]\nkinds = [\"x\",\n  \"y\"\nworkers = 2\nmore = [\n[sink.b]\nz = 1\n"),
-              ElementsAre("f.toml:2: sink.a.kinds: syntax error: the list that begins here has no closing ']'",
-                          "f.toml:5: sink.a.more: syntax error: the list that begins here has no closing ']'"));
+  EXPECT_THAT(
+      read("[sink.a]\nkinds = [\"x\",\n  \"y\"\nworkers = 2\nmore = [\n[sink.b]\nz = 1\n"),
+      ElementsAre(
+          "f.toml:2: sink.a.kinds: syntax error: the list that begins here has no closing ']'",
+          "f.toml:5: sink.a.more: syntax error: the list that begins here has no closing ']'"));
   EXPECT_THAT(keys(table({"sink", "a"})), ElementsAre("workers@4=2"));
   EXPECT_THAT(keys(table({"sink", "b"})), ElementsAre("z@7=1"));
 }
 
 TEST_F(TomlReaderTest, AMistakeInAListThatIsClosedIsReportedOnItsOwnLine) {
-  EXPECT_THAT(read("[sink.a]\nlist = [\n  [1, oops],\n  [nope]\n]\nmore = [\n  \"x\"\n  \"y\",\n]\nz = 1\n"),
-              ElementsAre("f.toml:3: sink.a.list: syntax error: not a value; a text needs quotes; allowed: \"text\", a number, "
-                          "true, false, [a list], { a table }",
-                          "f.toml:8: sink.a.more: syntax error in array: expected comma or closing ']', saw '\"'"));
+  EXPECT_THAT(
+      read(
+          "[sink.a]\nlist = [\n  [1, oops],\n  [nope]\n]\nmore = [\n  \"x\"\n  \"y\",\n]\nz = 1\n"),
+      ElementsAre(
+          "f.toml:3: sink.a.list: syntax error: not a value; a text needs quotes; allowed: "
+          "\"text\", a number, "
+          "true, false, [a list], { a table }",
+          "f.toml:8: sink.a.more: syntax error in array: expected comma or closing ']', saw '\"'"));
   EXPECT_THAT(keys(table({"sink", "a"})), ElementsAre("list@2=[]", "more@6=[\"x\"]", "z@10=1"));
 }
 
 TEST_F(TomlReaderTest, ALongTextThatIsNotClosedIsReportedWhereItBegins) {
   EXPECT_THAT(read("a = yes\n[sink.a]\nx = \"\"\"\nabc\n[sink.b]\n"),
               ElementsAre(std::string("f.toml:1: a") + kNotAValue,
-                          "f.toml:3: sink.a.x: syntax error: the closing quotes of the text that begins here are missing"));
+                          "f.toml:3: sink.a.x: syntax error: the closing quotes of the text that "
+                          "begins here are missing"));
 }
 
 TEST_F(TomlReaderTest, HeadersAndKeysInsideTextsAndListsAreNoHeadersAndKeys) {
-  EXPECT_THAT(read("[sink.a]\nx = \"\"\"\n[sink.b]\ny = 1\n\"\"\"\nlist = [\n  [1],\n  [2]\n]\nz = 5\n"), ElementsAre());
-  EXPECT_THAT(keys(table({"sink", "a"})), ElementsAre("x@2=\"[sink.b]\\ny = 1\\n\"", "list@6=[[1], [2]]", "z@10=5"));
+  EXPECT_THAT(
+      read("[sink.a]\nx = \"\"\"\n[sink.b]\ny = 1\n\"\"\"\nlist = [\n  [1],\n  [2]\n]\nz = 5\n"),
+      ElementsAre());
+  EXPECT_THAT(keys(table({"sink", "a"})),
+              ElementsAre("x@2=\"[sink.b]\\ny = 1\\n\"", "list@6=[[1], [2]]", "z@10=5"));
 }
 
 TEST_F(TomlReaderTest, DatesAndNumbersWithoutEndAreRefusedInWords) {
   EXPECT_THAT(
-      read("a = 2026-11-21\nb = 12:30:00\nc = 2026-11-21T12:30:00Z\nd = -inf\ne = [1, nan]\n[t]\nf = 1\n"),
-      ElementsAre("f.toml:1: a: wrong type: no key takes a date or time; if a text is meant, put it in quotes; given: 2026-11-21",
-                  "f.toml:2: b: wrong type: no key takes a date or time; if a text is meant, put it in quotes; given: 12:30:00",
-                  "f.toml:3: c: wrong type: no key takes a date or time; if a text is meant, put it in quotes; given: "
+      read("a = 2026-11-21\nb = 12:30:00\nc = 2026-11-21T12:30:00Z\nd = -inf\ne = [1, nan]\n[t]\nf "
+           "= 1\n"),
+      ElementsAre("f.toml:1: a: wrong type: no key takes a date or time; if a text is meant, put "
+                  "it in quotes; given: 2026-11-21",
+                  "f.toml:2: b: wrong type: no key takes a date or time; if a text is meant, put "
+                  "it in quotes; given: 12:30:00",
+                  "f.toml:3: c: wrong type: no key takes a date or time; if a text is meant, put "
+                  "it in quotes; given: "
                   "2026-11-21T12:30:00Z",
                   "f.toml:4: d: wrong type: inf and nan are not taken anywhere; given: -inf",
                   "f.toml:5: e: wrong type: inf and nan are not taken anywhere; given: nan"));
@@ -209,7 +238,8 @@ TEST_F(TomlReaderTest, DatesAndNumbersWithoutEndAreRefusedInWords) {
 }
 
 TEST_F(TomlReaderTest, BytesThatAreNoUtf8AreReportedWithTheirLine) {
-  EXPECT_THAT(read("a = 1\nb = \"\xff\"\nc = 2\n"), ElementsAre("f.toml:2: b: syntax error: the file is not UTF-8 here"));
+  EXPECT_THAT(read("a = 1\nb = \"\xff\"\nc = 2\n"),
+              ElementsAre("f.toml:2: b: syntax error: the file is not UTF-8 here"));
   EXPECT_THAT(keys(read_.table), ElementsAre("a@1=1", "c@3=2"));
 }
 
@@ -222,7 +252,8 @@ TEST_F(TomlReaderTest, AKeyOfAHundredThousandPartsDoesNotOverflowTheStack) {
   EXPECT_THAT(read("x = { " + key + " = 1 }\n"), ElementsAre("f.toml:1: " + too_many));
   // Behind a mistake that is taken out first.
   EXPECT_THAT(read("y = \"\"\"\nx = '''\n" + key + " = 1\n"),
-              ElementsAre("f.toml:1: y: syntax error: the closing quotes of the text that begins here are missing"));
+              ElementsAre("f.toml:1: y: syntax error: the closing quotes of the text that begins "
+                          "here are missing"));
   EXPECT_THAT(read("y = \"\nx = '\n" + key + " = 1\n"), testing::Contains("f.toml:3: " + too_many));
   // Dots in texts, comments and lists are no parts of a key.
   std::string many;
@@ -232,7 +263,9 @@ TEST_F(TomlReaderTest, AKeyOfAHundredThousandPartsDoesNotOverflowTheStack) {
 
 TEST_F(TomlReaderTest, DeepNestingIsAProblemNotACrash) {
   const std::string deep = std::string(40, '[') + std::string(40, ']');
-  EXPECT_THAT(read("x = " + deep + "\n"), ElementsAre("f.toml:1: x: tables and lists are nested too deeply; allowed: 32 levels"));
+  EXPECT_THAT(
+      read("x = " + deep + "\n"),
+      ElementsAre("f.toml:1: x: tables and lists are nested too deeply; allowed: 32 levels"));
   const std::string deeper = std::string(500'000, '[');
   EXPECT_FALSE(read("x = " + deeper + "\n").empty());
 }

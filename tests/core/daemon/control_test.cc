@@ -46,7 +46,8 @@ TEST_F(ControlTest, JournalsCommandsAreAnsweredTheSameWithAndWithoutADaemon) {
   std::string with_daemon;
   {
     auto server = ControlServer::start(
-        dir_.path(), [&](const std::string& request) { return answer_from_journal(*journal, request); }, log_);
+        dir_.path(),
+        [&](const std::string& request) { return answer_from_journal(*journal, request); }, log_);
     ASSERT_TRUE(server) << server.error().message();
     auto answer = control(dir_.path(), list, log_);
     ASSERT_TRUE(answer) << answer.error().message();
@@ -61,15 +62,18 @@ TEST_F(ControlTest, JournalsCommandsAreAnsweredTheSameWithAndWithoutADaemon) {
   EXPECT_EQ(letters[0]["job_id"], "7");
   EXPECT_EQ(letters[0]["reason"], "too large");
 
-  auto shown = control(
-      dir_.path(),
-      Json{{"command", "deadletters.show"}, {"event_id", letters[0]["event_id"].get<std::string>().substr(0, 10)}}.dump(), log_);
+  auto shown = control(dir_.path(),
+                       Json{{"command", "deadletters.show"},
+                            {"event_id", letters[0]["event_id"].get<std::string>().substr(0, 10)}}
+                           .dump(),
+                       log_);
   ASSERT_TRUE(shown) << shown.error().message();
   EXPECT_EQ(Json::parse(*shown)["event"]["script"]["text"], test::kScript);
   auto found = control(dir_.path(), R"({"command":"find","job":"7"})", log_);
   ASSERT_TRUE(found);
   EXPECT_EQ(Json::parse(*found)[0]["job"]["id"], "7");
-  auto retried = control(dir_.path(), R"({"command":"deadletters.retry","sink":"archive","event_id":""})", log_);
+  auto retried = control(dir_.path(),
+                         R"({"command":"deadletters.retry","sink":"archive","event_id":""})", log_);
   ASSERT_TRUE(retried) << retried.error().message();
   EXPECT_EQ(Json::parse(*retried)["count"], 1);
   EXPECT_EQ(*control(dir_.path(), list, log_), "[]");
@@ -84,8 +88,8 @@ TEST_F(ControlTest, StatusNeedsADaemonAndSaysSo) {
 
 TEST_F(ControlTest, RequestsThatMakeNoSenseAreRefusedInWords) {
   auto journal = make_journal();
-  for (const char* request :
-       {"", "[]", "{", R"({"command":"explode"})", R"({"command":7})", R"({"command":"deadletters.show"})"}) {
+  for (const char* request : {"", "[]", "{", R"({"command":"explode"})", R"({"command":7})",
+                              R"({"command":"deadletters.show"})"}) {
     const Json answer = Json::parse(answer_from_journal(*journal, request));
     EXPECT_EQ(answer["ok"], false) << request;
     EXPECT_FALSE(answer["error"].get<std::string>().empty()) << request;

@@ -30,36 +30,47 @@ TEST(ParseLoopbackAddressTest, TakesOnlyWhatThisMachineAloneReaches) {
   EXPECT_EQ(parse_loopback_address("127.0.0.1:9417")->port, 9417);
   ASSERT_TRUE(parse_loopback_address("[::1]:1"));
   EXPECT_TRUE(parse_loopback_address("[::1]:1")->v6);
-  for (const char* bad : {"", "9417", ":9417", "0.0.0.0:9417", "localhost:9417", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0",
-                          "127.0.0.1:65536", "127.0.0.1:94x", "127.0.0.1:-1", "[::]:9417"}) {
+  for (const char* bad : {"", "9417", ":9417", "0.0.0.0:9417", "localhost:9417", "127.0.0.1",
+                          "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:94x",
+                          "127.0.0.1:-1", "[::]:9417"}) {
     EXPECT_FALSE(parse_loopback_address(bad)) << bad;
   }
 }
 
 TEST(RespondTest, GivesTheFormatThatIsAskedFor) {
-  const std::string plain = MetricsServer::respond("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", status);
+  const std::string plain =
+      MetricsServer::respond("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", status);
   EXPECT_THAT(plain, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"));
   EXPECT_THAT(plain, HasSubstr("scriptorium_build_info{version=\"9.9\"} 1\n"));
   const std::string open = MetricsServer::respond(
-      "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n\r\n",
+      "GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\nAccept: "
+      "application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n\r\n",
       status);
   EXPECT_THAT(open, HasSubstr("Content-Type: application/openmetrics-text; version=1.0.0"));
   EXPECT_THAT(open, EndsWith("# EOF\n"));
 }
 
 TEST(RespondTest, SaysNoInHttpsWords) {
-  EXPECT_THAT(MetricsServer::respond("GET /other HTTP/1.1\r\nHost: x\r\n\r\n", status), StartsWith("HTTP/1.1 404 "));
-  EXPECT_THAT(MetricsServer::respond("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", status),
+  EXPECT_THAT(MetricsServer::respond("GET /other HTTP/1.1\r\nHost: x\r\n\r\n", status),
+              StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(MetricsServer::respond(
+                  "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", status),
               StartsWith("HTTP/1.1 405 "));
   EXPECT_THAT(MetricsServer::respond("nonsense\r\n\r\n", status), StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(MetricsServer::respond(std::string("\0\xff\r\n\r\n", 6), status), StartsWith("HTTP/1.1 400 "));
-  EXPECT_THAT(MetricsServer::respond("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n", status), EndsWith("\r\n\r\n"));
+  EXPECT_THAT(MetricsServer::respond(std::string("\0\xff\r\n\r\n", 6), status),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(MetricsServer::respond("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n", status),
+              EndsWith("\r\n\r\n"));
 }
 
 class MetricsServerTest : public ::testing::Test {
  protected:
-  MetricsServer::Options options() const { return {.socket = directory.path_to("m.sock"), .listen = {}, .textfile = {}}; }
-  auto open(MetricsServer::Options o) { return MetricsServer::open(std::move(o), status, log, system_clock()); }
+  MetricsServer::Options options() const {
+    return {.socket = directory.path_to("m.sock"), .listen = {}, .textfile = {}};
+  }
+  auto open(MetricsServer::Options o) {
+    return MetricsServer::open(std::move(o), status, log, system_clock());
+  }
   Result<std::unique_ptr<MetricsServer>> start(MetricsServer::Options o) {
     auto server = open(std::move(o));
     if (server) (*server)->start();
@@ -70,14 +81,16 @@ class MetricsServerTest : public ::testing::Test {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, directory.path_to("m.sock").c_str());  // NOLINT(clang-analyzer-security*)
+    std::strcpy(address.sun_path,
+                directory.path_to("m.sock").c_str());  // NOLINT(clang-analyzer-security*)
     EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     return fd;
   }
 
   // Sends the pieces one after the other and returns all that comes until the other side closes.
   static std::string ask(const UniqueFd& fd, const std::vector<std::string>& pieces) {
-    for (const std::string& piece : pieces) EXPECT_EQ(::send(fd.get(), piece.data(), piece.size(), 0), ssize_t(piece.size()));
+    for (const std::string& piece : pieces)
+      EXPECT_EQ(::send(fd.get(), piece.data(), piece.size(), 0), ssize_t(piece.size()));
     std::string answer;
     std::array<char, 4096> buffer{};
     for (ssize_t n = 0; (n = ::recv(fd.get(), buffer.data(), buffer.size(), 0)) > 0;)
@@ -99,7 +112,8 @@ TEST_F(MetricsServerTest, AnswersOnItsSocketARequestThatComesInPieces) {
   EXPECT_EQ(st.st_mode & 0777U, 0660U);
 }
 
-// The daemon opens it before its sources run, as a port that is taken must refuse the start, and starts it after them.
+// The daemon opens it before its sources run, as a port that is taken must refuse the start, and
+// starts it after them.
 TEST_F(MetricsServerTest, GivesNothingAwayBeforeItIsStarted) {
   MetricsServer::Options wanted = options();
   wanted.textfile = directory.path_to("x.prom");
@@ -116,7 +130,8 @@ TEST_F(MetricsServerTest, GivesNothingAwayBeforeItIsStarted) {
   EXPECT_EQ(asked, 0);
   EXPECT_FALSE(directory.exists("x.prom"));
   (*counted)->start();
-  EXPECT_THAT(ask(early, {"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"}), HasSubstr("scriptorium_uptime_seconds 1\n"))
+  EXPECT_THAT(ask(early, {"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"}),
+              HasSubstr("scriptorium_uptime_seconds 1\n"))
       << "who came early is answered then";
   EXPECT_TRUE(directory.exists("x.prom")) << "written before the first answer";
 }

@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// As `status --json` says it, with what is hard to get right: a reason with quotes, an absent number, a sink that only the
-// journal knows.
+// As `status --json` says it, with what is hard to get right: a reason with quotes, an absent
+// number, a sink that only the journal knows.
 constexpr const char* kStatus = R"({"version":"0.1.0","uptime_seconds":812.4,
  "sources":{"slurm":{"plugin":"slurm","capture":"fanotify","spool_there":true,"captured":10000,"captured_by":{"fanotify":9990,"scan":10},
    "incomplete":1,"malformed":2,"superseding":0,"missed":{"vanished":3},"ignored":{"another \"owner\"\nor\\so":4},"duplicates":5,
@@ -73,8 +73,10 @@ TEST(MetricsTest, SaysWhatTheStatusSays) {
 }
 
 TEST(MetricsTest, EscapesWhatALabelMayHold) {
-  EXPECT_THAT(render_metrics(kStatus, MetricsFormat::kPrometheus),
-              HasSubstr(R"(scriptorium_source_ignored_total{source="slurm",reason="another \"owner\"\nor\\so"} 4)"));
+  EXPECT_THAT(
+      render_metrics(kStatus, MetricsFormat::kPrometheus),
+      HasSubstr(
+          R"(scriptorium_source_ignored_total{source="slurm",reason="another \"owner\"\nor\\so"} 4)"));
 }
 
 TEST(MetricsTest, WhatIsAbsentIsNotZero) {
@@ -85,13 +87,16 @@ TEST(MetricsTest, WhatIsAbsentIsNotZero) {
 
 TEST(MetricsTest, OpenMetricsNamesFamiliesWithoutTheSuffixAndEndsWithEof) {
   const std::string text = render_metrics(kStatus, MetricsFormat::kOpenMetrics);
-  EXPECT_THAT(text, HasSubstr("# TYPE scriptorium_source_captured counter\nscriptorium_source_captured_total{"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("# TYPE scriptorium_source_captured counter\nscriptorium_source_captured_total{"));
   EXPECT_THAT(text, HasSubstr("# TYPE scriptorium_build info\nscriptorium_build_info{"));
   EXPECT_THAT(text, HasSubstr(R"(le="1.0")"));
   EXPECT_THAT(text, EndsWith("\n# EOF\n"));
 }
 
-// What `promtool check metrics` complains of: a family that comes twice, one without HELP, samples of another name.
+// What `promtool check metrics` complains of: a family that comes twice, one without HELP, samples
+// of another name.
 TEST(MetricsTest, EachFamilyComesOnceWithHelpTypeAndItsOwnSamples) {
   for (const MetricsFormat format : {MetricsFormat::kPrometheus, MetricsFormat::kOpenMetrics}) {
     std::set<std::string> families;

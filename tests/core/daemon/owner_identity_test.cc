@@ -11,8 +11,8 @@
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
-// Capture, journal and owner stage as the daemon ties them together: does the scheduler's answer still speak of the entry that
-// was captured? Nothing here stubs that question.
+// Capture, journal and owner stage as the daemon ties them together: does the scheduler's answer
+// still speak of the entry that was captured? Nothing here stubs that question.
 namespace scriptorium {
 namespace {
 
@@ -20,19 +20,22 @@ using std::chrono::seconds;
 
 constexpr seconds kPatience{60};
 
-// A scheduler that knows every job and would answer, but that has used the number again or requeued the job: only the entry
-// itself can tell whose it is.
+// A scheduler that knows every job and would answer, but that has used the number again or requeued
+// the job: only the entry itself can tell whose it is.
 class RequeuedJobs final : public OwnerResolver {
  public:
   explicit RequeuedJobs(Guarded<bool>& answers) : answers_(answers) {}
   std::chrono::milliseconds min_interval() const override { return std::chrono::milliseconds{10}; }
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token stop, SteadyTime) override {
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token stop, SteadyTime) override {
     answers_.wait(stop, [](bool answers) { return answers; });
     std::vector<OwnerAnswer> answers;
     for (const OwnerQuery& query : queries) {
       OwnerAnswer& answer = answers.emplace_back();
-      answer.state = query.entry_unchanged() ? OwnerAnswer::State::kFound : OwnerAnswer::State::kUnknown;
-      if (answer.state == OwnerAnswer::State::kFound) answer.user = {.name = "bob", .id = "1002", .verified = true};
+      answer.state =
+          query.entry_unchanged() ? OwnerAnswer::State::kFound : OwnerAnswer::State::kUnknown;
+      if (answer.state == OwnerAnswer::State::kFound)
+        answer.user = {.name = "bob", .id = "1002", .verified = true};
     }
     return answers;
   }
@@ -56,10 +59,12 @@ class OwnerIdentityTest : public testing::Test {
     common.rescan_seconds = 3600;
     auto opened = open_direct_access(spool_.root(), SpoolCapture::wanted(common));
     ASSERT_TRUE(opened) << opened.error().message();
-    capture_ = std::make_unique<SpoolCapture>(SpoolCapture::Options{"toy", common, {"lab", "toy", "ctl1"}, true, false}, adapter_,
-                                              *std::move(opened), *journal_, log_, system_clock());
+    capture_ = std::make_unique<SpoolCapture>(
+        SpoolCapture::Options{"toy", common, {"lab", "toy", "ctl1"}, true, false}, adapter_,
+        *std::move(opened), *journal_, log_, system_clock());
     stage_ = std::make_unique<OwnerStage>(
-        OwnerStage::Options{"toy", seconds{3600}, [this](const CaptureMark& mark) { return capture_->unchanged(mark); }},
+        OwnerStage::Options{"toy", seconds{3600},
+                            [this](const CaptureMark& mark) { return capture_->unchanged(mark); }},
         std::make_unique<RequeuedJobs>(answers_), *journal_, log_, system_clock());
     stage_->start();
     capture_->start();
@@ -83,7 +88,8 @@ class OwnerIdentityTest : public testing::Test {
   bool verified() {
     answers_.with_notify([](bool& answers) { answers = true; });
     const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    if (!journal_->wait(sink_, 0, journal_->parked_generation(sink_), {}, deadline)) ADD_FAILURE() << "no event";
+    if (!journal_->wait(sink_, 0, journal_->parked_generation(sink_), {}, deadline))
+      ADD_FAILURE() << "no event";
     auto items = journal_->read(sink_, 0, 10, 1U << 20);
     EXPECT_TRUE(items && items->size() == 1);
     return items && items->size() == 1 && items->front().event->user.verified;
@@ -144,8 +150,10 @@ TEST_F(OwnerIdentityTest, ALaterEntryOfTheSameNumberDoesNotLendItsOwner) {
   const auto before = stat_path(script());
   spool_.remove(1);
   spool_.submit(1);
-  // As on a file system that gives the inode again within one tick of its clock, where one of the three must differ.
-  set_time({.tv_sec = before->mtime_ns / 1'000'000'000, .tv_nsec = (before->mtime_ns + 1) % 1'000'000'000});
+  // As on a file system that gives the inode again within one tick of its clock, where one of the
+  // three must differ.
+  set_time({.tv_sec = before->mtime_ns / 1'000'000'000,
+            .tv_nsec = (before->mtime_ns + 1) % 1'000'000'000});
   EXPECT_FALSE(verified());
 }
 
@@ -155,7 +163,8 @@ TEST_F(OwnerIdentityTest, NorDoesAFileOfAnotherSizeWithTheSameTime) {
   captured(1);
   const auto before = stat_path(script());
   ASSERT_EQ(::truncate(script().c_str(), static_cast<off_t>(before->size - 1)), 0);
-  set_time({.tv_sec = before->mtime_ns / 1'000'000'000, .tv_nsec = before->mtime_ns % 1'000'000'000});
+  set_time(
+      {.tv_sec = before->mtime_ns / 1'000'000'000, .tv_nsec = before->mtime_ns % 1'000'000'000});
   ASSERT_EQ(stat_path(script())->mtime_ns, before->mtime_ns);
   EXPECT_FALSE(verified());
 }
@@ -179,7 +188,8 @@ TEST_F(OwnerIdentityTest, AMarkWithoutAFilesNameFindsItByItsInode) {
   close();
   open();
   const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-  while (mark().identity != whole && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(journal_->flush(deadline));
+  while (mark().identity != whole && std::chrono::steady_clock::now() < deadline)
+    ASSERT_TRUE(journal_->flush(deadline));
   EXPECT_EQ(mark().identity, whole);
 }
 

@@ -31,7 +31,8 @@ class FakeAccounting final : public LateOwnerResolver {
   };
   explicit FakeAccounting(Guarded<State>& state) : state_(state) {}
 
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token /*stop*/,
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token /*stop*/,
                                            SteadyTime /*deadline*/) override {
     return state_.with_notify([&](State& s) -> Result<std::vector<OwnerAnswer>> {
       if (s.throws) throw std::runtime_error("a bug");
@@ -42,8 +43,10 @@ class FakeAccounting final : public LateOwnerResolver {
         ++s.asked[job];
         s.script_mtime_ns = query.script_mtime_ns;
         OwnerAnswer& answer = answers.emplace_back();
-        answer.state = s.spared.contains(job) ? OwnerAnswer::State::kNotAsked : OwnerAnswer::State::kUnknown;
-        if (s.known.contains(job)) answer = {.state = OwnerAnswer::State::kFound, .user = test::make_event_value(job).user};
+        answer.state =
+            s.spared.contains(job) ? OwnerAnswer::State::kNotAsked : OwnerAnswer::State::kUnknown;
+        if (s.known.contains(job))
+          answer = {.state = OwnerAnswer::State::kFound, .user = test::make_event_value(job).user};
       }
       return answers;
     });
@@ -69,7 +72,10 @@ class FakeArchive final : public Sink, public ReadableSink {
       return found->second;
     });
   }
-  Result<Page> list(const Query& /*query*/, const std::string& /*after*/, std::size_t /*limit*/) override { return Page{}; }
+  Result<Page> list(const Query& /*query*/, const std::string& /*after*/,
+                    std::size_t /*limit*/) override {
+    return Page{};
+  }
 
   struct State {
     bool down = false;
@@ -93,7 +99,8 @@ class OwnerRetryTest : public testing::Test {
     retry_.reset();
     journal_.reset();
   }
-  // Out to the sinks without an owner, and delivered, so that the journal does not hold them any more.
+  // Out to the sinks without an owner, and delivered, so that the journal does not hold them any
+  // more.
   void send_unverified(const std::vector<std::string>& jobs) {
     for (const std::string& job : jobs) {
       Journal::Append item;
@@ -102,12 +109,14 @@ class OwnerRetryTest : public testing::Test {
       item.resolve_first = true;
       ASSERT_TRUE(journal_->append(std::move(item), {}));
       archive_->state_.with([&](auto& s) {
-        s.events[test::make_unverified_event(job).id] = std::make_shared<const Event>(test::make_unverified_event(job));
+        s.events[test::make_unverified_event(job).id] =
+            std::make_shared<const Event>(test::make_unverified_event(job));
       });
     }
     ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
     std::vector<Journal::Resolved> resolved;
-    for (const auto& waiting : journal_->unresolved("slurm", 0, 1000)) resolved.push_back({waiting.ticket, waiting.event});
+    for (const auto& waiting : journal_->unresolved("slurm", 0, 1000))
+      resolved.push_back({waiting.ticket, waiting.event});
     ASSERT_EQ(resolved.size(), jobs.size());
     journal_->resolved(std::move(resolved));
     ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
@@ -130,8 +139,8 @@ class OwnerRetryTest : public testing::Test {
   }
   void start(bool with_archive = true) {
     if (with_archive) archives_.put("archive", archive_);
-    retry_ = std::make_unique<OwnerRetry>("slurm", std::make_unique<FakeAccounting>(state_), *journal_, archives_, log_,
-                                          system_clock());
+    retry_ = std::make_unique<OwnerRetry>("slurm", std::make_unique<FakeAccounting>(state_),
+                                          *journal_, archives_, log_, system_clock());
     retry_->start();
   }
   // One round of questions, from its beginning to its end.

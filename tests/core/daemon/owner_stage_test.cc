@@ -37,7 +37,8 @@ class FakeResolver final : public OwnerResolver {
 
   milliseconds min_interval() const override { return milliseconds{20}; }
 
-  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries, std::stop_token /*stop*/,
+  Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
+                                           std::stop_token /*stop*/,
                                            SteadyTime /*deadline*/) override {
     return state_.with([&](State& s) -> Result<std::vector<OwnerAnswer>> {
       ++s.questions;
@@ -52,7 +53,11 @@ class FakeResolver final : public OwnerResolver {
           answer.state = OwnerAnswer::State::kNotAsked;
         } else if (s.known.contains(query.event->job.id)) {
           answer.state = OwnerAnswer::State::kFound;
-          answer.user = {.name = "bob", .id = "1002", .group_name = std::nullopt, .group_id = "1002", .verified = true};
+          answer.user = {.name = "bob",
+                         .id = "1002",
+                         .group_name = std::nullopt,
+                         .group_id = "1002",
+                         .verified = true};
           answer.name = "bad\xff";
         } else if (s.unknown.contains(query.event->job.id)) {
           answer.state = OwnerAnswer::State::kUnknown;
@@ -84,8 +89,9 @@ class OwnerStageTest : public testing::Test {
   }
 
   void start(seconds timeout) {
-    stage_ = std::make_unique<OwnerStage>(OwnerStage::Options{"slurm", timeout, [](const CaptureMark&) { return true; }},
-                                          std::make_unique<FakeResolver>(state_), *journal_, log_, system_clock());
+    stage_ = std::make_unique<OwnerStage>(
+        OwnerStage::Options{"slurm", timeout, [](const CaptureMark&) { return true; }},
+        std::make_unique<FakeResolver>(state_), *journal_, log_, system_clock());
     stage_->start();
   }
 
@@ -103,7 +109,8 @@ class OwnerStageTest : public testing::Test {
   // The next event that the sink sees.
   std::shared_ptr<const Event> next() {
     const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    if (!journal_->wait(sink_, after_, journal_->parked_generation(sink_), {}, deadline)) return nullptr;
+    if (!journal_->wait(sink_, after_, journal_->parked_generation(sink_), {}, deadline))
+      return nullptr;
     auto items = journal_->read(sink_, after_, 1, 1U << 20);
     if (!items || items->empty()) return nullptr;
     after_ = items->front().sequence;
@@ -140,7 +147,8 @@ TEST_F(OwnerStageTest, UnknownJobGoesOutUnverifiedAtOnce) {
   ASSERT_NE(event, nullptr);
   EXPECT_FALSE(event->user.verified);
   EXPECT_EQ(event->user.unverified_reason, "the scheduler knows no such job");
-  EXPECT_THAT(stage_->status().unverified, testing::ElementsAre(testing::Pair("the scheduler knows no such job", 1)));
+  EXPECT_THAT(stage_->status().unverified,
+              testing::ElementsAre(testing::Pair("the scheduler knows no such job", 1)));
 }
 
 TEST_F(OwnerStageTest, ReasonStandsInTheEventAndTheJournalKeepsIt) {
@@ -157,7 +165,8 @@ TEST_F(OwnerStageTest, ReasonStandsInTheEventAndTheJournalKeepsIt) {
   }
   EXPECT_EQ(stage_->status().last_hour.decided, 3U);
   EXPECT_EQ(stage_->status().last_hour.unverified, 2U);
-  EXPECT_THAT(stage_->status().unverified, testing::ElementsAre(testing::Pair("hidden\xEF\xBF\xBD", 2)));
+  EXPECT_THAT(stage_->status().unverified,
+              testing::ElementsAre(testing::Pair("hidden\xEF\xBF\xBD", 2)));
   stage_.reset();
   journal_.reset();
 
@@ -226,7 +235,8 @@ TEST_F(OwnerStageTest, JobThatTheSchedulerListsOnlyLaterIsAskedForAgain) {
   capture("1");
   const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
   ASSERT_TRUE(state_.wait_until({}, deadline, [](const auto&) { return true; }));
-  while (state_.with([](const auto& s) { return s.questions; }) < 2 && std::chrono::steady_clock::now() < deadline)
+  while (state_.with([](const auto& s) { return s.questions; }) < 2 &&
+         std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();
   state_.with([](auto& s) { s.known = {"1"}; });
   const auto event = next();

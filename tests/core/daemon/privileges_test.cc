@@ -34,12 +34,14 @@ constexpr int kReachedTheEnd = 42;
 std::string own_status(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(key + ":")) return line.substr(line.find_first_not_of(" \t", key.size() + 1));
+    if (line.starts_with(key + ":"))
+      return line.substr(line.find_first_not_of(" \t", key.size() + 1));
   }
   return {};
 }
 
-// There is no way back from what these tests do, so each does it in a child; its failures are printed, and end it with 1.
+// There is no way back from what these tests do, so each does it in a child; its failures are
+// printed, and end it with 1.
 void in_a_child(const std::function<void()>& act) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -57,11 +59,13 @@ void in_a_child(const std::function<void()>& act) {
 class PrivilegesTest : public testing::Test {
  protected:
   PrivilegesTest() {
-    std::filesystem::permissions(dir_.path(), std::filesystem::perms(0755));  // another user is to get in
+    std::filesystem::permissions(dir_.path(),
+                                 std::filesystem::perms(0755));  // another user is to get in
     file_ = dir_.write("spool/hash.1/job.1/script", "x");
     ::chmod(dir_.path_to("spool").c_str(), 0700);
     config_file_ = dir_.write("scriptorium.toml",
-                              "cluster = \"lab\"\n[sink.null]\n[source.slurm]\nspool = \"" + dir_.path_to("spool") + "\"\n");
+                              "cluster = \"lab\"\n[sink.null]\n[source.slurm]\nspool = \"" +
+                                  dir_.path_to("spool") + "\"\n");
     ::chmod(config_file_.c_str(), 0644);
     config_.cluster = "lab";
     config_.state_dir = dir_.path_to("var/lib/state");
@@ -99,7 +103,8 @@ class PrivilegesTest : public testing::Test {
 };
 
 #define NEEDS_RIGHTS() \
-  if (!has_rights()) GTEST_SKIP() << "SKIPPED: run this as root, with CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH"
+  if (!has_rights())   \
+  GTEST_SKIP() << "SKIPPED: run this as root, with CAP_SYS_ADMIN and CAP_DAC_READ_SEARCH"
 
 TEST_F(PrivilegesTest, NothingIsLeftInTheDaemonThatOpensTheSpool) {
   NEEDS_RIGHTS();
@@ -116,7 +121,8 @@ TEST_F(PrivilegesTest, NothingIsLeftInTheDaemonThatOpensTheSpool) {
     EXPECT_EQ(::setresuid(0, 0, 0), -1);
     EXPECT_EQ(::open(file_.c_str(), O_RDONLY | O_CLOEXEC), -1);
     EXPECT_EQ(errno, EACCES);
-    auto opened = privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
+    auto opened =
+        privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
     ASSERT_TRUE(opened) << opened.error().message();
     EXPECT_EQ(opened->fanotify_problem, "");
     const auto fd = opened->access->open("hash.1/job.1/script");
@@ -140,12 +146,14 @@ TEST_F(PrivilegesTest, NeitherTheDescriptorsOfTheOpenerNorItsCallsLeadToOtherFil
     const auto privileges = separate();
     ASSERT_TRUE(privileges) << privileges.error().message();
     EXPECT_TRUE(privileges->filtered) << privileges->unfiltered_because;
-    auto opened = privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
+    auto opened =
+        privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
     ASSERT_TRUE(opened) << opened.error().message();
     if (opened->access->fanotify_fd() < 0) return;  // this file system has none
     const auto refused = [](long result) { return result == -1 && errno == EPERM; };
     // A mark on a directory would bring its files, open, whenever anybody opens them.
-    EXPECT_TRUE(refused(::fanotify_mark(opened->access->fanotify_fd(), FAN_MARK_ADD, FAN_OPEN | FAN_EVENT_ON_CHILD, AT_FDCWD,
+    EXPECT_TRUE(refused(::fanotify_mark(opened->access->fanotify_fd(), FAN_MARK_ADD,
+                                        FAN_OPEN | FAN_EVENT_ON_CHILD, AT_FDCWD,
                                         dir_.path_to("private").c_str())));
     EXPECT_TRUE(refused(::fanotify_init(FAN_CLASS_NOTIF | FAN_REPORT_FID, O_RDONLY)));
     EXPECT_TRUE(refused(::syscall(SYS_open_by_handle_at, AT_FDCWD, nullptr, O_RDONLY)));
@@ -156,7 +164,8 @@ TEST_F(PrivilegesTest, NeitherTheDescriptorsOfTheOpenerNorItsCallsLeadToOtherFil
 #if defined(__x86_64__)
     EXPECT_TRUE(refused(::syscall(0x40000000 + SYS_getpid))) << "by its x32 number";
 #endif
-    // Who asks the opener gets the mark that ignores, which brings nothing, and no word about what there is.
+    // Who asks the opener gets the mark that ignores, which brings nothing, and no word about what
+    // there is.
     EXPECT_TRUE(opened->access->leave_out(dir_.path_to("private")));
     EXPECT_TRUE(opened->access->leave_out(dir_.path_to("nothing"))) << "it told what is not there";
     EXPECT_FALSE(opened->access->leave_out("private"));
@@ -171,9 +180,12 @@ TEST_F(PrivilegesTest, NeitherTheDescriptorsOfTheOpenerNorItsCallsLeadToOtherFil
 TEST_F(PrivilegesTest, AProgramThatTheDaemonStartsGainsNothing) {
   NEEDS_RIGHTS();
   in_a_child([&] {
-    ASSERT_TRUE(separate(PrivilegesFor::kRefusal));  // stays root, which an execve() would make mighty again
+    ASSERT_TRUE(separate(
+        PrivilegesFor::kRefusal));  // stays root, which an execve() would make mighty again
     EXPECT_EQ(::geteuid(), 0U);
-    EXPECT_NE(::system("test \"$(grep CapEff /proc/self/status | tr -d '[:space:]')\" = CapEff:0000000000000000 || exit 1"), -1);
+    EXPECT_NE(::system("test \"$(grep CapEff /proc/self/status | tr -d '[:space:]')\" = "
+                       "CapEff:0000000000000000 || exit 1"),
+              -1);
     EXPECT_EQ(::system("grep -q 'CapPrm:.0000000000000000' /proc/self/status"), 0);
   });
 }
@@ -188,7 +200,8 @@ TEST_F(PrivilegesTest, AUnitMayStartItAsItsUserWithAmbientCapabilities) {
     ASSERT_EQ(::setresuid(uid_, uid_, uid_), 0);
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     std::array<__user_cap_data_struct, 2> sets{};
-    sets[0].effective = sets[0].permitted = sets[0].inheritable = static_cast<std::uint32_t>(kSpoolCapabilities);
+    sets[0].effective = sets[0].permitted = sets[0].inheritable =
+        static_cast<std::uint32_t>(kSpoolCapabilities);
     ASSERT_EQ(::syscall(SYS_capset, &header, sets.data()), 0);
     for (const int number : {CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH}) {
       ASSERT_EQ(::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, number, 0, 0), 0);
@@ -197,8 +210,10 @@ TEST_F(PrivilegesTest, AUnitMayStartItAsItsUserWithAmbientCapabilities) {
     const auto privileges = separate();
     ASSERT_TRUE(privileges) << privileges.error().message();
     EXPECT_TRUE(privileges->separated);
-    for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"}) EXPECT_EQ(own_status(set), std::string(16, '0')) << set;
-    auto opened = privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
+    for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"})
+      EXPECT_EQ(own_status(set), std::string(16, '0')) << set;
+    auto opened =
+        privileges->opener->open(dir_.path_to("spool"), {.inotify = true, .fanotify = true});
     ASSERT_TRUE(opened) << opened.error().message();
     EXPECT_GE(opened->access->fanotify_fd(), 0) << opened->fanotify_problem;
     EXPECT_TRUE(opened->access->open("hash.1/job.1/script"));
@@ -226,7 +241,8 @@ TEST_F(PrivilegesTest, AUserThatDoesNotExistIsSaidWithTheRemedy) {
   const auto privileges = separate();
   ASSERT_FALSE(privileges);
   EXPECT_EQ(privileges.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(privileges.error().message(), HasSubstr(config_file_ + ": user: there is no user \"no-such-user-here\""));
+  EXPECT_THAT(privileges.error().message(),
+              HasSubstr(config_file_ + ": user: there is no user \"no-such-user-here\""));
   EXPECT_THAT(privileges.error().message(), HasSubstr("useradd --system"));
 }
 
@@ -253,7 +269,8 @@ TEST_F(PrivilegesTest, ABadConfigurationIsReadOnWithoutAnyRight) {
   });
 }
 
-// ---- state_dir ------------------------------------------------------------------------------------------------------
+// ---- state_dir
+// ------------------------------------------------------------------------------------------------------
 
 TEST_F(PrivilegesTest, StateDirIsMadeForTheUser) {
   NEEDS_RIGHTS();
@@ -282,7 +299,8 @@ TEST_F(PrivilegesTest, WhatRootsDaemonLeftInStateDirIsGivenToTheUser) {
   NEEDS_RIGHTS();
   config_.user = ordinary_;
   config_.state_dir = dir_.path_to("state");
-  for (const char* name : {"lock", "journal.db", "journal.db-wal", "bad.1/journal.db", "in-flight/0", "archive/1.sh", "notes"}) {
+  for (const char* name : {"lock", "journal.db", "journal.db-wal", "bad.1/journal.db",
+                           "in-flight/0", "archive/1.sh", "notes"}) {
     dir_.write(std::string("state/") + name, "x");
   }
   dir_.write("victim", "x");
@@ -292,11 +310,12 @@ TEST_F(PrivilegesTest, WhatRootsDaemonLeftInStateDirIsGivenToTheUser) {
   in_a_child([&] {
     const auto privileges = separate();
     ASSERT_TRUE(privileges) << privileges.error().message();
-    for (const char* name :
-         {"", "lock", "journal.db", "journal.db-wal", "bad.1", "bad.1/journal.db", "in-flight", "in-flight/0"}) {
+    for (const char* name : {"", "lock", "journal.db", "journal.db-wal", "bad.1",
+                             "bad.1/journal.db", "in-flight", "in-flight/0"}) {
       EXPECT_EQ(owner_of(std::string("state/") + name), uid_) << name;
     }
-    for (const char* name : {"state/archive", "state/archive/1.sh", "state/notes", "victim", "victim2", "state/journal.link"}) {
+    for (const char* name : {"state/archive", "state/archive/1.sh", "state/notes", "victim",
+                             "victim2", "state/journal.link"}) {
       EXPECT_EQ(owner_of(name), 0U) << name;
     }
   });

@@ -16,7 +16,8 @@ TEST(StateLockTest, SecondOneIsRefusedWithTheOwnersPidUntilTheFirstIsGone) {
   auto second = lock_state_dir(state);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().kind(), ErrorKind::kExhausted);
-  EXPECT_NE(second.error().message().find("process " + std::to_string(::getpid())), std::string::npos)
+  EXPECT_NE(second.error().message().find("process " + std::to_string(::getpid())),
+            std::string::npos)
       << second.error().message();
   first->reset();
   EXPECT_TRUE(lock_state_dir(state));

@@ -50,8 +50,8 @@ class CrashRecordTest : public testing::Test {
   static void crash() { ::raise(SIGSEGV); }
   static void killed() { ::raise(SIGKILL); }
 
-  static CrashRecord::InHand hand_over(CrashRecord& record, const char* sink, const std::vector<std::string>& ids,
-                                       bool suspect = false) {
+  static CrashRecord::InHand hand_over(CrashRecord& record, const char* sink,
+                                       const std::vector<std::string>& ids, bool suspect = false) {
     return record.hand_over(sink, ids, suspect, std::stop_token{});
   }
 

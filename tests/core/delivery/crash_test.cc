@@ -26,8 +26,9 @@ namespace {
 
 constexpr int kJobs = 40;
 
-// Kills a process between every two steps of a delivery, and once more at the same step while it recovers; then lets
-// one run to its end. Everything that uses the journal runs in child processes, so that each has fault points of its own.
+// Kills a process between every two steps of a delivery, and once more at the same step while it
+// recovers; then lets one run to its end. Everything that uses the journal runs in child processes,
+// so that each has fault points of its own.
 class DeliveryCrashTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -37,7 +38,8 @@ class DeliveryCrashTest : public testing::TestWithParam<std::string> {
   }
 
   // The exit status of a child that does this, as waitpid() gives it.
-  static int in_child(const std::string& fault, const std::string& fault_log, const std::function<bool()>& act) {
+  static int in_child(const std::string& fault, const std::string& fault_log,
+                      const std::function<bool()>& act) {
     const pid_t child = ::fork();
     if (child == 0) {
       if (!fault.empty()) {
@@ -60,13 +62,14 @@ class DeliveryCrashTest : public testing::TestWithParam<std::string> {
     auto journal = open_journal(log);
     if (!journal || !(*journal)->register_sink("archive", {"job.script"})) return false;
     for (int i = 1; i <= kJobs; ++i) {
-      static_cast<void>((*journal)->append({.source = "slurm", .event = test::make_event(std::to_string(i))}, std::stop_token{}));
+      static_cast<void>((*journal)->append(
+          {.source = "slurm", .event = test::make_event(std::to_string(i))}, std::stop_token{}));
     }
     return (*journal)->flush(std::chrono::steady_clock::now() + std::chrono::seconds(20));
   }
 
-  // Delivers until nothing waits. The destination is a file of lines "job outcome": every third job is refused at
-  // first, every tenth rejected.
+  // Delivers until nothing waits. The destination is a file of lines "job outcome": every third job
+  // is refused at first, every tenth rejected.
   bool deliver() const {
     test::RecordingLogger log;
     auto journal = open_journal(log);
@@ -75,12 +78,14 @@ class DeliveryCrashTest : public testing::TestWithParam<std::string> {
     auto id = (*journal)->register_sink("archive", config.kinds);
     if (!id) return false;
     test::ScriptedSink sink;
-    const int destination = ::open(directory_.path_to("destination").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int destination = ::open(directory_.path_to("destination").c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     sink.otherwise(test::ScriptedSink::for_each([&](Delivery& delivery) {
       const int job = std::stoi(delivery.event().job.id);
       const auto write = [&](const char* outcome) {
         const std::string line = std::to_string(job) + " " + outcome + "\n";
-        if (::write(destination, line.data(), line.size()) != static_cast<ssize_t>(line.size())) ::_exit(2);
+        if (::write(destination, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+          ::_exit(2);
       };
       if (job % 10 == 0) {
         write("rejected");
@@ -98,14 +103,15 @@ class DeliveryCrashTest : public testing::TestWithParam<std::string> {
     std::condition_variable never;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     std::unique_lock lock(mutex);
-    while (!dispatcher.idle() && std::chrono::steady_clock::now() < deadline) never.wait_for(lock, std::chrono::milliseconds(2));
+    while (!dispatcher.idle() && std::chrono::steady_clock::now() < deadline)
+      never.wait_for(lock, std::chrono::milliseconds(2));
     const bool done = dispatcher.idle();
     const bool stopped = dispatcher.stop(deadline);
     // What the journal says, for the parent to compare.
     std::ofstream report(directory_.path_to("report"));
     for (const auto& state : (*journal)->usage().sinks) {
-      report << state.name << " waiting " << state.waiting << " parked " << state.parked << " acknowledged " << state.acknowledged
-             << " dead " << state.dead << "\n";
+      report << state.name << " waiting " << state.waiting << " parked " << state.parked
+             << " acknowledged " << state.acknowledged << " dead " << state.dead << "\n";
     }
     return done && stopped;
   }
@@ -128,7 +134,8 @@ TEST_P(DeliveryCrashTest, EveryEventIsSettledAfterTwoKillsAtTheSameStep) {
   const std::string fault_log = directory_.path_to("faults");
   for (int crash = 0; crash < 2; ++crash) {
     const int status = in_child(GetParam(), fault_log, [&] { return deliver(); });
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the point was not reached in run " << crash << ": status " << status;
+    ASSERT_TRUE(WIFSIGNALED(status))
+        << "the point was not reached in run " << crash << ": status " << status;
     ASSERT_EQ(WTERMSIG(status), SIGKILL);
   }
   ASSERT_EQ(in_child("", "", [&] { return deliver(); }), 0) << report();
@@ -142,8 +149,9 @@ TEST_P(DeliveryCrashTest, EveryEventIsSettledAfterTwoKillsAtTheSameStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, DeliveryCrashTest,
-                         testing::Values("delivery.before_deliver", "delivery.before_deliver:2", "delivery.after_deliver",
-                                         "delivery.after_deliver:2", "delivery.between_settles:3", "delivery.between_settles:9",
+                         testing::Values("delivery.before_deliver", "delivery.before_deliver:2",
+                                         "delivery.after_deliver", "delivery.after_deliver:2",
+                                         "delivery.between_settles:3", "delivery.between_settles:9",
                                          "delivery.before_dead"),
                          [](const auto& info) {
                            std::string name = info.param;

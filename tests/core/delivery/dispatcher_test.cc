@@ -69,7 +69,8 @@ class DispatcherTest : public testing::Test {
   }
 
   void open_journal() {
-    auto journal = Journal::open({.directory = directory_.path_to("journal")}, log_, system_clock());
+    auto journal =
+        Journal::open({.directory = directory_.path_to("journal")}, log_, system_clock());
     ASSERT_TRUE(journal) << journal.error().message();
     journal_ = *std::move(journal);
   }
@@ -78,13 +79,15 @@ class DispatcherTest : public testing::Test {
     auto id = journal_->register_sink(name, config_.kinds);
     if (!id) throw std::runtime_error(id.error().message());
     ids_[name] = *id;
-    dispatchers_.push_back(std::make_unique<Dispatcher>(name, config_, sink, *journal_, *id, log_, system_clock(), seed_));
+    dispatchers_.push_back(std::make_unique<Dispatcher>(name, config_, sink, *journal_, *id, log_,
+                                                        system_clock(), seed_));
     dispatchers_.back()->start();
     return *dispatchers_.back();
   }
 
   void append(const std::string& job_id, const std::string& script = test::kScript) {
-    ASSERT_TRUE(journal_->append({.source = "slurm", .event = test::make_event(job_id, script)}, std::stop_token{}));
+    ASSERT_TRUE(journal_->append({.source = "slurm", .event = test::make_event(job_id, script)},
+                                 std::stop_token{}));
   }
   void append_numbered(int first, int last) {
     for (int i = first; i <= last; ++i) append(std::to_string(i));
@@ -92,7 +95,8 @@ class DispatcherTest : public testing::Test {
   // The first batch then holds all that was appended before the dispatcher began.
   void commit() { ASSERT_TRUE(journal_->flush(in(seconds(20)))); }
 
-  // Until `ready`, asked again whenever a little time has passed: what it asks has no other way to be waited for.
+  // Until `ready`, asked again whenever a little time has passed: what it asks has no other way to
+  // be waited for.
   static bool eventually(const std::function<bool()>& ready, milliseconds limit = seconds(20)) {
     std::mutex mutex;
     std::condition_variable never;
@@ -142,7 +146,8 @@ class DispatcherTest : public testing::Test {
   std::vector<std::unique_ptr<Dispatcher>> dispatchers_;
 };
 
-// ---- the ordinary way ----------------------------------------------------------------------------------------------
+// ---- the ordinary way
+// ----------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, DeliversEveryEventOnceAndInOrder) {
   append_numbered(1, 200);
@@ -205,7 +210,8 @@ TEST_F(DispatcherTest, ABatchHoldsNoMoreBytesThanConfiguredUnlessOneEventIsLarge
   EXPECT_THAT(jobs(sink_.attempts()), ElementsAre("1", "2", "3", "4", "5"));
 }
 
-// ---- answers -----------------------------------------------------------------------------------------------------
+// ---- answers
+// -----------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, AsksAgainForTheSameBatchUntilTheDestinationTakesIt) {
   for (int i = 0; i < 5; ++i) sink_.then(test::ScriptedSink::retry_all("503 service unavailable"));
@@ -215,7 +221,8 @@ TEST_F(DispatcherTest, AsksAgainForTheSameBatchUntilTheDestinationTakesIt) {
   ASSERT_TRUE(becomes_idle(dispatcher));
   EXPECT_EQ(sink_.batches(), 6U);
   EXPECT_EQ(sink_.attempts_of("2").back().attempt, 6U);
-  EXPECT_EQ(dispatcher.status().retries, (std::map<std::string, std::uint64_t>{{"503 service unavailable", 15}}));
+  EXPECT_EQ(dispatcher.status().retries,
+            (std::map<std::string, std::uint64_t>{{"503 service unavailable", 15}}));
   EXPECT_EQ(dispatcher.status().last_error, "503 service unavailable");
   EXPECT_EQ(sink_state("archive").acknowledged, 3U);
 }
@@ -234,9 +241,11 @@ TEST_F(DispatcherTest, SaysOnceThatADestinationIsDownAndOnceThatItIsBack) {
   EXPECT_EQ(log_.last("SINK_BACK")->level, LogLevel::kInfo);
 }
 
-TEST_F(DispatcherTest, OfAnEventWhoseOwnerBecameKnownMeanwhileADestinationThatIsBackGetsOnlyTheSecond) {
+TEST_F(DispatcherTest,
+       OfAnEventWhoseOwnerBecameKnownMeanwhileADestinationThatIsBackGetsOnlyTheSecond) {
   const auto before = std::make_shared<const Event>(test::make_unverified_event("1"));
-  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true}, std::stop_token{}));
+  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true},
+                               std::stop_token{}));
   commit();
   const auto waiting = journal_->unresolved("slurm", 0, 1);
   ASSERT_EQ(waiting.size(), 1U);
@@ -263,7 +272,8 @@ TEST_F(DispatcherTest, OfAnEventWhoseOwnerBecameKnownMeanwhileADestinationThatIs
   down = false;
   ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 3; }));
   ASSERT_TRUE(becomes_idle(dispatcher));
-  EXPECT_EQ(taken.with([](const auto& ids) { return ids; }), (std::set<std::string>{after->id, test::make_event("2")->id}));
+  EXPECT_EQ(taken.with([](const auto& ids) { return ids; }),
+            (std::set<std::string>{after->id, test::make_event("2")->id}));
 }
 
 TEST_F(DispatcherTest, ADownDestinationParksNothingAndReadsNoMoreThanABatch) {
@@ -313,8 +323,9 @@ TEST_F(DispatcherTest, WakeForgetsTheBackOffOfParkedEventsToo) {
   append_numbered(1, 3);
   commit();
   Dispatcher& dispatcher = dispatch("archive", sink_);
-  ASSERT_TRUE(
-      eventually([&] { return sink_state("archive").parked == 1 && dispatcher.status().next_attempt_in_ms.has_value(); }));
+  ASSERT_TRUE(eventually([&] {
+    return sink_state("archive").parked == 1 && dispatcher.status().next_attempt_in_ms.has_value();
+  }));
   EXPECT_EQ(sink_.batches(), 1U);
   dispatcher.wake();
   ASSERT_TRUE(becomes_idle(dispatcher));
@@ -451,7 +462,8 @@ TEST_F(DispatcherTest, HandsOverTheNextBatchOnlyWhenTheLastIsSettled) {
   EXPECT_TRUE(becomes_idle(dispatcher));
 }
 
-// ---- bad plugins ---------------------------------------------------------------------------------------------------
+// ---- bad plugins
+// ---------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ADeliveryDroppedUnsettledIsTriedAgainAndNamedAsABug) {
   sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
@@ -468,7 +480,8 @@ TEST_F(DispatcherTest, ADeliveryDroppedUnsettledIsTriedAgainAndNamedAsABug) {
   EXPECT_EQ(sink_.attempts_of("1").size(), 1U);
 }
 
-TEST_F(DispatcherTest, OfABatchThatMakesThePluginThrowOnlyThePoisonDiesAndOnlyAfterThreeThrowsAlone) {
+TEST_F(DispatcherTest,
+       OfABatchThatMakesThePluginThrowOnlyThePoisonDiesAndOnlyAfterThreeThrowsAlone) {
   sink_.otherwise(test::ScriptedSink::for_each([](Delivery& delivery) {
     if (delivery.event().job.id == "5") throw std::runtime_error("cannot parse #SBATCH line");
     delivery.acknowledge();
@@ -507,7 +520,8 @@ TEST_F(DispatcherTest, APluginThatThrowsAFewTimesLosesNothing) {
   EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "something that is no std::exception");
 }
 
-// ---- several sinks, several workers ----------------------------------------------------------------------------------
+// ---- several sinks, several workers
+// ----------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ADeadSinkDoesNotHoldAnother) {
   Door door;
@@ -563,7 +577,8 @@ TEST_F(DispatcherTest, SeveralWorkersDeliverDisjointBatchesAtOnce) {
   dispatchers_.clear();
 }
 
-// Settles each batch's deliveries from a thread of its own in random order, with all kinds of answers.
+// Settles each batch's deliveries from a thread of its own in random order, with all kinds of
+// answers.
 class UnrulySink : public Sink {
  public:
   UnrulySink(std::uint32_t seed, std::size_t limit, std::size_t under_way = 1)
@@ -597,7 +612,8 @@ class UnrulySink : public Sink {
  private:
   void settle(const std::stop_token& stop) noexcept {
     std::unique_lock lock(mutex_);
-    while (changed_.wait(lock, stop, [&] { return !held_.empty() && settled_ < limit_; }) && !stop.stop_requested()) {
+    while (changed_.wait(lock, stop, [&] { return !held_.empty() && settled_ < limit_; }) &&
+           !stop.stop_requested()) {
       std::swap(held_[random_() % held_.size()], held_.back());
       Delivery delivery = std::move(held_.back());
       held_.pop_back();
@@ -633,7 +649,8 @@ class UnrulySink : public Sink {
   std::jthread settler_;
 };
 
-// Both ways to have four batches under way: as many workers, or a sink that takes them one after the other.
+// Both ways to have four batches under way: as many workers, or a sink that takes them one after
+// the other.
 class DispatcherAtOnceTest : public DispatcherTest, public testing::WithParamInterface<bool> {};
 
 TEST_P(DispatcherAtOnceTest, RandomAnswersLoseNothingAcrossRestarts) {
@@ -662,7 +679,8 @@ TEST_P(DispatcherAtOnceTest, RandomAnswersLoseNothingAcrossRestarts) {
     open_journal();
     ASSERT_FALSE(HasFatalFailure());
   }
-  // At least once: what was answered while its batch was not yet told may come again, nothing may be missing.
+  // At least once: what was answered while its batch was not yet told may come again, nothing may
+  // be missing.
   for (int i = 1; i <= kJobs; ++i) EXPECT_GE(settled[std::to_string(i)], 1) << i;
   ASSERT_TRUE(journal_->register_sink("archive", config_.kinds));
   const Journal::SinkState state = sink_state("archive");
@@ -674,9 +692,11 @@ TEST_P(DispatcherAtOnceTest, RandomAnswersLoseNothingAcrossRestarts) {
 INSTANTIATE_TEST_SUITE_P(Ways, DispatcherAtOnceTest, testing::Values(false, true),
                          [](const auto& info) { return info.param ? "InOrder" : "Workers"; });
 
-// ---- several batches under way, in order -----------------------------------------------------------------------------
+// ---- several batches under way, in order
+// -----------------------------------------------------------------------------
 
-// Takes up to `under_way` batches at once; keeps what it is given until the test says what becomes of it.
+// Takes up to `under_way` batches at once; keeps what it is given until the test says what becomes
+// of it.
 class OverlappingSink : public Sink {
  public:
   explicit OverlappingSink(std::size_t under_way) : under_way_(under_way) {}
@@ -907,7 +927,8 @@ TEST_F(DispatcherTest, TheCursorNeverPassesABatchThatIsStillInFlight) {
   dispatchers_.clear();
 }
 
-// ---- restart -------------------------------------------------------------------------------------------------------
+// ---- restart
+// -------------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ParkedEventsAreTriedAgainAfterARestartWithTheirAttemptsCounted) {
   sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
@@ -956,7 +977,8 @@ TEST_F(DispatcherTest, MoreParkedEventsThanAreFetchedAtOnceAllComeBack) {
   dispatchers_.clear();
 }
 
-// ---- stop ----------------------------------------------------------------------------------------------------------
+// ---- stop
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, StopHandsOverNoNewBatchAndLeavesTheRestInTheJournal) {
   config_.batch_max_events = 1;
@@ -1052,7 +1074,8 @@ TEST_F(DispatcherTest, StopGivesUpOnASinkThatHangsInStop) {
   EXPECT_FALSE(dispatcher.stop(in(milliseconds(100))));
   EXPECT_EQ(log_.last("SINK_HANGS")->field("call"), "stop");
   door.open();
-  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));  // asked once more, and not a second time of the sink
+  EXPECT_TRUE(
+      dispatcher.stop(in(seconds(20))));  // asked once more, and not a second time of the sink
   EXPECT_EQ(sink_.stops(), 1U);
 }
 

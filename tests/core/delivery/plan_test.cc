@@ -17,13 +17,14 @@ namespace {
 using std::chrono::milliseconds;
 using testing::Each;
 
-// ---- BackOff -----------------------------------------------------------------------------------------------------
+// ---- BackOff
+// -----------------------------------------------------------------------------------------------------
 
 class BackOffTest : public testing::Test {
  protected:
   // The least and the most of many delays after so many failures in a row.
-  static std::pair<milliseconds, milliseconds> range(BackOff& back_off, std::uint32_t failures,
-                                                     std::optional<milliseconds> hint = std::nullopt) {
+  static std::pair<milliseconds, milliseconds> range(
+      BackOff& back_off, std::uint32_t failures, std::optional<milliseconds> hint = std::nullopt) {
     std::pair range{milliseconds::max(), milliseconds{0}};
     for (int i = 0; i < 2000; ++i) {
       const milliseconds delay = back_off.next(failures, hint);
@@ -37,7 +38,8 @@ class BackOffTest : public testing::Test {
 };
 
 TEST_F(BackOffTest, DrawsFromNothingUpToALimitThatDoublesWithEachFailure) {
-  for (const auto& [failures, limit] : std::vector<std::pair<std::uint32_t, int>>{{1, 200}, {2, 400}, {3, 800}, {8, 25'600}}) {
+  for (const auto& [failures, limit] :
+       std::vector<std::pair<std::uint32_t, int>>{{1, 200}, {2, 400}, {3, 800}, {8, 25'600}}) {
     const auto [least, most] = range(back_off_, failures);
     EXPECT_LT(least, milliseconds(limit / 20)) << failures;
     EXPECT_GT(most, milliseconds(limit * 19 / 20)) << failures;
@@ -59,7 +61,8 @@ TEST_F(BackOffTest, StaysUnderAMaximumThatIsSmallerThanTheBase) {
 }
 
 TEST_F(BackOffTest, TakesTheDestinationsHintAsTheLeastEvenAboveTheMaximum) {
-  EXPECT_EQ(range(back_off_, 1, milliseconds(5000)), std::pair(milliseconds(5000), milliseconds(5000)));
+  EXPECT_EQ(range(back_off_, 1, milliseconds(5000)),
+            std::pair(milliseconds(5000), milliseconds(5000)));
   EXPECT_EQ(range(back_off_, 1, milliseconds(90'000)).first, milliseconds(90'000));
   EXPECT_GE(range(back_off_, 9, milliseconds(100)).first, milliseconds(100));
   EXPECT_GT(range(back_off_, 9, milliseconds(100)).second, milliseconds(30'000));
@@ -82,7 +85,8 @@ TEST_F(BackOffTest, GivesTheSameDelaysForTheSameSeedAndOthersForAnother) {
   EXPECT_NE(draw(1), draw(2));
 }
 
-// ---- BatchLimits -------------------------------------------------------------------------------------------------
+// ---- BatchLimits
+// -------------------------------------------------------------------------------------------------
 
 TEST(BatchLimitsTest, TakesEventsUpToTheirNumber) {
   BatchLimits limits(2, 1000);
@@ -111,7 +115,8 @@ TEST(BatchLimitsTest, LetsOneEventInHoweverLargeItIs) {
   EXPECT_FALSE(limits.add(0));
 }
 
-// ---- decide ------------------------------------------------------------------------------------------------------
+// ---- decide
+// ------------------------------------------------------------------------------------------------------
 
 Settler::Settlement acknowledged() { return {.outcome = Outcome::kAcknowledged}; }
 Settler::Settlement retried() { return {.outcome = Outcome::kRetry, .reason = "503"}; }
@@ -136,9 +141,16 @@ TEST_P(DecideTest, SaysWhatBecomesOfEachDelivery) {
 INSTANTIATE_TEST_SUITE_P(
     Table, DecideTest,
     testing::Values(
-        DecideCase{
-            "AllAcknowledged", {acknowledged(), acknowledged()}, {0, 0}, {}, {Decision::kAcknowledged, Decision::kAcknowledged}},
-        DecideCase{"AllRefusedKeepsTheBatch", {retried(), retried()}, {0, 0}, {}, {Decision::kKeep, Decision::kKeep}},
+        DecideCase{"AllAcknowledged",
+                   {acknowledged(), acknowledged()},
+                   {0, 0},
+                   {},
+                   {Decision::kAcknowledged, Decision::kAcknowledged}},
+        DecideCase{"AllRefusedKeepsTheBatch",
+                   {retried(), retried()},
+                   {0, 0},
+                   {},
+                   {Decision::kKeep, Decision::kKeep}},
         DecideCase{"OneRefusedAloneIsKept", {retried()}, {0}, {}, {Decision::kKeep}},
         DecideCase{"OneRefusedAmongOthersIsParked",
                    {acknowledged(), retried(), rejected()},
@@ -150,33 +162,57 @@ INSTANTIATE_TEST_SUITE_P(
                    {0, 0},
                    {},
                    {Decision::kPark, Decision::kDeadLetter}},
-        DecideCase{
-            "WhatMayNotBeKeptIsParked", {retried(), retried()}, {0, 0}, {.may_keep = false}, {Decision::kPark, Decision::kPark}},
+        DecideCase{"WhatMayNotBeKeptIsParked",
+                   {retried(), retried()},
+                   {0, 0},
+                   {.may_keep = false},
+                   {Decision::kPark, Decision::kPark}},
         DecideCase{"DroppedWithoutAnExceptionIsOrdinaryRetry",
                    {acknowledged(), dropped()},
                    {0, 0},
                    {},
                    {Decision::kAcknowledged, Decision::kPark}},
-        DecideCase{"AllDroppedWithoutAnExceptionIsKept", {dropped(), dropped()}, {0, 0}, {}, {Decision::kKeep, Decision::kKeep}},
-        DecideCase{"AfterAnExceptionTheUnsettledAreTriedAlone",
-                   {acknowledged(), dropped(), retried(), dropped()},
-                   {0, 0, 0, 0},
-                   {.threw = true},
-                   {Decision::kAcknowledged, Decision::kTryAlone, Decision::kPark, Decision::kTryAlone}},
+        DecideCase{"AllDroppedWithoutAnExceptionIsKept",
+                   {dropped(), dropped()},
+                   {0, 0},
+                   {},
+                   {Decision::kKeep, Decision::kKeep}},
+        DecideCase{
+            "AfterAnExceptionTheUnsettledAreTriedAlone",
+            {acknowledged(), dropped(), retried(), dropped()},
+            {0, 0, 0, 0},
+            {.threw = true},
+            {Decision::kAcknowledged, Decision::kTryAlone, Decision::kPark, Decision::kTryAlone}},
         DecideCase{"ThrowsOfManyCountAgainstNobody",
                    {dropped(), dropped()},
                    {2, 2},
                    {.threw = true},
                    {Decision::kTryAlone, Decision::kTryAlone}},
         DecideCase{"FirstThrowAlone", {dropped()}, {0}, {.threw = true}, {Decision::kParkAlone}},
-        DecideCase{"SecondThrowAlone", {dropped()}, {1}, {.threw = true, .may_keep = false}, {Decision::kParkAlone}},
-        DecideCase{
-            "ThirdThrowAloneIsADeadLetter", {dropped()}, {2}, {.threw = true, .may_keep = false}, {Decision::kThrewTooOften}},
-        DecideCase{"ThrewAfterItAcknowledged", {acknowledged()}, {2}, {.threw = true}, {Decision::kAcknowledged}},
-        DecideCase{"ThrewAfterItAskedForRetry", {retried()}, {2}, {.threw = true, .may_keep = false}, {Decision::kPark}}),
+        DecideCase{"SecondThrowAlone",
+                   {dropped()},
+                   {1},
+                   {.threw = true, .may_keep = false},
+                   {Decision::kParkAlone}},
+        DecideCase{"ThirdThrowAloneIsADeadLetter",
+                   {dropped()},
+                   {2},
+                   {.threw = true, .may_keep = false},
+                   {Decision::kThrewTooOften}},
+        DecideCase{"ThrewAfterItAcknowledged",
+                   {acknowledged()},
+                   {2},
+                   {.threw = true},
+                   {Decision::kAcknowledged}},
+        DecideCase{"ThrewAfterItAskedForRetry",
+                   {retried()},
+                   {2},
+                   {.threw = true, .may_keep = false},
+                   {Decision::kPark}}),
     [](const auto& info) { return info.param.name; });
 
-// ---- CursorTrack -------------------------------------------------------------------------------------------------
+// ---- CursorTrack
+// -------------------------------------------------------------------------------------------------
 
 TEST(CursorTrackTest, PassesOnlyWhatWasToldWithoutAGap) {
   CursorTrack track(10);
@@ -233,7 +269,8 @@ TEST(CursorTrackTest, AgreesWithASimpleModelInAnyOrderOfBatches) {
   }
 }
 
-// ---- ReasonCounts ------------------------------------------------------------------------------------------------
+// ---- ReasonCounts
+// ------------------------------------------------------------------------------------------------
 
 TEST(ReasonCountsTest, CountsByReason) {
   ReasonCounts counts;
@@ -266,7 +303,8 @@ TEST(ReasonCountsTest, CutsAndEscapesWhatAPluginSays) {
   EXPECT_TRUE(counts.counts().contains("no reason given"));
 }
 
-// ---- call_plugin -------------------------------------------------------------------------------------------------
+// ---- call_plugin
+// -------------------------------------------------------------------------------------------------
 
 TEST(CallPluginTest, SaysNothingOfACallThatReturns) {
   EXPECT_EQ(call_plugin([] {}), std::nullopt);

@@ -68,8 +68,8 @@ TEST_F(OwnersTest, TwoOwnersAtAboutTheSameTimeVerifyNobody) {
 }
 
 TEST_F(OwnersTest, OnlyTheHourBeforeCounts) {
-  for (const auto& [late, counts] :
-       {std::pair{-299, true}, std::pair{-301, false}, std::pair{3599, true}, std::pair{3601, false}}) {
+  for (const auto& [late, counts] : {std::pair{-299, true}, std::pair{-301, false},
+                                     std::pair{3599, true}, std::pair{3601, false}}) {
     Event event = job("11", kNoon - 2 * kSecond + late * kSecond);
     EXPECT_EQ(list().verify(event), counts) << late;
   }
@@ -77,9 +77,11 @@ TEST_F(OwnersTest, OnlyTheHourBeforeCounts) {
 
 TEST_F(OwnersTest, LinesThatMakeNoSenseAreCountedAndVerifyNobody) {
   const OwnerList odd = list(
-      "User|JobIDRaw|Submit|UID\n\nalice|1|2024-11-03T11:59:58|1001\nalice|2|Unknown|1001\nalice|3|2024-11-03T11:59:58\n"
+      "User|JobIDRaw|Submit|UID\n\nalice|1|2024-11-03T11:59:58|1001\nalice|2|Unknown|1001\nalice|3|"
+      "2024-11-03T11:59:58\n"
       "a/"
-      "b|4|2024-11-03T11:59:58|1001\nalice|5|2024-11-03T11:59:58|x\n|6|2024-11-03T11:59:58|1\nalice|7|2024-11-03T11:59:58|1|"
+      "b|4|2024-11-03T11:59:58|1001\nalice|5|2024-11-03T11:59:58|x\n|6|2024-11-03T11:59:58|"
+      "1\nalice|7|2024-11-03T11:59:58|1|"
       "more\n");
   EXPECT_EQ(odd.jobs(), 1U);
   EXPECT_EQ(odd.odd_lines(), 6U);
@@ -108,7 +110,8 @@ TEST_F(OwnersTest, AFileThatOthersCouldHaveWrittenIsRefused) {
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message(), HasSubstr("others could have written it"));
   EXPECT_FALSE(OwnerList::read(own_.path(), ::geteuid())) << "a folder";
-  EXPECT_EQ(OwnerList::read(own_.path_to("none"), ::geteuid()).error().kind(), ErrorKind::kVanished);
+  EXPECT_EQ(OwnerList::read(own_.path_to("none"), ::geteuid()).error().kind(),
+            ErrorKind::kVanished);
 }
 
 }  // namespace

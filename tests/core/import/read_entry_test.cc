@@ -32,9 +32,10 @@ class ReadEntryTest : public testing::Test {
     return made;
   }
   static Event make(TreeFormat format, const std::string& path, SpoolFile script,
-                    std::optional<SpoolFile> environment = std::nullopt, const EnvironmentRule& rule = {}) {
-    return make_event(format, {classify(format, path), std::move(script), std::move(environment)}, {"lab", "toy", "ctl1"}, rule,
-                      {42});
+                    std::optional<SpoolFile> environment = std::nullopt,
+                    const EnvironmentRule& rule = {}) {
+    return make_event(format, {classify(format, path), std::move(script), std::move(environment)},
+                      {"lab", "toy", "ctl1"}, rule, {42});
   }
 };
 
@@ -48,7 +49,8 @@ TEST_F(ReadEntryTest, AJobHasTheContractsIdAndTheFilesTime) {
 }
 
 TEST_F(ReadEntryTest, ATreeThatWasCopiedWithoutItsTimesHasTheFoldersDates) {
-  const Event event = make(TreeFormat::kSarchive, "20241103/job.11_script", file("echo\n", kNoon + 400 * 86'400'000'000'000));
+  const Event event = make(TreeFormat::kSarchive, "20241103/job.11_script",
+                           file("echo\n", kNoon + 400 * 86'400'000'000'000));
   EXPECT_EQ(event.time.nanoseconds, kDayBegins);
   EXPECT_EQ(event.id, event_id("lab", "toy", "job.script", "11", kDayBegins, sha256_hex("echo\n")))
       << "the same from every copy of the tree";
@@ -56,16 +58,19 @@ TEST_F(ReadEntryTest, ATreeThatWasCopiedWithoutItsTimesHasTheFoldersDates) {
 }
 
 TEST_F(ReadEntryTest, AFolderInLocalTimeIsStillTheFilesDate) {
-  EXPECT_EQ(job_time(kDayBegins - 3'600'000'000'000, period_of("20241103")), kDayBegins - 3'600'000'000'000);
+  EXPECT_EQ(job_time(kDayBegins - 3'600'000'000'000, period_of("20241103")),
+            kDayBegins - 3'600'000'000'000);
   EXPECT_EQ(job_time(kDayBegins - 90'000'000'000'000, period_of("20241103")), kDayBegins);
   EXPECT_EQ(job_time(17, std::nullopt), 17);
 }
 
 TEST_F(ReadEntryTest, TheSpoolsOwnBytesComeBackExactly) {
   const Event event = make(TreeFormat::kSarchive, "job.11_script", file("#!/bin/sh\necho\n\0"s),
-                           file(spool_bytes({"A=b=c", "LINES=one\ntwo", "SLURM_JOB_NAME=my job", "SLURM_SUBMIT_DIR=/home/x"})));
+                           file(spool_bytes({"A=b=c", "LINES=one\ntwo", "SLURM_JOB_NAME=my job",
+                                             "SLURM_SUBMIT_DIR=/home/x"})));
   EXPECT_EQ(*event.file("script")->bytes, "#!/bin/sh\necho\n");
-  EXPECT_EQ(*event.file("environment")->bytes, "A=b=c\0LINES=one\ntwo\0SLURM_JOB_NAME=my job\0SLURM_SUBMIT_DIR=/home/x\0"s);
+  EXPECT_EQ(*event.file("environment")->bytes,
+            "A=b=c\0LINES=one\ntwo\0SLURM_JOB_NAME=my job\0SLURM_SUBMIT_DIR=/home/x\0"s);
   EXPECT_EQ(event.job.name, "my job");
   EXPECT_EQ(event.job.work_dir, "/home/x");
   EXPECT_TRUE(event.complete);
@@ -73,17 +78,20 @@ TEST_F(ReadEntryTest, TheSpoolsOwnBytesComeBackExactly) {
 }
 
 TEST_F(ReadEntryTest, AScriptThatLacksTheSpoolsEndIsNotComplete) {
-  const Event torn = make(TreeFormat::kSarchive, "job.11_script", file("#!/bin/sh\nec"), file(spool_bytes({"A=b"})));
+  const Event torn = make(TreeFormat::kSarchive, "job.11_script", file("#!/bin/sh\nec"),
+                          file(spool_bytes({"A=b"})));
   EXPECT_FALSE(torn.complete);
   EXPECT_THAT(torn.problems, Contains(HasSubstr("final NUL")));
-  const Event later = make(TreeFormat::kSarchive, "job.11_script", file("#!/bin/sh\necho\n"), file("A=b"));
+  const Event later =
+      make(TreeFormat::kSarchive, "job.11_script", file("#!/bin/sh\necho\n"), file("A=b"));
   EXPECT_TRUE(later.complete) << "later versions of SArchive take the NUL away themselves";
 }
 
 TEST_F(ReadEntryTest, AnEnvironmentOfLinesBecomesVariablesAndSaysThatItIsAGuess) {
-  const Event event =
-      make(TreeFormat::kSarchive, "job.11_script", file("echo\n"), file("A=b\nBASH_FUNC_ml%%=() {  eval x=1\n}\nPATH=/bin"));
-  EXPECT_EQ(*event.file("environment")->bytes, "A=b\0BASH_FUNC_ml%%=() {  eval x=1\n}\0PATH=/bin\0"s);
+  const Event event = make(TreeFormat::kSarchive, "job.11_script", file("echo\n"),
+                           file("A=b\nBASH_FUNC_ml%%=() {  eval x=1\n}\nPATH=/bin"));
+  EXPECT_EQ(*event.file("environment")->bytes,
+            "A=b\0BASH_FUNC_ml%%=() {  eval x=1\n}\0PATH=/bin\0"s);
   EXPECT_THAT(event.problems, Contains(HasSubstr("guess")));
 }
 
@@ -91,11 +99,12 @@ TEST_F(ReadEntryTest, AGuessedEnvironmentDoesNotPassARuleThatTakesVariablesOut) 
   EnvironmentRule rule;
   rule.mode = EnvironmentRule::Mode::kPatterns;
   rule.drop = {"*TOKEN*"};
-  const Event guessed = make(TreeFormat::kSarchive, "job.11_script", file("echo\n"), file("X=1\n A_TOKEN=secret"), rule);
+  const Event guessed = make(TreeFormat::kSarchive, "job.11_script", file("echo\n"),
+                             file("X=1\n A_TOKEN=secret"), rule);
   EXPECT_EQ(guessed.file("environment"), nullptr);
   EXPECT_THAT(guessed.redactions, Not(IsEmpty()));
-  const Event certain =
-      make(TreeFormat::kSarchive, "job.11_script", file("echo\n\0"s), file(spool_bytes({"A_TOKEN=secret", "X=1"})), rule);
+  const Event certain = make(TreeFormat::kSarchive, "job.11_script", file("echo\n\0"s),
+                             file(spool_bytes({"A_TOKEN=secret", "X=1"})), rule);
   EXPECT_EQ(*certain.file("environment")->bytes, "X=1\0"s);
 }
 
@@ -111,7 +120,8 @@ TEST_F(ReadEntryTest, AHalfEnvironmentIsKeptAsItIs) {
 // job_archive reads the file through an iterator that skips blanks, then makes each NUL a newline.
 TEST_F(ReadEntryTest, JobArchivesEnvironmentLosesItsCountInFront) {
   for (const std::string& header : {"<\n\n\n"s, "\n\n\n"s, ",\x01\n\n"s, "\n\x01\n\n"s}) {
-    const ReadEnvironment read = read_environment(TreeFormat::kJobArchive, header + "USER=alice\nA=b\n");
+    const ReadEnvironment read =
+        read_environment(TreeFormat::kJobArchive, header + "USER=alice\nA=b\n");
     EXPECT_EQ(read.bytes, "USER=alice\0A=b\0"s);
     EXPECT_FALSE(read.guessed) << "a newline can only have been a NUL";
     EXPECT_THAT(read.problem, HasSubstr("blanks"));
@@ -121,27 +131,31 @@ TEST_F(ReadEntryTest, JobArchivesEnvironmentLosesItsCountInFront) {
 }
 
 TEST_F(ReadEntryTest, JobArchivesUserIsWhatTheTreeSaysAndNotVerified) {
-  const Event event = make(TreeFormat::kJobArchive, "alice/2024/11/11-md.sh", file("#!/bin/sh\n\0"s), file("\n\n\nUSER=alice\n"));
+  const Event event = make(TreeFormat::kJobArchive, "alice/2024/11/11-md.sh",
+                           file("#!/bin/sh\n\0"s), file("\n\n\nUSER=alice\n"));
   EXPECT_EQ(event.user.name, "alice");
   EXPECT_FALSE(event.user.verified);
   EXPECT_EQ(event.job.name, "md");
   EXPECT_TRUE(event.complete);
-  EXPECT_FALSE(make(TreeFormat::kJobArchive, "alice/2024/11/11-md.sh", file("#!/bin/s"), file("\n\n\nUSER=alice\n")).complete);
+  EXPECT_FALSE(make(TreeFormat::kJobArchive, "alice/2024/11/11-md.sh", file("#!/bin/s"),
+                    file("\n\n\nUSER=alice\n"))
+                   .complete);
 }
 
 TEST_F(ReadEntryTest, DirectivesOfEitherSubmitCommandAreFound) {
-  const Event slurm =
-      make(TreeFormat::kSavescript, "1.savescript", file("#!/bin/sh\n#SBATCH -N 2 -J first\n#PBS -N other\necho\n"));
+  const Event slurm = make(TreeFormat::kSavescript, "1.savescript",
+                           file("#!/bin/sh\n#SBATCH -N 2 -J first\n#PBS -N other\necho\n"));
   EXPECT_EQ(slurm.script->directives, std::vector<std::string>{"-N 2 -J first"});
   EXPECT_EQ(slurm.job.name, "first");
-  const Event pbs = make(TreeFormat::kSavescript, "1.savescript", file("#!/bin/sh\n#PBS -N other\necho\n"));
+  const Event pbs =
+      make(TreeFormat::kSavescript, "1.savescript", file("#!/bin/sh\n#PBS -N other\necho\n"));
   EXPECT_EQ(pbs.script->directives, std::vector<std::string>{"-N other"});
   EXPECT_EQ(pbs.job.name, "other");
 }
 
 TEST_F(ReadEntryTest, TextThatIsNotUtf8IsMadeSoAndTheScriptsBytesStay) {
-  const Event event =
-      make(TreeFormat::kJobArchive, "alice/2024/11/11-\xff.sh", file("#!/bin/sh\n\xff\n\0"s), file("\n\n\nA=\xff\n"));
+  const Event event = make(TreeFormat::kJobArchive, "alice/2024/11/11-\xff.sh",
+                           file("#!/bin/sh\n\xff\n\0"s), file("\n\n\nA=\xff\n"));
   EXPECT_EQ(event.job.name, "\xEF\xBF\xBD");
   EXPECT_EQ(*event.file("script")->bytes, "#!/bin/sh\n\xff\n");
   EXPECT_THAT(event.lossy, Contains("job.name"));

@@ -28,13 +28,17 @@ TEST(TreePathTest, SarchiveNamesAJobInTheFileAndADateInTheFolder) {
 
 TEST(TreePathTest, SarchiveTreesOfEachPeriodAndBelowFoldersOfTheSite) {
   EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "job.1_script").period), "none");
-  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "2024/job.1_script").period), "2024-01-01 2025-01-01");
-  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "202412/job.1_script").period), "2024-12-01 2025-01-01");
-  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "old/genius/20240229/job.1_script").period), "2024-02-29 2024-03-01");
+  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "2024/job.1_script").period),
+            "2024-01-01 2025-01-01");
+  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "202412/job.1_script").period),
+            "2024-12-01 2025-01-01");
+  EXPECT_EQ(dates(classify(TreeFormat::kSarchive, "old/genius/20240229/job.1_script").period),
+            "2024-02-29 2024-03-01");
 }
 
 TEST(TreePathTest, JobArchiveTakesUserAndMonthFromTheFoldersAndTheNameFromTheFile) {
-  const TreePath found = classify(TreeFormat::kJobArchive, "common/alice/2019/05/20009123-my-job.v2.sh");
+  const TreePath found =
+      classify(TreeFormat::kJobArchive, "common/alice/2019/05/20009123-my-job.v2.sh");
   EXPECT_EQ(found.role, Role::kScript);
   EXPECT_EQ(found.job_id, "20009123");
   EXPECT_EQ(found.job_name, "my-job.v2") << "only the first '-' divides";
@@ -53,11 +57,12 @@ TEST(TreePathTest, SavescriptIsAScriptAlone) {
 }
 
 TEST(TreePathTest, OtherNamesAreForeign) {
-  for (const char* path : {"20241103/job.4711", "job._script", "job.x_script", "job.12 3_script", "_script", "README",
-                           "20241103/task.1_script", "job.1_script.swp"})
+  for (const char* path : {"20241103/job.4711", "job._script", "job.x_script", "job.12 3_script",
+                           "_script", "README", "20241103/task.1_script", "job.1_script.swp"})
     EXPECT_EQ(classify(TreeFormat::kSarchive, path).role, Role::kForeign) << path;
-  for (const char* path : {"4711-x.sh", "05/4711-x.sh", "2019/05/4711-x.sh", "alice/2019/13/4711.sh", "alice/19/05/4711.sh",
-                           "alice/2019/05/x4711.sh", "alice/2019/05/.sh", "alice/2019/05/4711-x.out"})
+  for (const char* path : {"4711-x.sh", "05/4711-x.sh", "2019/05/4711-x.sh",
+                           "alice/2019/13/4711.sh", "alice/19/05/4711.sh", "alice/2019/05/x4711.sh",
+                           "alice/2019/05/.sh", "alice/2019/05/4711-x.out"})
     EXPECT_EQ(classify(TreeFormat::kJobArchive, path).role, Role::kForeign) << path;
   for (const char* path : {".savescript", "4711.sh", "a/b.savescript", "4711.savescript/x"})
     EXPECT_EQ(classify(TreeFormat::kSavescript, path).role, Role::kForeign) << path;
@@ -66,8 +71,8 @@ TEST(TreePathTest, OtherNamesAreForeign) {
 }
 
 TEST(TreePathTest, OnlyDatesThatThereAreMakeAPeriod) {
-  for (const char* text :
-       {"", "20", "20241", "20240230", "20241301", "20240100", "00000000", "99991231", "2024-11", "2024110a", "1969"})
+  for (const char* text : {"", "20", "20241", "20240230", "20241301", "20240100", "00000000",
+                           "99991231", "2024-11", "2024110a", "1969"})
     EXPECT_EQ(period_of(text), std::nullopt) << text;
   EXPECT_EQ(dates(period_of("2024")), "2024-01-01 2025-01-01");
 }

@@ -26,7 +26,8 @@ class ToyAdapter final : public SpoolAdapter {
   std::string spool_root() const override { return "/"; }
   SpoolPath classify(std::string_view path) const override {
     if (path.size() < 3 || (!path.ends_with(".S") && !path.ends_with(".R"))) return {};
-    return {SpoolPath::Role::kEntryFile, path.substr(0, path.size() - 2), path.substr(path.size() - 1)};
+    return {SpoolPath::Role::kEntryFile, path.substr(0, path.size() - 2),
+            path.substr(path.size() - 1)};
   }
   Assessment assess(const SpoolEntry&) const override { return {}; }
   Result<ParsedJob> parse(const SpoolEntry&) const override { return ParsedJob{}; }
@@ -38,14 +39,15 @@ class TreeReaderTest : public testing::Test {
     auto opened = open_direct_access(own_.path_to("tree"), {false, false});
     if (!opened) return opened.error();
     TreeReader reader(options, *opened->access, adapter);
-    return reader.walk({.job =
-                            [&](FoundJob job) {
-                              jobs_.push_back(std::move(job));
-                              return jobs_.size() < most_;
-                            },
-                        .skip = [&](const std::string& path, std::string_view kind,
-                                    const std::string&) { skipped_.emplace(path, std::string(kind)); },
-                        .foreign = [&](const std::string& path) { foreign_.push_back(path); }});
+    return reader.walk(
+        {.job =
+             [&](FoundJob job) {
+               jobs_.push_back(std::move(job));
+               return jobs_.size() < most_;
+             },
+         .skip = [&](const std::string& path, std::string_view kind,
+                     const std::string&) { skipped_.emplace(path, std::string(kind)); },
+         .foreign = [&](const std::string& path) { foreign_.push_back(path); }});
   }
   std::vector<std::string> paths() const {
     std::vector<std::string> list;
@@ -67,7 +69,8 @@ TEST_F(TreeReaderTest, FindsEachJobOnceWithItsFilesInOrder) {
   own_.write("tree/20241103/job.2_script", "two");
   own_.write("tree/20241103/job.1_script", "one");
   ASSERT_TRUE(walk());
-  EXPECT_THAT(paths(), ElementsAre("20241103/job.1_script", "20241103/job.2_script", "20241104/job.3_script"));
+  EXPECT_THAT(paths(), ElementsAre("20241103/job.1_script", "20241103/job.2_script",
+                                   "20241104/job.3_script"));
   EXPECT_EQ(job(0).environment, std::nullopt);
   EXPECT_EQ(*job(1).script.bytes, "two");
   EXPECT_EQ(*job(1).environment->bytes, "A=b");
@@ -89,9 +92,11 @@ TEST_F(TreeReaderTest, WhatIsNoRegularFileIsNamedAndTheOthersAreRead) {
   ASSERT_TRUE(walk());
   EXPECT_THAT(paths(), ElementsAre("job.1_script", "job.7_script"));
   EXPECT_EQ(job(1).environment, std::nullopt);
-  EXPECT_THAT(skipped_, UnorderedElementsAre(Pair("job.2_script", "symbolic link"), Pair("job.3_script", "not a regular file"),
-                                             Pair("job.5_environment", "no script"), Pair("job.6_script", "empty script"),
-                                             Pair("job.7_environment", "environment left out: symbolic link")));
+  EXPECT_THAT(skipped_,
+              UnorderedElementsAre(
+                  Pair("job.2_script", "symbolic link"), Pair("job.3_script", "not a regular file"),
+                  Pair("job.5_environment", "no script"), Pair("job.6_script", "empty script"),
+                  Pair("job.7_environment", "environment left out: symbolic link")));
   EXPECT_THAT(foreign_, ElementsAre("loop"));
 }
 

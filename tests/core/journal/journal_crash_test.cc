@@ -1,6 +1,6 @@
-// Kills a child process at each named fault point of the journal, opens the journal again and compares it with what the
-// child was promised. The child writes down each promise when it gets it ("durable", "committed"), by one write() each,
-// which a kill cannot take back.
+// Kills a child process at each named fault point of the journal, opens the journal again and
+// compares it with what the child was promised. The child writes down each promise when it gets it
+// ("durable", "committed"), by one write() each, which a kill cannot take back.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,8 @@ std::shared_ptr<const Event> job(const std::string& id, bool big) {
 
 class Notes {
  public:
-  explicit Notes(const std::string& file) : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {}
+  explicit Notes(const std::string& file)
+      : fd_(::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600)) {}
   ~Notes() { ::close(fd_); }
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
@@ -53,16 +54,18 @@ class Notes {
   int fd_;
 };
 
-// ---- the child -------------------------------------------------------------------------------------------------
+// ---- the child
+// -------------------------------------------------------------------------------------------------
 
-// Random appends, resolutions and settlements of two sinks. Notes: "A id" = is durable; "T sink id outcome" = was told to the
-// journal; "C" = all T so far are committed; "S" = a child starts.
+// Random appends, resolutions and settlements of two sinks. Notes: "A id" = is durable; "T sink id
+// outcome" = was told to the journal; "C" = all T so far are committed; "S" = a child starts.
 void work(const std::string& directory, unsigned seed, int rounds, bool big) {
   Notes notes(directory + "/notes");
   test::RecordingLogger log;
   std::stop_source never;
-  auto opened =
-      Journal::open({.directory = directory + "/journal", .cache_bytes = seed % 2 == 0 ? 0U : 1U << 20}, log, system_clock());
+  auto opened = Journal::open(
+      {.directory = directory + "/journal", .cache_bytes = seed % 2 == 0 ? 0U : 1U << 20}, log,
+      system_clock());
   ASSERT_TRUE(opened) << opened.error().message();
   Journal& journal = **opened;
   notes.write("S");
@@ -82,7 +85,8 @@ void work(const std::string& directory, unsigned seed, int rounds, bool big) {
   };
   for (int round = 0; round < rounds; ++round) {
     for (int i = static_cast<int>(random() % 6); i >= 0; --i) {
-      const std::string id = std::to_string(seed) + "-" + std::to_string(round) + "-" + std::to_string(i);
+      const std::string id =
+          std::to_string(seed) + "-" + std::to_string(round) + "-" + std::to_string(i);
       const auto event = job(id, big);
       journal.append({.source = "slurm",
                       .event = event,
@@ -93,7 +97,8 @@ void work(const std::string& directory, unsigned seed, int rounds, bool big) {
     }
     if (random() % 2 == 0) {
       std::vector<Journal::Resolved> resolved;
-      for (auto& item : journal.unresolved("slurm", 0, 5)) resolved.push_back({item.ticket, item.event});
+      for (auto& item : journal.unresolved("slurm", 0, 5))
+        resolved.push_back({item.ticket, item.event});
       journal.resolved(std::move(resolved));
     }
     for (const char* name : kSinks) {
@@ -131,11 +136,12 @@ void work(const std::string& directory, unsigned seed, int rounds, bool big) {
 TEST(JournalCrashChild, DISABLED_Works) {
   const char* directory = ::getenv("JOURNAL_CHILD_DIRECTORY");
   if (directory == nullptr) GTEST_SKIP() << "only run as a child of JournalCrashTest";
-  work(directory, static_cast<unsigned>(std::atoi(::getenv("JOURNAL_CHILD_SEED"))), std::atoi(::getenv("JOURNAL_CHILD_ROUNDS")),
-       ::getenv("JOURNAL_CHILD_BIG") != nullptr);
+  work(directory, static_cast<unsigned>(std::atoi(::getenv("JOURNAL_CHILD_SEED"))),
+       std::atoi(::getenv("JOURNAL_CHILD_ROUNDS")), ::getenv("JOURNAL_CHILD_BIG") != nullptr);
 }
 
-// ---- the parent ------------------------------------------------------------------------------------------------
+// ---- the parent
+// ------------------------------------------------------------------------------------------------
 
 class JournalCrashTest : public testing::Test {
  protected:
@@ -149,10 +155,11 @@ class JournalCrashTest : public testing::Test {
       if (big) ::setenv("JOURNAL_CHILD_BIG", "1", 1);
       ::setenv("SCRIPTORIUM_FAULT", fault.c_str(), 1);
       ::setenv("SCRIPTORIUM_FAULT_LOG", dir_.path_to("reached").c_str(), 1);
-      const int quiet = ::open(dir_.path_to("child.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      const int quiet =
+          ::open(dir_.path_to("child.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(quiet, 1);
-      ::execl("/proc/self/exe", "child", "--gtest_filter=JournalCrashChild.DISABLED_Works", "--gtest_also_run_disabled_tests",
-              nullptr);
+      ::execl("/proc/self/exe", "child", "--gtest_filter=JournalCrashChild.DISABLED_Works",
+              "--gtest_also_run_disabled_tests", nullptr);
       ::_exit(127);
     }
     int status = 0;
@@ -180,11 +187,15 @@ class JournalCrashTest : public testing::Test {
       if (what == "T" && words >> sink >> id >> outcome) {
         for (auto* fates : {&told_, &ever_}) {
           Fate& fate = (*fates)[sink][id];
-          (outcome == "acknowledged" ? fate.acknowledged : outcome == "dead" ? fate.dead : fate.parked) = true;
+          (outcome == "acknowledged" ? fate.acknowledged
+           : outcome == "dead"       ? fate.dead
+                                     : fate.parked) = true;
         }
       }
       if (what == "C") committed_ = told_;
-      if (what == "S") told_ = committed_;  // what the one before had told and not heard of may or may not be there
+      if (what == "S")
+        told_ =
+            committed_;  // what the one before had told and not heard of may or may not be there
     }
   }
 
@@ -198,7 +209,8 @@ class JournalCrashTest : public testing::Test {
     const auto sound = journal.verify();
     EXPECT_TRUE(sound) << sound.error().message();
     std::set<std::string> unresolved;
-    for (const auto& item : journal.unresolved("slurm", 0, 100'000)) unresolved.insert(item.event->job.id);
+    for (const auto& item : journal.unresolved("slurm", 0, 100'000))
+      unresolved.insert(item.event->job.id);
     for (const char* name : kSinks) {
       SCOPED_TRACE(name);
       const auto known = journal.unregistered_sinks();
@@ -219,14 +231,15 @@ class JournalCrashTest : public testing::Test {
       for (const auto& letter : *letters) dead.insert(letter.job_id);
       for (const std::string& id : durable_) {
         const Fate told = ever_[name].contains(id) ? ever_[name][id] : Fate{};
-        EXPECT_TRUE(unresolved.contains(id) || waiting.contains(id) || parked.contains(id) || dead.contains(id) ||
-                    told.acknowledged)
+        EXPECT_TRUE(unresolved.contains(id) || waiting.contains(id) || parked.contains(id) ||
+                    dead.contains(id) || told.acknowledged)
             << id << " was durable, and is lost";
       }
       for (const auto& [id, fate] : committed_[name]) {
         EXPECT_FALSE(waiting.contains(id)) << id << " was settled, and comes again";
         if (fate.acknowledged) {
-          EXPECT_FALSE(parked.contains(id) || dead.contains(id)) << id << " was acknowledged, and comes again";
+          EXPECT_FALSE(parked.contains(id) || dead.contains(id))
+              << id << " was acknowledged, and comes again";
         }
         if (fate.dead && !ever_[name][id].acknowledged) {
           EXPECT_TRUE(dead.contains(id)) << id << " was a dead letter, and is lost";
@@ -236,7 +249,8 @@ class JournalCrashTest : public testing::Test {
         }
       }
       const auto usage = journal.usage();
-      const auto state = std::find_if(usage.sinks.begin(), usage.sinks.end(), [&](const auto& s) { return s.name == name; });
+      const auto state = std::find_if(usage.sinks.begin(), usage.sinks.end(),
+                                      [&](const auto& s) { return s.name == name; });
       ASSERT_NE(state, usage.sinks.end());
       EXPECT_EQ(state->waiting, waiting.size() + parked.size());
       EXPECT_EQ(state->dead, dead.size());
@@ -263,7 +277,8 @@ class JournalCrashTest : public testing::Test {
   std::map<std::string, std::map<std::string, Fate>> told_, ever_, committed_;
 };
 
-class JournalCrashPointTest : public JournalCrashTest, public testing::WithParamInterface<std::pair<const char*, int>> {};
+class JournalCrashPointTest : public JournalCrashTest,
+                              public testing::WithParamInterface<std::pair<const char*, int>> {};
 
 TEST_P(JournalCrashPointTest, LosesNothingThatWasDurableAndRepeatsNothingThatWasCommitted) {
 #ifndef SCRIPTORIUM_FAULTS
@@ -272,14 +287,16 @@ TEST_P(JournalCrashPointTest, LosesNothingThatWasDurableAndRepeatsNothingThatWas
   expect_survives(GetParam().first, GetParam().second);
 }
 
-INSTANTIATE_TEST_SUITE_P(Points, JournalCrashPointTest,
-                         testing::Values(std::pair{"journal.after_begin", 1}, std::pair{"journal.after_begin", 10},
-                                         std::pair{"journal.after_blob", 1}, std::pair{"journal.after_blob", 40},
-                                         std::pair{"journal.before_commit", 1}, std::pair{"journal.before_commit", 10},
-                                         std::pair{"journal.after_commit", 3}, std::pair{"journal.after_commit", 10},
-                                         std::pair{"journal.before_settle", 5}, std::pair{"journal.after_settle", 5},
-                                         std::pair{"journal.before_prune", 10}, std::pair{"journal.during_prune", 2},
-                                         std::pair{"journal.before_blob_delete", 2}, std::pair{"journal.before_resolved", 2}));
+INSTANTIATE_TEST_SUITE_P(
+    Points, JournalCrashPointTest,
+    testing::Values(std::pair{"journal.after_begin", 1}, std::pair{"journal.after_begin", 10},
+                    std::pair{"journal.after_blob", 1}, std::pair{"journal.after_blob", 40},
+                    std::pair{"journal.before_commit", 1}, std::pair{"journal.before_commit", 10},
+                    std::pair{"journal.after_commit", 3}, std::pair{"journal.after_commit", 10},
+                    std::pair{"journal.before_settle", 5}, std::pair{"journal.after_settle", 5},
+                    std::pair{"journal.before_prune", 10}, std::pair{"journal.during_prune", 2},
+                    std::pair{"journal.before_blob_delete", 2},
+                    std::pair{"journal.before_resolved", 2}));
 
 TEST_F(JournalCrashTest, SurvivesAKillInACheckpoint) {
 #ifndef SCRIPTORIUM_FAULTS
@@ -299,11 +316,13 @@ TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
     {
       auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
       ASSERT_TRUE(journal);
-      ASSERT_TRUE((*journal)->append_all("slurm", {job("1", false), job("2", false)}, std::nullopt, {}));
+      ASSERT_TRUE(
+          (*journal)->append_all("slurm", {job("1", false), job("2", false)}, std::nullopt, {}));
     }
     {
       // An index page of zeros: found by the check at open, and no event is touched by it.
-      std::fstream f(dir_.path_to("journal/journal.db"), std::ios::in | std::ios::out | std::ios::binary);
+      std::fstream f(dir_.path_to("journal/journal.db"),
+                     std::ios::in | std::ios::out | std::ios::binary);
       f.seekp(2 * 4096);
       f.write(std::string(4096, '\0').data(), 4096);
     }

@@ -31,9 +31,12 @@ class JournalDamageTest : public testing::Test {
  protected:
   static constexpr int kJobs = 300;
 
-  std::string file(const std::string& suffix = "") const { return dir_.path_to("journal/journal.db" + suffix); }
+  std::string file(const std::string& suffix = "") const {
+    return dir_.path_to("journal/journal.db" + suffix);
+  }
   Result<std::unique_ptr<Journal>> try_open() {
-    return Journal::open({.directory = dir_.path_to("journal"), .cache_bytes = 0}, log_, system_clock());
+    return Journal::open({.directory = dir_.path_to("journal"), .cache_bytes = 0}, log_,
+                         system_clock());
   }
   void open() {
     auto opened = try_open();
@@ -41,7 +44,8 @@ class JournalDamageTest : public testing::Test {
     journal_ = *std::move(opened);
   }
   bool flush() { return journal_->flush(std::chrono::steady_clock::now() + 30s); }
-  // Jobs 1..kJobs, each with a script of its own; the sink has acknowledged the first ten and refused the eleventh.
+  // Jobs 1..kJobs, each with a script of its own; the sink has acknowledged the first ten and
+  // refused the eleventh.
   void fill() {
     open();
     auto sink = journal_->register_sink("archive", {"*"});
@@ -50,12 +54,15 @@ class JournalDamageTest : public testing::Test {
       const auto event = job(i);
       expected_[event->id] = *event->file("script")->bytes;
       journal_->append(
-          {.source = "slurm", .event = event, .mark = CaptureMark{.entry = "job." + std::to_string(i), .event_id = event->id}},
+          {.source = "slurm",
+           .event = event,
+           .mark = CaptureMark{.entry = "job." + std::to_string(i), .event_id = event->id}},
           never_.get_token());
     }
     ASSERT_TRUE(flush());
     std::vector<Journal::Settle> settlements;
-    for (std::uint64_t seq = 1; seq <= 10; ++seq) settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
+    for (std::uint64_t seq = 1; seq <= 10; ++seq)
+      settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
     settlements.push_back({.sequence = 11, .outcome = Outcome::kRejected, .reason = "refused"});
     journal_->settle(*sink, settlements, 11);
     ASSERT_TRUE(flush());
@@ -88,7 +95,8 @@ class JournalDamageTest : public testing::Test {
           continue;
         }
         got.ids.insert(item.event->id);
-        EXPECT_EQ(*item.event->file("script")->bytes, expected_[item.event->id]) << "never other bytes than were appended";
+        EXPECT_EQ(*item.event->file("script")->bytes, expected_[item.event->id])
+            << "never other bytes than were appended";
       }
     }
     return got;
@@ -111,7 +119,8 @@ class JournalDamageTest : public testing::Test {
     ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
     sqlite3_busy_timeout(db, kBusyMs);
     char* error = nullptr;
-    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error), SQLITE_OK) << (error != nullptr ? error : "");
+    EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &error), SQLITE_OK)
+        << (error != nullptr ? error : "");
     sqlite3_close(db);
   }
   std::int64_t number(const char* query) {
@@ -176,8 +185,9 @@ TEST_F(JournalDamageTest, PutsGarbageAsideAndStartsAnew) {
   dir_.write("journal/journal.db", std::string(20'000, 'x'));
   open();
   EXPECT_EQ(journal_->open_report().quarantined, quarantine());
-  EXPECT_EQ(dir_.read(fs::path(quarantine()).filename().string().insert(0, "journal/") + "/journal.db"),
-            std::string(20'000, 'x'));
+  EXPECT_EQ(
+      dir_.read(fs::path(quarantine()).filename().string().insert(0, "journal/") + "/journal.db"),
+      std::string(20'000, 'x'));
   EXPECT_TRUE(log_.has("JOURNAL_QUARANTINED"));
   EXPECT_FALSE(journal_->open_report().damage.empty());
   expect_sound();
@@ -190,11 +200,13 @@ TEST_F(JournalDamageTest, SavesWhatATruncatedJournalStillHolds) {
   fs::resize_file(file(), size / 2 + 1234);
   open();
   EXPECT_FALSE(journal_->open_report().quarantined.empty());
-  EXPECT_EQ(fs::file_size(quarantine() + "/journal.db"), size / 2 + 1234) << "evidence stays as it was found";
+  EXPECT_EQ(fs::file_size(quarantine() + "/journal.db"), size / 2 + 1234)
+      << "evidence stays as it was found";
   const auto got = drain();
   EXPECT_GT(got.ids.size(), 50U);
   EXPECT_EQ(got.damaged, 0);
-  EXPECT_EQ(got.ids.size() + journal_->dead_letters("archive", 10)->size(), journal_->open_report().salvaged_events);
+  EXPECT_EQ(got.ids.size() + journal_->dead_letters("archive", 10)->size(),
+            journal_->open_report().salvaged_events);
   expect_sound();
 }
 
@@ -206,15 +218,19 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
   std::mt19937_64 random(20261121);
   int quarantined = 0;
   // Where a table begins nothing says any more where the rest of it is.
-  const std::set<std::int64_t> roots{number("SELECT rootpage FROM sqlite_schema WHERE name='events'"),
-                                     number("SELECT rootpage FROM sqlite_schema WHERE name='packs'")};
+  const std::set<std::int64_t> roots{
+      number("SELECT rootpage FROM sqlite_schema WHERE name='events'"),
+      number("SELECT rootpage FROM sqlite_schema WHERE name='packs'")};
   for (int round = 0; round < 40; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     fs::remove_all(dir_.path_to("journal"));
     std::string bad = good;
-    // The first rounds hit the first page, which holds the header (but for the two fields that are refused) and the schema.
-    std::size_t at = round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
-    while (roots.contains(static_cast<std::int64_t>(at / kPage + 1))) at = kPage + random() % (good.size() - kPage);
+    // The first rounds hit the first page, which holds the header (but for the two fields that are
+    // refused) and the schema.
+    std::size_t at =
+        round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
+    while (roots.contains(static_cast<std::int64_t>(at / kPage + 1)))
+      at = kPage + random() % (good.size() - kPage);
     bad[at] = static_cast<char>(bad[at] ^ (1U << (random() % 8)));
     if (round % 4 == 3) {  // a whole sector of zeros, as after a power cut
       const std::size_t sector = at / 512 * 512;
@@ -228,7 +244,9 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
     EXPECT_GE(got.ids.size(), static_cast<std::size_t>(kJobs) - 11 - 45)
         << "byte " << at << ", " << journal_->open_report().damage;
     if (journal_->open_report().quarantined.empty()) {
-      EXPECT_EQ(got.ids.size() + static_cast<std::size_t>(got.damaged), static_cast<std::size_t>(kJobs) - 11) << "byte " << at;
+      EXPECT_EQ(got.ids.size() + static_cast<std::size_t>(got.damaged),
+                static_cast<std::size_t>(kJobs) - 11)
+          << "byte " << at;
     } else {
       expect_sound();
     }
@@ -241,7 +259,8 @@ TEST_F(JournalDamageTest, ATableWhoseColumnHasAnotherNameIsMadeAnewWithAllThatIt
   fill();
   journal_.reset();
   const std::string good = dir_.read("journal/journal.db");
-  for (const std::string column : {"acknowledged INTEGER", "last_attempt INTEGER", "captured_at INTEGER", "position BLOB"}) {
+  for (const std::string column :
+       {"acknowledged INTEGER", "last_attempt INTEGER", "captured_at INTEGER", "position BLOB"}) {
     SCOPED_TRACE(column);
     fs::remove_all(dir_.path_to("journal"));
     std::string bad = good;
@@ -260,7 +279,8 @@ TEST_F(JournalDamageTest, ATableWhoseColumnHasAnotherNameIsMadeAnewWithAllThatIt
 TEST_F(JournalDamageTest, AColumnOfALaterReleaseIsNoDamage) {
   fill();
   journal_.reset();
-  sql("ALTER TABLE sinks ADD COLUMN later TEXT; ALTER TABLE positions ADD COLUMN later TEXT; CREATE TABLE later(a)");
+  sql("ALTER TABLE sinks ADD COLUMN later TEXT; ALTER TABLE positions ADD COLUMN later TEXT; "
+      "CREATE TABLE later(a)");
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
   EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
@@ -270,7 +290,8 @@ TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoe
   fill();
   journal_.reset();
   // One pack's frame, another pack gone altogether.
-  sql("UPDATE packs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT pack FROM events "
+  sql("UPDATE packs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) "
+      "WHERE id=(SELECT pack FROM events "
       "WHERE seq=20)");
   sql("DELETE FROM packs WHERE id=(SELECT pack FROM events WHERE seq=30)");
   open();
@@ -306,7 +327,8 @@ TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
   }
   ASSERT_TRUE(flush());
   journal_.reset();
-  sql("UPDATE blobs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) WHERE id=(SELECT CAST(blobs AS "
+  sql("UPDATE blobs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) "
+      "WHERE id=(SELECT CAST(blobs AS "
       "INTEGER) FROM events WHERE seq=2)");
   sql("DELETE FROM blobs WHERE id=(SELECT CAST(blobs AS INTEGER) FROM events WHERE seq=6)");
   open();
@@ -323,8 +345,9 @@ TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
   EXPECT_THAT((*letters)[2].reason, HasSubstr("script is missing"));
 }
 
-// tests/fixtures/journal/format-1.db, written by the last program of format 1: jobs 1 to 10 of "slurm", 7 and 8 with one large
-// script, 9 and 10 unresolved; the sink "archive" has acknowledged 1 and refused 2.
+// tests/fixtures/journal/format-1.db, written by the last program of format 1: jobs 1 to 10 of
+// "slurm", 7 and 8 with one large script, 9 and 10 unresolved; the sink "archive" has acknowledged
+// 1 and refused 2.
 class JournalFormat1Test : public JournalDamageTest {
  protected:
   JournalFormat1Test() {
@@ -333,15 +356,16 @@ class JournalFormat1Test : public JournalDamageTest {
     const std::string large = "#!/bin/bash\n" + std::string(20'000, '#') + "\n";
     for (int i = 1; i <= 10; ++i) {
       const std::string id = std::to_string(i);
-      const auto event =
-          make_event(id, i == 7 || i == 8 ? large : "#!/bin/bash\nrun " + id + "\n", {"HOME=/home/alice", "JOB=" + id});
+      const auto event = make_event(id, i == 7 || i == 8 ? large : "#!/bin/bash\nrun " + id + "\n",
+                                    {"HOME=/home/alice", "JOB=" + id});
       expected_[event->id] = *event->file("script")->bytes;
     }
   }
   // What is left of it is resolved and taken.
   void finish() {
     std::vector<Journal::Resolved> resolved;
-    for (const auto& item : journal_->unresolved("slurm", 0, 10)) resolved.push_back({item.ticket, item.event});
+    for (const auto& item : journal_->unresolved("slurm", 0, 10))
+      resolved.push_back({item.ticket, item.event});
     EXPECT_THAT(resolved, SizeIs(2));
     journal_->resolved(resolved);
     ASSERT_TRUE(flush());
@@ -351,7 +375,8 @@ class JournalFormat1Test : public JournalDamageTest {
     expect_sound();
     auto sink = journal_->register_sink("archive", {"*"});
     std::vector<Journal::Settle> settlements;
-    for (std::uint64_t seq = 3; seq <= 10; ++seq) settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
+    for (std::uint64_t seq = 3; seq <= 10; ++seq)
+      settlements.push_back({.sequence = seq, .outcome = Outcome::kAcknowledged});
     journal_->settle(*sink, settlements, 10);
     ASSERT_TRUE(flush());
     EXPECT_EQ(journal_->usage().events, 1U) << "the dead letter";
@@ -365,7 +390,8 @@ class JournalFormat1Test : public JournalDamageTest {
 };
 
 TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewOne) {
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                              system_clock());
   ASSERT_TRUE(looked) << looked.error().message();
   EXPECT_EQ((*looked)->usage().events, 9U) << "the acknowledged one had left";
   looked->reset();
@@ -380,7 +406,8 @@ TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewO
 TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion3) {
   sql(journal::kFromVersion1);
   ASSERT_EQ(number("PRAGMA user_version"), 2);
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                              system_clock());
   ASSERT_TRUE(looked) << looked.error().message();
   EXPECT_EQ((*looked)->usage().events, 9U);
   looked->reset();
@@ -401,7 +428,8 @@ TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
   finish();
 }
 
-// tests/fixtures/journal/format-2.db, written by the daemon of format 2: jobs 1 to 4 of "slurm", which wait for their owners.
+// tests/fixtures/journal/format-2.db, written by the daemon of format 2: jobs 1 to 4 of "slurm",
+// which wait for their owners.
 class JournalFormat2Test : public JournalDamageTest {
  protected:
   JournalFormat2Test() {
@@ -414,7 +442,8 @@ class JournalFormat2Test : public JournalDamageTest {
     const auto waiting = journal.unresolved("slurm", 0, 10);
     ASSERT_THAT(waiting, SizeIs(4));
     for (const auto& item : waiting) {
-      EXPECT_EQ(*item.event->file("script")->bytes, "#!/bin/bash\nrun " + item.event->job.id + "\n");
+      EXPECT_EQ(*item.event->file("script")->bytes,
+                "#!/bin/bash\nrun " + item.event->job.id + "\n");
       ASSERT_TRUE(item.mark);
       EXPECT_EQ(item.mark->entry, "hash." + item.event->job.id + "/job." + item.event->job.id);
       EXPECT_EQ(item.mark->identity.mtime_ns, item.event->time.nanoseconds);
@@ -426,7 +455,8 @@ class JournalFormat2Test : public JournalDamageTest {
 };
 
 TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                              system_clock());
   ASSERT_TRUE(looked) << looked.error().message();
   expect_all(**looked);
   looked->reset();
@@ -472,13 +502,15 @@ TEST_F(JournalDamageTest, AFlippedExceptionLeadsToDeliveryAgainAndNotToLoss) {
   sql("UPDATE exceptions SET seq=200");
   open();
   EXPECT_THAT(journal_->open_report().damage, HasSubstr("1 exceptions"));
-  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 10) << "the refused one comes again";
+  EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 10)
+      << "the refused one comes again";
 }
 
 TEST_F(JournalDamageTest, KeepsCursorsAndDeadLettersWhereOnlyEventsAreDamaged) {
   fill();
   journal_.reset();
-  sql("PRAGMA writable_schema=ON; UPDATE sqlite_schema SET rootpage=999999 WHERE name='events_job';");
+  sql("PRAGMA writable_schema=ON; UPDATE sqlite_schema SET rootpage=999999 WHERE "
+      "name='events_job';");
   open();
   EXPECT_FALSE(journal_->open_report().quarantined.empty());
   EXPECT_EQ(journal_->open_report().lost_events, 0U);
@@ -497,7 +529,9 @@ TEST_F(JournalDamageTest, DropsTheMarkOfALostEventSoThatItIsCapturedAgain) {
   EXPECT_EQ(journal_->open_report().lost_events, 1U);
   EXPECT_TRUE(log_.has("JOURNAL_EVENT_LOST"));
   std::promise<bool> fresh;
-  journal_->append({.source = "slurm", .event = job(50), .durable = [&](bool is_fresh) { fresh.set_value(is_fresh); }},
+  journal_->append({.source = "slurm",
+                    .event = job(50),
+                    .durable = [&](bool is_fresh) { fresh.set_value(is_fresh); }},
                    never_.get_token());
   EXPECT_TRUE(fresh.get_future().get());
   EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
@@ -540,7 +574,8 @@ TEST_F(JournalDamageTest, PutsAWalWithoutItsDatabaseAside) {
 
 TEST_F(JournalDamageTest, ADamagedJournalCannotBeOpenedForReadingOnlyAndStaysWhereItIs) {
   dir_.write("journal/journal.db", std::string(20'000, 'x'));
-  auto opened = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto opened = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                              system_clock());
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().kind(), ErrorKind::kCorrupt);
   EXPECT_EQ(quarantine(), "");
@@ -562,7 +597,8 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   EXPECT_EQ(journal_->unresolved_count("slurm"), 2U);
   EXPECT_EQ(drain().damaged, 1);
   // The script is looked for when a sink is to get it.
-  journal_->resolved({{unresolved[0].ticket, unresolved[0].event}, {unresolved[1].ticket, unresolved[1].event}});
+  journal_->resolved(
+      {{unresolved[0].ticket, unresolved[0].event}, {unresolved[1].ticket, unresolved[1].event}});
   ASSERT_TRUE(flush());
   expected_[job(3)->id] = *job(3)->file("script")->bytes;
   const auto got = drain();
@@ -571,7 +607,8 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(2));
 }
 
-// ---- a quarantine that was not finished ------------------------------------------------------------------------------
+// ---- a quarantine that was not finished
+// ------------------------------------------------------------------------------
 
 class JournalQuarantineTest : public JournalDamageTest {
  protected:
@@ -647,23 +684,28 @@ TEST_F(JournalQuarantineTest, ARestOfAnEarlierAttemptThatCannotBeRemovedEndsTheS
   ASSERT_TRUE(opens()) << error_;
 }
 
-// ---- damage that shows while it is in use -----------------------------------------------------------------------------
+// ---- damage that shows while it is in use
+// -----------------------------------------------------------------------------
 
 TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves) {
   open();
   auto sink = journal_->register_sink("archive", {"*"});
   ASSERT_TRUE(sink);
-  for (int i = 1; i <= 300; ++i) journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
+  for (int i = 1; i <= 300; ++i)
+    journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
   ASSERT_TRUE(flush());
   journal_.reset();
   open();
   ASSERT_FALSE(journal_->damaged());
-  // Another's write makes the writer forget what it has in memory. Then all pages but the first are none of a tree.
+  // Another's write makes the writer forget what it has in memory. Then all pages but the first are
+  // none of a tree.
   sql("INSERT INTO positions VALUES('another', x'00'); PRAGMA wal_checkpoint(TRUNCATE)");
   const auto size = fs::file_size(file());
   for (std::uint64_t at = 4096; at < size; at += 4096) patch(file(), at, std::string(16, '\xee'));
-  for (int i = 301; i <= 330; ++i) journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
-  EXPECT_FALSE(journal_->flush(std::chrono::steady_clock::now() + std::chrono::seconds{30})) << "it does not wait for ever";
+  for (int i = 301; i <= 330; ++i)
+    journal_->append({.source = "slurm", .event = job(i)}, never_.get_token());
+  EXPECT_FALSE(journal_->flush(std::chrono::steady_clock::now() + std::chrono::seconds{30}))
+      << "it does not wait for ever";
   EXPECT_TRUE(journal_->damaged());
   EXPECT_TRUE(log_.has("JOURNAL_DAMAGED"));
   EXPECT_FALSE(log_.has("JOURNAL_WRITE_FAILED")) << "nobody is told that nothing is lost";

@@ -45,7 +45,8 @@ struct Found {
 
   bool has(const std::string& sink, const std::string& job) const {
     const SinkView& view = sinks.at(sink);
-    return unresolved.contains(job) || view.waiting.contains(job) || view.parked.contains(job) || view.dead.contains(job);
+    return unresolved.contains(job) || view.waiting.contains(job) || view.parked.contains(job) ||
+           view.dead.contains(job);
   }
 };
 
@@ -71,31 +72,37 @@ Found look_into(const std::string& directory, const Stored& stored = {}) {
   journal.set_archive(archive_of(stored));
   found.quarantined = journal.open_report().quarantined.empty() ? "" : journal.open_report().damage;
   if (auto sound = journal.verify(); !sound) found.problem = sound.error().message();
-  for (const auto& item : journal.unresolved("slurm", 0, 100'000)) found.unresolved.insert(item.event->job.id);
+  for (const auto& item : journal.unresolved("slurm", 0, 100'000))
+    found.unresolved.insert(item.event->job.id);
   for (const char* name : kSinks) {
     Found::SinkView& view = found.sinks[name];
     const auto known = journal.unregistered_sinks();
     view.known = std::find(known.begin(), known.end(), name) != known.end();
     auto sink = journal.register_sink(name, {"*"});
-    auto items = sink ? journal.read(*sink, journal.cursor(*sink), 1'000'000, 1U << 31) : sink.error();
+    auto items =
+        sink ? journal.read(*sink, journal.cursor(*sink), 1'000'000, 1U << 31) : sink.error();
     auto parked = sink ? journal.parked(*sink, 1'000'000) : sink.error();
     auto letters = journal.dead_letters(name, 1'000'000);
     if (!items || !parked || !letters) {
       found.problem = "sink " + std::string(name) + " cannot be read";
       continue;
     }
-    for (const auto& item : *items) view.waiting.insert(item.event ? item.event->job.id : "damaged");
-    for (const auto& item : *parked) view.parked.insert(item.event ? item.event->job.id : "damaged");
+    for (const auto& item : *items)
+      view.waiting.insert(item.event ? item.event->job.id : "damaged");
+    for (const auto& item : *parked)
+      view.parked.insert(item.event ? item.event->job.id : "damaged");
     for (const auto& letter : *letters) view.dead.insert(letter.job_id);
   }
   return found;
 }
 
-// What was promised up to a step, as the marks say it: "A job" is durable; "T sink job outcome" was told to the journal;
-// "C" all that was told is committed; "S" a start, before which what was not committed may or may not have come.
+// What was promised up to a step, as the marks say it: "A job" is durable; "T sink job outcome" was
+// told to the journal; "C" all that was told is committed; "S" a start, before which what was not
+// committed may or may not have come.
 struct Promises {
   std::set<std::string> durable;
-  std::map<std::string, std::map<std::string, std::set<std::string>>> told, committed, ever;  // sink -> job -> outcomes
+  std::map<std::string, std::map<std::string, std::set<std::string>>> told, committed,
+      ever;  // sink -> job -> outcomes
 
   explicit Promises(const std::vector<std::string>& marks) {
     for (const std::string& mark : marks) {
@@ -124,16 +131,19 @@ struct Promises {
         return entry == sink->second.end() ? std::set<std::string>{} : entry->second;
       };
       for (const std::string& job : durable) {
-        if (!found.has(name, job) && !outcomes(ever, job).contains("acknowledged")) return job + " is lost to " + name;
+        if (!found.has(name, job) && !outcomes(ever, job).contains("acknowledged"))
+          return job + " is lost to " + name;
       }
       const auto sink = committed.find(name);
       if (sink == committed.end()) continue;
       if (!view.known) return std::string("sink ") + name + " is forgotten";
       for (const auto& [job, said] : sink->second) {
         if (view.waiting.contains(job)) return job + " was settled and comes again to " + name;
-        if (said.contains("acknowledged") && found.has(name, job) && !found.unresolved.contains(job))
+        if (said.contains("acknowledged") && found.has(name, job) &&
+            !found.unresolved.contains(job))
           return job + " was acknowledged by " + name + " and comes again";
-        if (said.contains("dead") && !outcomes(ever, job).contains("acknowledged") && !view.dead.contains(job))
+        if (said.contains("dead") && !outcomes(ever, job).contains("acknowledged") &&
+            !view.dead.contains(job))
           return job + " was a dead letter of " + name + " and is lost";
       }
     }
@@ -150,7 +160,8 @@ std::shared_ptr<const Event> job(const std::string& id, std::size_t bytes) {
 
 class JournalPowerCutTest : public testing::Test {
  protected:
-  // Appends, resolutions, settlements of two sinks, removal, and at the end of each life the checkpoint of a close.
+  // Appends, resolutions, settlements of two sinks, removal, and at the end of each life the
+  // checkpoint of a close.
   void work(PowerCut& disk, unsigned seed) {
     std::stop_source never;
     std::mt19937 lot(seed);
@@ -173,19 +184,22 @@ class JournalPowerCutTest : public testing::Test {
     };
     for (int round = 0; round < 8; ++round) {
       for (unsigned i = 0; i <= lot() % 4; ++i) {
-        const std::string id = std::to_string(seed) + "-" + std::to_string(round) + "-" + std::to_string(i);
+        const std::string id =
+            std::to_string(seed) + "-" + std::to_string(round) + "-" + std::to_string(i);
         const auto event = job(id, lot() % 5 == 0 ? 20'000 : 200);
         stored_[id] = event;
-        ASSERT_TRUE(journal.append({.source = "slurm",
-                                    .event = event,
-                                    .resolve_first = lot() % 3 == 0,
-                                    .mark = CaptureMark{.entry = "job." + id, .event_id = event->id},
-                                    .durable = [&disk, id](bool) { disk.mark("A " + id); }},
-                                   never.get_token()));
+        ASSERT_TRUE(
+            journal.append({.source = "slurm",
+                            .event = event,
+                            .resolve_first = lot() % 3 == 0,
+                            .mark = CaptureMark{.entry = "job." + id, .event_id = event->id},
+                            .durable = [&disk, id](bool) { disk.mark("A " + id); }},
+                           never.get_token()));
       }
       if (lot() % 2 == 0) {
         std::vector<Journal::Resolved> resolved;
-        for (auto& item : journal.unresolved("slurm", 0, 5)) resolved.push_back({item.ticket, item.event});
+        for (auto& item : journal.unresolved("slurm", 0, 5))
+          resolved.push_back({item.ticket, item.event});
         journal.resolved(std::move(resolved));
       }
       for (const char* name : kSinks) {
@@ -235,12 +249,13 @@ class JournalPowerCutTest : public testing::Test {
       auto [entry, fresh] = seen.try_emplace(state.fingerprint());
       if (fresh) entry->second = open_copy(state);
       const std::string wrong = Promises(disk.marks_until(c.step)).broken_by(entry->second);
-      EXPECT_EQ(wrong, "") << "power cut before step " << c.step << " of " << disk.steps() << " (" << disk.step_text(c.step)
-                           << "), losing " << PowerCut::name_of(c.loss);
+      EXPECT_EQ(wrong, "") << "power cut before step " << c.step << " of " << disk.steps() << " ("
+                           << disk.step_text(c.step) << "), losing " << PowerCut::name_of(c.loss);
       if (!wrong.empty() && ++broken == 5) FAIL() << "and so on";
     }
     RecordProperty("states", static_cast<int>(seen.size()));
-    std::printf("%zu calls, %zu power cuts, %zu different states\n", disk.steps(), cases.size(), seen.size());
+    std::printf("%zu calls, %zu power cuts, %zu different states\n", disk.steps(), cases.size(),
+                seen.size());
   }
 
   Found open_copy(const PowerCut::Disk& state) {
@@ -276,26 +291,32 @@ TEST_F(JournalPowerCutTest, ACheckpointInTheMiddleOfWorkKeepsEverything) {
     // As much as makes a checkpoint of its own accord (32 MiB), and some more.
     for (int i = 0; i < 9; ++i) {
       const std::string id = "big-" + std::to_string(i);
-      ASSERT_TRUE((*opened)->append(
-          {.source = "slurm", .event = job(id, 4 << 20), .durable = [&disk, id](bool) { disk.mark("A " + id); }},
-          never.get_token()));
+      ASSERT_TRUE((*opened)->append({.source = "slurm",
+                                     .event = job(id, 4 << 20),
+                                     .durable = [&disk, id](bool) { disk.mark("A " + id); }},
+                                    never.get_token()));
       ASSERT_TRUE((*opened)->flush(std::chrono::steady_clock::now() + 30s));
     }
   }
   disk.stop();
   ASSERT_EQ(disk.missed(&mapped), "");
-  // Each state is 40 MB, so only a few, around where something is synced or the database itself is written.
+  // Each state is 40 MB, so only a few, around where something is synced or the database itself is
+  // written.
   std::vector<std::size_t> steps;
   for (std::size_t step = 0; step <= disk.steps(); ++step) {
-    if (disk.step_text(step).starts_with("sync") || disk.step_text(step).starts_with("truncate")) steps.push_back(step);
+    if (disk.step_text(step).starts_with("sync") || disk.step_text(step).starts_with("truncate"))
+      steps.push_back(step);
   }
   std::mt19937 lot(7);
   std::shuffle(steps.begin(), steps.end(), lot);
-  if (std::getenv("SCRIPTORIUM_POWER_CUT") == nullptr) steps.resize(std::min<std::size_t>(steps.size(), 3));
+  if (std::getenv("SCRIPTORIUM_POWER_CUT") == nullptr)
+    steps.resize(std::min<std::size_t>(steps.size(), 3));
   for (const std::size_t step : steps) {
     for (const PowerCut::Loss loss : {PowerCut::Loss::kEverything, PowerCut::Loss::kAny}) {
-      EXPECT_EQ(Promises(disk.marks_until(step)).broken_by(open_copy(disk.build(step, loss, step))), "")
-          << "power cut before step " << step << " (" << disk.step_text(step) << "), losing " << PowerCut::name_of(loss);
+      EXPECT_EQ(Promises(disk.marks_until(step)).broken_by(open_copy(disk.build(step, loss, step))),
+                "")
+          << "power cut before step " << step << " (" << disk.step_text(step) << "), losing "
+          << PowerCut::name_of(loss);
     }
   }
 }
@@ -310,7 +331,8 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
     for (const char* name : kSinks) ASSERT_TRUE((*opened)->register_sink(name, {"*"}));
     const auto append = [&](int from, int to) {
       for (int i = from; i < to; ++i) {
-        ASSERT_TRUE((*opened)->append({.source = "slurm", .event = job(std::to_string(i), 3000)}, never.get_token()));
+        ASSERT_TRUE((*opened)->append({.source = "slurm", .event = job(std::to_string(i), 3000)},
+                                      never.get_token()));
       }
       ASSERT_TRUE((*opened)->flush(std::chrono::steady_clock::now() + 30s));
     };
@@ -321,7 +343,8 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
     append(60, 80);
     // While it is open, so that the last twenty are in -wal alone, as after a crash.
     fs::create_directories(journal_);
-    for (const char* file : {"journal.db", "journal.db-wal"}) fs::copy_file(source + "/" + file, journal_ + "/" + file);
+    for (const char* file : {"journal.db", "journal.db-wal"})
+      fs::copy_file(source + "/" + file, journal_ + "/" + file);
   }
   {
     std::fstream file(journal_ + "/journal.db", std::ios::in | std::ios::out | std::ios::binary);
@@ -339,7 +362,8 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
   ASSERT_EQ(salvaged.problem, "");
   const std::set<std::string> kept = salvaged.sinks.at("archive").waiting;
   ASSERT_GT(kept.size(), 40U);
-  for (int i = 60; i < 80; ++i) EXPECT_TRUE(kept.contains(std::to_string(i))) << i << " stood in -wal alone, and is lost";
+  for (int i = 60; i < 80; ++i)
+    EXPECT_TRUE(kept.contains(std::to_string(i))) << i << " stood in -wal alone, and is lost";
 
   PowerCut disk(disk_);
   const Found first = look_into(journal_);
@@ -352,12 +376,13 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
     const PowerCut::Disk state = disk.build(c.step, c.loss, c.seed);
     if (!seen.insert(state.fingerprint()).second) continue;
     const Found found = open_copy(state);
-    EXPECT_EQ(found.problem, "") << "before step " << c.step << " (" << disk.step_text(c.step) << "), losing "
-                                 << PowerCut::name_of(c.loss);
+    EXPECT_EQ(found.problem, "") << "before step " << c.step << " (" << disk.step_text(c.step)
+                                 << "), losing " << PowerCut::name_of(c.loss);
     if (found.problem.empty()) {
       for (const char* name : kSinks) {
         EXPECT_EQ(found.sinks.at(name).waiting, kept)
-            << name << " before step " << c.step << " (" << disk.step_text(c.step) << "), losing " << PowerCut::name_of(c.loss);
+            << name << " before step " << c.step << " (" << disk.step_text(c.step) << "), losing "
+            << PowerCut::name_of(c.loss);
       }
     }
     if (HasFailure() && ++broken == 4) FAIL() << "and so on";

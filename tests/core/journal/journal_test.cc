@@ -53,23 +53,25 @@ class JournalTest : public testing::Test {
     return *id;
   }
   // Appends and waits until it is durable; whether it was new.
-  bool append(std::shared_ptr<const Event> event, bool resolve_first = false, std::optional<CaptureMark> mark = std::nullopt) {
+  bool append(std::shared_ptr<const Event> event, bool resolve_first = false,
+              std::optional<CaptureMark> mark = std::nullopt) {
     auto durable = std::make_shared<std::promise<bool>>();
     auto fresh = durable->get_future();
-    EXPECT_TRUE(journal_->append({.source = "slurm",
-                                  .event = std::move(event),
-                                  .resolve_first = resolve_first,
-                                  .mark = std::move(mark),
-                                  .durable = [durable](bool is_fresh) { durable->set_value(is_fresh); }},
-                                 never_.get_token()));
+    EXPECT_TRUE(
+        journal_->append({.source = "slurm",
+                          .event = std::move(event),
+                          .resolve_first = resolve_first,
+                          .mark = std::move(mark),
+                          .durable = [durable](bool is_fresh) { durable->set_value(is_fresh); }},
+                         never_.get_token()));
     return fresh.get();
   }
   void append_jobs(int first, int last) {
     for (int i = first; i <= last; ++i) append(make_event(std::to_string(i)));
   }
   bool flush() { return journal_->flush(std::chrono::steady_clock::now() + 30s); }
-  std::vector<Journal::Item> read(Journal::SinkId id, std::uint64_t after, std::size_t events = 1000,
-                                  std::uint64_t bytes = 1U << 30) {
+  std::vector<Journal::Item> read(Journal::SinkId id, std::uint64_t after,
+                                  std::size_t events = 1000, std::uint64_t bytes = 1U << 30) {
     auto items = journal_->read(id, after, events, bytes);
     EXPECT_TRUE(items) << items.error().message();
     return *std::move(items);
@@ -79,7 +81,8 @@ class JournalTest : public testing::Test {
     for (const auto& item : items) ids.push_back(item.event ? item.event->job.id : "damaged");
     return ids;
   }
-  static Journal::Settle settlement(std::uint64_t sequence, Outcome outcome, std::string reason = "") {
+  static Journal::Settle settlement(std::uint64_t sequence, Outcome outcome,
+                                    std::string reason = "") {
     return {.sequence = sequence,
             .outcome = outcome,
             .reason = std::move(reason),
@@ -87,9 +90,11 @@ class JournalTest : public testing::Test {
             .first_attempt = {1000},
             .last_attempt = {2000}};
   }
-  void settle(Journal::SinkId id, const std::vector<Journal::Item>& items, Outcome outcome, std::string reason = "") {
+  void settle(Journal::SinkId id, const std::vector<Journal::Item>& items, Outcome outcome,
+              std::string reason = "") {
     std::vector<Journal::Settle> settlements;
-    for (const auto& item : items) settlements.push_back(settlement(item.sequence, outcome, reason));
+    for (const auto& item : items)
+      settlements.push_back(settlement(item.sequence, outcome, reason));
     journal_->settle(id, settlements, items.back().sequence);
     ASSERT_TRUE(flush());
   }
@@ -143,7 +148,8 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
   }
   append(make_event("4"), true);
   std::vector<Journal::Resolved> resolved;
-  for (const auto& waiting : journal_->unresolved("slurm", 0, 10)) resolved.push_back({waiting.ticket, waiting.event});
+  for (const auto& waiting : journal_->unresolved("slurm", 0, 10))
+    resolved.push_back({waiting.ticket, waiting.event});
   journal_->resolved(resolved);
   ASSERT_TRUE(flush());
 
@@ -166,16 +172,19 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
 
   // Asked in vain, given up, found.
   const Timestamp much_later{later.nanoseconds + 1};
-  ASSERT_TRUE(journal_->change_unverified({{waiting[0].number, much_later}, {waiting[1].number, std::nullopt}}));
+  ASSERT_TRUE(journal_->change_unverified(
+      {{waiting[0].number, much_later}, {waiting[1].number, std::nullopt}}));
   EXPECT_THAT(due(later), SizeIs(1));
   ASSERT_EQ(*journal_->hasten_unverified("slurm"), 2U);
   EXPECT_THAT(due(system_clock().now()), SizeIs(2));
   const Event after = test::make_owned_event(*before[2]);
   for (int again = 0; again < 2; ++again)
-    ASSERT_TRUE(journal_->replace_unverified(waiting[2].number, "slurm", std::make_shared<const Event>(after)));
+    ASSERT_TRUE(journal_->replace_unverified(waiting[2].number, "slurm",
+                                             std::make_shared<const Event>(after)));
   EXPECT_EQ(journal_->unverified_count("slurm"), 1U);
 
-  // Who has the first one still to come needs only the second; whoever does not want that kind needs the first.
+  // Who has the first one still to come needs only the second; whoever does not want that kind
+  // needs the first.
   const auto items = read(archive, 0);
   ASSERT_EQ(jobs(items), (std::vector<std::string>{"1", "2", "3", "4", "3"}));
   EXPECT_EQ(event_json(*items.back().event), event_json(after));
@@ -188,7 +197,8 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
   EXPECT_TRUE(journal_->is_replaced(sink("archive"), *before[2])) << "also after a restart";
   settle(archive, read(archive, 0), Outcome::kAcknowledged);
   reopen();
-  EXPECT_FALSE(journal_->is_replaced(sink("archive"), *before[2])) << "and no longer than anybody needs it";
+  EXPECT_FALSE(journal_->is_replaced(sink("archive"), *before[2]))
+      << "and no longer than anybody needs it";
   expect_sound();
 }
 
@@ -236,15 +246,18 @@ TEST_F(JournalTest, ASinkThatWasAwayWhenTheOwnerBecameKnownGetsTheFirstEvent) {
   ASSERT_TRUE(flush());
   ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
   const Event before = test::make_unverified_event("1");
-  ASSERT_TRUE(journal_->replace_unverified(1, "slurm", std::make_shared<const Event>(test::make_owned_event(before))));
+  ASSERT_TRUE(journal_->replace_unverified(
+      1, "slurm", std::make_shared<const Event>(test::make_owned_event(before))));
   EXPECT_TRUE(journal_->is_replaced(archive, before));
-  EXPECT_FALSE(journal_->is_replaced(sink("away"), before)) << "it gets nothing that came while it was away";
+  EXPECT_FALSE(journal_->is_replaced(sink("away"), before))
+      << "it gets nothing that came while it was away";
 }
 
 TEST_F(JournalTest, KeepsAnEventThatCameWithoutBytesAsItIs) {
   open(1U << 30, 0);
   const auto archive = sink("archive");
-  const Event event = test::without_bytes(test::make_owned_event(test::make_unverified_event("1", std::string(40'000, 'x'))));
+  const Event event = test::without_bytes(
+      test::make_owned_event(test::make_unverified_event("1", std::string(40'000, 'x'))));
   append(std::make_shared<const Event>(event));
   reopen();
   const auto items = read(sink("archive"), 0);
@@ -263,7 +276,8 @@ TEST_F(JournalTest, IsForItsOwnerOnly) {
   struct stat s{};
   ASSERT_EQ(::stat(dir_.path_to("journal").c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0700U);
-  for (const char* name : {"journal/journal.db", "journal/journal.db-wal", "journal/journal.db-shm"}) {
+  for (const char* name :
+       {"journal/journal.db", "journal/journal.db-wal", "journal/journal.db-shm"}) {
     ASSERT_EQ(::stat(dir_.path_to(name).c_str(), &s), 0) << name;
     EXPECT_EQ(s.st_mode & 0777, 0600U) << name;
   }
@@ -284,7 +298,11 @@ TEST_F(JournalTest, AMarkKeepsItsEventFromComingAgainUntilItIsForgotten) {
   open();
   const auto archive = sink("archive");
   const CaptureMark mark{.entry = "hash.1/job.1",
-                         .identity = {.file = "script", .device = 7, .inode = ~std::uint64_t{0}, .mtime_ns = -5, .size = 10},
+                         .identity = {.file = "script",
+                                      .device = 7,
+                                      .inode = ~std::uint64_t{0},
+                                      .mtime_ns = -5,
+                                      .size = 10},
                          .size = 9,
                          .event_id = make_event("1")->id};
   EXPECT_TRUE(append(make_event("1"), false, mark));
@@ -307,7 +325,8 @@ TEST_F(JournalTest, AMarkKeepsItsEventFromComingAgainUntilItIsForgotten) {
 TEST_F(JournalTest, StoresTheMarkOfAnEventThatItHasAlready) {
   open();
   append(make_event("1"));
-  EXPECT_FALSE(append(make_event("1"), false, CaptureMark{.entry = "hash.1/job.1", .event_id = make_event("1")->id}));
+  EXPECT_FALSE(append(make_event("1"), false,
+                      CaptureMark{.entry = "hash.1/job.1", .event_id = make_event("1")->id}));
   EXPECT_THAT(journal_->marks("slurm"), SizeIs(1));
   journal_->set_mark("slurm", {.entry = "hash.1/job.1", .size = 77, .event_id = "other"});
   ASSERT_TRUE(flush());
@@ -426,11 +445,11 @@ TEST_F(JournalTest, WhatIsParkedOrDeadForAnAbsentSinkStaysToo) {
   auto gone = sink("gone");
   append_jobs(1, 4);
   const auto items = read(gone, 0);
-  journal_->settle(
-      gone,
-      {settlement(items[0].sequence, Outcome::kRetry, "503"), settlement(items[1].sequence, Outcome::kRejected, "413"),
-       settlement(items[2].sequence, Outcome::kAcknowledged)},
-      items[2].sequence);
+  journal_->settle(gone,
+                   {settlement(items[0].sequence, Outcome::kRetry, "503"),
+                    settlement(items[1].sequence, Outcome::kRejected, "413"),
+                    settlement(items[2].sequence, Outcome::kAcknowledged)},
+                   items[2].sequence);
   ASSERT_TRUE(flush());
   ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
   append_jobs(5, 8);
@@ -575,7 +594,10 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   append_stored(7, 7);  // it gets this one anyway
   std::vector<std::shared_ptr<const Event>> page;
   for (const auto& [id, event] : stored_) page.push_back(event);
-  Journal::Fill progress{.sink = "late", .archive = "archive", .position = "p", .state = Journal::Fill::State::kFilling};
+  Journal::Fill progress{.sink = "late",
+                         .archive = "archive",
+                         .position = "p",
+                         .state = Journal::Fill::State::kFilling};
   ASSERT_TRUE(journal_->fill(progress, page));
   ASSERT_THAT(journal_->fills(), SizeIs(1));
   EXPECT_EQ(journal_->fills()[0].sent, 6U);
@@ -586,8 +608,9 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   EXPECT_EQ(state("archive").waiting, 2U);
   expect_sound();
   // One of them is captured again, by a journal that has forgotten it: then it is everybody's.
-  append(stored_.begin()->second->job.id == "6" || stored_.begin()->second->job.id == "7" ? std::next(stored_.begin())->second
-                                                                                          : stored_.begin()->second);
+  append(stored_.begin()->second->job.id == "6" || stored_.begin()->second->job.id == "7"
+             ? std::next(stored_.begin())->second
+             : stored_.begin()->second);
   reopen();
   archive = sink("archive");
   late = sink("late", {"job.script"});
@@ -620,7 +643,8 @@ TEST_F(JournalReleaseTest, ReleasesOnlyWhatTheArchiveHasAndAnotherNeeds) {
   EXPECT_EQ(release_all(), 1U) << "acknowledged ahead of the cursor";
   journal_->settle(archive,
                    {settlement(items[0].sequence, Outcome::kRejected, "413"),
-                    settlement(items[1].sequence, Outcome::kRetry, "503"), settlement(items[2].sequence, Outcome::kAcknowledged)},
+                    settlement(items[1].sequence, Outcome::kRetry, "503"),
+                    settlement(items[2].sequence, Outcome::kAcknowledged)},
                    items[3].sequence);
   ASSERT_TRUE(flush());
   EXPECT_EQ(release_all(), 1U) << "neither a dead letter nor a parked one";
@@ -666,7 +690,8 @@ TEST_F(JournalTest, ASinkGetsOnlyItsKindsAndHoldsNoOthers) {
   EXPECT_EQ(state("usage").waiting, 0U);
   EXPECT_EQ(sink("usage", {"*"}), usage);
   append(make_event("7"));
-  EXPECT_THAT(jobs(read(usage, journal_->cursor(usage))), ElementsAre("7")) << "6 was passed before the kinds changed";
+  EXPECT_THAT(jobs(read(usage, journal_->cursor(usage))), ElementsAre("7"))
+      << "6 was passed before the kinds changed";
   EXPECT_EQ(state("usage").waiting, 1U);
 }
 
@@ -675,11 +700,11 @@ TEST_F(JournalTest, ADeadLetterStaysWithItsReasonUntilItIsRetriedOrDiscarded) {
   auto archive = sink("archive");
   append_jobs(1, 3);
   auto items = read(archive, 0);
-  journal_->settle(
-      archive,
-      {settlement(items[0].sequence, Outcome::kAcknowledged), settlement(items[1].sequence, Outcome::kRejected, "413 too large"),
-       settlement(items[2].sequence, Outcome::kRejected, "400 bad")},
-      items[2].sequence);
+  journal_->settle(archive,
+                   {settlement(items[0].sequence, Outcome::kAcknowledged),
+                    settlement(items[1].sequence, Outcome::kRejected, "413 too large"),
+                    settlement(items[2].sequence, Outcome::kRejected, "400 bad")},
+                   items[2].sequence);
   ASSERT_TRUE(flush());
   EXPECT_EQ(journal_->usage().events, 2U);
   reopen();
@@ -703,7 +728,8 @@ TEST_F(JournalTest, ADeadLetterStaysWithItsReasonUntilItIsRetriedOrDiscarded) {
   const auto generation = journal_->parked_generation(archive);
   EXPECT_EQ(journal_->retry_dead("archive", make_event("2")->id.substr(0, 8)).value(), 1U);
   EXPECT_NE(journal_->parked_generation(archive), generation);
-  EXPECT_TRUE(journal_->wait(archive, 1000, generation, never_.get_token(), std::chrono::steady_clock::now() + 30s));
+  EXPECT_TRUE(journal_->wait(archive, 1000, generation, never_.get_token(),
+                             std::chrono::steady_clock::now() + 30s));
   const auto parked = journal_->parked(archive, 10);
   ASSERT_TRUE(parked);
   EXPECT_THAT(jobs(*parked), ElementsAre("2"));
@@ -725,8 +751,10 @@ TEST_F(JournalTest, AParkedEventLetsTheCursorPassAndComesBackAfterARestart) {
   auto archive = sink("archive");
   append_jobs(1, 3);
   auto items = read(archive, 0);
-  journal_->settle(archive, {settlement(items[0].sequence, Outcome::kRetry, "busy")}, items[0].sequence);
-  journal_->settle(archive, {settlement(items[1].sequence, Outcome::kAcknowledged)}, items[1].sequence);
+  journal_->settle(archive, {settlement(items[0].sequence, Outcome::kRetry, "busy")},
+                   items[0].sequence);
+  journal_->settle(archive, {settlement(items[1].sequence, Outcome::kAcknowledged)},
+                   items[1].sequence);
   ASSERT_TRUE(flush());
   EXPECT_EQ(state("archive").parked, 1U);
   EXPECT_EQ(state("archive").waiting, 2U);
@@ -750,9 +778,10 @@ TEST_F(JournalTest, WhatWasSettledBeyondTheCursorDoesNotComeAgain) {
   auto archive = sink("archive");
   append_jobs(1, 4);
   const auto items = read(archive, 0);
-  journal_->settle(
-      archive, {settlement(items[2].sequence, Outcome::kAcknowledged), settlement(items[3].sequence, Outcome::kRejected, "no")},
-      0);
+  journal_->settle(archive,
+                   {settlement(items[2].sequence, Outcome::kAcknowledged),
+                    settlement(items[3].sequence, Outcome::kRejected, "no")},
+                   0);
   ASSERT_TRUE(flush());
   EXPECT_EQ(state("archive").waiting, 2U);
   EXPECT_THAT(jobs(read(archive, 0)), ElementsAre("1", "2"));
@@ -761,8 +790,8 @@ TEST_F(JournalTest, WhatWasSettledBeyondTheCursorDoesNotComeAgain) {
   EXPECT_EQ(state("archive").waiting, 2U);
   EXPECT_THAT(jobs(read(archive, 0)), ElementsAre("1", "2"));
   EXPECT_THAT(read(archive, items[1].sequence), IsEmpty());
-  EXPECT_FALSE(journal_->wait(archive, items[1].sequence, journal_->parked_generation(archive), never_.get_token(),
-                              std::chrono::steady_clock::now()));
+  EXPECT_FALSE(journal_->wait(archive, items[1].sequence, journal_->parked_generation(archive),
+                              never_.get_token(), std::chrono::steady_clock::now()));
   settle(archive, read(archive, 0), Outcome::kAcknowledged);
   journal_->settle(archive, {}, items[3].sequence);
   ASSERT_TRUE(flush());
@@ -785,7 +814,8 @@ TEST_F(JournalTest, ASecondSettlementChangesNothing) {
   EXPECT_EQ(state("archive").acknowledged, 2U);
   EXPECT_EQ(state("archive").dead, 0U);
   append(make_event("3"));
-  EXPECT_THAT(jobs(read(archive, journal_->cursor(archive))), ElementsAre("3")) << "a cursor from the future is cut";
+  EXPECT_THAT(jobs(read(archive, journal_->cursor(archive))), ElementsAre("3"))
+      << "a cursor from the future is cut";
 }
 
 TEST_F(JournalTest, AnUnresolvedEventIsSeenByNoSinkUntilItIsResolved) {
@@ -800,7 +830,8 @@ TEST_F(JournalTest, AnUnresolvedEventIsSeenByNoSinkUntilItIsResolved) {
   EXPECT_EQ(journal_->unresolved_count("torque"), 0U);
   reopen();
   archive = sink("archive");
-  EXPECT_TRUE(journal_->wait_unresolved("slurm", 0, never_.get_token(), std::chrono::steady_clock::now()));
+  EXPECT_TRUE(
+      journal_->wait_unresolved("slurm", 0, never_.get_token(), std::chrono::steady_clock::now()));
   auto unresolved = journal_->unresolved("slurm", 0, 10);
   ASSERT_THAT(unresolved, SizeIs(1));
   ASSERT_TRUE(unresolved[0].mark);
@@ -810,7 +841,8 @@ TEST_F(JournalTest, AnUnresolvedEventIsSeenByNoSinkUntilItIsResolved) {
   EXPECT_THAT(journal_->unresolved("torque", 0, 10), IsEmpty());
   Event resolved = *unresolved[0].event;
   resolved.user.name = "bob";
-  journal_->resolved({{unresolved[0].ticket, std::make_shared<const Event>(resolved)}, {4711, unresolved[0].event}});
+  journal_->resolved({{unresolved[0].ticket, std::make_shared<const Event>(resolved)},
+                      {4711, unresolved[0].event}});
   journal_->resolved({{unresolved[0].ticket, unresolved[0].event}});
   ASSERT_TRUE(flush());
   EXPECT_EQ(journal_->unresolved_count("slurm"), 0U);
@@ -828,8 +860,10 @@ TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
   const auto archive = sink("archive");
   constexpr std::size_t kLarge = 2U << 20;
   for (int i = 0; i < 20; ++i) {
-    auto event = make_event_value(std::to_string(i), "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
-    event.script = ScriptInfo{.interpreter = "/bin/bash", .directives = std::vector<std::string>(100, std::string(1000, 'x'))};
+    auto event = make_event_value(std::to_string(i),
+                                  "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
+    event.script = ScriptInfo{.interpreter = "/bin/bash",
+                              .directives = std::vector<std::string>(100, std::string(1000, 'x'))};
     event.job.name = "as captured";
     append(std::make_shared<const Event>(std::move(event)), true);
   }
@@ -846,9 +880,11 @@ TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
     resolved.push_back({item.ticket, std::make_shared<const Event>(std::move(answer))});
   }
   EXPECT_LT(memory, 21 * 16'384U) << "neither scripts nor directives";
-  EXPECT_EQ(*unresolved.back().event->file("script")->bytes, test::kScript) << "a short one comes along: it may be a stub";
+  EXPECT_EQ(*unresolved.back().event->file("script")->bytes, test::kScript)
+      << "a short one comes along: it may be a stub";
   journal_->resolved(std::move(resolved));
-  EXPECT_THAT(journal_->unresolved("slurm", 0, 4096), IsEmpty()) << "resolved already, durable or not";
+  EXPECT_THAT(journal_->unresolved("slurm", 0, 4096), IsEmpty())
+      << "resolved already, durable or not";
   ASSERT_TRUE(flush());
   std::uint64_t after = 0;
   for (int i = 0; i < 20; ++i) {
@@ -862,7 +898,8 @@ TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
     EXPECT_EQ(event.job.name, "as captured");
     ASSERT_TRUE(event.script);
     EXPECT_THAT(event.script->directives, SizeIs(100));
-    EXPECT_EQ(*event.file("script")->bytes, "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
+    EXPECT_EQ(*event.file("script")->bytes,
+              "#!/bin/bash\n# " + std::to_string(i) + std::string(kLarge, ' '));
   }
   EXPECT_THAT(jobs(read(archive, after)), ElementsAre("20"));
   expect_sound();
@@ -871,9 +908,11 @@ TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
 TEST_F(JournalTest, GivesParkedEventsStepByStepWithinABoundOfBytes) {
   open(1U << 30, 0);
   const auto archive = sink("archive");
-  for (int i = 0; i < 10; ++i) append(make_event(std::to_string(i), std::string(1U << 20, static_cast<char>('a' + i))));
+  for (int i = 0; i < 10; ++i)
+    append(make_event(std::to_string(i), std::string(1U << 20, static_cast<char>('a' + i))));
   settle(archive, read(archive, 0), Outcome::kRetry, "later");
-  const auto page = [&](std::uint64_t after, std::uint64_t bytes, const std::function<bool(std::uint64_t)>& skip = {}) {
+  const auto page = [&](std::uint64_t after, std::uint64_t bytes,
+                        const std::function<bool(std::uint64_t)>& skip = {}) {
     auto items = journal_->parked(archive, 100, after, bytes, skip);
     EXPECT_TRUE(items) << items.error().message();
     return *std::move(items);
@@ -881,7 +920,8 @@ TEST_F(JournalTest, GivesParkedEventsStepByStepWithinABoundOfBytes) {
   EXPECT_THAT(jobs(page(0, 1)), ElementsAre("0"));
   EXPECT_THAT(jobs(page(0, 3U << 20)), ElementsAre("0", "1"));
   EXPECT_THAT(jobs(page(8, 32U << 20)), ElementsAre("8", "9"));
-  EXPECT_THAT(jobs(page(0, 32U << 20, [](std::uint64_t sequence) { return sequence < 10; })), ElementsAre("9"));
+  EXPECT_THAT(jobs(page(0, 32U << 20, [](std::uint64_t sequence) { return sequence < 10; })),
+              ElementsAre("9"));
 }
 
 TEST_F(JournalTest, APositionIsStoredTogetherWithItsEvents) {
@@ -889,7 +929,8 @@ TEST_F(JournalTest, APositionIsStoredTogetherWithItsEvents) {
   const auto archive = sink("archive");
   EXPECT_EQ(journal_->position("usage"), std::nullopt);
   const std::string position("a\0b", 3);
-  ASSERT_TRUE(journal_->append_all("usage", {make_event("1"), make_event("2"), make_event("1")}, position, never_.get_token()));
+  ASSERT_TRUE(journal_->append_all("usage", {make_event("1"), make_event("2"), make_event("1")},
+                                   position, never_.get_token()));
   EXPECT_EQ(journal_->position("usage"), position);
   EXPECT_THAT(jobs(read(archive, 0)), ElementsAre("1", "2"));
   ASSERT_TRUE(journal_->append_all("usage", {}, "next", never_.get_token()));
@@ -935,14 +976,18 @@ TEST_F(JournalTest, WhenFullAppendWaitsAndGoesOnOnceSinksHaveTakenEvents) {
     }
     enough.request_stop();
   });
-  while (journal_->append({.source = "slurm", .event = noise(accepted), .durable = [&](bool) { ++durable; }}, enough.get_token()))
+  while (journal_->append(
+      {.source = "slurm", .event = noise(accepted), .durable = [&](bool) { ++durable; }},
+      enough.get_token()))
     ++accepted;
   ASSERT_TRUE(flush());
   EXPECT_TRUE(journal_->full());
   EXPECT_TRUE(journal_->usage().full);
   EXPECT_EQ(durable, accepted);
   std::atomic<bool> went_on{false};
-  std::jthread waiting([&] { went_on = journal_->append({.source = "slurm", .event = noise(100'000)}, never_.get_token()); });
+  std::jthread waiting([&] {
+    went_on = journal_->append({.source = "slurm", .event = noise(100'000)}, never_.get_token());
+  });
   std::uint64_t after = 0;
   for (int taken = 0; taken < accepted;) {
     const auto items = read(archive, after, 10);
@@ -976,15 +1021,17 @@ TEST_F(JournalTest, OfferWaitsForAWriterThatIsBehindAndNotForASink) {
   };
   // Ten times what the queue takes, as fast as it goes.
   while (offer() == Journal::Admission::kTaken) ++taken;
-  EXPECT_TRUE(journal_->full()) << "refused although the writer had only to catch up, after " << taken;
+  EXPECT_TRUE(journal_->full()) << "refused although the writer had only to catch up, after "
+                                << taken;
 }
 
 TEST_F(JournalTest, OfferRefusesWhatHasNoRoomAndCallsOnceThereIsSome) {
   open(1U << 20);
   const auto archive = sink("archive");
   std::promise<void> called;
-  journal_->on_room("slurm",
-                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  journal_->on_room("slurm", [&, once = std::make_shared<std::once_flag>()] {
+    std::call_once(*once, [&] { called.set_value(); });
+  });
   std::mt19937_64 random(7);
   int taken = 0;
   for (; !journal_->full(); ++taken) {
@@ -1010,7 +1057,8 @@ TEST_F(JournalTest, OfferRefusesWhatHasNoRoomAndCallsOnceThereIsSome) {
   journal_->on_room("slurm", {});
 }
 
-// ---- -wal --------------------------------------------------------------------------------------------------------
+// ---- -wal
+// --------------------------------------------------------------------------------------------------------
 
 class JournalWalTest : public JournalTest {
  protected:
@@ -1018,7 +1066,9 @@ class JournalWalTest : public JournalTest {
   struct Reader {
     explicit Reader(const std::string& file) {
       EXPECT_EQ(sqlite3_open_v2(file.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
-      EXPECT_EQ(sqlite3_exec(handle, "BEGIN; SELECT count(*) FROM events", nullptr, nullptr, nullptr), SQLITE_OK);
+      EXPECT_EQ(
+          sqlite3_exec(handle, "BEGIN; SELECT count(*) FROM events", nullptr, nullptr, nullptr),
+          SQLITE_OK);
     }
     Reader(const Reader&) = delete;
     ~Reader() { sqlite3_close_v2(handle); }
@@ -1029,7 +1079,9 @@ class JournalWalTest : public JournalTest {
     for (char& c : script) c = static_cast<char>(random_());
     return make_event(std::to_string(i), script);
   }
-  std::uint64_t wal_size() const { return std::filesystem::file_size(dir_.path_to("journal/journal.db-wal")); }
+  std::uint64_t wal_size() const {
+    return std::filesystem::file_size(dir_.path_to("journal/journal.db-wal"));
+  }
 
   std::mt19937_64 random_{7};
 };
@@ -1057,8 +1109,9 @@ TEST_F(JournalWalTest, WhatAReaderKeepsInItCountsAndComesBackWhenTheReaderGoes) 
   const auto archive = sink("archive");
   append(noise(0, 1000));
   std::promise<void> called;
-  journal_->on_room("slurm",
-                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  journal_->on_room("slurm", [&, once = std::make_shared<std::once_flag>()] {
+    std::call_once(*once, [&] { called.set_value(); });
+  });
   auto reader = std::make_unique<Reader>(dir_.path_to("journal/journal.db"));
   for (int i = 1; !journal_->full(); ++i) {
     ASSERT_LT(i, 200) << "-wal has " << wal_size() << " bytes and does not count";
@@ -1080,11 +1133,13 @@ TEST_F(JournalWalTest, WhatAReaderKeepsInItCountsAndComesBackWhenTheReaderGoes) 
   expect_sound();
 }
 
-// ---- shares ------------------------------------------------------------------------------------------------------
+// ---- shares
+// ------------------------------------------------------------------------------------------------------
 
 class JournalShareTest : public JournalTest {
  protected:
-  static constexpr std::uint64_t kMost = 16U << 20;  // so 4 MiB each, and the last 3.2 MiB are for small ones
+  static constexpr std::uint64_t kMost =
+      16U << 20;  // so 4 MiB each, and the last 3.2 MiB are for small ones
   void SetUp() override {
     open(kMost, 0, 25);
     archive_ = sink("archive");
@@ -1097,10 +1152,13 @@ class JournalShareTest : public JournalTest {
     return std::make_shared<const Event>(std::move(event));
   }
   static CaptureMark mark_of(const Event& event) {
-    return {.entry = "job." + event.job.id, .identity = {.file = "script", .mtime_ns = 7}, .event_id = event.id};
+    return {.entry = "job." + event.job.id,
+            .identity = {.file = "script", .mtime_ns = 7},
+            .event_id = event.id};
   }
   Journal::Admission offer(const std::shared_ptr<const Event>& event) {
-    Journal::Append item{.source = "slurm", .event = event, .resolve_first = true, .mark = mark_of(*event)};
+    Journal::Append item{
+        .source = "slurm", .event = event, .resolve_first = true, .mark = mark_of(*event)};
     const auto admission = journal_->offer(item, never_.get_token());
     EXPECT_TRUE(flush());
     return admission;
@@ -1159,10 +1217,12 @@ TEST_F(JournalShareTest, OneUserReachesHisShareAndTheOthersAreCapturedOn) {
   EXPECT_TRUE(journal_->refuses("slurm", mark_of(*waiting[0]))) << "a scan need not read it again";
 
   // Another's is taken as soon as the scheduler said that it is another's, however small or large.
-  for (const auto& [id, bytes] : std::vector<std::pair<std::string, std::size_t>>{{"100", 500}, {"101", 300'000}}) {
+  for (const auto& [id, bytes] :
+       std::vector<std::pair<std::string, std::size_t>>{{"100", 500}, {"101", 300'000}}) {
     const auto event = job(id, bytes);
     if (offer(event) == Journal::Admission::kTaken) continue;
-    EXPECT_TRUE(journal_->wait_unresolved("slurm", 1U << 30, never_.get_token(), std::chrono::steady_clock::now()));
+    EXPECT_TRUE(journal_->wait_unresolved("slurm", 1U << 30, never_.get_token(),
+                                          std::chrono::steady_clock::now()));
     ASSERT_THAT(journal_->owner_questions("slurm", 100), SizeIs(1));
     journal_->answer_owner("slurm", event->id, user("1002"));
     EXPECT_FALSE(journal_->refuses("slurm", mark_of(*event)));
@@ -1172,8 +1232,9 @@ TEST_F(JournalShareTest, OneUserReachesHisShareAndTheOthersAreCapturedOn) {
 
   // The sink is back: all of the first user's come in and none is left out.
   std::promise<void> called;
-  journal_->on_room("slurm",
-                    [&, once = std::make_shared<std::once_flag>()] { std::call_once(*once, [&] { called.set_value(); }); });
+  journal_->on_room("slurm", [&, once = std::make_shared<std::once_flag>()] {
+    std::call_once(*once, [&] { called.set_value(); });
+  });
   EXPECT_EQ(offer(waiting[0]), Journal::Admission::kOverShare);
   drain();
   EXPECT_EQ(called.get_future().wait_for(30s), std::future_status::ready);
@@ -1203,7 +1264,8 @@ TEST_F(JournalShareTest, WithNobodyToAskLargeOnesLeaveTheLastFifthToSmallOnes) {
   EXPECT_GE(journal_->usage().bytes, kMost / 5 * 4);
   EXPECT_LT(journal_->usage().bytes, kMost / 10 * 9);
   const auto small = job("1000", 2000);
-  if (offer(small) == Journal::Admission::kOverShare) journal_->answer_owner("slurm", small->id, User{});
+  if (offer(small) == Journal::Admission::kOverShare)
+    journal_->answer_owner("slurm", small->id, User{});
   EXPECT_EQ(offer(small), Journal::Admission::kTaken);
 }
 
@@ -1242,7 +1304,8 @@ TEST_F(JournalTest, WaitReturnsWhenAnEventForTheSinkBecomesVisible) {
   open();
   const auto archive = sink("archive");
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  EXPECT_FALSE(journal_->wait(archive, 0, 0, never_.get_token(), std::chrono::steady_clock::now() + 5ms));
+  EXPECT_FALSE(
+      journal_->wait(archive, 0, 0, never_.get_token(), std::chrono::steady_clock::now() + 5ms));
   std::jthread writer([&] { append(make_event("1")); });
   EXPECT_TRUE(journal_->wait(archive, 0, 0, never_.get_token(), deadline));
   EXPECT_THAT(read(archive, 0), SizeIs(1));
@@ -1279,7 +1342,8 @@ TEST_F(JournalTest, TellsTheOldestEventThatASinkWaitsFor) {
   EXPECT_EQ(state("archive").oldest_waiting, Timestamp{1000});
   const auto items = read(archive, 0);
   journal_->settle(archive,
-                   {settlement(items[0].sequence, Outcome::kAcknowledged), settlement(items[1].sequence, Outcome::kRetry)},
+                   {settlement(items[0].sequence, Outcome::kAcknowledged),
+                    settlement(items[1].sequence, Outcome::kRetry)},
                    items[1].sequence);
   ASSERT_TRUE(flush());
   EXPECT_EQ(state("archive").oldest_waiting, Timestamp{2000});
@@ -1289,19 +1353,23 @@ TEST_F(JournalTest, CanBeReadWhileAnotherHasItOpen) {
   open();
   sink("archive");
   append_jobs(1, 3);
-  auto reading = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto reading = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                               system_clock());
   ASSERT_TRUE(reading) << reading.error().message();
   EXPECT_EQ((*reading)->usage().events, 3U);
   EXPECT_THAT(*(*reading)->find("2", 10), SizeIs(1));
-  EXPECT_FALSE((*reading)->append({.source = "slurm", .event = make_event("9")}, never_.get_token()));
+  EXPECT_FALSE(
+      (*reading)->append({.source = "slurm", .event = make_event("9")}, never_.get_token()));
   EXPECT_FALSE((*reading)->register_sink("new", {"*"}));
   EXPECT_TRUE((*reading)->verify());
   reading = Error{ErrorKind::kVanished, ""};
   close();
-  auto alone = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_, system_clock());
+  auto alone = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                             system_clock());
   ASSERT_TRUE(alone) << alone.error().message();
   EXPECT_EQ((*alone)->usage().events, 3U);
-  auto missing = Journal::open({.directory = dir_.path_to("nothing"), .read_only = true}, log_, system_clock());
+  auto missing = Journal::open({.directory = dir_.path_to("nothing"), .read_only = true}, log_,
+                               system_clock());
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().kind(), ErrorKind::kVanished);
   EXPECT_FALSE(dir_.exists("nothing"));
@@ -1319,7 +1387,8 @@ TEST_F(JournalTest, ManyThreadsAtOnceLoseNothing) {
     for (int s = 0; s < kSinks; ++s) {
       threads.emplace_back([&, s](const std::stop_token& stop) {
         std::uint64_t after = 0;
-        while (seen[static_cast<std::size_t>(s)].size() < kSources * kEach && !stop.stop_requested()) {
+        while (seen[static_cast<std::size_t>(s)].size() < kSources * kEach &&
+               !stop.stop_requested()) {
           const auto deadline = std::chrono::steady_clock::now() + 30s;
           ASSERT_TRUE(journal_->wait(ids[static_cast<std::size_t>(s)], after, 0, stop, deadline));
           const auto items = read(ids[static_cast<std::size_t>(s)], after, 50);
@@ -1351,7 +1420,8 @@ TEST_F(JournalTest, ManyThreadsAtOnceLoseNothing) {
         const std::string source = "s" + std::to_string(t);
         std::uint64_t after = 0;
         for (int done = 0; done < kEach / 2;) {
-          ASSERT_TRUE(journal_->wait_unresolved(source, after, never_.get_token(), std::chrono::steady_clock::now() + 30s));
+          ASSERT_TRUE(journal_->wait_unresolved(source, after, never_.get_token(),
+                                                std::chrono::steady_clock::now() + 30s));
           std::vector<Journal::Resolved> resolved;
           for (const auto& item : journal_->unresolved(source, after, 20)) {
             after = item.ticket;
@@ -1377,7 +1447,8 @@ TEST_F(JournalTest, ManyThreadsAtOnceLoseNothing) {
   EXPECT_EQ(journal_->usage().events, 0U);
   for (int s = 0; s < kSinks; ++s) {
     EXPECT_EQ(state("sink" + std::to_string(s)).waiting, 0U);
-    EXPECT_EQ(state("sink" + std::to_string(s)).acknowledged, static_cast<std::uint64_t>(kSources * kEach));
+    EXPECT_EQ(state("sink" + std::to_string(s)).acknowledged,
+              static_cast<std::uint64_t>(kSources * kEach));
   }
   expect_sound();
 }

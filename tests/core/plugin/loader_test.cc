@@ -33,16 +33,23 @@ class PluginLoaderTest : public ::testing::Test {
   PluginLoaderTest() { ::umask(022); }
 
   // Why a plugin of the test's own folder is refused; "loaded" if it is not.
-  static std::string refusal(const std::string& name) { return why(PluginLoader({kPlugins}).load(name)); }
-  std::string own_refusal(const std::string& name) const { return why(PluginLoader({own_.path()}).load(name)); }
+  static std::string refusal(const std::string& name) {
+    return why(PluginLoader({kPlugins}).load(name));
+  }
+  std::string own_refusal(const std::string& name) const {
+    return why(PluginLoader({own_.path()}).load(name));
+  }
   static std::string why(const Result<LoadedPlugin>& plugin) {
     if (plugin) return "loaded";
     EXPECT_EQ(plugin.error().kind(), ErrorKind::kInvalidConfig);
     return plugin.error().message();
   }
-  static std::string bytes_of(const std::string& name) { return *read_file(kSound + "/" + name + ".so"); }
+  static std::string bytes_of(const std::string& name) {
+    return *read_file(kSound + "/" + name + ".so");
+  }
 
-  Result<std::unique_ptr<Sink>> create(const std::string& name, std::chrono::milliseconds limit = kFactoryTimeLimit) {
+  Result<std::unique_ptr<Sink>> create(const std::string& name,
+                                       std::chrono::milliseconds limit = kFactoryTimeLimit) {
     const auto plugin = PluginLoader({kPlugins, kSound}).load(name);
     if (!plugin) return plugin.error();
     Table table;
@@ -75,68 +82,86 @@ TEST_F(PluginLoaderTest, TheFirstDirectoryWins) {
 
 TEST_F(PluginLoaderTest, NamesThePlacesAndTheNearestNameIfNoFileIsThere) {
   own_.write("good.so", bytes_of("good"));
-  EXPECT_THAT(own_refusal("gooid"),
-              AllOf(HasSubstr("plugin \"gooid\": found only good"), HasSubstr("needed gooid.so in " + own_.path()),
-                    HasSubstr("did you mean \"good\"?"), HasSubstr("install the plugin or set plugin_dirs")));
-  EXPECT_THAT(why(PluginLoader({own_.path_to("nowhere")}).load("good")), HasSubstr("found no plugin at all"));
+  EXPECT_THAT(own_refusal("gooid"), AllOf(HasSubstr("plugin \"gooid\": found only good"),
+                                          HasSubstr("needed gooid.so in " + own_.path()),
+                                          HasSubstr("did you mean \"good\"?"),
+                                          HasSubstr("install the plugin or set plugin_dirs")));
+  EXPECT_THAT(why(PluginLoader({own_.path_to("nowhere")}).load("good")),
+              HasSubstr("found no plugin at all"));
 }
 
 TEST_F(PluginLoaderTest, RefusesANameThatLeavesTheDirectory) {
   own_.write("good.so", bytes_of("good"));
   own_.make_directory("below");
-  EXPECT_THAT(why(PluginLoader({own_.path_to("below")}).load("../good")), HasSubstr("a name with other characters"));
+  EXPECT_THAT(why(PluginLoader({own_.path_to("below")}).load("../good")),
+              HasSubstr("a name with other characters"));
   EXPECT_THAT(own_refusal(""), HasSubstr("a name with other characters"));
 }
 
 TEST_F(PluginLoaderTest, RefusesALibraryWithoutDescriptor) {
-  EXPECT_THAT(refusal("no_descriptor"), AllOf(StartsWith(kPlugins + "/no_descriptor.so: found no symbol scriptorium_plugin"),
-                                              HasSubstr("needed a plugin's descriptor"), HasSubstr("scriptorium_add_plugin()")));
+  EXPECT_THAT(
+      refusal("no_descriptor"),
+      AllOf(StartsWith(kPlugins + "/no_descriptor.so: found no symbol scriptorium_plugin"),
+            HasSubstr("needed a plugin's descriptor"), HasSubstr("scriptorium_add_plugin()")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAnOldAbiWithoutReadingOn) {
   EXPECT_THAT(refusal("old_abi"),
               AllOf(StartsWith(kPlugins + "/old_abi.so: found plugin ABI 0"),
-                    HasSubstr("needed plugin ABI " + std::to_string(kPluginAbiVersion)), HasSubstr("rebuild the plugin")));
+                    HasSubstr("needed plugin ABI " + std::to_string(kPluginAbiVersion)),
+                    HasSubstr("rebuild the plugin")));
 }
 
 TEST_F(PluginLoaderTest, RefusesANewerAbi) {
-  EXPECT_THAT(refusal("new_abi"), AllOf(HasSubstr("new_abi.so: found plugin ABI " + std::to_string(kPluginAbiVersion + 1)),
-                                        HasSubstr("needed plugin ABI " + std::to_string(kPluginAbiVersion)),
-                                        HasSubstr("install the Scriptorium that the plugin was made for")));
+  EXPECT_THAT(
+      refusal("new_abi"),
+      AllOf(HasSubstr("new_abi.so: found plugin ABI " + std::to_string(kPluginAbiVersion + 1)),
+            HasSubstr("needed plugin ABI " + std::to_string(kPluginAbiVersion)),
+            HasSubstr("install the Scriptorium that the plugin was made for")));
 }
 
 TEST_F(PluginLoaderTest, RefusesADescriptorOfAnotherSize) {
   EXPECT_THAT(refusal("wrong_size"),
-              AllOf(HasSubstr("wrong_size.so: found a descriptor of " + std::to_string(sizeof(PluginDescriptor) + 8) + " bytes"),
-                    HasSubstr("needed " + std::to_string(sizeof(PluginDescriptor)) + " bytes"), HasSubstr("rebuild the plugin")));
+              AllOf(HasSubstr("wrong_size.so: found a descriptor of " +
+                              std::to_string(sizeof(PluginDescriptor) + 8) + " bytes"),
+                    HasSubstr("needed " + std::to_string(sizeof(PluginDescriptor)) + " bytes"),
+                    HasSubstr("rebuild the plugin")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAnotherBuildStamp) {
   EXPECT_THAT(refusal("wrong_stamp"),
               AllOf(HasSubstr("wrong_stamp.so: found build stamp gcc-1.2.3/cxx98/0123456789abcdef"),
-                    HasSubstr("needed build stamp " SCRIPTORIUM_BUILD_STAMP), HasSubstr("rebuild the plugin")));
+                    HasSubstr("needed build stamp " SCRIPTORIUM_BUILD_STAMP),
+                    HasSubstr("rebuild the plugin")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAnUndefinedSymbolByItsName) {
   EXPECT_THAT(
       refusal("undefined_symbol"),
-      AllOf(StartsWith(kPlugins + "/undefined_symbol.so: found a library that does not load ("), HasSubstr("missing_everywhere"),
-            HasSubstr("needed one whose symbols and libraries are all there"), HasSubstr("install what is missing")));
+      AllOf(StartsWith(kPlugins + "/undefined_symbol.so: found a library that does not load ("),
+            HasSubstr("missing_everywhere"),
+            HasSubstr("needed one whose symbols and libraries are all there"),
+            HasSubstr("install what is missing")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAPluginThatNamesItselfOtherwise) {
-  EXPECT_THAT(refusal("misnamed"), AllOf(HasSubstr("misnamed.so: found a plugin that names itself \"somebody_else\""),
-                                         HasSubstr("needed \"misnamed\""), HasSubstr("rename the file")));
+  EXPECT_THAT(refusal("misnamed"),
+              AllOf(HasSubstr("misnamed.so: found a plugin that names itself \"somebody_else\""),
+                    HasSubstr("needed \"misnamed\""), HasSubstr("rename the file")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAKindThatDoesNotMatchItsFactory) {
-  EXPECT_THAT(refusal("wrong_kind"), AllOf(HasSubstr("wrong_kind.so: found create_sink in a plugin of kind spool adapter"),
-                                           HasSubstr("needed exactly the factory of its kind"), HasSubstr("set .kind")));
-  EXPECT_THAT(refusal("no_factory"), HasSubstr("no_factory.so: found no factory in a plugin of kind sink"));
+  EXPECT_THAT(refusal("wrong_kind"),
+              AllOf(HasSubstr("wrong_kind.so: found create_sink in a plugin of kind spool adapter"),
+                    HasSubstr("needed exactly the factory of its kind"), HasSubstr("set .kind")));
+  EXPECT_THAT(refusal("no_factory"),
+              HasSubstr("no_factory.so: found no factory in a plugin of kind sink"));
   EXPECT_THAT(refusal("unknown_kind"),
-              AllOf(HasSubstr("unknown_kind.so: found plugin kind 9"), HasSubstr("needed 1 (sink)"), HasSubstr("correct .kind")));
+              AllOf(HasSubstr("unknown_kind.so: found plugin kind 9"), HasSubstr("needed 1 (sink)"),
+                    HasSubstr("correct .kind")));
   EXPECT_THAT(refusal("no_options"),
-              AllOf(HasSubstr("no_options.so: found a descriptor without options"), HasSubstr("needed all three")));
+              AllOf(HasSubstr("no_options.so: found a descriptor without options"),
+                    HasSubstr("needed all three")));
 }
 
 TEST_F(PluginLoaderTest, RefusesALibraryThatWasCutAnywhere) {
@@ -146,9 +171,11 @@ TEST_F(PluginLoaderTest, RefusesALibraryThatWasCutAnywhere) {
     EXPECT_THAT(own_refusal("good"), StartsWith(own_.path_to("good.so") + ": found "));
   }
   own_.write("good.so", whole.substr(0, whole.size() - 1));
-  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a truncated library of " + std::to_string(whole.size() - 1) + " bytes"),
-                                         HasSubstr("needed at least " + std::to_string(whole.size()) + " bytes"),
-                                         HasSubstr("build or install the plugin again")));
+  EXPECT_THAT(own_refusal("good"),
+              AllOf(HasSubstr("found a truncated library of " + std::to_string(whole.size() - 1) +
+                              " bytes"),
+                    HasSubstr("needed at least " + std::to_string(whole.size()) + " bytes"),
+                    HasSubstr("build or install the plugin again")));
 }
 
 TEST_F(PluginLoaderTest, RefusesHeadersThatPromiseMoreThanAllNumbers) {
@@ -161,12 +188,14 @@ TEST_F(PluginLoaderTest, RefusesHeadersThatPromiseMoreThanAllNumbers) {
   segment.p_filesz = 8;
   std::memcpy(bytes.data() + header.e_phoff, &segment, sizeof segment);
   own_.write("good.so", bytes);
-  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a truncated library"), HasSubstr("needed sound headers")));
+  EXPECT_THAT(own_refusal("good"),
+              AllOf(HasSubstr("found a truncated library"), HasSubstr("needed sound headers")));
 }
 
 TEST_F(PluginLoaderTest, RefusesWhatIsNoLibraryAtAll) {
   own_.write("good.so", std::string(4096, 'x'));
-  EXPECT_THAT(own_refusal("good"), HasSubstr("found a file that is no ELF library; needed a shared library"));
+  EXPECT_THAT(own_refusal("good"),
+              HasSubstr("found a file that is no ELF library; needed a shared library"));
   std::filesystem::remove(own_.path_to("good.so"));
   own_.make_directory("good.so");
   EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is no regular file"));
@@ -175,7 +204,8 @@ TEST_F(PluginLoaderTest, RefusesWhatIsNoLibraryAtAll) {
   EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is no regular file"));
   std::filesystem::remove(own_.path_to("good.so"));
   std::filesystem::create_symlink("nowhere.so", own_.path_to("good.so"));
-  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a file that cannot be reached"), HasSubstr("repair the link")));
+  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a file that cannot be reached"),
+                                         HasSubstr("repair the link")));
 }
 
 TEST_F(PluginLoaderTest, RefusesALibraryForAnotherMachine) {
@@ -185,16 +215,19 @@ TEST_F(PluginLoaderTest, RefusesALibraryForAnotherMachine) {
   header.e_machine = EM_S390;
   std::memcpy(bytes.data(), &header, sizeof header);
   own_.write("good.so", bytes);
-  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a library for another machine"), HasSubstr("machine 22"),
-                                         HasSubstr("needed class "), HasSubstr("build the plugin on this machine")));
+  EXPECT_THAT(own_refusal("good"),
+              AllOf(HasSubstr("found a library for another machine"), HasSubstr("machine 22"),
+                    HasSubstr("needed class "), HasSubstr("build the plugin on this machine")));
 }
 
 TEST_F(PluginLoaderTest, RefusesAFileThatEveryoneMayWrite) {
   const std::string file = own_.write("good.so", bytes_of("good"));
   ASSERT_EQ(::chmod(file.c_str(), 0757), 0);
-  EXPECT_THAT(own_refusal("good"),
-              AllOf(StartsWith(file + ": found a file that everyone may write (" + file + ", mode 0757)"),
-                    HasSubstr("needed a file that only root or the daemon's user may write"), HasSubstr("chmod o-w " + file)));
+  EXPECT_THAT(
+      own_refusal("good"),
+      AllOf(StartsWith(file + ": found a file that everyone may write (" + file + ", mode 0757)"),
+            HasSubstr("needed a file that only root or the daemon's user may write"),
+            HasSubstr("chmod o-w " + file)));
 }
 
 TEST_F(PluginLoaderTest, RefusesAFolderThatEveryoneMayWriteEvenIfItIsSticky) {
@@ -202,14 +235,15 @@ TEST_F(PluginLoaderTest, RefusesAFolderThatEveryoneMayWriteEvenIfItIsSticky) {
   const std::string folder = own_.path_to("open");
   for (const mode_t mode : {0777U, 01777U}) {
     ASSERT_EQ(::chmod(folder.c_str(), mode), 0);
-    EXPECT_THAT(
-        why(PluginLoader({folder}).load("good")),
-        AllOf(StartsWith(file + ": found a folder that everyone may write (" + folder), HasSubstr("chmod o-w " + folder)));
+    EXPECT_THAT(why(PluginLoader({folder}).load("good")),
+                AllOf(StartsWith(file + ": found a folder that everyone may write (" + folder),
+                      HasSubstr("chmod o-w " + folder)));
   }
 }
 
 TEST_F(PluginLoaderTest, RefusesAFileAndAFolderThatAGroupMayWrite) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to a group that is not the user's own";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give a folder to a group that is not the user's own";
   const std::string file = own_.write("open/good.so", bytes_of("good"));
   const std::string folder = own_.path_to("open");
   for (const std::string& place : {file, folder, own_.path()}) {
@@ -218,7 +252,8 @@ TEST_F(PluginLoaderTest, RefusesAFileAndAFolderThatAGroupMayWrite) {
     ASSERT_EQ(::chown(place.c_str(), 0, 54321), 0);
     ASSERT_EQ(::chmod(place.c_str(), before.st_mode | S_IWGRP), 0);
     EXPECT_THAT(why(PluginLoader({folder}).load("good")),
-                AllOf(HasSubstr("that group 54321 may write (" + place + ", mode "), HasSubstr("chmod g-w " + place)));
+                AllOf(HasSubstr("that group 54321 may write (" + place + ", mode "),
+                      HasSubstr("chmod g-w " + place)));
     ASSERT_EQ(::chmod(place.c_str(), before.st_mode), 0);
   }
   EXPECT_EQ(why(PluginLoader({folder}).load("good")), "loaded");
@@ -230,7 +265,8 @@ TEST_F(PluginLoaderTest, RefusesAFolderFurtherUpThatOthersMayWriteUnlessItIsStic
   PluginLoader loader({own_.path_to("open/inner")});
   ASSERT_EQ(::chmod(open.c_str(), 0777), 0);
   EXPECT_THAT(why(loader.load("good")),
-              AllOf(HasSubstr("a folder that everyone may write (" + open + ", mode 0777)"), HasSubstr("chmod o-w " + open)));
+              AllOf(HasSubstr("a folder that everyone may write (" + open + ", mode 0777)"),
+                    HasSubstr("chmod o-w " + open)));
   // As /tmp: others can add to it, but not take away or rename what is ours.
   ASSERT_EQ(::chmod(open.c_str(), 01777), 0);
   EXPECT_EQ(why(loader.load("good")), "loaded");
@@ -240,7 +276,8 @@ TEST_F(PluginLoaderTest, RefusesAFolderFurtherUpThatBelongsToAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder to another user";
   own_.write("theirs/inner/good.so", bytes_of("good"));
   ASSERT_EQ(::chown(own_.path_to("theirs").c_str(), 12345, 12345), 0);
-  EXPECT_THAT(why(PluginLoader({own_.path_to("theirs/inner")}).load("good")), HasSubstr("a folder that belongs to uid 12345"));
+  EXPECT_THAT(why(PluginLoader({own_.path_to("theirs/inner")}).load("good")),
+              HasSubstr("a folder that belongs to uid 12345"));
 }
 
 TEST_F(PluginLoaderTest, LooksAtEachFolderOnTheWayOfALink) {
@@ -250,7 +287,8 @@ TEST_F(PluginLoaderTest, LooksAtEachFolderOnTheWayOfALink) {
   std::filesystem::create_directory_symlink("open/between/on", own_.path_to("plugins"));
   PluginLoader loader({own_.path_to("plugins")});
   ASSERT_EQ(::chmod(own_.path_to("open").c_str(), 0777), 0);
-  EXPECT_THAT(why(loader.load("good")), HasSubstr("a folder that everyone may write (" + own_.path_to("open")));
+  EXPECT_THAT(why(loader.load("good")),
+              HasSubstr("a folder that everyone may write (" + own_.path_to("open")));
   ASSERT_EQ(::chmod(own_.path_to("open").c_str(), 0755), 0);
   EXPECT_EQ(why(loader.load("good")), "loaded");
 }
@@ -275,8 +313,9 @@ TEST_F(PluginLoaderTest, RefusesAFileOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
   const std::string file = own_.write("good.so", bytes_of("good"));
   ASSERT_EQ(::chown(file.c_str(), 12345, 12345), 0);
-  EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a file that belongs to uid 12345"),
-                                         HasSubstr("needed one of root or of uid 0"), HasSubstr("chown root")));
+  EXPECT_THAT(own_refusal("good"),
+              AllOf(HasSubstr("found a file that belongs to uid 12345"),
+                    HasSubstr("needed one of root or of uid 0"), HasSubstr("chown root")));
 }
 
 TEST_F(PluginLoaderTest, RunsNothingOfAFileThatFailsTheFileChecks) {
@@ -303,31 +342,39 @@ TEST_F(PluginLoaderTest, ListsEveryLibraryLoadableOrNotByName) {
   EXPECT_EQ(listed[1].file, own_.path_to("good.so"));
   EXPECT_TRUE(listed[1].plugin);
   EXPECT_EQ(listed[2].file, own_.path_to("second/good.so"));
-  EXPECT_THAT(why(listed[2].plugin), HasSubstr("it is not used, as " + own_.path_to("good.so") + " comes first"));
+  EXPECT_THAT(why(listed[2].plugin),
+              HasSubstr("it is not used, as " + own_.path_to("good.so") + " comes first"));
 }
 
 TEST_F(PluginLoaderTest, TurnsWhatAFactoryThrowsIntoARefusal) {
   auto sink = create("throwing_factory");
   ASSERT_FALSE(sink);
   EXPECT_EQ(sink.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_THAT(sink.error().message(),
-              AllOf(StartsWith(kPlugins + "/throwing_factory.so: found a factory that throws for sink.test (no such luck)"),
-                    HasSubstr("needed an instance or an error"), HasSubstr("report it to the plugin's author")));
+  EXPECT_THAT(
+      sink.error().message(),
+      AllOf(StartsWith(
+                kPlugins +
+                "/throwing_factory.so: found a factory that throws for sink.test (no such luck)"),
+            HasSubstr("needed an instance or an error"),
+            HasSubstr("report it to the plugin's author")));
   EXPECT_THAT(create("odd_throwing_factory").error().message(),
               HasSubstr("throws for sink.test (something that is no std::exception)"));
 }
 
 TEST_F(PluginLoaderTest, RefusesAFactoryThatGivesNothing) {
-  EXPECT_THAT(create("null_factory").error().message(),
-              AllOf(StartsWith(kPlugins + "/null_factory.so: found a factory that answers with nothing for sink.test"),
-                    HasSubstr("needed an instance or an error"), HasSubstr("report it")));
+  EXPECT_THAT(
+      create("null_factory").error().message(),
+      AllOf(StartsWith(kPlugins +
+                       "/null_factory.so: found a factory that answers with nothing for sink.test"),
+            HasSubstr("needed an instance or an error"), HasSubstr("report it")));
 }
 
 TEST_F(PluginLoaderTest, PassesAFactorysOwnWordsOn) {
   const auto sink = create("refusing_factory");
   ASSERT_FALSE(sink);
   EXPECT_EQ(sink.error().kind(), ErrorKind::kInvalidConfig);
-  EXPECT_EQ(sink.error().message(), kPlugins + "/refusing_factory.so: the moon is in the wrong house");
+  EXPECT_EQ(sink.error().message(),
+            kPlugins + "/refusing_factory.so: the moon is in the wrong house");
 }
 
 TEST_F(PluginLoaderTest, RefusesASinkWhereASourceIsNeeded) {
@@ -336,10 +383,11 @@ TEST_F(PluginLoaderTest, RefusesASinkWhereASourceIsNeeded) {
   Table table;
   table.path = "source.test";
   const SourceContext context{.name = "test", .cluster = "lab", .log = log_, .clock = clock_};
-  EXPECT_THAT(
-      create_spool_adapter(*plugin, table, context).error().message(),
-      AllOf(HasSubstr("good.so: found a plugin of kind sink"), HasSubstr("needed one of kind spool adapter for source.test")));
-  EXPECT_THAT(create_free_source(*plugin, table, context).error().message(), HasSubstr("needed one of kind free source"));
+  EXPECT_THAT(create_spool_adapter(*plugin, table, context).error().message(),
+              AllOf(HasSubstr("good.so: found a plugin of kind sink"),
+                    HasSubstr("needed one of kind spool adapter for source.test")));
+  EXPECT_THAT(create_free_source(*plugin, table, context).error().message(),
+              HasSubstr("needed one of kind free source"));
 }
 
 // In a process of its own, as a hanging thread can only be left behind.
@@ -348,11 +396,13 @@ TEST_F(PluginLoaderTest, GivesUpAFactoryThatHangs) {
   EXPECT_EXIT(
       {
         const auto sink = create("hanging_factory", std::chrono::milliseconds{200});
-        std::fprintf(stderr, "%s; hung %d\n", sink ? "made" : sink.error().message().c_str(), static_cast<int>(factory_hung()));
+        std::fprintf(stderr, "%s; hung %d\n", sink ? "made" : sink.error().message().c_str(),
+                     static_cast<int>(factory_hung()));
         ::_exit(7);
       },
       ::testing::ExitedWithCode(7),
-      "hanging_factory.so: found a factory that did not return within 200 ms for sink.test; needed one that makes its instance "
+      "hanging_factory.so: found a factory that did not return within 200 ms for sink.test; needed "
+      "one that makes its instance "
       "at "
       "once, without the network; report it to the plugin's author; hung 1");
 }
@@ -362,7 +412,8 @@ TEST_F(PluginLoaderTest, LooksForPluginsBesideTheCommandFirst) {
   ASSERT_GE(directories.size(), 2U);
   const auto self = std::filesystem::canonical("/proc/self/exe");
   EXPECT_EQ(directories[0], (self.parent_path() / "plugins").string());
-  EXPECT_EQ(directories.back(), (self.parent_path().parent_path() / "lib/scriptorium/plugins").string());
+  EXPECT_EQ(directories.back(),
+            (self.parent_path().parent_path() / "lib/scriptorium/plugins").string());
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ TEST_F(ReplaySourceTest, EveryFolderIsAnEntry) {
   EXPECT_EQ(script.entry, "4711");
   EXPECT_EQ(script.file, "script");
   EXPECT_EQ(source_.classify("4711/environment").file, "environment");
-  for (const std::string_view foreign :
-       {""sv, "."sv, ".hidden"sv, ".hidden/script"sv, "4711/"sv, "4711/other"sv, "4711/a/script"sv}) {
+  for (const std::string_view foreign : {""sv, "."sv, ".hidden"sv, ".hidden/script"sv, "4711/"sv,
+                                         "4711/other"sv, "4711/a/script"sv}) {
     EXPECT_EQ(source_.classify(foreign).role, Role::kForeign) << foreign;
   }
 }

@@ -42,11 +42,14 @@ TEST_F(SlurmConfigTest, EveryProblemIsReportedOnce) {
   set("resolve", std::string("libslurm"));
   set("slurm_conf", std::string(""));
   set("squeue", true);
-  EXPECT_THAT(problem_keys(), ::testing::UnorderedElementsAre("source.slurm.spool", "source.slurm.resolve",
-                                                              "source.slurm.slurm_conf", "source.slurm.squeue"));
+  EXPECT_THAT(problem_keys(),
+              ::testing::UnorderedElementsAre("source.slurm.spool", "source.slurm.resolve",
+                                              "source.slurm.slurm_conf", "source.slurm.squeue"));
 }
 
-TEST_F(SlurmConfigTest, TheSpoolIsRequired) { EXPECT_THAT(problem_keys(), ElementsAre("source.slurm.spool")); }
+TEST_F(SlurmConfigTest, TheSpoolIsRequired) {
+  EXPECT_THAT(problem_keys(), ElementsAre("source.slurm.spool"));
+}
 
 TEST_F(SlurmConfigTest, EveryOptionIsDescribed) {
   std::vector<std::string> names;

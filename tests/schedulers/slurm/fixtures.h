@@ -24,7 +24,8 @@ inline std::filesystem::path fixture_path(std::string_view relative) {
   return std::filesystem::path(SCRIPTORIUM_FIXTURES) / relative;
 }
 
-inline SpoolFile spool_file(std::string name, std::string bytes, std::uint64_t links = 1, bool truncated = false) {
+inline SpoolFile spool_file(std::string name, std::string bytes, std::uint64_t links = 1,
+                            bool truncated = false) {
   SpoolFile file;
   file.name = std::move(name);
   file.stat.size = bytes.size();
@@ -35,7 +36,9 @@ inline SpoolFile spool_file(std::string name, std::string bytes, std::uint64_t l
 }
 
 inline SpoolEntry spool_entry(std::string key, std::string environment, std::string script) {
-  return {std::move(key), {spool_file("environment", std::move(environment)), spool_file("script", std::move(script))}};
+  return {
+      std::move(key),
+      {spool_file("environment", std::move(environment)), spool_file("script", std::move(script))}};
 }
 
 // The file "environment" that slurmctld would write for these strings.
@@ -63,10 +66,11 @@ inline std::vector<RecordedEntry> recorded_entries() {
     const fs::path directory = file.path().parent_path();
     const fs::path relative = fs::relative(directory, root);
     const std::string name = relative.begin()->string();
-    result.push_back({name, fs::relative(directory, root / name).string(), fixture_bytes(directory / "environment"),
-                      fixture_bytes(file.path())});
+    result.push_back({name, fs::relative(directory, root / name).string(),
+                      fixture_bytes(directory / "environment"), fixture_bytes(file.path())});
   }
-  std::sort(result.begin(), result.end(), [](const auto& a, const auto& b) { return a.name + a.key < b.name + b.key; });
+  std::sort(result.begin(), result.end(),
+            [](const auto& a, const auto& b) { return a.name + a.key < b.name + b.key; });
   return result;
 }
 

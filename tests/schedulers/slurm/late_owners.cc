@@ -1,5 +1,6 @@
-// Asks for owners afterwards, as core does, for the test against a real Slurm: `slurm-late-owners SLURM_CONF`, with a line
-// "JOB MTIME" in nanoseconds for each job on standard input. Prints a JSON object for each.
+// Asks for owners afterwards, as core does, for the test against a real Slurm: `slurm-late-owners
+// SLURM_CONF`, with a line "JOB MTIME" in nanoseconds for each job on standard input. Prints a JSON
+// object for each.
 #include <chrono>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -12,7 +13,8 @@ namespace {
 
 class StandardError final : public scriptorium::Logger {
  public:
-  void log(scriptorium::LogLevel level, std::string_view id, std::string_view sentence, const Fields& fields) noexcept override {
+  void log(scriptorium::LogLevel level, std::string_view id, std::string_view sentence,
+           const Fields& fields) noexcept override {
     static_cast<void>(level);
     std::cerr << id << ": " << sentence;
     for (const auto& field : fields) std::cerr << ' ' << field.key << '=' << field.value;
@@ -33,7 +35,8 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   StandardError log;
   const Clock& clock = system_clock();
-  slurm::SlurmSource source({.spool = "/nonexistent", .slurm_conf = argv[1]}, {"slurm", "lab", log, clock});
+  slurm::SlurmSource source({.spool = "/nonexistent", .slurm_conf = argv[1]},
+                            {"slurm", "lab", log, clock});
   const auto resolver = source.make_late_owner_resolver();
   std::vector<Event> events;
   std::vector<std::int64_t> times;
@@ -44,7 +47,10 @@ int main(int argc, char** argv) {
   }
   std::vector<OwnerQuery> queries;
   for (std::size_t i = 0; i < events.size(); ++i) {
-    queries.push_back({.event = &events[i], .script_mtime_ns = times[i], .entry_unchanged = {}, .since = clock.steady()});
+    queries.push_back({.event = &events[i],
+                       .script_mtime_ns = times[i],
+                       .entry_unchanged = {},
+                       .since = clock.steady()});
   }
   const auto answers = resolver->resolve(queries, {}, clock.steady() + std::chrono::seconds(60));
   if (!answers) {
@@ -53,7 +59,9 @@ int main(int argc, char** argv) {
   }
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const OwnerAnswer& answer = answers->at(i);
-    nlohmann::json line{{"job", events[i].job.id}, {"state", word(answer.state)}, {"verified", answer.user.verified}};
+    nlohmann::json line{{"job", events[i].job.id},
+                        {"state", word(answer.state)},
+                        {"verified", answer.user.verified}};
     line["uid"] = answer.user.id.value_or("");
     line["gid"] = answer.user.group_id.value_or("");
     line["name"] = answer.user.name.value_or("");

@@ -26,7 +26,8 @@ using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// A squeue and a sacct of our own: shell scripts that answer as the test says, and write down how they were called.
+// A squeue and a sacct of our own: shell scripts that answer as the test says, and write down how
+// they were called.
 class LateResolverTest : public ::testing::Test {
  protected:
   struct Asked {
@@ -44,15 +45,19 @@ class LateResolverTest : public ::testing::Test {
     set_queue("");
     set_accounting("");
   }
-  // `body` runs with $D = the folder; answer() prints the rows that were set, of one job if only one is asked for.
+  // `body` runs with $D = the folder; answer() prints the rows that were set, of one job if only
+  // one is asked for.
   void set_squeue(const std::string& body) {
     set_program("squeue",
                 "X=${SQUEUE_FORMAT2##*:}; ID=; case \"$*\" in *' -j '*) ID=${*##*-j };; esac\n"
-                "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' \"$D/queue\";"
+                "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' "
+                "\"$D/queue\";"
                 " else cat \"$D/queue\"; fi | sed \"s/@/$X/g\"; }\n" +
                     body);
   }
-  void set_sacct(const std::string& body) { set_program("sacct", "answer() { cat \"$D/accounting\"; }\n" + body); }
+  void set_sacct(const std::string& body) {
+    set_program("sacct", "answer() { cat \"$D/accounting\"; }\n" + body);
+  }
   // Each row's numbers, up to the state.
   void set_queue(std::string_view rows) {
     std::istringstream in{std::string(rows)};
@@ -69,7 +74,8 @@ class LateResolverTest : public ::testing::Test {
     return result;
   }
 
-  Result<std::vector<OwnerAnswer>> ask(const std::vector<Asked>& jobs, std::chrono::milliseconds patience = 60s) {
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<Asked>& jobs,
+                                       std::chrono::milliseconds patience = 60s) {
     std::vector<Event> events(jobs.size());
     std::vector<OwnerQuery> queries(jobs.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -102,29 +108,38 @@ class LateResolverTest : public ::testing::Test {
   static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
   void set_program(const std::string& name, const std::string& body) {
-    directory_.write(name, "#!/bin/sh\nD='" + directory_.path() + "'\necho \"$*\" >>\"$D/" + name + ".calls\"; env >>\"$D/" +
-                               name + ".environments\"\n" + body + "\n");
+    directory_.write(name, "#!/bin/sh\nD='" + directory_.path() + "'\necho \"$*\" >>\"$D/" + name +
+                               ".calls\"; env >>\"$D/" + name + ".environments\"\n" + body + "\n");
     std::filesystem::permissions(directory_.path_to(name), std::filesystem::perms::owner_all);
   }
 
   test::TempDir directory_;
-  SlurmConfig config_{.spool = directory_.path(), .slurm_conf = "/etc/slurm/test.conf", .squeue = directory_.path_to("squeue")};
+  SlurmConfig config_{.spool = directory_.path(),
+                      .slurm_conf = "/etc/slurm/test.conf",
+                      .squeue = directory_.path_to("squeue")};
   test::RecordingLogger log_;
   test::FakeClock clock_;
   std::stop_source stop_;
-  AccountNames names_{
-      [](uid_t id) -> std::optional<std::string> { return id == 1002 ? std::optional<std::string>("bob") : std::nullopt; },
-      [](gid_t id) -> std::optional<std::string> { return id == 2001 ? std::optional<std::string>("chem") : std::nullopt; }};
+  AccountNames names_{[](uid_t id) -> std::optional<std::string> {
+                        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
+                      },
+                      [](gid_t id) -> std::optional<std::string> {
+                        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
+                      }};
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
   std::optional<LateResolver> resolver_{std::in_place, queue_, config_, log_, clock_, names_};
 };
 
-constexpr const char* kUnknownToSlurmctld = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1";
+constexpr const char* kUnknownToSlurmctld =
+    "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1";
 constexpr const char* kSlurmctldIsDown =
-    "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1";
+    "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit "
+    "1";
 constexpr const char* kSlurmdbdIsDown =
-    "echo 'sacct: error: slurm_persist_conn_open_without_init: failed to open persistent connection to host:dbd:6819: Connection "
-    "refused' >&2; echo 'sacct: error: Problem talking to the database: Connection refused' >&2; exit 1";
+    "echo 'sacct: error: slurm_persist_conn_open_without_init: failed to open persistent "
+    "connection to host:dbd:6819: Connection "
+    "refused' >&2; echo 'sacct: error: Problem talking to the database: Connection refused' >&2; "
+    "exit 1";
 
 TEST_F(LateResolverTest, WhomSlurmctldStillKnowsAccountingIsNotAskedAbout) {
   set_queue("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
@@ -138,7 +153,8 @@ TEST_F(LateResolverTest, WhomSlurmctldStillKnowsAccountingIsNotAskedAbout) {
   EXPECT_EQ(answer.user.group_name, "chem");
   EXPECT_EQ(answer.user.group_id, "2001");
   EXPECT_THAT(calls("sacct"), ElementsAre());
-  EXPECT_EQ(queue_->load().questions.at("one job"), 1U) << "it counts into our share of slurmctld's time";
+  EXPECT_EQ(queue_->load().questions.at("one job"), 1U)
+      << "it counts into our share of slurmctld's time";
 }
 
 TEST_F(LateResolverTest, WhatSlurmctldHasForgottenAccountingKnows) {
@@ -153,8 +169,11 @@ TEST_F(LateResolverTest, WhatSlurmctldHasForgottenAccountingKnows) {
   EXPECT_EQ(answers->at(1).user.id, "4242");
   EXPECT_EQ(answers->at(1).user.name, std::nullopt);
   EXPECT_EQ(answers->at(2).state, State::kUnknown) << "neither knows it";
-  EXPECT_THAT(calls("sacct"), ElementsAre("-a -X -D -n --parsable2 --noconvert --local -o JobIDRaw,JobID,UID,GID,Submit,Cluster "
-                                          "-j 7,8,9"))
+  EXPECT_THAT(
+      calls("sacct"),
+      ElementsAre(
+          "-a -X -D -n --parsable2 --noconvert --local -o JobIDRaw,JobID,UID,GID,Submit,Cluster "
+          "-j 7,8,9"))
       << "one question for all of them";
   EXPECT_TRUE(no_child_left());
 }
@@ -196,9 +215,13 @@ TEST_F(LateResolverTest, TwoJobsOfOneIdWithinASecondStayWithoutAnOwner) {
   set_squeue(kUnknownToSlurmctld);
   set_accounting("7|7|1002|2001|100|lab\n8|8|1002|2001|100|lab\n9|9|1002|2001|100|lab\n");
   const std::int64_t written = 100 * kSecond;
-  EXPECT_THAT(
-      say({{"7", written + 1}, {"7", written + 2}, {"8", written}, {"8", written + kSecond}, {"9"}, {"9", 102 * kSecond}}),
-      ElementsAre("unknown", "unknown", "unknown", "unknown", "found 1002", "unknown"));
+  EXPECT_THAT(say({{"7", written + 1},
+                   {"7", written + 2},
+                   {"8", written},
+                   {"8", written + kSecond},
+                   {"9"},
+                   {"9", 102 * kSecond}}),
+              ElementsAre("unknown", "unknown", "unknown", "unknown", "found 1002", "unknown"));
   wait_out_the_pause();
   EXPECT_THAT(say({{"7", written, kIdCameAgain}, {"9", written, "slurmctld lists another job"}}),
               ElementsAre("unknown", "found 1002"))
@@ -209,8 +232,9 @@ TEST_F(LateResolverTest, TwoJobsOfOneIdWithinASecondStayWithoutAnOwner) {
 TEST_F(LateResolverTest, AShorterCaptureOfTheSameJobIsNoOtherJob) {
   set_squeue(kUnknownToSlurmctld);
   set_accounting("7|7|1002|2001|100|lab\n");
-  EXPECT_THAT(say({{"7", 100 * kSecond, {}, "first"}, {"7", 100 * kSecond + 5, {}, "second", "first"}}),
-              ElementsAre("found 1002", "found 1002"));
+  EXPECT_THAT(
+      say({{"7", 100 * kSecond, {}, "first"}, {"7", 100 * kSecond + 5, {}, "second", "first"}}),
+      ElementsAre("found 1002", "found 1002"));
 }
 
 TEST_F(LateResolverTest, ManyJobsAreReadFromOneListWhichIsNotForced) {
@@ -242,9 +266,11 @@ TEST_F(LateResolverTest, ManyJobsAreReadFromOneListWhichIsNotForced) {
   // What was captured before that list can be told from it, whatever was captured since.
   for (Asked& job : many) job.since = SteadyTime{};
   many.at(0).since = many.at(55).since = clock_.steady();
-  resolver_.emplace(queue_, config_, log_, clock_, names_);  // one that need not spare accounting yet
+  resolver_.emplace(queue_, config_, log_, clock_,
+                    names_);  // one that need not spare accounting yet
   answers = say(many);
-  EXPECT_EQ(std::count(answers.begin(), answers.end(), "found 1002"), 50) << "a list that names a job is never too old";
+  EXPECT_EQ(std::count(answers.begin(), answers.end(), "found 1002"), 50)
+      << "a list that names a job is never too old";
   EXPECT_EQ(std::count(answers.begin(), answers.end(), "unknown"), 9);
   EXPECT_EQ(answers.at(55), "not asked") << "it came after the list";
   EXPECT_EQ(calls("squeue").size(), 1U);
@@ -269,7 +295,8 @@ TEST_F(LateResolverTest, WhoMustWaitForAListIsAskedForInAccountingMeanwhile) {
   clock_.advance(1ms);
   const auto answers = say(second);
   EXPECT_EQ(std::count(answers.begin(), answers.end(), "found 1003"), 50);
-  EXPECT_EQ(std::count(answers.begin(), answers.end(), "not asked"), 10) << "slurmctld may know them";
+  EXPECT_EQ(std::count(answers.begin(), answers.end(), "not asked"), 10)
+      << "slurmctld may know them";
   EXPECT_EQ(calls("squeue").size(), 1U);
 }
 
@@ -317,8 +344,9 @@ TEST_F(LateResolverTest, ADeadAccountingLeavesTheRestForLater) {
   set_sacct(kSlurmdbdIsDown);
   EXPECT_THAT(say({{"7"}, {"8"}}), ElementsAre("found 1002", "not asked"));
   ASSERT_TRUE(log_.has("SLURM_SACCT_FAILED"));
-  EXPECT_EQ(log_.last("SLURM_SACCT_FAILED")->field("reason"),
-            "sacct: exit status 1: sacct: error: Problem talking to the database: Connection refused");
+  EXPECT_EQ(
+      log_.last("SLURM_SACCT_FAILED")->field("reason"),
+      "sacct: exit status 1: sacct: error: Problem talking to the database: Connection refused");
   wait_out_the_pause();
   EXPECT_THAT(say({{"8"}}), ElementsAre("not asked"));
   EXPECT_EQ(log_.count("SLURM_SACCT_FAILED"), 1U) << "said once for an outage";
@@ -335,7 +363,8 @@ TEST_F(LateResolverTest, ADeadAccountingLeavesTheRestForLater) {
 TEST_F(LateResolverTest, ADeadSlurmctldKeepsNobodyFromAccounting) {
   set_squeue(kSlurmctldIsDown);
   set_accounting("7|7|1002|2001|100|lab\n");
-  EXPECT_THAT(say({{"7"}, {"8"}}), ElementsAre("found 1002", "not asked")) << "slurmctld may know it when it is back";
+  EXPECT_THAT(say({{"7"}, {"8"}}), ElementsAre("found 1002", "not asked"))
+      << "slurmctld may know it when it is back";
   EXPECT_EQ(calls("squeue").size(), 1U) << "it is not asked for the others then";
 }
 
@@ -351,22 +380,27 @@ TEST_F(LateResolverTest, ItIsAnErrorOnlyIfNeitherAnswers) {
   set_sacct("echo 'Slurm accounting storage is disabled' >&2; exit 1");
   const auto alone = ask({{"7"}});
   ASSERT_FALSE(alone);
-  EXPECT_THAT(alone.error().message(), EndsWith("Unable to contact slurm controller (connect failure)"));
+  EXPECT_THAT(alone.error().message(),
+              EndsWith("Unable to contact slurm controller (connect failure)"));
 }
 
 TEST_F(LateResolverTest, AMalformedAnswerOfAccountingIsRefusedWhole) {
   set_squeue(kUnknownToSlurmctld);
   set_accounting("7|7|1002|2001|100|lab\n8|8|root|0|100|lab\n");
   EXPECT_THAT(say({{"7"}}), ElementsAre("not asked"));
-  EXPECT_THAT(log_.last("SLURM_SACCT_FAILED").value().field("reason"), HasSubstr("not as Slurm writes it"));
+  EXPECT_THAT(log_.last("SLURM_SACCT_FAILED").value().field("reason"),
+              HasSubstr("not as Slurm writes it"));
 }
 
 TEST_F(LateResolverTest, AnAnswerThatIsTooLargeIsAskedForInParts) {
   set_squeue(kUnknownToSlurmctld);
   // Job 3 is an array of very many tasks.
-  set_sacct("case \",${*##*-j },\" in *,3,*) yes '3|3_1|1002|2001|100|lab' | head -c 17000000;; *) answer;; esac");
+  set_sacct(
+      "case \",${*##*-j },\" in *,3,*) yes '3|3_1|1002|2001|100|lab' | head -c 17000000;; *) "
+      "answer;; esac");
   set_accounting("2|2|1002|2001|100|lab\n4|4|1002|2001|100|lab\n");
-  EXPECT_THAT(say({{"1"}, {"2"}, {"3"}, {"4"}}), ElementsAre("unknown", "found 1002", "unknown", "found 1002"));
+  EXPECT_THAT(say({{"1"}, {"2"}, {"3"}, {"4"}}),
+              ElementsAre("unknown", "found 1002", "unknown", "found 1002"));
   EXPECT_FALSE(log_.has("SLURM_SACCT_FAILED")) << log_.text();
 }
 
@@ -376,7 +410,8 @@ TEST_F(LateResolverTest, AnArrayOfVeryManyTasksIsOneRow) {
   EXPECT_THAT(say({{"3"}}), ElementsAre("found 1002"));
 }
 
-TEST_F(LateResolverTest, AHangingAccountingIsKilledInTimeAndTheNextRoundAsksForFewerAndForOthersFirst) {
+TEST_F(LateResolverTest,
+       AHangingAccountingIsKilledInTimeAndTheNextRoundAsksForFewerAndForOthersFirst) {
   set_squeue(kUnknownToSlurmctld);
   set_sacct("case \",${*##*-j },\" in *,1,*) sleep 1000 & wait;; *) answer;; esac");
   set_accounting("2|2|1002|2001|100|lab\n3|3|1002|2001|100|lab\n");
@@ -386,7 +421,8 @@ TEST_F(LateResolverTest, AHangingAccountingIsKilledInTimeAndTheNextRoundAsksForF
   ASSERT_TRUE(first) << first.error().message();
   EXPECT_EQ(first->at(1).state, State::kNotAsked);
   EXPECT_TRUE(no_child_left());
-  EXPECT_EQ(log_.last("SLURM_SACCT_FAILED").value().field("reason"), "sacct: no answer in time; killed");
+  EXPECT_EQ(log_.last("SLURM_SACCT_FAILED").value().field("reason"),
+            "sacct: no answer in time; killed");
   wait_out_the_pause();
   ASSERT_TRUE(ask({{"1"}, {"2"}, {"3"}}, 1500ms));
   EXPECT_THAT(calls("sacct").back(), EndsWith("-j 1")) << "fewer";
@@ -402,7 +438,8 @@ TEST_F(LateResolverTest, AHangingSlurmctldLeavesTimeForAccounting) {
   set_squeue("sleep 1000 & wait");
   set_accounting("7|7|1002|2001|100|lab\n");
   const Clock& clock = system_clock();  // a fake one stands still meanwhile
-  LateResolver resolver(std::make_shared<Queue>(config_, log_, clock), config_, log_, clock, names_);
+  LateResolver resolver(std::make_shared<Queue>(config_, log_, clock), config_, log_, clock,
+                        names_);
   const Event event{.job = {.id = "7"}};
   const std::vector<OwnerQuery> queries{{&event, 100 * kSecond, {}, clock.steady()}};
   const SteadyTime deadline = clock.steady() + 3s;
@@ -445,8 +482,8 @@ TEST_F(LateResolverTest, GivesSacctNothingOfOurEnvironmentButWhichSlurmIsMeant) 
     if (!line.starts_with("PWD=") && !line.starts_with("SHLVL=") && !line.starts_with("_="))
       lines.insert(line);  // the shell's own
   }
-  EXPECT_THAT(lines, ::testing::UnorderedElementsAre("PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s", "TZ=UTC",
-                                                     "SLURM_CONF=/etc/slurm/test.conf"));
+  EXPECT_THAT(lines, ::testing::UnorderedElementsAre("PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s",
+                                                     "TZ=UTC", "SLURM_CONF=/etc/slurm/test.conf"));
 }
 
 }  // namespace

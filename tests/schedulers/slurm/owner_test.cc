@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// A squeue of our own: a shell script that answers as the test says, and writes down how it was called.
+// A squeue of our own: a shell script that answers as the test says, and writes down how it was
+// called.
 class SqueueResolverTest : public ::testing::Test {
  protected:
   struct Asked {
@@ -37,22 +38,26 @@ class SqueueResolverTest : public ::testing::Test {
     set_squeue("exit 9");
     set_numbers("");
   }
-  // `body` runs with $D = the folder and $ID = the job that is asked for, if only one is; answer() prints the rows, of which only
-  // that job's, if any, where `X` is the guard.
+  // `body` runs with $D = the folder and $ID = the job that is asked for, if only one is; answer()
+  // prints the rows, of which only that job's, if any, where `X` is the guard.
   void set_squeue(const std::string& body) {
-    directory_.write("squeue", "#!/bin/sh\nD='" + directory_.path() +
-                                   "'\necho \"$*\" >>\"$D/calls\"; env >>\"$D/environments\"\n"
-                                   "X=${SQUEUE_FORMAT2##*:}; ID=; case \"$*\" in *' -j '*) ID=${*##*-j };; esac\n"
-                                   "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' \"$D/rows\";"
-                                   " else cat \"$D/rows\"; fi | sed \"s/@/$X/g\"; }\n" +
-                                   body + "\n");
+    directory_.write(
+        "squeue",
+        "#!/bin/sh\nD='" + directory_.path() +
+            "'\necho \"$*\" >>\"$D/calls\"; env >>\"$D/environments\"\n"
+            "X=${SQUEUE_FORMAT2##*:}; ID=; case \"$*\" in *' -j '*) ID=${*##*-j };; esac\n"
+            "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' "
+            "\"$D/rows\";"
+            " else cat \"$D/rows\"; fi | sed \"s/@/$X/g\"; }\n" +
+            body + "\n");
     std::filesystem::permissions(config_.squeue, std::filesystem::perms::owner_all);
   }
   // Each row's numbers, up to the state; `texts` end with '@' each.
   void set_numbers(std::string_view rows, std::string_view texts = "(null)@(null)@main@/w@job@") {
     std::istringstream in{std::string(rows)};
     std::string whole;
-    for (std::string row; std::getline(in, row);) whole.append(row).append("1|").append(texts).append("\n");
+    for (std::string row; std::getline(in, row);)
+      whole.append(row).append("1|").append(texts).append("\n");
     directory_.write("rows", whole);
   }
   std::size_t calls() const {
@@ -61,12 +66,14 @@ class SqueueResolverTest : public ::testing::Test {
     return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   }
 
-  Result<std::vector<OwnerAnswer>> ask(const std::vector<Asked>& jobs, std::chrono::milliseconds patience = 60s) {
+  Result<std::vector<OwnerAnswer>> ask(const std::vector<Asked>& jobs,
+                                       std::chrono::milliseconds patience = 60s) {
     std::vector<Event> events(jobs.size());
     std::vector<OwnerQuery> queries(jobs.size());
     for (std::size_t i = 0; i < jobs.size(); ++i) {
       events[i].job.id = jobs[i].id;
-      if (!script_.empty()) events[i].files.push_back({.name = "script", .bytes = make_bytes(script_)});
+      if (!script_.empty())
+        events[i].files.push_back({.name = "script", .bytes = make_bytes(script_)});
       queries[i] = {&events[i], jobs[i].mtime_ns,
                     [&, unchanged = jobs[i].unchanged] {
                       calls_when_asked_ = calls();
@@ -89,7 +96,9 @@ class SqueueResolverTest : public ::testing::Test {
   static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
   test::TempDir directory_;
-  SlurmConfig config_{.spool = directory_.path(), .slurm_conf = "/etc/slurm/test.conf", .squeue = directory_.path_to("squeue")};
+  SlurmConfig config_{.spool = directory_.path(),
+                      .slurm_conf = "/etc/slurm/test.conf",
+                      .squeue = directory_.path_to("squeue")};
   test::RecordingLogger log_;
   test::FakeClock clock_;
   std::stop_source stop_;
@@ -97,12 +106,13 @@ class SqueueResolverTest : public ::testing::Test {
   std::optional<SteadyTime> since_;  // when the jobs were captured; nothing: just now
   std::size_t calls_when_asked_ = 0;
   std::size_t user_lookups_ = 0;
-  AccountNames names_{
-      [this](uid_t id) -> std::optional<std::string> {
-        ++user_lookups_;
-        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
-      },
-      [](gid_t id) -> std::optional<std::string> { return id == 2001 ? std::optional<std::string>("chem") : std::nullopt; }};
+  AccountNames names_{[this](uid_t id) -> std::optional<std::string> {
+                        ++user_lookups_;
+                        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
+                      },
+                      [](gid_t id) -> std::optional<std::string> {
+                        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
+                      }};
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
   SqueueResolver resolver_{queue_, config_, log_, clock_, names_};
 };
@@ -144,7 +154,8 @@ TEST_F(SqueueResolverTest, AsksForAFewJobsOneByOneAndForManyAtOnce) {
   EXPECT_EQ(calls(), 3U);
   EXPECT_THAT(directory_.read("calls"), ::testing::EndsWith("\n-h -a --local -t all\n"));
   const SchedulerLoad load = resolver_.load();
-  EXPECT_THAT(load.questions, ::testing::ElementsAre(::testing::Pair("all jobs", 1), ::testing::Pair("one job", 2)));
+  EXPECT_THAT(load.questions, ::testing::ElementsAre(::testing::Pair("all jobs", 1),
+                                                     ::testing::Pair("one job", 2)));
   EXPECT_GT(load.share, 0);
 }
 
@@ -161,7 +172,8 @@ TEST_F(SqueueResolverTest, AfterAListOfAllJobsTheNextOneWaitsAHundredTimesAsLong
   EXPECT_EQ(states(many), std::vector(60, State::kFound));
   const auto took = std::chrono::steady_clock::now() - begin;
   clock_.advance(1ms);  // captured later than it was asked for
-  EXPECT_EQ(states(many), std::vector(60, State::kNotAsked)) << "that answer cannot have named them";
+  EXPECT_EQ(states(many), std::vector(60, State::kNotAsked))
+      << "that answer cannot have named them";
   EXPECT_EQ(calls(), 1U);
   EXPECT_GT(resolver_.min_interval(), 0ms);
   EXPECT_LE(queue_->next_list() - clock_.steady(), took * Queue::kShare);
@@ -182,7 +194,8 @@ TEST_F(SqueueResolverTest, OneListServesEverybodyWhoWantsItThen) {
   since_ = clock_.steady();  // all of them were captured by now
   clock_.advance(1ms);
   EXPECT_EQ(states({many.begin(), many.begin() + 60}), std::vector(60, State::kFound));
-  EXPECT_EQ(states({many.begin() + 60, many.end()}), std::vector(60, State::kFound)) << "a second page of those that wait";
+  EXPECT_EQ(states({many.begin() + 60, many.end()}), std::vector(60, State::kFound))
+      << "a second page of those that wait";
   SqueueNumbers gaps(queue_);
   const auto uses = gaps.numbers({.numbers = {}, .since = *since_}, {}, clock_.steady() + 20s);
   ASSERT_TRUE(uses) << uses.error().message();
@@ -190,10 +203,12 @@ TEST_F(SqueueResolverTest, OneListServesEverybodyWhoWantsItThen) {
   EXPECT_EQ((*uses)->size(), 120U);
   EXPECT_EQ(calls(), 1U);
   clock_.advance(1us);
-  const auto later = gaps.numbers({.numbers = {}, .since = clock_.steady()}, {}, clock_.steady() + 20s);
+  const auto later =
+      gaps.numbers({.numbers = {}, .since = clock_.steady()}, {}, clock_.steady() + 20s);
   ASSERT_TRUE(later);
   EXPECT_FALSE(*later) << "not now";
-  const auto two = gaps.numbers({.numbers = {3, 500}, .since = clock_.steady()}, {}, clock_.steady() + 20s);
+  const auto two =
+      gaps.numbers({.numbers = {3, 500}, .since = clock_.steady()}, {}, clock_.steady() + 20s);
   ASSERT_TRUE(two && *two);
   ASSERT_EQ((*two)->size(), 1U);
   EXPECT_EQ((*two)->front().number, 3U);
@@ -204,7 +219,9 @@ TEST_F(SqueueResolverTest, SingleQuestionsAreBoundedAndNoneWaitsBehindTheAbsent)
   set_squeue("answer");
   std::vector<Asked> jobs;
   for (int i = 1; i <= 50; ++i) jobs.push_back({std::to_string(i)});
-  const auto count = [](const std::vector<State>& all, State state) { return std::count(all.begin(), all.end(), state); };
+  const auto count = [](const std::vector<State>& all, State state) {
+    return std::count(all.begin(), all.end(), state);
+  };
   auto answers = states(jobs);
   EXPECT_EQ(count(answers, State::kNotYet), 25) << "none is listed";
   EXPECT_EQ(count(answers, State::kNotAsked), 25);
@@ -230,14 +247,17 @@ TEST_F(SqueueResolverTest, GivesSqueueNothingOfOurEnvironmentAndANewNonceEachTim
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with("SQUEUE_FORMAT2=")) {
       formats.insert(line.substr(line.rfind(':') + 1));
-    } else if (!line.starts_with("PWD=") && !line.starts_with("SHLVL=") && !line.starts_with("_=")) {  // the shell's own
+    } else if (!line.starts_with("PWD=") && !line.starts_with("SHLVL=") &&
+               !line.starts_with("_=")) {  // the shell's own
       others.insert(line);
     }
   }
-  EXPECT_THAT(others, ::testing::UnorderedElementsAre("PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0",
+  EXPECT_THAT(others, ::testing::UnorderedElementsAre("PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s",
+                                                      "SLURM_BITSTR_LEN=0",
                                                       "SLURM_CONF=/etc/slurm/test.conf"));
   ASSERT_EQ(formats.size(), 2U);
-  for (const std::string& nonce : formats) EXPECT_THAT(nonce, ::testing::MatchesRegex("X[0-9a-f]{32}"));
+  for (const std::string& nonce : formats)
+    EXPECT_THAT(nonce, ::testing::MatchesRegex("X[0-9a-f]{32}"));
 }
 
 TEST_F(SqueueResolverTest, AsksTheSlurmOfTheDaemonsOwnEnvironmentUnlessTheConfigurationNamesOne) {
@@ -249,10 +269,12 @@ TEST_F(SqueueResolverTest, AsksTheSlurmOfTheDaemonsOwnEnvironmentUnlessTheConfig
   EXPECT_THAT(directory_.read("environments"), ::testing::Not(HasSubstr("ours.conf")));
 
   config_.slurm_conf.clear();
-  SqueueResolver other(std::make_shared<Queue>(config_, log_, clock_), config_, log_, clock_, names_);
+  SqueueResolver other(std::make_shared<Queue>(config_, log_, clock_), config_, log_, clock_,
+                       names_);
   const Event event{.job = {.id = "8"}};
   const std::vector<OwnerQuery> queries{{&event, 0, [] { return true; }}};
-  ASSERT_TRUE(other.resolve(queries, stop_.get_token(), clock_.steady() + std::chrono::seconds{20}));
+  ASSERT_TRUE(
+      other.resolve(queries, stop_.get_token(), clock_.steady() + std::chrono::seconds{20}));
   EXPECT_THAT(directory_.read("environments"), HasSubstr("SLURM_CONF=/etc/slurm/ours.conf\n"));
   ASSERT_EQ(unsetenv("SLURM_CONF"), 0);
 }
@@ -275,19 +297,23 @@ TEST_F(SqueueResolverTest, OfTwoEntriesOfOneIdOnlyTheLaterMayGoByTheTime) {
   set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
   EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}, {"7", 100 * kSecond + 2, false}}),
             (std::vector{State::kUnknown, State::kFound}));
-  EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}}), std::vector{State::kUnknown}) << "and it is remembered";
+  EXPECT_EQ(states({{"7", 100 * kSecond + 1, false}}), std::vector{State::kUnknown})
+      << "and it is remembered";
 }
 
 TEST_F(SqueueResolverTest, AnEntryWhoseIdCameAgainAtOnceSaysSoForGood) {
   set_squeue("answer");
   set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n8|8|N/A|1002|2001|300|N/A|N/A|0|PD|\n");
-  const auto answers = ask(
-      {{"7", 100 * kSecond + 1, false}, {"7", 101 * kSecond, false}, {"8", 100 * kSecond, false}, {"8", 300 * kSecond, false}});
+  const auto answers = ask({{"7", 100 * kSecond + 1, false},
+                            {"7", 101 * kSecond, false},
+                            {"8", 100 * kSecond, false},
+                            {"8", 300 * kSecond, false}});
   ASSERT_TRUE(answers);
   EXPECT_EQ(answers->at(0).state, State::kUnknown);
   EXPECT_EQ(answers->at(0).user.unverified_reason, kIdCameAgain);
   EXPECT_EQ(answers->at(2).state, State::kUnknown);
-  EXPECT_NE(answers->at(2).user.unverified_reason, kIdCameAgain) << "the times tell these two apart";
+  EXPECT_NE(answers->at(2).user.unverified_reason, kIdCameAgain)
+      << "the times tell these two apart";
 }
 
 TEST_F(SqueueResolverTest, AnAbsentJobIsUnknownAfterTwoAnswersSomeTimeApart) {
@@ -303,12 +329,15 @@ TEST_F(SqueueResolverTest, AFailureIsNoAbsence) {
   set_squeue("answer");
   EXPECT_EQ(states({{"7"}}), std::vector{State::kNotYet});
   clock_.advance(5s);
-  set_squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1");
+  set_squeue(
+      "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; "
+      "exit 1");
   const auto failed = ask({{"7"}});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().kind(), ErrorKind::kTransient);
   EXPECT_EQ(failed.error().message(),
-            "squeue: exit status 1: slurm_load_jobs error: Unable to contact slurm controller (connect failure)");
+            "squeue: exit status 1: slurm_load_jobs error: Unable to contact slurm controller "
+            "(connect failure)");
   set_squeue("answer");
   set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
   EXPECT_EQ(states({{"7"}}), std::vector{State::kFound});
@@ -334,7 +363,8 @@ TEST_F(SqueueResolverTest, JobsThatAreHiddenFromUsAreSaid) {
   const auto answers = ask({{"7"}});
   ASSERT_TRUE(answers);
   EXPECT_EQ(answers->front().state, State::kUnknown);
-  EXPECT_EQ(answers->front().user.unverified_reason, "slurmctld does not list the job, though its entry stands in the spool");
+  EXPECT_EQ(answers->front().user.unverified_reason,
+            "slurmctld does not list the job, though its entry stands in the spool");
 }
 
 TEST_F(SqueueResolverTest, AJobThatIsGoneFromTheSpoolAsWellIsNotCalledHidden) {
@@ -380,7 +410,8 @@ TEST_F(SqueueResolverTest, TwentyThousandJobsAreOneAnswer) {
   for (int i = 1; i <= kJobs; ++i) {
     const std::string id = std::to_string(i);
     const std::string uid = i % 2 == 0 ? "1002" : "4242";
-    numbers += id + '|' + id + "|N/A|" + uid + "|2001|100|N/A|N/A|0|PD|1|a@q@p@/w@name " + id + "@\n";
+    numbers +=
+        id + '|' + id + "|N/A|" + uid + "|2001|100|N/A|N/A|0|PD|1|a@q@p@/w@name " + id + "@\n";
     jobs.push_back({id});
   }
   directory_.write("rows", numbers);
@@ -392,7 +423,8 @@ TEST_F(SqueueResolverTest, TwentyThousandJobsAreOneAnswer) {
     const OwnerAnswer& answer = answers->at(static_cast<std::size_t>(i));
     ASSERT_EQ(answer.state, State::kFound) << i;
     ASSERT_EQ(answer.name, "name " + std::to_string(i + 1));
-    ASSERT_EQ(answer.user.name.has_value(), (i + 1) % 2 == 0) << "uid 4242 has no name and stays a number";
+    ASSERT_EQ(answer.user.name.has_value(), (i + 1) % 2 == 0)
+        << "uid 4242 has no name and stays a number";
     ASSERT_EQ(answer.user.id, (i + 1) % 2 == 0 ? "1002" : "4242");
   }
   EXPECT_EQ(calls(), 1U);
@@ -443,11 +475,14 @@ TEST_F(SqueueResolverTest, ATasksOwnEntryIsFoundByItsOwnId) {
 
 TEST_F(SqueueResolverTest, AnIdThatIsNoNumberIsNeverAskedFor) {
   set_squeue("answer");
-  EXPECT_EQ(states({{"7; rm -rf /"}, {"-j"}, {""}}), (std::vector{State::kUnknown, State::kUnknown, State::kUnknown}));
+  EXPECT_EQ(states({{"7; rm -rf /"}, {"-j"}, {""}}),
+            (std::vector{State::kUnknown, State::kUnknown, State::kUnknown}));
 }
 
 TEST_F(SqueueResolverTest, CheckTellsAMissingSqueueFromADeadSlurmctld) {
-  set_squeue("echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1");
+  set_squeue(
+      "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; "
+      "exit 1");
   const auto down = resolver_.check();
   ASSERT_FALSE(down);
   EXPECT_EQ(down.error().kind(), ErrorKind::kTransient);
@@ -466,10 +501,12 @@ TEST_F(SqueueResolverTest, CheckIsContentWhenWeOwnTheSpool) {
 }
 
 TEST_F(SqueueResolverTest, CheckSaysWhenJobsMayBeHidden) {
-  if (geteuid() == 0) GTEST_SKIP() << "SKIPPED: root sees every job, so this runs as an ordinary user only";
+  if (geteuid() == 0)
+    GTEST_SKIP() << "SKIPPED: root sees every job, so this runs as an ordinary user only";
   set_squeue("answer");
   config_.spool = "/";  // somebody else's
-  SqueueResolver other(std::make_shared<Queue>(config_, log_, clock_), config_, log_, clock_, names_);
+  SqueueResolver other(std::make_shared<Queue>(config_, log_, clock_), config_, log_, clock_,
+                       names_);
   const auto hidden = other.check();
   ASSERT_FALSE(hidden);
   EXPECT_THAT(hidden.error().message(), HasSubstr("PrivateData=jobs"));

@@ -123,7 +123,8 @@ TEST(SlurmFixturesTest, EachIsCompleteAndKeepsItsExactBytes) {
     EXPECT_EQ(job.environment_format, EnvironmentFormat::kNulEnded);
     EXPECT_EQ(*job.environment, recorded.environment.substr(4));
     EXPECT_THAT(job.problems, IsEmpty());
-    EXPECT_EQ("hash." + job.job.id.substr(job.job.id.size() - 1) + "/job." + job.job.id, recorded.key);
+    EXPECT_EQ("hash." + job.job.id.substr(job.job.id.size() - 1) + "/job." + job.job.id,
+              recorded.key);
     EXPECT_EQ(job.script_file, "script");
   }
 }
@@ -131,8 +132,11 @@ TEST(SlurmFixturesTest, EachIsCompleteAndKeepsItsExactBytes) {
 TEST(SlurmFixturesTest, NobodyIsBelievedToOwnAJob) {
   for (const auto& recorded : recorded_entries()) {
     const ParsedJob job = parsed(whole(recorded));
-    EXPECT_FALSE(job.user.verified || job.user.name || job.user.id || job.user.group_name || job.user.group_id) << recorded.name;
-    EXPECT_FALSE(job.job.account || job.job.partition || job.job.qos || job.job.array || job.job.het || job.job.submitted_at)
+    EXPECT_FALSE(job.user.verified || job.user.name || job.user.id || job.user.group_name ||
+                 job.user.group_id)
+        << recorded.name;
+    EXPECT_FALSE(job.job.account || job.job.partition || job.job.qos || job.job.array ||
+                 job.job.het || job.job.submitted_at)
         << recorded.name;
   }
 }
@@ -156,7 +160,8 @@ TEST(SlurmFixturesTest, NoShorterEnvironmentIsComplete) {
 TEST(SlurmFixturesTest, NoShorterScriptIsComplete) {
   for (const auto& recorded : recorded_entries()) {
     SpoolEntry entry = whole(recorded);
-    // The bytes shrink in place, from the end, as a copy for each length of a megabyte would take minutes.
+    // The bytes shrink in place, from the end, as a copy for each length of a megabyte would take
+    // minutes.
     auto bytes = std::make_shared<std::string>(recorded.script);
     entry.files[1].bytes = bytes;
     while (!bytes->empty()) {
@@ -197,7 +202,9 @@ TEST(SlurmFixturesTest, AContainerJobHasAnEmptyEnvironmentAndNotNone) {
 }
 
 TEST(SlurmFixturesTest, TheNameIsAHintFromTheEnvironmentOrTheScript) {
-  const auto name = [](std::string_view fixture) { return parsed(whole(recorded_entry(fixture))).job.name; };
+  const auto name = [](std::string_view fixture) {
+    return parsed(whole(recorded_entry(fixture))).job.name;
+  };
   EXPECT_EQ(name("01-ordinary"), "ordinary");
   EXPECT_EQ(name("11-name-spaces"), "my job  with   spaces ");
   EXPECT_EQ(name("12-name-slashes"), "proj/run/1");
@@ -218,8 +225,9 @@ TEST(SlurmFixturesTest, TheSubmitDirectoryIsAHintForTheWorkDirectory) {
 TEST(SlurmFixturesTest, ScriptsTellInterpreterDirectivesAndModules) {
   const ParsedJob job = parsed(whole(recorded_entry("01-ordinary")));
   EXPECT_EQ(job.script_info.interpreter, "/bin/bash");
-  EXPECT_THAT(job.script_info.directives,
-              ElementsAre("--job-name=ordinary", "--output=ordinary-%j.out", "--ntasks=4 --time=00:10:00"));
+  EXPECT_THAT(
+      job.script_info.directives,
+      ElementsAre("--job-name=ordinary", "--output=ordinary-%j.out", "--ntasks=4 --time=00:10:00"));
   EXPECT_THAT(job.script_info.modules, ElementsAre("GCC/12.2.0"));
   EXPECT_EQ(parsed(whole(recorded_entry("33-api-crlf"))).script_info.interpreter, "/bin/sh");
 }
@@ -308,18 +316,21 @@ TEST(SlurmParseTest, AMalformedEnvironmentIsKeptWholeWithItsProblem) {
   const ParsedJob job = parsed(spool_entry("hash.1/job.11", bytes, kWholeScript));
   EXPECT_EQ(*job.environment, bytes);
   EXPECT_EQ(job.environment_format, EnvironmentFormat::kRaw);
-  EXPECT_THAT(job.problems, ElementsAre("environment: count 1, more bytes after that many strings"));
+  EXPECT_THAT(job.problems,
+              ElementsAre("environment: count 1, more bytes after that many strings"));
   EXPECT_EQ(job.job.name, std::nullopt);
 }
 
 TEST(SlurmParseTest, AnIncompleteEntryIsArchivedWithWhatIsThere) {
   std::string environment = environment_file({"A=1", "B=2", "C=3"});
   environment.resize(environment.size() - 4);
-  const ParsedJob job = parsed(spool_entry("hash.1/job.11", environment, "#!/bin/bash\n#SBATCH -t 1\nech"));
+  const ParsedJob job =
+      parsed(spool_entry("hash.1/job.11", environment, "#!/bin/bash\n#SBATCH -t 1\nech"));
   EXPECT_EQ(*job.environment, environment);
   EXPECT_EQ(job.environment_format, EnvironmentFormat::kRaw);
   EXPECT_EQ(*job.script, "#!/bin/bash\n#SBATCH -t 1\nech");
-  EXPECT_THAT(job.problems, ElementsAre("environment: count 3, 2 strings", HasSubstr("script: its final NUL is missing")));
+  EXPECT_THAT(job.problems, ElementsAre("environment: count 3, 2 strings",
+                                        HasSubstr("script: its final NUL is missing")));
   EXPECT_THAT(job.script_info.directives, ElementsAre("-t 1"));
 }
 
@@ -336,7 +347,8 @@ TEST(SlurmParseTest, OnlyOneFinalNulIsTakenAway) {
 }
 
 TEST(SlurmParseTest, AMissingScriptOrEnvironmentIsSaid) {
-  const ParsedJob no_script = parsed({"hash.1/job.11", {spool_file("environment", environment_file({"A=1"}))}});
+  const ParsedJob no_script =
+      parsed({"hash.1/job.11", {spool_file("environment", environment_file({"A=1"}))}});
   EXPECT_FALSE(no_script.script);
   EXPECT_EQ(no_script.script_file, "environment");
   EXPECT_THAT(no_script.problems, ElementsAre("script: missing"));
@@ -349,13 +361,14 @@ TEST(SlurmParseTest, AMissingScriptOrEnvironmentIsSaid) {
 }
 
 TEST(SlurmParseTest, FilesOverTheLimitAreKeptUncutAndMarked) {
-  SpoolEntry entry{
-      "hash.1/job.11",
-      {spool_file("environment", environment_file({"A=1"}), 1, true), spool_file("script", "#!/bin/sh\n\0"s, 1, true)}};
+  SpoolEntry entry{"hash.1/job.11",
+                   {spool_file("environment", environment_file({"A=1"}), 1, true),
+                    spool_file("script", "#!/bin/sh\n\0"s, 1, true)}};
   const ParsedJob job = parsed(entry);
   EXPECT_EQ(job.script->size(), 11U) << "the NUL is not the script's end";
   EXPECT_EQ(job.environment_format, EnvironmentFormat::kRaw);
-  EXPECT_THAT(job.problems, ElementsAre(HasSubstr("NUL byte inside"))) << "that the files are cut is core's to say";
+  EXPECT_THAT(job.problems, ElementsAre(HasSubstr("NUL byte inside")))
+      << "that the files are cut is core's to say";
 }
 
 TEST(SlurmParseTest, HintsOutOfBoundsAreNotTaken) {
@@ -371,7 +384,9 @@ TEST(SlurmParseTest, HintsOutOfBoundsAreNotTaken) {
 
 TEST(SlurmParseTest, TheLastOfTwoNamesCountsAsInTheEventsJson) {
   const auto job =
-      parsed(spool_entry("hash.1/job.11", environment_file({"SLURM_JOB_NAME=a", "SLURM_JOB_NAME=b"}), kWholeScript)).job;
+      parsed(spool_entry("hash.1/job.11",
+                         environment_file({"SLURM_JOB_NAME=a", "SLURM_JOB_NAME=b"}), kWholeScript))
+          .job;
   EXPECT_EQ(job.name, "b");
 }
 

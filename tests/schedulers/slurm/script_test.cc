@@ -14,8 +14,12 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::optional<std::string> interpreter(std::string_view script) { return read_script_info(script).interpreter; }
-std::vector<std::string> directives(std::string_view script) { return read_script_info(script).directives; }
+std::optional<std::string> interpreter(std::string_view script) {
+  return read_script_info(script).interpreter;
+}
+std::vector<std::string> directives(std::string_view script) {
+  return read_script_info(script).directives;
+}
 std::vector<std::string> modules(std::string_view line) { return read_script_info(line).modules; }
 
 TEST(SlurmScriptTest, TheInterpreterIsThePathOfTheFirstLine) {
@@ -40,14 +44,16 @@ TEST(SlurmScriptTest, ForEnvTheCommandBelongsToTheInterpreter) {
 }
 
 TEST(SlurmScriptTest, DirectivesEndAtTheFirstCommand) {
-  EXPECT_THAT(directives("#!/bin/bash\n#SBATCH -t 1\n\n  # text\n#SBATCH   --mem=1G  \r\n \t\n#SBATCH\n# SBATCH -x\n##SBATCH -y\n"
+  EXPECT_THAT(directives("#!/bin/bash\n#SBATCH -t 1\n\n  # text\n#SBATCH   --mem=1G  \r\n "
+                         "\t\n#SBATCH\n# SBATCH -x\n##SBATCH -y\n"
                          "  #SBATCH -z\necho\n#SBATCH -n 2\n"),
               ElementsAre("-t 1", "--mem=1G"));
 }
 
 TEST(SlurmScriptTest, DirectivesKeepTheirExactText) {
-  EXPECT_THAT(directives("#SBATCH -J \"a  b\" # why\n#SBATCH--time=1\n#SBATCH hetjob\n#SBATCH -J c\n"),
-              ElementsAre("-J \"a  b\" # why", "--time=1", "hetjob", "-J c"));
+  EXPECT_THAT(
+      directives("#SBATCH -J \"a  b\" # why\n#SBATCH--time=1\n#SBATCH hetjob\n#SBATCH -J c\n"),
+      ElementsAre("-J \"a  b\" # why", "--time=1", "hetjob", "-J c"));
 }
 
 TEST(SlurmScriptTest, AHostileScriptCannotMakeDirectivesOrModulesWithoutEnd) {
@@ -57,35 +63,49 @@ TEST(SlurmScriptTest, AHostileScriptCannotMakeDirectivesOrModulesWithoutEnd) {
   for (int i = 0; i < 5000; ++i) script += "ml a b c\n";
   EXPECT_THAT(directives(script), SizeIs(kMaxScriptItems));
   EXPECT_THAT(modules(script), SizeIs(kMaxScriptItems));
-  EXPECT_THAT(directives("#SBATCH " + std::string(kMaxScriptItemBytes + 1, 'x') + "\n#SBATCH -n1\n"), ElementsAre("-n1"));
-  EXPECT_THAT(modules("module load " + std::string(kMaxScriptItemBytes + 1, 'x') + " b\n"), ElementsAre("b"));
+  EXPECT_THAT(
+      directives("#SBATCH " + std::string(kMaxScriptItemBytes + 1, 'x') + "\n#SBATCH -n1\n"),
+      ElementsAre("-n1"));
+  EXPECT_THAT(modules("module load " + std::string(kMaxScriptItemBytes + 1, 'x') + " b\n"),
+              ElementsAre("b"));
 }
 
 TEST(SlurmScriptTest, FindsTheModulesThatAreLoaded) {
-  EXPECT_THAT(modules("module load GCC/12.2.0 OpenMPI/4.1.4\n"), ElementsAre("GCC/12.2.0", "OpenMPI/4.1.4"));
+  EXPECT_THAT(modules("module load GCC/12.2.0 OpenMPI/4.1.4\n"),
+              ElementsAre("GCC/12.2.0", "OpenMPI/4.1.4"));
   EXPECT_THAT(modules("  module add a 2>/dev/null\n"), ElementsAre("a"));
-  EXPECT_THAT(modules("module load a > /dev/null 2>&1; module load b&&module load c || exit 1\n"), ElementsAre("a", "b", "c"));
-  EXPECT_THAT(modules("module load a &>/dev/null\nmodule load b >>log 2>&1 c\n"), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(modules("module load a > /dev/null 2>&1; module load b&&module load c || exit 1\n"),
+              ElementsAre("a", "b", "c"));
+  EXPECT_THAT(modules("module load a &>/dev/null\nmodule load b >>log 2>&1 c\n"),
+              ElementsAre("a", "b", "c"));
   EXPECT_THAT(modules("module --silent load a # b\n"), ElementsAre("a"));
   EXPECT_THAT(modules("module load 'a b' \"c\"/1 d\\ e\n"), ElementsAre("a b", "c/1", "d e"));
-  EXPECT_THAT(modules("module swap old new\nmodule switch only\nmodule swap\n"), ElementsAre("new", "only"));
-  EXPECT_THAT(modules("if true; then module load a; fi\n[ -f x ] && { module load b; }\n(module load c)\n"),
-              ElementsAre("a", "b", "c"));
+  EXPECT_THAT(modules("module swap old new\nmodule switch only\nmodule swap\n"),
+              ElementsAre("new", "only"));
+  EXPECT_THAT(
+      modules("if true; then module load a; fi\n[ -f x ] && { module load b; }\n(module load c)\n"),
+      ElementsAre("a", "b", "c"));
   EXPECT_THAT(modules("MODULEPATH=/x module load a\n! module load b\n"), ElementsAre("a", "b"));
-  EXPECT_THAT(modules("module load a \\\n  b \\\r\n  c\nmodule load d\n"), ElementsAre("a", "b", "c", "d"));
+  EXPECT_THAT(modules("module load a \\\n  b \\\r\n  c\nmodule load d\n"),
+              ElementsAre("a", "b", "c", "d"));
   EXPECT_THAT(modules("module load a\r\n"), ElementsAre("a"));
 }
 
 TEST(SlurmScriptTest, FindsTheModulesOfMl) {
   EXPECT_THAT(modules("ml GCC -OpenMPI Python/3.10\n"), ElementsAre("GCC", "Python/3.10"));
-  EXPECT_THAT(modules("ml load a\nml add b\nml swap x y\nml -q c\n"), ElementsAre("a", "b", "y", "c"));
-  EXPECT_THAT(modules("ml\nml list\nml purge\nml avail gcc\nml use /x\nml unload z\nml spider q\n"), IsEmpty());
+  EXPECT_THAT(modules("ml load a\nml add b\nml swap x y\nml -q c\n"),
+              ElementsAre("a", "b", "y", "c"));
+  EXPECT_THAT(modules("ml\nml list\nml purge\nml avail gcc\nml use /x\nml unload z\nml spider q\n"),
+              IsEmpty());
 }
 
 TEST(SlurmScriptTest, TakesNoModuleThatIsNotLoaded) {
   EXPECT_THAT(modules("# module load a\n"), IsEmpty());
   EXPECT_THAT(modules("echo module load a\n"), IsEmpty());
-  EXPECT_THAT(modules("module purge\nmodule unload a\nmodule list\nmodule\nmodule load\nmodule -t avail b\n"), IsEmpty());
+  EXPECT_THAT(
+      modules(
+          "module purge\nmodule unload a\nmodule list\nmodule\nmodule load\nmodule -t avail b\n"),
+      IsEmpty());
   EXPECT_THAT(modules("mymodule load a\nxml b\nhtml c\nmodules load d\n"), IsEmpty());
   EXPECT_THAT(modules("echo 'module load a; module load b'\n"), IsEmpty());
 }
@@ -97,7 +117,8 @@ TEST(SlurmScriptTest, EvaluatesNothing) {
 }
 
 TEST(SlurmScriptTest, AnOpenQuoteSpoilsOneLineOnly) {
-  EXPECT_THAT(modules("echo don't module\nmodule load a\nmodule load \"b\nmodule load c\n"), ElementsAre("a", "b", "c"));
+  EXPECT_THAT(modules("echo don't module\nmodule load a\nmodule load \"b\nmodule load c\n"),
+              ElementsAre("a", "b", "c"));
 }
 
 TEST(SlurmScriptTest, TheNameComesFromTheDirectivesOfTheFirstComponent) {
@@ -126,7 +147,8 @@ TEST(SlurmScriptTest, OnlyTheStubsOfLaterComponentsLookLikeOne) {
 
 TEST(SlurmScriptTest, EveryPrefixOfAScriptCanBeRead) {
   const std::string script =
-      "#!/usr/bin/env -S bash -l\n#SBATCH -J \"a\\\" b\" '\nmodule load \"$(x `y\\\n z)\" ${a 2>&1 <<E\nml a \\";
+      "#!/usr/bin/env -S bash -l\n#SBATCH -J \"a\\\" b\" '\nmodule load \"$(x `y\\\n z)\" ${a 2>&1 "
+      "<<E\nml a \\";
   for (std::size_t length = 0; length <= script.size(); ++length) {
     const std::string_view prefix = std::string_view(script).substr(0, length);
     read_script_info(prefix);

@@ -25,10 +25,12 @@ SiteFacts facts_of(const std::string& line) {
 
 TEST(ReadFactTest, ReadsSlurmConfAndScontrolAlike) {
   EXPECT_EQ(facts_of("ClusterName=lab").cluster, "lab");
-  EXPECT_EQ(facts_of("  clustername = Lab   # ours").cluster, "lab") << "Slurm uses it in lower case";
+  EXPECT_EQ(facts_of("  clustername = Lab   # ours").cluster, "lab")
+      << "Slurm uses it in lower case";
   EXPECT_EQ(facts_of("ClusterName             = lab").cluster, "lab");
   EXPECT_EQ(facts_of("StateSaveLocation=\"/var/spool/a b\"").state_directory, "/var/spool/a b");
-  EXPECT_EQ(facts_of("StateSaveLocation       = /var/spool/slurmctld").state_directory, "/var/spool/slurmctld");
+  EXPECT_EQ(facts_of("StateSaveLocation       = /var/spool/slurmctld").state_directory,
+            "/var/spool/slurmctld");
   EXPECT_EQ(facts_of("#ClusterName=other").cluster, std::nullopt);
   EXPECT_EQ(facts_of("NodeName=n1 CPUs=4").cluster, std::nullopt);
   SiteFacts facts;
@@ -40,7 +42,8 @@ TEST(IdsInTextTest, NamesTheEntryThatHoldsTheScript) {
   EXPECT_THAT(ids_in_text("8_[1-3]"), ElementsAre("8"));
   EXPECT_THAT(ids_in_text("10+1"), ElementsAre("11"));
   EXPECT_THAT(ids_in_text("10+0"), ElementsAre("10"));
-  for (const char* text : {"10", "a_1", "10+", "+1", "10+a", ""}) EXPECT_THAT(ids_in_text(text), IsEmpty()) << text;
+  for (const char* text : {"10", "a_1", "10+", "+1", "10+a", ""})
+    EXPECT_THAT(ids_in_text(text), IsEmpty()) << text;
 }
 
 class SiteTest : public ::testing::Test {
@@ -55,11 +58,13 @@ class SiteTest : public ::testing::Test {
 
   test::TempDir own_;
   std::string spool_ = own_.make_directory("spool");
-  SlurmConfig config_{.spool = spool_, .slurm_conf = own_.path_to("slurm.conf"), .squeue = own_.path_to("squeue")};
+  SlurmConfig config_{
+      .spool = spool_, .slurm_conf = own_.path_to("slurm.conf"), .squeue = own_.path_to("squeue")};
 };
 
 TEST_F(SiteTest, AConfigurationThatIsNotThereIsWrong) {
-  EXPECT_THAT(mismatches("lab"), ElementsAre(HasSubstr("wrong: slurm_conf: there is no " + own_.path_to("slurm.conf"))));
+  EXPECT_THAT(mismatches("lab"), ElementsAre(HasSubstr("wrong: slurm_conf: there is no " +
+                                                       own_.path_to("slurm.conf"))));
 }
 
 TEST_F(SiteTest, WhatFitsSaysNothingAlsoThroughALink) {
@@ -71,8 +76,9 @@ TEST_F(SiteTest, WhatFitsSaysNothingAlsoThroughALink) {
 TEST_F(SiteTest, AnotherClusterAndAnotherDirectoryAreSaidWithTheirNames) {
   own_.write("slurm.conf", "Include more.conf\nStateSaveLocation=\\\n/var/spool/other\n");
   own_.write("more.conf", "ClusterName=there\n");
-  EXPECT_THAT(mismatches("here"), ElementsAre(HasSubstr("cluster = \"here\", but Slurm's ClusterName is \"there\""),
-                                              HasSubstr("Slurm's StateSaveLocation is \"/var/spool/other\"")));
+  EXPECT_THAT(mismatches("here"),
+              ElementsAre(HasSubstr("cluster = \"here\", but Slurm's ClusterName is \"there\""),
+                          HasSubstr("Slurm's StateSaveLocation is \"/var/spool/other\"")));
 }
 
 TEST_F(SiteTest, AnIncludeThatGoesInACircleEnds) {
@@ -82,7 +88,8 @@ TEST_F(SiteTest, AnIncludeThatGoesInACircleEnds) {
 
 TEST_F(SiteTest, AskScontrolBesideSqueueWhereTheFileSaysNothing) {
   own_.write("slurm.conf", "");
-  const std::string scontrol = own_.write("scontrol", "#!/bin/sh\necho 'ClusterName             = there'\n");
+  const std::string scontrol =
+      own_.write("scontrol", "#!/bin/sh\necho 'ClusterName             = there'\n");
   std::filesystem::permissions(scontrol, std::filesystem::perms::owner_all);
   EXPECT_THAT(mismatches("here"), ElementsAre(HasSubstr("\"there\" (scontrol show config)")));
   own_.write("scontrol", "#!/bin/sh\nsleep 60\n");

@@ -27,16 +27,17 @@ class SlurmSourceTest : public ::testing::Test {
 };
 
 TEST_F(SlurmSourceTest, TakesAFolderThatIsNewOrSlurmctlds) {
-  for (const std::vector<std::string>& names : std::vector<std::vector<std::string>>{{},
-                                                                                     {"lost+found"},
-                                                                                     {".snapshot"},
-                                                                                     {"hash.3"},
-                                                                                     {"job_state"},
-                                                                                     {"node_state.old"},
-                                                                                     {"clustername", "anything"},
-                                                                                     {"jwt_hs256.key"},
-                                                                                     {"foreign", "hash.0"},
-                                                                                     {"job_state.new"}}) {
+  for (const std::vector<std::string>& names :
+       std::vector<std::vector<std::string>>{{},
+                                             {"lost+found"},
+                                             {".snapshot"},
+                                             {"hash.3"},
+                                             {"job_state"},
+                                             {"node_state.old"},
+                                             {"clustername", "anything"},
+                                             {"jwt_hs256.key"},
+                                             {"foreign", "hash.0"},
+                                             {"job_state.new"}}) {
     EXPECT_EQ(refusal(names), "accepted") << ::testing::PrintToString(names);
   }
 }

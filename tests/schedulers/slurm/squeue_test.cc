@@ -18,9 +18,15 @@ using ::testing::SizeIs;
 constexpr std::string_view kGuard = "X0123456789abcdef0123456789abcdef";
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-std::string recorded_bytes() { return fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.answer")); }
-std::vector<QueueRow> recorded_numbers() { return parse_queue(recorded_bytes(), kGuard).value().numbers; }
-std::vector<TextRow> recorded_texts() { return parse_queue(recorded_bytes(), kGuard).value().texts; }
+std::string recorded_bytes() {
+  return fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.answer"));
+}
+std::vector<QueueRow> recorded_numbers() {
+  return parse_queue(recorded_bytes(), kGuard).value().numbers;
+}
+std::vector<TextRow> recorded_texts() {
+  return parse_queue(recorded_bytes(), kGuard).value().texts;
+}
 
 template <typename Row>
 std::vector<const Row*> of_array(const std::vector<Row>& rows, std::uint64_t id) {
@@ -34,7 +40,8 @@ std::vector<const Row*> of_array(const std::vector<Row>& rows, std::uint64_t id)
 OwnerAnswer recorded_answer(std::uint64_t id, bool stub = false) {
   const auto numbers = recorded_numbers();
   const auto texts = recorded_texts();
-  return make_answer(of_array(numbers, id), of_array(texts, id), {.job_id = id, .unchanged = true, .stub = stub});
+  return make_answer(of_array(numbers, id), of_array(texts, id),
+                     {.job_id = id, .unchanged = true, .stub = stub});
 }
 
 TEST(SqueueNumbersTest, ReadsARecordedAnswer) {
@@ -61,7 +68,9 @@ TEST(TimesAreAlikeTest, IfOneSubmitTimeMayFitBoth) {
   EXPECT_FALSE(times_are_alike(7 * kSecond, 5 * kSecond + 999'999'999));
 }
 
-TEST(SqueueNumbersTest, AnEmptyAnswerHasNoRow) { EXPECT_THAT(parse_queue("", kGuard).value().numbers, IsEmpty()); }
+TEST(SqueueNumbersTest, AnEmptyAnswerHasNoRow) {
+  EXPECT_THAT(parse_queue("", kGuard).value().numbers, IsEmpty());
+}
 
 TEST(SqueueNumbersTest, OneOddFieldRefusesTheWholeAnswer) {
   const std::string good = "2|2|0-5%2|1002|1002|1795229652|N/A|N/A|0|PD|1|aXqXpX/wXnX\n";
@@ -118,7 +127,8 @@ TEST(SqueueTextsTest, ReadsNamesThatForgeRowsInAnyOtherFormat) {
 
 TEST(SqueueTextsTest, TheFormatIsWhatTheAnswerIsReadBy) {
   EXPECT_EQ(queue_format("X"),
-            "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|,RestartCnt:|,"
+            "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,"
+            "HetJobOffset:|,RestartCnt:|,"
             "StateCompact:|,BatchFlag:|,Account:X,QOS:X,Partition:X,WorkDir:X,Name:X");
   EXPECT_TRUE(parse_queue("1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXqXpX/wXnX\n", "X"));
 }
@@ -128,10 +138,12 @@ TEST(SqueueTextsTest, AnotherGuardOrNumberOfFieldsRefusesTheWholeAnswer) {
   ASSERT_TRUE(parse_queue(good, "XY"));
   EXPECT_FALSE(parse_queue(good, "XZ"));
   EXPECT_FALSE(parse_queue(good, ""));
-  for (const std::string_view odd :
-       {"1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXY\n"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXYmXY\n"sv,
-        "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXY"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYn"sv,
-        "1|1|N/A|0|0|5|N/A|N/A|0|PD|2|aXYqXYpXY/wXYnXY\n"sv, "1|1|N/A|0|0|5|N/A|N/A|0|PD|aXYqXYpXY/wXYnXY\n"sv, "\n"sv}) {
+  for (const std::string_view odd : {"1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXY\n"sv,
+                                     "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXYmXY\n"sv,
+                                     "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYnXY"sv,
+                                     "1|1|N/A|0|0|5|N/A|N/A|0|PD|1|aXYqXYpXY/wXYn"sv,
+                                     "1|1|N/A|0|0|5|N/A|N/A|0|PD|2|aXYqXYpXY/wXYnXY\n"sv,
+                                     "1|1|N/A|0|0|5|N/A|N/A|0|PD|aXYqXYpXY/wXYnXY\n"sv, "\n"sv}) {
     EXPECT_FALSE(parse_queue(good + std::string(odd), "XY")) << odd;
   }
 }
@@ -140,18 +152,22 @@ TEST(SqueueAnswersTest, EveryCutOfARecordedAnswerIsRefusedOrHasFewerWholeRows) {
   const std::string answer = recorded_bytes();
   for (std::size_t length = 0; length < answer.size(); ++length) {
     const auto rows = parse_queue(answer.substr(0, length), kGuard);
-    EXPECT_EQ(rows.has_value(), length == 0 || answer.substr(0, length).ends_with(std::string(kGuard) + "\n")) << length;
+    EXPECT_EQ(rows.has_value(),
+              length == 0 || answer.substr(0, length).ends_with(std::string(kGuard) + "\n"))
+        << length;
   }
 }
 
 TEST(SqueueQuestionTest, OneJobIsAskedForAlone) {
   EXPECT_THAT(queue_arguments(std::nullopt), ::testing::Not(::testing::Contains("-j")));
-  EXPECT_THAT(queue_arguments("17"), ::testing::ElementsAre("-h", "-a", "--local", "-t", "all", "-j", "17"));
+  EXPECT_THAT(queue_arguments("17"),
+              ::testing::ElementsAre("-h", "-a", "--local", "-t", "all", "-j", "17"));
 }
 
 TEST(SqueueQuestionTest, KnowsHowSqueueSaysThatAJobIsGone) {
   EXPECT_TRUE(says_unknown_job("slurm_load_jobs error: Invalid job id specified\n"));
-  EXPECT_FALSE(says_unknown_job("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"));
+  EXPECT_FALSE(says_unknown_job(
+      "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"));
 }
 
 struct TieCase {
@@ -168,27 +184,37 @@ class SqueueTieTest : public ::testing::TestWithParam<TieCase> {};
 
 TEST_P(SqueueTieTest, ARowIsTakenOnlyForItsOwnEntry) {
   const TieCase& c = GetParam();
-  const QueueRow row{.job_id = 7, .array_job_id = 7, .submitted = c.submitted, .restarts = c.restarts, .state = "PD"};
-  EXPECT_EQ(belongs(row, {.job_id = 7, .script_mtime_ns = c.mtime_ns, .unchanged = c.unchanged, .id_came_again = c.came_again}),
+  const QueueRow row{.job_id = 7,
+                     .array_job_id = 7,
+                     .submitted = c.submitted,
+                     .restarts = c.restarts,
+                     .state = "PD"};
+  EXPECT_EQ(belongs(row, {.job_id = 7,
+                          .script_mtime_ns = c.mtime_ns,
+                          .unchanged = c.unchanged,
+                          .id_came_again = c.came_again}),
             c.belongs)
       << c.words;
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Rule, SqueueTieTest,
-    ::testing::Values(TieCase{"the entry still stands", true, false, 0, 100, 100 * kSecond, true},
-                      TieCase{"it stands, requeued", true, false, 3, 900, 100 * kSecond, true},
-                      TieCase{"it stands, submitted at an odd time", true, false, 0, 5, 100 * kSecond, true},
-                      TieCase{"it stands, though its id had an earlier entry", true, true, 0, 100, 100 * kSecond, true},
-                      TieCase{"gone, same second", false, false, 0, 100, 100 * kSecond, true},
-                      TieCase{"gone, end of the same second", false, false, 0, 100, 101 * kSecond - 1, true},
-                      TieCase{"gone, submitted a second before", false, false, 0, 99, 100 * kSecond, true},
-                      TieCase{"gone, submitted two seconds before", false, false, 0, 98, 100 * kSecond, false},
-                      TieCase{"gone, submitted after", false, false, 0, 101, 101 * kSecond - 1, false},
-                      TieCase{"gone and requeued", false, false, 1, 100, 100 * kSecond, false},
-                      TieCase{"gone, no submit time", false, false, 0, std::nullopt, 100 * kSecond, false},
-                      TieCase{"gone, a later entry of this id is known", false, true, 0, 100, 100 * kSecond, false},
-                      TieCase{"before 1970", false, false, 0, -1, -1, true}));
+    ::testing::Values(
+        TieCase{"the entry still stands", true, false, 0, 100, 100 * kSecond, true},
+        TieCase{"it stands, requeued", true, false, 3, 900, 100 * kSecond, true},
+        TieCase{"it stands, submitted at an odd time", true, false, 0, 5, 100 * kSecond, true},
+        TieCase{"it stands, though its id had an earlier entry", true, true, 0, 100, 100 * kSecond,
+                true},
+        TieCase{"gone, same second", false, false, 0, 100, 100 * kSecond, true},
+        TieCase{"gone, end of the same second", false, false, 0, 100, 101 * kSecond - 1, true},
+        TieCase{"gone, submitted a second before", false, false, 0, 99, 100 * kSecond, true},
+        TieCase{"gone, submitted two seconds before", false, false, 0, 98, 100 * kSecond, false},
+        TieCase{"gone, submitted after", false, false, 0, 101, 101 * kSecond - 1, false},
+        TieCase{"gone and requeued", false, false, 1, 100, 100 * kSecond, false},
+        TieCase{"gone, no submit time", false, false, 0, std::nullopt, 100 * kSecond, false},
+        TieCase{"gone, a later entry of this id is known", false, true, 0, 100, 100 * kSecond,
+                false},
+        TieCase{"before 1970", false, false, 0, -1, -1, true}));
 
 TEST(SqueueAnswerTest, AnOrdinaryJobGetsItsNumbersAndTexts) {
   const OwnerAnswer answer = recorded_answer(8);
@@ -249,18 +275,21 @@ TEST(SqueueAnswerTest, OnlyALaterComponentWithAStubIsSynthetic) {
 TEST(SqueueAnswerTest, RowsOfTwoOwnersAreNoAnswer) {
   const QueueRow bob{.job_id = 7, .array_job_id = 7, .uid = 1002, .state = "PD"};
   const QueueRow root{.job_id = 8, .array_job_id = 7, .uid = 0, .state = "R"};
-  EXPECT_EQ(make_answer({&bob, &root}, {}, {.job_id = 7, .unchanged = true}).state, OwnerAnswer::State::kNotYet);
+  EXPECT_EQ(make_answer({&bob, &root}, {}, {.job_id = 7, .unchanged = true}).state,
+            OwnerAnswer::State::kNotYet);
 }
 
 TEST(SqueueAnswerTest, ARowOfAnotherJobOfThatIdIsUnknown) {
   const QueueRow row{.job_id = 7, .array_job_id = 7, .uid = 1002, .submitted = 500, .state = "PD"};
-  const OwnerAnswer answer = make_answer({&row}, {}, {.job_id = 7, .script_mtime_ns = 100 * kSecond});
+  const OwnerAnswer answer =
+      make_answer({&row}, {}, {.job_id = 7, .script_mtime_ns = 100 * kSecond});
   EXPECT_EQ(answer.state, OwnerAnswer::State::kUnknown);
   EXPECT_FALSE(answer.user.verified || answer.user.id);
 }
 
 TEST(SqueueAnswerTest, ARequeuedJobHasNoSubmitTime) {
-  const QueueRow row{.job_id = 7, .array_job_id = 7, .uid = 1002, .submitted = 500, .restarts = 1, .state = "PD"};
+  const QueueRow row{
+      .job_id = 7, .array_job_id = 7, .uid = 1002, .submitted = 500, .restarts = 1, .state = "PD"};
   const OwnerAnswer answer = make_answer({&row}, {}, {.job_id = 7, .unchanged = true});
   EXPECT_EQ(answer.state, OwnerAnswer::State::kFound);
   EXPECT_EQ(answer.submitted_at, std::nullopt);
@@ -279,7 +308,8 @@ TEST(SqueueUsesTest, ATaskABatchJobAndAJobWithoutScriptAreToldApart) {
   const auto row = [](const std::string& id, const std::string& array, const std::string& batch) {
     return id + "|" + array + "|N/A|0|0|5|N/A|N/A|0|PD|" + batch + "|aXqXpX/wXnX\n";
   };
-  const auto rows = parse_queue(row("10", "10", "0") + row("8", "8", "1") + row("9", "7", "1") + row("7", "7", "1"), "X");
+  const auto rows = parse_queue(
+      row("10", "10", "0") + row("8", "8", "1") + row("9", "7", "1") + row("7", "7", "1"), "X");
   ASSERT_TRUE(rows) << rows.error().message();
   const auto& uses = rows->uses;
   ASSERT_EQ(uses.size(), 4U);
@@ -290,7 +320,9 @@ TEST(SqueueUsesTest, ATaskABatchJobAndAJobWithoutScriptAreToldApart) {
   EXPECT_EQ(uses[3].kind, NumberUse::Kind::kOwnEntry);
 }
 
-TEST(SqueueAnswerTest, NoRowIsUnknown) { EXPECT_EQ(make_answer({}, {}, {.job_id = 7}).state, OwnerAnswer::State::kUnknown); }
+TEST(SqueueAnswerTest, NoRowIsUnknown) {
+  EXPECT_EQ(make_answer({}, {}, {.job_id = 7}).state, OwnerAnswer::State::kUnknown);
+}
 
 }  // namespace
 }  // namespace scriptorium::slurm

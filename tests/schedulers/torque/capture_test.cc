@@ -1,4 +1,5 @@
-// The adapter together with core's capture, on a spool that is written with pbs_server's own system calls.
+// The adapter together with core's capture, on a spool that is written with pbs_server's own system
+// calls.
 #include "core/capture/capture.h"
 
 #include <fcntl.h>
@@ -36,18 +37,23 @@ class TorqueSpool {
 
   const std::string& home() const { return home_; }
   std::string jobs() const { return home_ + "/server_priv/jobs"; }
-  std::string path(const std::string& stem, const char* suffix) const { return jobs() + "/" + stem + "." + suffix; }
+  std::string path(const std::string& stem, const char* suffix) const {
+    return jobs() + "/" + stem + "." + suffix;
+  }
   static std::string script(const std::string& stem) {
     return "#!/bin/sh\n#PBS -N x\necho " + stem.substr(stem.rfind('/') + 1) + "\n";
   }
 
   void reserve(const std::string& stem) const { write(path(stem, "JB"), "", O_EXCL); }
-  void chunk(const std::string& stem, const std::string& bytes) const { write(path(stem, "SC"), bytes, O_APPEND); }
+  void chunk(const std::string& stem, const std::string& bytes) const {
+    write(path(stem, "SC"), bytes, O_APPEND);
+  }
   // Write .JC, unlink the old record, link, unlink .JC.
   void save(const std::string& stem, const char* suffix = "JB", std::string_view more = {}) const {
     write(path(stem, "JC"), record(stem, suffix == "TA"sv, more), O_TRUNC);
     ::unlink(path(stem, suffix).c_str());
-    if (::link(path(stem, "JC").c_str(), path(stem, suffix).c_str()) != 0) throw std::runtime_error("link " + stem);
+    if (::link(path(stem, "JC").c_str(), path(stem, suffix).c_str()) != 0)
+      throw std::runtime_error("link " + stem);
     ::unlink(path(stem, "JC").c_str());
   }
   void submit(const std::string& stem) const {
@@ -114,7 +120,8 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
       return false;
     }
     SpoolCapture::Options options{"torque", common_, {"lab", "torque", "ctl1"}, false, false};
-    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_, log_, system_clock());
+    capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_,
+                                              log_, system_clock());
     capture_->start();
     EXPECT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1 && s.pending == 0; }));
     return true;
@@ -143,7 +150,8 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     Guarded<int> nothing;
     while (std::chrono::steady_clock::now() < deadline) {
       if (condition(capture_->status())) return testing::AssertionSuccess();
-      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5}, [](int) { return false; });
+      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5},
+                         [](int) { return false; });
     }
     return testing::AssertionFailure() << "not within " << kPatience.count() << " s";
   }
@@ -198,7 +206,8 @@ TEST_P(TorqueCaptureTest, AJobIsOneEventHoweverOftenItsRecordIsSaved) {
   fence();
   spool_.purge("1.host");
   fence();
-  EXPECT_EQ(capture_->status().duplicates, 0U) << "a script was read again because its record was written";
+  EXPECT_EQ(capture_->status().duplicates, 0U)
+      << "a script was read again because its record was written";
   EXPECT_EQ(missed(), 0U);
 }
 
@@ -211,7 +220,8 @@ TEST_P(TorqueCaptureTest, JobsThatStandAtTheStartAndASecondStart) {
   capture_.reset();
   journal_.reset();
   open_journal();
-  for (int i = 1; i <= 20; ++i) spool_.save(std::to_string(i) + ".host");  // as a restart of pbs_server does
+  for (int i = 1; i <= 20; ++i)
+    spool_.save(std::to_string(i) + ".host");  // as a restart of pbs_server does
   ASSERT_TRUE(start());
   fence();
 }
@@ -278,9 +288,12 @@ TEST_P(TorqueCaptureTest, AnArrayIsOneEventAndItsTasksAreNone) {
 TEST_P(TorqueCaptureTest, AnInteractiveJobIsCountedOnceAndNoEvent) {
   START_OR_SKIP();
   spool_.reserve("8.host");
-  for (int i = 0; i < 4; ++i) spool_.save("8.host", "JB", "<interactive flags=\"1\">40001</interactive>");
-  EXPECT_TRUE(eventually([](const CaptureStatus& s) { return s.ignored.contains("interactive job"); }));
-  for (int i = 0; i < 4; ++i) spool_.save("8.host", "JB", "<interactive flags=\"1\">40001</interactive>");
+  for (int i = 0; i < 4; ++i)
+    spool_.save("8.host", "JB", "<interactive flags=\"1\">40001</interactive>");
+  EXPECT_TRUE(
+      eventually([](const CaptureStatus& s) { return s.ignored.contains("interactive job"); }));
+  for (int i = 0; i < 4; ++i)
+    spool_.save("8.host", "JB", "<interactive flags=\"1\">40001</interactive>");
   fence();
   spool_.purge("8.host");
   fence();
@@ -372,8 +385,10 @@ TEST_P(TorqueCaptureTest, JobsThatAreGoneAtOnceAreCapturedOrCounted) {
     EXPECT_EQ(missed(), 0U);
     return;
   }
-  EXPECT_TRUE(eventually([this](const CaptureStatus& s) { return s.captured + missed() == kJobs && s.pending == 0; }))
-      << capture_->status().captured << " captured, " << missed() << " missed";
+  EXPECT_TRUE(eventually([this](const CaptureStatus& s) {
+    return s.captured + missed() == kJobs && s.pending == 0;
+  })) << capture_->status().captured
+      << " captured, " << missed() << " missed";
   EXPECT_TRUE(capture_->status().ignored.empty());
 }
 

@@ -18,7 +18,8 @@ Table table(std::string spool) {
 }
 
 TEST(TorqueConfigTest, TheJobsAreFoundFromEachOfTheThreeFolders) {
-  for (const char* given : {"/var/spool/torque", "/var/spool/torque/server_priv", "/var/spool/torque/server_priv/jobs"}) {
+  for (const char* given : {"/var/spool/torque", "/var/spool/torque/server_priv",
+                            "/var/spool/torque/server_priv/jobs"}) {
     EXPECT_EQ(jobs_folder(given), "/var/spool/torque/server_priv/jobs") << given;
     EXPECT_EQ(home_folder(given), "/var/spool/torque") << given;
   }
@@ -35,7 +36,8 @@ TEST(TorqueConfigTest, ARelativePathIsRefused) {
     Problems problems;
     read_config(table(given), problems);
     ASSERT_EQ(problems.list().size(), 1U) << given;
-    EXPECT_THAT(problems.list()[0].text(), HasSubstr("source.torque.spool: not an absolute path")) << given;
+    EXPECT_THAT(problems.list()[0].text(), HasSubstr("source.torque.spool: not an absolute path"))
+        << given;
   }
 }
 

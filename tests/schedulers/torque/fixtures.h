@@ -17,7 +17,8 @@ namespace scriptorium::torque::fixtures {
 inline constexpr const char* kHost = ".pbshead.cluster.test";
 
 inline std::string bytes_of(std::string_view relative) {
-  const std::filesystem::path path = std::filesystem::path(SCRIPTORIUM_FIXTURES) / "torque" / relative;
+  const std::filesystem::path path =
+      std::filesystem::path(SCRIPTORIUM_FIXTURES) / "torque" / relative;
   std::ifstream in(path, std::ios::binary);
   if (!in) throw std::runtime_error("cannot read " + path.string());
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
@@ -45,10 +46,13 @@ inline std::vector<std::pair<std::string, std::string>> all_records() {
   const fs::path root = fs::path(SCRIPTORIUM_FIXTURES) / "torque";
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     const std::string path = entry.path().string();
-    if (path.find("/torque-") == std::string::npos || !(path.ends_with(".JB") || path.ends_with(".TA"))) continue;
+    if (path.find("/torque-") == std::string::npos ||
+        !(path.ends_with(".JB") || path.ends_with(".TA")))
+      continue;
     std::ifstream in(entry.path(), std::ios::binary);
     std::string bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    if (!bytes.empty()) result.emplace_back(fs::relative(entry.path(), root).string(), std::move(bytes));
+    if (!bytes.empty())
+      result.emplace_back(fs::relative(entry.path(), root).string(), std::move(bytes));
   }
   return result;
 }

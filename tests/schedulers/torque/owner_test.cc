@@ -15,7 +15,9 @@ class AccountResolverTest : public testing::Test {
   Accounts accounts() {
     return {[this](const std::string& name) -> Result<std::optional<std::uint32_t>> {
               ++asked_;
-              if (down_) return Error(ErrorKind::kTransient, "the name service cannot be asked for an account");
+              if (down_)
+                return Error(ErrorKind::kTransient,
+                             "the name service cannot be asked for an account");
               return name == "carol" ? std::optional<std::uint32_t>(3001) : std::nullopt;
             },
             [](const std::string& name) -> Result<std::optional<std::uint32_t>> {

@@ -21,9 +21,11 @@ using ::testing::IsEmpty;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
 // An entry as it stands in the spool: its script, and its record under the suffix.
-SpoolEntry entry(const std::string& folder, const std::string& stem, const std::string& suffix = "JB") {
+SpoolEntry entry(const std::string& folder, const std::string& stem,
+                 const std::string& suffix = "JB") {
   const std::string job = folder + "/" + stem;
-  return {stem + fixtures::kHost, {spool_file("SC", recorded(job, "SC")), spool_file(suffix, recorded(job, suffix))}};
+  return {stem + fixtures::kHost,
+          {spool_file("SC", recorded(job, "SC")), spool_file(suffix, recorded(job, suffix))}};
 }
 SpoolEntry odd(int job) { return entry("torque-6.1.3.h5/odd/jobs", std::to_string(job)); }
 SpoolEntry ordinary() { return entry("torque-6.1.3.h5/flat/jobs", "65"); }
@@ -46,7 +48,8 @@ SpoolEntry with_record(const std::string& from, const std::string& to) {
 }
 
 TEST(TorquePathTest, ScriptsAndRecordsOfOneStemAreOneEntry) {
-  for (const std::string stem : {"1.host", "1", "1234.host.dom", "1[].host", "1[3].host", "9/1.host", "0/1-a.host"}) {
+  for (const std::string stem :
+       {"1.host", "1", "1234.host.dom", "1[].host", "1[3].host", "9/1.host", "0/1-a.host"}) {
     EXPECT_EQ(classify_path(stem + ".SC").role, Role::kEntryFile) << stem;
     for (const char* suffix : {".JB", ".TA", ".JC"}) {
       const std::string path = stem + suffix;  // the views point into it
@@ -69,8 +72,9 @@ TEST(TorquePathTest, ArrayTasksAreLeftAlone) {
 TEST(TorquePathTest, OnlyTheTenFoldersAreEntered) {
   for (const char* path : {"0", "5", "9"}) EXPECT_EQ(classify_path(path).role, Role::kDirectory);
   for (const char* path :
-       {"",     "10",     "a",      "0/0",    "0/0/1.h.SC", "a/1.h.SC", "10/1.h.SC", "/1.h.SC", "0//1.h.SC", ".SC",
-        "x.SC", "1.h.BK", "1.h.BD", "1.h.AR", "1.h.SC.tmp", "1.h.",     "12",        "..",      "1.h.sc",    "-1.h.SC"}) {
+       {"",           "10",        "a",   "0/0",  "0/0/1.h.SC", "a/1.h.SC", "10/1.h.SC",
+        "/1.h.SC",    "0//1.h.SC", ".SC", "x.SC", "1.h.BK",     "1.h.BD",   "1.h.AR",
+        "1.h.SC.tmp", "1.h.",      "12",  "..",   "1.h.sc",     "-1.h.SC"}) {
     EXPECT_EQ(classify_path(path).role, Role::kForeign) << path;
   }
   EXPECT_EQ(classify_path("1" + std::string(300, 'x') + ".SC").role, Role::kForeign);
@@ -98,7 +102,8 @@ TEST(TorqueAssessTest, OneOfThemAloneIsNot) {
 }
 
 TEST(TorqueAssessTest, AnInteractiveJobIsIgnoredAndCounted) {
-  SpoolEntry made = with_record("<attributes>", "<attributes><interactive flags=\"1\">41173</interactive>");
+  SpoolEntry made =
+      with_record("<attributes>", "<attributes><interactive flags=\"1\">41173</interactive>");
   made.files.erase(made.files.begin());
   EXPECT_EQ(assess_entry(made).state, State::kIgnore);
   EXPECT_EQ(assess_entry(made).reason, "interactive job");
@@ -150,7 +155,8 @@ TEST(TorqueParseTest, TheOrdinaryJob) {
 }
 
 TEST(TorqueParseTest, AnArrayIsOneEventWithItsSpec) {
-  for (const auto& [version, spec] : {std::pair("torque-6.1.3.h5/flat/jobs", "1-3,7%2"), {"torque-4.2.10/jobs", "1-3,7"}}) {
+  for (const auto& [version, spec] :
+       {std::pair("torque-6.1.3.h5/flat/jobs", "1-3,7%2"), {"torque-4.2.10/jobs", "1-3,7"}}) {
     const ParsedJob job = parsed(entry(version, "2", "TA"));
     EXPECT_EQ(job.job.id, "2[].pbshead.cluster.test");
     ASSERT_TRUE(job.job.array);
@@ -164,15 +170,18 @@ TEST(TorqueParseTest, AnArrayIsOneEventWithItsSpec) {
 TEST(TorqueParseTest, TheOldRecordTellsAsMuch) {
   const ParsedJob job = parsed(entry("torque-4.2.10/jobs", "0"));
   EXPECT_EQ(job.job.id, "0.pbshead.cluster.test");
-  EXPECT_EQ(job.job.work_dir, "/home/chem/md/carol") << "from PBS_O_WORKDIR, as 4.2 has no init_work_dir";
+  EXPECT_EQ(job.job.work_dir, "/home/chem/md/carol")
+      << "from PBS_O_WORKDIR, as 4.2 has no init_work_dir";
   EXPECT_EQ(job.user.name, "carol");
   EXPECT_TRUE(job.user.verified);
   EXPECT_EQ(split_environment(*job.environment).size(), 9U);
 }
 
 TEST(TorqueParseTest, TheIdComesFromTheRecordAndNotFromTheFilesName) {
-  const std::string record = fixtures::bytes_of("torque-6.1.3.h5/collision/jobs/67.pbshead.cluster.tesu.JB");
-  const ParsedJob job = parsed({"67.pbshead.cluster.tesu", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", record)}});
+  const std::string record =
+      fixtures::bytes_of("torque-6.1.3.h5/collision/jobs/67.pbshead.cluster.tesu.JB");
+  const ParsedJob job = parsed(
+      {"67.pbshead.cluster.tesu", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", record)}});
   EXPECT_EQ(job.job.id, "67.pbshead.cluster.test");
   EXPECT_TRUE(job.user.verified);
   EXPECT_THAT(job.problems, IsEmpty());
@@ -180,7 +189,8 @@ TEST(TorqueParseTest, TheIdComesFromTheRecordAndNotFromTheFilesName) {
 
 TEST(TorqueParseTest, ARecordOfOtherFilesIsNotBelieved) {
   const std::string record = recorded("torque-6.1.3.h5/flat/jobs/65", "JB");
-  const ParsedJob job = parsed({"66.pbshead.cluster.test", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", record)}});
+  const ParsedJob job = parsed(
+      {"66.pbshead.cluster.test", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", record)}});
   EXPECT_EQ(job.job.id, "66.pbshead.cluster.test");
   EXPECT_FALSE(job.user.verified || job.user.name);
   EXPECT_THAT(job.problems, ElementsAre(HasSubstr("files of another name")));
@@ -205,15 +215,18 @@ TEST(TorqueParseTest, WhoTheJobRunsAsIsNotedWhereItIsNotTheOwner) {
 }
 
 TEST(TorqueParseTest, AManagersProxyIsNoted) {
-  const ParsedJob job = parsed(with_record("<job_state", "<proxy_user flags=\"1\">boss</proxy_user><job_state"));
+  const ParsedJob job =
+      parsed(with_record("<job_state", "<proxy_user flags=\"1\">boss</proxy_user><job_state"));
   EXPECT_EQ(job.extra_json, R"({"details":{"proxy_user":"boss"}})");
   EXPECT_EQ(job.user.name, "carol");
-  const ParsedJob odd_name = parsed(with_record("<job_state", "<proxy_user flags=\"1\">a\"b\\c</proxy_user><job_state"));
+  const ParsedJob odd_name =
+      parsed(with_record("<job_state", "<proxy_user flags=\"1\">a\"b\\c</proxy_user><job_state"));
   EXPECT_EQ(odd_name.extra_json, "");
 }
 
 TEST(TorqueParseTest, AForgedSecondOwnerMakesNobodyTheOwner) {
-  const ParsedJob twice = parsed(with_record("<job_state", "<Job_Owner flags=\"1\">root@x</Job_Owner><job_state"));
+  const ParsedJob twice =
+      parsed(with_record("<job_state", "<Job_Owner flags=\"1\">root@x</Job_Owner><job_state"));
   EXPECT_FALSE(twice.user.verified);
   EXPECT_THAT(twice.problems, Contains(HasSubstr("more than one Job_Owner")));
   const ParsedJob commented = parsed(with_record("<job_state", "<!-- --><job_state"));
@@ -240,7 +253,8 @@ TEST(TorqueParseTest, ALostVariableListIsUnknownAndNotEmpty) {
 }
 
 TEST(TorqueParseTest, OddJobsKeepTheirScriptAndTheirOwner) {
-  for (const int job : {6, 7, 8, 10, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30}) {
+  for (const int job :
+       {6, 7, 8, 10, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30}) {
     SCOPED_TRACE(job);
     const SpoolEntry made = odd(job);
     EXPECT_EQ(assess_entry(made).state, State::kComplete);
@@ -264,7 +278,8 @@ TEST(TorqueParseTest, WithoutARecordTheFilesNameStandsForTheId) {
 }
 
 TEST(TorqueParseTest, ABrokenRecordIsKeptAndSaid) {
-  const ParsedJob job = parsed({"123.host", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", "<?xml version")}});
+  const ParsedJob job =
+      parsed({"123.host", {spool_file("SC", "#!/bin/sh\n"), spool_file("JB", "<?xml version")}});
   EXPECT_EQ(job.job.id, "123.host");
   EXPECT_THAT(job.problems, ElementsAre("record: 13 bytes that are no whole record"));
   ASSERT_EQ(job.mixed_files.size(), 1U);
@@ -298,15 +313,17 @@ TEST(TorqueParseTest, ATruncatedScriptSaysSo) {
 
 TEST(TorqueParseTest, DirectivesAreThoseThatQsubReads) {
   SpoolEntry made = ordinary();
-  made.files[0] = spool_file(
-      "SC", "#!/bin/bash\n:note\n#PBS -N x\n  #PBS -l nodes=1\n# text\n##PBS -q no\nmodule load gcc/12\n#PBS -q late\n");
+  made.files[0] = spool_file("SC",
+                             "#!/bin/bash\n:note\n#PBS -N x\n  #PBS -l nodes=1\n# text\n##PBS -q "
+                             "no\nmodule load gcc/12\n#PBS -q late\n");
   const ParsedJob job = parsed(made);
   EXPECT_THAT(job.script_info.directives, ElementsAre("-N x", "-l nodes=1"));
   EXPECT_THAT(job.script_info.modules, ElementsAre("gcc/12"));
 }
 
 TEST(TorqueParseTest, AnotherDirectivePrefixIsFoundInTheArguments) {
-  for (const char* arguments : {"-C #JOB short.sh", "-C#JOB short.sh", "-q batch -C &quot;#JOB&quot; short.sh"}) {
+  for (const char* arguments :
+       {"-C #JOB short.sh", "-C#JOB short.sh", "-q batch -C &quot;#JOB&quot; short.sh"}) {
     SpoolEntry made = with_record(">short.sh<", ">" + std::string(arguments) + "<");
     made.files[0] = spool_file("SC", "#PBS -N x\n#JOB -N y\n");
     EXPECT_THAT(parsed(made).script_info.directives, ElementsAre("-N y")) << arguments;

@@ -30,8 +30,8 @@ std::string value(const Record& record, std::string_view name, std::string_view 
 
 // A record with these attributes.
 std::string xml(std::string_view attributes) {
-  return "<?xml version=\"1.0\"?>\n<job>\n  <jobid>1.h</jobid>\n  <attributes>\n" + std::string(attributes) +
-         "\n  </attributes>\n</job>\n";
+  return "<?xml version=\"1.0\"?>\n<job>\n  <jobid>1.h</jobid>\n  <attributes>\n" +
+         std::string(attributes) + "\n  </attributes>\n</job>\n";
 }
 
 TEST(TorqueRecordTest, EveryRecordedOneIsReadAndRegular) {
@@ -43,7 +43,8 @@ TEST(TorqueRecordTest, EveryRecordedOneIsReadAndRegular) {
     EXPECT_TRUE(record.regular);
     EXPECT_EQ(value(record, "Job_Owner"), "carol@pbshead.cluster.test");
     EXPECT_EQ(record.count("Job_Owner"), 1U);
-    EXPECT_THAT(record.job_id, testing::ContainsRegex(R"(^[0-9]+(\[[0-9]*\])?\.pbshead\.cluster\.test$)"));
+    EXPECT_THAT(record.job_id,
+                testing::ContainsRegex(R"(^[0-9]+(\[[0-9]*\])?\.pbshead\.cluster\.test$)"));
     ++(record.format == Format::kXml ? xml_records : binary_records);
   }
   EXPECT_EQ(xml_records, 42);
@@ -78,7 +79,8 @@ TEST(TorqueRecordTest, HostileNamesStayWithinTheirElement) {
   EXPECT_EQ(value(read(fixtures::recorded(k61 + "odd/jobs/6"s, "JB")), "Job_Name"), "a<b>&c\"d");
   EXPECT_EQ(value(read(fixtures::recorded(k61 + "odd/jobs/7"s, "JB")), "Job_Name"), "../../etc/x");
   EXPECT_EQ(value(read(fixtures::recorded(k61 + "odd/jobs/9"s, "JB")), "Job_Name"), "-dash");
-  EXPECT_EQ(value(read(fixtures::recorded(k61 + "odd/jobs/14"s, "JB")), "Account_Name"), "acc<&>\"");
+  EXPECT_EQ(value(read(fixtures::recorded(k61 + "odd/jobs/14"s, "JB")), "Account_Name"),
+            "acc<&>\"");
 }
 
 TEST(TorqueRecordTest, AnEmptyListIsThereAndEmpty) {
@@ -108,11 +110,13 @@ TEST(TorqueRecordTest, NoShorterBinaryIsARecord) {
 TEST(TorqueRecordTest, NoLengthOfABinaryRecordLeadsOutOfIt) {
   const std::string whole = fixtures::recorded(k42 + "0"s, "JB");
   constexpr std::size_t kFirst = 2240;
-  for (const std::size_t field : {0U, 1U, 3U}) {  // the whole, the name, the value; a resource it has none
+  for (const std::size_t field :
+       {0U, 1U, 3U}) {  // the whole, the name, the value; a resource it has none
     for (const std::int32_t length : {-1, 0, 1, 87, 4000, 1 << 30, INT32_MAX, INT32_MIN}) {
       std::string broken = whole;
       for (std::size_t i = 0; i < 4; ++i)
-        broken[kFirst + 64 + 4 * field + i] = static_cast<char>(static_cast<std::uint32_t>(length) >> (8 * i));
+        broken[kFirst + 64 + 4 * field + i] =
+            static_cast<char>(static_cast<std::uint32_t>(length) >> (8 * i));
       EXPECT_FALSE(read_record(broken)) << "field " << field << " = " << length;
     }
   }
@@ -123,7 +127,8 @@ TEST(TorqueRecordTest, OpenPbsRecordsAreNone) {
 }
 
 TEST(TorqueRecordTest, CharacterReferencesBecomeUtf8AndOthersStay) {
-  const Record record = read(xml("<a>&#x9D74;&#233;&#65;&lt;&amp;lt;</a><b>&#0;&#xD800;&#x110000;&nbsp;&;&</b>"));
+  const Record record =
+      read(xml("<a>&#x9D74;&#233;&#65;&lt;&amp;lt;</a><b>&#0;&#xD800;&#x110000;&nbsp;&;&</b>"));
   EXPECT_EQ(value(record, "a"),
             "\xe9\xb5\xb4\xc3\xa9"
             "A<&lt;");
@@ -139,8 +144,10 @@ TEST(TorqueRecordTest, RawControlAndForeignBytesAreKept) {
 
 TEST(TorqueRecordTest, WhatPbsServerDoesNotWriteMakesItIrregular) {
   const std::string owner = "<Job_Owner flags=\"1\">carol@h</Job_Owner>";
-  for (const std::string& odd : {"<!-- -->"s, "<!DOCTYPE job [<!ENTITY x SYSTEM \"file:///etc/passwd\">]>"s, "<![CDATA[x]]>"s,
-                                 "<?php ?>"s, "<a>1 < 2</a>"s, "<a></b></a>"s, "<a><b></a>"s, "<a x='<'y<>1</a>"s}) {
+  for (const std::string& odd :
+       {"<!-- -->"s, "<!DOCTYPE job [<!ENTITY x SYSTEM \"file:///etc/passwd\">]>"s,
+        "<![CDATA[x]]>"s, "<?php ?>"s, "<a>1 < 2</a>"s, "<a></b></a>"s, "<a><b></a>"s,
+        "<a x='<'y<>1</a>"s}) {
     const auto record = read_record(xml(owner + odd));
     EXPECT_TRUE(!record || !record->regular) << odd;
   }
@@ -150,7 +157,9 @@ TEST(TorqueRecordTest, WhatPbsServerDoesNotWriteMakesItIrregular) {
 
 TEST(TorqueRecordTest, NoEntityIsEverFollowed) {
   const auto record = read_record(
-      "<?xml version=\"1.0\"?><job><jobid>1.h</jobid><attributes><a>&x;</a></attributes></job><!ENTITY x SYSTEM "
+      "<?xml "
+      "version=\"1.0\"?><job><jobid>1.h</jobid><attributes><a>&x;</a></attributes></job><!ENTITY x "
+      "SYSTEM "
       "\"/etc/passwd\">");
   ASSERT_TRUE(record);
   EXPECT_EQ(value(*record, "a"), "&x;");
@@ -169,7 +178,8 @@ std::vector<std::string> guess(std::string_view list, Format format = Format::kX
   const std::string environment = guess_environment(list, format);
   std::vector<std::string> strings;
   for (const Variable& v : split_environment(environment)) {
-    strings.push_back(std::string(v.name) + (v.value.data() == nullptr ? "" : "=" + std::string(v.value)));
+    strings.push_back(std::string(v.name) +
+                      (v.value.data() == nullptr ? "" : "=" + std::string(v.value)));
   }
   return strings;
 }
@@ -177,19 +187,22 @@ std::vector<std::string> guess(std::string_view list, Format format = Format::kX
 TEST(TorqueVariablesTest, EndWhereTheNextNameBegins) {
   EXPECT_THAT(guess("PBS_O_QUEUE=batch,A=1,B="), ElementsAre("PBS_O_QUEUE=batch", "A=1", "B="));
   EXPECT_THAT(guess("A=x,y z,B=1,2=3,C=,"), ElementsAre("A=x,y z", "B=1,2=3", "C=,"));
-  EXPECT_THAT(guess("BASH_FUNC_module%%=() { eval,x=1,},B=2"), ElementsAre("BASH_FUNC_module%%=() { eval", "x=1,}", "B=2"));
+  EXPECT_THAT(guess("BASH_FUNC_module%%=() { eval,x=1,},B=2"),
+              ElementsAre("BASH_FUNC_module%%=() { eval", "x=1,}", "B=2"));
   EXPECT_THAT(guess("odd"), ElementsAre("odd"));
   EXPECT_THAT(guess(""), ElementsAre());
   EXPECT_THAT(guess("A=1\nB=2,C=3\n", Format::kBinary), ElementsAre("A=1", "B=2,C=3"));
 }
 
 TEST(TorqueVariablesTest, OfARecordedJobComeBack) {
-  const std::vector<std::string> first = guess(value(read(fixtures::recorded(k61 + "flat/jobs/65"s, "JB")), "Variable_List"));
+  const std::vector<std::string> first =
+      guess(value(read(fixtures::recorded(k61 + "flat/jobs/65"s, "JB")), "Variable_List"));
   EXPECT_EQ(first.size(), 9U);
   EXPECT_EQ(first.front(), "PBS_O_QUEUE=batch");
   EXPECT_THAT(first[3], StartsWith("PBS_O_PATH=/opt/torque6/bin:"));
   EXPECT_EQ(first.back(), "PBS_O_SERVER=pbshead.cluster.test");
-  const std::vector<std::string> old = guess(value(read(fixtures::recorded(k42 + "0"s, "JB")), "Variable_List"), Format::kBinary);
+  const std::vector<std::string> old =
+      guess(value(read(fixtures::recorded(k42 + "0"s, "JB")), "Variable_List"), Format::kBinary);
   EXPECT_EQ(old.size(), 9U);
   EXPECT_EQ(old.back(), "PBS_O_SERVER=pbshead.cluster.test");
 }

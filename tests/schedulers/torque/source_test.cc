@@ -14,8 +14,10 @@ using ::testing::HasSubstr;
 
 class TorqueSourceTest : public testing::Test {
  protected:
-  Result<void> check(const std::string& spool, const std::vector<std::string>& names, std::set<std::string> there = {}) {
-    const TorqueSource source({spool}, context_, [&there](const std::string& path) { return there.contains(path); });
+  Result<void> check(const std::string& spool, const std::vector<std::string>& names,
+                     std::set<std::string> there = {}) {
+    const TorqueSource source({spool}, context_,
+                              [&there](const std::string& path) { return there.contains(path); });
     return source.check_root(names);
   }
 
@@ -24,7 +26,8 @@ class TorqueSourceTest : public testing::Test {
 };
 
 TEST_F(TorqueSourceTest, WatchesTheJobsOfTheServer) {
-  EXPECT_EQ(TorqueSource({"/var/spool/torque"}, context_).spool_root(), "/var/spool/torque/server_priv/jobs");
+  EXPECT_EQ(TorqueSource({"/var/spool/torque"}, context_).spool_root(),
+            "/var/spool/torque/server_priv/jobs");
 }
 
 TEST_F(TorqueSourceTest, TakesASpoolOfEveryLayoutAndAFreshOne) {
@@ -36,7 +39,8 @@ TEST_F(TorqueSourceTest, TakesASpoolOfEveryLayoutAndAFreshOne) {
 
 TEST_F(TorqueSourceTest, OpenPbsIsRefusedWithWhyAndWhatToDo) {
   for (const char* mark : {"/var/spool/pbs/datastore", "/var/spool/pbs/pbs_version"}) {
-    for (const char* spool : {"/var/spool/pbs", "/var/spool/pbs/server_priv", "/var/spool/pbs/server_priv/jobs"}) {
+    for (const char* spool :
+         {"/var/spool/pbs", "/var/spool/pbs/server_priv", "/var/spool/pbs/server_priv/jobs"}) {
       const auto refused = check(spool, {}, {mark});
       ASSERT_FALSE(refused) << mark << " " << spool;
       EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
@@ -55,7 +59,8 @@ TEST_F(TorqueSourceTest, TheSpoolOfAnExecutionHostIsRefused) {
 
 TEST_F(TorqueSourceTest, AFolderOfSomethingElseIsRefused) {
   EXPECT_THAT(check("/t", {"hash.0", "job_state"}).error().message(), HasSubstr("Slurm"));
-  EXPECT_THAT(check("/t", {"bin", "etc"}).error().message(), HasSubstr("nothing in it is pbs_server's"));
+  EXPECT_THAT(check("/t", {"bin", "etc"}).error().message(),
+              HasSubstr("nothing in it is pbs_server's"));
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-// What sacct of Slurm 22.05 with jobacct_gather/linux printed, X standing for the guard: a job of 2 CPUs of which one was busy,
-// with a newline in its name; one on two nodes; one cancelled while it waited; an array of which a task was requeued.
+// What sacct of Slurm 22.05 with jobacct_gather/linux printed, X standing for the guard: a job of 2
+// CPUs of which one was busy, with a newline in its name; one on two nodes; one cancelled while it
+// waited; an array of which a task was requeued.
 constexpr std::string_view kRecorded =
     R"sacct(1X1X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00X5XFAILEDX3:0X1X2Xbilling=2,cpu=2,mem=200M,node=1X00:02.992X00:02.907X00:00.084XXXX/home/aliceXa b|c
 zzX
@@ -97,7 +98,9 @@ TEST(SacctTest, FiguresOfAccountingSayThatTheyAreRougher) {
 
 TEST(SacctTest, WithoutAPluginThatGathersThereAreNoFiguresRatherThanZeros) {
   std::string text(kRecorded.substr(kRecorded.find("\n3X") + 1));
-  for (const char* figure : {"00:00.002", "3325952", "cpu=00:00:00,energy=0,fs/disk=11083,mem=3325952,pages=0,vmem=5644288"}) {
+  for (const char* figure :
+       {"00:00.002", "3325952",
+        "cpu=00:00:00,energy=0,fs/disk=11083,mem=3325952,pages=0,vmem=5644288"}) {
     for (auto place = text.find(figure); place != std::string::npos; place = text.find(figure)) {
       text.replace(place, std::string_view(figure).size(), figure[0] == '0' ? "00:00:00" : "");
     }
@@ -116,13 +119,15 @@ TEST(SacctTest, AnAnswerThatIsNotAsSlurmWritesItIsRefusedWhole) {
 }
 
 TEST(SacctTest, TheCursorSurvivesBeingWrittenDown) {
-  AccountingCursor cursor{.until = at("2026-11-21T20:17:56Z"), .seen = {"0123456789abcdef", "fedcba9876543210"}};
+  AccountingCursor cursor{.until = at("2026-11-21T20:17:56Z"),
+                          .seen = {"0123456789abcdef", "fedcba9876543210"}};
   const auto back = parse_cursor(cursor.text());
   ASSERT_TRUE(back);
   EXPECT_EQ(back->until, cursor.until);
   EXPECT_EQ(back->seen, cursor.seen);
   for (const char* text :
-       {"", "{}", "[]", R"({"version":2,"until":"2026-11-21T20:17:56Z","seen":[]})", R"({"version":1,"until":"x","seen":[]})"}) {
+       {"", "{}", "[]", R"({"version":2,"until":"2026-11-21T20:17:56Z","seen":[]})",
+        R"({"version":1,"until":"x","seen":[]})"}) {
     EXPECT_FALSE(parse_cursor(text)) << text;
   }
 }
@@ -149,8 +154,8 @@ class FakeWriter : public EventWriter {
   bool refuse = false;
 };
 
-// A sacct of our own, which answers with the jobs that the file `jobs` has for the time that it was asked for, as slurmdbd
-// would: one a line, "END ROW", X for the guard.
+// A sacct of our own, which answers with the jobs that the file `jobs` has for the time that it was
+// asked for, as slurmdbd would: one a line, "END ROW", X for the guard.
 class AccountingTest : public ::testing::Test {
  protected:
   AccountingTest() {
@@ -180,7 +185,9 @@ exit 0
   // A job that ended so long before the clock's beginning.
   void job(int id, std::chrono::seconds before_start, int nodes = 1) {
     const Timestamp end{test::FakeClock::kStart.nanoseconds - before_start.count() * kSecond};
-    const auto text = [](Timestamp time) { return format_rfc3339(time, TimePrecision::kSeconds).substr(0, 19); };
+    const auto text = [](Timestamp time) {
+      return format_rfc3339(time, TimePrecision::kSeconds).substr(0, 19);
+    };
     const std::string start = text({end.nanoseconds - 3600 * kSecond});
     const std::string n = std::to_string(nodes);
     std::string row;
@@ -217,7 +224,9 @@ exit 0
     lines_ += text(end) + " " + row + "\n";
     directory_.write("jobs", lines_);
   }
-  Result<void> import() { return run_accounting(config_, {"lab", log_, clock_}, writer_, {}, true); }
+  Result<void> import() {
+    return run_accounting(config_, {"lab", log_, clock_}, writer_, {}, true);
+  }
   std::vector<std::string> calls() const {
     std::vector<std::string> result;
     std::istringstream lines(directory_.exists("calls") ? directory_.read("calls") : "");
@@ -248,7 +257,8 @@ TEST_F(AccountingTest, ARestartTellsNothingTwiceAndLosesNothing) {
   ASSERT_TRUE(import());
   ASSERT_THAT(writer_.taken, SizeIs(2));
   ASSERT_TRUE(import());
-  EXPECT_THAT(writer_.taken, SizeIs(2)) << "the overlap was asked for again, and its jobs were known";
+  EXPECT_THAT(writer_.taken, SizeIs(2))
+      << "the overlap was asked for again, and its jobs were known";
   clock_.advance(60s);
   job(3, -30s);
   ASSERT_TRUE(import());
@@ -328,7 +338,8 @@ TEST_F(AccountingTest, APositionThatIsNotUnderstoodIsSaidAndTheLastDayImportedAn
 
 TEST_F(AccountingTest, TheQuestionIsInUtcForAllUsersAndForEachLifeOfAJob) {
   ASSERT_TRUE(import());
-  EXPECT_THAT(calls(), Contains(::testing::AllOf(HasSubstr("--allusers --duplicates"), HasSubstr("--endtime 2026-11-21T00:00:00"),
+  EXPECT_THAT(calls(), Contains(::testing::AllOf(HasSubstr("--allusers --duplicates"),
+                                                 HasSubstr("--endtime 2026-11-21T00:00:00"),
                                                  HasSubstr("--delimiter=@"))));
 }
 

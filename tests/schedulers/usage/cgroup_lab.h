@@ -20,23 +20,29 @@ namespace scriptorium::usage::test {
 using scriptorium::test::FakeClock;
 using scriptorium::test::TempDir;
 
-// Control groups of jobs as plain files, in the shapes that the kernel and Slurm give them, with a /proc beside them.
+// Control groups of jobs as plain files, in the shapes that the kernel and Slurm give them, with a
+// /proc beside them.
 class CgroupLab {
  public:
   std::string root() const { return dir_.path() + "/cgroup"; }
   std::string proc() const { return dir_.path() + "/proc"; }
   std::string path(const std::string& relative) const { return dir_.path_to(relative); }
   const TempDir& dir() const { return dir_; }
-  // A process in /proc, with the uids that the kernel lists: real, effective, saved, of the file system.
+  // A process in /proc, with the uids that the kernel lists: real, effective, saved, of the file
+  // system.
   void process(int pid, unsigned real, unsigned effective, const std::string& name = "bash") const {
-    const std::string uids = std::to_string(real) + "\t" + std::to_string(effective) + "\t" + std::to_string(effective) + "\t" +
-                             std::to_string(effective);
+    const std::string uids = std::to_string(real) + "\t" + std::to_string(effective) + "\t" +
+                             std::to_string(effective) + "\t" + std::to_string(effective);
     dir_.write("proc/" + std::to_string(pid) + "/status",
                "Name:\t" + name + "\nUmask:\t0022\nUid:\t" + uids + "\nGid:\t0\t0\t0\t0\n");
   }
 
-  void write(const std::string& relative, const std::string& text) const { dir_.write("cgroup/" + relative, text); }
-  void remove(const std::string& relative) const { std::filesystem::remove_all(root() + "/" + relative); }
+  void write(const std::string& relative, const std::string& text) const {
+    dir_.write("cgroup/" + relative, text);
+  }
+  void remove(const std::string& relative) const {
+    std::filesystem::remove_all(root() + "/" + relative);
+  }
 
   // Gives a directory the fake clock's time, as it would be made by whoever starts a job then.
   void made_at(const std::string& relative, Timestamp time) const {
@@ -55,7 +61,8 @@ class V1Job {
   V1Job(const CgroupLab& lab, std::string id, std::string slurm = "slurm", std::string uid = "1001",
         Timestamp start = FakeClock::kStart)
       : lab_(lab), below_(slurm + "/uid_" + uid + "/job_" + id) {
-    for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) lab_.write(of(controller) + "/cgroup.procs", "");
+    for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"})
+      lab_.write(of(controller) + "/cgroup.procs", "");
     lab_.write(of("cpuset") + "/cpuset.effective_cpus", "0-3\n");
     cpu(0);
     memory(0);
@@ -64,11 +71,14 @@ class V1Job {
       lab_.write(of(controller) + "/step_batch/task_0/cgroup.procs", "101\n102\n");
       lab_.write(of(controller) + "/step_batch/cgroup.procs", "");
     }
-    lab_.write(of("memory") + "/step_batch/task_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
-    for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) lab_.made_at(of(controller), start);
+    lab_.write(of("memory") + "/step_batch/task_0/memory.oom_control",
+               "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
+    for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"})
+      lab_.made_at(of(controller), start);
   }
 
-  // Makes of groups that stand where no sampler looks, each of them whole and at once, groups of Slurm: as the kernel does it.
+  // Makes of groups that stand where no sampler looks, each of them whole and at once, groups of
+  // Slurm: as the kernel does it.
   void appear() {
     const std::string slurm = "slurm" + below_.substr(below_.find('/'));
     for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
@@ -81,27 +91,34 @@ class V1Job {
 
   std::string of(const std::string& controller) const { return controller + "/" + below_; }
   void cpu(double seconds) const {
-    lab_.write(of("cpuacct") + "/cpuacct.usage", std::to_string(static_cast<std::uint64_t>(seconds * 1e9)) + "\n");
-    lab_.write(of("cpuacct") + "/cpuacct.stat", "user " + std::to_string(static_cast<std::uint64_t>(seconds * 75)) + "\nsystem " +
-                                                    std::to_string(static_cast<std::uint64_t>(seconds * 25)) + "\n");
+    lab_.write(of("cpuacct") + "/cpuacct.usage",
+               std::to_string(static_cast<std::uint64_t>(seconds * 1e9)) + "\n");
+    lab_.write(of("cpuacct") + "/cpuacct.stat",
+               "user " + std::to_string(static_cast<std::uint64_t>(seconds * 75)) + "\nsystem " +
+                   std::to_string(static_cast<std::uint64_t>(seconds * 25)) + "\n");
   }
-  void memory(std::uint64_t anon, std::uint64_t shmem = 0, std::uint64_t file = 0, std::uint64_t limit = 104857600) const {
+  void memory(std::uint64_t anon, std::uint64_t shmem = 0, std::uint64_t file = 0,
+              std::uint64_t limit = 104857600) const {
     const std::string charged = std::to_string(anon + shmem + file) + "\n";
-    lab_.write(of("memory") + "/memory.stat", "cache 0\nrss 0\nhierarchical_memory_limit " + std::to_string(limit) +
-                                                  "\ntotal_cache " + std::to_string(file + shmem) + "\ntotal_rss " +
-                                                  std::to_string(anon) + "\ntotal_shmem " + std::to_string(shmem) +
-                                                  "\ntotal_swap 0\n");
+    lab_.write(of("memory") + "/memory.stat", "cache 0\nrss 0\nhierarchical_memory_limit " +
+                                                  std::to_string(limit) + "\ntotal_cache " +
+                                                  std::to_string(file + shmem) + "\ntotal_rss " +
+                                                  std::to_string(anon) + "\ntotal_shmem " +
+                                                  std::to_string(shmem) + "\ntotal_swap 0\n");
     lab_.write(of("memory") + "/memory.usage_in_bytes", charged);
     lab_.write(of("memory") + "/memory.max_usage_in_bytes", charged);
     lab_.write(of("memory") + "/memory.failcnt", "0\n");
   }
   // In the order in which slurmstepd removes them.
   void end_tasks() const {
-    for (const char* controller : {"cpuacct", "memory"}) lab_.remove(of(controller) + "/step_batch/task_0");
-    for (const char* controller : {"cpuacct", "memory"}) lab_.remove(of(controller) + "/step_batch");
+    for (const char* controller : {"cpuacct", "memory"})
+      lab_.remove(of(controller) + "/step_batch/task_0");
+    for (const char* controller : {"cpuacct", "memory"})
+      lab_.remove(of(controller) + "/step_batch");
   }
   void vanish() const {
-    for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer", "devices"}) lab_.remove(of(controller));
+    for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer", "devices"})
+      lab_.remove(of(controller));
   }
 
  private:
@@ -112,7 +129,8 @@ class V1Job {
 // One job under v2.
 class V2Job {
  public:
-  V2Job(const CgroupLab& lab, const std::string& directory, const std::string& scope = "system.slice/slurmstepd.scope",
+  V2Job(const CgroupLab& lab, const std::string& directory,
+        const std::string& scope = "system.slice/slurmstepd.scope",
         Timestamp start = FakeClock::kStart)
       : lab_(lab), path_(scope + "/" + directory) {
     lab_.write("cgroup.controllers", "cpuset cpu io memory pids\n");
@@ -133,14 +151,18 @@ class V2Job {
     lab_.made_at(path_, start);
   }
   const std::string& path() const { return path_; }
-  void file(const std::string& name, const std::string& text) const { lab_.write(path_ + "/" + name, text); }
+  void file(const std::string& name, const std::string& text) const {
+    lab_.write(path_ + "/" + name, text);
+  }
   void cpu(double seconds) const {
     const auto micros = static_cast<std::uint64_t>(seconds * 1e6);
-    file("cpu.stat", "usage_usec " + std::to_string(micros) + "\nuser_usec " + std::to_string(micros * 3 / 4) + "\nsystem_usec " +
+    file("cpu.stat", "usage_usec " + std::to_string(micros) + "\nuser_usec " +
+                         std::to_string(micros * 3 / 4) + "\nsystem_usec " +
                          std::to_string(micros / 4) + "\n");
   }
   void memory(std::uint64_t anon, std::uint64_t shmem = 0, std::uint64_t other_file = 0) const {
-    file("memory.stat", "anon " + std::to_string(anon) + "\nfile " + std::to_string(shmem + other_file) + "\nkernel 0\nshmem " +
+    file("memory.stat", "anon " + std::to_string(anon) + "\nfile " +
+                            std::to_string(shmem + other_file) + "\nkernel 0\nshmem " +
                             std::to_string(shmem) + "\n");
     file("memory.current", std::to_string(anon + shmem + other_file) + "\n");
   }
@@ -158,7 +180,8 @@ class FailingFiles : public Files {
   std::map<std::string, int> open_errors;  // by the end of the path
   std::map<std::string, int> read_errors;  // likewise: it opens, and then says this
   int opened = 0;
-  std::function<void(const std::string&)> before_list;  // what happens just before a directory is listed
+  std::function<void(const std::string&)>
+      before_list;  // what happens just before a directory is listed
 
   int list(const std::string& path, std::vector<DirectoryEntry>& into) noexcept override {
     if (before_list) before_list(path);

@@ -59,7 +59,8 @@ TEST_F(UsageConfigTest, PathsAreAbsoluteAndSomeMayBeLeftOut) {
   set("gpu_jobs_dir", std::string("run/gpustat"));
   set("sluid_dir", std::string(""));
   set("sys", std::string("/sys/"));
-  EXPECT_THAT(keys(), ElementsAre("source.usage.root", "source.usage.proc", "source.usage.gpu_jobs_dir"));
+  EXPECT_THAT(keys(),
+              ElementsAre("source.usage.root", "source.usage.proc", "source.usage.gpu_jobs_dir"));
   EXPECT_EQ(read_config(table_, problems_).sys, "/sys");
 }
 
@@ -75,8 +76,8 @@ TEST_F(UsageConfigTest, NumbersHaveTheirBounds) {
   set("interval_seconds", std::int64_t{0});
   set("gpu_interval_seconds", std::int64_t{61});
   set("kept_files", std::int64_t{-1});
-  EXPECT_THAT(keys(),
-              ElementsAre("source.usage.interval_seconds", "source.usage.kept_files", "source.usage.gpu_interval_seconds"));
+  EXPECT_THAT(keys(), ElementsAre("source.usage.interval_seconds", "source.usage.kept_files",
+                                  "source.usage.gpu_interval_seconds"));
 }
 
 TEST_F(UsageConfigTest, EveryKeyOfBothHalvesIsDescribed) {

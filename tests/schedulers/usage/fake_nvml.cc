@@ -1,8 +1,9 @@
-// A stand-in for NVIDIA's library with just the functions that we use. The environment says what it answers:
-//   FAKE_NVML="0:90:4096:150000:2000,1:0:1024:50000:100"   a device each: index, percent, MiB in use, mW, mJ
-//   FAKE_NVML_INIT=9            nvmlInit_v2 fails with this code
-//   FAKE_NVML_LOST=1            this device answers GPU_IS_LOST to everything
-//   FAKE_NVML_NO_UTILIZATION=0  this device answers NOT_SUPPORTED when asked for its utilization, as MIG does
+// A stand-in for NVIDIA's library with just the functions that we use. The environment says what it
+// answers:
+//   FAKE_NVML="0:90:4096:150000:2000,1:0:1024:50000:100"   a device each: index, percent, MiB in
+//   use, mW, mJ FAKE_NVML_INIT=9            nvmlInit_v2 fails with this code FAKE_NVML_LOST=1 this
+//   device answers GPU_IS_LOST to everything FAKE_NVML_NO_UTILIZATION=0  this device answers
+//   NOT_SUPPORTED when asked for its utilization, as MIG does
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,8 +29,8 @@ std::vector<Device> all() {
   const char* text = std::getenv("FAKE_NVML");
   while (text != nullptr && *text != '\0') {
     Device device;
-    if (std::sscanf(text, "%u:%u:%u:%u:%llu", &device.index, &device.percent, &device.mebibytes, &device.milliwatts,
-                    &device.millijoules) != 5) {
+    if (std::sscanf(text, "%u:%u:%u:%u:%llu", &device.index, &device.percent, &device.mebibytes,
+                    &device.milliwatts, &device.millijoules) != 5) {
       break;
     }
     devices.push_back(device);
@@ -43,7 +44,8 @@ std::vector<Device> all() {
 int find(void* handle, Device& into) {
   const std::size_t index = reinterpret_cast<std::size_t>(handle) - 1;
   const std::vector<Device> devices = all();
-  if (index >= devices.size() || is("FAKE_NVML_LOST", static_cast<unsigned int>(index))) return kLost;
+  if (index >= devices.size() || is("FAKE_NVML_LOST", static_cast<unsigned int>(index)))
+    return kLost;
   into = devices[index];
   return 0;
 }
@@ -57,7 +59,9 @@ FAKE int nvmlInit_v2() {
   return code == nullptr ? 0 : std::atoi(code);
 }
 FAKE int nvmlShutdown() { return 0; }
-FAKE const char* nvmlErrorString(int code) { return code == 9 ? "Driver Not Loaded" : "Some Error"; }
+FAKE const char* nvmlErrorString(int code) {
+  return code == 9 ? "Driver Not Loaded" : "Some Error";
+}
 FAKE int nvmlDeviceGetCount_v2(unsigned int* count) {
   *count = static_cast<unsigned int>(all().size());
   return 0;

@@ -24,7 +24,8 @@ std::vector<std::string> ids(const JobView& job, const FindingOptions& options =
   for (const Finding& found : find_all(job, options)) result.emplace_back(found.id);
   return result;
 }
-std::optional<Finding> find(const JobView& job, std::string_view id, const FindingOptions& options = {}) {
+std::optional<Finding> find(const JobView& job, std::string_view id,
+                            const FindingOptions& options = {}) {
   for (const Finding& found : find_all(job, options)) {
     if (found.id == id) return found;
   }
@@ -33,7 +34,8 @@ std::optional<Finding> find(const JobView& job, std::string_view id, const Findi
 
 TEST(FindingsTest, AJobThatUsesWhatItAskedForHasNone) { EXPECT_THAT(ids(view(node())), IsEmpty()); }
 
-// ---- CPU -------------------------------------------------------------------------------------------------------------
+// ---- CPU
+// -------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, CpusThatAreNotUsedAreANoticeAndThenAWarning) {
   NodeUsage n = node();
@@ -86,7 +88,8 @@ TEST(FindingsTest, ANodeThatDidNothingBesideOneThatDidIsCritical) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->severity, Severity::kCritical);
   EXPECT_THAT(found->hosts, ElementsAre("n2"));
-  EXPECT_FALSE(find(view_of(facts(2), {idle, idle}), "cpu_unused_node")) << "a job that only waits is another matter";
+  EXPECT_FALSE(find(view_of(facts(2), {idle, idle}), "cpu_unused_node"))
+      << "a job that only waits is another matter";
 }
 
 TEST(FindingsTest, NodesThatWorkUnevenlyAreNamed) {
@@ -119,7 +122,8 @@ TEST(FindingsTest, NothingComputedForALongTimeAtTheEndIsAWarning) {
   EXPECT_TRUE(find(view(n), "idle_tail"));
   NodeUsage busy = node("n2");
   busy.cpu.idle_tail_seconds = 0;
-  EXPECT_FALSE(find(view_of(facts(2), {n, busy}), "idle_tail")) << "another node worked until the end";
+  EXPECT_FALSE(find(view_of(facts(2), {n, busy}), "idle_tail"))
+      << "another node worked until the end";
 }
 
 TEST(FindingsTest, MuchTimeInTheSystemIsANotice) {
@@ -132,7 +136,8 @@ TEST(FindingsTest, MuchTimeInTheSystemIsANotice) {
   EXPECT_FALSE(find(view(n), "system_time")) << "too little to matter";
 }
 
-// ---- memory ------------------------------------------------------------------------------------------------------------
+// ---- memory
+// ------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, TooMuchMemoryIsFoundWithWhatToAskForNext) {
   NodeUsage n = node();
@@ -153,7 +158,8 @@ TEST(FindingsTest, MemoryThatNobodyElseCouldUseIsNotCalledTooMuch) {
   EXPECT_FALSE(find(view(n), "mem_over", options)) << "it took what everybody gets";
   n.node_cpus = 4;
   EXPECT_FALSE(find(view(n), "mem_over")) << "it has the whole node";
-  EXPECT_THAT(suggest(view(n), {}).directives, ElementsAre("--mem=1230M")) << "and is told all the same what it needed";
+  EXPECT_THAT(suggest(view(n), {}).directives, ElementsAre("--mem=1230M"))
+      << "and is told all the same what it needed";
 }
 
 TEST(FindingsTest, AnOutOfMemoryKillIsSaidAloneAndEvenOfAShortJob) {
@@ -167,7 +173,8 @@ TEST(FindingsTest, AnOutOfMemoryKillIsSaidAloneAndEvenOfAShortJob) {
   by_state.state = "OUT_OF_MEMORY";
   n = node();
   n.memory.peak_working_set_bytes = 4 * kGiB;
-  EXPECT_THAT(ids(view_of(by_state, {n})), ElementsAre("mem_oom")) << "and neither near the limit nor too much";
+  EXPECT_THAT(ids(view_of(by_state, {n})), ElementsAre("mem_oom"))
+      << "and neither near the limit nor too much";
 }
 
 TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
@@ -203,7 +210,8 @@ TEST(FindingsTest, BytesASecondAreJudgedOnlyWhereTheSiteSaysHowManyAreTooMany) {
   EXPECT_THAT(ids(view(n), options), ElementsAre("io_heavy"));
 }
 
-// ---- GPU -----------------------------------------------------------------------------------------------------------------
+// ---- GPU
+// -----------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, AGpuThatDidNothingIsCriticalWhetherAProcessHeldItOrNot) {
   NodeUsage n = node();
@@ -251,7 +259,8 @@ TEST(FindingsTest, AGpuWithoutReadingsIsNoIdleGpu) {
   EXPECT_THAT(ids(view(n)), IsEmpty());
 }
 
-// ---- time ----------------------------------------------------------------------------------------------------------------
+// ---- time
+// ----------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, TooMuchTimeIsFoundOfAJobThatCompleted) {
   JobFacts asked = facts();
@@ -287,7 +296,8 @@ TEST(FindingsTest, FragmentsOfNodesAreSaidOnlyWhereTheSiteWantsIt) {
   EXPECT_THAT(ids(job, options), ElementsAre("fragmented"));
 }
 
-// ---- what may be judged --------------------------------------------------------------------------------------------------
+// ---- what may be judged
+// --------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, ThinDataIsSaidAsSuchAndNotJudged) {
   NodeUsage idle = node();
@@ -308,7 +318,8 @@ TEST(FindingsTest, ThinDataIsSaidAsSuchAndNotJudged) {
   EXPECT_EQ(quality_of(view(gap), {}), QualityStatus::kPartial);
   EXPECT_THAT(ids(view(gap)), IsEmpty());
 
-  EXPECT_EQ(quality_of(view_of(facts(2), {idle}), {}), QualityStatus::kPartial) << "one of two nodes";
+  EXPECT_EQ(quality_of(view_of(facts(2), {idle}), {}), QualityStatus::kPartial)
+      << "one of two nodes";
 
   NodeUsage blind = idle;
   blind.cpu = {};
@@ -342,8 +353,9 @@ TEST(FindingsTest, TheSchedulersCountOfCpusCountsWhereNobodyIsBoundToThem) {
   EXPECT_DOUBLE_EQ(*view(n).cpu_ratio(), 1.0);
 }
 
-// TuringWatch (ksyx/turingopt) drops samples in which nothing moved, so that a 4-core step that is busy for 20 % of the time
-// reads as 4 cores at 100 %, and counts a GPU once for each batch, so that two busy GPUs read as half used.
+// TuringWatch (ksyx/turingopt) drops samples in which nothing moved, so that a 4-core step that is
+// busy for 20 % of the time reads as 4 cores at 100 %, and counts a GPU once for each batch, so
+// that two busy GPUs read as half used.
 TEST(FindingsTest, IdleTimeStandsInTheMeanSoThatABurstIsNotFullUse) {
   NodeUsage n = node();
   n.cpu.time_seconds = 4 * 3600 * 0.2;
@@ -361,30 +373,43 @@ TEST(FindingsTest, TwoBusyGpusAreNotHalfUsed) {
   EXPECT_THAT(ids(job), IsEmpty());
 }
 
-// Its rules that are sound, each with a job that it was made for. (Not taken over: few cores and Jupyter, which are opinions.)
+// Its rules that are sound, each with a job that it was made for. (Not taken over: few cores and
+// Jupyter, which are opinions.)
 TEST(FindingsTest, EverySoundRuleOfTuringWatchHasItsFinding) {
   const auto with = [](const auto& change) {
     NodeUsage n = node();
     change(n);
     return ids(view(n));
   };
-  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0.4 * 4 * 3600; }), Contains("cpu_low")) << "cpu_underusage";
-  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 3600; }), Contains("cpu_serial")) << "low_concurrency";
-  EXPECT_THAT(with([](NodeUsage& n) { n.memory.peak_working_set_bytes = 2 * kGiB; }), Contains("mem_over")) << "mem_underusage";
-  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.pressure_some_seconds = 1800; }), Contains("cpu_oversubscribed")) << "oversubscribe";
-  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0.1)}; }), Contains("gpu_low")) << "gpu_underusage, investigate_usage";
-  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0; }), Contains("cpu_low")) << "completely_no_util";
-  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0)}; }), Contains("gpu_unused")) << "completely_no_util";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0.4 * 4 * 3600; }), Contains("cpu_low"))
+      << "cpu_underusage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 3600; }), Contains("cpu_serial"))
+      << "low_concurrency";
+  EXPECT_THAT(with([](NodeUsage& n) { n.memory.peak_working_set_bytes = 2 * kGiB; }),
+              Contains("mem_over"))
+      << "mem_underusage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.pressure_some_seconds = 1800; }),
+              Contains("cpu_oversubscribed"))
+      << "oversubscribe";
+  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0.1)}; }), Contains("gpu_low"))
+      << "gpu_underusage, investigate_usage";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.time_seconds = 0; }), Contains("cpu_low"))
+      << "completely_no_util";
+  EXPECT_THAT(with([](NodeUsage& n) { n.gpus = {gpu(0)}; }), Contains("gpu_unused"))
+      << "completely_no_util";
   EXPECT_THAT(with([](NodeUsage& n) {
                 n.gpus = {gpu(0.7)};
                 n.gpus[0].longest_zero_seconds = 1000;
               }),
               Contains("gpu_idle_run"))
       << "try_split";
-  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.system_seconds = 1.4 * 3600; }), Contains("system_time")) << "sys_ratio";
+  EXPECT_THAT(with([](NodeUsage& n) { n.cpu.system_seconds = 1.4 * 3600; }),
+              Contains("system_time"))
+      << "sys_ratio";
   JobFacts generous = facts();
   generous.request.time_limit_seconds = 36000;
-  EXPECT_THAT(ids(view_of(generous, {node()})), Contains("time_over")) << "timelimit_underusage, which never fired there";
+  EXPECT_THAT(ids(view_of(generous, {node()})), Contains("time_over"))
+      << "timelimit_underusage, which never fired there";
 }
 
 TEST(FindingsTest, WorstComesFirst) {
@@ -393,10 +418,12 @@ TEST(FindingsTest, WorstComesFirst) {
   n.cpu.time_seconds = 3600;                   // warnings
   JobFacts late = facts();
   late.state = "TIMEOUT";  // critical
-  EXPECT_THAT(ids(view_of(late, {n})), ElementsAre("time_out", "cpu_low", "cpu_serial", "mem_over"));
+  EXPECT_THAT(ids(view_of(late, {n})),
+              ElementsAre("time_out", "cpu_low", "cpu_serial", "mem_over"));
 }
 
-// ---- options ---------------------------------------------------------------------------------------------------------------
+// ---- options
+// ---------------------------------------------------------------------------------------------------------------
 
 class FindingOptionsTest : public ::testing::Test {
  protected:
@@ -434,12 +461,15 @@ TEST_F(FindingOptionsTest, WhatIsWrongIsSaidWithLineKeyAndWhatIsMeant) {
   put("mem_over_notice_ratio", {1.5});
   put("time_over_seconds", {std::string("long")});
   put("off", {std::vector<Value>{{std::string("cpu_lo")}}});
-  EXPECT_THAT(problems(),
-              ::testing::AllOf(HasSubstr("usage.toml:7: source.usage.findings.cpu_low_waring_ratio: unknown key; did you mean "
-                                         "\"cpu_low_warning_ratio\"?"),
-                               HasSubstr("mem_over_notice_ratio: out of range; allowed: 0 .. 1; given: 1.5"),
-                               HasSubstr("time_over_seconds: "),
-                               HasSubstr("no finding has the id \"cpu_lo\"; did you mean \"cpu_low\"?")));
+  EXPECT_THAT(
+      problems(),
+      ::testing::AllOf(
+          HasSubstr(
+              "usage.toml:7: source.usage.findings.cpu_low_waring_ratio: unknown key; did you mean "
+              "\"cpu_low_warning_ratio\"?"),
+          HasSubstr("mem_over_notice_ratio: out of range; allowed: 0 .. 1; given: 1.5"),
+          HasSubstr("time_over_seconds: "),
+          HasSubstr("no finding has the id \"cpu_lo\"; did you mean \"cpu_low\"?")));
 }
 
 TEST(FindingDirectivesTest, AreWhatAPersonWouldWrite) {

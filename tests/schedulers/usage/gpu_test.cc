@@ -24,7 +24,8 @@ class ScriptedReader final : public GpuReader {
  public:
   explicit ScriptedReader(std::size_t count) : readings(count) {
     for (std::size_t i = 0; i < count; ++i) {
-      devices_.push_back({"GPU-" + std::to_string(i), static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(i + 4), "A100"});
+      devices_.push_back({"GPU-" + std::to_string(i), static_cast<std::uint32_t>(i),
+                          static_cast<std::uint32_t>(i + 4), "A100"});
     }
   }
   Way way() const noexcept override { return Way::kNvml; }
@@ -168,12 +169,14 @@ TEST_F(GpuMonitorTest, ASampleHasTheMeanSinceTheOneBefore) {
   EXPECT_THAT(monitor_->now("job").at(0).utilization_ratio, Optional(DoubleNear(0.25, 1e-9)));
 }
 
-// ---- NVIDIA --------------------------------------------------------------------------------------------------------
+// ---- NVIDIA
+// --------------------------------------------------------------------------------------------------------
 
 class NvmlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"FAKE_NVML_INIT", "FAKE_NVML_LOST", "FAKE_NVML_NO_UTILIZATION"}) ::unsetenv(name);
+    for (const char* name : {"FAKE_NVML_INIT", "FAKE_NVML_LOST", "FAKE_NVML_NO_UTILIZATION"})
+      ::unsetenv(name);
     ::setenv("FAKE_NVML", "0:90:4096:150000:2000,1:0:1024:50000:100", 1);
   }
   void TearDown() override { SetUp(); }
@@ -204,7 +207,8 @@ TEST_F(NvmlTest, WithoutTheLibraryThereIsNoDataAndOneLine) {
 
   test::RecordingLogger log;
   test::FakeClock clock;
-  const GpuMonitor monitor({.nvml_library = "libscriptorium-no-such-nvml.so.1"}, real_files(), log, clock);
+  const GpuMonitor monitor({.nvml_library = "libscriptorium-no-such-nvml.so.1"}, real_files(), log,
+                           clock);
   EXPECT_TRUE(monitor.empty());
   EXPECT_EQ(log.messages().size(), 1U);
   EXPECT_TRUE(log.has("USAGE_NO_NVML"));
@@ -246,21 +250,24 @@ TEST_F(NvmlTest, AnUnsupportedQuestionLeavesItsAnswerAbsent) {
 
 TEST_F(NvmlTest, ItsOwnThreadReadsWhatIsHeldUntilTheEnd) {
   test::RecordingLogger log;
-  GpuMonitor monitor({.nvml_library = SCRIPTORIUM_FAKE_NVML, .interval = 1ms}, real_files(), log, system_clock());
+  GpuMonitor monitor({.nvml_library = SCRIPTORIUM_FAKE_NVML, .interval = 1ms}, real_files(), log,
+                     system_clock());
   ASSERT_EQ(monitor.size(), 2U);
   monitor.claim("job", {.indexes = {0}});
   const auto limit = std::chrono::steady_clock::now() + 30s;
   std::mutex mutex;
   std::condition_variable nothing;
   std::unique_lock lock(mutex);
-  while (monitor.records("job").at(0).gpu.samples < 3 && std::chrono::steady_clock::now() < limit) nothing.wait_for(lock, 5ms);
+  while (monitor.records("job").at(0).gpu.samples < 3 && std::chrono::steady_clock::now() < limit)
+    nothing.wait_for(lock, 5ms);
   const auto gpus = monitor.release("job");
   ASSERT_EQ(gpus.size(), 1U);
   EXPECT_GE(gpus[0].samples, 3U);
   EXPECT_THAT(gpus[0].utilization.avg, Optional(DoubleNear(0.9, 1e-9)));
 }
 
-// ---- AMD -----------------------------------------------------------------------------------------------------------
+// ---- AMD
+// -----------------------------------------------------------------------------------------------------------
 
 class AmdTest : public ::testing::Test {
  protected:
@@ -294,7 +301,9 @@ TEST_F(AmdTest, CardsAreReadFromTheFilesOfTheirDriver) {
   EXPECT_THAT(reader->read(0).utilization_ratio, Optional(0.0));
 }
 
-TEST_F(AmdTest, ANodeWithoutSuchCardsHasNoReader) { EXPECT_EQ(open_amd(sys_.path(), real_files()), nullptr); }
+TEST_F(AmdTest, ANodeWithoutSuchCardsHasNoReader) {
+  EXPECT_EQ(open_amd(sys_.path(), real_files()), nullptr);
+}
 
 }  // namespace
 }  // namespace scriptorium::usage

@@ -12,7 +12,9 @@ inline constexpr std::uint64_t kMiB = 1048576;
 inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 inline constexpr Timestamp kStart{1795219200LL * 1'000'000'000};
 
-inline Timestamp after(double seconds) { return {kStart.nanoseconds + static_cast<std::int64_t>(seconds * 1e9)}; }
+inline Timestamp after(double seconds) {
+  return {kStart.nanoseconds + static_cast<std::int64_t>(seconds * 1e9)};
+}
 
 // One hour on one node: all of 4 CPUs busy, 3 of 4 GiB used, nothing to find fault with.
 inline NodeUsage node(const std::string& name = "n1", double seconds = 3600) {
@@ -27,7 +29,10 @@ inline NodeUsage node(const std::string& name = "n1", double seconds = 3600) {
   made.ended_at = after(seconds);
   made.elapsed_seconds = seconds;
   made.source = {.cpu = Way::kCgroup2, .memory = Way::kCgroup2};
-  made.cpu = {.time_seconds = 4 * seconds, .user_seconds = 3.9 * seconds, .system_seconds = 0.1 * seconds, .allocated = 4};
+  made.cpu = {.time_seconds = 4 * seconds,
+              .user_seconds = 3.9 * seconds,
+              .system_seconds = 0.1 * seconds,
+              .allocated = 4};
   made.memory = {.peak_working_set_bytes = 3 * kGiB, .limit_bytes = 4 * kGiB, .oom_kills = 0};
   made.node_cpus = 64;
   made.node_memory_bytes = 256 * kGiB;
@@ -39,7 +44,10 @@ inline JobFacts facts(std::uint32_t nodes = 1) {
   JobFacts made;
   made.job.id = "4711";
   made.state = "COMPLETED";
-  made.request = {.nodes = nodes, .cpus = 4 * nodes, .memory_bytes = nodes * 4 * kGiB, .time_limit_seconds = 4000};
+  made.request = {.nodes = nodes,
+                  .cpus = 4 * nodes,
+                  .memory_bytes = nodes * 4 * kGiB,
+                  .time_limit_seconds = 4000};
   return made;
 }
 

@@ -28,9 +28,10 @@ using Json = nlohmann::json;
 
 // A row as squeue prints it, X standing for the guard.
 struct Row {
-  std::string id = "4711", state = "COMPLETED", nodes = "1", cpus = "4", restarts = "0", exit_code = "0", name = "md",
-              used = "1:00:00";
-  std::int64_t submitted = kStart.nanoseconds / 1'000'000'000 - 60, started = kStart.nanoseconds / 1'000'000'000;
+  std::string id = "4711", state = "COMPLETED", nodes = "1", cpus = "4", restarts = "0",
+              exit_code = "0", name = "md", used = "1:00:00";
+  std::int64_t submitted = kStart.nanoseconds / 1'000'000'000 - 60,
+               started = kStart.nanoseconds / 1'000'000'000;
   std::int64_t ended = started + 3600;
 
   std::string text() const {
@@ -73,8 +74,10 @@ class JobSummariesTest : public ::testing::Test {
     rows({});
   }
   void script(const std::string& body) {
-    directory_.write("squeue", "#!/bin/sh\nD='" + directory_.path() +
-                                   "'\necho \"$*\" >>\"$D/calls\"\nG=${SQUEUE_FORMAT2#JobID:}; G=${G%%,*}\n" + body + "\n");
+    directory_.write("squeue",
+                     "#!/bin/sh\nD='" + directory_.path() +
+                         "'\necho \"$*\" >>\"$D/calls\"\nG=${SQUEUE_FORMAT2#JobID:}; G=${G%%,*}\n" +
+                         body + "\n");
     std::filesystem::permissions(config_.squeue, std::filesystem::perms::owner_all);
   }
   void rows(const std::vector<Row>& list) {
@@ -98,7 +101,8 @@ class JobSummariesTest : public ::testing::Test {
     for (int turn = 0; turn < 30; ++turn) {
       auto ready = made().poll({});
       if (!ready.done.empty() || !made().next_poll()) return ready;
-      clock_.advance(std::max<std::chrono::nanoseconds>(*made().next_poll() - clock_.steady(), 1ms));
+      clock_.advance(
+          std::max<std::chrono::nanoseconds>(*made().next_poll() - clock_.steady(), 1ms));
     }
     ADD_FAILURE() << "it never comes to an end";
     return {};
@@ -125,7 +129,8 @@ TEST_F(JobSummariesTest, AJobOfOneNodeComesWithWhatItAskedForAndHowItEnded) {
   EXPECT_EQ(event.host, "n1");
   EXPECT_EQ(event.capture, "cgroup2");
   EXPECT_TRUE(event.complete);
-  EXPECT_EQ(event.time.nanoseconds, kStart.nanoseconds - 60'000'000'000) << "of submission, as the script's";
+  EXPECT_EQ(event.time.nanoseconds, kStart.nanoseconds - 60'000'000'000)
+      << "of submission, as the script's";
   EXPECT_EQ(event.job.name, "md");
   EXPECT_EQ(event.job.account, "chem");
   EXPECT_EQ(event.job.qos, std::nullopt);
@@ -152,7 +157,8 @@ TEST_F(JobSummariesTest, TheFormatIsNotInTheCommandLineWhereOthersCouldReadTheGu
   wait();
   ASSERT_THAT(calls(), SizeIs(1));
   EXPECT_EQ(calls()[0], "-h -a -t all -j 4711");
-  EXPECT_THAT(directory_.read("format"), ::testing::MatchesRegex("JobID:@[0-9a-f]{32},ArrayJobID:@.*,Name:@[0-9a-f]{32}"));
+  EXPECT_THAT(directory_.read("format"),
+              ::testing::MatchesRegex("JobID:@[0-9a-f]{32},ArrayJobID:@.*,Name:@[0-9a-f]{32}"));
 }
 
 TEST_F(JobSummariesTest, OneQuestionServesAllJobsThatEndedAndNoMoreThanOneIsAskedASecond) {
@@ -198,7 +204,8 @@ TEST_F(JobSummariesTest, WithoutAnAnswerTheJobIsToldByWhatItsNodeKnows) {
   EXPECT_EQ(ready.events[0].user.name, "root");
   EXPECT_EQ(ready.events[0].time, kStart);
   ASSERT_TRUE(log_.has("USAGE_JOBS_UNANSWERED"));
-  EXPECT_THAT(log_.last("USAGE_JOBS_UNANSWERED")->field("reason"), HasSubstr("Unable to contact slurm controller"));
+  EXPECT_THAT(log_.last("USAGE_JOBS_UNANSWERED")->field("reason"),
+              HasSubstr("Unable to contact slurm controller"));
   EXPECT_EQ(Json::parse(made().status_json())["unanswered"], 1);
 }
 
@@ -304,7 +311,8 @@ TEST_F(JobSummariesTest, ARequeuedJobKeepsItsRequestAndIsSaidToBeRequeued) {
   EXPECT_EQ(job(ready.events[0])["state"], "REQUEUED");
   EXPECT_EQ(job(ready.events[0])["restarts"], 0);
   EXPECT_EQ(usage(ready.events[0])["request"]["cpus"], 4);
-  EXPECT_EQ(usage(ready.events[0])["started_at"], "2026-11-21T00:00:00.000Z") << "of the life that ended";
+  EXPECT_EQ(usage(ready.events[0])["started_at"], "2026-11-21T00:00:00.000Z")
+      << "of the life that ended";
 }
 
 TEST_F(JobSummariesTest, AnotherJobThatGotTheNumberLendsNothing) {
@@ -360,7 +368,8 @@ TEST_F(JobSummariesTest, WhyNobodyKnowsTheOwnerForSureIsSaid) {
   EXPECT_EQ(event_of_node.user.unverified_reason, of.job.uid_problem);
   EXPECT_EQ(event_of_node.id, node_event("lab", node()).id);
   of.job.uid.reset();
-  EXPECT_EQ(node_event("lab", of).user.unverified_reason, of.job.uid_problem) << "two users at the first look";
+  EXPECT_EQ(node_event("lab", of).user.unverified_reason, of.job.uid_problem)
+      << "two users at the first look";
   EXPECT_FALSE(node_event("lab", node()).user.unverified_reason);
   made().node_ended(of);
   const auto ready = wait();

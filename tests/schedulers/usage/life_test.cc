@@ -26,9 +26,11 @@ class LifeTest : public ::testing::Test {
     job.started_at = kBegin;
     return job;
   }
-  static Reading reading(double at, double cpu_seconds, std::uint64_t anon = 100, std::uint32_t cpus = 4) {
+  static Reading reading(double at, double cpu_seconds, std::uint64_t anon = 100,
+                         std::uint32_t cpus = 4) {
     Reading reading;
-    reading.at = SteadyTime(1h) + std::chrono::duration_cast<SteadyTime::duration>(std::chrono::duration<double>(at));
+    reading.at = SteadyTime(1h) + std::chrono::duration_cast<SteadyTime::duration>(
+                                      std::chrono::duration<double>(at));
     reading.time = Timestamp{kBegin.nanoseconds + static_cast<std::int64_t>(at * 1e9)};
     reading.source.cpu = Way::kCgroup1;
     reading.source.memory = Way::kCgroup1;
@@ -37,7 +39,9 @@ class LifeTest : public ::testing::Test {
     reading.memory.anon_bytes = anon;
     return reading;
   }
-  void add(double at, double cpu_seconds, std::uint64_t anon = 100) { life_.add(reading(at, cpu_seconds, anon), 30); }
+  void add(double at, double cpu_seconds, std::uint64_t anon = 100) {
+    life_.add(reading(at, cpu_seconds, anon), 30);
+  }
   NodeUsage finish(double at, LastRead last = LastRead::kRemoval) const {
     const Reading end = reading(at, 0);
     return life_.finish(end.at, end.time, last);
@@ -59,7 +63,8 @@ TEST_F(LifeTest, EfficiencyIsCpuTimeOverAllocatedTime) {
   EXPECT_TRUE(node.complete());
 }
 
-// Others drop readings whose CPU time equals an earlier one, so that a job that is busy a fifth of its time reads "100 %".
+// Others drop readings whose CPU time equals an earlier one, so that a job that is busy a fifth of
+// its time reads "100 %".
 TEST_F(LifeTest, IdleReadingsCountAsMuchAsBusyOnes) {
   double cpu = 0;
   for (int i = 0; i <= 10; ++i) {
@@ -94,8 +99,10 @@ TEST_F(LifeTest, WorkingMemoryIsAnonymousSharedAndSwappedTogether) {
   life_.add(first, 30);
   add(30, 1, 100);
   const NodeUsage node = finish(60);
-  EXPECT_THAT(node.memory.peak_working_set_bytes, Optional(1520U)) << "page cache is not what a job needs";
-  EXPECT_THAT(node.memory.avg_working_set_bytes, Optional(1520U)) << "what the last reading found was not there before it";
+  EXPECT_THAT(node.memory.peak_working_set_bytes, Optional(1520U))
+      << "page cache is not what a job needs";
+  EXPECT_THAT(node.memory.avg_working_set_bytes, Optional(1520U))
+      << "what the last reading found was not there before it";
   EXPECT_THAT(node.memory.peak_charged_bytes, Optional(2'000'000U));
   EXPECT_THAT(node.memory.peak_swap_bytes, Optional(20U));
 }
@@ -207,8 +214,9 @@ TEST_F(LifeTest, AStatesRecordGoesOnWhereItWas) {
     cpu += i % 2 == 0 ? 100 : 0;
   }
   life_.state().inodes[2] = 987654321;
-  life_.state().gpus.push_back(
-      {.gpu = {.id = "GPU-1", .index = 0, .model = "A100", .samples = 3}, .seconds = 4, .energy_joules = 7});
+  life_.state().gpus.push_back({.gpu = {.id = "GPU-1", .index = 0, .model = "A100", .samples = 3},
+                                .seconds = 4,
+                                .energy_joules = 7});
   const auto back = parse_life(life_record(life_.state()));
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(life_record(*back), life_record(life_.state()));
@@ -229,7 +237,11 @@ TEST_F(LifeTest, ANodesRecordComesBackWhole) {
   node.job.restarts = 2;
   node.job.sluid = "s0123456789ABC";
   node.node_cpus = 64;
-  node.gpus.push_back({.id = "GPU-1", .model = "A100", .utilization = {.avg = 0.5, .max = 1}, .zero_ratio = 0.5, .samples = 9});
+  node.gpus.push_back({.id = "GPU-1",
+                       .model = "A100",
+                       .utilization = {.avg = 0.5, .max = 1},
+                       .zero_ratio = 0.5,
+                       .samples = 9});
   const auto back = parse_node(node_record(node));
   ASSERT_TRUE(back.has_value()) << back.error().message();
   EXPECT_EQ(node_record(*back), node_record(node));
@@ -237,7 +249,8 @@ TEST_F(LifeTest, ANodesRecordComesBackWhole) {
 }
 
 TEST_F(LifeTest, ADamagedRecordIsRefusedNotGuessed) {
-  for (const char* odd : {"", "{", "[]", "{}", R"({"job":{}})", R"({"job":7,"started_ns":1})", "null"}) {
+  for (const char* odd :
+       {"", "{", "[]", "{}", R"({"job":{}})", R"({"job":7,"started_ns":1})", "null"}) {
     EXPECT_EQ(parse_life(odd).error().kind(), ErrorKind::kCorrupt) << odd;
     EXPECT_EQ(parse_node(odd).error().kind(), ErrorKind::kCorrupt) << odd;
   }

@@ -127,7 +127,8 @@ TEST_F(SamplerTest, MeasuresAJobOfTheFirstVersionFromItsFirstSecondToItsEnd) {
   EXPECT_THAT(node.node_memory_bytes, Optional(16384U * 1024));
   EXPECT_EQ(node.quality.last_read, LastRead::kRemoval);
   EXPECT_THAT(node.quality.covered_ratio, Optional(DoubleNear(1, 1e-6)));
-  EXPECT_DOUBLE_EQ(node.elapsed_seconds, 30) << "the directories that outlive the job by 20 ms do not count";
+  EXPECT_DOUBLE_EQ(node.elapsed_seconds, 30)
+      << "the directories that outlive the job by 20 ms do not count";
   EXPECT_TRUE(node.complete());
 
   std::vector<double> seen;
@@ -243,9 +244,14 @@ TEST_F(SamplerTest, AJobThatWasGoneWithItsUsersDirectoryBeforeItCouldBeSeenIsCou
 }
 
 TEST_F(SamplerTest, AJobThatWasGoneBetweenTwoThatWereSeenIsCountedAlthoughTheirDirectoriesOverlap) {
-  const auto make = [&](const char* controller) { lab_.write(std::string(controller) + "/slurm/uid_1001/cgroup.procs", ""); };
-  const auto remove = [&](const char* controller) { lab_.remove(std::string(controller) + "/slurm/uid_1001"); };
-  for (const char* controller : {"freezer", "memory"}) lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
+  const auto make = [&](const char* controller) {
+    lab_.write(std::string(controller) + "/slurm/uid_1001/cgroup.procs", "");
+  };
+  const auto remove = [&](const char* controller) {
+    lab_.remove(std::string(controller) + "/slurm/uid_1001");
+  };
+  for (const char* controller : {"freezer", "memory"})
+    lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
   turn();
   make("freezer");
   make("memory");
@@ -347,7 +353,8 @@ TEST_F(SamplerTest, ARealSetUidProgramRunsWithTheRealUidOfItsCaller) {
   bool runs = false;
   while (!runs && std::chrono::steady_clock::now() < limit) {
     owner = process_owner(real_files(), "/proc", static_cast<std::uint32_t>(child));
-    runs = owner && owner->name == "sleep" && real_files().identify(proc, identity) == 0 && identity.owner == 0;
+    runs = owner && owner->name == "sleep" && real_files().identify(proc, identity) == 0 &&
+           identity.owner == 0;
   }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
@@ -472,7 +479,8 @@ TEST_F(SamplerTest, ALimitThatSaysMaxIsTheOneOfAGroupAboveOrNone) {
   lab_.write("system.slice/n2_slurmstepd.scope/memory.max", "5000\n");
   turn();
   for (const LifeState& life : sampler_->lives()) {
-    EXPECT_EQ(life.memory.limit_bytes, life.job.job_id == "1" ? std::nullopt : std::optional<std::uint64_t>(5000));
+    EXPECT_EQ(life.memory.limit_bytes,
+              life.job.job_id == "1" ? std::nullopt : std::optional<std::uint64_t>(5000));
   }
 }
 
@@ -500,7 +508,8 @@ TEST_F(SamplerTest, AGroupThatVanishesBetweenOpenAndReadIsJustNotRead) {
   job.vanish();
   turn();
   ASSERT_EQ(ended_.size(), 1U);
-  EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(5, 1e-9))) << "what was read before still stands";
+  EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(5, 1e-9)))
+      << "what was read before still stands";
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kSample);
   EXPECT_FALSE(ended_[0].complete());
 }
@@ -518,7 +527,8 @@ TEST_F(SamplerTest, AReadingThatFailsAtTheEndIsNotSaidToBeTheLast) {
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kSample);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(7, 1e-9)));
-  EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 15) << "its end was seen, though not what it used until then";
+  EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 15)
+      << "its end was seen, though not what it used until then";
   EXPECT_THAT(ended_[0].quality.gap_seconds, Optional(DoubleNear(5, 1e-6)));
 }
 
@@ -551,10 +561,12 @@ TEST_F(SamplerTest, ARestartDoesNotCutAJobInTwo) {
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].job.started_at, FakeClock::kStart);
   EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 120);
-  EXPECT_THAT(ended_[0].memory.peak_working_set_bytes, Optional(80'000'000U)) << "from before the restart";
+  EXPECT_THAT(ended_[0].memory.peak_working_set_bytes, Optional(80'000'000U))
+      << "from before the restart";
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(90, 1e-9)));
   std::set<std::uint64_t> numbers;
-  for (const UsageSample& sample : samples_) EXPECT_TRUE(numbers.insert(sample.seq).second) << sample.seq;
+  for (const UsageSample& sample : samples_)
+    EXPECT_TRUE(numbers.insert(sample.seq).second) << sample.seq;
 }
 
 TEST_F(SamplerTest, AJobThatEndedWhileTheDaemonWasAwayEndsAtItsLastReading) {
@@ -640,7 +652,8 @@ TEST_F(SamplerTest, AStepOfTheClockNeitherEndsNorStretchesAJob) {
 
 TEST_F(SamplerTest, ADirectoryThatAJobLeftBehindIsNoJob) {
   const V1Job job(lab_, "7");
-  for (const char* controller : {"memory", "cpuacct"}) lab_.remove(job.of(controller) + "/step_batch");
+  for (const char* controller : {"memory", "cpuacct"})
+    lab_.remove(job.of(controller) + "/step_batch");
   turn();
   pass(300s);
   EXPECT_TRUE(ended_.empty());
@@ -657,7 +670,8 @@ TEST_F(SamplerTest, AnEmptyDirectoryThatStaysEndsTheJobAllTheSame) {
   job.cpu(5);
   pass(30s);
   job.end_tasks();
-  for (const char* controller : {"memory", "cpuacct"}) lab_.remove(job.of(controller) + "/step_extern");
+  for (const char* controller : {"memory", "cpuacct"})
+    lab_.remove(job.of(controller) + "/step_extern");
   pass(300s);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_TRUE(ended_[0].complete());
@@ -682,7 +696,8 @@ TEST_F(SamplerTest, AKillIsCountedInItsTaskWhenTheLimitWasHit) {
   const V1Job job(lab_, "7");
   turn();
   lab_.write(job.of("memory") + "/memory.failcnt", "200\n");
-  lab_.write(job.of("memory") + "/step_batch/task_0/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
+  lab_.write(job.of("memory") + "/step_batch/task_0/memory.oom_control",
+             "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   lab_.remove(job.of("cpuacct") + "/step_batch/task_0");
   turn();
   end(job);
@@ -770,7 +785,8 @@ TEST_F(SamplerTest, AfterAnOverflowOfTheWatchTheSweepSetsItRight) {
   ASSERT_EQ(read_text(real_files(), "/proc/sys/fs/inotify/max_queued_events", limit), 0);
   const int enough = std::min(std::stoi(limit) + 100, 70'000);
   for (int i = 0; i < enough / 2 + 1; ++i) {
-    const std::string directory = lab_.root() + "/system.slice/slurmstepd.scope/x" + std::to_string(i);
+    const std::string directory =
+        lab_.root() + "/system.slice/slurmstepd.scope/x" + std::to_string(i);
     std::filesystem::create_directory(directory);
     std::filesystem::remove(directory);
   }
@@ -793,7 +809,8 @@ TEST_F(SamplerTest, DescriptorsThatAreKeptAreBounded) {
   turn();
   pass(60s);
   EXPECT_EQ(sampler_->counts().open_files, 10U);
-  for (const UsageSample& sample : samples_) EXPECT_TRUE(sample.memory.peak_charged_bytes.has_value());
+  for (const UsageSample& sample : samples_)
+    EXPECT_TRUE(sample.memory.peak_charged_bytes.has_value());
 }
 
 TEST_F(SamplerTest, KeptDescriptorsMakeASweepCheaper) {
@@ -809,7 +826,8 @@ TEST_F(SamplerTest, KeptDescriptorsMakeASweepCheaper) {
   pass(60s);
   const int then = files_.opened;
   sampler_->sweep();
-  EXPECT_GE(files_.opened - then, kept + 4) << "a job's six counters, less what is read seldom anyway";
+  EXPECT_GE(files_.opened - then, kept + 4)
+      << "a job's six counters, less what is read seldom anyway";
 }
 
 TEST_F(SamplerTest, WithoutCountersTheProcessesThemselvesAreAdded) {
@@ -817,10 +835,12 @@ TEST_F(SamplerTest, WithoutCountersTheProcessesThemselvesAreAdded) {
   lab_.write("freezer/slurm/uid_1001/job_5/step_batch/cgroup.procs", "101\n102\n103\n");
   lab_.made_at("freezer/slurm/uid_1001/job_5", FakeClock::kStart);
   const auto ticks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
-  const auto process = [&](const char* pid, std::uint64_t user, std::uint64_t system, std::uint64_t waited) {
-    lab_.dir().write("proc/"s + pid + "/stat", pid + " (x) S 1 1 1 0 -1 0 0 0 0 0 "s + std::to_string(user * ticks) + " " +
-                                                   std::to_string(system * ticks) + " " + std::to_string(waited * ticks) +
-                                                   " 0 20 0 1 0 1 0 0 0\n");
+  const auto process = [&](const char* pid, std::uint64_t user, std::uint64_t system,
+                           std::uint64_t waited) {
+    lab_.dir().write("proc/"s + pid + "/stat",
+                     pid + " (x) S 1 1 1 0 -1 0 0 0 0 0 "s + std::to_string(user * ticks) + " " +
+                         std::to_string(system * ticks) + " " + std::to_string(waited * ticks) +
+                         " 0 20 0 1 0 1 0 0 0\n");
     lab_.dir().write("proc/"s + pid + "/statm", "9000 3000 1000 1 0 1 0\n");
     lab_.dir().write("proc/"s + pid + "/io", "rchar: 1000\nwchar: 500\nsyscr: 1\n");
   };
@@ -832,8 +852,10 @@ TEST_F(SamplerTest, WithoutCountersTheProcessesThemselvesAreAdded) {
   ASSERT_FALSE(samples_.empty());
   const UsageSample& sample = samples_.back();
   EXPECT_EQ(sample.source.cpu, Way::kProc);
-  EXPECT_THAT(sample.cpu.time_seconds, Optional(DoubleNear(12, 1e-9))) << "103 is gone already; children that ended count";
-  EXPECT_THAT(sample.memory.anon_bytes, Optional(2U * 2000 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))));
+  EXPECT_THAT(sample.cpu.time_seconds, Optional(DoubleNear(12, 1e-9)))
+      << "103 is gone already; children that ended count";
+  EXPECT_THAT(sample.memory.anon_bytes,
+              Optional(2U * 2000 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))));
   EXPECT_EQ(sample.source.io, Way::kProc);
   EXPECT_THAT(sample.io.read_bytes, Optional(2000U));
 
@@ -863,12 +885,13 @@ TEST_F(SamplerTest, AJobThatRanBeforeTheDaemonBeganWithItsOldestProcess) {
   const V1Job job(lab_, "7");
   const auto ticks = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
   lab_.dir().write("proc/uptime", "1000.00 1.00\n");
-  lab_.dir().write("proc/101/stat",
-                   "101 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " + std::to_string(400 * ticks) + " 0 0 0\n");
+  lab_.dir().write("proc/101/stat", "101 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " +
+                                        std::to_string(400 * ticks) + " 0 0 0\n");
   job.cpu(300);
   turn();
   ASSERT_EQ(sampler_->lives().size(), 1U);
-  EXPECT_EQ(sampler_->lives()[0].job.started_at.nanoseconds, FakeClock::kStart.nanoseconds - 600LL * 1'000'000'000);
+  EXPECT_EQ(sampler_->lives()[0].job.started_at.nanoseconds,
+            FakeClock::kStart.nanoseconds - 600LL * 1'000'000'000);
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].cpu.efficiency_ratio, Optional(DoubleNear(300.0 / (600 * 4), 1e-6)));
@@ -880,7 +903,8 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
   const V2Job second(lab_, "job_9");
   const auto all = [&] {
     std::set<std::string> found;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(lab_.root())) found.insert(entry.path());
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(lab_.root()))
+      found.insert(entry.path());
     return found;
   };
   const auto before = all();
@@ -889,7 +913,8 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
   EXPECT_EQ(all(), before);
 }
 
-// ---- GPUs ----------------------------------------------------------------------------------------------------------
+// ---- GPUs
+// ----------------------------------------------------------------------------------------------------------
 
 class IdleGpus final : public GpuReader {
  public:
@@ -898,7 +923,8 @@ class IdleGpus final : public GpuReader {
   GpuReading read(std::size_t /*device*/) override { return {.utilization_ratio = 0}; }
 
  private:
-  std::vector<GpuDevice> devices_ = {{"GPU-a", 0, 0U, "A100"}, {"GPU-b", 1, 1U, "A100"}, {"GPU-c", 2, 2U, "A100"}};
+  std::vector<GpuDevice> devices_ = {
+      {"GPU-a", 0, 0U, "A100"}, {"GPU-b", 1, 1U, "A100"}, {"GPU-c", 2, 2U, "A100"}};
 };
 
 class SamplerGpuTest : public SamplerTest {

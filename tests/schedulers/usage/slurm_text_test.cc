@@ -17,7 +17,8 @@ TEST(SlurmTextTest, DurationsAreReadInEveryShapeThatSlurmPrints) {
   EXPECT_EQ(read_duration("1:00:00"), 3600);
   EXPECT_EQ(read_duration("1-02:00:00"), 93600);
   EXPECT_DOUBLE_EQ(*read_duration("00:02.992"), 2.992);
-  for (const char* word : {"UNLIMITED", "Partition_Limit", "", "5", "1:2:3:4", "1-", ":", "x:1", "1:.5x", "-1:00"}) {
+  for (const char* word :
+       {"UNLIMITED", "Partition_Limit", "", "5", "1:2:3:4", "1-", ":", "x:1", "1:.5x", "-1:00"}) {
     EXPECT_EQ(read_duration(word), std::nullopt) << word;
   }
 }
@@ -26,7 +27,8 @@ TEST(SlurmTextTest, SizesAreReadWithTheirUnits) {
   EXPECT_EQ(read_size("200M"), 200U << 20U);
   EXPECT_EQ(read_size("1.50G"), 1536U << 20U);
   EXPECT_EQ(read_size("76853248"), 76853248U);
-  for (const char* word : {"", "M", "12X", "12MB", "-1", "1e99", "nan", "inf"}) EXPECT_EQ(read_size(word), std::nullopt) << word;
+  for (const char* word : {"", "M", "12X", "12MB", "-1", "1e99", "nan", "inf"})
+    EXPECT_EQ(read_size(word), std::nullopt) << word;
 }
 
 TEST(SlurmTextTest, AMemberOfAListIsFoundByItsWholeName) {
@@ -40,7 +42,8 @@ TEST(SlurmTextTest, AMemberOfAListIsFoundByItsWholeName) {
 TEST(SlurmTextTest, RowsThatAreCutOrTooLongAreRefused) {
   EXPECT_EQ(split_rows("a@b@\nc@d@\n", "@", 2, "x").value().size(), 2U);
   EXPECT_EQ(split_rows("a@b\nc@\n", "@", 2, "x").value().front()[1], "b\nc");
-  for (const char* text : {"a@b@", "a@", "a@b@c@\n", "\n"}) EXPECT_FALSE(split_rows(text, "@", 2, "x")) << text;
+  for (const char* text : {"a@b@", "a@", "a@b@c@\n", "\n"})
+    EXPECT_FALSE(split_rows(text, "@", 2, "x")) << text;
   EXPECT_FALSE(split_rows("a\n", "", 1, "x"));
   EXPECT_TRUE(split_rows("", "@", 2, "x").value().empty());
 }
@@ -48,14 +51,17 @@ TEST(SlurmTextTest, RowsThatAreCutOrTooLongAreRefused) {
 // As squeue of Slurm 22.05 printed it, with another guard.
 TEST(SlurmTextTest, ARecordedAnswerIsRead) {
   const auto jobs = parse_queue(
-      "4@0123abc3@0123abc0@0123abc0@0123abc0@0123abc1795292017@0123abc1795292019@0123abc1795292021@0123abc0:02@0123abcUNLIMITED@"
+      "4@0123abc3@0123abc0@0123abc0@0123abc0@0123abc1795292017@0123abc1795292019@0123abc1795292021@"
+      "0123abc0:02@0123abcUNLIMITED@"
       "0123abc0"
       "@0123abcCOMPLETED@0123abc0@0123abc1@0123abc1@0123abccpu=1,node=1,billing=1@0123abcN/"
       "A@0123abc(null)@0123abc(null)@0123abcmain"
       "@0123abc/home/alice@0123abcn1@0123abcwrap@0123abc\n"
       "1@0123abc1@0123abcN/"
-      "A@0123abc0@0123abc0@0123abc1795292016@0123abc1795292019@0123abc1795292024@0123abc0:02@0123abc5:00@0123abc0"
-      "@0123abcFAILED@0123abc768@0123abc1@0123abc2@0123abccpu=2,mem=200M,node=1,billing=2@0123abcN/A@0123abc(null)@0123abc(null)"
+      "A@0123abc0@0123abc0@0123abc1795292016@0123abc1795292019@0123abc1795292024@0123abc0:02@"
+      "0123abc5:00@0123abc0"
+      "@0123abcFAILED@0123abc768@0123abc1@0123abc2@0123abccpu=2,mem=200M,node=1,billing=2@0123abcN/"
+      "A@0123abc(null)@0123abc(null)"
       "@0123abcmain@0123abc/home/alice@0123abcn1@0123abca b|c@0123abc\n",
       "0123abc");
   ASSERT_TRUE(jobs) << jobs.error().message();
@@ -80,7 +86,8 @@ TEST(FindCommandTest, OneThatIsNotThereIsSaid) {
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind(), ErrorKind::kInvalidConfig);
   EXPECT_THAT(found.error().message(), HasSubstr("/nonexistent/squeue cannot be executed"));
-  EXPECT_THAT(find_command("", "no-such-command", "squeue").error().message(), HasSubstr("set squeue"));
+  EXPECT_THAT(find_command("", "no-such-command", "squeue").error().message(),
+              HasSubstr("set squeue"));
   EXPECT_THAT(find_command("", "sh", "x").value(), ::testing::EndsWith("bin/sh"));
 }
 

@@ -65,8 +65,8 @@ class Journal final : public EventWriter {
   }
   bool wait_for(const std::string& kind, std::size_t count) const {
     return wait([&](const std::vector<Event>& all, int /*waiting*/) {
-      return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const Event& e) { return e.kind == kind; })) >=
-             count;
+      return static_cast<std::size_t>(std::count_if(
+                 all.begin(), all.end(), [&](const Event& e) { return e.kind == kind; })) >= count;
     });
   }
 
@@ -103,8 +103,11 @@ class UsageSourceTest : public ::testing::Test {
   std::jthread thread_;
 
   void start() {
-    source_ = std::make_unique<UsageSource>(config_, SourceContext{"usage", "lab", log_, system_clock()});
-    thread_ = std::jthread([this](const std::stop_token& stop) { EXPECT_TRUE(source_->run(journal_, stop, false).has_value()); });
+    source_ =
+        std::make_unique<UsageSource>(config_, SourceContext{"usage", "lab", log_, system_clock()});
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      EXPECT_TRUE(source_->run(journal_, stop, false).has_value());
+    });
   }
   void stop() {
     if (!thread_.joinable()) return;
@@ -126,14 +129,18 @@ class UsageSourceTest : public ::testing::Test {
     return true;
   }
   nlohmann::json status() const { return nlohmann::json::parse(source_->status_json()); }
-  std::string state() const { return lab_.dir().exists("state/usage.state") ? lab_.dir().read("state/usage.state") : ""; }
-  // Until the source has read all that stands there now: one sweep may be under way, the next one begins after this call.
+  std::string state() const {
+    return lab_.dir().exists("state/usage.state") ? lab_.dir().read("state/usage.state") : "";
+  }
+  // Until the source has read all that stands there now: one sweep may be under way, the next one
+  // begins after this call.
   bool swept() {
     const auto before = status()["sweeps"].get<int>();
     return until([&] { return status()["sweeps"].get<int>() > before + 1; });
   }
-  // A job as of now: its start is then what the machine's clock says. A source that runs has read all of it before the test
-  // goes on; it was not there at the first look, which takes what has no process for a left-over.
+  // A job as of now: its start is then what the machine's clock says. A source that runs has read
+  // all of it before the test goes on; it was not there at the first look, which takes what has no
+  // process for a left-over.
   std::unique_ptr<V1Job> job(const std::string& id) {
     const bool runs = thread_.joinable();
     EXPECT_TRUE(!runs || until([&] { return status()["sweeps"].get<int>() > 0; }));
@@ -151,7 +158,8 @@ TEST_F(UsageSourceTest, TellsOfANodeAndOfItsJob) {
   start();
   const auto seven = job("7");
   ASSERT_TRUE(sees("7"));
-  // The extern step's sleep outlives the tasks, so the job is none of those of which an empty directory is left.
+  // The extern step's sleep outlives the tasks, so the job is none of those of which an empty
+  // directory is left.
   lab_.write(seven->of("memory") + "/step_extern/task_special/cgroup.procs", "100\n");
   seven->cpu(2);
   seven->end_tasks();
@@ -171,7 +179,8 @@ TEST_F(UsageSourceTest, TellsOfANodeAndOfItsJob) {
   EXPECT_EQ(extra["usage"]["quality"]["last_read"], "removal");
   EXPECT_TRUE(extra["job"].contains("started_at"));
   EXPECT_TRUE(journal_.events("usage.sample").empty()) << "nobody asked for them";
-  EXPECT_TRUE(until([&] { return state().find("\"id\":\"7\"") == std::string::npos; })) << "all that was to be told is told";
+  EXPECT_TRUE(until([&] { return state().find("\"id\":\"7\"") == std::string::npos; }))
+      << "all that was to be told is told";
 }
 
 TEST_F(UsageSourceTest, AFullJournalDoesNotStopTheSampling) {
@@ -282,7 +291,8 @@ TEST_F(UsageSourceTest, TwoSourcesOnOneStateFileDoNotRunSideBySide) {
   const auto refused = second.run(journal_, {}, true);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind(), ErrorKind::kTransient);
-  EXPECT_THAT(refused.error().message(), HasSubstr("another usage source works on " + config_.state_file));
+  EXPECT_THAT(refused.error().message(),
+              HasSubstr("another usage source works on " + config_.state_file));
   stop();
   EXPECT_TRUE(second.run(journal_, {}, true).has_value()) << "the first one has ended";
 }

@@ -23,7 +23,8 @@ class StateTest : public ::testing::Test {
 };
 
 TEST_F(StateTest, ReadsBackWhatItWrites) {
-  const std::string text = state_header("boot-1") + state_line(life("1")) + state_line(node_record(node("2")), false) +
+  const std::string text = state_header("boot-1") + state_line(life("1")) +
+                           state_line(node_record(node("2")), false) +
                            state_line(node_record(node("3")), true);
   const auto content = parse_state(text);
   ASSERT_TRUE(content.has_value()) << content.error().message();
@@ -38,8 +39,8 @@ TEST_F(StateTest, ReadsBackWhatItWrites) {
 }
 
 TEST_F(StateTest, ADamagedLineCostsThatLineAlone) {
-  const auto content =
-      parse_state(state_header("b") + "life {\"job\":\n" + "later-version {}\n" + state_line(life("1")) + "ended");
+  const auto content = parse_state(state_header("b") + "life {\"job\":\n" + "later-version {}\n" +
+                                   state_line(life("1")) + "ended");
   ASSERT_TRUE(content.has_value());
   EXPECT_EQ(content->lives.size(), 1U);
   EXPECT_EQ(content->damaged, 3U);

@@ -19,8 +19,9 @@ class CgroupTreeTest : public ::testing::Test {
   std::vector<std::string> parents() const {
     std::vector<std::string> found;
     for (const JobParent& parent : CgroupTree(root_.path(), real_files()).find().parents) {
-      found.push_back(std::string(to_string(parent.controller)) + " " + parent.scheduler + " " + parent.node + " " +
-                      (parent.uid ? std::to_string(*parent.uid) : "-") + " " + parent.path.substr(root_.path().size() + 1));
+      found.push_back(std::string(to_string(parent.controller)) + " " + parent.scheduler + " " +
+                      parent.node + " " + (parent.uid ? std::to_string(*parent.uid) : "-") + " " +
+                      parent.path.substr(root_.path().size() + 1));
     }
     return found;
   }
@@ -32,16 +33,16 @@ TEST_F(CgroupTreeTest, FindsUsersOfAPlainSlurmInEachController) {
   root_.make_directory("freezer/slurm/system");
   root_.make_directory("memory/slurm/uid_x");
   root_.make_directory("memory/user.slice/slurmstepd.scope");
-  EXPECT_THAT(parents(),
-              UnorderedElementsAre("memory slurm  1001 memory/slurm/uid_1001", "cpuacct slurm  1001 cpu,cpuacct/slurm/uid_1001"));
+  EXPECT_THAT(parents(), UnorderedElementsAre("memory slurm  1001 memory/slurm/uid_1001",
+                                              "cpuacct slurm  1001 cpu,cpuacct/slurm/uid_1001"));
   EXPECT_EQ(CgroupTree(root_.path(), real_files()).describe(), "v1 memory cpuacct freezer");
 }
 
 TEST_F(CgroupTreeTest, TellsTheNodesOfSeveralSlurmdsApart) {
   root_.make_directory("memory/slurm_n1/uid_0");
   root_.make_directory("memory/slurm_n2/uid_0");
-  EXPECT_THAT(parents(),
-              UnorderedElementsAre("memory slurm n1 0 memory/slurm_n1/uid_0", "memory slurm n2 0 memory/slurm_n2/uid_0"));
+  EXPECT_THAT(parents(), UnorderedElementsAre("memory slurm n1 0 memory/slurm_n1/uid_0",
+                                              "memory slurm n2 0 memory/slurm_n2/uid_0"));
 }
 
 TEST_F(CgroupTreeTest, FindsScopesOfTheSecondVersion) {
@@ -49,10 +50,12 @@ TEST_F(CgroupTreeTest, FindsScopesOfTheSecondVersion) {
   root_.make_directory("system.slice/slurmstepd.scope");
   root_.make_directory("system.slice/n1_slurmstepd.scope");
   root_.make_directory("system.slice/xslurmstepd.scope");
-  root_.make_directory("memory/slurm/uid_1");  // somebody's group, no controller: it has cgroup.controllers
+  root_.make_directory(
+      "memory/slurm/uid_1");  // somebody's group, no controller: it has cgroup.controllers
   root_.write("memory/cgroup.controllers", "");
-  EXPECT_THAT(parents(), UnorderedElementsAre("unified slurm  - system.slice/slurmstepd.scope",
-                                              "unified slurm n1 - system.slice/n1_slurmstepd.scope"));
+  EXPECT_THAT(parents(),
+              UnorderedElementsAre("unified slurm  - system.slice/slurmstepd.scope",
+                                   "unified slurm n1 - system.slice/n1_slurmstepd.scope"));
   EXPECT_EQ(CgroupTree(root_.path(), real_files()).describe(), "v2");
 }
 
@@ -60,14 +63,16 @@ TEST_F(CgroupTreeTest, LooksIntoBothTreesOfAHybridHost) {
   root_.write("unified/cgroup.controllers", "");
   root_.make_directory("unified/system.slice/slurmstepd.scope");
   root_.make_directory("cpuacct/slurm/uid_5");
-  EXPECT_THAT(parents(), UnorderedElementsAre("unified slurm  - unified/system.slice/slurmstepd.scope",
-                                              "cpuacct slurm  5 cpuacct/slurm/uid_5"));
+  EXPECT_THAT(parents(),
+              UnorderedElementsAre("unified slurm  - unified/system.slice/slurmstepd.scope",
+                                   "cpuacct slurm  5 cpuacct/slurm/uid_5"));
 }
 
 TEST_F(CgroupTreeTest, FindsTorqueAndPbs) {
   root_.make_directory("memory/torque/11.server");
   root_.make_directory("memory/pbs_jobs.service/jobid/12.server");
-  EXPECT_THAT(parents(), UnorderedElementsAre("memory torque  - memory/torque", "memory pbs  - memory/pbs_jobs.service/jobid"));
+  EXPECT_THAT(parents(), UnorderedElementsAre("memory torque  - memory/torque",
+                                              "memory pbs  - memory/pbs_jobs.service/jobid"));
 }
 
 TEST_F(CgroupTreeTest, AnEmptyOrMissingRootHasNoJobs) {
@@ -79,8 +84,8 @@ TEST(JobNameTest, TakesJobsAndSluidsAndNothingElse) {
   EXPECT_EQ(parse_job_name("slurm", "job_4711")->id, "4711");
   EXPECT_FALSE(parse_job_name("slurm", "job_4711")->sluid);
   EXPECT_TRUE(parse_job_name("slurm", "sA1B2C3D4E5F6G")->sluid);
-  for (const char* other :
-       {"job_", "job_x", "job_1/..", "sA1B2C3D4E5F6", "sA1B2C3D4E5F6I", "SA1B2C3D4E5F6G", "step_0", "system", ""}) {
+  for (const char* other : {"job_", "job_x", "job_1/..", "sA1B2C3D4E5F6", "sA1B2C3D4E5F6I",
+                            "SA1B2C3D4E5F6G", "step_0", "system", ""}) {
     EXPECT_FALSE(parse_job_name("slurm", other).has_value()) << other;
   }
   EXPECT_EQ(parse_job_name("torque", "4711[3].server")->id, "4711[3].server");

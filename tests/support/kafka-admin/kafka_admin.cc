@@ -1,5 +1,6 @@
-// kafka-admin: what Kafka's own command line tools do and its jars do not bring: makes and removes topics, changes their
-// settings, gives and takes rights. For the tests against real brokers; through librdkafka's admin API.
+// kafka-admin: what Kafka's own command line tools do and its jars do not bring: makes and removes
+// topics, changes their settings, gives and takes rights. For the tests against real brokers;
+// through librdkafka's admin API.
 #include <librdkafka/rdkafka.h>
 
 #include <cstdio>
@@ -18,11 +19,15 @@ constexpr int kTimeoutMs = 60'000;
 [[noreturn]] void usage() {
   std::fputs(
       "usage: kafka-admin [-X PROPERTY=VALUE]... BROKERS COMMAND ...\n"
-      "  create TOPIC [partitions=N] [replicas=2,3,1] [SETTING=VALUE]...   replicas: which brokers, the leader first\n"
+      "  create TOPIC [partitions=N] [replicas=2,3,1] [SETTING=VALUE]...   replicas: which "
+      "brokers, the leader first\n"
       "  delete TOPIC\n"
-      "  set TOPIC SETTING=VALUE...                                        what is not named goes back to its default\n"
-      "  allow|revoke PRINCIPAL TOPIC OPERATION...                         \"User:alice\" jobs write describe\n"
-      "  leader TOPIC                                                      prints the id of partition 0's leader, -1 for none\n"
+      "  set TOPIC SETTING=VALUE...                                        what is not named goes "
+      "back to its default\n"
+      "  allow|revoke PRINCIPAL TOPIC OPERATION...                         \"User:alice\" jobs "
+      "write describe\n"
+      "  leader TOPIC                                                      prints the id of "
+      "partition 0's leader, -1 for none\n"
       "Exit 1 with the broker's own words if it refuses.\n",
       stderr);
   std::exit(64);
@@ -61,7 +66,9 @@ class Admin {
     char words[512];
     rd_kafka_conf_t* conf = rd_kafka_conf_new();
     const auto set = [&](const std::string& key, const std::string& value) {
-      if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), words, sizeof words) != RD_KAFKA_CONF_OK) fail(words);
+      if (rd_kafka_conf_set(conf, key.c_str(), value.c_str(), words, sizeof words) !=
+          RD_KAFKA_CONF_OK)
+        fail(words);
     };
     set("bootstrap.servers", brokers);
     set("log_level", "0");
@@ -86,7 +93,8 @@ class Admin {
   Owned<rd_kafka_event_t> answer() const {
     Owned<rd_kafka_event_t> event(rd_kafka_queue_poll(queue_.get(), kTimeoutMs + 5000));
     if (!event) fail("no answer");
-    if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR) fail(rd_kafka_event_error_string(event.get()));
+    if (rd_kafka_event_error(event.get()) != RD_KAFKA_RESP_ERR_NO_ERROR)
+      fail(rd_kafka_event_error_string(event.get()));
     return event;
   }
 
@@ -122,39 +130,50 @@ void create(const Admin& admin, const std::string& name, const Settings& setting
     }
   }
   char words[512];
-  Owned<rd_kafka_NewTopic_t> topic(rd_kafka_NewTopic_new(name.c_str(), partitions, -1, words, sizeof words));
+  Owned<rd_kafka_NewTopic_t> topic(
+      rd_kafka_NewTopic_new(name.c_str(), partitions, -1, words, sizeof words));
   if (!topic) fail(words);
   for (int i = 0; i < partitions && !replicas.empty(); ++i) {
-    if (rd_kafka_NewTopic_set_replica_assignment(topic.get(), i, replicas.data(), replicas.size(), words, sizeof words) != 0)
+    if (rd_kafka_NewTopic_set_replica_assignment(topic.get(), i, replicas.data(), replicas.size(),
+                                                 words, sizeof words) != 0)
       fail(words);
   }
-  for (const auto& [key, value] : topic_settings) rd_kafka_NewTopic_set_config(topic.get(), key.c_str(), value.c_str());
+  for (const auto& [key, value] : topic_settings)
+    rd_kafka_NewTopic_set_config(topic.get(), key.c_str(), value.c_str());
   rd_kafka_NewTopic_t* topics[] = {topic.get()};
-  rd_kafka_CreateTopics(admin.handle(), topics, 1, admin.options(RD_KAFKA_ADMIN_OP_CREATETOPICS).get(), admin.queue());
+  rd_kafka_CreateTopics(admin.handle(), topics, 1,
+                        admin.options(RD_KAFKA_ADMIN_OP_CREATETOPICS).get(), admin.queue());
   const auto event = admin.answer();
   size_t count = 0;
-  const auto** results = rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event.get()), &count);
+  const auto** results =
+      rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event.get()), &count);
   check_topics(results, count);
 }
 
 void remove(const Admin& admin, const std::string& name) {
   Owned<rd_kafka_DeleteTopic_t> topic(rd_kafka_DeleteTopic_new(name.c_str()));
   rd_kafka_DeleteTopic_t* topics[] = {topic.get()};
-  rd_kafka_DeleteTopics(admin.handle(), topics, 1, admin.options(RD_KAFKA_ADMIN_OP_DELETETOPICS).get(), admin.queue());
+  rd_kafka_DeleteTopics(admin.handle(), topics, 1,
+                        admin.options(RD_KAFKA_ADMIN_OP_DELETETOPICS).get(), admin.queue());
   const auto event = admin.answer();
   size_t count = 0;
-  const auto** results = rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event.get()), &count);
+  const auto** results =
+      rd_kafka_DeleteTopics_result_topics(rd_kafka_event_DeleteTopics_result(event.get()), &count);
   check_topics(results, count);
 }
 
 void set(const Admin& admin, const std::string& name, const Settings& settings) {
-  Owned<rd_kafka_ConfigResource_t> resource(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name.c_str()));
-  for (const auto& [key, value] : settings) rd_kafka_ConfigResource_set_config(resource.get(), key.c_str(), value.c_str());
+  Owned<rd_kafka_ConfigResource_t> resource(
+      rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name.c_str()));
+  for (const auto& [key, value] : settings)
+    rd_kafka_ConfigResource_set_config(resource.get(), key.c_str(), value.c_str());
   rd_kafka_ConfigResource_t* resources[] = {resource.get()};
-  rd_kafka_AlterConfigs(admin.handle(), resources, 1, admin.options(RD_KAFKA_ADMIN_OP_ALTERCONFIGS).get(), admin.queue());
+  rd_kafka_AlterConfigs(admin.handle(), resources, 1,
+                        admin.options(RD_KAFKA_ADMIN_OP_ALTERCONFIGS).get(), admin.queue());
   const auto event = admin.answer();
   size_t count = 0;
-  const auto** results = rd_kafka_AlterConfigs_result_resources(rd_kafka_event_AlterConfigs_result(event.get()), &count);
+  const auto** results = rd_kafka_AlterConfigs_result_resources(
+      rd_kafka_event_AlterConfigs_result(event.get()), &count);
   for (size_t i = 0; i < count; ++i) {
     if (rd_kafka_ConfigResource_error(results[i]) == RD_KAFKA_RESP_ERR_NO_ERROR) continue;
     const char* words = rd_kafka_ConfigResource_error_string(results[i]);
@@ -169,31 +188,37 @@ rd_kafka_AclOperation_t operation(std::string_view name) {
   usage();
 }
 
-void change_right(const Admin& admin, bool give, const std::string& principal, const std::string& topic, std::string_view what) {
+void change_right(const Admin& admin, bool give, const std::string& principal,
+                  const std::string& topic, std::string_view what) {
   char words[512];
   const auto kind = RD_KAFKA_RESOURCE_TOPIC;
   const auto pattern = RD_KAFKA_RESOURCE_PATTERN_LITERAL;
   const auto permission = RD_KAFKA_ACL_PERMISSION_TYPE_ALLOW;
-  Owned<rd_kafka_AclBinding_t> binding(give ? rd_kafka_AclBinding_new(kind, topic.c_str(), pattern, principal.c_str(), "*",
-                                                                      operation(what), permission, words, sizeof words)
-                                            : rd_kafka_AclBindingFilter_new(kind, topic.c_str(), pattern, principal.c_str(), "*",
-                                                                            operation(what), permission, words, sizeof words));
+  Owned<rd_kafka_AclBinding_t> binding(
+      give ? rd_kafka_AclBinding_new(kind, topic.c_str(), pattern, principal.c_str(), "*",
+                                     operation(what), permission, words, sizeof words)
+           : rd_kafka_AclBindingFilter_new(kind, topic.c_str(), pattern, principal.c_str(), "*",
+                                           operation(what), permission, words, sizeof words));
   if (!binding) fail(words);
   rd_kafka_AclBinding_t* bindings[] = {binding.get()};
   size_t count = 0;
   if (give) {
-    rd_kafka_CreateAcls(admin.handle(), bindings, 1, admin.options(RD_KAFKA_ADMIN_OP_CREATEACLS).get(), admin.queue());
+    rd_kafka_CreateAcls(admin.handle(), bindings, 1,
+                        admin.options(RD_KAFKA_ADMIN_OP_CREATEACLS).get(), admin.queue());
     const auto event = admin.answer();
-    const auto** results = rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event.get()), &count);
+    const auto** results =
+        rd_kafka_CreateAcls_result_acls(rd_kafka_event_CreateAcls_result(event.get()), &count);
     for (size_t i = 0; i < count; ++i) {
       const rd_kafka_error_t* error = rd_kafka_acl_result_error(results[i]);
       if (error != nullptr) fail(rd_kafka_error_string(error));
     }
     return;
   }
-  rd_kafka_DeleteAcls(admin.handle(), bindings, 1, admin.options(RD_KAFKA_ADMIN_OP_DELETEACLS).get(), admin.queue());
+  rd_kafka_DeleteAcls(admin.handle(), bindings, 1,
+                      admin.options(RD_KAFKA_ADMIN_OP_DELETEACLS).get(), admin.queue());
   const auto event = admin.answer();
-  const auto** results = rd_kafka_DeleteAcls_result_responses(rd_kafka_event_DeleteAcls_result(event.get()), &count);
+  const auto** results =
+      rd_kafka_DeleteAcls_result_responses(rd_kafka_event_DeleteAcls_result(event.get()), &count);
   for (size_t i = 0; i < count; ++i) {
     const rd_kafka_error_t* error = rd_kafka_DeleteAcls_result_response_error(results[i]);
     if (error != nullptr) fail(rd_kafka_error_string(error));
@@ -239,7 +264,8 @@ int main(int argc, char** argv) {
   } else if (command == "leader") {
     print_leader(admin, subject);
   } else if ((command == "allow" || command == "revoke") && rest.size() >= 2) {
-    for (std::size_t i = 1; i < rest.size(); ++i) change_right(admin, command == "allow", subject, rest[0], rest[i]);
+    for (std::size_t i = 1; i < rest.size(); ++i)
+      change_right(admin, command == "allow", subject, rest[0], rest[i]);
   } else {
     usage();
   }

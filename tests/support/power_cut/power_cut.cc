@@ -38,7 +38,16 @@ struct Node {
 };
 
 struct Step {
-  enum class Kind { kWrite, kTruncate, kName, kRename, kRemove, kSync, kSyncAll, kMark } kind = Kind::kMark;
+  enum class Kind {
+    kWrite,
+    kTruncate,
+    kName,
+    kRename,
+    kRemove,
+    kSync,
+    kSyncAll,
+    kMark
+  } kind = Kind::kMark;
   std::size_t node = 0;       // of a write, truncation or sync; the named one
   std::size_t directory = 0;  // of a name
   std::string name;
@@ -48,7 +57,9 @@ struct Step {
   std::string bytes;
 
   bool is_data() const { return kind == Kind::kWrite || kind == Kind::kTruncate; }
-  bool is_name() const { return kind == Kind::kName || kind == Kind::kRename || kind == Kind::kRemove; }
+  bool is_name() const {
+    return kind == Kind::kName || kind == Kind::kRename || kind == Kind::kRemove;
+  }
 };
 
 int raw_fstatat(int directory, const char* path, struct stat* st, int flags) {
@@ -62,7 +73,8 @@ void perform(std::vector<Node>& nodes, const Step& step) {
   switch (step.kind) {
     case Step::Kind::kWrite: {
       std::string& bytes = nodes[step.node].bytes;
-      if (bytes.size() < step.offset + step.bytes.size()) bytes.resize(step.offset + step.bytes.size(), '\0');
+      if (bytes.size() < step.offset + step.bytes.size())
+        bytes.resize(step.offset + step.bytes.size(), '\0');
       std::memcpy(bytes.data() + step.offset, step.bytes.data(), step.bytes.size());
       break;
     }
@@ -70,22 +82,27 @@ void perform(std::vector<Node>& nodes, const Step& step) {
     case Step::Kind::kName: nodes[step.directory].children[step.name] = step.node; break;
     case Step::Kind::kRename: {
       auto& from = nodes[step.directory].children;
-      if (const auto found = from.find(step.name); found != from.end() && found->second == step.node) from.erase(found);
+      if (const auto found = from.find(step.name);
+          found != from.end() && found->second == step.node)
+        from.erase(found);
       nodes[step.to_directory].children[step.to_name] = step.node;
       break;
     }
     case Step::Kind::kRemove: {
       auto& from = nodes[step.directory].children;
-      if (const auto found = from.find(step.name); found != from.end() && found->second == step.node) from.erase(found);
+      if (const auto found = from.find(step.name);
+          found != from.end() && found->second == step.node)
+        from.erase(found);
       break;
     }
     default: break;
   }
 }
 
-void collect(const std::vector<Node>& nodes, std::size_t node, const std::string& path, std::set<std::size_t>& above,
-             PowerCut::Disk& disk) {
-  if (!above.insert(node).second) return;  // a directory that was moved, of which both names are there
+void collect(const std::vector<Node>& nodes, std::size_t node, const std::string& path,
+             std::set<std::size_t>& above, PowerCut::Disk& disk) {
+  if (!above.insert(node).second)
+    return;  // a directory that was moved, of which both names are there
   for (const auto& [name, child] : nodes[node].children) {
     const std::string full = path.empty() ? name : path + "/" + name;
     if (nodes[child].directory) {
@@ -105,7 +122,8 @@ class PowerCut::Impl {
   explicit Impl(const std::string& folder) : folder_(folder) {
     nodes_.push_back({.directory = true});
     struct stat st{};
-    if (raw_fstatat(AT_FDCWD, folder.c_str(), &st, 0) != 0) throw std::runtime_error("no folder " + folder);
+    if (raw_fstatat(AT_FDCWD, folder.c_str(), &st, 0) != 0)
+      throw std::runtime_error("no folder " + folder);
     known_[identity(st)] = 0;
     load(folder, 0);
     first_ = nodes_;
@@ -126,12 +144,16 @@ class PowerCut::Impl {
     std::string text(path);
     while (text.size() > 1 && text.ends_with('/')) text.pop_back();
     const auto slash = text.rfind('/');
-    const std::string above = slash == std::string::npos ? "." : slash == 0 ? "/" : text.substr(0, slash);
+    const std::string above = slash == std::string::npos ? "."
+                              : slash == 0               ? "/"
+                                                         : text.substr(0, slash);
     struct stat st{};
     if (raw_fstatat(directory, above.c_str(), &st, 0) != 0) return std::nullopt;
     const auto parent = find(st);
     if (!parent) return std::nullopt;
-    Place result{.directory = *parent, .name = slash == std::string::npos ? text : text.substr(slash + 1), .node = std::nullopt};
+    Place result{.directory = *parent,
+                 .name = slash == std::string::npos ? text : text.substr(slash + 1),
+                 .node = std::nullopt};
     if (raw_fstatat(directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0) result.node = find(st);
     return result;
   }
@@ -140,12 +162,18 @@ class PowerCut::Impl {
     nodes_.push_back({.directory = S_ISDIR(st.st_mode)});
     first_.push_back({.directory = S_ISDIR(st.st_mode)});
     known_[identity(st)] = node;  // an inode's number may have been another file's before
-    steps_.push_back({.kind = Step::Kind::kName, .node = node, .directory = place.directory, .name = place.name});
+    steps_.push_back({.kind = Step::Kind::kName,
+                      .node = node,
+                      .directory = place.directory,
+                      .name = place.name});
   }
   void note(Step step) { steps_.push_back(std::move(step)); }
   void wrote(int fd, std::uint64_t offset, std::string_view bytes) {
     if (const auto node = node_of(fd); node && !bytes.empty())
-      note({.kind = Step::Kind::kWrite, .node = *node, .offset = offset, .bytes = std::string(bytes)});
+      note({.kind = Step::Kind::kWrite,
+            .node = *node,
+            .offset = offset,
+            .bytes = std::string(bytes)});
   }
 
   std::optional<std::size_t> find(const struct stat& st) const {
@@ -178,7 +206,8 @@ class PowerCut::Impl {
 
 namespace {
 
-std::mutex recorder_mutex;  // held over each call on the folder, so that the order noted is the order done
+std::mutex
+    recorder_mutex;  // held over each call on the folder, so that the order noted is the order done
 PowerCut::Impl* recorder = nullptr;
 std::atomic<bool> recording{false};
 
@@ -198,8 +227,11 @@ auto recorded(Call call, Note note) -> decltype(call()) {
 }
 
 int open_recorded(int directory, const char* path, int flags, mode_t mode) {
-  const auto call = [&] { return static_cast<int>(::syscall(SYS_openat, directory, path, flags, mode)); };
-  if (!recording.load(std::memory_order_acquire) || (flags & (O_CREAT | O_TRUNC)) == 0) return call();
+  const auto call = [&] {
+    return static_cast<int>(::syscall(SYS_openat, directory, path, flags, mode));
+  };
+  if (!recording.load(std::memory_order_acquire) || (flags & (O_CREAT | O_TRUNC)) == 0)
+    return call();
   const std::lock_guard lock(recorder_mutex);
   if (recorder == nullptr) return call();
   const auto place = recorder->place(directory, path);
@@ -208,7 +240,8 @@ int open_recorded(int directory, const char* path, int flags, mode_t mode) {
   const int code = errno;
   struct stat st{};
   if (!place->node && raw_fstatat(fd, "", &st, AT_EMPTY_PATH) == 0) recorder->made(*place, st);
-  if (place->node && (flags & O_TRUNC) != 0) recorder->note({.kind = Step::Kind::kTruncate, .node = *place->node, .offset = 0});
+  if (place->node && (flags & O_TRUNC) != 0)
+    recorder->note({.kind = Step::Kind::kTruncate, .node = *place->node, .offset = 0});
   errno = code;
   return fd;
 }
@@ -224,7 +257,8 @@ ssize_t write_recorded(int fd, const void* bytes, std::size_t size, std::optiona
   const ssize_t n = call();
   if (n <= 0) return n;
   const off_t offset = at ? *at : static_cast<off_t>(::syscall(SYS_lseek, fd, 0, SEEK_CUR)) - n;
-  recorder->wrote(fd, static_cast<std::uint64_t>(offset), {static_cast<const char*>(bytes), static_cast<std::size_t>(n)});
+  recorder->wrote(fd, static_cast<std::uint64_t>(offset),
+                  {static_cast<const char*>(bytes), static_cast<std::size_t>(n)});
   return n;
 }
 
@@ -232,29 +266,38 @@ int truncate_recorded(int fd, off_t size) {
   return recorded([&] { return static_cast<int>(::syscall(SYS_ftruncate, fd, size)); },
                   [&](PowerCut::Impl& r, int) {
                     if (const auto node = r.node_of(fd))
-                      r.note({.kind = Step::Kind::kTruncate, .node = *node, .offset = static_cast<std::uint64_t>(size)});
+                      r.note({.kind = Step::Kind::kTruncate,
+                              .node = *node,
+                              .offset = static_cast<std::uint64_t>(size)});
                   });
 }
 
 int allocate_recorded(int fd, int mode, off_t offset, off_t size) {
-  return recorded([&] { return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, size)); },
-                  [&](PowerCut::Impl& r, int) {
-                    struct stat st{};
-                    if (const auto node = r.node_of(fd); node && raw_fstatat(fd, "", &st, AT_EMPTY_PATH) == 0)
-                      r.note({.kind = Step::Kind::kTruncate, .node = *node, .offset = static_cast<std::uint64_t>(st.st_size)});
-                  });
+  return recorded(
+      [&] { return static_cast<int>(::syscall(SYS_fallocate, fd, mode, offset, size)); },
+      [&](PowerCut::Impl& r, int) {
+        struct stat st{};
+        if (const auto node = r.node_of(fd); node && raw_fstatat(fd, "", &st, AT_EMPTY_PATH) == 0)
+          r.note({.kind = Step::Kind::kTruncate,
+                  .node = *node,
+                  .offset = static_cast<std::uint64_t>(st.st_size)});
+      });
 }
 
 int sync_recorded(long number, int fd) {
-  return recorded([&] { return static_cast<int>(::syscall(number, fd)); },
-                  [&](PowerCut::Impl& r, int) {
-                    if (const auto node = r.node_of(fd))
-                      r.note({.kind = number == SYS_syncfs ? Step::Kind::kSyncAll : Step::Kind::kSync, .node = *node});
-                  });
+  return recorded(
+      [&] { return static_cast<int>(::syscall(number, fd)); },
+      [&](PowerCut::Impl& r, int) {
+        if (const auto node = r.node_of(fd))
+          r.note({.kind = number == SYS_syncfs ? Step::Kind::kSyncAll : Step::Kind::kSync,
+                  .node = *node});
+      });
 }
 
 int rename_recorded(int from, const char* old_path, int to, const char* new_path, unsigned flags) {
-  const auto call = [&] { return static_cast<int>(::syscall(SYS_renameat2, from, old_path, to, new_path, flags)); };
+  const auto call = [&] {
+    return static_cast<int>(::syscall(SYS_renameat2, from, old_path, to, new_path, flags));
+  };
   if (!recording.load(std::memory_order_acquire)) return call();
   const std::lock_guard lock(recorder_mutex);
   if (recorder == nullptr) return call();
@@ -272,7 +315,9 @@ int rename_recorded(int from, const char* old_path, int to, const char* new_path
 }
 
 int link_recorded(int from, const char* old_path, int to, const char* new_path, int flags) {
-  const auto call = [&] { return static_cast<int>(::syscall(SYS_linkat, from, old_path, to, new_path, flags)); };
+  const auto call = [&] {
+    return static_cast<int>(::syscall(SYS_linkat, from, old_path, to, new_path, flags));
+  };
   if (!recording.load(std::memory_order_acquire)) return call();
   const std::lock_guard lock(recorder_mutex);
   if (recorder == nullptr) return call();
@@ -280,19 +325,27 @@ int link_recorded(int from, const char* old_path, int to, const char* new_path, 
   const auto target = recorder->place(to, new_path);
   const int result = call();
   if (result == 0 && source && target && source->node)
-    recorder->note({.kind = Step::Kind::kName, .node = *source->node, .directory = target->directory, .name = target->name});
+    recorder->note({.kind = Step::Kind::kName,
+                    .node = *source->node,
+                    .directory = target->directory,
+                    .name = target->name});
   return result;
 }
 
 int unlink_recorded(int directory, const char* path, int flags) {
-  const auto call = [&] { return static_cast<int>(::syscall(SYS_unlinkat, directory, path, flags)); };
+  const auto call = [&] {
+    return static_cast<int>(::syscall(SYS_unlinkat, directory, path, flags));
+  };
   if (!recording.load(std::memory_order_acquire)) return call();
   const std::lock_guard lock(recorder_mutex);
   if (recorder == nullptr) return call();
   const auto place = recorder->place(directory, path);
   const int result = call();
   if (result == 0 && place && place->node)
-    recorder->note({.kind = Step::Kind::kRemove, .node = *place->node, .directory = place->directory, .name = place->name});
+    recorder->note({.kind = Step::Kind::kRemove,
+                    .node = *place->node,
+                    .directory = place->directory,
+                    .name = place->name});
   return result;
 }
 
@@ -304,13 +357,15 @@ int mkdir_recorded(int directory, const char* path, mode_t mode) {
   const auto place = recorder->place(directory, path);
   const int result = call();
   struct stat st{};
-  if (result == 0 && place && raw_fstatat(directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0) recorder->made(*place, st);
+  if (result == 0 && place && raw_fstatat(directory, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+    recorder->made(*place, st);
   return result;
 }
 
 }  // namespace
 
-// ---- what was recorded ----------------------------------------------------------------------------------------------
+// ---- what was recorded
+// ----------------------------------------------------------------------------------------------
 
 PowerCut::PowerCut(const std::string& folder) : impl_(std::make_unique<Impl>(folder)) {
   const std::lock_guard lock(recorder_mutex);
@@ -359,7 +414,9 @@ std::string PowerCut::step_text(std::size_t index) const {
   const Step& s = impl_->steps_[index];
   const std::string node = "node " + std::to_string(s.node);
   switch (s.kind) {
-    case Step::Kind::kWrite: return "write " + node + " " + std::to_string(s.offset) + "+" + std::to_string(s.bytes.size());
+    case Step::Kind::kWrite:
+      return "write " + node + " " + std::to_string(s.offset) + "+" +
+             std::to_string(s.bytes.size());
     case Step::Kind::kTruncate: return "truncate " + node + " " + std::to_string(s.offset);
     case Step::Kind::kName: return "make " + s.name + " (" + node + ")";
     case Step::Kind::kRename: return "rename " + s.name + " to " + s.to_name + " (" + node + ")";
@@ -384,7 +441,8 @@ PowerCut::Disk PowerCut::build(std::size_t until, Loss loss, std::uint64_t seed)
     if (s.kind == Step::Kind::kSync) synced.insert(s.node);
     if (s.is_data()) safe[i] = all || synced.contains(s.node);
     if (s.is_name()) {
-      safe[i] = all || (synced.contains(s.directory) && (s.kind != Step::Kind::kRename || synced.contains(s.to_directory)));
+      safe[i] = all || (synced.contains(s.directory) &&
+                        (s.kind != Step::Kind::kRename || synced.contains(s.to_directory)));
     }
     if (s.kind == Step::Kind::kWrite && !safe[i] && !last_write) last_write = i;
   }
@@ -421,7 +479,8 @@ PowerCut::Disk PowerCut::build(std::size_t until, Loss loss, std::uint64_t seed)
           break;
         }
         for (std::size_t from = 0; from < s.bytes.size();) {
-          const std::size_t to = std::min(s.bytes.size(), (s.offset + from) / kSector * kSector + kSector - s.offset);
+          const std::size_t to =
+              std::min(s.bytes.size(), (s.offset + from) / kSector * kSector + kSector - s.offset);
           if (lot() % 2 == 0) {
             Step sector = s;
             sector.offset = s.offset + from;
@@ -472,7 +531,8 @@ std::string PowerCut::missed(const std::function<bool(const std::string&)>& igno
 
 void PowerCut::Disk::write_to(const std::string& folder) const {
   std::filesystem::create_directories(folder);
-  for (const std::string& path : directories) std::filesystem::create_directory(folder + "/" + path);
+  for (const std::string& path : directories)
+    std::filesystem::create_directory(folder + "/" + path);
   for (const auto& [path, bytes] : files) {
     std::ofstream out(folder + "/" + path, std::ios::binary);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
@@ -482,7 +542,9 @@ void PowerCut::Disk::write_to(const std::string& folder) const {
 
 std::uint64_t PowerCut::Disk::fingerprint() const {
   std::uint64_t sum = 0;
-  const auto add = [&](std::string_view text) { sum = sum * 0x9e3779b97f4a7c15U + std::hash<std::string_view>{}(text) + 1; };
+  const auto add = [&](std::string_view text) {
+    sum = sum * 0x9e3779b97f4a7c15U + std::hash<std::string_view>{}(text) + 1;
+  };
   for (const auto& [path, bytes] : files) {
     add(path);
     add(bytes);
@@ -494,14 +556,17 @@ std::uint64_t PowerCut::Disk::fingerprint() const {
 std::vector<PowerCutCase> power_cut_cases(const PowerCut& disk, std::size_t most) {
   std::vector<PowerCutCase> cases;
   for (std::size_t step = 0; step <= disk.steps(); ++step) {
-    for (const PowerCut::Loss loss : PowerCut::kLosses) cases.push_back({.step = step, .loss = loss, .seed = step});
+    for (const PowerCut::Loss loss : PowerCut::kLosses)
+      cases.push_back({.step = step, .loss = loss, .seed = step});
   }
   const char* wish = std::getenv("SCRIPTORIUM_POWER_CUT");
   if ((wish != nullptr && std::string_view(wish) == "all") || cases.size() <= most) return cases;
   const char* given = std::getenv("SCRIPTORIUM_POWER_CUT_SEED");
   const std::uint64_t seed = given == nullptr ? 20261122 : std::strtoull(given, nullptr, 10);
-  std::printf("%zu of %zu states, drawn by SCRIPTORIUM_POWER_CUT_SEED=%llu; SCRIPTORIUM_POWER_CUT=all takes them all\n", most,
-              cases.size(), static_cast<unsigned long long>(seed));
+  std::printf(
+      "%zu of %zu states, drawn by SCRIPTORIUM_POWER_CUT_SEED=%llu; SCRIPTORIUM_POWER_CUT=all "
+      "takes them all\n",
+      most, cases.size(), static_cast<unsigned long long>(seed));
   std::mt19937_64 lot(seed);
   std::shuffle(cases.begin(), cases.end(), lot);
   cases.resize(most);
@@ -510,7 +575,8 @@ std::vector<PowerCutCase> power_cut_cases(const PowerCut& disk, std::size_t most
 
 }  // namespace scriptorium::test
 
-// ---- in front of the C library ----------------------------------------------------------------------------------------
+// ---- in front of the C library
+// ----------------------------------------------------------------------------------------
 
 #define IN_FRONT extern "C" __attribute__((visibility("default")))
 
@@ -549,31 +615,59 @@ IN_FRONT int openat64(int directory, const char* path, int flags, ...) {
   MODE_OF(flags)
   return open_recorded(directory, path, flags, mode);
 }
-IN_FRONT ssize_t write(int fd, const void* bytes, size_t size) { return write_recorded(fd, bytes, size, std::nullopt); }
-IN_FRONT ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) { return write_recorded(fd, bytes, size, at); }
-IN_FRONT ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t at) { return write_recorded(fd, bytes, size, at); }
+IN_FRONT ssize_t write(int fd, const void* bytes, size_t size) {
+  return write_recorded(fd, bytes, size, std::nullopt);
+}
+IN_FRONT ssize_t pwrite(int fd, const void* bytes, size_t size, off_t at) {
+  return write_recorded(fd, bytes, size, at);
+}
+IN_FRONT ssize_t pwrite64(int fd, const void* bytes, size_t size, off64_t at) {
+  return write_recorded(fd, bytes, size, at);
+}
 IN_FRONT int ftruncate(int fd, off_t size) noexcept { return truncate_recorded(fd, size); }
 IN_FRONT int ftruncate64(int fd, off64_t size) noexcept { return truncate_recorded(fd, size); }
-IN_FRONT int fallocate(int fd, int mode, off_t at, off_t size) { return allocate_recorded(fd, mode, at, size); }
-IN_FRONT int fallocate64(int fd, int mode, off64_t at, off64_t size) { return allocate_recorded(fd, mode, at, size); }
-IN_FRONT int posix_fallocate(int fd, off_t at, off_t size) { return allocate_recorded(fd, 0, at, size) == 0 ? 0 : errno; }
-IN_FRONT int posix_fallocate64(int fd, off64_t at, off64_t size) { return allocate_recorded(fd, 0, at, size) == 0 ? 0 : errno; }
+IN_FRONT int fallocate(int fd, int mode, off_t at, off_t size) {
+  return allocate_recorded(fd, mode, at, size);
+}
+IN_FRONT int fallocate64(int fd, int mode, off64_t at, off64_t size) {
+  return allocate_recorded(fd, mode, at, size);
+}
+IN_FRONT int posix_fallocate(int fd, off_t at, off_t size) {
+  return allocate_recorded(fd, 0, at, size) == 0 ? 0 : errno;
+}
+IN_FRONT int posix_fallocate64(int fd, off64_t at, off64_t size) {
+  return allocate_recorded(fd, 0, at, size) == 0 ? 0 : errno;
+}
 IN_FRONT int fsync(int fd) { return sync_recorded(SYS_fsync, fd); }
 IN_FRONT int fdatasync(int fd) { return sync_recorded(SYS_fdatasync, fd); }
 IN_FRONT int syncfs(int fd) noexcept { return sync_recorded(SYS_syncfs, fd); }
-IN_FRONT int rename(const char* from, const char* to) noexcept { return rename_recorded(AT_FDCWD, from, AT_FDCWD, to, 0); }
+IN_FRONT int rename(const char* from, const char* to) noexcept {
+  return rename_recorded(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
 IN_FRONT int renameat(int from, const char* old_path, int to, const char* new_path) noexcept {
   return rename_recorded(from, old_path, to, new_path, 0);
 }
-IN_FRONT int renameat2(int from, const char* old_path, int to, const char* new_path, unsigned flags) noexcept {
+IN_FRONT int renameat2(int from, const char* old_path, int to, const char* new_path,
+                       unsigned flags) noexcept {
   return rename_recorded(from, old_path, to, new_path, flags);
 }
-IN_FRONT int link(const char* from, const char* to) noexcept { return link_recorded(AT_FDCWD, from, AT_FDCWD, to, 0); }
-IN_FRONT int linkat(int from, const char* old_path, int to, const char* new_path, int flags) noexcept {
+IN_FRONT int link(const char* from, const char* to) noexcept {
+  return link_recorded(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+IN_FRONT int linkat(int from, const char* old_path, int to, const char* new_path,
+                    int flags) noexcept {
   return link_recorded(from, old_path, to, new_path, flags);
 }
 IN_FRONT int unlink(const char* path) noexcept { return unlink_recorded(AT_FDCWD, path, 0); }
-IN_FRONT int unlinkat(int directory, const char* path, int flags) noexcept { return unlink_recorded(directory, path, flags); }
-IN_FRONT int rmdir(const char* path) noexcept { return unlink_recorded(AT_FDCWD, path, AT_REMOVEDIR); }
-IN_FRONT int mkdir(const char* path, mode_t mode) noexcept { return mkdir_recorded(AT_FDCWD, path, mode); }
-IN_FRONT int mkdirat(int directory, const char* path, mode_t mode) noexcept { return mkdir_recorded(directory, path, mode); }
+IN_FRONT int unlinkat(int directory, const char* path, int flags) noexcept {
+  return unlink_recorded(directory, path, flags);
+}
+IN_FRONT int rmdir(const char* path) noexcept {
+  return unlink_recorded(AT_FDCWD, path, AT_REMOVEDIR);
+}
+IN_FRONT int mkdir(const char* path, mode_t mode) noexcept {
+  return mkdir_recorded(AT_FDCWD, path, mode);
+}
+IN_FRONT int mkdirat(int directory, const char* path, mode_t mode) noexcept {
+  return mkdir_recorded(directory, path, mode);
+}

@@ -1,16 +1,20 @@
-// spool-storm: writes job entries into a folder with exactly the system calls that slurmctld makes, at a chosen rate, and
-// removes each after a chosen lifetime. For system tests and benchmarks; `--help` lists the options.
+// spool-storm: writes job entries into a folder with exactly the system calls that slurmctld makes,
+// at a chosen rate, and removes each after a chosen lifetime. For system tests and benchmarks;
+// `--help` lists the options.
 //
 // The manifest has one line a job, written once the job's script was closed:
-//     ID SHA256(script without its final NUL) SHA256(environment without its count) TIME-OF-CLOSE-IN-NS
+//     ID SHA256(script without its final NUL) SHA256(environment without its count)
+//     TIME-OF-CLOSE-IN-NS
 // so that a test can compare an archive with what was there, byte for byte.
 //
-// What slurmctld does (seen by strace of 22.05): mkdir hash.D (EEXIST is usual), mkdir job.N 0700, creat environment 0600,
-// write the count, one write a variable, close, creat script 0700, one write of all bytes and a final NUL, close. No
-// temporary name, no rename, no fsync. At the purge: unlink environment, unlink script, rmdir.
+// What slurmctld does (seen by strace of 22.05): mkdir hash.D (EEXIST is usual), mkdir job.N 0700,
+// creat environment 0600, write the count, one write a variable, close, creat script 0700, one
+// write of all bytes and a final NUL, close. No temporary name, no rename, no fsync. At the purge:
+// unlink environment, unlink script, rmdir.
 //
-// On request it does what slurmctld does not, but a spool may show: scripts that are finished late or closed several times,
-// entries that come through another mount of the spool, and other programs that write on the same file system.
+// On request it does what slurmctld does not, but a spool may show: scripts that are finished late
+// or closed several times, entries that come through another mount of the spool, and other programs
+// that write on the same file system.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -72,21 +76,30 @@ struct Options {
 }
 
 [[noreturn]] void usage(int status) {
-  std::fprintf(status == 0 ? stdout : stderr,
-               "usage: spool-storm SPOOL [--jobs N] [--first-id N] [--rate JOBS_PER_SECOND] [--lifetime-ms MS]\n"
-               "                   [--early-every K] [--script-bytes N] [--variables N] [--distinct K] [--manifest FILE]\n"
-               "                   [--slow-every K] [--slow-ms MS] [--reopen-every K] [--second-path DIR] [--second-every K]\n"
-               "                   [--group-readable 1] [--noise DIR] [--noise-writers N] [--noise-rate FILES_PER_SECOND]\n"
-               "  --rate 0          as fast as it goes (the default)\n"
-               "  --lifetime-ms     remove each entry so long after it was written; 0 = at once, -1 = never (the default)\n"
-               "  --early-every K   every Kth entry is removed at once\n"
-               "  --distinct K      only K different scripts; 0 = each its own (the default)\n"
-               "  --slow-every K    every Kth script is half written, and finished --slow-ms (100) later\n"
-               "  --reopen-every K  every Kth script is written in three pieces, closed after each\n"
-               "  --second-path DIR every --second-every'th (2) entry is written through DIR, another mount of SPOOL\n"
-               "  --group-readable 1  modes 0750 and 0640, which slurmctld never uses, for readers in the spool's group\n"
-               "  --noise DIR       meanwhile other threads write there: half of them as a log does, half as a compiler\n"
-               "SIGTERM ends it early, with a whole manifest.\n");
+  std::fprintf(
+      status == 0 ? stdout : stderr,
+      "usage: spool-storm SPOOL [--jobs N] [--first-id N] [--rate JOBS_PER_SECOND] [--lifetime-ms "
+      "MS]\n"
+      "                   [--early-every K] [--script-bytes N] [--variables N] [--distinct K] "
+      "[--manifest FILE]\n"
+      "                   [--slow-every K] [--slow-ms MS] [--reopen-every K] [--second-path DIR] "
+      "[--second-every K]\n"
+      "                   [--group-readable 1] [--noise DIR] [--noise-writers N] [--noise-rate "
+      "FILES_PER_SECOND]\n"
+      "  --rate 0          as fast as it goes (the default)\n"
+      "  --lifetime-ms     remove each entry so long after it was written; 0 = at once, -1 = never "
+      "(the default)\n"
+      "  --early-every K   every Kth entry is removed at once\n"
+      "  --distinct K      only K different scripts; 0 = each its own (the default)\n"
+      "  --slow-every K    every Kth script is half written, and finished --slow-ms (100) later\n"
+      "  --reopen-every K  every Kth script is written in three pieces, closed after each\n"
+      "  --second-path DIR every --second-every'th (2) entry is written through DIR, another mount "
+      "of SPOOL\n"
+      "  --group-readable 1  modes 0750 and 0640, which slurmctld never uses, for readers in the "
+      "spool's group\n"
+      "  --noise DIR       meanwhile other threads write there: half of them as a log does, half "
+      "as a compiler\n"
+      "SIGTERM ends it early, with a whole manifest.\n");
   std::exit(status);
 }
 
@@ -168,16 +181,18 @@ void write_all(int fd, std::string_view bytes, const std::string& name) {
 
 std::string script_of(const Options& o, long id) {
   const long content = o.distinct > 0 ? id % o.distinct : id;
-  std::string text = "#!/bin/bash\n#SBATCH --time=00:10:00\n#SBATCH --ntasks=8\nmodule load GROMACS/2023.1\n# script " +
-                     std::to_string(content) + "\nsrun gmx mdrun -deffnm run-" + std::to_string(content) + "\n";
+  std::string text =
+      "#!/bin/bash\n#SBATCH --time=00:10:00\n#SBATCH --ntasks=8\nmodule load GROMACS/2023.1\n# "
+      "script " +
+      std::to_string(content) + "\nsrun gmx mdrun -deffnm run-" + std::to_string(content) + "\n";
   // Filled with varied text, so that compression has something to do.
   std::uint64_t x = 0x9E3779B97F4A7C15ULL * static_cast<std::uint64_t>(content + 1);
   while (static_cast<long>(text.size()) < o.script_bytes) {
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
-    text +=
-        "echo step " + std::to_string(x % 100000) + " of input file /scratch/project/data-" + std::to_string(x % 977) + ".dat\n";
+    text += "echo step " + std::to_string(x % 100000) + " of input file /scratch/project/data-" +
+            std::to_string(x % 977) + ".dat\n";
   }
   if (static_cast<long>(text.size()) > o.script_bytes && o.script_bytes > 0)
     text.resize(static_cast<std::size_t>(o.script_bytes));
@@ -192,8 +207,8 @@ std::vector<std::string> environment_of(const Options& o, long id) {
                                 "BASH_FUNC_ml%%=() {  eval $(lmod $@)\n}",
                                 "TOKEN=a=b=c=="};
   for (long i = static_cast<long>(list.size()); i < o.variables; ++i) {
-    list.push_back("VARIABLE_" + std::to_string(i) + "=/opt/software/library/" + std::to_string(i * 37 % 101) +
-                   "/lib64:/usr/lib");
+    list.push_back("VARIABLE_" + std::to_string(i) + "=/opt/software/library/" +
+                   std::to_string(i * 37 % 101) + "/lib64:/usr/lib");
   }
   list.resize(static_cast<std::size_t>(std::max(0L, o.variables)));
   return list;
@@ -213,7 +228,9 @@ struct Unfinished {
 struct Storm {
   const Options& o;
 
-  std::string spool_of(long id) const { return !o.second_path.empty() && id % o.second_every == 0 ? o.second_path : o.spool; }
+  std::string spool_of(long id) const {
+    return !o.second_path.empty() && id % o.second_every == 0 ? o.second_path : o.spool;
+  }
   std::string directory(long id) const {
     return spool_of(id) + "/hash." + std::to_string(id % 10) + "/job." + std::to_string(id);
   }
@@ -244,7 +261,8 @@ struct Storm {
     return dir + "/script";
   }
 
-  void write_entry(long id, const std::string& script, const std::vector<std::string>& environment, bool reopen) const {
+  void write_entry(long id, const std::string& script, const std::vector<std::string>& environment,
+                   bool reopen) const {
     const std::string name = begin_entry(id, environment);
     const std::string_view bytes(script.c_str(), script.size() + 1);
     int fd = create(name, o.script_mode());
@@ -261,7 +279,8 @@ struct Storm {
     ::close(fd);
   }
 
-  Unfinished write_half(long id, const std::string& script, const std::vector<std::string>& environment) const {
+  Unfinished write_half(long id, const std::string& script,
+                        const std::vector<std::string>& environment) const {
     Unfinished entry{.id = id, .name = begin_entry(id, environment)};
     const std::string_view bytes(script.c_str(), script.size() + 1);
     entry.fd = create(entry.name, o.script_mode());
@@ -285,8 +304,10 @@ struct Storm {
 
 std::string hex_sha256(std::string_view bytes) { return scriptorium::sha256_hex(bytes); }
 
-// Another program's writes: lines to a log that is opened for each, or small files that are renamed and removed.
-void make_noise(const std::stop_token& stop, const Options& o, long number, std::atomic<long>& files) noexcept {
+// Another program's writes: lines to a log that is opened for each, or small files that are renamed
+// and removed.
+void make_noise(const std::stop_token& stop, const Options& o, long number,
+                std::atomic<long>& files) noexcept {
   const std::string base = o.noise + "/" + std::to_string(number);
   const std::string text(number % 2 == 0 ? 120 : 8192, 'n');
   const std::int64_t step = 1'000'000'000 / o.noise_rate;
@@ -295,7 +316,8 @@ void make_noise(const std::stop_token& stop, const Options& o, long number, std:
     wait_until(start + i * step);
     const bool log = number % 2 == 0;
     const std::string name = log ? base + ".log" : base + "-" + std::to_string(i % 50) + ".o.tmp";
-    const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (log ? O_APPEND : O_TRUNC), 0644);
+    const int fd =
+        ::open(name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (log ? O_APPEND : O_TRUNC), 0644);
     if (fd < 0) fail("open " + name);
     write_all(fd, text, name);
     ::close(fd);
@@ -335,10 +357,11 @@ int main(int argc, char** argv) {
   long written = 0;
   long removed = 0;
   std::deque<Unfinished> unfinished;
-  const auto note = [&](long id, const std::string& script_sha256, const std::string& environment_sha256, std::int64_t closed) {
+  const auto note = [&](long id, const std::string& script_sha256,
+                        const std::string& environment_sha256, std::int64_t closed) {
     if (manifest == nullptr) return;
-    std::fprintf(manifest, "%ld %s %s %lld\n", id, script_sha256.c_str(), environment_sha256.c_str(),
-                 static_cast<long long>(closed));
+    std::fprintf(manifest, "%ld %s %s %lld\n", id, script_sha256.c_str(),
+                 environment_sha256.c_str(), static_cast<long long>(closed));
   };
   const auto was_written = [&](long id, bool early) {
     ++written;
@@ -372,7 +395,8 @@ int main(int argc, char** argv) {
   std::atomic<long> noise_files = 0;
   std::vector<std::jthread> noise;
   for (long i = 0; i < o.noise_writers && !o.noise.empty(); ++i)
-    noise.emplace_back([&, i](const std::stop_token& stop) { make_noise(stop, o, i, noise_files); });
+    noise.emplace_back(
+        [&, i](const std::stop_token& stop) { make_noise(stop, o, i, noise_files); });
 
   const auto every = [](long k, long i) { return k > 0 && (i + 1) % k == 0; };
   for (long i = 0; i < o.jobs && stopped == 0; ++i) {
@@ -422,14 +446,18 @@ int main(int argc, char** argv) {
 
   std::sort(took.begin(), took.end());
   const auto at = [&](double share) {
-    return took.empty() ? 0.0
-                        : static_cast<double>(took[static_cast<std::size_t>(share * static_cast<double>(took.size() - 1))]) / 1e3;
+    return took.empty()
+               ? 0.0
+               : static_cast<double>(
+                     took[static_cast<std::size_t>(share * static_cast<double>(took.size() - 1))]) /
+                     1e3;
   };
   const double seconds = static_cast<double>(end - start) / 1e9;
   std::printf(
-      "{\"jobs\": %ld, \"removed\": %ld, \"seconds\": %.3f, \"jobs_per_second\": %.0f, \"entry_us_p50\": %.1f, "
+      "{\"jobs\": %ld, \"removed\": %ld, \"seconds\": %.3f, \"jobs_per_second\": %.0f, "
+      "\"entry_us_p50\": %.1f, "
       "\"entry_us_p99\": %.1f, \"entry_us_max\": %.1f, \"noise_files\": %ld}\n",
-      written, removed, seconds, seconds > 0 ? static_cast<double>(written) / seconds : 0.0, at(0.5), at(0.99), at(1.0),
-      noise_files.load());
+      written, removed, seconds, seconds > 0 ? static_cast<double>(written) / seconds : 0.0,
+      at(0.5), at(0.99), at(1.0), noise_files.load());
   return 0;
 }

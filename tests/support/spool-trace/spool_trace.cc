@@ -1,11 +1,14 @@
-// spool-trace: plays a recorded trace of pbs_server's spool as system calls: the same creations, writes, closes, links and
-// unlinks in the same order and at the same pace. For system tests; `--help` lists the options.
+// spool-trace: plays a recorded trace of pbs_server's spool as system calls: the same creations,
+// writes, closes, links and unlinks in the same order and at the same pace. For system tests;
+// `--help` lists the options.
 //
-// A trace line is "HH:MM:SS.micros FOLDER/NAME MASK[|ISDIR] [size=N ...]", as recorded by inotify. Contents are not in it: a
-// script or record comes from the fixtures where one of this name (and, for a script, of this size) was kept, and else is made
-// up from a recorded one. What stood before the trace begins is written by `prepare`, the rest by `play`.
+// A trace line is "HH:MM:SS.micros FOLDER/NAME MASK[|ISDIR] [size=N ...]", as recorded by inotify.
+// Contents are not in it: a script or record comes from the fixtures where one of this name (and,
+// for a script, of this size) was kept, and else is made up from a recorded one. What stood before
+// the trace begins is written by `prepare`, the rest by `play`.
 //
-// The manifest has one line a script: PATH JOB-ID SIZE SHA256 LIFE-IN-US CHUNKS; a life of -1 means that it stays.
+// The manifest has one line a script: PATH JOB-ID SIZE SHA256 LIFE-IN-US CHUNKS; a life of -1 means
+// that it stays.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -43,13 +46,15 @@ constexpr std::size_t kChunk = 65536;
 }
 
 [[noreturn]] void usage(int status) {
-  std::fprintf(status == 0 ? stdout : stderr,
-               "usage: spool-trace prepare|play TRACE HOME --fixtures FOLDER [--manifest FILE] [--speed F] [--max-gap-ms MS]\n"
-               "  HOME           the server's home; server_priv/jobs and the rest are made below it\n"
-               "  --fixtures     where recorded scripts and records lie, at any depth\n"
-               "  --manifest     (play) gets a line for each script that the trace tells of\n"
-               "  --speed        2 = twice as fast; the default is the pace of the trace\n"
-               "  --max-gap-ms   no pause is longer than that (before --speed); the default is none\n");
+  std::fprintf(
+      status == 0 ? stdout : stderr,
+      "usage: spool-trace prepare|play TRACE HOME --fixtures FOLDER [--manifest FILE] [--speed F] "
+      "[--max-gap-ms MS]\n"
+      "  HOME           the server's home; server_priv/jobs and the rest are made below it\n"
+      "  --fixtures     where recorded scripts and records lie, at any depth\n"
+      "  --manifest     (play) gets a line for each script that the trace tells of\n"
+      "  --speed        2 = twice as fast; the default is the pace of the trace\n"
+      "  --max-gap-ms   no pause is longer than that (before --speed); the default is none\n");
   std::exit(status);
 }
 
@@ -87,16 +92,18 @@ std::vector<Event> read_trace(const std::string& file) {
     std::string when;
     Event event;
     if (!(words >> when >> event.path >> event.mask) || when.size() < 9) continue;
-    event.time = std::atoi(when.substr(0, 2).c_str()) * 3600.0 + std::atoi(when.substr(3, 2).c_str()) * 60.0 +
-                 std::atof(when.substr(6).c_str());
+    event.time = std::atoi(when.substr(0, 2).c_str()) * 3600.0 +
+                 std::atoi(when.substr(3, 2).c_str()) * 60.0 + std::atof(when.substr(6).c_str());
     if (const auto bar = event.mask.find('|'); bar != std::string::npos) {
       event.directory = true;
       event.mask.resize(bar);
     }
     std::string size;
-    if (words >> size && size.starts_with("size=")) event.size = static_cast<std::size_t>(std::atoll(size.c_str() + 5));
+    if (words >> size && size.starts_with("size="))
+      event.size = static_cast<std::size_t>(std::atoll(size.c_str() + 5));
     // One recorder named the folders from the server's home, another one from server_priv.
-    if (event.path.starts_with("jobs/") || event.path.starts_with("arrays/")) event.path = "server_priv/" + event.path;
+    if (event.path.starts_with("jobs/") || event.path.starts_with("arrays/"))
+      event.path = "server_priv/" + event.path;
     if (!event.path.ends_with('/')) events.push_back(std::move(event));
   }
   return events;
@@ -113,7 +120,8 @@ void replace_element(std::string& text, const std::string& element, const std::s
   const std::string open = "<" + element + ">";
   const auto from = text.find(open);
   const auto to = text.find("</" + element + ">");
-  if (from != std::string::npos && to != std::string::npos) text.replace(from + open.size(), to - from - open.size(), value);
+  if (from != std::string::npos && to != std::string::npos)
+    text.replace(from + open.size(), to - from - open.size(), value);
 }
 
 // What a trace tells about one script.
@@ -128,7 +136,8 @@ struct Script {
 
 class Player {
  public:
-  explicit Player(Options options) : options_(std::move(options)), events_(read_trace(options_.trace)) {
+  explicit Player(Options options)
+      : options_(std::move(options)), events_(read_trace(options_.trace)) {
     binary_ = name_of(options_.trace).starts_with("v4-");
     index_fixtures();
     survey();
@@ -143,7 +152,8 @@ class Player {
   void play() {
     make_folders();
     for (std::size_t i = 0; i < events_.size(); ++i) {
-      if (i > 0) pause(std::min(options_.max_gap, events_[i].time - events_[i - 1].time) / options_.speed);
+      if (i > 0)
+        pause(std::min(options_.max_gap, events_[i].time - events_[i - 1].time) / options_.speed);
       step(i);
     }
     for (const auto& [path, fd] : open_) ::close(fd);
@@ -153,8 +163,11 @@ class Player {
  private:
   void index_fixtures() {
     for (const auto& entry : fs::recursive_directory_iterator(options_.fixtures)) {
-      const bool of_version = (entry.path().string().find("torque-4.2.10") != std::string::npos) == binary_;
-      if (!entry.is_regular_file() || !of_version || entry.path().string().find("mom_priv") != std::string::npos) continue;
+      const bool of_version =
+          (entry.path().string().find("torque-4.2.10") != std::string::npos) == binary_;
+      if (!entry.is_regular_file() || !of_version ||
+          entry.path().string().find("mom_priv") != std::string::npos)
+        continue;
       if (entry.file_size() > 0) fixtures_[entry.path().filename().string()] = entry.path();
     }
   }
@@ -186,7 +199,8 @@ class Player {
       const std::string script = stem + ".SC";
       if (!scripts_.contains(script)) scripts_[script].size = 0;
       if (stood_before_.contains(script) || !seen.contains(script)) stood_before_.insert(script);
-      if (!stood_before_.contains(stem + ".JB") && !stood_before_.contains(stem + ".TA") && !made.contains(stem + ".JB"))
+      if (!stood_before_.contains(stem + ".JB") && !stood_before_.contains(stem + ".TA") &&
+          !made.contains(stem + ".JB"))
         stood_before_.insert(stem + (arrays_.contains(stem) ? ".TA" : ".JB"));
     }
     for (auto& [path, script] : scripts_) {
@@ -197,7 +211,8 @@ class Player {
 
   void make_script(const std::string& path, Script& script) {
     const auto fixture = fixtures_.find(name_of(path));
-    if (fixture != fixtures_.end() && (script.size == 0 || fs::file_size(fixture->second) == script.size)) {
+    if (fixture != fixtures_.end() &&
+        (script.size == 0 || fs::file_size(fixture->second) == script.size)) {
       script.bytes = read_all(fixture->second);
       script.size = script.bytes.size();
       return;
@@ -211,15 +226,19 @@ class Player {
     script.bytes = std::move(text);
   }
 
-  bool is_interactive(const std::string& stem) const { return !is_task(name_of(stem)) && !scripts_.contains(stem + ".SC"); }
+  bool is_interactive(const std::string& stem) const {
+    return !is_task(name_of(stem)) && !scripts_.contains(stem + ".SC");
+  }
 
   // The record of a stem as the server would write it.
   std::string record_of(const std::string& stem) const {
     const std::string name = name_of(stem);
     const bool array = arrays_.contains(stem);
-    if (const auto own = fixtures_.find(name + (array ? ".TA" : ".JB")); own != fixtures_.end()) return read_all(own->second);
-    const std::string model = binary_ ? (array ? "2.pbshead.cluster.test.TA" : "0.pbshead.cluster.test.JB")
-                                      : (array ? "2.pbshead.cluster.test.TA" : "65.pbshead.cluster.test.JB");
+    if (const auto own = fixtures_.find(name + (array ? ".TA" : ".JB")); own != fixtures_.end())
+      return read_all(own->second);
+    const std::string model =
+        binary_ ? (array ? "2.pbshead.cluster.test.TA" : "0.pbshead.cluster.test.JB")
+                : (array ? "2.pbshead.cluster.test.TA" : "65.pbshead.cluster.test.JB");
     std::string text = read_all(fixtures_.at(model));
     const std::string id = job_id(stem);
     if (binary_) {
@@ -253,7 +272,8 @@ class Player {
     const std::string suffix = suffix_of(path);
     if (suffix == "SC") {
       const auto script = scripts_.find(path);
-      return script != scripts_.end() ? script->second.bytes : "#!/bin/sh\n: " + name_of(path) + "\n";
+      return script != scripts_.end() ? script->second.bytes
+                                      : "#!/bin/sh\n: " + name_of(path) + "\n";
     }
     if (suffix == "JB" || suffix == "TA" || suffix == "JC") return record_of(without_suffix(path));
     return "something else\n";
@@ -265,13 +285,16 @@ class Player {
     for (const char* folder : {"server_priv/jobs", "server_priv/arrays", "mom_priv/jobs"}) {
       fs::create_directories(full(folder));
       if (std::string_view(folder).starts_with("mom")) continue;
-      for (char digit = '0'; digit <= '9'; ++digit) fs::create_directories(full(folder) + "/" + digit);
+      for (char digit = '0'; digit <= '9'; ++digit)
+        fs::create_directories(full(folder) + "/" + digit);
     }
-    for (const Event& event : events_) fs::create_directories(fs::path(full(event.path)).parent_path());
+    for (const Event& event : events_)
+      fs::create_directories(fs::path(full(event.path)).parent_path());
   }
 
   static void write_fd(int fd, std::string_view bytes, const std::string& path) {
-    if (::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) fail("write " + path);
+    if (::write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+      fail("write " + path);
   }
 
   void write_whole(const std::string& path, const std::string& bytes) const {
@@ -296,10 +319,12 @@ class Player {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
   }
 
-  // How the file that is opened at `i` is closed: "CLOSE_WRITE", "CLOSE_NOWRITE", or "" if the trace ends before.
+  // How the file that is opened at `i` is closed: "CLOSE_WRITE", "CLOSE_NOWRITE", or "" if the
+  // trace ends before.
   std::string closing(std::size_t i) const {
     for (std::size_t k = i + 1; k < events_.size(); ++k) {
-      if (events_[k].path == events_[i].path && events_[k].mask.starts_with("CLOSE")) return events_[k].mask;
+      if (events_[k].path == events_[i].path && events_[k].mask.starts_with("CLOSE"))
+        return events_[k].mask;
     }
     return {};
   }
@@ -318,7 +343,8 @@ class Player {
     if (event.mask.starts_with("CLOSE")) return close(event);
     if (event.mask == "DELETE") return remove(event);
     if (event.mask == "MOVED_FROM") moved_from_ = path;
-    if (event.mask == "MOVED_TO" && !moved_from_.empty()) ::rename(std::exchange(moved_from_, {}).c_str(), path.c_str());
+    if (event.mask == "MOVED_TO" && !moved_from_.empty())
+      ::rename(std::exchange(moved_from_, {}).c_str(), path.c_str());
   }
 
   void create(std::size_t i) {
@@ -329,7 +355,8 @@ class Player {
     if ((suffix == "JB" || suffix == "TA") && !open_.contains(new_record) &&
         ::link(full(new_record).c_str(), full(event.path).c_str()) == 0)
       return;
-    const int fd = ::open(full(event.path).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    const int fd =
+        ::open(full(event.path).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) fail("create " + event.path);
     keep_open(event.path, fd);
   }
@@ -355,10 +382,12 @@ class Player {
     const auto found = open_.find(event.path);
     if (found == open_.end() || !written_.insert(event.path).second) return;
     const auto script = scripts_.find(event.path);
-    if (script == scripts_.end()) return write_fd(found->second, content_of(event.path), event.path);
+    if (script == scripts_.end())
+      return write_fd(found->second, content_of(event.path), event.path);
     struct stat at{};
     if (::fstat(found->second, &at) != 0) fail("stat " + event.path);
-    const std::string_view rest = std::string_view(script->second.bytes).substr(static_cast<std::size_t>(at.st_size));
+    const std::string_view rest =
+        std::string_view(script->second.bytes).substr(static_cast<std::size_t>(at.st_size));
     write_fd(found->second, rest.substr(0, kChunk), event.path);
   }
 
@@ -367,13 +396,15 @@ class Player {
     if (found == open_.end()) return;
     ::close(found->second);
     open_.erase(found);
-    if (const auto script = scripts_.find(event.path); script != scripts_.end() && event.mask == "CLOSE_WRITE")
+    if (const auto script = scripts_.find(event.path);
+        script != scripts_.end() && event.mask == "CLOSE_WRITE")
       script->second.closed = now();
   }
 
   void remove(const Event& event) {
     ::unlink(full(event.path).c_str());
-    if (const auto script = scripts_.find(event.path); script != scripts_.end() && script->second.closed > 0)
+    if (const auto script = scripts_.find(event.path);
+        script != scripts_.end() && script->second.closed > 0)
       script->second.life = now() - script->second.closed;
   }
 
@@ -382,9 +413,10 @@ class Player {
     std::FILE* out = std::fopen(options_.manifest.c_str(), "w");
     if (out == nullptr) fail("write " + options_.manifest);
     for (const auto& [path, script] : scripts_) {
-      std::fprintf(out, "%s %s %zu %s %.0f %zu\n", path.c_str(), job_id_in(record_of(without_suffix(path))).c_str(),
-                   script.bytes.size(), scriptorium::sha256_hex(script.bytes).c_str(), script.life < 0 ? -1.0 : script.life * 1e6,
-                   script.chunks);
+      std::fprintf(out, "%s %s %zu %s %.0f %zu\n", path.c_str(),
+                   job_id_in(record_of(without_suffix(path))).c_str(), script.bytes.size(),
+                   scriptorium::sha256_hex(script.bytes).c_str(),
+                   script.life < 0 ? -1.0 : script.life * 1e6, script.chunks);
     }
     if (std::fclose(out) != 0) fail("write " + options_.manifest);
   }
@@ -431,7 +463,8 @@ Options parse(int argc, char** argv) {
       usage(64);
     }
   }
-  if (words.size() != 3 || options.fixtures.empty() || options.speed <= 0 || (words[0] != "prepare" && words[0] != "play"))
+  if (words.size() != 3 || options.fixtures.empty() || options.speed <= 0 ||
+      (words[0] != "prepare" && words[0] != "play"))
     usage(64);
   options.command = words[0];
   options.trace = words[1];

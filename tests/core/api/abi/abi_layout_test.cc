@@ -1,5 +1,6 @@
-// Layout of everything that crosses between daemon and plugin. The build stamp keeps differently built ones apart; this
-// test keeps us from changing a type without noticing, so that kPluginAbiVersion tells the truth to a person as well.
+// Layout of everything that crosses between daemon and plugin. The build stamp keeps differently
+// built ones apart; this test keeps us from changing a type without noticing, so that
+// kPluginAbiVersion tells the truth to a person as well.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,17 +17,21 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 2, "the version was raised: check the numbers below, then this one");
+static_assert(kPluginAbiVersion == 2,
+              "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
-    "a type of core/api has changed: raise kPluginAbiVersion in core/api/plugin.h, then correct this test";
+    "a type of core/api has changed: raise kPluginAbiVersion in core/api/plugin.h, then correct "
+    "this test";
 
 #define EXPECT_SIZE(type, size) EXPECT_EQ(sizeof(type), std::size_t{size}) << #type ": " << kRemedy
 #define EXPECT_OFFSET(type, member, offset) \
   EXPECT_EQ(offsetof(type, member), std::size_t{offset}) << #type "::" #member ": " << kRemedy
-#define EXPECT_SLOT(type, function, number) EXPECT_EQ(slot(&type::function), number) << #type "::" #function "(): " << kRemedy
+#define EXPECT_SLOT(type, function, number) \
+  EXPECT_EQ(slot(&type::function), number) << #type "::" #function "(): " << kRemedy
 
-// Place of a virtual function in its table: a pointer to one holds 1 + its offset (Itanium C++ ABI 2.3).
+// Place of a virtual function in its table: a pointer to one holds 1 + its offset (Itanium C++
+// ABI 2.3).
 template <typename Function>
 std::int64_t slot(Function function) {
   std::int64_t word = 0;

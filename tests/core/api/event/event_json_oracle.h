@@ -13,8 +13,9 @@
 #include "core/api/event.h"
 #include "core/base/text.h"
 
-// event_json() as it was first written, with a tree of nlohmann/json. The one in core/api writes text directly and is many times
-// faster; this one is easier to believe. Both must give the same bytes for every event.
+// event_json() as it was first written, with a tree of nlohmann/json. The one in core/api writes
+// text directly and is many times faster; this one is easier to believe. Both must give the same
+// bytes for every event.
 namespace scriptorium::test {
 
 using Json = nlohmann::ordered_json;
@@ -27,7 +28,8 @@ inline void note_lossy(std::vector<std::string>& list, const char* where) {
 
 class OracleWriter {
  public:
-  OracleWriter(const Event& event, const JsonOptions& options) : event_(event), options_(options), lossy_(event.lossy) {}
+  OracleWriter(const Event& event, const JsonOptions& options)
+      : event_(event), options_(options), lossy_(event.lossy) {}
 
   std::string write() {
     Json json = Json::object();
@@ -48,11 +50,13 @@ class OracleWriter {
     if (!event_.files.empty()) json["files"] = files();
     if (!event_.redactions.empty()) {
       for (const Redaction& r : event_.redactions) {
-        json["redactions"].push_back(
-            {{"rule", text("redactions", r.rule)}, {"where", text("redactions", r.where)}, {"count", r.count}});
+        json["redactions"].push_back({{"rule", text("redactions", r.rule)},
+                                      {"where", text("redactions", r.where)},
+                                      {"count", r.count}});
       }
     }
-    for (const std::string& problem : event_.problems) json["problems"].push_back(text("problems", problem));
+    for (const std::string& problem : event_.problems)
+      json["problems"].push_back(text("problems", problem));
     if (event_.supersedes) json["supersedes"] = *event_.supersedes;
     if (event_.replaces) json["replaces"] = *event_.replaces;
     if (!event_.extra_json.empty()) {
@@ -68,14 +72,16 @@ class OracleWriter {
   static void merge(Json& json, const Json& extra) {
     static const std::map<std::string, std::set<std::string>> kObjects = {
         {"host", {"name"}},
-        {"job", {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
+        {"job",
+         {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
         {"user", {"name", "id", "group", "verified", "unverified_reason"}},
         {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
     for (const auto& [key, value] : extra.items()) {
       const auto there = json.find(key);
       if (there == json.end()) {
         json[key] = value;
-      } else if (const auto known = kObjects.find(key); known != kObjects.end() && value.is_object()) {
+      } else if (const auto known = kObjects.find(key);
+                 known != kObjects.end() && value.is_object()) {
         for (const auto& [name, part] : value.items()) {
           if (!known->second.contains(name)) (*there)[name] = part;
         }
@@ -93,7 +99,8 @@ class OracleWriter {
     return to_utf8_lossy(bytes);
   }
 
-  void add(Json& json, const char* key, const char* where, const std::optional<std::string>& value) {
+  void add(Json& json, const char* key, const char* where,
+           const std::optional<std::string>& value) {
     if (value) json[key] = text(where, *value);
   }
 
@@ -130,7 +137,8 @@ class OracleWriter {
       add(json["group"], "id", "user.group.id", user.group_id);
     }
     json["verified"] = user.verified;
-    if (!user.verified) add(json, "unverified_reason", "user.unverified_reason", user.unverified_reason);
+    if (!user.verified)
+      add(json, "unverified_reason", "user.unverified_reason", user.unverified_reason);
     return json;
   }
 
@@ -147,8 +155,10 @@ class OracleWriter {
       json["sha256"] = file->sha256;
     }
     add(json, "interpreter", "script.interpreter", event_.script->interpreter);
-    if (!event_.script->directives.empty()) json["directives"] = list("script.directives", event_.script->directives);
-    if (!event_.script->modules.empty()) json["modules"] = list("script.modules", event_.script->modules);
+    if (!event_.script->directives.empty())
+      json["directives"] = list("script.directives", event_.script->directives);
+    if (!event_.script->modules.empty())
+      json["modules"] = list("script.modules", event_.script->modules);
     return json;
   }
 
@@ -161,8 +171,10 @@ class OracleWriter {
   void environment(Json& json) {
     const EventFile* file = event_.file("environment");
     if (file == nullptr) return;
-    if (options_.environment && file->bytes != nullptr && event_.environment_format == EnvironmentFormat::kNulEnded) {
-      // The last one of equal names counts, as in a shell that imports them one after the other; its place is the first's.
+    if (options_.environment && file->bytes != nullptr &&
+        event_.environment_format == EnvironmentFormat::kNulEnded) {
+      // The last one of equal names counts, as in a shell that imports them one after the other;
+      // its place is the first's.
       Json variables = Json::object();
       std::unordered_map<std::string, std::size_t> seen;
       // ordered_map's own operator[] compares with every member: quadratic in hostile environments.

@@ -9,7 +9,8 @@ namespace {
 
 using namespace std::string_literals;
 
-// Events as no cluster would make them: each member there or not, texts of whatever bytes, names that repeat.
+// Events as no cluster would make them: each member there or not, texts of whatever bytes, names
+// that repeat.
 class EventMaker {
  public:
   explicit EventMaker(std::uint64_t seed) : random_(seed) {}
@@ -34,14 +35,18 @@ class EventMaker {
                     .verified = chance(),
                     .unverified_reason = maybe()};
     }
-    if (chance()) event.script = ScriptInfo{.interpreter = maybe(), .directives = texts(), .modules = texts()};
-    event.environment_format =
-        std::array{EnvironmentFormat::kNone, EnvironmentFormat::kNulEnded, EnvironmentFormat::kRaw}[below(3)];
+    if (chance())
+      event.script = ScriptInfo{.interpreter = maybe(), .directives = texts(), .modules = texts()};
+    event.environment_format = std::array{EnvironmentFormat::kNone, EnvironmentFormat::kNulEnded,
+                                          EnvironmentFormat::kRaw}[below(3)];
     if (chance()) event.files.push_back(file("script", text(2000)));
     if (event.environment_format != EnvironmentFormat::kNone || below(8) == 0)
       event.files.push_back(file("environment", environment()));
-    if (below(4) == 0) event.files.push_back({.name = text(), .size = below(100), .sha256 = text(), .bytes = nullptr});
-    for (std::size_t i = below(4); i > 1; --i) event.redactions.push_back({.rule = text(), .where = text(), .count = random_()});
+    if (below(4) == 0)
+      event.files.push_back(
+          {.name = text(), .size = below(100), .sha256 = text(), .bytes = nullptr});
+    for (std::size_t i = below(4); i > 1; --i)
+      event.redactions.push_back({.rule = text(), .where = text(), .count = random_()});
     if (below(4) == 0) event.problems = texts();
     if (below(4) == 0) event.supersedes = text();
     if (below(4) == 0) event.replaces = text();
@@ -50,7 +55,10 @@ class EventMaker {
     return event;
   }
   JsonOptions options() {
-    return {.script_text = chance(), .environment = chance(), .exact_times = chance(), .indent = static_cast<int>(below(5)) - 1};
+    return {.script_text = chance(),
+            .environment = chance(),
+            .exact_times = chance(),
+            .indent = static_cast<int>(below(5)) - 1};
   }
 
  private:
@@ -92,7 +100,8 @@ class EventMaker {
                                                      "\xF0\x9F\x98"};
     const bool clean = chance();
     std::string text;
-    for (std::size_t left = below(longest); left > 0; --left) text += kPieces[below(clean ? 10 : kPieces.size())];
+    for (std::size_t left = below(longest); left > 0; --left)
+      text += kPieces[below(clean ? 10 : kPieces.size())];
     return text;
   }
   std::optional<std::string> maybe() { return chance() ? std::optional(text()) : std::nullopt; }
@@ -103,8 +112,10 @@ class EventMaker {
   }
   EventFile file(std::string name, std::string bytes) {
     const std::size_t size = bytes.size();
-    return {
-        .name = std::move(name), .size = size, .sha256 = text(), .bytes = below(8) == 0 ? nullptr : make_bytes(std::move(bytes))};
+    return {.name = std::move(name),
+            .size = size,
+            .sha256 = text(),
+            .bytes = below(8) == 0 ? nullptr : make_bytes(std::move(bytes))};
   }
   std::string environment() {
     std::string all;
@@ -119,7 +130,8 @@ class EventMaker {
     job.id = text();
     job.name = maybe();
     if (chance()) job.array = JobArray{.job_id = text(), .task_id = maybe(), .task_spec = maybe()};
-    if (chance()) job.het = HetJob{.job_id = text(), .component = std::nullopt, .synthetic = chance()};
+    if (chance())
+      job.het = HetJob{.job_id = text(), .component = std::nullopt, .synthetic = chance()};
     if (job.het && chance()) job.het->component = static_cast<std::uint32_t>(random_());
     job.account = maybe();
     job.partition = maybe();
@@ -138,20 +150,26 @@ TEST(EventJsonTest, EveryByteIsAsATreeOfItWouldBeWritten) {
     EventMaker maker(seed);
     const Event event = maker.event();
     const JsonOptions options = maker.options();
-    ASSERT_EQ(event_json(event, options), test::oracle_event_json(event, options)) << "seed " << seed;
+    ASSERT_EQ(event_json(event, options), test::oracle_event_json(event, options))
+        << "seed " << seed;
   }
 }
 
 TEST(EventJsonTest, ALongEnvironmentIsWrittenAsATreeOfItWouldBe) {
   std::string environment;
-  for (int i = 0; i < 5000; ++i) environment += "V" + std::to_string(i * 7919 % 3001) + "=" + std::to_string(i) + '\0';
+  for (int i = 0; i < 5000; ++i)
+    environment += "V" + std::to_string(i * 7919 % 3001) + "=" + std::to_string(i) + '\0';
   Event event;
   event.environment_format = EnvironmentFormat::kNulEnded;
-  event.files = {{.name = "environment", .size = environment.size(), .sha256 = "", .bytes = make_bytes(environment)}};
+  event.files = {{.name = "environment",
+                  .size = environment.size(),
+                  .sha256 = "",
+                  .bytes = make_bytes(environment)}};
   EXPECT_EQ(event_json(event), test::oracle_event_json(event));
 }
 
-// What is read straight from the text, and what takes the way of a tree because a blank stands before it.
+// What is read straight from the text, and what takes the way of a tree because a blank stands
+// before it.
 TEST(EventJsonTest, BothWaysOfReadingMetadataGiveTheSameEvent) {
   const JsonOptions exact{.script_text = false, .environment = false, .exact_times = true};
   int read = 0;
@@ -197,7 +215,8 @@ TEST(EventJsonTest, MetadataThatAreCutOrAlteredAreReadAlikeOnBothWays) {
 TEST(EventJsonTest, WhatASourceAddsToAJobComesBackFromTheJournal) {
   Event event;
   event.job.id = "1";
-  event.extra_json = R"({"job":{"id":"forged","state":"FAILED"},"host":{"cpus":8},"usage":{"cpu":1}})";
+  event.extra_json =
+      R"({"job":{"id":"forged","state":"FAILED"},"host":{"cpus":8},"usage":{"cpu":1}})";
   const JsonOptions exact{.script_text = false, .environment = false, .exact_times = true};
   const auto back = event_from_json(event_json(event, exact));
   ASSERT_TRUE(back) << back.error().message();

@@ -18,16 +18,19 @@ TEST(EventIdTest, DependsOnEveryPartAndOnNothingElse) {
   const std::string id = event_id("lab", "slurm", "job.script", "4711", 17, "ab");
   EXPECT_EQ(id, event_id("lab", "slurm", "job.script", "4711", 17, "ab"));
   EXPECT_EQ(id.size(), 64U);
-  EXPECT_NE(id, event_id("la", "bslurm", "job.script", "4711", 17, "ab")) << "the parts' borders count";
+  EXPECT_NE(id, event_id("la", "bslurm", "job.script", "4711", 17, "ab"))
+      << "the parts' borders count";
   EXPECT_NE(id, event_id("lab", "slurm", "job.script", "4712", 17, "ab"));
   EXPECT_NE(id, event_id("lab", "slurm", "job.script", "4711", 18, "ab"));
   EXPECT_NE(id, event_id("lab", "slurm", "job.script", "4711", 17, "ac"));
 }
 
 TEST(EventIdTest, NeverChangesBetweenReleases) {
-  // Sinks have this id in their indices: a change of the recipe would store every job a second time.
-  EXPECT_EQ(event_id("lab", "slurm", "job.script", "4711", 1795224382364000000, std::string(64, 'a')),
-            "75a24f5e717b135b2b512f084d4bdeedd850f439a8058103f2823000e24650d9");
+  // Sinks have this id in their indices: a change of the recipe would store every job a second
+  // time.
+  EXPECT_EQ(
+      event_id("lab", "slurm", "job.script", "4711", 1795224382364000000, std::string(64, 'a')),
+      "75a24f5e717b135b2b512f084d4bdeedd850f439a8058103f2823000e24650d9");
 }
 
 TEST(EnvironmentTest, SplitsAtTheFirstEqualsSignAfterTheFirstByte) {
@@ -70,7 +73,8 @@ TEST(EventJsonTest, ScriptThatIsNotUtf8GoesAsBase64AndLosesNothing) {
 }
 
 TEST(EventJsonTest, OfEqualNamesTheLastOneCountsAndBadBytesAreSaid) {
-  const Json json = Json::parse(event_json(test::make_event_value("1", "x", {"A=1", "B=\xff", "A=2"})));
+  const Json json =
+      Json::parse(event_json(test::make_event_value("1", "x", {"A=1", "B=\xff", "A=2"})));
   EXPECT_EQ(json["environment"], (Json{{"A", "2"}, {"B", "\xEF\xBF\xBD"}}));
   EXPECT_EQ(json["lossy"], Json::array({"environment"}));
 }
@@ -78,8 +82,10 @@ TEST(EventJsonTest, OfEqualNamesTheLastOneCountsAndBadBytesAreSaid) {
 TEST(EventJsonTest, ManyVariablesTakeLinearTime) {
   std::vector<std::string> variables;
   for (int i = 0; i < 100'000; ++i) variables.push_back("V" + std::to_string(i) + "=x");
-  // The test's own parser keeps no order: nlohmann's ordered one is quadratic in the number of members.
-  const nlohmann::json json = nlohmann::json::parse(event_json(test::make_event_value("1", "x", variables)));
+  // The test's own parser keeps no order: nlohmann's ordered one is quadratic in the number of
+  // members.
+  const nlohmann::json json =
+      nlohmann::json::parse(event_json(test::make_event_value("1", "x", variables)));
   EXPECT_EQ(json["environment"].size(), variables.size());
 }
 
@@ -109,13 +115,16 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
 }
 
 TEST(EventJsonTest, NothingButMetadataIsReadBack) {
-  const std::string good = event_json(*test::make_event("1"), {.script_text = false, .environment = false, .exact_times = true});
-  for (const std::string& bad : {std::string{}, std::string{"{}"}, std::string{"[1]"}, good.substr(0, good.size() / 2),
-                                 std::string(R"({"schema":"scriptorium.event/2"})")}) {
+  const std::string good = event_json(
+      *test::make_event("1"), {.script_text = false, .environment = false, .exact_times = true});
+  for (const std::string& bad :
+       {std::string{}, std::string{"{}"}, std::string{"[1]"}, good.substr(0, good.size() / 2),
+        std::string(R"({"schema":"scriptorium.event/2"})")}) {
     auto event = event_from_json(bad);
     ASSERT_FALSE(event) << bad;
     EXPECT_EQ(event.error().kind(), ErrorKind::kCorrupt);
-    EXPECT_EQ(event.error().message().find("bash"), std::string::npos) << "no script text in an error";
+    EXPECT_EQ(event.error().message().find("bash"), std::string::npos)
+        << "no script text in an error";
   }
 }
 
