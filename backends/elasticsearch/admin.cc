@@ -123,7 +123,7 @@ std::vector<StoredJob> joined(std::vector<Found> found) {
 }  // namespace
 
 Admin::Admin(const ElasticsearchConfig& config, const Credentials& credentials,
-             const SinkContext& context)
+             const PluginContext& context)
     : config_(config),
       context_(context),
       http_(config, credentials),

@@ -15,7 +15,7 @@ namespace scriptorium::elasticsearch {
 class Admin {
  public:
   Admin(const ElasticsearchConfig& config, const Credentials& credentials,
-        const SinkContext& context);
+        const PluginContext& context);
 
   // Reachable, known to the server, allowed to create documents, template there? Stores nothing.
   Result<void> check();
@@ -33,7 +33,7 @@ class Admin {
   std::string sample_index() const;
 
   const ElasticsearchConfig& config_;
-  const SinkContext& context_;
+  const PluginContext& context_;
   Http http_;
   std::vector<std::string> hosts_;  // those that answer
   Product product_ = Product::kAuto;

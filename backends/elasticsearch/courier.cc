@@ -46,7 +46,7 @@ constexpr seconds kTryChangeAgain{600};
 }  // namespace
 
 Courier::Courier(const ElasticsearchConfig& config, const Credentials& credentials,
-                 const SinkContext& context)
+                 const PluginContext& context)
     : config_(config),
       context_(context),
       http_(config, credentials),

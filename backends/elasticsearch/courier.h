@@ -47,7 +47,7 @@ struct CourierStatus {
 class Courier {
  public:
   Courier(const ElasticsearchConfig& config, const Credentials& credentials,
-          const SinkContext& context);
+          const PluginContext& context);
   ~Courier();
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
@@ -147,7 +147,7 @@ class Courier {
   std::string words_of(const ServerError& error, const Parcel& parcel) const;
 
   const ElasticsearchConfig& config_;
-  const SinkContext& context_;
+  const PluginContext& context_;
   Http http_;
   Hosts hosts_;
   std::deque<Load> loads_;

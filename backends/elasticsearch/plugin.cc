@@ -10,7 +10,7 @@ void check(const Table& table, Problems& problems) {
   static_cast<void>(parse_config(table, problems));
 }
 
-Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& context) {
+Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext& context) {
   Problems problems;
   ElasticsearchConfig config = parse_config(table, problems);
   if (!problems.empty()) return Error{ErrorKind::kInvalidConfig, problems.list().front().text()};

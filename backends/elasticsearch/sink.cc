@@ -51,7 +51,7 @@ void add(std::string& json, const char* name, std::string_view value) {
 }  // namespace
 
 Result<std::unique_ptr<ElasticsearchSink>> ElasticsearchSink::create(ElasticsearchConfig config,
-                                                                     const SinkContext& context) {
+                                                                     const PluginContext& context) {
   auto credentials = read_credentials(config);
   if (!credentials) return credentials.error();
   return std::unique_ptr<ElasticsearchSink>(
@@ -59,7 +59,7 @@ Result<std::unique_ptr<ElasticsearchSink>> ElasticsearchSink::create(Elasticsear
 }
 
 ElasticsearchSink::ElasticsearchSink(ElasticsearchConfig config, Credentials credentials,
-                                     const SinkContext& context)
+                                     const PluginContext& context)
     : config_(std::move(config)), credentials_(std::move(credentials)), context_(context) {}
 
 ElasticsearchSink::~ElasticsearchSink() = default;

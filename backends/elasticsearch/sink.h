@@ -27,7 +27,7 @@ class ElasticsearchSink final : public Sink {
  public:
   // Reads the files of the secrets; kInvalidConfig if that fails.
   static Result<std::unique_ptr<ElasticsearchSink>> create(ElasticsearchConfig config,
-                                                           const SinkContext& context);
+                                                           const PluginContext& context);
   ~ElasticsearchSink() override;
 
   Result<void> check() override;
@@ -41,11 +41,11 @@ class ElasticsearchSink final : public Sink {
 
  private:
   ElasticsearchSink(ElasticsearchConfig config, Credentials credentials,
-                    const SinkContext& context);
+                    const PluginContext& context);
 
   const ElasticsearchConfig config_;
   const Credentials credentials_;
-  const SinkContext context_;
+  const PluginContext context_;
   std::unique_ptr<Courier> courier_;
 };
 

@@ -131,7 +131,8 @@ struct FileSink::Batch {
   bool one_sync = false;
 };
 
-Result<std::unique_ptr<FileSink>> FileSink::create(FileConfig config, const SinkContext& context) {
+Result<std::unique_ptr<FileSink>> FileSink::create(FileConfig config,
+                                                   const PluginContext& context) {
   auto layout = Layout::parse(config.layout);
   if (!layout) return layout.error().with_context("layout");
   auto names = TemporaryNames::create();
@@ -141,7 +142,7 @@ Result<std::unique_ptr<FileSink>> FileSink::create(FileConfig config, const Sink
 }
 
 FileSink::FileSink(FileConfig config, Layout layout, TemporaryNames names,
-                   const SinkContext& context)
+                   const PluginContext& context)
     : config_(std::move(config)),
       layout_(std::move(layout)),
       names_(std::move(names)),

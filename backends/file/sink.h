@@ -41,7 +41,7 @@ namespace scriptorium::file {
 class FileSink final : public Sink {
  public:
   // `config` must have passed parse_config().
-  static Result<std::unique_ptr<FileSink>> create(FileConfig config, const SinkContext& context);
+  static Result<std::unique_ptr<FileSink>> create(FileConfig config, const PluginContext& context);
 
   Result<void> check() override;
   Result<void> start() override;
@@ -63,7 +63,7 @@ class FileSink final : public Sink {
     bool batch_sync = false;    // one syncfs is sound and pays here
   };
 
-  FileSink(FileConfig config, Layout layout, TemporaryNames names, const SinkContext& context);
+  FileSink(FileConfig config, Layout layout, TemporaryNames names, const PluginContext& context);
 
   bool needs_access_lists() const noexcept;
   Result<UniqueFd> open_root() const;

@@ -40,7 +40,7 @@ std::string size_words(std::size_t bytes) { return std::to_string(bytes) + " byt
 
 }  // namespace
 
-KafkaSink::KafkaSink(KafkaConfig config, const SinkContext& context)
+KafkaSink::KafkaSink(KafkaConfig config, const PluginContext& context)
     : config_(std::move(config)),
       name_(context.name),
       cluster_(context.cluster),
@@ -51,7 +51,7 @@ KafkaSink::KafkaSink(KafkaConfig config, const SinkContext& context)
 KafkaSink::~KafkaSink() { KafkaSink::stop(clock_.steady()); }
 
 Result<std::unique_ptr<KafkaSink>> KafkaSink::create(KafkaConfig config,
-                                                     const SinkContext& context) {
+                                                     const PluginContext& context) {
   if (auto readable = check_secrets(config); !readable) return readable.error();
   return std::unique_ptr<KafkaSink>(new KafkaSink(std::move(config), context));
 }

@@ -37,7 +37,8 @@ namespace scriptorium::kafka {
 class KafkaSink final : public Sink, private ProducerListener {
  public:
   // `config` must have passed parse_config(). kInvalidConfig if a secret cannot be read.
-  static Result<std::unique_ptr<KafkaSink>> create(KafkaConfig config, const SinkContext& context);
+  static Result<std::unique_ptr<KafkaSink>> create(KafkaConfig config,
+                                                   const PluginContext& context);
   ~KafkaSink() override;
 
   Result<void> check() override;
@@ -80,7 +81,7 @@ class KafkaSink final : public Sink, private ProducerListener {
     std::size_t bytes = 0;
   };
 
-  KafkaSink(KafkaConfig config, const SinkContext& context);
+  KafkaSink(KafkaConfig config, const PluginContext& context);
 
   void run() noexcept;
   void fetch();      // what deliver() and stop() left

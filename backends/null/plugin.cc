@@ -11,7 +11,7 @@ namespace {
 std::vector<OptionInfo> options() { return {}; }
 void check(const Table&, Problems&) {}
 
-Result<std::unique_ptr<Sink>> create(const Table&, const SinkContext&) {
+Result<std::unique_ptr<Sink>> create(const Table&, const PluginContext&) {
   return std::unique_ptr<Sink>(std::make_unique<NullSink>());
 }
 

@@ -11,7 +11,7 @@ void check(const Table& table, Problems& problems) {
   static_cast<void>(parse_config(table, problems));
 }
 
-Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext&) {
+Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext&) {
   Problems problems;
   const StdoutConfig config = parse_config(table, problems);
   if (!problems.empty()) return Error{ErrorKind::kInvalidConfig, problems.list().front().text()};

@@ -12,8 +12,8 @@
 namespace scriptorium {
 
 // Raised whenever the layout or meaning of anything in core/api changes;
-// tests/core/api/abi_layout_test.cc fails when that is forgotten.
-inline constexpr std::uint32_t kPluginAbiVersion = 2;
+// tests/core/api/abi/abi_layout_test.cc fails when that is forgotten.
+inline constexpr std::uint32_t kPluginAbiVersion = 3;
 
 // Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...". C++
 // types may cross between daemon and plugin because the stamps must match exactly. Set by the build
@@ -47,11 +47,11 @@ struct PluginDescriptor {
   // while the main thread waits, after check() found nothing; must return within 30 s and do no
   // network I/O.
   Result<std::unique_ptr<Sink>> (*create_sink)(const Table& table,
-                                               const SinkContext& context) = nullptr;
+                                               const PluginContext& context) = nullptr;
   Result<std::unique_ptr<SpoolAdapter>> (*create_spool_adapter)(
-      const Table& table, const SourceContext& context) = nullptr;
+      const Table& table, const PluginContext& context) = nullptr;
   Result<std::unique_ptr<FreeSource>> (*create_free_source)(const Table& table,
-                                                            const SourceContext& context) = nullptr;
+                                                            const PluginContext& context) = nullptr;
 };
 
 #define SCRIPTORIUM_EXPORT __attribute__((visibility("default")))

@@ -9,18 +9,11 @@
 
 #include "core/api/delivery.h"
 #include "core/api/logger.h"
+#include "core/api/plugin_context.h"
 #include "core/api/readable_sink.h"
 #include "core/base/result.h"
 
 namespace scriptorium {
-
-// What core gives to a sink; all references live as long as the sink.
-struct SinkContext {
-  std::string name;  // of the instance: "archive" for [sink.archive]
-  std::string cluster;
-  Logger& log;
-  const Clock& clock;
-};
 
 // What a sink holds of a job, for `scriptorium show`.
 struct StoredFile {

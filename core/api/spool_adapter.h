@@ -14,6 +14,7 @@
 
 #include "core/api/event.h"
 #include "core/api/logger.h"
+#include "core/api/plugin_context.h"
 #include "core/base/file.h"
 #include "core/base/result.h"
 
@@ -203,14 +204,6 @@ class NumberResolver {
                                                                 SteadyTime deadline) = 0;
 };
 
-// What core gives to an adapter; references live as long as the adapter.
-struct SourceContext {
-  std::string name;  // of the instance: "slurm" for [source.slurm]
-  std::string cluster;
-  Logger& log;
-  const Clock& clock;
-};
-
 // A scheduler that leaves its jobs in a spool directory: pure functions that say which files belong
 // to which job, when they are complete and what event they make. Core does all the watching,
 // reading and counting.
@@ -268,7 +261,7 @@ class SpoolAdapter {
   virtual std::unique_ptr<NumberResolver> make_number_resolver() const { return nullptr; }
 
   // For `scriptorium check`: what of the configuration does not fit what the scheduler says of
-  // itself. Core has compared nothing yet; `cluster` is in the SourceContext. Must return by
+  // itself. Core has compared nothing yet; `cluster` is in the PluginContext. Must return by
   // `deadline`.
   virtual std::vector<Mismatch> compare_with_scheduler(const std::stop_token& stop,
                                                        SteadyTime deadline) const {

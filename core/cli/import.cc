@@ -323,7 +323,7 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
 
   const SignalStop signals(console.owns_process);
   const auto log = make_command_logger();
-  const SourceContext context{.name = (*source)->instance.name,
+  const PluginContext context{.name = (*source)->instance.name,
                               .cluster = core.cluster,
                               .log = *log,
                               .clock = system_clock()};

@@ -26,10 +26,10 @@ int setup_command(const Arguments& arguments, Console& console) try {
                 kExitUsage);
   }
   const auto log = make_command_logger();
-  const SinkContext context{.name = found->instance.name,
-                            .cluster = setup->config.core.cluster,
-                            .log = *log,
-                            .clock = system_clock()};
+  const PluginContext context{.name = found->instance.name,
+                              .cluster = setup->config.core.cluster,
+                              .log = *log,
+                              .clock = system_clock()};
   auto sink = create_sink(found->plugin, found->instance.table, context);
   if (!sink) return fail(console, sink.error());
   auto text = (*sink)->setup(arguments.print);

@@ -145,7 +145,7 @@ class Search {
     std::vector<std::string> ids;
     for (const LoadedSource& source : setup_.sources) {
       if (source.plugin.descriptor->kind != PluginKind::kSpoolAdapter) continue;
-      const SourceContext context{.name = source.instance.name,
+      const PluginContext context{.name = source.instance.name,
                                   .cluster = setup_.config.core.cluster,
                                   .log = log,
                                   .clock = system_clock()};
@@ -179,10 +179,10 @@ class Search {
   }
 
   void ask_sink(const LoadedSink& sink, Logger& log) try {
-    const SinkContext context{.name = sink.instance.name,
-                              .cluster = setup_.config.core.cluster,
-                              .log = log,
-                              .clock = system_clock()};
+    const PluginContext context{.name = sink.instance.name,
+                                .cluster = setup_.config.core.cluster,
+                                .log = log,
+                                .clock = system_clock()};
     auto made = create_sink(sink.plugin, sink.instance.table, context);
     if (!made) return say(made.error().message());
     auto stored = (*made)->find(job_);

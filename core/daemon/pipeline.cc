@@ -250,7 +250,7 @@ SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::s
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
                                                    const Runtime& runtime) try {
   const std::string& name = source.instance.name;
-  const SourceContext context{name, runtime.cluster, runtime.log, runtime.clock};
+  const PluginContext context{name, runtime.cluster, runtime.log, runtime.clock};
   std::unique_ptr<SourceRun> run(new SourceRun(
       name, scriptorium::fingerprint(source.instance.table, source.plugin.file, runtime),
       source.plugin.descriptor->name));
@@ -427,7 +427,7 @@ SinkRun::SinkRun(const LoadedSink& sink, std::string fingerprint, const Runtime&
 SinkRun::~SinkRun() = default;
 
 Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
-  const SinkContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
+  const PluginContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
   auto made = create_sink(sink.plugin, sink.instance.table, context);
   if (!made) return made.error();
   std::unique_ptr<SinkRun> run(new SinkRun(

@@ -319,7 +319,7 @@ void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found)
 std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& core,
                                   SpoolOpener* opener, Logger& log) {
   Findings found("source." + source.instance.name);
-  const SourceContext context{
+  const PluginContext context{
       .name = source.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     check_ready(create_free_source(source.plugin, source.instance.table, context), found);
@@ -345,7 +345,7 @@ std::vector<Finding> check_sink(
     const LoadedSink& sink, const CoreConfig& core, Logger& log,
     std::vector<std::pair<std::string, std::vector<std::string>>>& directories) {
   Findings found("sink." + sink.instance.name);
-  const SinkContext context{
+  const PluginContext context{
       .name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
   const auto made = create_sink(sink.plugin, sink.instance.table, context);
   check_ready(made, found);

@@ -463,14 +463,14 @@ std::vector<std::string> plugin_directories(const std::vector<std::string>& firs
 bool factory_hung() noexcept { return !hung_threads().empty(); }
 
 Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
-                                          const SinkContext& context,
+                                          const PluginContext& context,
                                           std::chrono::milliseconds limit) {
   return create<Sink>(plugin, plugin.descriptor->create_sink, "sink", table, context, limit);
 }
 
 Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& plugin,
                                                            const Table& table,
-                                                           const SourceContext& context,
+                                                           const PluginContext& context,
                                                            std::chrono::milliseconds limit) {
   return create<SpoolAdapter>(plugin, plugin.descriptor->create_spool_adapter, "spool adapter",
                               table, context, limit);
@@ -478,7 +478,7 @@ Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(const LoadedPlugin& p
 
 Result<std::unique_ptr<FreeSource>> create_free_source(const LoadedPlugin& plugin,
                                                        const Table& table,
-                                                       const SourceContext& context,
+                                                       const PluginContext& context,
                                                        std::chrono::milliseconds limit) {
   return create<FreeSource>(plugin, plugin.descriptor->create_free_source, "free source", table,
                             context, limit);

@@ -64,13 +64,13 @@ inline constexpr std::chrono::seconds kFactoryTimeLimit{30};
 // waits for it. After a hang the caller can only end the process (with _exit: the thread still
 // runs).
 Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
-                                          const SinkContext& context,
+                                          const PluginContext& context,
                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
 Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(
-    const LoadedPlugin& plugin, const Table& table, const SourceContext& context,
+    const LoadedPlugin& plugin, const Table& table, const PluginContext& context,
     std::chrono::milliseconds limit = kFactoryTimeLimit);
 Result<std::unique_ptr<FreeSource>> create_free_source(
-    const LoadedPlugin& plugin, const Table& table, const SourceContext& context,
+    const LoadedPlugin& plugin, const Table& table, const PluginContext& context,
     std::chrono::milliseconds limit = kFactoryTimeLimit);
 
 // True once a factory did not come back: flush what was said, then _exit. Destructors of static

@@ -78,7 +78,7 @@ Config read(const Table& table, Problems& problems) {
 }
 void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }
 
-Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const SourceContext& /*context*/) {
+Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const PluginContext& /*context*/) {
   Problems none;  // check() found none
   return std::unique_ptr<SpoolAdapter>(std::make_unique<Inbox>(read(table, none)));
 }

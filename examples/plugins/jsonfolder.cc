@@ -68,7 +68,7 @@ Config read(const Table& table, Problems& problems) {
 }
 void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }
 
-Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext& /*context*/) {
+Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext& /*context*/) {
   Problems none;  // check() found none
   return std::unique_ptr<Sink>(std::make_unique<JsonFolder>(read(table, none)));
 }

@@ -15,7 +15,7 @@ namespace scriptorium::slurm {
 // parse.h.
 class SlurmSource final : public SpoolAdapter {
  public:
-  SlurmSource(SlurmConfig config, const SourceContext& context)
+  SlurmSource(SlurmConfig config, const PluginContext& context)
       : config_(std::move(config)),
         context_(context),
         queue_(std::make_shared<Queue>(config_, context_.log, context_.clock)) {}
@@ -38,7 +38,7 @@ class SlurmSource final : public SpoolAdapter {
 
  private:
   SlurmConfig config_;
-  SourceContext context_;
+  PluginContext context_;
   const std::shared_ptr<Queue> queue_;  // shared by the resolvers, so that one answer serves both
 };
 

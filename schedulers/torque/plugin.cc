@@ -12,7 +12,7 @@ void check(const Table& table, Problems& problems) {
   static_cast<void>(read_config(table, problems));
 }
 
-Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const SourceContext& context) {
+Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const PluginContext& context) {
   Problems problems;
   TorqueConfig config = read_config(table, problems);
   if (!problems.empty()) return Error(ErrorKind::kInvalidConfig, problems.list().front().text());

@@ -17,7 +17,7 @@ namespace scriptorium::torque {
 class TorqueSource final : public SpoolAdapter {
  public:
   using Exists = std::function<bool(const std::string& path)>;
-  TorqueSource(TorqueConfig config, const SourceContext& context, Exists exists = file_exists)
+  TorqueSource(TorqueConfig config, const PluginContext& context, Exists exists = file_exists)
       : config_(std::move(config)), context_(context), exists_(std::move(exists)) {}
 
   std::string scheduler() const override { return "torque"; }
@@ -38,7 +38,7 @@ class TorqueSource final : public SpoolAdapter {
 
  private:
   TorqueConfig config_;
-  SourceContext context_;
+  PluginContext context_;
   Exists exists_;
 };
 

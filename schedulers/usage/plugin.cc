@@ -6,7 +6,7 @@ namespace {
 
 void check(const Table& table, Problems& problems) { read_config(table, problems); }
 
-Result<std::unique_ptr<FreeSource>> create(const Table& table, const SourceContext& context) {
+Result<std::unique_ptr<FreeSource>> create(const Table& table, const PluginContext& context) {
   Problems none;  // check() found none
   return std::make_unique<UsageSource>(read_config(table, none), context);
 }

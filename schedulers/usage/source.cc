@@ -458,7 +458,7 @@ class UsageSource::Node {
 // ---- the source
 // ------------------------------------------------------------------------------------------------------
 
-UsageSource::UsageSource(UsageConfig config, const SourceContext& context, Files& files)
+UsageSource::UsageSource(UsageConfig config, const PluginContext& context, Files& files)
     : config_(std::move(config)),
       name_(context.name),
       context_{context.cluster, context.log, context.clock},

@@ -20,7 +20,7 @@ namespace scriptorium::usage {
 // summaries of nodes are kept here and in the state file.
 class UsageSource final : public FreeSource {
  public:
-  UsageSource(UsageConfig config, const SourceContext& context, Files& files = real_files());
+  UsageSource(UsageConfig config, const PluginContext& context, Files& files = real_files());
   ~UsageSource() override;
 
   Result<void> check() override;

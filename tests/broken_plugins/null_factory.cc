@@ -4,7 +4,7 @@
 namespace {
 
 scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
-                                                               const scriptorium::SinkContext&) {
+                                                               const scriptorium::PluginContext&) {
   return std::unique_ptr<scriptorium::Sink>{};
 }
 

@@ -47,7 +47,7 @@ void check(const Table& table, Problems& problems) {
   if (schema().parse(table, problems).at == "options") throw 1;
 }
 std::vector<OptionInfo> options() { return schema().options(); }
-Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext&) {
+Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext&) {
   Problems problems;
   std::string at = schema().parse(table, problems).at;
   if (at == "create") throw 1;

@@ -125,7 +125,7 @@ class OddSource : public SpoolAdapter {
 
 std::vector<OptionInfo> options() { return schema().options(); }
 void check(const Table& table, Problems& problems) { schema().parse(table, problems); }
-Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const SourceContext&) {
+Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const PluginContext&) {
   Problems problems;
   return std::unique_ptr<SpoolAdapter>(new OddSource(schema().parse(table, problems)));
 }

@@ -20,7 +20,8 @@ inline void no_check(const Table& table, Problems& problems) {
   static_cast<void>(table);
   static_cast<void>(problems);
 }
-inline Result<std::unique_ptr<Sink>> create_plain(const Table& table, const SinkContext& context) {
+inline Result<std::unique_ptr<Sink>> create_plain(const Table& table,
+                                                  const PluginContext& context) {
   static_cast<void>(table);
   static_cast<void>(context);
   return std::unique_ptr<Sink>(new PlainSink());

@@ -78,7 +78,7 @@ void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
   schema().parse(table, problems);
 }
 scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
-                                                               const scriptorium::SinkContext&) {
+                                                               const scriptorium::PluginContext&) {
   scriptorium::Problems problems;
   return std::unique_ptr<scriptorium::Sink>(new PryingSink(schema().parse(table, problems)));
 }

@@ -6,7 +6,7 @@
 namespace {
 
 scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table&,
-                                                               const scriptorium::SinkContext&) {
+                                                               const scriptorium::PluginContext&) {
   throw std::runtime_error("no such luck");
 }
 

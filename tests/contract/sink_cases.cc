@@ -26,7 +26,7 @@ namespace {
 
 class NullDestination : public SinkCase::Destination {
  public:
-  std::unique_ptr<Sink> make(const SinkContext&) override {
+  std::unique_ptr<Sink> make(const PluginContext&) override {
     return std::make_unique<null::NullSink>();
   }
   std::string contents() override { return {}; }
@@ -35,7 +35,7 @@ class NullDestination : public SinkCase::Destination {
 // Into a file, so that nothing has to be read while the sink writes.
 class StdoutDestination : public SinkCase::Destination {
  public:
-  std::unique_ptr<Sink> make(const SinkContext&) override {
+  std::unique_ptr<Sink> make(const PluginContext&) override {
     return std::make_unique<stdout_sink::StdoutSink>(stdout_sink::StdoutConfig{}, fd_.get());
   }
   std::string contents() override { return directory_.read("out"); }
@@ -53,7 +53,7 @@ class FileDestination : public SinkCase::Destination {
     config_.root = directory_.path_to("archive");
   }
 
-  std::unique_ptr<Sink> make(const SinkContext& context) override {
+  std::unique_ptr<Sink> make(const PluginContext& context) override {
     auto sink = file::FileSink::create(config_, context);
     if (!sink) throw std::runtime_error(sink.error().message());
     return *std::move(sink);
@@ -99,7 +99,7 @@ class KafkaDestination : public SinkCase::Destination {
     cluster_.make_topic("jobs", 3);
     options_.set("brokers", cluster_.brokers().c_str()).set("topic", "jobs").set("format", format);
   }
-  std::unique_ptr<Sink> make(const SinkContext& context) override {
+  std::unique_ptr<Sink> make(const PluginContext& context) override {
     auto sink = kafka::KafkaSink::create(options_.config(), context);
     if (!sink) throw std::runtime_error(sink.error().message());
     return *std::move(sink);
@@ -120,7 +120,7 @@ class KafkaDestination : public SinkCase::Destination {
 #ifdef SCRIPTORIUM_HAS_ELASTICSEARCH
 class ElasticsearchDestination : public SinkCase::Destination {
  public:
-  std::unique_ptr<Sink> make(const SinkContext& context) override {
+  std::unique_ptr<Sink> make(const PluginContext& context) override {
     elasticsearch::ElasticsearchConfig config;
     config.hosts = {server_.url()};
     config.index_name = *elasticsearch::IndexName::parse(elasticsearch::IndexName::kDefault);

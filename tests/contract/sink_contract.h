@@ -17,7 +17,7 @@ struct SinkCase {
    public:
     virtual ~Destination() = default;
     // A new instance of the sink on this destination, as after a restart.
-    virtual std::unique_ptr<Sink> make(const SinkContext& context) = 0;
+    virtual std::unique_ptr<Sink> make(const PluginContext& context) = 0;
     // All that the destination holds, in any form that differs when something changed.
     virtual std::string contents() = 0;
     // Whether a second delivery of an event leaves contents() as it was: false where the

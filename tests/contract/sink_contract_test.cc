@@ -28,7 +28,7 @@ class SinkContractTest : public ::testing::TestWithParam<SinkCase> {
   void stop(Sink& sink) { sink.stop(std::chrono::steady_clock::now() + std::chrono::seconds(10)); }
 
   RecordingLogger log_;
-  SinkContext context_{"under-test", "lab", log_, system_clock()};
+  PluginContext context_{"under-test", "lab", log_, system_clock()};
   std::unique_ptr<SinkCase::Destination> destination_ = GetParam().destination();
   Outbox outbox_;
 };

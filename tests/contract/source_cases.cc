@@ -10,7 +10,7 @@ using namespace std::string_literals;
 const std::vector<SourceCase>& source_cases() {
   static const std::vector<SourceCase> cases = {
       {"slurm",
-       [](const std::string& root, const SourceContext& context) -> std::unique_ptr<SpoolAdapter> {
+       [](const std::string& root, const PluginContext& context) -> std::unique_ptr<SpoolAdapter> {
          slurm::SlurmConfig config;
          config.spool = root;
          return std::make_unique<slurm::SlurmSource>(config, context);
@@ -23,7 +23,7 @@ const std::vector<SourceCase>& source_cases() {
              {entry + "/script", std::string(script) + '\0'}};
        }},
       {"torque",
-       [](const std::string& root, const SourceContext& context) -> std::unique_ptr<SpoolAdapter> {
+       [](const std::string& root, const PluginContext& context) -> std::unique_ptr<SpoolAdapter> {
          return std::make_unique<torque::TorqueSource>(torque::TorqueConfig{root}, context);
        },
        [](int number, std::string_view script) {
@@ -40,7 +40,7 @@ const std::vector<SourceCase>& source_cases() {
        "jobs"},
       {"replay",
        [](const std::string& root,
-          const SourceContext& /*context*/) -> std::unique_ptr<SpoolAdapter> {
+          const PluginContext& /*context*/) -> std::unique_ptr<SpoolAdapter> {
          replay::ReplayConfig config;
          config.folder = root;
          return std::make_unique<replay::ReplaySource>(config);

@@ -16,7 +16,7 @@ namespace scriptorium::test {
 struct SourceCase {
   std::string name;
   std::function<std::unique_ptr<SpoolAdapter>(const std::string& root,
-                                              const SourceContext& context)>
+                                              const PluginContext& context)>
       make;
   // The files of one job as its scheduler leaves them, in the order in which they are written: path
   // below the root, bytes. `number` is below 1000; `script` has no NUL and does not end in

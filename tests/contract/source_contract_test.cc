@@ -94,7 +94,7 @@ class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
 
   test::TempDir dir_;
   test::RecordingLogger log_;
-  const SourceContext context_{"source", "lab", log_, system_clock()};
+  const PluginContext context_{"source", "lab", log_, system_clock()};
   const std::string root_;
   std::unique_ptr<SpoolAdapter> adapter_;
   std::unique_ptr<Journal> journal_;

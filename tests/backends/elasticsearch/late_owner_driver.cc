@@ -51,7 +51,7 @@ int run(const std::string& job, const std::string& steps, const std::vector<std:
   if (!problems.empty()) return 64;
 
   test::RecordingLogger log;
-  const SinkContext context{
+  const PluginContext context{
       .name = "search", .cluster = "lab", .log = log, .clock = system_clock()};
   auto sink = elasticsearch::ElasticsearchSink::create(std::move(config), context);
   if (!sink || !(*sink)->start()) return 1;

@@ -72,7 +72,7 @@ class SinkFixture : public ::testing::Test {
   ElasticsearchConfig config_;
   test::FakeClock clock_;
   test::RecordingLogger log_;
-  SinkContext context_{"search", "lab", log_, clock_};
+  PluginContext context_{"search", "lab", log_, clock_};
   test::Outbox outbox_;
   test::TempDir directory_;
   std::unique_ptr<ElasticsearchSink> sink_;

@@ -91,7 +91,7 @@ class FileArchiveTest : public ::testing::Test {
 
   test::TempDir directory_;
   test::RecordingLogger log_;
-  SinkContext context_{"archive", "lab", log_, system_clock()};
+  PluginContext context_{"archive", "lab", log_, system_clock()};
   FileConfig config_;
   test::Outbox outbox_;
 };

@@ -91,7 +91,7 @@ class FilePowerCutTest : public ::testing::TestWithParam<SyncMode> {
 
   test::TempDir directory_;
   test::RecordingLogger log_;
-  SinkContext context_{"archive", "lab", log_, system_clock()};
+  PluginContext context_{"archive", "lab", log_, system_clock()};
   const std::string disk_ = directory_.make_directory("disk");
   FileConfig config_;
 };

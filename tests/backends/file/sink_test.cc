@@ -78,7 +78,7 @@ class FileSinkTest : public ::testing::Test {
 
   test::TempDir directory_;
   test::RecordingLogger log_;
-  SinkContext context_{"archive", "lab", log_, system_clock()};
+  PluginContext context_{"archive", "lab", log_, system_clock()};
   FileConfig config_;
   test::Outbox outbox_;
 };
@@ -654,7 +654,7 @@ TEST(FileSinkChild, DISABLED_Deliver) {
   const char* root = ::getenv("FILE_SINK_ROOT");
   ASSERT_NE(root, nullptr);
   test::RecordingLogger log;
-  const SinkContext context{"archive", "lab", log, system_clock()};
+  const PluginContext context{"archive", "lab", log, system_clock()};
   FileConfig config;
   config.root = root;
   config.acl = AclMode::kBestEffort;

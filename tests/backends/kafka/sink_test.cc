@@ -97,7 +97,7 @@ class KafkaSinkTest : public ::testing::Test {
   }
 
   test::RecordingLogger log_;
-  SinkContext context_{"kafka", "lab", log_, system_clock()};
+  PluginContext context_{"kafka", "lab", log_, system_clock()};
   std::unique_ptr<MockCluster> cluster_;
   test::ConfigBuilder options_;
   test::Outbox outbox_;

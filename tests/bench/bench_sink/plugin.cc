@@ -71,7 +71,7 @@ void check(const Table& table, Problems& problems) {
   static_cast<void>(schema().parse(table, problems));
 }
 
-Result<std::unique_ptr<Sink>> create(const Table& table, const SinkContext&) {
+Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext&) {
   Problems problems;
   BenchConfig config = schema().parse(table, problems);
   if (!problems.empty()) return Error{ErrorKind::kInvalidConfig, problems.list().front().text()};

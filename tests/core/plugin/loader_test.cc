@@ -60,7 +60,7 @@ class PluginLoaderTest : public ::testing::Test {
   test::TempDir own_;
   test::RecordingLogger log_;
   test::FakeClock clock_;
-  SinkContext context_{.name = "test", .cluster = "lab", .log = log_, .clock = clock_};
+  PluginContext context_{.name = "test", .cluster = "lab", .log = log_, .clock = clock_};
 };
 
 TEST_F(PluginLoaderTest, LoadsASoundPluginAndMakesItsInstance) {
@@ -382,7 +382,7 @@ TEST_F(PluginLoaderTest, RefusesASinkWhereASourceIsNeeded) {
   ASSERT_TRUE(plugin);
   Table table;
   table.path = "source.test";
-  const SourceContext context{.name = "test", .cluster = "lab", .log = log_, .clock = clock_};
+  const PluginContext context{.name = "test", .cluster = "lab", .log = log_, .clock = clock_};
   EXPECT_THAT(create_spool_adapter(*plugin, table, context).error().message(),
               AllOf(HasSubstr("good.so: found a plugin of kind sink"),
                     HasSubstr("needed one of kind spool adapter for source.test")));

@@ -182,7 +182,7 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
   }
 
   test::RecordingLogger log_;
-  const SourceContext context_{"torque", "lab", log_, system_clock()};
+  const PluginContext context_{"torque", "lab", log_, system_clock()};
   test::TempDir state_;
   TorqueSpool spool_;
   SourceConfig common_;

@@ -22,7 +22,7 @@ class TorqueSourceTest : public testing::Test {
   }
 
   test::RecordingLogger log_;
-  const SourceContext context_{"torque", "lab", log_, system_clock()};
+  const PluginContext context_{"torque", "lab", log_, system_clock()};
 };
 
 TEST_F(TorqueSourceTest, WatchesTheJobsOfTheServer) {

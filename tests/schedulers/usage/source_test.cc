@@ -104,7 +104,7 @@ class UsageSourceTest : public ::testing::Test {
 
   void start() {
     source_ =
-        std::make_unique<UsageSource>(config_, SourceContext{"usage", "lab", log_, system_clock()});
+        std::make_unique<UsageSource>(config_, PluginContext{"usage", "lab", log_, system_clock()});
     thread_ = std::jthread([this](const std::stop_token& stop) {
       EXPECT_TRUE(source_->run(journal_, stop, false).has_value());
     });
@@ -251,12 +251,12 @@ TEST_F(UsageSourceTest, ARestartInTheMiddleOfAJobGivesOneEventWithTheSameId) {
 TEST_F(UsageSourceTest, OneRunReadsEveryJobAndEnds) {
   config_.samples = true;
   const auto seven = job("7");
-  UsageSource source(config_, SourceContext{"usage", "lab", log_, system_clock()});
+  UsageSource source(config_, PluginContext{"usage", "lab", log_, system_clock()});
   ASSERT_TRUE(source.run(journal_, {}, true).has_value());
   EXPECT_EQ(journal_.events("usage.sample").size(), 1U);
   EXPECT_TRUE(journal_.events("usage.node").empty());
   seven->vanish();
-  UsageSource again(config_, SourceContext{"usage", "lab", log_, system_clock()});
+  UsageSource again(config_, PluginContext{"usage", "lab", log_, system_clock()});
   ASSERT_TRUE(again.run(journal_, {}, true).has_value());
   ASSERT_EQ(journal_.events("usage.node").size(), 1U);
   EXPECT_FALSE(journal_.events("usage.node").at(0).complete);
@@ -287,7 +287,7 @@ TEST_F(UsageSourceTest, TwoSourcesOnOneStateFileDoNotRunSideBySide) {
   start();
   const auto seven = job("7");
   ASSERT_TRUE(sees("7"));
-  UsageSource second(config_, SourceContext{"second", "lab", log_, system_clock()});
+  UsageSource second(config_, PluginContext{"second", "lab", log_, system_clock()});
   const auto refused = second.run(journal_, {}, true);
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().kind(), ErrorKind::kTransient);
@@ -299,7 +299,7 @@ TEST_F(UsageSourceTest, TwoSourcesOnOneStateFileDoNotRunSideBySide) {
 
 TEST_F(UsageSourceTest, CheckSaysWhereControlGroupsAreMissing) {
   config_.root = lab_.path("nowhere");
-  UsageSource source(config_, SourceContext{"usage", "lab", log_, system_clock()});
+  UsageSource source(config_, PluginContext{"usage", "lab", log_, system_clock()});
   const auto checked = source.check();
   ASSERT_FALSE(checked.has_value());
   EXPECT_EQ(checked.error().kind(), ErrorKind::kInvalidConfig);
