@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium::elasticsearch {
 namespace {
 
@@ -136,8 +138,7 @@ std::string host_problem(std::string_view url) {
   if (authority.empty() || authority == after) return "a URL without a host";
   if (after.empty()) return "a URL without a port: say :9200, or :443 behind a proxy";
   const std::string_view port = after.substr(1);
-  if (after.front() != ':' || port.empty() || port.size() > 5 ||
-      !std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; })) {
+  if (after.front() != ':' || port.size() > 5 || !is_all_digits(port)) {
     return "a port that is not a number";
   }
   return {};
@@ -223,8 +224,7 @@ void check_authentication(const Table& table, const ElasticsearchConfig& config,
 
 bool is_label_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= 64 && std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
+    return is_alphanumeric(c) || c == '_' || c == '-';
   });
 }
 

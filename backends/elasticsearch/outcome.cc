@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::elasticsearch {
@@ -42,9 +43,8 @@ bool has(std::string_view text, std::string_view part) noexcept {
 // An exception's name, or "" for anything else that stands in its place.
 std::string exception_name(std::string_view type) {
   const bool plain =
-      !type.empty() && type.size() <= kTypeMaxBytes && std::ranges::all_of(type, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-      });
+      !type.empty() && type.size() <= kTypeMaxBytes &&
+      std::ranges::all_of(type, [](char c) { return is_lower(c) || is_digit(c) || c == '_'; });
   return plain ? std::string(type) : std::string{};
 }
 
@@ -228,17 +228,15 @@ std::string safe_reason(std::string_view reason, const Event& event) {
 std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view text,
                                                            std::int64_t now) {
   constexpr std::int64_t kMostSeconds = 3600;
-  while (text.starts_with(' ')) text.remove_prefix(1);
-  while (text.ends_with(' ')) text.remove_suffix(1);
+  text = trim(text);
   if (text.empty() || text.size() > 64) return std::nullopt;
-  std::int64_t seconds = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (problem != std::errc{} || end != text.data() + text.size()) {
+  auto seconds = parse_number<std::int64_t>(text);
+  if (!seconds) {
     const std::int64_t date = curl_getdate(std::string(text).c_str(), nullptr);
     if (date < 0) return std::nullopt;
     seconds = date - now;
   }
-  return std::chrono::seconds(std::clamp<std::int64_t>(seconds, 0, kMostSeconds));
+  return std::chrono::seconds(std::clamp<std::int64_t>(*seconds, 0, kMostSeconds));
 }
 
 }  // namespace scriptorium::elasticsearch

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <memory>
 
 #include "core/base/accounts.h"
+#include "core/base/number.h"
 
 namespace scriptorium::file {
 namespace {
@@ -57,12 +57,9 @@ Acl make_acl(AclTarget target, const Readers& readers, std::optional<uid_t> extr
 
 template <typename Id>
 std::optional<Id> digits(const std::string& text) {
-  Id id = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  const auto id = parse_number<Id>(text);
   // The highest one means "nobody given" to the kernel.
-  if (error != std::errc{} || end != text.data() + text.size() || id == static_cast<Id>(-1))
-    return std::nullopt;
-  return id;
+  return id == static_cast<Id>(-1) ? std::nullopt : id;
 }
 
 }  // namespace

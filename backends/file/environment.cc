@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium::file {
@@ -21,11 +22,8 @@ void append_escaped(std::string& out, std::string_view bytes) {
 }
 
 bool is_shell_name(std::string_view name) {
-  const auto letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-  };
-  if (name.empty() || !letter(name[0])) return false;
-  return std::ranges::all_of(name, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+  return !name.empty() && !is_digit(name[0]) &&
+         std::ranges::all_of(name, [](char c) { return is_alphanumeric(c) || c == '_'; });
 }
 
 // bash refuses to assign to these; the line would only make a person doubt the whole file.

@@ -9,13 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <map>
 #include <utility>
 
 #include "backends/file/outcome.h"
 #include "core/base/accounts.h"
 #include "core/base/fault_point.h"
+#include "core/base/number.h"
+#include "core/base/path.h"
 #include "core/base/text.h"
 
 namespace scriptorium::file {
@@ -40,19 +41,10 @@ constexpr mode_t kDirectoryMode = 0750;
 
 std::size_t index_of(FileKind kind) { return static_cast<std::size_t>(kind); }
 
-std::string parent_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string::npos ? std::string{} : path.substr(0, slash);
-}
-
 std::optional<uid_t> verified_uid(const Event& event) {
   if (!event.user.verified || !event.user.id) return std::nullopt;
-  uid_t uid = 0;
-  const std::string& text = *event.user.id;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
-  if (error != std::errc{} || end != text.data() + text.size() || uid == static_cast<uid_t>(-1))
-    return std::nullopt;
-  return uid;
+  const auto uid = parse_number<uid_t>(*event.user.id);
+  return uid == static_cast<uid_t>(-1) ? std::nullopt : uid;
 }
 
 // An event that is no job script is one file, its record, whatever is kept of scripts.

@@ -17,7 +17,9 @@
 #include <memory>
 
 #include "backends/file/outcome.h"
+#include "core/base/ascii.h"
 #include "core/base/fault_point.h"
+#include "core/base/number.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
 
@@ -69,8 +71,7 @@ int open_part_by_part(int root, std::string_view path) {
 }
 
 bool lower_hex(std::string_view text) {
-  return std::ranges::all_of(
-      text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return std::ranges::all_of(text, [](char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); });
 }
 
 // The token of a temporary name; "" if it is none.
@@ -85,7 +86,7 @@ std::string_view token_of(std::string_view name) {
   const std::string_view token = rest.substr(kTokenDigits + 1, kTokenDigits);
   const std::string_view number = rest.substr(2 * kTokenDigits + 2);
   if (!lower_hex(rest.substr(0, kTokenDigits)) || !lower_hex(token)) return {};
-  if (!std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; })) return {};
+  if (!is_all_digits(number)) return {};
   return token;
 }
 
@@ -185,9 +186,10 @@ Result<void> sync_file_system(int fd) {
 bool sync_reports_errors() {
   utsname name{};
   if (::uname(&name) != 0) return false;
-  char* end = nullptr;
-  const long major = std::strtol(name.release, &end, 10);
-  const long minor = *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+  std::string_view release = name.release;  // "6.1.0-13-amd64"
+  const int major = take_number<int>(release).value_or(0);
+  if (release.starts_with('.')) release.remove_prefix(1);
+  const int minor = take_number<int>(release).value_or(0);
   return major > 5 || (major == 5 && minor >= 8);
 }
 

@@ -1,8 +1,8 @@
 #include "backends/kafka/connection.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium::kafka {
@@ -13,10 +13,7 @@ namespace {
 constexpr int kScramRepaired = 0x02060100;
 
 bool holds(std::string_view text, std::string_view part) {
-  const auto same = [](char a, char b) {
-    return std::tolower(static_cast<unsigned char>(a)) ==
-           std::tolower(static_cast<unsigned char>(b));
-  };
+  const auto same = [](char a, char b) { return to_lower(a) == to_lower(b); };
   return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 

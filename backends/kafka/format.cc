@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium::kafka {
@@ -77,8 +78,7 @@ std::string percent_encoded(std::string_view text) {
   std::string result;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-        c == '.' || c == '_' || c == '~') {
+    if (is_alphanumeric(c) || c == '-' || c == '.' || c == '_' || c == '~') {
       result += c;
     } else {
       result += '%';

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "backends/kafka/handles.h"
 #include "backends/kafka/probe.h"
 #include "backends/kafka/producer.h"
+#include "core/base/number.h"
 
 namespace scriptorium::kafka {
 namespace {
@@ -120,7 +120,7 @@ class TopicSetup {
     std::string change;
     for (const auto& [key, value] : wanted()) {
       const std::string& is = settings[key];
-      if (is == value || (key != "compression.type" && number(is) >= number(value))) continue;
+      if (is == value || (key != "compression.type" && setting(is) >= setting(value))) continue;
       text += "  " + key + " is " + (is.empty() ? "unknown" : is) + ", wanted " + value + "\n";
       change += (change.empty() ? "" : ",") + key + "=" + value;
     }
@@ -152,10 +152,8 @@ class TopicSetup {
     return topic_settings(config_);
   }
 
-  static std::int64_t number(const std::string& text) {
-    std::int64_t value = -1;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
+  static std::int64_t setting(const std::string& text) {
+    return parse_number<std::int64_t>(text).value_or(-1);
   }
 
   int milliseconds_left() const {

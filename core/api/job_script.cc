@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium {
 namespace {
 
@@ -13,13 +15,8 @@ using namespace std::literals;
 constexpr std::size_t kMaxLogicalLine = 64U << 10;
 
 // As isspace() in the C locale, which sbatch uses.
-bool is_blank(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-std::string_view trim(std::string_view text) noexcept {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
+constexpr std::string_view kBlanks = " \t\n\v\f\r";
+bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
 
 // Takes the next line, without its newline, off `rest`.
 std::string_view take_line(std::string_view& rest) noexcept {
@@ -30,7 +27,7 @@ std::string_view take_line(std::string_view& rest) noexcept {
 
 // Takes the next word between blanks off `rest`; empty at its end.
 std::string_view take_blank_word(std::string_view& rest) noexcept {
-  rest = trim(rest);
+  rest = trim(rest, kBlanks);
   std::size_t end = 0;
   while (end < rest.size() && !is_blank(rest[end])) ++end;
   const std::string_view word = rest.substr(0, end);
@@ -38,13 +35,11 @@ std::string_view take_blank_word(std::string_view& rest) noexcept {
   return word;
 }
 
-bool is_name_char(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+bool is_name_char(char c) noexcept { return is_alphanumeric(c) || c == '_'; }
 
 bool is_assignment(std::string_view word) noexcept {
   const std::size_t equals = word.find('=');
-  return equals != std::string_view::npos && equals > 0 && (word[0] < '0' || word[0] > '9') &&
+  return equals != std::string_view::npos && equals > 0 && !is_digit(word[0]) &&
          std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
                      is_name_char);
 }
@@ -193,7 +188,7 @@ void read_commands(std::string_view line, std::vector<std::string>& modules) {
     }
     if (c == '#') break;
     std::size_t redirect = at;
-    while (redirect < line.size() && line[redirect] >= '0' && line[redirect] <= '9') ++redirect;
+    while (redirect < line.size() && is_digit(line[redirect])) ++redirect;
     if (c == '&' && at + 1 < line.size() && line[at + 1] == '>') redirect = at + 1;
     if (redirect < line.size() && (line[redirect] == '<' || line[redirect] == '>')) {
       at = redirect;
@@ -233,7 +228,7 @@ std::vector<std::string> read_modules(std::string_view script) {
     // Nearly every line ends here: splitting all of them into words would cost ten times as much.
     if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos)
       continue;
-    if (trim(line).starts_with('#') || line.size() > kMaxLogicalLine) continue;
+    if (trim(line, kBlanks).starts_with('#') || line.size() > kMaxLogicalLine) continue;
     if (!continues(line)) {
       read_commands(line, modules);
       continue;
@@ -257,10 +252,10 @@ void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use) {
   while (!script.empty()) {
     const std::string_view line = take_line(script);
-    const std::string_view text = trim(line);
+    const std::string_view text = trim(line, kBlanks);
     const std::string_view candidate = syntax.indented ? text : line;
     if (!syntax.prefix.empty() && candidate.starts_with(syntax.prefix)) {
-      if (!use(trim(candidate.substr(syntax.prefix.size())))) return;
+      if (!use(trim(candidate.substr(syntax.prefix.size()), kBlanks))) return;
       continue;
     }
     const bool skipped =

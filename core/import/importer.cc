@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/guarded.h"
+#include "core/base/pause.h"
 #include "core/base/text.h"
 #include "core/daemon/pipeline.h"
 #include "core/daemon/state_lock.h"
@@ -197,9 +198,8 @@ void Import::watch(const std::stop_token& stop, std::stop_source& give_up) {
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t last = settled();
   SteadyTime last_progress = clock_.steady();
-  Guarded<int> nothing;
   while (!stop.stop_requested()) {
-    nothing.wait_until(stop, clock_.steady() + kTick, [](int) { return false; });
+    pause_until(stop, clock_.steady() + kTick);
     const std::uint64_t now = settled();
     if (listener_.progress) listener_.progress(read_, now);
     if (now != last || !journal_->full()) {
@@ -218,7 +218,6 @@ void Import::deliver(const std::stop_token& stop) {
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t last = settled();
   SteadyTime last_progress = clock_.steady();
-  Guarded<int> nothing;
   while (!stop.stop_requested() && !idle()) {
     const std::uint64_t now = settled();
     if (listener_.progress) listener_.progress(read_, now);
@@ -228,7 +227,7 @@ void Import::deliver(const std::stop_token& stop) {
     } else if (clock_.steady() - last_progress >= patience) {
       break;
     }
-    nothing.wait_until(stop, clock_.steady() + milliseconds{20}, [](int) { return false; });
+    pause_until(stop, clock_.steady() + milliseconds{20});
   }
   if (listener_.progress) listener_.progress(read_, settled());
 }

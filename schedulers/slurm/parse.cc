@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "schedulers/slurm/script.h"
 
 namespace scriptorium::slurm {
@@ -22,11 +23,8 @@ constexpr std::size_t kHeader = sizeof(std::uint32_t);
 // silence.
 constexpr std::size_t kMaxIdDigits = 18;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
 bool is_job_id(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= kMaxIdDigits && text.front() != '0' &&
-         std::all_of(text.begin(), text.end(), is_digit);
+  return text.size() <= kMaxIdDigits && !text.starts_with('0') && is_all_digits(text);
 }
 
 bool ends_with_nul(const SpoolFile& file) noexcept {

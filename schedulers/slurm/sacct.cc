@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <set>
 #include <tuple>
+
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -22,17 +24,9 @@ Error odd_answer() {
           "sacct: a row is not as Slurm writes it; the whole answer is refused"};
 }
 
-std::optional<std::uint64_t> read_number(std::string_view text) noexcept {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 bool is_cluster(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           c == '-' || c == '.';
+    return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
   });
 }
 
@@ -40,11 +34,11 @@ bool is_cluster(std::string_view text) noexcept {
 // own, also of "5+1". Nothing if `id` is not one that Slurm writes.
 std::optional<std::uint64_t> read_entry_id(std::string_view id, std::uint64_t raw) noexcept {
   const std::size_t mark = id.find_first_of("_+");
-  const auto first = read_number(id.substr(0, mark));
+  const auto first = parse_number<std::uint64_t>(id.substr(0, mark));
   if (!first) return std::nullopt;
   if (mark == std::string_view::npos) return *first == raw ? first : std::nullopt;
   std::string_view rest = id.substr(mark + 1);
-  if (id[mark] == '+') return read_number(rest) ? std::optional(raw) : std::nullopt;
+  if (id[mark] == '+') return parse_number<std::uint64_t>(rest) ? std::optional(raw) : std::nullopt;
   if (rest.starts_with('[') && rest.ends_with(']')) rest = rest.substr(1, rest.size() - 2);
   const bool tasks =
       !rest.empty() && rest.find_first_not_of("0123456789,:%-.") == std::string_view::npos;
@@ -54,7 +48,7 @@ std::optional<std::uint64_t> read_entry_id(std::string_view id, std::uint64_t ra
 // A uid or gid; the values that stand for none are printed as nothing, or as they are.
 bool read_owner(std::string_view text, std::optional<std::uint32_t>& into) noexcept {
   if (text.empty()) return true;
-  const auto number = read_number(text);
+  const auto number = parse_number<std::uint64_t>(text);
   constexpr std::uint64_t kNoValue = 0xfffffffe;
   if (!number || *number > std::numeric_limits<std::uint32_t>::max()) return false;
   if (*number < kNoValue) into = static_cast<std::uint32_t>(*number);
@@ -92,12 +86,12 @@ Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
       if (bar != std::string_view::npos) line.remove_prefix(bar + 1);
     }
     const auto& [raw, id, uid, gid, submit, cluster] = fields;
-    const auto number = read_number(raw);
+    const auto number = parse_number<std::uint64_t>(raw);
     if (!number || !is_cluster(cluster)) return odd_answer();
     const auto entry = read_entry_id(id, *number);
     std::optional<std::uint32_t> user;
     std::optional<std::uint32_t> group;
-    const auto submitted = read_number(submit);
+    const auto submitted = parse_number<std::uint64_t>(submit);
     if (!entry || !read_owner(uid, user) || !read_owner(gid, group) ||
         (!submitted && submit != "Unknown" && submit != "None") ||
         submitted.value_or(0) >

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/command.h"
 #include "core/base/file.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::slurm {
@@ -20,13 +20,6 @@ constexpr std::array kUsualPlaces{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slur
                                   "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf"};
 constexpr int kMostLevels = 8;
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 20;
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
-}
 
 std::string_view trimmed(std::string_view text) {
   const auto first = text.find_first_not_of(" \t\r");
@@ -72,10 +65,7 @@ Result<void> read_into(const std::string& file, SiteFacts& facts, int level) {
   return {};
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && text.size() <= 10 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+bool is_number(std::string_view text) { return text.size() <= 10 && is_all_digits(text); }
 
 bool same_directory(const std::string& one, const std::string& other) {
   std::error_code failed;
@@ -89,20 +79,20 @@ bool same_directory(const std::string& one, const std::string& other) {
 
 std::optional<std::string> read_fact(std::string_view line, SiteFacts& facts) {
   line = trimmed(line.substr(0, line.find('#')));
-  if (lower(line.substr(0, 7)) == "include" && line.size() > 7 &&
+  if (to_lower(line.substr(0, 7)) == "include" && line.size() > 7 &&
       (line[7] == ' ' || line[7] == '\t')) {
     return std::string(trimmed(line.substr(8)));
   }
   const auto equals = line.find('=');
   if (equals == std::string_view::npos) return std::nullopt;
-  const std::string key = lower(trimmed(line.substr(0, equals)));
+  const std::string key = to_lower(trimmed(line.substr(0, equals)));
   std::string_view value = trimmed(line.substr(equals + 1));
   if (value.size() >= 2 && value.front() == '"' && value.find('"', 1) != std::string_view::npos) {
     value = value.substr(1, value.find('"', 1) - 1);
   } else {
     value = value.substr(0, value.find_first_of(" \t"));
   }
-  if (key == "clustername") facts.cluster = lower(value);
+  if (key == "clustername") facts.cluster = to_lower(value);
   if (key == "statesavelocation") facts.state_directory = std::string(value);
   return std::nullopt;
 }
@@ -161,7 +151,7 @@ std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::st
     for (std::string line; std::getline(lines, line);) static_cast<void>(read_fact(line, facts));
     from = "scontrol show config";
   }
-  if (facts.cluster && !facts.cluster->empty() && *facts.cluster != lower(cluster)) {
+  if (facts.cluster && !facts.cluster->empty() && *facts.cluster != to_lower(cluster)) {
     found.push_back({false, "cluster = \"" + cluster + "\", but Slurm's ClusterName is \"" +
                                 printable(*facts.cluster) + "\" (" + from +
                                 "); events carry the former"});
@@ -186,13 +176,8 @@ std::vector<std::string> ids_in_text(std::string_view job_id) {
       !is_number(job_id.substr(plus + 1)))
     return {};
   // The components of a heterogeneous job have consecutive numbers.
-  std::uint64_t leader = 0;
-  std::uint64_t offset = 0;
-  const std::string_view first = job_id.substr(0, plus);
-  const std::string_view second = job_id.substr(plus + 1);
-  std::from_chars(first.begin(), first.end(), leader);
-  std::from_chars(second.begin(), second.end(), offset);
-  return {std::to_string(leader + offset)};
+  return {std::to_string(parse_number<std::uint64_t>(job_id.substr(0, plus)).value_or(0) +
+                         parse_number<std::uint64_t>(job_id.substr(plus + 1)).value_or(0))};
 }
 
 std::vector<std::string> ids_of_script(const SlurmConfig& config, std::string_view job_id,

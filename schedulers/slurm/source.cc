@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
+#include "core/base/number.h"
 #include "schedulers/slurm/late.h"
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/parse.h"
@@ -74,11 +74,7 @@ std::unique_ptr<LateOwnerResolver> SlurmSource::make_late_owner_resolver() {
 std::optional<std::uint64_t> SlurmSource::number_of(std::string_view entry) const {
   const auto dot = entry.rfind('.');
   if (dot == std::string_view::npos) return std::nullopt;
-  const std::string_view digits = entry.substr(dot + 1);
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
+  return parse_number<std::uint64_t>(entry.substr(dot + 1));
 }
 
 std::unique_ptr<NumberResolver> SlurmSource::make_number_resolver() const {

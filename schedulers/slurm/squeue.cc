@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <limits>
 #include <utility>
+
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -16,22 +18,11 @@ constexpr std::size_t kTextFields = 5;
 constexpr std::string_view kNone = "N/A";
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
-template <typename Number>
-std::optional<Number> read_number(std::string_view text) noexcept {
-  Number value = 0;
-  if (text.empty() || !std::all_of(text.begin(), text.end(), is_digit)) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // "N/A" is nothing; false if the field is neither that nor a number.
 template <typename Number>
 bool read_optional(std::string_view text, std::optional<Number>& into) noexcept {
   if (text == kNone) return true;
-  into = read_number<Number>(text);
+  into = parse_number<Number>(text);
   return into.has_value();
 }
 
@@ -42,8 +33,7 @@ bool is_task_list(std::string_view text) noexcept {
 }
 
 bool is_state(std::string_view text) noexcept {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  return !text.empty() && std::all_of(text.begin(), text.end(), is_upper);
 }
 
 // Fields that end with `end` each, taken from the front of `text`; nothing if it has fewer.
@@ -65,11 +55,11 @@ using NumberFields = std::array<std::string_view, kNumberFields>;
 std::optional<QueueRow> read_row(const NumberFields& fields) {
   const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state,
                batch] = fields;
-  const auto job_id = read_number<std::uint64_t>(job);
-  const auto array_job_id = read_number<std::uint64_t>(array);
-  const auto user = read_number<std::uint32_t>(uid);
-  const auto group = read_number<std::uint32_t>(gid);
-  const auto restarted = read_number<std::uint64_t>(restarts);
+  const auto job_id = parse_number<std::uint64_t>(job);
+  const auto array_job_id = parse_number<std::uint64_t>(array);
+  const auto user = parse_number<std::uint32_t>(uid);
+  const auto group = parse_number<std::uint32_t>(gid);
+  const auto restarted = parse_number<std::uint64_t>(restarts);
   if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state) ||
       (batch != "0" && batch != "1"))
     return std::nullopt;
@@ -206,7 +196,7 @@ const RowsById::Rows& RowsById::of(std::uint64_t id) const {
 }
 
 std::optional<std::uint64_t> job_number(std::string_view id) noexcept {
-  const auto number = read_number<std::uint64_t>(id);
+  const auto number = parse_number<std::uint64_t>(id);
   return number == 0 ? std::nullopt : number;
 }
 

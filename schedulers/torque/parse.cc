@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
 
 #include "core/api/job_script.h"
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "schedulers/torque/record.h"
 
@@ -25,8 +26,6 @@ constexpr std::size_t kMaxFileName = 255;
 constexpr std::size_t kMaxJobId = 1047;  // PBS_MAXSVRJOBID
 constexpr std::size_t kMaxAccountName = 256;
 constexpr std::size_t kMaxText = 4096;  // of what is no more than a hint
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 std::string_view leading_number(std::string_view text) noexcept {
   return text.substr(0, static_cast<std::size_t>(
@@ -90,12 +89,9 @@ std::optional<Timestamp> time_of(const Record& record, std::string_view name) {
   constexpr std::int64_t kLatest = INT64_MAX / 1'000'000'000;
   const std::string* value = record.find(name);
   if (value == nullptr) return std::nullopt;
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), seconds);
-  if (error != std::errc{} || end != value->data() + value->size() || seconds <= 0 ||
-      seconds >= kLatest)
-    return std::nullopt;
-  return Timestamp{seconds * 1'000'000'000};
+  const auto seconds = parse_number<std::int64_t>(*value);
+  if (!seconds || *seconds <= 0 || *seconds >= kLatest) return std::nullopt;
+  return Timestamp{*seconds * 1'000'000'000};
 }
 
 // A name that a user can have on a Unix system: what else stands in its place is nobody's.

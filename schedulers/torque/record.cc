@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium::torque {
 namespace {
 
@@ -18,11 +20,10 @@ using namespace std::literals;
 constexpr std::size_t kMaxDepth = 8;
 
 bool is_space(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_letter(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+bool is_name_start(char c) noexcept { return is_letter(c) || c == '_'; }
+bool is_name_char(char c) noexcept {
+  return is_name_start(c) || is_digit(c) || c == '-' || c == '.';
 }
-bool is_name_char(char c) noexcept { return is_letter(c) || is_digit(c) || c == '-' || c == '.'; }
 
 void append_utf8(std::string& text, std::uint32_t code) {
   if (code < 0x80) {
@@ -303,9 +304,9 @@ std::optional<Record> read_binary(std::string_view bytes) {
 
 bool is_variable_name(std::string_view text) noexcept {
   // bash passes its functions as BASH_FUNC_name%% or BASH_FUNC_name().
-  return !text.empty() && is_letter(text.front()) &&
+  return !text.empty() && is_name_start(text.front()) &&
          std::all_of(text.begin(), text.end(), [](char c) {
-           return is_letter(c) || is_digit(c) || c == '%' || c == '(' || c == ')' || c == '.' ||
+           return is_name_start(c) || is_digit(c) || c == '%' || c == '(' || c == ')' || c == '.' ||
                   c == '-' || c == ':';
          });
 }

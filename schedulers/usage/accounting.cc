@@ -8,6 +8,8 @@
 
 #include "core/base/command.h"
 #include "core/base/guarded.h"
+#include "core/base/number.h"
+#include "core/base/pause.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "schedulers/usage/job_events.h"
@@ -79,7 +81,7 @@ using Row = std::vector<std::string_view>;
 std::optional<AccountedJob> read_job(const Row& row) {
   const auto started = read_time(row[kStart]);
   const auto ended = read_time(row[kEnd]);
-  const auto elapsed = read_number(row[kElapsed]);
+  const auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
   // Cancelled while it waited: it had no CPU, so there is nothing to tell.
   if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
   AccountedJob job{.ended_at = *ended};
@@ -102,8 +104,8 @@ std::optional<AccountedJob> read_job(const Row& row) {
     }
   }
   facts.user = {.name = read_text(row[kUser]), .group_name = read_text(row[kGroup])};
-  if (read_number(row[kUid])) facts.user.id = std::string(row[kUid]);
-  if (read_number(row[kGid])) facts.user.group_id = std::string(row[kGid]);
+  if (parse_number<std::uint64_t>(row[kUid])) facts.user.id = std::string(row[kUid]);
+  if (parse_number<std::uint64_t>(row[kGid])) facts.user.group_id = std::string(row[kGid]);
   facts.user.verified = facts.user.id.has_value();
   // "CANCELLED by 1000"
   facts.state = std::string(row[kState].substr(0, row[kState].find(' ')));
@@ -113,7 +115,7 @@ std::optional<AccountedJob> read_job(const Row& row) {
   facts.elapsed_seconds = static_cast<double>(*elapsed);
   facts.suspended_seconds = read_duration(row[kSuspended]);
   facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
-  if (const auto minutes = read_number(row[kTimeLimit]))
+  if (const auto minutes = parse_number<std::uint64_t>(row[kTimeLimit]))
     facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
 
   JobView& view = job.view;
@@ -126,7 +128,7 @@ std::optional<AccountedJob> read_job(const Row& row) {
   totals.user_seconds = read_duration(row[kUserCpu]);
   totals.system_seconds = read_duration(row[kSystemCpu]);
   totals.cpu_seconds = read_duration(row[kTotalCpu]);
-  if (const auto joules = read_number(row[kEnergy]); joules && *joules > 0)
+  if (const auto joules = parse_number<std::uint64_t>(row[kEnergy]); joules && *joules > 0)
     totals.energy_joules = static_cast<double>(*joules);
   return job;
 }
@@ -159,7 +161,7 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
   for (const Row& row : *rows) {
     const std::string_view raw = row[kJobIdRaw];
     const std::string_view number = raw.substr(0, raw.find('.'));
-    if (!read_number(number)) {
+    if (!parse_number<std::uint64_t>(number)) {
       return Error{ErrorKind::kTransient,
                    "sacct: a row without a job's number; all of the answer is refused"};
     }
@@ -297,15 +299,13 @@ class Import {
 Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer,
                             const std::stop_token& stop, bool once) {
   Import import(config, context, writer);
-  Guarded<int> nothing;
   while (!stop.stop_requested()) {
     const auto more = import.step(stop);
     if (!more) return stop.stop_requested() ? Result<void>{} : more.error();
     if (*more) continue;
     if (once) return {};
-    nothing.wait_until(
-        stop, context.clock.steady() + std::chrono::seconds(config.accounting_interval_seconds),
-        [](int) { return false; });
+    pause_until(stop,
+                context.clock.steady() + std::chrono::seconds(config.accounting_interval_seconds));
   }
   return {};
 }

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
+#include "core/base/number.h"
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/gpu.h"
 
@@ -12,10 +12,7 @@ namespace {
 std::optional<std::uint32_t> card_number(std::string_view name) {
   if (!name.starts_with("card")) return std::nullopt;  // "card0-DP-1" is a connector
   name.remove_prefix(4);
-  std::uint32_t number = 0;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (problem != std::errc{} || end != name.data() + name.size()) return std::nullopt;
-  return number;
+  return parse_number<std::uint32_t>(name);
 }
 
 std::string line_of(Files& files, const std::string& path) {

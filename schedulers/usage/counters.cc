@@ -1,6 +1,6 @@
 #include "schedulers/usage/counters.h"
 
-#include <charconv>
+#include "core/base/number.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -38,14 +38,6 @@ void each_pair(std::string_view text, Use use) noexcept {
   }
 }
 
-template <typename Number>
-std::optional<Number> number(std::string_view text) noexcept {
-  Number value = 0;
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> seconds(std::optional<std::uint64_t> count, double unit) noexcept {
   if (!count) return std::nullopt;
   return static_cast<double>(*count) * unit;
@@ -68,7 +60,7 @@ constexpr std::uint64_t kNoLimit = 0x7fff'ffff'ffff'0000;
 
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  return number<std::uint64_t>(text);
+  return parse_number<std::uint64_t>(text);
 }
 
 std::optional<std::uint64_t> value_of(std::string_view text, std::string_view key) noexcept {
@@ -85,11 +77,11 @@ MemoryStat parse_memory_stat_v1(std::string_view text) noexcept {
   MemoryStat stat;
   std::optional<std::uint64_t> cache;
   each_pair(text, [&](std::string_view key, std::string_view value) {
-    if (key == "total_rss") stat.anon_bytes = number<std::uint64_t>(value);
-    if (key == "total_cache") cache = number<std::uint64_t>(value);
-    if (key == "total_shmem") stat.shmem_bytes = number<std::uint64_t>(value);
-    if (key == "total_swap") stat.swap_bytes = number<std::uint64_t>(value);
-    if (key == "hierarchical_memory_limit") stat.limit_bytes = number<std::uint64_t>(value);
+    if (key == "total_rss") stat.anon_bytes = parse_number<std::uint64_t>(value);
+    if (key == "total_cache") cache = parse_number<std::uint64_t>(value);
+    if (key == "total_shmem") stat.shmem_bytes = parse_number<std::uint64_t>(value);
+    if (key == "total_swap") stat.swap_bytes = parse_number<std::uint64_t>(value);
+    if (key == "hierarchical_memory_limit") stat.limit_bytes = parse_number<std::uint64_t>(value);
     return true;
   });
   stat.file_bytes = minus(cache, stat.shmem_bytes);
@@ -101,9 +93,9 @@ MemoryStat parse_memory_stat_v2(std::string_view text) noexcept {
   MemoryStat stat;
   std::optional<std::uint64_t> file;
   each_pair(text, [&](std::string_view key, std::string_view value) {
-    if (key == "anon") stat.anon_bytes = number<std::uint64_t>(value);
-    if (key == "file") file = number<std::uint64_t>(value);
-    if (key == "shmem") stat.shmem_bytes = number<std::uint64_t>(value);
+    if (key == "anon") stat.anon_bytes = parse_number<std::uint64_t>(value);
+    if (key == "file") file = parse_number<std::uint64_t>(value);
+    if (key == "shmem") stat.shmem_bytes = parse_number<std::uint64_t>(value);
     return !(stat.anon_bytes && file &&
              stat.shmem_bytes);  // they stand among the first of some fifty
   });
@@ -150,9 +142,9 @@ IoBytes parse_io_stat_v2(std::string_view text) noexcept {
     while (!line.empty()) {
       const std::string_view word = take_word(line);
       if (word.starts_with("rbytes="))
-        add(bytes.read_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+        add(bytes.read_bytes, parse_number<std::uint64_t>(word.substr(7)).value_or(0));
       if (word.starts_with("wbytes="))
-        add(bytes.written_bytes, number<std::uint64_t>(word.substr(7)).value_or(0));
+        add(bytes.written_bytes, parse_number<std::uint64_t>(word.substr(7)).value_or(0));
     }
   }
   return bytes;
@@ -164,7 +156,7 @@ IoBytes parse_blkio(std::string_view text) noexcept {
     std::string_view line = take_line(text);
     take_word(line);  // "8:0"
     const std::string_view what = take_word(line);
-    const auto count = number<std::uint64_t>(take_word(line));
+    const auto count = parse_number<std::uint64_t>(take_word(line));
     if (!count) continue;
     if (what == "Read") add(bytes.read_bytes, *count);
     if (what == "Write") add(bytes.written_bytes, *count);
@@ -182,9 +174,9 @@ std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
     const std::string_view part = list.substr(0, comma);
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
     const std::size_t dash = part.find('-');
-    const auto first = number<std::uint32_t>(part.substr(0, dash));
+    const auto first = parse_number<std::uint32_t>(part.substr(0, dash));
     const auto last =
-        dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+        dash == std::string_view::npos ? first : parse_number<std::uint32_t>(part.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first > 1'000'000) return std::nullopt;
     count += *last - *first + 1;
   }
@@ -194,7 +186,7 @@ std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
 std::vector<std::uint32_t> parse_pids(std::string_view text) {
   std::vector<std::uint32_t> pids;
   while (!text.empty()) {
-    if (const auto pid = number<std::uint32_t>(take_line(text)); pid && *pid > 0)
+    if (const auto pid = parse_number<std::uint32_t>(take_line(text)); pid && *pid > 0)
       pids.push_back(*pid);
   }
   return pids;
@@ -214,7 +206,7 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
     const std::string_view word = take_word(rest);
     if (word.empty()) return std::nullopt;
     if (i < 14 || i == 18 || i == 19 || i == 20 || i == 21) continue;
-    const auto value = number<std::uint64_t>(word);
+    const auto value = parse_number<std::uint64_t>(word);
     if (!value) return std::nullopt;
     fields[i] = *value;
   }
@@ -227,8 +219,8 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
 
 std::optional<ProcessPages> parse_statm(std::string_view text) noexcept {
   take_word(text);
-  const auto resident = number<std::uint64_t>(take_word(text));
-  const auto shared = number<std::uint64_t>(take_word(text));
+  const auto resident = parse_number<std::uint64_t>(take_word(text));
+  const auto shared = parse_number<std::uint64_t>(take_word(text));
   if (!resident || !shared || *shared > *resident) return std::nullopt;
   return ProcessPages{*resident - *shared, *shared};
 }
@@ -262,9 +254,9 @@ std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view device
     const std::size_t colon = device.find(':');
     if (colon == std::string_view::npos) continue;
     if (device.substr(0, colon) == "*") return std::nullopt;
-    if (number<std::uint32_t>(device.substr(0, colon)) != major) continue;
+    if (parse_number<std::uint32_t>(device.substr(0, colon)) != major) continue;
     if (device.substr(colon + 1) == "*") return std::nullopt;
-    if (const auto minor = number<std::uint32_t>(device.substr(colon + 1)))
+    if (const auto minor = parse_number<std::uint32_t>(device.substr(colon + 1)))
       minors.push_back(*minor);
   }
   return minors;
@@ -278,9 +270,9 @@ std::optional<std::vector<std::uint32_t>> parse_index_list(std::string_view list
     const std::string_view part = list.substr(0, comma);
     list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
     const std::size_t dash = part.find('-');
-    const auto first = number<std::uint32_t>(part.substr(0, dash));
+    const auto first = parse_number<std::uint32_t>(part.substr(0, dash));
     const auto last =
-        dash == std::string_view::npos ? first : number<std::uint32_t>(part.substr(dash + 1));
+        dash == std::string_view::npos ? first : parse_number<std::uint32_t>(part.substr(dash + 1));
     if (!first || !last || *last < *first || *last - *first >= 1024 || indexes.size() >= 1024)
       return std::nullopt;
     for (std::uint32_t i = *first; i <= *last; ++i) indexes.push_back(i);

@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "core/base/pause.h"
+
 namespace scriptorium::usage {
 namespace {
 
@@ -224,15 +226,13 @@ void GpuMonitor::poll() {
 }
 
 void GpuMonitor::run(const std::stop_token& stop) noexcept {
-  Guarded<int> nothing;
   while (!stop.stop_requested()) {
     try {
       poll();
     } catch (const std::bad_alloc&) {
       return;  // readings end; the summaries say by their number how far they went
     }
-    nothing.wait_until(stop, std::chrono::steady_clock::now() + interval_,
-                       [](int) { return false; });
+    pause_for(stop, interval_);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/number.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "schedulers/usage/job_events.h"
@@ -28,7 +29,7 @@ constexpr std::int64_t kRecent = 60 * kSecond;
 
 // Nothing but a number may go into a command line.
 bool has_number(const NodeUsage& node) {
-  return node.job.scheduler == "slurm" && read_number(node.job.job_id).has_value();
+  return node.job.scheduler == "slurm" && parse_number<std::uint64_t>(node.job.job_id).has_value();
 }
 
 bool same_life(const NodeUsage& a, const NodeUsage& b) {

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/number.h"
+
 namespace scriptorium::usage {
 namespace {
 
@@ -72,17 +74,12 @@ std::string UtilizationHistogram::text() const {
 UtilizationHistogram UtilizationHistogram::from(std::string_view text) {
   UtilizationHistogram histogram;
   while (!text.empty()) {
-    const std::string_view pair = text.substr(0, text.find(' '));
+    std::string_view pair = text.substr(0, text.find(' '));
     text.remove_prefix(std::min(text.size(), pair.size() + 1));
-    std::size_t step = 0;
-    float seconds = 0;
-    const char* const begin = pair.data();
-    const char* const end = begin + pair.size();
-    const auto [colon, odd_step] = std::from_chars(begin, end, step);
-    if (odd_step != std::errc{} || colon == end || *colon != ':' || step >= kSteps) continue;
-    const auto [rest, odd_seconds] = std::from_chars(colon + 1, end, seconds);
-    if (odd_seconds == std::errc{} && rest == end && seconds > 0 && std::isfinite(seconds))
-      histogram.seconds_.at(step) = seconds;
+    const auto step = take_number<std::size_t>(pair);
+    if (!step || *step >= kSteps || !pair.starts_with(':')) continue;
+    const auto seconds = parse_number<float>(pair.substr(1));
+    if (seconds && *seconds > 0 && std::isfinite(*seconds)) histogram.seconds_.at(*step) = *seconds;
   }
   return histogram;
 }

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
+
+#include "core/base/number.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -19,12 +20,7 @@ double ticks_per_second() {
 }
 
 std::optional<std::uint32_t> number(std::optional<std::string_view> text) {
-  std::uint32_t value = 0;
-  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ptr !=
-                   text->data() + text->size()) {
-    return std::nullopt;
-  }
-  return text->empty() ? std::nullopt : std::optional(value);
+  return text ? parse_number<std::uint32_t>(*text) : std::nullopt;
 }
 
 }  // namespace
@@ -108,16 +104,16 @@ std::optional<double> oldest_age(Files& files, const std::string& proc,
                                  const std::vector<std::uint32_t>& pids) {
   std::string text;
   if (read_text(files, proc + "/uptime", text, 4096) < 0) return std::nullopt;
-  double uptime = 0;
-  if (std::from_chars(text.data(), text.data() + text.size(), uptime).ec != std::errc{})
-    return std::nullopt;
+  std::string_view line = text;  // "350735.47 234388.90"
+  const auto uptime = take_number<double>(line);
+  if (!uptime) return std::nullopt;
   std::optional<double> age;
   for (const std::uint32_t pid : pids) {
     if (read_text(files, path_of(proc, pid, "stat"), text, 4096) < 0) continue;
     const auto stat = parse_process_stat(text);
     if (!stat) continue;
     const double one =
-        std::max(0.0, uptime - static_cast<double>(stat->start_ticks) / ticks_per_second());
+        std::max(0.0, *uptime - static_cast<double>(stat->start_ticks) / ticks_per_second());
     age = std::max(age.value_or(0), one);
   }
   return age;

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
+#include "core/base/path.h"
 #include "schedulers/usage/sampler_slots.h"
 
 namespace scriptorium::usage {
@@ -35,8 +35,6 @@ constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiac
 // that.
 constexpr std::size_t kFirstOwnerChecks = 4096;
 constexpr std::size_t kOwnerChecks = 64;
-
-std::string parent_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 // "slurm_n1/uid_1001" of the directory of a user's jobs, whatever the controller.
 std::string owner_key(const std::string& path) {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
 #include "core/base/accounts.h"
+#include "core/base/number.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -20,7 +20,7 @@ constexpr std::array<const char*, 23> kQueueFields{
     "QOS",       "Partition",  "WorkDir",     "BatchHost",  "Name"};
 
 std::optional<Timestamp> read_epoch(std::string_view text) {
-  const auto seconds = read_number(text);
+  const auto seconds = parse_number<std::uint64_t>(text);
   if (!seconds || *seconds == 0 || *seconds > std::numeric_limits<std::int64_t>::max() / kSecond)
     return std::nullopt;
   return Timestamp{static_cast<std::int64_t>(*seconds) * kSecond};
@@ -28,7 +28,7 @@ std::optional<Timestamp> read_epoch(std::string_view text) {
 
 // The wait status of a batch script as "status:signal".
 std::optional<std::string> exit_text(std::string_view raw) {
-  const auto code = read_number(raw);
+  const auto code = parse_number<std::uint64_t>(raw);
   if (!code) return std::nullopt;
   return std::to_string((*code >> 8U) & 0xffU) + ":" + std::to_string(*code & 0x7fU);
 }
@@ -69,17 +69,10 @@ Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view a
   return rows;
 }
 
-std::optional<std::uint64_t> read_number(std::string_view text) noexcept {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> read_duration(std::string_view text) noexcept {
   double days = 0;
   if (const auto dash = text.find('-'); dash != std::string_view::npos) {
-    const auto whole = read_number(text.substr(0, dash));
+    const auto whole = parse_number<std::uint64_t>(text.substr(0, dash));
     if (!whole) return std::nullopt;
     days = static_cast<double>(*whole);
     text.remove_prefix(dash + 1);
@@ -87,7 +80,7 @@ std::optional<double> read_duration(std::string_view text) noexcept {
   double fraction = 0;
   if (const auto dot = text.find('.'); dot != std::string_view::npos) {
     const std::string_view digits = text.substr(dot + 1);
-    const auto value = read_number(digits);
+    const auto value = parse_number<std::uint64_t>(digits);
     if (!value) return std::nullopt;
     fraction = static_cast<double>(*value) / std::pow(10.0, static_cast<double>(digits.size()));
     text = text.substr(0, dot);
@@ -95,7 +88,7 @@ std::optional<double> read_duration(std::string_view text) noexcept {
   double seconds = 0;
   for (int parts = 0;; ++parts) {
     const auto colon = text.find(':');
-    const auto part = read_number(text.substr(0, colon));
+    const auto part = parse_number<std::uint64_t>(text.substr(0, colon));
     if (!part || parts > 2) return std::nullopt;
     seconds = seconds * 60 + static_cast<double>(*part);
     if (colon == std::string_view::npos)
@@ -105,19 +98,17 @@ std::optional<double> read_duration(std::string_view text) noexcept {
 }
 
 std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc{} || !(value >= 0)) return std::nullopt;
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const auto value = take_number<double>(text);
+  if (!value || !(*value >= 0)) return std::nullopt;
   constexpr std::string_view kUnits = "KMGTP";
   double factor = 1;
-  if (!unit.empty()) {
-    const auto place = kUnits.find(unit[0]);
-    if (place == std::string_view::npos || unit.size() > 1) return std::nullopt;
+  if (!text.empty()) {
+    const auto place = kUnits.find(text[0]);
+    if (place == std::string_view::npos || text.size() > 1) return std::nullopt;
     factor = std::pow(1024.0, static_cast<double>(place + 1));
   }
-  if (value * factor > 9e18) return std::nullopt;
-  return static_cast<std::uint64_t>(std::llround(value * factor));
+  if (*value * factor > 9e18) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(*value * factor));
 }
 
 std::optional<std::string_view> tres(std::string_view list, std::string_view name) noexcept {
@@ -138,7 +129,7 @@ std::optional<std::string> read_text(std::string_view text) {
 Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus,
                      std::string_view time_limit) {
   const auto small = [](std::string_view text) -> std::optional<std::uint32_t> {
-    const auto value = read_number(text);
+    const auto value = parse_number<std::uint64_t>(text);
     if (!value || *value > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
     return static_cast<std::uint32_t>(*value);
   };
@@ -161,7 +152,7 @@ bool is_final_state(std::string_view state) noexcept {
 
 void add_names(User& user) {
   const auto number = [](const std::optional<std::string>& id) {
-    return read_number(id.value_or(""));
+    return parse_number<std::uint64_t>(id.value_or(""));
   };
   if (const auto id = number(user.id); id && !user.name)
     user.name = name_of(find_user(static_cast<uid_t>(*id)));
@@ -188,10 +179,10 @@ Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_
   if (!rows) return rows.error();
   std::vector<QueuedJob> jobs;
   for (const auto& row : *rows) {
-    const auto job_id = read_number(row[0]);
-    const auto array_id = read_number(row[1]);
-    const auto uid = read_number(row[3]);
-    const auto gid = read_number(row[4]);
+    const auto job_id = parse_number<std::uint64_t>(row[0]);
+    const auto array_id = parse_number<std::uint64_t>(row[1]);
+    const auto uid = parse_number<std::uint64_t>(row[3]);
+    const auto gid = parse_number<std::uint64_t>(row[4]);
     if (!job_id || !array_id || !uid || !gid) {
       return Error{ErrorKind::kTransient,
                    "squeue: a row without numbers of job and user; all of the answer is refused"};
@@ -213,9 +204,10 @@ Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_
                  .work_dir = read_text(row[20])};
     if (row[2] != "N/A")
       facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
-    if (read_number(row[16])) facts.job.het = HetJob{.job_id = std::string(row[16])};
+    if (parse_number<std::uint64_t>(row[16]))
+      facts.job.het = HetJob{.job_id = std::string(row[16])};
     facts.user = {.id = std::string(row[3]), .group_id = std::string(row[4]), .verified = true};
-    if (const auto restarts = read_number(row[10]))
+    if (const auto restarts = parse_number<std::uint64_t>(row[10]))
       facts.restarts = static_cast<std::uint32_t>(*restarts);
     facts.started_at = read_epoch(row[6]);
     facts.request = read_request(row[15], row[13], row[14], row[9]);

@@ -21,8 +21,6 @@ Result<std::vector<std::vector<std::string_view>>> split_rows(std::string_view a
                                                               std::size_t fields,
                                                               const std::string& command);
 
-std::optional<std::uint64_t> read_number(
-    std::string_view text) noexcept;  // digits and nothing else
 // "5:00", "1-02:00:00", "00:02.992"; nothing for words such as UNLIMITED.
 std::optional<double> read_duration(std::string_view text) noexcept;
 // "200M", "1.50G", "76853248"; nothing for anything else.

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/base/file.h"
+#include "core/base/pause.h"
 #include "core/base/stop_signal.h"
 #include "core/base/text.h"
 #include "schedulers/usage/accounting.h"
@@ -127,7 +128,6 @@ class UsageSource::Node {
     sampler_.turn();
     hand_over();
     const auto deadline = std::chrono::steady_clock::now() + kOncePatience;
-    Guarded<int> nothing;
     Result<void> written;
     while (true) {
       take_work();
@@ -137,7 +137,7 @@ class UsageSource::Node {
       if (written = write_all(); !written) break;
       const auto next = summaries_.next_poll();
       if (!next || *next >= deadline || stop.stop_requested()) break;
-      nothing.wait_until(stop, *next, [](int) { return false; });
+      pause_until(stop, *next);
     }
     save_state();
     return written;
@@ -493,7 +493,6 @@ Result<void> UsageSource::run(EventWriter& writer, std::stop_token stop, bool on
     if (auto node = run_node(writer, stop, once); !node) return node;
     return run_accounting(config_.jobs, context_, writer, stop, once);
   }
-  Guarded<std::string> problem;
   {
     const std::jthread accounting([&](const std::stop_token& ending) noexcept {
       while (!ending.stop_requested()) {
@@ -502,8 +501,7 @@ Result<void> UsageSource::run(EventWriter& writer, std::stop_token stop, bool on
         context_.log.warning("USAGE_ACCOUNTING_FAILED",
                              "the import from accounting failed and is tried again",
                              {{"source", name_}, {"reason", ended.error().message()}});
-        problem.wait_until(ending, std::chrono::steady_clock::now() + 10s,
-                           [](const std::string&) { return false; });
+        pause_for(ending, 10s);
       }
     });
     return run_node(writer, stop, once);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -27,13 +29,8 @@ constexpr std::string_view kScope = "slurmstepd.scope";
 std::optional<std::uint32_t> uid_of(std::string_view name) {
   if (!name.starts_with("uid_")) return std::nullopt;
   name.remove_prefix(4);
-  std::uint32_t uid = 0;
-  const auto [end, problem] = std::from_chars(name.data(), name.data() + name.size(), uid);
-  if (problem != std::errc{} || end != name.data() + name.size()) return std::nullopt;
-  return uid;
+  return parse_number<std::uint32_t>(name);
 }
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
@@ -62,7 +59,7 @@ std::optional<JobName> parse_job_name(std::string_view scheduler, std::string_vi
     if (is_sluid(directory)) return JobName{std::string(directory), true};
     if (!directory.starts_with("job_")) return std::nullopt;
     const std::string_view id = directory.substr(4);
-    if (id.empty() || !std::all_of(id.begin(), id.end(), is_digit)) return std::nullopt;
+    if (!is_all_digits(id)) return std::nullopt;
     return JobName{std::string(id), false};
   }
   // "4711.server", "4711[3].server"
