@@ -5,7 +5,7 @@
 
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
-#include "core/base/thrown.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -109,13 +109,8 @@ void GapWatch::look(const std::stop_token& stop) {
     if (waits)
       question = state_.with([](const State& s) { return s.tracker.question(kFewNumbers); });
     if (round) question = {.numbers = {}, .since = std::max(question.since, now - kRound)};
-    auto asked = [&]() -> Result<std::optional<std::vector<NumberUse>>> {
-      try {
-        return resolver_->numbers(question, stop, now + kQueryLimit);
-      } catch (...) {
-        return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
-      }
-    }();
+    auto asked = call_plugin("the resolver", ErrorKind::kPermanent,
+                             [&] { return resolver_->numbers(question, stop, now + kQueryLimit); });
     if (stop.stop_requested()) return;
     next_question_ = clock_.steady() + kBetweenQuestions;
     if (question.numbers.empty() && (!asked || *asked)) next_round_ = clock_.steady() + kRound;

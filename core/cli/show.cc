@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/base/thrown.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -151,14 +151,15 @@ class Search {
                                   .clock = system_clock()};
       auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
       if (!adapter) continue;  // of this, `check` tells
-      try {
-        for (std::string& id : (*adapter)->kept_under(
-                 wanted_, {}, std::chrono::steady_clock::now() + std::chrono::seconds{10})) {
-          if (id != wanted_ && std::find(ids.begin(), ids.end(), id) == ids.end())
-            ids.push_back(std::move(id));
-        }
-      } catch (...) {
-        say("source " + source.instance.name + ": its plugin throws: " + thrown_text());
+      std::vector<std::string> kept;
+      if (const auto thrown = call_plugin([&] {
+            kept = (*adapter)->kept_under(
+                wanted_, {}, std::chrono::steady_clock::now() + std::chrono::seconds{10});
+          }))
+        say("source " + source.instance.name + ": its plugin throws: " + *thrown);
+      for (std::string& id : kept) {
+        if (id != wanted_ && std::find(ids.begin(), ids.end(), id) == ids.end())
+          ids.push_back(std::move(id));
       }
     }
     return ids;
@@ -178,18 +179,17 @@ class Search {
     }
   }
 
-  void ask_sink(const LoadedSink& sink, Logger& log) try {
+  void ask_sink(const LoadedSink& sink, Logger& log) {
     const PluginContext context{.name = sink.instance.name,
                                 .cluster = setup_.config.core.cluster,
                                 .log = log,
                                 .clock = system_clock()};
     auto made = create_sink(sink.plugin, sink.instance.table, context);
     if (!made) return say(made.error().message());
-    auto stored = (*made)->find(job_);
+    auto stored =
+        call_plugin("its plugin", ErrorKind::kPermanent, [&] { return (*made)->find(job_); });
     if (!stored) return say("sink " + sink.instance.name + ": " + stored.error().message());
     for (StoredJob& job : *stored) add(sink.instance.name, std::move(job));
-  } catch (...) {
-    say("sink " + sink.instance.name + ": its plugin throws: " + thrown_text());
   }
 
   void add(const std::string& sink, StoredJob job) {

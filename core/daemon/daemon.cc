@@ -31,7 +31,7 @@
 #include "core/daemon/setup.h"
 #include "core/daemon/state_lock.h"
 #include "core/delivery/archives.h"
-#include "core/delivery/call_plugin.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {

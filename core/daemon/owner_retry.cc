@@ -7,7 +7,7 @@
 #include "core/base/fault_point.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
-#include "core/base/thrown.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -48,18 +48,7 @@ OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> re
 OwnerRetry::~OwnerRetry() = default;
 
 void OwnerRetry::start() {
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    run(stop);
-    ended_.with_notify([](bool& ended) { ended = true; });
-  });
-}
-
-bool OwnerRetry::stop(SteadyTime deadline) {
-  if (!thread_.joinable()) return true;
-  thread_.request_stop();
-  const bool ended = ended_.wait_until(std::stop_token{}, deadline, [](bool e) { return e; });
-  if (ended) thread_.join();
-  return ended;
+  thread_.start([this](const std::stop_token& stop) { run(stop); });
 }
 
 std::uint64_t OwnerRetry::ask_now() {
@@ -163,15 +152,12 @@ Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unve
                        .entry_unchanged = {},
                        .since = now});
   }
-  try {
-    auto answers = resolver_->resolve(queries, stop, now + kQueryLimit);
-    if (answers && answers->size() != queries.size())
-      return Error{ErrorKind::kPermanent,
-                   "the resolver gave another number of answers than it was asked"};
-    return answers;
-  } catch (...) {
-    return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
-  }
+  auto answers = call_plugin("the resolver", ErrorKind::kPermanent,
+                             [&] { return resolver_->resolve(queries, stop, now + kQueryLimit); });
+  if (answers && answers->size() != queries.size())
+    return Error{ErrorKind::kPermanent,
+                 "the resolver gave another number of answers than it was asked"};
+  return answers;
 }
 
 Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& user) {

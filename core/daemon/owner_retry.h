@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/api/spool_adapter.h"
 #include "core/base/guarded.h"
+#include "core/base/worker_thread.h"
 #include "core/delivery/archives.h"
 #include "core/journal/journal.h"
 
@@ -31,7 +31,7 @@ class OwnerRetry {
 
   void start();
   // False: an archive does not come back from a call; the process must end with _exit.
-  bool stop(SteadyTime deadline);
+  bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
   // All are due now. Returns a number; once status().rounds_done has reached it, each was asked
   // about, or `last_error` says why not.
@@ -66,8 +66,7 @@ class OwnerRetry {
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
-  Guarded<bool> ended_;
-  std::jthread thread_;
+  WorkerThread thread_;
 };
 
 }  // namespace scriptorium

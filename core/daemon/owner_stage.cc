@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/pause.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
-#include "core/base/thrown.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -109,9 +110,7 @@ void OwnerStage::run(const std::stop_token& stop) noexcept {
     if (round(stop)) continue;
     // Something waits and could not be decided: again when the scheduler may be asked, or when
     // something new comes.
-    Guarded<int> nothing;
-    nothing.wait_until(stop, std::max(next_query_, clock_.steady() + std::chrono::milliseconds{50}),
-                       [](int) { return false; });
+    pause_until(stop, std::max(next_query_, clock_.steady() + std::chrono::milliseconds{50}));
   }
 }
 
@@ -266,14 +265,10 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
 Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& queries,
                                                  const std::stop_token& stop) {
   const SteadyTime begun = clock_.steady();
-  Result<std::vector<OwnerAnswer>> answers = [&]() -> Result<std::vector<OwnerAnswer>> {
-    try {
-      return resolver_->resolve(
-          queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
-    } catch (...) {
-      return Error{ErrorKind::kPermanent, "the resolver threw: " + thrown_text()};
-    }
-  }();
+  auto answers = call_plugin("the resolver", ErrorKind::kPermanent, [&] {
+    return resolver_->resolve(
+        queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
+  });
   if (answers && answers->size() != queries.size())
     answers = Error{ErrorKind::kPermanent,
                     "the resolver gave another number of answers than it was asked"};

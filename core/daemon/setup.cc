@@ -14,11 +14,11 @@
 
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/base/thrown.h"
 #include "core/capture/spool_opener.h"
 #include "core/daemon/pipeline.h"
 #include "core/daemon/privileges.h"
 #include "core/journal/journal.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -36,14 +36,18 @@ bool fits(Role role, PluginKind kind) {
 }
 
 void check_plugin_options(const LoadedPlugin& plugin, const Table& table,
-                          const std::vector<OptionInfo>& common, Problems& problems) try {
-  plugin.descriptor->check(table, problems);
-  std::vector<OptionInfo> known = plugin.descriptor->options();
-  known.insert(known.end(), common.begin(), common.end());
-  check_unknown_keys(table, known, problems);
-} catch (...) {
+                          const std::vector<OptionInfo>& common, Problems& problems) {
+  std::vector<OptionInfo> known;
+  const auto thrown = call_plugin([&] {
+    plugin.descriptor->check(table, problems);
+    known = plugin.descriptor->options();
+  });
+  if (!thrown) {
+    known.insert(known.end(), common.begin(), common.end());
+    return check_unknown_keys(table, known, problems);
+  }
   problems.add(table, "plugin",
-               plugin.file + ": its option check throws (" + thrown_text() +
+               plugin.file + ": its option check throws (" + *thrown +
                    "); report it to the plugin's author");
 }
 
@@ -74,11 +78,9 @@ std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role,
 // ---------------------------------------------------------------------------------------------------------
 
 // What a plugin's call throws becomes an error: `check` goes on with the next instance.
-template <typename T, typename Call>
-Result<T> guarded(Call call, ErrorKind kind = ErrorKind::kInvalidConfig) try {
-  return call();
-} catch (...) {
-  return Error{kind, "the plugin throws (" + thrown_text() + "); report it to its author"};
+template <typename Call>
+auto guarded(Call call, ErrorKind kind = ErrorKind::kInvalidConfig) {
+  return call_plugin("the plugin", kind, call);
 }
 
 class Findings {
@@ -264,7 +266,7 @@ void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolO
   std::vector<std::string> names;
   names.reserve(listed->size());
   for (const SpoolName& name : *listed) names.push_back(name.name);
-  if (auto ok = guarded<void>([&] { return adapter.check_root(names); }); !ok) {
+  if (auto ok = guarded([&] { return adapter.check_root(names); }); !ok) {
     found.refused("spool " + root + ": " + ok.error().message(), ok.error().kind());
     return;
   }
@@ -273,13 +275,13 @@ void check_spool(const SourceConfig& common, const SpoolAdapter& adapter, SpoolO
 }
 
 void check_resolver(SpoolAdapter& adapter, Findings& found) {
-  auto resolver = guarded<std::unique_ptr<OwnerResolver>>(
-      [&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
+  auto resolver =
+      guarded([&] { return Result<std::unique_ptr<OwnerResolver>>{adapter.make_resolver()}; });
   if (!resolver) {
     found.refused(resolver.error().message(), resolver.error().kind());
   } else if (*resolver == nullptr) {
     found.ok("nobody is asked for the owners of jobs: user.verified stays false");
-  } else if (auto ok = guarded<void>([&] { return (*resolver)->check(); }); ok) {
+  } else if (auto ok = guarded([&] { return (*resolver)->check(); }); ok) {
     found.ok("the scheduler answers who owns jobs");
   } else if (ok.error().kind() == ErrorKind::kInvalidConfig) {
     found.failed("owners of jobs: " + ok.error().message());
@@ -307,7 +309,7 @@ template <typename Instance>
 void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found) {
   if (!made) {
     found.refused(made.error().message(), made.error().kind());
-  } else if (auto ok = guarded<void>([&] { return (*made)->check(); }, ErrorKind::kPermanent); ok) {
+  } else if (auto ok = guarded([&] { return (*made)->check(); }, ErrorKind::kPermanent); ok) {
     found.ok("ready");
   } else if (std::is_same_v<Instance, Sink> && ok.error().kind() == ErrorKind::kInvalidConfig) {
     found.refused(ok.error().message(), ok.error().kind());  // start() says the same
@@ -330,7 +332,7 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
     found.refused(made.error().message(), made.error().kind());
     return found.take();
   }
-  auto asked = guarded<void>([&] {
+  auto asked = guarded([&] {
     check_spool(source.instance.common, **made, opener, found);
     // With a configuration of the scheduler that is not there, the question would only take its
     // time to fail.
@@ -350,8 +352,7 @@ std::vector<Finding> check_sink(
   const auto made = create_sink(sink.plugin, sink.instance.table, context);
   check_ready(made, found);
   if (made) {
-    auto own = guarded<std::vector<std::string>>(
-        [&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
+    auto own = guarded([&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
     if (own) directories.emplace_back(sink.instance.name, *std::move(own));
   }
   return found.take();

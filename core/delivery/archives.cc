@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "core/base/fault_point.h"
+#include "core/base/pause.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
-#include "core/delivery/call_plugin.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -22,22 +23,8 @@ constexpr std::uint64_t kMostFilled =
 constexpr milliseconds kPause{250};
 constexpr std::chrono::seconds kSecondLook{30};  // at what no archive had before
 
-template <typename T, typename Call>
-Result<T> guarded(Call call) {
-  std::optional<Result<T>> result;
-  if (auto thrown = call_plugin([&] { result.emplace(call()); })) {
-    return Error{ErrorKind::kTransient, "the plugin threw: " + *thrown};
-  }
-  return *std::move(result);
-}
-
 Error no_archive(const std::string& name) {
   return Error{ErrorKind::kPermanent, "there is no sink " + printable(name) + " that can be read"};
-}
-
-void pause(const std::stop_token& stop, milliseconds time) {
-  Guarded<int> nothing;
-  nothing.wait_until(stop, std::chrono::steady_clock::now() + time, [](int) { return false; });
 }
 
 // A file that an archive keeps of no event is left out of the comparison.
@@ -115,14 +102,16 @@ Result<std::shared_ptr<const Event>> Archives::fetch_from(const std::string& nam
                                                           const Event& locator) const {
   const auto sink = find(name);
   if (sink == nullptr) return no_archive(name);
-  return guarded<std::shared_ptr<const Event>>([&] { return sink->readable()->fetch(locator); });
+  return call_plugin("the plugin", ErrorKind::kTransient,
+                     [&] { return sink->readable()->fetch(locator); });
 }
 
 Result<ReadableSink::Page> Archives::list(const std::string& name, const ReadableSink::Query& query,
                                           const std::string& after, std::size_t limit) const {
   const auto sink = find(name);
   if (sink == nullptr) return no_archive(name);
-  return guarded<ReadableSink::Page>([&] { return sink->readable()->list(query, after, limit); });
+  return call_plugin("the plugin", ErrorKind::kTransient,
+                     [&] { return sink->readable()->list(query, after, limit); });
 }
 
 // ---- release
@@ -134,18 +123,7 @@ Releaser::Releaser(Journal& journal, const Archives& archives, Logger& log,
 Releaser::~Releaser() = default;
 
 void Releaser::start() {
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    run(stop);
-    ended_.with_notify([](bool& ended) { ended = true; });
-  });
-}
-
-bool Releaser::stop(SteadyTime deadline) {
-  if (!thread_.joinable()) return true;
-  thread_.request_stop();
-  const bool ended = ended_.wait_until(std::stop_token{}, deadline, [](bool e) { return e; });
-  if (ended) thread_.join();
-  return ended;
+  thread_.start([this](const std::stop_token& stop) { run(stop); });
 }
 
 void Releaser::run(const std::stop_token& stop) noexcept {
@@ -162,7 +140,7 @@ void Releaser::run(const std::stop_token& stop) noexcept {
           "and fetched from the archive once the sink takes events again",
           {{"events", released}, {"bytes", journal_.used_bytes()}, {"limit_bytes", limit_bytes_}});
     }
-    if (released == 0) pause(stop, kPause);
+    if (released == 0) pause_for(stop, kPause);
     if (std::chrono::steady_clock::now() >= second_look) {
       positions_.clear();
       announced_ = false;
@@ -206,18 +184,7 @@ Filler::Filler(Journal& journal, const Archives& archives, Logger& log, std::uin
 Filler::~Filler() = default;
 
 void Filler::start_thread() {
-  thread_ = std::jthread([this](const std::stop_token& stop) {
-    run(stop);
-    ended_.with_notify([](bool& ended) { ended = true; });
-  });
-}
-
-bool Filler::stop(SteadyTime deadline) {
-  if (!thread_.joinable()) return true;
-  thread_.request_stop();
-  const bool ended = ended_.wait_until(std::stop_token{}, deadline, [](bool e) { return e; });
-  if (ended) thread_.join();
-  return ended;
+  thread_.start([this](const std::stop_token& stop) { run(stop); });
 }
 
 Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& archive,
@@ -268,7 +235,7 @@ void Filler::run(const std::stop_token& stop) noexcept {
     if (!any) {
       begun_.wait(stop, [&](std::uint64_t count) { return count != seen; });
     } else if (!progress) {
-      pause(stop, kPause);
+      pause_for(stop, kPause);
     }
   }
 }

@@ -6,12 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/api/logger.h"
 #include "core/api/sink.h"
 #include "core/base/guarded.h"
+#include "core/base/worker_thread.h"
 #include "core/journal/journal.h"
 
 namespace scriptorium {
@@ -56,7 +56,7 @@ class Releaser {
 
   void start();
   // False: an archive does not come back from a call; the process must end with _exit.
-  bool stop(SteadyTime deadline);
+  bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
  private:
   void run(const std::stop_token& stop) noexcept;
@@ -70,8 +70,7 @@ class Releaser {
   std::map<std::string, std::uint64_t>
       positions_;  // by archive: up to where releasable() was asked
   bool announced_ = false;
-  Guarded<bool> ended_;
-  std::jthread thread_;
+  WorkerThread thread_;
 };
 
 // Sends what an archive holds to a sink that was added later, through the journal, where it waits
@@ -88,7 +87,7 @@ class Filler {
   Filler& operator=(const Filler&) = delete;
 
   void start_thread();
-  bool stop(SteadyTime deadline);  // as Releaser::stop()
+  bool stop(SteadyTime deadline) { return thread_.stop(deadline); }  // as Releaser::stop()
 
   // `archive` may be "" if there is only one beside the sink. kPermanent says what is wrong. A fill
   // of the same sink that is under way continues if it is the same, else it starts over.
@@ -104,8 +103,7 @@ class Filler {
   Logger& log_;
   const std::uint64_t limit_bytes_;
   Guarded<std::uint64_t> begun_;  // counts begin()
-  Guarded<bool> ended_;
-  std::jthread thread_;
+  WorkerThread thread_;
 };
 
 }  // namespace scriptorium

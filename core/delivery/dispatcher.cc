@@ -11,8 +11,8 @@
 #include "core/base/guarded.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
-#include "core/delivery/call_plugin.h"
 #include "core/delivery/plan.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 
