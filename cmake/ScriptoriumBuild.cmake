@@ -70,7 +70,8 @@ include(ScriptoriumPlugin)
 include(ScriptoriumInstall)
 
 # The hash that makes the build stamp one of these headers.
-file(GLOB SCRIPTORIUM_API_HEADERS CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/core/api/*.h" "${CMAKE_SOURCE_DIR}/core/base/*.h")
+file(GLOB SCRIPTORIUM_API_HEADERS CONFIGURE_DEPENDS 
+     "${CMAKE_SOURCE_DIR}/core/api/*.h" "${CMAKE_SOURCE_DIR}/core/api/kit/*.h" "${CMAKE_SOURCE_DIR}/core/base/*.h")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SCRIPTORIUM_API_HEADERS})
 set(api_hashes "")
 foreach(header IN LISTS SCRIPTORIUM_API_HEADERS)

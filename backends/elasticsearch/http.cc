@@ -6,13 +6,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdlib>
 #include <map>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "core/api/kit/secret_file.h"
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 
@@ -65,7 +66,7 @@ std::size_t take_body(char* bytes, std::size_t size, std::size_t count, void* us
 std::optional<std::string> header_value(std::string_view line, std::string_view name) {
   if (line.size() <= name.size() || line[name.size()] != ':') return std::nullopt;
   for (std::size_t i = 0; i < name.size(); ++i) {
-    if (std::tolower(static_cast<unsigned char>(line[i])) != name[i]) return std::nullopt;
+    if (to_lower(line[i]) != name[i]) return std::nullopt;
   }
   line.remove_prefix(name.size() + 1);
   while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
@@ -158,24 +159,9 @@ const char* to_string(Failure failure) noexcept {
 }
 
 std::string signature_of(const ElasticsearchConfig& config) {
-  std::string result;
-  for (const std::string* file :
-       {&config.password_file, &config.api_key_file, &config.bearer_token_file,
-        &config.key_password_file, &config.ca_file, &config.certificate_file, &config.key_file}) {
-    if (file->empty()) continue;
-    std::string path = *file;
-    if (path.find('/') == std::string::npos) {
-      // As read_secret() finds a systemd credential.
-      const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
-      path.insert(0, folder == nullptr ? "/" : std::string(folder) + "/");
-    }
-    if (const auto stat = stat_path(path)) {
-      result += std::to_string(stat->inode) + "/" + std::to_string(stat->mtime_ns) + "/" +
-                std::to_string(stat->size);
-    }
-    result += ';';
-  }
-  return result;
+  return version_of_files(std::array{config.password_file, config.api_key_file,
+                                     config.bearer_token_file, config.key_password_file,
+                                     config.ca_file, config.certificate_file, config.key_file});
 }
 
 Result<Credentials> read_credentials(const ElasticsearchConfig& config) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium::elasticsearch {
 namespace {
 
@@ -16,16 +18,12 @@ constexpr std::size_t kLongestText = 80;
 bool allowed(char c) noexcept {
   // Narrower than the servers' rule, which also takes most of Unicode: ASCII is the same in every
   // tool and URL.
-  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ||
-         c == '+';
+  return is_lower(c) || is_digit(c) || c == '-' || c == '_' || c == '.' || c == '+';
 }
 
 std::string fit(std::string_view value) {
   std::string result;
-  for (char c : value.substr(0, kLongestValue)) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    result += allowed(c) ? c : '_';
-  }
+  for (const char c : to_lower(value.substr(0, kLongestValue))) result += allowed(c) ? c : '_';
   return result.empty() ? "_" : result;
 }
 
@@ -39,72 +37,43 @@ Result<IndexName> IndexName::parse(std::string_view text) {
   const auto refuse = [](std::string why) {
     return Error{ErrorKind::kInvalidConfig, std::move(why)};
   };
-  IndexName result;
-  std::size_t fixed = 0;
-  while (!text.empty()) {
-    const std::size_t open = text.find_first_of("{}");
-    if (open != 0) {
-      const std::string_view part = text.substr(0, open);
-      const auto bad = std::ranges::find_if_not(part, allowed);
-      if (bad != part.end())
-        return refuse("an index name cannot hold '" + std::string(1, *bad) + "'");
-      result.parts_.push_back({.field = {}, .text = std::string(part)});
-      fixed += part.size();
-      if (open == std::string_view::npos) break;
-      text.remove_prefix(open);
-    }
-    const std::size_t close = text.find('}');
-    if (text.front() == '}' || close == std::string_view::npos)
-      return refuse("'{' and '}' do not match");
-    const std::string_view field = text.substr(1, close - 1);
-    if (std::ranges::find(kFields, field) == kFields.end())
-      return refuse("unknown field {" + std::string(field) + "}");
-    if (std::ranges::find(result.parts_, field, &Part::field) != result.parts_.end()) {
-      return refuse("{" + std::string(field) + "} stands there twice");
-    }
-    result.parts_.push_back({.field = std::string(field), .text = {}});
-    text.remove_prefix(close + 1);
+  auto parsed = TextTemplate::parse(text, kFields);
+  if (!parsed) return parsed.error();
+  if (parsed->empty()) return refuse("empty");
+  const std::string fixed = parsed->fixed_text();
+  if (const auto bad = std::ranges::find_if_not(fixed, allowed); bad != fixed.end())
+    return refuse("an index name cannot hold '" + std::string(1, *bad) + "'");
+  for (const std::string_view field : kFields) {
+    if (parsed->count(field) > 1) return refuse("{" + std::string(field) + "} appears twice");
   }
-  if (result.parts_.empty()) return refuse("empty");
-  const Part& first = result.parts_.front();
+  const TextTemplate::Part& first = parsed->parts().front();
   // What a field brings in may begin with anything, so the name has to begin with fixed text.
-  if (!first.field.empty()) return refuse("begins with a field");
+  if (first.is_field()) return refuse("begins with a field");
   if (first.text.find_first_of("-_+.") == 0)
     return refuse("an index name cannot begin with '-', '_', '+' or '.'");
-  if (fixed > kLongestText)
+  if (fixed.size() > kLongestText)
     return refuse("more than " + std::to_string(kLongestText) + " bytes of fixed text");
+  IndexName result;
+  result.template_ = *std::move(parsed);
   return result;
 }
 
 std::string IndexName::of(const Event& event) const {
   const CivilDate date = civil_date(event.time);
-  std::string name;
-  for (const Part& part : parts_) {
-    if (part.field.empty()) {
-      name += part.text;
-    } else if (part.field == "family") {
-      name += fit(family_of(event.kind));
-    } else if (part.field == "kind") {
-      name += fit(event.kind);
-    } else if (part.field == "cluster") {
-      name += fit(event.cluster);
-    } else if (part.field == "scheduler") {
-      name += fit(event.scheduler);
-    } else if (part.field == "year") {
-      name += date.year;
-    } else if (part.field == "month") {
-      name += date.month;
-    } else {
-      name += date.day;
-    }
-  }
-  return name;
+  return template_.expand([&](std::string_view field) {
+    if (field == "family") return fit(family_of(event.kind));
+    if (field == "kind") return fit(event.kind);
+    if (field == "cluster") return fit(event.cluster);
+    if (field == "scheduler") return fit(event.scheduler);
+    if (field == "year") return date.year;
+    return field == "month" ? date.month : date.day;
+  });
 }
 
 std::string IndexName::pattern(std::string_view family) const {
   std::string result;
-  for (const Part& part : parts_) {
-    if (part.field.empty()) {
+  for (const TextTemplate::Part& part : template_.parts()) {
+    if (!part.is_field()) {
       // ".": between year and month. A pattern that ends in one star takes other dates too.
       if (part.text == "." && result.ends_with('*')) continue;
       result += part.text;
@@ -133,14 +102,11 @@ std::string IndexName::template_name(std::string_view family) const {
 }
 
 bool IndexName::has_family() const noexcept {
-  return std::ranges::any_of(
-      parts_, [](const Part& p) { return p.field == "family" || p.field == "kind"; });
+  return template_.uses("family") || template_.uses("kind");
 }
 
 bool IndexName::has_date() const noexcept {
-  return std::ranges::any_of(parts_, [](const Part& p) {
-    return p.field == "year" || p.field == "month" || p.field == "day";
-  });
+  return template_.uses("year") || template_.uses("month") || template_.uses("day");
 }
 
 }  // namespace scriptorium::elasticsearch

@@ -2,9 +2,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/api/event.h"
+#include "core/api/kit/text_template.h"
 #include "core/base/result.h"
 
 namespace scriptorium::elasticsearch {
@@ -34,11 +34,7 @@ class IndexName {
   bool has_date() const noexcept;
 
  private:
-  struct Part {
-    std::string field;  // "" = `text` as it stands
-    std::string text;
-  };
-  std::vector<Part> parts_;
+  TextTemplate template_;
 };
 
 }  // namespace scriptorium::elasticsearch

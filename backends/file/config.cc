@@ -76,8 +76,7 @@ FileConfig parse_config(const Table& table, Problems& problems) {
   if (!layout)
     plain(
         "layout", layout.error().message(),
-        R"("user-month", "sarchive-daily", "xdmod", or a template with {cluster} {scheduler} {user} {account} {year} {month} {day} )"
-        "{job_id} {job_name} {array_job_id} {ext}");
+        R"("user-month", "sarchive-daily", "xdmod", or a template such as "{user}/{job_id}.{ext}")");
 
   constexpr const char* kAllowedFiles = R"("script", "environment", "metadata")";
   for (std::size_t i = 0; i < config.files.size(); ++i) {
@@ -87,7 +86,7 @@ FileConfig parse_config(const Table& table, Problems& problems) {
     } else if (std::find(config.files.begin(),
                          config.files.begin() + static_cast<std::ptrdiff_t>(i),
                          name) != config.files.begin() + static_cast<std::ptrdiff_t>(i)) {
-      plain("files", "\"" + name + "\" stands there twice", kAllowedFiles);
+      plain("files", "\"" + name + "\" appears twice", kAllowedFiles);
     }
   }
   if (config.files.empty())

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/api/kit/text_template.h"
+#include "core/base/ascii.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
@@ -49,10 +51,7 @@ std::pair<std::size_t, std::uint32_t> sequence(std::string_view bytes) {
   return {length, code};
 }
 
-bool plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
-}
+bool plain(char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; }
 
 std::string percent(char c) {
   constexpr std::string_view kDigits = "0123456789ABCDEF";
@@ -85,10 +84,6 @@ std::string glob_literal(std::string_view text) {
   return result;
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // The folder's owner: a confirmed user's name, or the uid while no name service knows a name for
 // it. "" = no owner.
 std::string known_user(const Event& event) {
@@ -98,11 +93,11 @@ std::string known_user(const Event& event) {
     // A person of such a name must not get into the folder of all unverified jobs, or of another's
     // number.
     const bool reserved = user == kUnverified || (user.starts_with(kUidPrefix) &&
-                                                  is_number(user.substr(kUidPrefix.size())));
+                                                  is_all_digits(user.substr(kUidPrefix.size())));
     if (reserved) user.replace(0, 1, percent(user[0]));
     return user;
   }
-  if (event.user.id && is_number(*event.user.id))
+  if (event.user.id && is_all_digits(*event.user.id))
     return std::string(kUidPrefix) + safe_value(*event.user.id);
   return {};
 }
@@ -199,131 +194,121 @@ struct Layout::Values {
   CivilDate date;
 };
 
-Result<Layout> Layout::parse(std::string_view text) {
-  Layout layout;
-  for (const Preset& p : kPresets) {
-    if (text != p.name) continue;
-    text = p.text;
-    for (std::size_t i = 0; i < layout.words_.size(); ++i) layout.words_[i] = p.words[i];
-    if (p.script_only) layout.preset_files_ = std::vector<FileKind>{FileKind::kScript};
-    break;
-  }
-  if (text.empty()) return wrong("the layout is empty");
+namespace {
+
+std::optional<std::string> problem_of_text(std::string_view text) {
+  if (text.empty()) return "the layout is empty";
   if (text.find('{') == std::string_view::npos) {
     std::vector<std::string> names;
     for (const Preset& p : kPresets) names.emplace_back(p.name);
     std::string message = "neither a preset nor a template with fields such as {job_id}";
     if (const auto near = did_you_mean(text, names)) message += "; did you mean \"" + *near + "\"?";
-    return wrong(message);
+    return message;
   }
-  if (text.size() > kMaxTemplateBytes) return wrong("the layout is longer than 1024 bytes");
-  if (!is_utf8(text)) return wrong("the layout is not UTF-8");
-  if (text.front() == '/') return wrong("the layout begins with '/': it is relative to root");
+  if (text.size() > kMaxTemplateBytes) return "the layout is longer than 1024 bytes";
+  if (!is_utf8(text)) return "the layout is not UTF-8";
+  if (text.front() == '/') return "the layout begins with '/': it is relative to root";
+  if (std::ranges::any_of(text, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; }))
+    return "the layout holds a control character";
+  return std::nullopt;
+}
 
-  static const std::vector<std::pair<std::string, Field>> fields = {
-      {"cluster", Field::kCluster},  {"scheduler", Field::kScheduler},
-      {"user", Field::kUser},        {"account", Field::kAccount},
-      {"year", Field::kYear},        {"month", Field::kMonth},
-      {"day", Field::kDay},          {"job_id", Field::kJobId},
-      {"job_name", Field::kJobName}, {"array_job_id", Field::kArrayJobId},
-      {"ext", Field::kExt}};
+// By Layout::Field, without kLiteral.
+constexpr std::array<std::string_view, 11> kFieldNames = {
+    "cluster", "scheduler", "user",     "account",      "year", "month",
+    "day",     "job_id",    "job_name", "array_job_id", "ext"};
 
+std::optional<std::string> problem_of_fields(const TextTemplate& layout) {
+  if (layout.count("ext") > 1) return "{ext} appears twice in the layout";
+  if (!layout.uses("job_id"))
+    return "the layout needs {job_id}, or different jobs would get the same path";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Layout::Component> Layout::components_of(const TextTemplate& layout) {
   std::vector<Component> components(1);
-  std::vector<std::string> unknown;  // said together, so that one run names them all
-  bool has_job_id = false;
-  for (std::size_t i = 0; i < text.size();) {
-    const char c = text[i];
-    if (c == '/') {
+  for (const TextTemplate::Part& part : layout.parts()) {
+    if (part.is_field()) {
+      const auto place = std::ranges::find(kFieldNames, part.field) - kFieldNames.begin();
+      components.back().push_back({static_cast<Field>(place + 1), {}});
+      continue;
+    }
+    std::string_view rest = part.text;
+    for (bool first = true; first || !rest.empty(); first = false) {
+      const std::string_view literal = rest.substr(0, rest.find('/'));
+      rest.remove_prefix(literal.size());
+      if (!literal.empty()) components.back().push_back({Field::kLiteral, std::string(literal)});
+      if (rest.empty()) break;
+      rest.remove_prefix(1);
       components.emplace_back();
-      ++i;
-      continue;
     }
-    Component& component = components.back();
-    if (c == '}') return wrong("'}' without '{'");
-    if (c != '{') {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-        return wrong("the layout holds a control character");
-      if (component.empty() || component.back().field != Field::kLiteral) component.push_back({});
-      component.back().literal += c;
-      ++i;
-      continue;
-    }
-    const std::size_t end = text.find('}', i);
-    if (end == std::string_view::npos) return wrong("'{' without '}'");
-    const std::string name(text.substr(i + 1, end - i - 1));
-    const auto found = std::ranges::find(fields, name, &std::pair<std::string, Field>::first);
-    if (found == fields.end()) {
-      std::vector<std::string> names;
-      for (const auto& f : fields) names.push_back(f.first);
-      std::string message = "unknown field {" + printable(name, 64) + "}";
-      if (const auto near = did_you_mean(name, names)) message += "; did you mean {" + *near + "}?";
-      unknown.push_back(std::move(message));
-      i = end + 1;
-      continue;
-    }
-    if (found->second == Field::kJobId) has_job_id = true;
-    if (found->second == Field::kExt) {
-      if (layout.has_ext_) return wrong("{ext} stands twice in the layout");
-      layout.has_ext_ = true;
-    }
-    component.push_back({found->second, {}});
-    i = end + 1;
   }
-  if (!unknown.empty()) {
-    std::string message;
-    for (const std::string& each : unknown)
-      message += (message.empty() ? "" : message.ends_with('?') ? " " : "; ") + each;
-    return wrong(message);
-  }
-  if (!has_job_id)
-    return wrong("the layout needs {job_id}, or different jobs would get the same path");
-  if (components.size() > kMaxComponents) return wrong("the layout has more than 16 parts");
+  return components;
+}
 
+std::optional<std::string> Layout::problem_of(const std::vector<Component>& components) {
+  if (components.size() > kMaxComponents) return "the layout has more than 16 parts";
   for (const Component& component : components) {
-    if (component.empty()) return wrong("a part between two '/' is empty");
+    if (component.empty()) return "a part between two '/' is empty";
     const Part& first = component.front();
-    if (first.field == Field::kLiteral && (first.literal[0] == '.' || first.literal[0] == '-')) {
-      return wrong("a part begins with '.' or '-'");
-    }
+    if (first.field == Field::kLiteral && (first.literal[0] == '.' || first.literal[0] == '-'))
+      return "a part begins with '.' or '-'";
     for (const Part& p : component) {
-      if (p.literal.size() > kMaxLiteralBytes) return wrong("a fixed text is longer than 64 bytes");
+      if (p.literal.size() > kMaxLiteralBytes) return "a fixed text is longer than 64 bytes";
     }
+    if (&component != &components.back() &&
+        std::ranges::count(component, Field::kExt, &Part::field))
+      return "{ext} is allowed in the last part only";
   }
-
-  Component last = std::move(components.back());
-  components.pop_back();
-  for (const Component& component : components) {
-    if (std::ranges::any_of(component, [](const Part& p) { return p.field == Field::kExt; })) {
-      return wrong("{ext} may stand in the last part only");
-    }
-  }
-  layout.directories_ = std::move(components);
-
+  const Component& last = components.back();
   const auto ext = std::ranges::find(last, Field::kExt, &Part::field);
-  if (ext != last.end()) {
-    for (auto p = ext + 1; p != last.end(); ++p) {
-      if (p->field != Field::kLiteral) return wrong("after {ext} only fixed text may follow");
-      layout.after_ext_ += p->literal;
-    }
+  if (ext != last.end() &&
+      std::any_of(ext + 1, last.end(), [](const Part& p) { return p.field != Field::kLiteral; }))
+    return "after {ext} only fixed text may follow";
+  return std::nullopt;
+}
+
+void Layout::take_ending(Component last) {
+  const auto ext = std::ranges::find(last, Field::kExt, &Part::field);
+  has_ext_ = ext != last.end();
+  if (has_ext_) {
+    for (auto p = ext + 1; p != last.end(); ++p) after_ext_ += p->literal;
     last.erase(ext, last.end());
-    if (!last.empty() && last.back().field == Field::kLiteral) {
-      // The character that sets the ending off goes with it: "4711.2.sh", "job.4711.2_script".
-      std::string& literal = last.back().literal;
-      if (const char c = literal.back(); c == '.' || c == '_' || c == '-') {
-        layout.before_ext_ = c;
-        literal.pop_back();
-        if (literal.empty()) last.pop_back();
-      }
-    }
-  } else if (last.back().field == Field::kLiteral) {
-    std::string& literal = last.back().literal;
-    if (const auto dot = literal.rfind('.'); dot != std::string::npos) {
-      layout.after_ext_ = literal.substr(dot);
-      literal.resize(dot);
-      if (literal.empty()) last.pop_back();
-    }
   }
-  layout.stem_ = std::move(last);
+  if (!last.empty() && last.back().field == Field::kLiteral) {
+    std::string& literal = last.back().literal;
+    if (const char c = literal.back(); has_ext_ && (c == '.' || c == '_' || c == '-')) {
+      // The character that sets the ending off goes with it: "4711.2.sh", "job.4711.2_script".
+      before_ext_ = c;
+      literal.pop_back();
+    } else if (const auto dot = literal.rfind('.'); !has_ext_ && dot != std::string::npos) {
+      after_ext_ = literal.substr(dot);
+      literal.resize(dot);
+    }
+    if (literal.empty()) last.pop_back();
+  }
+  stem_ = std::move(last);
+}
+
+Result<Layout> Layout::parse(std::string_view text) {
+  Layout layout;
+  if (const auto preset = std::ranges::find(kPresets, text, &Preset::name);
+      preset != std::end(kPresets)) {
+    text = preset->text;
+    std::ranges::copy(preset->words, layout.words_.begin());
+    if (preset->script_only) layout.preset_files_ = std::vector<FileKind>{FileKind::kScript};
+  }
+  if (const auto problem = problem_of_text(text)) return wrong(*problem);
+  const auto parsed = TextTemplate::parse(text, kFieldNames);
+  if (!parsed) return parsed.error();
+  if (const auto problem = problem_of_fields(*parsed)) return wrong(*problem);
+  std::vector<Component> components = components_of(*parsed);
+  if (const auto problem = problem_of(components)) return wrong(*problem);
+  layout.take_ending(std::move(components.back()));
+  components.pop_back();
+  layout.directories_ = std::move(components);
   return layout;
 }
 
@@ -449,17 +434,15 @@ Layout::Search Layout::search(const Values& values, const std::vector<Field>& ex
 
 std::optional<Layout::Search::Match> Layout::Search::match(
     std::string_view name, const std::vector<FileKind>& kinds) const {
-  const auto digits = [](std::string_view text) {
-    return !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-  };
   // With or without the ".2" of a second event on this path.
   const auto is_body = [&](std::string_view body) {
     // Without a stem the ending is the whole name: "sh", "2.sh".
     if (stem.empty())
-      return body.empty() || (body.ends_with('.') && digits(body.substr(0, body.size() - 1)));
+      return body.empty() ||
+             (body.ends_with('.') && is_all_digits(body.substr(0, body.size() - 1)));
     if (glob_match(stem, body)) return true;
     const auto dot = body.rfind('.');
-    return dot != std::string_view::npos && digits(body.substr(dot + 1)) &&
+    return dot != std::string_view::npos && is_all_digits(body.substr(dot + 1)) &&
            glob_match(stem, body.substr(0, dot));
   };
   if (const auto mark = name.rfind(record_begin);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/api/event.h"
+#include "core/api/kit/text_template.h"
 #include "core/base/result.h"
 
 // Where an event's files lie below the root. Pure: no file system, no clock.
@@ -103,7 +104,7 @@ class Layout {
   std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
  private:
-  enum class Field {
+  enum class Field {  // in the order of kFieldNames
     kLiteral,
     kCluster,
     kScheduler,
@@ -124,6 +125,11 @@ class Layout {
   using Component = std::vector<Part>;
   struct Values;
 
+  // Split at each '/'.
+  static std::vector<Component> components_of(const TextTemplate& layout);
+  static std::optional<std::string> problem_of(const std::vector<Component>& components);
+  // Splits the last component into stem_ and the texts around {ext}.
+  void take_ending(Component last);
   static std::string render(const Component& component, const Values& values);
   static Values values_of(const Event& event);
   Search search(const Values& values, const std::vector<Field>& exact) const;

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "backends/kafka/properties.h"
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::kafka {
@@ -138,12 +139,8 @@ std::optional<std::string> broker_problem(std::string_view broker) {
     return std::nullopt;
   if (colon == 0) return "no host before ':'";
   const std::string_view port = broker.substr(colon + 1);
-  unsigned number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc{} || end != port.data() + port.size() || number == 0 || number > 65535) {
-    return "'" + printable(port, 20) + "' is no port";
-  }
-  return std::nullopt;
+  if (parse_number<std::uint16_t>(port).value_or(0) > 0) return std::nullopt;
+  return "'" + printable(port, 20) + "' is not a port";
 }
 
 void check_brokers(const KafkaConfig& config, const Table& table, Problems& problems) {
@@ -151,9 +148,7 @@ void check_brokers(const KafkaConfig& config, const Table& table, Problems& prob
   std::string_view rest = config.brokers;
   while (true) {
     const std::size_t comma = rest.find(',');
-    std::string_view one = rest.substr(0, comma);
-    while (one.starts_with(' ')) one.remove_prefix(1);
-    while (one.ends_with(' ')) one.remove_suffix(1);
+    const std::string_view one = trim(rest.substr(0, comma));
     if (const auto wrong = broker_problem(one)) {
       problems.add(table, "brokers", *wrong, "\"host:port\", with commas between several");
       return;
@@ -282,8 +277,7 @@ std::vector<std::string> kinds_of(const Table& table) {
 }  // namespace
 
 bool is_topic_character(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
+  return is_alphanumeric(c) || c == '.' || c == '_' || c == '-';
 }
 
 std::string KafkaConfig::passed_through(std::string_view property) const {

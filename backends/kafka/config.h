@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/kafka/text_template.h"
+#include "core/api/kit/text_template.h"
 #include "core/api/options.h"
 
 namespace scriptorium::kafka {

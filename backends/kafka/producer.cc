@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "backends/kafka/token.h"
+#include "core/api/kit/secret_file.h"
 #include "core/base/file.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::kafka {
@@ -136,25 +138,9 @@ std::vector<std::string> secret_files(const KafkaConfig& config) {
 
 std::string credentials_state(const KafkaConfig& config) {
   std::vector<std::string> files = secret_files(config);
-  for (std::string& file : files) {
-    const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
-    if (file.find('/') == std::string::npos && folder != nullptr)
-      file = std::string(folder) + "/" + file;
-  }
-  for (const std::string* file : {&config.tls_ca_file, &config.tls_certificate_file,
-                                  &config.tls_key_file, &config.kerberos_keytab_file}) {
-    if (!file->empty()) files.push_back(*file);
-  }
-  std::string state;
-  for (const std::string& file : files) {
-    const auto stat = stat_path(file);
-    state += file + " ";
-    if (stat)
-      state += std::to_string(stat->inode) + " " + std::to_string(stat->mtime_ns) + " " +
-               std::to_string(stat->size);
-    state += "\n";
-  }
-  return state;
+  files.insert(files.end(), {config.tls_ca_file, config.tls_certificate_file, config.tls_key_file,
+                             config.kerberos_keytab_file});
+  return version_of_files(files);
 }
 
 Result<void> check_secrets(const KafkaConfig& config) {
@@ -246,7 +232,7 @@ std::int64_t Producer::number(const char* property) const {
   std::size_t size = text.size();
   if (rd_kafka_conf_get(rd_kafka_conf(handle()), property, text.data(), &size) != RD_KAFKA_CONF_OK)
     return 0;
-  return std::strtoll(text.data(), nullptr, 10);
+  return parse_number<std::int64_t>(text.data()).value_or(0);
 }
 
 void Producer::report(rd_kafka_t*, const rd_kafka_message_t* message, void* self) noexcept {

@@ -1,13 +1,9 @@
 #include "core/api/options.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
@@ -15,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "core/base/file.h"
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium {
@@ -23,12 +19,10 @@ namespace {
 
 constexpr std::size_t kGivenLimit = 80;  // bytes of a value in a message
 constexpr std::string_view kHexDigits = "0123456789ABCDEF";
-constexpr std::uint64_t kSecretLimit = std::uint64_t{64} << 10;
 
 bool is_bare_key(std::string_view key) noexcept {
   return !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-';
+    return is_alphanumeric(c) || c == '_' || c == '-';
   });
 }
 
@@ -48,11 +42,8 @@ constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", 
 // What a password typed into the config by mistake stands under. A key that ends in "_file" only
 // names a place.
 bool names_secret(std::string_view key) {
-  std::string lower(key);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  if (lower.size() >= 5 && lower.compare(lower.size() - 5, 5, "_file") == 0) return false;
+  const std::string lower = to_lower(key);
+  if (lower.ends_with("_file")) return false;
   return std::any_of(kSecretWords.begin(), kSecretWords.end(),
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
@@ -162,8 +153,6 @@ const char* examples_of(const KeyUnit& unit) {
              ? "a size such as \"512KiB\", \"64MiB\" or \"1GiB\""
              : "a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"";
 }
-
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 // "1h30m", "1.5GiB", "64 MiB": numbers, each with its unit, in the smallest unit of `words`.
 std::optional<long double> parse_amounts(std::string_view text, std::span<const UnitWord> words) {
@@ -283,52 +272,6 @@ void Problems::sort() {
   sorted.reserve(list_.size());
   for (const auto& place : order) sorted.push_back(std::move(list_[std::get<2>(place)]));
   list_ = std::move(sorted);
-}
-
-Result<Secret> read_secret(const std::string& file) {
-  const auto refuse = [&](const std::string& why) {
-    return Error{ErrorKind::kInvalidConfig, "secret file " + printable(file) + ": " + why};
-  };
-  if (file.empty()) return Error{ErrorKind::kInvalidConfig, "secret file: no name is given"};
-  if (file.find('\0') != std::string::npos) return refuse("the name holds a NUL byte");
-  std::string path = file;
-  if (file.find('/') == std::string::npos) {
-    const char* folder = std::getenv("CREDENTIALS_DIRECTORY");
-    if (folder == nullptr || *folder == '\0') {
-      return refuse(
-          "a name without '/' means a systemd credential, but $CREDENTIALS_DIRECTORY is not set; "
-          "give an absolute path, or add LoadCredential=" +
-          printable(file) + ":/path/to/file to the service");
-    }
-    path = std::string(folder) + "/" + file;
-  } else if (file.front() != '/') {
-    return refuse("must be an absolute path, or a name without '/' for a systemd credential");
-  }
-  // O_NONBLOCK: a FIFO must not hold up the start; it is refused below.
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!fd) return refuse(system_error("cannot be opened", errno).message());
-  const auto stat = stat_fd(fd.get());
-  if (!stat) return refuse(stat.error().message());
-  if (!stat->is_regular()) return refuse("is not a regular file");
-  if ((stat->mode & 0006U) != 0) {
-    std::array<char, 8> octal{};
-    const auto end =
-        std::to_chars(octal.data(), octal.data() + octal.size(), stat->mode & 07777U, 8).ptr;
-    return refuse("every user of this machine may " +
-                  std::string((stat->mode & 0004U) != 0 ? "read" : "write") + " it (mode 0" +
-                  std::string(octal.data(), end) + "); run: chmod 600 " + printable(path, 4096));
-  }
-  auto bytes = read_fd(fd.get(), kSecretLimit + 1, stat->size);
-  if (!bytes) return refuse(bytes.error().message());
-  if (bytes->size() > kSecretLimit) return refuse("is larger than 64 KiB, so hardly a secret");
-  if (!bytes->empty() && bytes->back() == '\n') {
-    bytes->pop_back();
-    if (!bytes->empty() && bytes->back() == '\r') bytes->pop_back();
-  }
-  if (bytes->empty()) return refuse("is empty");
-  if (bytes->find('\0') != std::string::npos)
-    return refuse("holds a NUL byte, which no password or token has");
-  return Secret(*std::move(bytes));
 }
 
 namespace options_detail {

@@ -94,12 +94,6 @@ class Secret {
  private:
   std::string value_;
 };
-// The contents of a secret's file without the final newline (LF or CRLF). `file` is an absolute
-// path, or a name without
-// '/' that stands for $CREDENTIALS_DIRECTORY/NAME (systemd's LoadCredential=). kInvalidConfig, with
-// the remedy, if it is neither, cannot be read, is not a regular file, may be read or written by
-// others, is empty, holds a NUL byte or is larger than 64 KiB.
-Result<Secret> read_secret(const std::string& file);
 
 // What `scriptorium plugins NAME` and the reference page show of an option.
 struct OptionInfo {

@@ -10,12 +10,15 @@
 #include <random>
 #include <utility>
 
+#include "core/api/kit/secret_file.h"
 #include "core/base/file.h"
 #include "core/base/guarded.h"
+#include "core/base/pause.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
 #include "core/base/thrown.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
@@ -30,17 +33,7 @@ void add_text(std::string& out, const Value& value);
 std::string state_of_file(const Value& value) {
   const auto* name = std::get_if<std::string>(&value.data);
   if (name == nullptr) return {};
-  std::string path = *name;
-  if (path.find('/') == std::string::npos) {
-    const char* credentials =
-        std::getenv("CREDENTIALS_DIRECTORY");  // NOLINT(concurrency-mt-unsafe): nobody sets it
-    if (credentials == nullptr) return {};
-    path = std::string(credentials) + '/' + path;
-  }
-  const auto stat = stat_path(path);
-  if (!stat) return {};
-  return "@" + std::to_string(stat->device) + "." + std::to_string(stat->inode) + "." +
-         std::to_string(stat->size) + "." + std::to_string(stat->mtime_ns);
+  return version_of_files({name, 1});
 }
 
 void add_text(std::string& out, const Table& table) {
@@ -85,10 +78,11 @@ Json counts(const Map& map) {
 
 // What a source or sink says of itself in `status`.
 template <typename Plugin>
-std::string own_status(const Plugin& plugin) try {
-  return plugin.status_json();
-} catch (...) {
-  return Json{{"error", thrown_text()}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string own_status(const Plugin& plugin) {
+  std::string status;
+  if (const auto thrown = call_plugin([&] { status = plugin.status_json(); }))
+    return Json{{"error", *thrown}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return status;
 }
 
 template <typename T>
@@ -218,17 +212,15 @@ class SourceRun::FreeRun final : public EventWriter {
         runtime_.log.warning("SOURCE_FAILED", "a source ended with an error and is started again",
                              {{"source", name_}, {"reason", ended.error().message()}});
       }
-      Guarded<int> nothing;
-      nothing.wait_until(stop, runtime_.clock.steady() + delay, [](int) { return false; });
+      pause_until(stop, runtime_.clock.steady() + delay);
       delay = std::min(delay * 2, std::chrono::milliseconds{60'000});
     }
   }
 
-  Result<void> call(const std::stop_token& stop, bool once) try {
+  Result<void> call(const std::stop_token& stop, bool once) {
     stop_ = stop;
-    return source_->run(*this, stop, once);
-  } catch (...) {
-    return Error{ErrorKind::kPermanent, "the plugin threw: " + thrown_text()};
+    return call_plugin("the plugin", ErrorKind::kPermanent,
+                       [&] { return source_->run(*this, stop, once); });
   }
 
   const std::string name_;
@@ -437,13 +429,8 @@ Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Run
 }
 
 Result<void> SinkRun::start() {
-  auto started = [&]() -> Result<void> {
-    try {
-      return sink_->start();
-    } catch (...) {
-      return Error{ErrorKind::kTransient, "the plugin threw: " + thrown_text()};
-    }
-  }();
+  const auto started =
+      call_plugin("the plugin", ErrorKind::kTransient, [&] { return sink_->start(); });
   if (!started) {
     if (started.error().kind() == ErrorKind::kInvalidConfig)
       return started.error().with_context("sink." + name_);

@@ -72,7 +72,7 @@ TEST_F(FileConfigTest, NamesEveryUnknownFieldOfTheLayout) {
   set("layout", std::string("{usr}/{source}/{jobid}.{ext}"));
   EXPECT_THAT(problems(), HasSubstr("unknown field {usr}; did you mean {user}? unknown field "
                                     "{source}; unknown field {jobid}; "
-                                    "did you mean {job_id}?; allowed: "));
+                                    "did you mean {job_id}? the fields are {cluster} {scheduler}"));
 }
 
 TEST_F(FileConfigTest, SaysEveryProblemAtOnceWithItsLine) {
@@ -86,9 +86,9 @@ TEST_F(FileConfigTest, SaysEveryProblemAtOnceWithItsLine) {
   EXPECT_THAT(
       text,
       HasSubstr("file.toml:3: sink.archive.layout: unknown field {usr}; did you mean {user}?"));
-  EXPECT_THAT(text, HasSubstr("{job_name} {array_job_id} {ext}")) << "what is allowed";
+  EXPECT_THAT(text, HasSubstr("{job_name} {array_job_id} {ext}")) << "the fields";
   EXPECT_THAT(text, HasSubstr("unknown file \"scripts\""));
-  EXPECT_THAT(text, HasSubstr("\"script\" stands there twice"));
+  EXPECT_THAT(text, HasSubstr("\"script\" appears twice"));
   EXPECT_THAT(text, HasSubstr("sink.archive.acl_users: set, but acl = \"none\""));
 }
 

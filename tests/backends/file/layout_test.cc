@@ -170,7 +170,7 @@ TEST(LayoutTest, RefusesTemplatesWithWordsThatHelp) {
       {"{job_id", "'{' without '}'"},
       {"job_id}{job_id}", "'}' without '{'"},
       {"{user}/{job_name}.{ext}", "needs {job_id}"},
-      {"{ext}/{job_id}", "{ext} may stand in the last part only"},
+      {"{ext}/{job_id}", "{ext} is allowed in the last part only"},
       {"{job_id}.{ext}.{ext}", "twice"},
       {"{job_id}.{ext}-{user}", "after {ext}"},
       {"user-mouth", "did you mean \"user-month\"?"},

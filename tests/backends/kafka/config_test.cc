@@ -62,8 +62,8 @@ TEST_F(KafkaConfigTest, ATopicThatNoBrokerTakesIsRefused) {
     EXPECT_THAT(problem(bad), HasSubstr("cannot be a topic's name")) << bad;
   EXPECT_THAT(problem(""), HasSubstr("kafka.toml:3: sink.kafka.topic: is empty"));
   EXPECT_THAT(problem(std::string(250, 'x')), HasSubstr("too long"));
-  EXPECT_THAT(problem("{clustr}"), HasSubstr("unknown field {clustr}; did you mean {cluster}?; "
-                                             "there are {cluster} {kind} {scheduler}"));
+  EXPECT_THAT(problem("{clustr}"), HasSubstr("unknown field {clustr}; did you mean {cluster}? "
+                                             "the fields are {cluster} {kind} {scheduler}"));
   EXPECT_THAT(problem("{job_id}"), HasSubstr("unknown field {job_id}"));
   EXPECT_THAT(problem("jobs{"), HasSubstr("'{' without '}'"));
 }

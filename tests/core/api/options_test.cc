@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api/kit/secret_file.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium {

@@ -1,0 +1,31 @@
+#include "core/api/kit/repeat_limit.h"
+
+#include <algorithm>
+
+namespace scriptorium {
+
+bool RepeatLimit::allows(std::string_view key, SteadyTime now) {
+  return logged_.with([&](Logged& logged) {
+    if (const auto known = logged.find(key); known != logged.end()) {
+      if (interval_ == kOnce || now - known->second < interval_) return false;
+      known->second = now;
+      return true;
+    }
+    if (logged.size() >= most_keys_) {
+      logged.erase(std::min_element(logged.begin(), logged.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      }));
+    }
+    logged.emplace(key, now);
+    return true;
+  });
+}
+
+bool RepeatLimit::forget(std::string_view prefix) {
+  return logged_.with([&](Logged& logged) {
+    return std::erase_if(logged, [&](const auto& one) { return one.first.starts_with(prefix); }) >
+           0;
+  });
+}
+
+}  // namespace scriptorium
