@@ -34,10 +34,10 @@ struct Verdict {
   Alarm alarm = Alarm::kNone;
 };
 
-inline constexpr std::chrono::seconds kSlow{
-    10};  // between attempts that only a person can make succeed
+// Between attempts that only a person can make succeed.
+inline constexpr std::chrono::seconds kSlow{10};
 inline constexpr std::chrono::seconds kProducerPause{30};  // between producers that were given up
-inline constexpr std::uint32_t kUnknownAttempts = 10;  // of an answer that nobody here has heard of
+inline constexpr std::uint32_t kUnknownAttempts = 10;      // of an answer that is not in the table
 
 // A delivery report, or what produce() returned. `attempt` is the delivery's, from 1.
 Verdict judge(rd_kafka_resp_err_t error, std::uint32_t attempt);

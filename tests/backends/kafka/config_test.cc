@@ -45,9 +45,9 @@ TEST_F(KafkaConfigTest, BrokersAreHostsWithPorts) {
   EXPECT_THAT(problem(""),
               HasSubstr("kafka.toml:2: sink.kafka.brokers: an empty name between commas"));
   EXPECT_THAT(problem("b1:9092,,b2"), HasSubstr("an empty name"));
-  EXPECT_THAT(problem("b1:0"), HasSubstr("'0' is no port"));
-  EXPECT_THAT(problem("b1:70000"), HasSubstr("'70000' is no port"));
-  EXPECT_THAT(problem("b1:kafka"), HasSubstr("'kafka' is no port"));
+  EXPECT_THAT(problem("b1:0"), HasSubstr("'0' is not a port"));
+  EXPECT_THAT(problem("b1:70000"), HasSubstr("'70000' is not a port"));
+  EXPECT_THAT(problem("b1:kafka"), HasSubstr("'kafka' is not a port"));
   EXPECT_THAT(problem(":9092"), HasSubstr("no host"));
   EXPECT_THAT(problem("ssl://b1:9092"), HasSubstr("without a protocol"));
   EXPECT_THAT(problem("b 1:9092"), HasSubstr("a blank"));
