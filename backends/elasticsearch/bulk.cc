@@ -1,10 +1,5 @@
 #include "backends/elasticsearch/bulk.h"
 
-#include <zlib.h>
-
-#include <limits>
-#include <stdexcept>
-
 namespace scriptorium::elasticsearch {
 
 Cuts Body::add(const Event& event, const ElasticsearchConfig& config, Replacing replacing) {
@@ -21,28 +16,6 @@ void Body::drop_last() {
 std::string_view Body::slice(std::size_t first, std::size_t last) const noexcept {
   const std::size_t begin = begin_of(first);
   return std::string_view(bytes_).substr(begin, begin_of(last) - begin);
-}
-
-std::string gzip(std::string_view bytes) {
-  if (bytes.size() > std::numeric_limits<uInt>::max())
-    throw std::length_error("a request of more than 4 GiB");
-  z_stream stream{};
-  // 16 + 15: a gzip header, the largest window.
-  if (deflateInit2(&stream, 1, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-    throw std::bad_alloc();
-  std::string result(deflateBound(&stream, bytes.size()), '\0');
-  // zlib 1.2 has no const in its interface unless ZLIB_CONST is set; it does not write there.
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(result.data());
-  stream.avail_out = static_cast<uInt>(result.size());
-  const int code = deflate(&stream, Z_FINISH);
-  result.resize(stream.total_out);
-  deflateEnd(&stream);
-  if (code != Z_STREAM_END)
-    throw std::runtime_error("zlib does not end a stream that it has room for");
-  result.shrink_to_fit();
-  return result;
 }
 
 }  // namespace scriptorium::elasticsearch

@@ -33,8 +33,5 @@ class Body {
   std::vector<std::size_t> ends_;
 };
 
-// RFC 1952, level 1: on scripts and environments higher levels cost twice the time for a tenth of
-// the size.
-std::string gzip(std::string_view bytes);
 
 }  // namespace scriptorium::elasticsearch

@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "core/base/gzip.h"
+
 
 namespace scriptorium::elasticsearch {
 namespace {

@@ -1,5 +1,7 @@
 #include "core/base/text.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -42,17 +44,6 @@ Sequence sequence_at(std::string_view s, std::size_t at) noexcept {
     high = 0xBF;
   }
   return {length, true};
-}
-
-constexpr std::string_view kBase64 =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-int base64_value(char c) noexcept {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  return c == '/' ? 63 : -1;
 }
 
 // One element of a pattern at `at`: whether it matches `c`, and where the next one begins.
@@ -139,38 +130,37 @@ std::string to_utf8_lossy(std::string_view bytes) {
 }
 
 std::string base64_encode(std::string_view bytes) {
-  std::string result;
-  result.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      group = group << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
-    result += kBase64[group >> 18 & 63];
-    result += kBase64[group >> 12 & 63];
-    result += i + 1 < bytes.size() ? kBase64[group >> 6 & 63] : '=';
-    result += i + 2 < bytes.size() ? kBase64[group & 63] : '=';
+  // OpenSSL counts in int. A multiple of 3, so that only the last part is padded.
+  constexpr std::size_t kMostAtOnce = std::size_t{3} << 20;
+  std::string result((bytes.size() + 2) / 3 * 4, '\0');
+  auto* out = reinterpret_cast<unsigned char*>(result.data());
+  while (!bytes.empty()) {
+    const std::string_view part = bytes.substr(0, kMostAtOnce);
+    out += ::EVP_EncodeBlock(out, reinterpret_cast<const unsigned char*>(part.data()),
+                             static_cast<int>(part.size()));
+    bytes.remove_prefix(part.size());
   }
   return result;
 }
 
 std::optional<std::string> base64_decode(std::string_view text) {
+  constexpr std::size_t kMostAtOnce = std::size_t{4} << 20;
   if (text.size() % 4 != 0) return std::nullopt;
-  std::string result;
-  result.reserve(text.size() / 4 * 3);
-  for (std::size_t i = 0; i < text.size(); i += 4) {
-    const bool last = i + 4 == text.size();
-    const std::size_t padding = last && text[i + 3] == '=' ? (text[i + 2] == '=' ? 2 : 1) : 0;
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 4; ++j) {
-      const int value = j >= 4 - padding ? 0 : base64_value(text[i + j]);
-      if (value < 0) return std::nullopt;
-      group = group << 6 | static_cast<std::uint32_t>(value);
-    }
-    const std::uint32_t unused = padding == 2 ? group & 0xFFFF : (padding == 1 ? group & 0xFF : 0);
-    if (unused != 0) return std::nullopt;
-    for (std::size_t j = 0; j < 3 - padding; ++j)
-      result += static_cast<char>(group >> (16 - 8 * j) & 0xFF);
+  std::string result(text.size() / 4 * 3, '\0');
+  auto* out = reinterpret_cast<unsigned char*>(result.data());
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view part = rest.substr(0, kMostAtOnce);
+    const int bytes = ::EVP_DecodeBlock(out, reinterpret_cast<const unsigned char*>(part.data()),
+                                        static_cast<int>(part.size()));
+    if (bytes != static_cast<int>(part.size() / 4 * 3)) return std::nullopt;
+    out += bytes;
+    rest.remove_prefix(part.size());
   }
+  // It counts padding as bytes.
+  const std::size_t padding = text.ends_with("==") ? 2 : (text.ends_with('=') ? 1 : 0);
+  result.resize(result.size() - padding);
+  // OpenSSL also takes blanks at the ends, and last characters whose unused bits are set.
+  if (base64_encode(result) != text) return std::nullopt;
   return result;
 }
 

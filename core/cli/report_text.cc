@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/gzip.h"
 #include "core/base/text.h"
 #include "core/cli/report_archive.h"
 
@@ -326,40 +327,6 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
   }
   // Of accounting alone there are no nodes, but each may have told of itself.
   return nodes.empty() ? job.nodes : nodes;
-}
-
-// ---- jobstats' form
-// ---------------------------------------------------------------------------------------------------
-
-std::uint32_t crc32(std::string_view bytes) {
-  std::uint32_t crc = ~0U;
-  for (const char c : bytes) {
-    crc ^= static_cast<unsigned char>(c);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
-  }
-  return ~crc;
-}
-
-// A gzip of stored blocks (RFC 1951, 3.2.4): what reads gzip reads it, and a kilobyte need not be
-// smaller.
-std::string gzip(std::string_view bytes) {
-  const auto little = [](std::uint32_t value, int count) {
-    std::string out;
-    for (int i = 0; i < count; ++i)
-      out += static_cast<char>(value >> (8U * static_cast<unsigned>(i)) & 0xffU);
-    return out;
-  };
-  std::string result("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", 10);
-  std::string_view rest = bytes;
-  do {
-    const std::string_view block = rest.substr(0, 65535);
-    rest.remove_prefix(block.size());
-    result += rest.empty() ? '\x01' : '\x00';
-    result += little(static_cast<std::uint32_t>(block.size()), 2) +
-              little(~static_cast<std::uint32_t>(block.size()), 2);
-    result += block;
-  } while (!rest.empty());
-  return result + little(crc32(bytes), 4) + little(static_cast<std::uint32_t>(bytes.size()), 4);
 }
 
 }  // namespace

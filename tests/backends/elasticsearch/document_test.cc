@@ -9,6 +9,7 @@
 #include <set>
 
 #include "backends/elasticsearch/bulk.h"
+#include "core/base/gzip.h"
 #include "core/base/text.h"
 #include "tests/support/event_factory.h"
 
