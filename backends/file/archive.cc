@@ -32,29 +32,13 @@ constexpr std::size_t kMaxOpened = 5'000;
 
 constexpr std::size_t kMetadata = static_cast<std::size_t>(FileKind::kMetadata);
 
-struct DirClose {
-  void operator()(DIR* d) const noexcept { ::closedir(d); }
-};
-
 // Calls each(name, type) for the names in a directory that do not begin with a dot.
 Result<void> for_each_name(int directory,
                            const std::function<void(const char*, unsigned char)>& each) {
-  const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return file_error(errno);
-  const std::unique_ptr<DIR, DirClose> stream(::fdopendir(copy));
-  if (stream == nullptr) {
-    const int code = errno;
-    ::close(copy);
-    return file_error(code);
-  }
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(stream.get());
-    if (entry == nullptr) break;
-    if (entry->d_name[0] != '.') each(entry->d_name, entry->d_type);
-  }
-  if (errno != 0) return file_error(errno);
-  return {};
+  return list_names(directory, [&](const char* name, unsigned char type) {
+    if (*name != '.') each(name, type);
+    return true;
+  });
 }
 
 bool is_directory(int directory, const char* name, unsigned char type) {

@@ -208,23 +208,37 @@ bool is_local(int fd) {
   }
 }
 
-std::uint64_t remove_stale(int directory, const TemporaryNames& names) {
-  const int fd = ::openat(directory, ".", kDirectoryFlags);
-  if (fd < 0) return 0;
-  const std::unique_ptr<DIR, DirClose> stream(::fdopendir(fd));
+Result<void> list_names(int directory,
+                        const std::function<bool(const char* name, unsigned char type)>& each) {
+  const int copy = ::openat(directory, ".", kDirectoryFlags);
+  if (copy < 0) return file_error(errno);
+  const std::unique_ptr<DIR, DirClose> stream(::fdopendir(copy));
   if (stream == nullptr) {
-    ::close(fd);
-    return 0;
+    const int code = errno;
+    ::close(copy);
+    return file_error(code);
   }
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    if (!each(entry->d_name, entry->d_type)) return {};
+  }
+  if (errno != 0) return file_error(errno);
+  return {};
+}
+
+std::uint64_t remove_stale(int directory, const TemporaryNames& names) {
   std::uint64_t removed = 0;
-  while (const dirent* entry = ::readdir(stream.get())) {
-    if (!TemporaryNames::is_temporary(entry->d_name) || names.is_ours(entry->d_name)) continue;
+  static_cast<void>(list_names(directory, [&](const char* name, unsigned char) {
+    if (!TemporaryNames::is_temporary(name) || names.is_ours(name)) return true;
     // Another process that still lives and writes here loses only one attempt: its rename fails,
     // and it tries again.
-    if (::unlinkat(directory, entry->d_name, 0) == 0 ||
-        (errno == EISDIR && ::unlinkat(directory, entry->d_name, AT_REMOVEDIR) == 0))
+    if (::unlinkat(directory, name, 0) == 0 ||
+        (errno == EISDIR && ::unlinkat(directory, name, AT_REMOVEDIR) == 0))
       ++removed;
-  }
+    return true;
+  }));
   return removed;
 }
 

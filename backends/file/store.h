@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -45,13 +46,10 @@ Result<UniqueFd> create_file(int directory, const std::string& name);
 // Gives a temporary its name, atomically, never in place of something. For files and directories.
 Result<Renamed> rename_into_place(int directory, const std::string& from, const std::string& to);
 
-// What stands at a name.
+// What is at a name.
 struct Found {
-  enum class Kind {
-    kNothing,
-    kFile,
-    kOther
-  } kind = Kind::kNothing;  // kOther: no regular file, or another owner's
+  // kOther: not a regular file, or another owner's.
+  enum class Kind { kNothing, kFile, kOther } kind = Kind::kNothing;
   std::uint64_t size = 0;
 };
 Result<Found> look_at(int directory, const std::string& name, uid_t owner);
@@ -66,6 +64,10 @@ Result<void> sync_file_system(int fd);
 bool sync_reports_errors();
 // A file system of this machine alone, whose unwritten data is ours for the most part.
 bool is_local(int fd);
+
+// Calls each(name, d_type) for every name in an open directory, until it returns false.
+Result<void> list_names(int directory,
+                        const std::function<bool(const char* name, unsigned char type)>& each);
 
 // Removes what another, dead process left: temporaries that are not of `names`. Returns how many.
 std::uint64_t remove_stale(int directory, const TemporaryNames& names);

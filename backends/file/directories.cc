@@ -1,0 +1,105 @@
+#include "backends/file/directories.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "backends/file/outcome.h"
+#include "backends/file/store.h"
+#include "core/base/path.h"
+
+namespace scriptorium::file {
+namespace {
+
+constexpr std::size_t kMaxKnown = 65'536;
+
+}  // namespace
+
+bool Directories::is_known(const std::string& path) const {
+  return known_.with([&](const auto& known) { return known.contains(path); });
+}
+
+void Directories::durable(const std::vector<std::string>& paths) {
+  known_.with([&](auto& known) {
+    if (known.size() + paths.size() > kMaxKnown) known.clear();
+    known.insert(paths.begin(), paths.end());
+  });
+}
+
+Result<std::shared_ptr<Directory>> Directories::open(Batch& batch, const Item& item) {
+  const std::string path = item.place.directory();
+  if (const auto found = batch.directories.find(path); found != batch.directories.end())
+    return found->second;
+  auto directory = std::make_shared<Directory>();
+  directory->path = path;
+  if (is_known(path)) {
+    auto fd = open_directory(batch.root, path);
+    if (fd) {
+      directory->fd = *std::move(fd);
+    } else if (fd.error().kind() != ErrorKind::kVanished) {
+      return fd.error();
+    } else {
+      // Somebody removed it meanwhile: make it again below, and trust nothing above it.
+      known_.with([](auto& known) { known.clear(); });
+    }
+  }
+  if (!directory->fd) {
+    auto fd = walk(batch, item);
+    if (!fd) return fd.error();
+    directory->fd = *std::move(fd);
+    // The process before us may have died between making a name and syncing it.
+    directory->changed = true;
+    // A directory's own name is an entry of the one above it.
+    for (std::string p = path; !p.empty() && !is_known(p);) {
+      p = parent_of(p);
+      batch.to_sync.insert(p);
+    }
+    stale_removed_ += remove_stale(directory->fd.get(), names_);
+  }
+  struct stat st{};
+  if (::fstat(directory->fd.get(), &st) != 0) return file_error(errno);
+  directory->device = st.st_dev;
+  batch.directories.emplace(path, directory);
+  return directory;
+}
+
+Result<UniqueFd> Directories::walk(Batch& batch, const Item& item) {
+  auto fd = open_directory(batch.root, "");
+  std::string walked;
+  for (std::size_t i = 0; fd && i < item.place.directories.size(); ++i) {
+    const std::string& name = item.place.directories[i];
+    walked += (walked.empty() ? "" : "/") + name;
+    fd = open_or_make(batch, fd->get(), name, walked,
+                      i >= item.place.owned_from ? item.reader : std::nullopt);
+  }
+  return fd;
+}
+
+Result<UniqueFd> Directories::open_or_make(const Batch& batch, int parent, const std::string& name,
+                                           const std::string& path, std::optional<uid_t> reader) {
+  auto fd = open_directory(parent, name);
+  if (!fd && fd.error().kind() == ErrorKind::kVanished) {
+    struct stat st{};
+    // Something else of that name: say so, do not try to make it.
+    if (::fstatat(parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0)
+      return file_error(S_ISLNK(st.st_mode) ? ELOOP : ENOTDIR);
+    fd = access_.make_directory(*batch.prepared, parent, name, reader);
+  }
+  if (!fd) {
+    if (fd.error().kind() == ErrorKind::kTransient || fd.error().kind() == ErrorKind::kVanished) {
+      log_.warning("FILE_DIRECTORY_BLOCKED",
+                   "A directory of the archive cannot be opened or made; its events wait",
+                   {{"sink", instance_},
+                    {"directory", config_.root + '/' + path},
+                    {"reason", fd.error().message()}});
+    }
+    return fd;
+  }
+  if (reader && batch.prepared->access_lists)
+    access_.admit_owner(*batch.prepared, fd->get(), path, *reader);
+  return fd;
+}
+
+}  // namespace scriptorium::file
