@@ -3,45 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
-#include "core/base/text.h"
+#include "schedulers/usage/finding_words.h"
 
 namespace scriptorium::usage {
 namespace {
 
-constexpr double kMiB = 1048576.0;
-constexpr double kGiB = 1024.0 * kMiB;
 constexpr double kHeadroom = 1.2;      // of what was needed, for the next request
 constexpr double kTimeHeadroom = 1.5;  // times differ more from run to run
 constexpr double kNothing = 0.001;  // of the CPUs: the scheduler's own processes in a job take less
-constexpr double kMuch = 1e15;      // "any"
 
 using Found = std::optional<Finding>;
 
 // ---- words
 // ---------------------------------------------------------------------------------------------------------
-
-template <typename... Values>
-std::string format(const char* pattern, Values... values) {
-  std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), pattern, values...);
-  return text.data();
-}
-
-std::string percent(double ratio) {
-  return format(ratio < 0.0995 ? "%.1f %%" : "%.0f %%", ratio * 100);
-}
-
-std::string duration(double seconds) {
-  if (seconds < 120) return format("%.0f s", seconds);
-  if (seconds < 7200) return format("%.0f min", seconds / 60);
-  return format("%.1f h", seconds / 3600);
-}
-
-std::string bytes(double value) {
-  return format_bytes(static_cast<std::uint64_t>(std::max(value, 0.0)));
-}
 
 std::string cpus_of(const JobView& job) { return std::to_string(job.totals.cpus.value_or(0)); }
 
@@ -252,9 +227,9 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
                 .value = *used,
                 .threshold = level->threshold,
                 .unit = "ratio",
-                .text = "At most " + bytes(static_cast<double>(*job.totals.peak_memory_bytes)) +
-                        " of " + bytes(request) + " of memory were needed (" + percent(*used) +
-                        ")."};
+                .text = "At most " +
+                        size_words(static_cast<double>(*job.totals.peak_memory_bytes)) + " of " +
+                        size_words(request) + " of memory were needed (" + percent(*used) + ")."};
   suggest_memory(job, found.suggest);
   return found;
 }
@@ -271,7 +246,7 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
     // What it would have needed is not known, as it was stopped before.
     found.suggest.memory_bytes = static_cast<std::uint64_t>(had * 2);
     found.suggest.directives.push_back("--mem=" + memory_directive(*found.suggest.memory_bytes));
-    found.text = "The job needed more than the " + bytes(had) + " that it had" +
+    found.text = "The job needed more than the " + size_words(had) + " that it had" +
                  (job.facts.request.nodes.value_or(1) > 1 ? " on each node" : "") +
                  ", and processes were killed.";
   }
@@ -308,7 +283,7 @@ Found mem_swap(const JobView& job, const FindingOptions& set) {
   return Finding{.value = static_cast<double>(*swap),
                  .threshold = limit,
                  .unit = "bytes",
-                 .text = "Up to " + bytes(static_cast<double>(*swap)) +
+                 .text = "Up to " + size_words(static_cast<double>(*swap)) +
                          " of the job's memory lay in swap, which is slow. Ask for more memory."};
 }
 
@@ -345,7 +320,7 @@ Found io_heavy(const JobView& job, const FindingOptions& set) {
   return Finding{.value = moved,
                  .threshold = most,
                  .unit = "bytes",
-                 .text = "The job moved " + bytes(moved) +
+                 .text = "The job moved " + size_words(moved) +
                          " a second, which others on the same file system feel."};
 }
 
@@ -491,50 +466,33 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
 // ---- the tables
 // ------------------------------------------------------------------------------------------------------
 
+// In the order of finding_rules().
 struct Rule {
-  FindingRuleInfo info;
+  std::string_view id;
   Found (*find)(const JobView&, const FindingOptions&);
 };
-
-const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all{
-      {{"cpu_low"}, cpu_low},
-      {{"cpu_unused_node"}, cpu_unused_node},
-      {{"cpu_serial"}, cpu_serial},
-      {{"cpu_oversubscribed"}, cpu_oversubscribed},
-      {{"cpu_imbalance"}, cpu_imbalance},
-      {{"idle_tail"}, idle_tail},
-      {{"system_time"}, system_time},
-      {{"mem_over"}, mem_over},
-      {{"mem_oom", true, true}, mem_oom},
-      {{"mem_near_limit"}, mem_near_limit},
-      {{"mem_swap"}, mem_swap},
-      {{"mem_pressure"}, mem_pressure},
-      {{"gpu_unused"}, gpu_unused},
-      {{"gpu_low"}, gpu_low},
-      {{"gpu_idle_run"}, gpu_idle_run},
-      {{"time_over"}, time_over},
-      {{"time_out", true, true}, time_out},
-      {{"io_heavy"}, io_heavy},
-      {{"short_job", true, true}, short_job},
-      {{"fragmented", false}, fragmented},
-  };
-  return all;
-}
-
-std::size_t parameter_index(std::string_view key) {
-  const auto& all = finding_parameters();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const FindingParameter& p) { return p.key == key; });
-  return static_cast<std::size_t>(found - all.begin());
-}
-
-std::size_t rule_index(std::string_view id) {
-  const auto& all = rules();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Rule& r) { return r.info.id == id; });
-  return static_cast<std::size_t>(found - all.begin());
-}
+constexpr std::array kRules = {
+    Rule{"cpu_low", cpu_low},
+    Rule{"cpu_unused_node", cpu_unused_node},
+    Rule{"cpu_serial", cpu_serial},
+    Rule{"cpu_oversubscribed", cpu_oversubscribed},
+    Rule{"cpu_imbalance", cpu_imbalance},
+    Rule{"idle_tail", idle_tail},
+    Rule{"system_time", system_time},
+    Rule{"mem_over", mem_over},
+    Rule{"mem_oom", mem_oom},
+    Rule{"mem_near_limit", mem_near_limit},
+    Rule{"mem_swap", mem_swap},
+    Rule{"mem_pressure", mem_pressure},
+    Rule{"gpu_unused", gpu_unused},
+    Rule{"gpu_low", gpu_low},
+    Rule{"gpu_idle_run", gpu_idle_run},
+    Rule{"time_over", time_over},
+    Rule{"time_out", time_out},
+    Rule{"io_heavy", io_heavy},
+    Rule{"short_job", short_job},
+    Rule{"fragmented", fragmented},
+};
 
 }  // namespace
 
@@ -546,113 +504,6 @@ const char* to_string(Severity severity) noexcept {
     case Severity::kCritical: return "critical";
   }
   return "info";
-}
-
-const std::vector<FindingParameter>& finding_parameters() {
-  static const std::vector<FindingParameter> all{
-      {"min_elapsed_seconds", 300, 0, kMuch, "a job that ran for less is not judged"},
-      {"min_samples", 2, 0, kMuch, "readings that each node must have"},
-      {"min_covered_ratio", 0.8, 0, 1,
-       "part of the time between whose first and last reading each node must have been seen"},
-      {"cpu_low_notice_ratio", 0.80, 0, 1, "cpu_low: notice below"},
-      {"cpu_low_warning_ratio", 0.65, 0, 1, "cpu_low: warning below"},
-      {"cpu_serial_least_cpus", 0.85, 0, kMuch, "cpu_serial: more CPUs busy than this"},
-      {"cpu_serial_most_cpus", 1.01, 0, kMuch, "cpu_serial: fewer CPUs busy than this"},
-      {"cpu_oversubscribed_ratio", 0.2, 0, 1, "cpu_oversubscribed: part of the time above"},
-      {"cpu_imbalance_ratio", 0.5, 0, 1, "cpu_imbalance: difference to the busiest node above"},
-      {"cpu_imbalance_busy_ratio", 0.1, 0, 1,
-       "cpu_imbalance: only if the busiest node used more than this"},
-      {"idle_tail_seconds", 600, 0, kMuch, "idle_tail: at least so long"},
-      {"idle_tail_ratio", 0.25, 0, 1, "idle_tail: and at least this part of the job"},
-      {"system_time_ratio", 0.25, 0, 1, "system_time: part of the CPU time from"},
-      {"system_time_seconds", 60, 0, kMuch, "system_time: and at least so much"},
-      {"mem_over_notice_ratio", 0.70, 0, 1, "mem_over: notice below"},
-      {"mem_over_warning_ratio", 0.35, 0, 1, "mem_over: warning below"},
-      {"mem_over_default_bytes_per_cpu", 0, 0, kMuch,
-       "mem_over: not for a job that has no more than this for each CPU (DefMemPerCPU)"},
-      {"mem_over_whole_node_ratio", 0.85, 0, 10,
-       "mem_over: not for a job that has this part of its nodes' CPUs"},
-      {"mem_near_limit_ratio", 0.90, 0, 10, "mem_near_limit: from"},
-      {"mem_swap_bytes", 64 * kMiB, 0, kMuch, "mem_swap: at least so much"},
-      {"mem_swap_ratio", 0.01, 0, 1, "mem_swap: and at least this part of the memory"},
-      {"mem_pressure_ratio", 0.05, 0, 1, "mem_pressure: part of the time above"},
-      {"gpu_low_notice_ratio", 0.25, 0, 1, "gpu_low: notice below"},
-      {"gpu_low_warning_ratio", 0.15, 0, 1, "gpu_low: warning below"},
-      {"gpu_idle_run_ratio", 0.25, 0, 1, "gpu_idle_run: at least this part of the job"},
-      {"gpu_idle_run_seconds", 600, 0, kMuch, "gpu_idle_run: and at least so long"},
-      {"time_over_seconds", 900, 0, kMuch, "time_over: not for a job that ran for less"},
-      {"time_over_notice_ratio", 0.60, 0, 1, "time_over: notice below"},
-      {"time_over_warning_ratio", 0.10, 0, 1, "time_over: warning below"},
-      {"io_heavy_ratio", 0.10, 0, 1, "io_heavy: part of the time above"},
-      {"io_heavy_bytes_per_second", 0, 0, kMuch,
-       "io_heavy: or so many bytes a second; 0 = never for that"},
-      {"short_job_seconds", 30, 0, kMuch, "short_job: below"},
-      {"fragmented_cpu_ratio", 0.5, 0, 1, "fragmented: part of each node's CPUs below"},
-      {"fragmented_mem_ratio", 0.8, 0, 1, "fragmented: and part of each node's memory below"},
-  };
-  return all;
-}
-
-std::vector<FindingRuleInfo> finding_rules() {
-  std::vector<FindingRuleInfo> result;
-  for (const Rule& rule : rules()) result.push_back(rule.info);
-  return result;
-}
-
-FindingOptions::FindingOptions() {
-  for (const FindingParameter& p : finding_parameters()) values_.push_back(p.value);
-  for (const Rule& rule : rules()) on_.push_back(rule.info.on);
-}
-double FindingOptions::get(std::string_view key) const { return values_.at(parameter_index(key)); }
-bool FindingOptions::on(std::string_view id) const { return on_.at(rule_index(id)); }
-void FindingOptions::set(std::string_view key, double value) {
-  values_.at(parameter_index(key)) = value;
-}
-void FindingOptions::turn(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
-
-FindingOptions read_finding_options(const Table& table, Problems& problems) {
-  FindingOptions options;
-  std::vector<std::string> keys{"off", "on"};
-  for (const FindingParameter& p : finding_parameters()) keys.emplace_back(p.key);
-  std::vector<std::string> ids;
-  for (const Rule& rule : rules()) ids.emplace_back(rule.info.id);
-
-  for (const TableEntry& entry : table.entries) {
-    const auto say = [&](std::string problem, std::string allowed, std::string near = {}) {
-      problems.add({entry.value.position, options_detail::join_key(table.path, entry.key),
-                    std::move(problem), std::move(allowed), entry.value.text(), std::move(near)});
-    };
-    if (entry.key == "off" || entry.key == "on") {
-      OptionInfo info{.name = entry.key, .type = "list of strings"};
-      std::vector<std::string> names;
-      if (!options_detail::get(entry.value, table, info, problems, names)) continue;
-      for (const std::string& name : names) {
-        if (rule_index(name) < rules().size()) {
-          options.turn(name, entry.key == "on");
-        } else {
-          say("no finding has the id \"" + printable(name) + "\"", "ids of docs/usage.md",
-              did_you_mean(name, ids).value_or(""));
-        }
-      }
-      continue;
-    }
-    const std::size_t index = parameter_index(entry.key);
-    if (index == finding_parameters().size()) {
-      say("unknown key", "", did_you_mean(entry.key, keys).value_or(""));
-      continue;
-    }
-    const FindingParameter& parameter = finding_parameters()[index];
-    OptionInfo info{.name = entry.key, .type = "number"};
-    double value = 0;
-    if (!options_detail::get(entry.value, table, info, problems, value)) continue;
-    if (!(value >= parameter.least && value <= parameter.most)) {
-      say("out of range", format("%g .. ", parameter.least) +
-                              (parameter.most >= kMuch ? "any" : format("%g", parameter.most)));
-      continue;
-    }
-    options.set(entry.key, value);
-  }
-  return options;
 }
 
 QualityStatus quality_of(const JobView& job, const FindingOptions& options) {
@@ -677,16 +528,17 @@ bool may_judge(QualityStatus status) {
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options) {
   const bool judged = may_judge(quality_of(job, options));
   std::vector<Finding> result;
-  for (const Rule& rule : rules()) {
-    if (!options.on(rule.info.id) || (!judged && !rule.info.always)) continue;
-    if (Found found = rule.find(job, options)) {
-      found->id = rule.info.id;
+  for (std::size_t i = 0; i < kRules.size(); ++i) {
+    const FindingRuleInfo& rule = finding_rules().at(i);
+    if (!options.on(rule.id) || (!judged && !rule.always)) continue;
+    if (Found found = kRules.at(i).find(job, options)) {
+      found->id = rule.id;
       result.push_back(*std::move(found));
     }
   }
-  std::sort(result.begin(), result.end(), [](const Finding& a, const Finding& b) {
-    return a.severity != b.severity ? a.severity > b.severity : rule_index(a.id) < rule_index(b.id);
-  });
+  // The rules' order within one severity.
+  std::stable_sort(result.begin(), result.end(),
+                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
   return result;
 }
 
@@ -703,21 +555,6 @@ Suggestion suggest(const JobView& job, const FindingOptions& options) {
   if (!all.memory_bytes && may_judge(quality_of(job, options)) && !job.ended_by_oom())
     suggest_memory(job, all);
   return all;
-}
-
-std::string memory_directive(std::uint64_t bytes) {
-  const double value = static_cast<double>(bytes);
-  if (value <= 10 * kMiB) return "10M";
-  if (value < 4 * kGiB) return format("%.0fM", std::ceil(value / kMiB / 10) * 10);
-  return format("%.0fG", std::ceil(value / kGiB));
-}
-
-std::string time_directive(double seconds) {
-  const auto whole = static_cast<long long>(std::ceil(seconds));
-  const long long days = whole / 86400;
-  const std::string clock =
-      format("%02lld:%02lld:%02lld", whole % 86400 / 3600, whole % 3600 / 60, whole % 60);
-  return days == 0 ? clock : std::to_string(days) + "-" + clock;
 }
 
 }  // namespace scriptorium::usage

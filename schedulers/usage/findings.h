@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/api/options.h"
+#include "schedulers/usage/finding_options.h"
 #include "schedulers/usage/job_facts.h"
 
 // What a job's figures say about how to ask for less, or for what it lacked. Rules are data: an id,
@@ -38,43 +38,6 @@ struct Finding {
   std::string text;  // one or two sentences for the job's owner
 };
 
-// A number that a site may set in [source.NAME.findings].
-struct FindingParameter {
-  std::string_view key;  // "cpu_low_warning_ratio"
-  double value = 0;      // the default
-  double least = 0, most = 1;
-  std::string_view help;
-};
-
-// Thresholds and switches.
-class FindingOptions {
- public:
-  FindingOptions();                        // the defaults
-  double get(std::string_view key) const;  // of a key that exists
-  bool on(std::string_view id) const;
-  void set(std::string_view key, double value);
-  void turn(std::string_view id, bool on);
-
- private:
-  std::vector<double> values_;
-  std::vector<bool> on_;
-};
-
-// [source.NAME.findings]: parameters by key, `off = [...]` and `on = [...]` with ids. Says every
-// problem.
-FindingOptions read_finding_options(const Table& table, Problems& problems);
-
-// All that can be set, in the order of the documentation; and the ids with whether they are on
-// unless told.
-const std::vector<FindingParameter>& finding_parameters();
-struct FindingRuleInfo {
-  std::string_view id;
-  bool on = true;
-  bool always =
-      false;  // a fact and no estimate: also for a job that is too short or was seen in parts
-};
-std::vector<FindingRuleInfo> finding_rules();
-
 // Whether there is enough to judge by.
 QualityStatus quality_of(const JobView& job, const FindingOptions& options);
 
@@ -84,10 +47,5 @@ std::vector<Finding> find_all(const JobView& job, const FindingOptions& options)
 // What to write in the next #SBATCH lines: of all findings together, and memory where it was
 // measured, found or not. Empty where there is not enough to judge by.
 Suggestion suggest(const JobView& job, const FindingOptions& options);
-
-// "240M", "12G": rounded up to what a person would write.
-std::string memory_directive(std::uint64_t bytes);
-// "0-02:10:00" without what is not needed: "00:10:00".
-std::string time_directive(double seconds);
 
 }  // namespace scriptorium::usage
