@@ -27,22 +27,6 @@ constexpr seconds kLinger{5};
 // Without a process for so many sweeps, what is left is an empty directory, not a job.
 constexpr std::uint32_t kEmptySweeps = 2;
 constexpr std::size_t kBufferBytes = std::size_t{64} << 10;
-constexpr int kEnvironmentTries = 5;
-constexpr std::uint32_t kNvidiaMajor = 195;
-constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
-
-// Processes whose real uid is looked at: when the owner is not known yet, and at each reading after
-// that.
-constexpr std::size_t kFirstOwnerChecks = 4096;
-constexpr std::size_t kOwnerChecks = 64;
-
-// "slurm_n1/uid_1001" of the directory of a user's jobs, whatever the controller.
-std::string owner_key(const std::string& path) {
-  return path.substr(parent_of(parent_of(path)).size() + 1);
-}
-
-bool is_step(std::string_view name) { return name.starts_with("step_"); }
-
 // The rest of the process needs descriptors too.
 SamplerOptions within_limits(SamplerOptions options) {
   rlimit files{};
@@ -195,8 +179,7 @@ void Sampler::job_appeared(const JobParent& parent, const std::string& directory
   const auto name = parse_job_name(parent.scheduler, directory);
   if (!name) return;
   const std::string path = parent.path + "/" + directory;
-  if (just_now && parent.uid)
-    owners_[owner_key(parent.path)].places[parent_of(parent.path)].had_job = true;
+  if (just_now && parent.uid) missed_.job_listed(parent.path);
   if (inode == 0) {
     Identity identity;
     if (files_.identify(path, identity) == 0) inode = identity.inode;
@@ -205,9 +188,7 @@ void Sampler::job_appeared(const JobParent& parent, const std::string& directory
     if (!has_process(path, 3)) return;
     left_over_.erase(inode);
   }
-  const std::string node = parent.node.empty() ? options_.node : parent.node;
-  const std::string key = parent.scheduler + "/" + node + "/" + name->id;
-  auto found = jobs_.find(key);
+  auto found = jobs_.find(job_key(parent, *name));
   if (found != jobs_.end()) {
     Group& group = found->second->groups.at(index(parent.controller));
     if (group.inode != 0 && inode != 0 && group.inode != inode) {
@@ -226,6 +207,14 @@ void Sampler::job_appeared(const JobParent& parent, const std::string& directory
   if (parent.uid && !job.uid_in_path) take_uid(job, *parent.uid);
 }
 
+const std::string& Sampler::node_of(const JobParent& parent) const {
+  return parent.node.empty() ? options_.node : parent.node;
+}
+
+std::string Sampler::job_key(const JobParent& parent, const JobName& name) const {
+  return parent.scheduler + "/" + node_of(parent) + "/" + name.id;
+}
+
 void Sampler::take_uid(Tracked& job, std::uint32_t uid) {
   JobSeen& seen = job.life.state().job;
   seen.uid = uid;
@@ -235,8 +224,7 @@ void Sampler::take_uid(Tracked& job, std::uint32_t uid) {
 }
 
 Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, bool just_now) {
-  const std::string node = parent.node.empty() ? options_.node : parent.node;
-  const std::string key = parent.scheduler + "/" + node + "/" + name.id;
+  const std::string key = job_key(parent, name);
   std::optional<Life> life;
   if (const auto known = restored_.find(key); known != restored_.end()) {
     life.emplace(std::move(known->second));
@@ -254,7 +242,7 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
         if (const auto number = whole_number(id)) job.job_id = std::to_string(*number);
       }
     }
-    job.node = node;
+    job.node = node_of(parent);
     job.started_at = clock_.now();
     life.emplace(Life::begin(std::move(job), clock_.steady()));
     ++counts_.started;
@@ -263,7 +251,7 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
   tracked->name = key;
   if (parent.uid) {
     take_uid(*tracked, *parent.uid);
-    ++owners_[owner_key(parent.path)].jobs;
+    missed_.job_began(parent.path);
   }
   tracked->just_made = just_now;
   tracked->there_at_start = !just_now && counts_.sweeps == 0;
@@ -271,46 +259,11 @@ Sampler::Tracked& Sampler::begin(const JobParent& parent, const JobName& name, b
   return *jobs_.insert_or_assign(key, std::move(tracked)).first->second;
 }
 
-// When a job that was there before we looked began: with its oldest process. The time of a control
-// group's directory is the one when somebody first looked at it, so it may be later, but never
-// earlier.
-void Sampler::guess_start(Tracked& job) {
-  const Timestamp now = clock_.now();
-  double age = 0;
-  for (const Group& group : job.groups) {
-    Identity identity;
-    if (!group.there || files_.identify(group.path, identity) != 0 || identity.mtime_ns <= 0)
-      continue;
-    age = std::max(age, static_cast<double>(now.nanoseconds - identity.mtime_ns) * 1e-9);
-  }
-  if (!job.leaves_known) find_leaves(job);
-  age = std::max(age, oldest_age(files_, options_.proc, processes(job, true, true)).value_or(0));
-  const auto back = std::chrono::nanoseconds(static_cast<std::int64_t>(age * 1e9));
-  const auto inodes = job.life.state().inodes;
-  JobSeen seen = job.life.state().job;
-  seen.started_at = Timestamp{now.nanoseconds - back.count()};
-  job.life = Life::begin(std::move(seen), clock_.steady() - back);
-  job.life.state().inodes = inodes;
-}
-
-bool Sampler::has_process(const std::string& path, int depth) {
-  std::string text;
-  if (read_text(files_, path + "/cgroup.procs", text) == 0 && !parse_pids(text).empty())
-    return true;
-  if (depth == 0) return false;
-  const auto below = list_directories(files_, path);
-  return std::any_of(below.begin(), below.end(), [&](const DirectoryEntry& entry) {
-    return has_process(path + "/" + entry.name, depth - 1);
-  });
-}
-
 void Sampler::adopt(Tracked& job, Controller controller, const std::string& path,
                     std::uint64_t inode) {
   Group& group = job.groups.at(index(controller));
   if (group.path.empty() && job.uid_in_path && controller != Controller::kUnified) {
-    auto& place = owners_[owner_key(parent_of(path))].places[parent_of(parent_of(path))];
-    place.had_job = true;
-    ++place.jobs;
+    missed_.job_seen(parent_of(path));
   }
   group = {path, inode, true};
   job.fresh = true;
@@ -343,7 +296,7 @@ void Sampler::watch_job(Tracked& job, const std::string& path) {
     if (job.groups.at(index(Controller::kUnified)).path == path)
       watch(WatchKind::kStep, path + "/" + step.name + "/user");
   }
-  if (watcher_.exhausted() && said_.insert("watches").second) {
+  if (watcher_.exhausted() && logged_.allows("watches", clock_.steady())) {
     log_.warning(
         "USAGE_WATCHES_EXHAUSTED",
         "inotify watches are used up, so the end of some jobs is only seen by the sweep; raise "
@@ -363,308 +316,6 @@ void Sampler::step_seen(Tracked& job, std::string_view step) {
   } else if (step != "step_extern") {
     job.life.state().job.other_steps = true;
   }
-}
-
-void Sampler::find_leaves(Tracked& job) {
-  job.leaves.clear();
-  // The first tree that has tasks, else the first that has steps: they all hold the same processes.
-  for (const Controller controller :
-       {Controller::kUnified, Controller::kMemory, Controller::kCpuacct, Controller::kFreezer,
-        Controller::kCpuset}) {
-    const Group& group = job.groups.at(index(controller));
-    if (!group.there) continue;
-    job.leaves.push_back({group.path, {}, false});
-    for (const DirectoryEntry& step : list_directories(files_, group.path)) {
-      if (!is_step(step.name)) continue;
-      step_seen(job, step.name);
-      const bool foreign = step.name == "step_extern";
-      const std::string path = group.path + "/" + step.name;
-      job.leaves.push_back({path, step.name, foreign});
-      for (const DirectoryEntry& below : list_directories(files_, path)) {
-        if (is_task(below.name))
-          job.leaves.push_back({path + "/" + below.name, step.name, foreign});
-        if (below.name == "slurm") job.leaves.push_back({path + "/slurm", step.name, true});
-        if (below.name != "user") continue;
-        job.leaves.push_back({path + "/user", step.name, foreign});
-        for (const DirectoryEntry& task : list_directories(files_, path + "/user")) {
-          job.leaves.push_back({path + "/user/" + task.name, step.name, foreign});
-        }
-      }
-    }
-    break;
-  }
-  job.leaves_known = true;
-}
-
-// `all_groups`: also of those that had none when they were looked at last, such as the ones between
-// a job and its tasks.
-std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bool all_groups) {
-  std::vector<std::uint32_t> pids;
-  std::string text;
-  for (Leaf& leaf : job.leaves) {
-    if ((leaf.foreign && !foreign_too) || (leaf.empty && !all_groups)) continue;
-    if (read_text(files_, leaf.path + "/cgroup.procs", text) < 0) continue;
-    leaf.empty = text.empty();
-    if (leaf.empty) continue;
-    const auto some = parse_pids(text);
-    pids.insert(pids.end(), some.begin(), some.end());
-  }
-  return pids;
-}
-
-// A v2 path does not tell whose job it is; the real uids of its processes do. A set-uid program
-// keeps the real uid, one that takes another one (sudo, su) differs from the processes of the user:
-// seen once, the job stays unverified.
-void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) {
-  JobSeen& seen = job.life.state().job;
-  if (job.uid_in_path || seen.uid_problem) return;
-  std::size_t left = seen.uid ? kOwnerChecks : kFirstOwnerChecks;
-  std::optional<std::uint32_t> uid = seen.uid;
-  for (const std::uint32_t pid : pids) {
-    if (left-- == 0) break;
-    const auto owner = process_owner(files_, options_.proc, pid);
-    // slurmstepd, which is root's, stands elsewhere, but may still be on its way to become the
-    // user.
-    if (!owner || (owner->uid == 0 && owner->name.starts_with("slurmstepd"))) continue;
-    if (!uid) uid = owner->uid;
-    if (*uid == owner->uid) continue;
-    seen.uid_trusted = false;
-    seen.uid_problem = "the job's processes run as several users: " + std::to_string(*uid) +
-                       " and " + std::to_string(owner->uid);
-    log_.warning("USAGE_OWNER_UNCERTAIN",
-                 "the owner of a job is not verified, for its processes run as several users",
-                 {{"job", seen.job_id}, {"reason", *seen.uid_problem}});
-    return;
-  }
-  if (!uid) return;
-  seen.uid = uid;
-  seen.uid_trusted = true;
-}
-
-void Sampler::learn(Tracked& job, const std::vector<std::uint32_t>& pids) {
-  JobSeen& seen = job.life.state().job;
-  learn_owner(job, pids);
-  if (job.environment_known || job.environment_tries >= kEnvironmentTries || pids.empty() ||
-      seen.scheduler != "slurm")
-    return;
-  ++job.environment_tries;
-  for (std::size_t i = 0; i < std::min<std::size_t>(pids.size(), 4); ++i) {
-    const auto environment = job_environment(files_, options_.proc, pids[i]);
-    if (!environment) continue;
-    job.environment_known = true;
-    seen.restarts = environment->restarts;
-    job.gpus = environment->gpus;
-    if (seen.sluid && seen.job_id == *seen.sluid) seen.job_id = *environment->job_id;
-    return;
-  }
-}
-
-void Sampler::read_prolog_files() {
-  prolog_gpus_.clear();
-  if (options_.gpu_jobs_dir.empty() || gpus_.empty()) return;
-  std::vector<DirectoryEntry> entries;
-  static_cast<void>(files_.list(options_.gpu_jobs_dir, entries));
-  std::string text;
-  for (const DirectoryEntry& entry : entries) {
-    if (entry.directory ||
-        read_text(files_, options_.gpu_jobs_dir + "/" + entry.name, text, 256) < 0)
-      continue;
-    std::string_view words = text;
-    words = words.substr(0, words.find_first_of(" \n"));
-    if (words.empty()) continue;
-    GpuClaim& claim = prolog_gpus_[std::string(words)];
-    if (const auto position = whole_number(entry.name)) {
-      claim.indexes.push_back(static_cast<std::uint32_t>(*position));
-    } else {
-      claim.ids.push_back(entry.name);
-    }
-  }
-}
-
-void Sampler::claim_gpus(Tracked& job) {
-  if (gpus_.empty()) return;
-  GpuClaim claim;
-  const JobSeen& seen = job.life.state().job;
-  if (const auto found = prolog_gpus_.find(seen.job_id); found != prolog_gpus_.end())
-    claim = found->second;
-  if (const auto list = text(job, kDeviceList)) {
-    if (auto minors = allowed_minors(*list, kNvidiaMajor)) {
-      std::erase_if(*minors, [](std::uint32_t minor) { return minor >= kNvidiaControlMinors; });
-      // Where devices are not constrained, all of them are allowed one by one: that says nothing.
-      if (!minors->empty() && minors->size() < gpus_.size()) claim.minors = *std::move(minors);
-    }
-  }
-  if (job.gpus) {
-    if (auto indexes = parse_index_list(*job.gpus)) {
-      claim.indexes.insert(claim.indexes.end(), indexes->begin(), indexes->end());
-    }
-  }
-  if (!claim.indexes.empty() || !claim.ids.empty() || !claim.minors.empty())
-    gpus_.claim(seen.key(), claim);
-}
-
-// ---- what inotify tells
-// --------------------------------------------------------------------------------------------
-
-void Sampler::owner_changed(const Change& change) {
-  const std::string& above = change.where.path;
-  const std::string slurm = above.substr(above.rfind('/') + 1);
-  if (!change.name.starts_with("uid_") || !slurm.starts_with("slurm") ||
-      !measures(slurm.size() > 6 ? slurm.substr(6) : ""))
-    return;
-  auto& place = owners_[slurm + "/" + change.name].places[above];
-  // What was seen in it may have been listed before its creation was read, so that stays.
-  if (change.what == Change::What::kRemoved && place.there && !std::exchange(place.had_job, false))
-    ++place.without_job;
-  place.there = change.what == Change::What::kCreated;
-}
-
-// Counts the jobs that came and went with the directories of their user before these could be
-// watched.
-void Sampler::count_missed() {
-  for (auto it = owners_.begin(); it != owners_.end();) {
-    const auto& [key, owner] = *it;
-    const auto there = [](const auto& place) { return place.second.there; };
-    if (std::any_of(owner.places.begin(), owner.places.end(), there)) {
-      ++it;
-      continue;
-    }
-    std::int64_t missed = 0;
-    for (const auto& [above, place] : owner.places) {
-      const std::int64_t seen_elsewhere = std::max<std::int64_t>(owner.jobs - place.jobs, 0);
-      missed = std::max(missed, place.without_job - seen_elsewhere);
-    }
-    counts_.missed += static_cast<std::uint64_t>(missed);
-    if (missed > 0 && said_.insert("missed").second) {
-      log_.warning("USAGE_JOBS_MISSED",
-                   "a job came and went before its control groups could be watched, so it has no "
-                   "event; this is logged once, "
-                   "`status --json` counts them (missed)",
-                   {{"directory", key}});
-    }
-    it = owners_.erase(it);
-  }
-}
-
-void Sampler::act(const Change& change, std::set<std::string>& read_now) {
-  switch (change.where.kind) {
-    case WatchKind::kAbove:
-      parents_stale_ = true;
-      if (change.what == Change::What::kCreated || change.what == Change::What::kRemoved)
-        owner_changed(change);
-      return;
-    case WatchKind::kParent: {
-      if (change.what == Change::What::kEnded) {
-        former_parents_.erase(change.where.path);
-        return;
-      }
-      auto parent = parents_.find(change.where.path);
-      if (parent == parents_.end()) {
-        parent = former_parents_.find(change.where.path);
-        if (parent == former_parents_.end()) return;
-      }
-      const auto name = parse_job_name(parent->second.scheduler, change.name);
-      if (!name) return;
-      if (change.what == Change::What::kCreated)
-        return job_appeared(parent->second, change.name, 0, true);
-      const std::string node = parent->second.node.empty() ? options_.node : parent->second.node;
-      const auto job = jobs_.find(parent->second.scheduler + "/" + node + "/" + name->id);
-      if (job != jobs_.end() && job->second->groups.at(index(parent->second.controller)).there) {
-        // It may have come again already, which the next event tells.
-        group_removed(*job->second, index(parent->second.controller));
-      }
-      return;
-    }
-    case WatchKind::kJob:
-    case WatchKind::kStep:
-    case WatchKind::kEvents: break;
-  }
-  const auto found = jobs_.find(change.where.job);
-  if (found == jobs_.end()) return;
-  Tracked& job = *found->second;
-  if (change.where.kind == WatchKind::kEvents) {
-    const auto events = text(job, kGroupEvents);
-    if (events && value_of(*events, "populated") == 0U && read_now.insert(job.name).second) {
-      job.at_end = read(job, Occasion::kEnd);
-      job.end_kind = LastRead::kPopulated;
-    }
-    return;
-  }
-  job.leaves_known = false;
-  const std::string path = change.where.path + "/" + change.name;
-  if (change.what == Change::What::kCreated) {
-    job.at_end = false;
-    if (is_step(change.name)) step_seen(job, change.name);
-    if (change.where.kind == WatchKind::kJob && is_step(change.name)) {
-      watch_step(job, path);
-      if (job.groups.at(index(Controller::kUnified)).path == change.where.path)
-        watch_step(job, path + "/user");
-    } else if (change.where.kind == WatchKind::kStep && change.name == "user") {
-      watch_step(job, path);
-    }
-    return;
-  }
-  if (change.what != Change::What::kRemoved || !(is_step(change.name) || is_task(change.name)))
-    return;
-  if (is_step(change.name)) {
-    for (const std::string& gone : {path, path + "/user"}) {
-      watcher_.forget(gone);
-      std::erase(job.watches, gone);
-    }
-  }
-  // What the extern step, slurmstepd's own, does after the tasks is next to nothing.
-  if (path.find("/step_extern") != std::string::npos) return;
-  // Each removal is told by each controller; the first that was read is enough.
-  const std::string task = path.substr(path.find("/step_"));
-  const bool known = job.ended_tasks.erase(task) > 0;
-  // One reading for all that this batch of events tells of the job: it is younger than each of
-  // them.
-  if (!read_now.contains(job.name)) {
-    if (!read(job, Occasion::kEnd)) {
-      // Nobody knows what it did since it was read last.
-      const bool empty =
-          job.at_end && job.end_kind == LastRead::kPopulated;  // and read when it was
-      if (!known && !empty && is_task(change.name)) job.at_end = false;
-      return;
-    }
-    read_now.insert(job.name);
-  }
-  job.at_end = true;
-  job.end_kind = LastRead::kRemoval;
-  if (known || !is_task(change.name)) return;
-  if (job.ended_tasks.size() >= 256) job.ended_tasks.clear();
-  job.ended_tasks.insert(task);
-}
-
-void Sampler::group_removed(Tracked& job, std::size_t controller) {
-  Group& group = job.groups.at(controller);
-  group.there = false;
-  if (!job.vanished) {
-    job.vanished = clock_.steady();
-    job.vanished_time = clock_.now();
-  }
-  for (std::size_t i = 0; i < kSlots; ++i) {
-    if (index(slot_table().at(i).controller) != controller || job.slots.at(i).fd < 0) continue;
-    UniqueFd(std::exchange(job.slots.at(i).fd, -1)).reset();
-    --counts_.open_files;
-  }
-}
-
-// Looks whether its directories still stand; true if none does.
-bool Sampler::check_gone(Tracked& job) {
-  bool any = false;
-  for (std::size_t i = 0; i < kControllers; ++i) {
-    Group& group = job.groups.at(i);
-    if (!group.there) continue;
-    Identity identity;
-    const int code = files_.identify(group.path, identity);
-    if (says_gone(code) || (code == 0 && group.inode != 0 && identity.inode != group.inode)) {
-      group_removed(job, i);
-    } else {
-      any = true;
-    }
-  }
-  return !any;
 }
 
 // ---- when
@@ -694,7 +345,7 @@ void Sampler::turn() {
     for (const Change& change : changes.list) act(change, read_now);
     if (changes.overflow) {
       ++counts_.overflows;
-      owners_.clear();
+      missed_.clear();
       for (auto& [name, job] : jobs_) job->at_end = false;
       parents_stale_ = true;
       next_sweep_ = clock_.steady();
@@ -715,7 +366,7 @@ void Sampler::turn() {
       const bool fresh = std::exchange(job->fresh, false) && job->life.state().readings == 0;
       if (!fresh && job->next_early > now) continue;
       const int early = job->early < kEarly.size() ? kEarly.at(job->early) : 0;
-      const Reading reading = look(*job, Occasion::kTimed);
+      const Reading reading = measure(*job, Occasion::kTimed);
       if (reading.any()) {
         ++counts_.readings;
         take_reading(*job, reading, options_.samples && !fresh && early >= kFirstSampled);
@@ -750,7 +401,7 @@ void Sampler::sweep() {
     }
     // Without watches nobody tells of a new step.
     if (watcher_.fd() < 0 || watcher_.exhausted()) job->leaves_known = false;
-    const Reading reading = look(*job, Occasion::kTimed);
+    const Reading reading = measure(*job, Occasion::kTimed);
     // Nor has a job that is being made a process, and until then it is looked at whenever another
     // group of it appears.
     if (!job->had_process) ++job->empty_sweeps;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/api/kit/repeat_limit.h"
 #include "core/api/logger.h"
 #include "core/base/file.h"
 #include "core/base/result.h"
@@ -18,6 +19,7 @@
 #include "schedulers/usage/files.h"
 #include "schedulers/usage/gpu.h"
 #include "schedulers/usage/life.h"
+#include "schedulers/usage/missed_jobs.h"
 #include "schedulers/usage/process.h"
 #include "schedulers/usage/tree.h"
 #include "schedulers/usage/watcher.h"
@@ -156,6 +158,8 @@ class Sampler {
                  std::set<std::uint64_t>* left);
   void job_appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode,
                     bool just_now);
+  const std::string& node_of(const JobParent& parent) const;
+  std::string job_key(const JobParent& parent, const JobName& name) const;  // in jobs_
   static void take_uid(Tracked& job, std::uint32_t uid);
   Tracked& begin(const JobParent& parent, const JobName& name, bool just_now);
   void adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode);
@@ -169,20 +173,23 @@ class Sampler {
   void claim_gpus(Tracked& job);
   void read_prolog_files();
 
-  // What inotify tells.
-  void owner_changed(const Change& change);
+  // What inotify tells: sampler_changes.cc.
   void count_missed();
   bool measures(const std::string& node) const;
   void act(const Change& change, std::set<std::string>& read_now);
+  void act_on_owner(const Change& change);
+  void act_on_job(const Change& change);
+  void group_appeared_in(Tracked& job, const Change& change);
+  void task_removed(Tracked& job, const Change& change, std::set<std::string>& read_now);
   void group_removed(Tracked& job, std::size_t controller);
 
   // Reading.
   enum class Occasion { kTimed, kEnd };
   bool read(Tracked& job, Occasion occasion);
-  Reading look(Tracked& job, Occasion occasion);
-  void look_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading);
-  void look_v2(Tracked& job, bool slow, Reading& reading);
-  void look_processes(Tracked& job, Reading& reading);
+  Reading measure(Tracked& job, Occasion occasion);
+  void measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading);
+  void measure_v2(Tracked& job, bool slow, Reading& reading);
+  void measure_processes(Tracked& job, Reading& reading);
   void count_kills(Tracked& job, Reading& reading, bool at_end);
   std::optional<std::string_view> text(Tracked& job, std::size_t slot);
   bool check_gone(Tracked& job);
@@ -209,23 +216,7 @@ class Sampler {
   std::map<std::string, JobParent>
       former_parents_;  // removed, but inotify's notifications of them may not have been read yet
   std::set<std::string> above_;
-  // v1's directories of users, by "slurm_n1/uid_1001". Slurm makes one below each controller for a
-  // user's first job and removes it after the last one, so each held a job. One in which none was
-  // seen is explained by a job that was seen below another controller only; if there are more of
-  // them than of such jobs, jobs were missed.
-  struct OwnerDirectories {
-    struct Place {
-      bool there = false;
-      bool had_job = false;
-      std::int64_t without_job = 0;  // directories that are gone
-      std::int64_t jobs = 0;         // seen below this controller
-    };
-    std::map<std::string, Place>
-        places;             // by the controller's own directory, "/sys/fs/cgroup/memory/slurm_n1"
-    std::int64_t jobs = 0;  // seen anywhere
-  };
-  std::map<std::string, OwnerDirectories>
-      owners_;  // of whom a directory stands, or stood in this turn
+  MissedJobs missed_;
   bool parents_stale_ = true;
   Jobs jobs_;                                  // by scheduler, node and id
   std::map<std::string, LifeState> restored_;  // likewise; until the first look
@@ -236,7 +227,7 @@ class Sampler {
   std::string path_;  // of the file that is being opened; kept for its memory
   std::map<std::string, GpuClaim> prolog_gpus_;
   SamplerCounts counts_;
-  std::set<std::string> said_;
+  RepeatLimit logged_;
   Output output_;
   std::optional<std::uint32_t> node_cpus_;
   std::optional<std::uint64_t> node_memory_;

@@ -6,7 +6,7 @@
 #include "schedulers/usage/sampler.h"
 #include "schedulers/usage/sampler_slots.h"
 
-// The sampler's other half: what one look at a job reads.
+// What one reading of a job reads.
 namespace scriptorium::usage {
 namespace {
 
@@ -77,7 +77,7 @@ const std::array<Sampler::SlotInfo, Sampler::kSlots>& Sampler::slot_table() {
 void Sampler::cannot_read(const std::string& path, int code) {
   ++counts_.unreadable;
   const std::string file = path.substr(path.rfind('/') + 1);
-  if (!said_.insert("unreadable " + file).second) return;
+  if (!logged_.allows("unreadable " + file, clock_.steady())) return;
   log_.warning("USAGE_UNREADABLE",
                "a counter of a job may not be read, so what it counts is absent from the events",
                {{"file", path}, {"reason", system_error("open", -code).message()}});
@@ -117,7 +117,7 @@ std::optional<std::string_view> Sampler::text(Tracked& job, std::size_t slot) {
   return std::string_view(buffer_.data(), static_cast<std::size_t>(got));
 }
 
-void Sampler::look_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading) {
+void Sampler::measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading) {
   if (const auto usage = text(job, kCpuUsage)) {
     const std::string copy(usage->substr(0, 32));  // the next text takes its place
     put(cpu_time_v1(copy, text(job, kCpuTicks).value_or("")), Way::kCgroup1, reading);
@@ -167,7 +167,7 @@ void Sampler::count_kills(Tracked& job, Reading& reading, bool at_end) {
   reading.memory.oom_kills = sum;
 }
 
-void Sampler::look_v2(Tracked& job, bool slow, Reading& reading) {
+void Sampler::measure_v2(Tracked& job, bool slow, Reading& reading) {
   if (const auto stat_text = text(job, kCpuStat)) {
     put(parse_cpu_stat_v2(*stat_text), Way::kCgroup2, reading);
   }
@@ -213,7 +213,7 @@ void Sampler::look_v2(Tracked& job, bool slow, Reading& reading) {
   }
 }
 
-void Sampler::look_processes(Tracked& job, Reading& reading) {
+void Sampler::measure_processes(Tracked& job, Reading& reading) {
   const bool known = job.leaves_known;
   if (!known) find_leaves(job);
   std::vector<std::uint32_t> own =
@@ -244,7 +244,8 @@ void Sampler::look_processes(Tracked& job, Reading& reading) {
   }
   if (options_.process_io && !reading.source.io && !own.empty()) {
     if (!job.io) job.io.emplace();
-    if (!job.io->update(files_, options_.proc, own) && said_.insert("process io").second) {
+    if (!job.io->update(files_, options_.proc, own) &&
+        logged_.allows("process io", clock_.steady())) {
       log_.info("USAGE_NO_PROCESS_IO",
                 "what jobs read and write is absent: /proc/PID/io of other users needs "
                 "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
@@ -253,7 +254,7 @@ void Sampler::look_processes(Tracked& job, Reading& reading) {
   }
 }
 
-Reading Sampler::look(Tracked& job, Occasion occasion) {
+Reading Sampler::measure(Tracked& job, Occasion occasion) {
   Reading reading;
   if (!job.just_made && job.timed_readings == 0 && job.life.state().readings == 0) guess_start(job);
   const bool slow = occasion == Occasion::kEnd
@@ -262,12 +263,12 @@ Reading Sampler::look(Tracked& job, Occasion occasion) {
   const bool v1 = std::any_of(job.groups.begin() + 1, job.groups.end(),
                               [](const Group& group) { return group.there; });
   // At the end there is no time to lose, so what is asked first is what matters most.
-  if (v1) look_v1(job, occasion, slow, reading);
-  if (job.groups.at(index(Controller::kUnified)).there) look_v2(job, slow, reading);
+  if (v1) measure_v1(job, occasion, slow, reading);
+  if (job.groups.at(index(Controller::kUnified)).there) measure_v2(job, slow, reading);
   reading.at = clock_.steady();
   reading.time = clock_.now();
   if (occasion == Occasion::kTimed) {
-    look_processes(job, reading);
+    measure_processes(job, reading);
     claim_gpus(job);
     ++job.timed_readings;
   }
@@ -275,7 +276,7 @@ Reading Sampler::look(Tracked& job, Occasion occasion) {
 }
 
 bool Sampler::read(Tracked& job, Occasion occasion) {
-  const Reading reading = look(job, occasion);
+  const Reading reading = measure(job, occasion);
   if (!reading.any()) return false;
   ++counts_.readings;
   take_reading(job, reading, false);

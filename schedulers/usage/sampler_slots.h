@@ -7,7 +7,7 @@
 
 #include "schedulers/usage/sampler.h"
 
-// What the two halves of the sampler share: which files are read of a job.
+// What the parts of the sampler share: which files are read of a job.
 namespace scriptorium::usage {
 
 // What changes seldom is read at each of the first readings and then at every eighth.
@@ -15,6 +15,7 @@ constexpr std::uint64_t kSlowFirst = 4;
 constexpr std::uint64_t kSlowEach = 8;
 
 constexpr std::size_t index(Controller controller) { return static_cast<std::size_t>(controller); }
+inline bool is_step(std::string_view name) { return name.starts_with("step_"); }
 inline bool is_task(std::string_view name) { return name.starts_with("task_"); }
 inline bool says_gone(int code) { return code == -ENOENT || code == -ENODEV || code == -ENOTDIR; }
 
