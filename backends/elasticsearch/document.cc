@@ -91,7 +91,7 @@ class Renderer {
     out_ += format_rfc3339(event_.time, TimePrecision::kMilliseconds);
     out_ += "\",";
     // event_json() writes one object: without its braces. In a JSON text an unescaped "script":{ is
-    // structure, never a value; and what stands before the event's own script has no member of that
+    // structure, never a value; and what precedes the event's own script has no member of that
     // name.
     std::string_view members = std::string_view(json).substr(1, json.size() - 2);
     constexpr std::string_view kScript = R"("script":{)";
@@ -165,7 +165,7 @@ class Renderer {
       const auto limit = static_cast<std::size_t>(config_.script_max_bytes);
       const bool utf8 = is_utf8(*script_);
       std::string lossy;
-      // Three bytes of U+FFFD may stand for one, so the bytes are cut first, and then the text.
+      // Three bytes of U+FFFD may replace one, so the bytes are cut first, and then the text.
       const std::string_view beginning =
           std::string_view(*script_).substr(0, utf8 ? std::string_view::npos : limit);
       if (!utf8) lossy = to_utf8_lossy(beginning);

@@ -18,8 +18,7 @@ namespace scriptorium::elasticsearch {
 struct Credentials {
   Secret authorization;  // the whole value of the header "Authorization"; empty = none
   Secret key_password;
-  std::string
-      signature;  // of the files that these and the certificates stand in, see signature_of()
+  std::string signature;  // of the files that hold these and the certificates, see signature_of()
 };
 // Differs when a file of the configuration's secrets and certificates was replaced or written.
 std::string signature_of(const ElasticsearchConfig& config);

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr std::size_t kReasonMaxBytes = 200;
 constexpr std::size_t kTypeMaxBytes = 64;
 constexpr std::size_t kQuoteBytes =
-    12;  // as much of a script in a server's words is no coincidence
+    12;  // as much of a script in a server's words is not a coincidence
 
 // Behind each of these a server quotes what it was sent: the request, the source, a value, a term
 // in decimal.
@@ -40,7 +40,7 @@ bool has(std::string_view text, std::string_view part) noexcept {
   return text.find(part) != std::string_view::npos;
 }
 
-// An exception's name, or "" for anything else that stands in its place.
+// An exception's name, or "" for anything else in its place.
 std::string exception_name(std::string_view type) {
   const bool plain =
       !type.empty() && type.size() <= kTypeMaxBytes &&

@@ -33,7 +33,7 @@ enum class RequestAction {
   kRetry,     // all of it, later
   kHold,      // as with an item
   kSplit,     // it is too large: in two, and a single document is rejected
-  kSuspect,   // something in it is not understood: in two, until the guilty document stands alone
+  kSuspect,   // something in it is not understood: in two, until the guilty document is alone
 };
 
 // One item of a bulk answer, as the server gave it.
@@ -47,8 +47,8 @@ struct Item {
   bool failure_store = false;  // stored, but among the failures of a data stream
 };
 
-// The items of an answer with status 200. An error (kTransient) if it is no such answer, or not one
-// for `count` documents with these ids: then nobody knows what was stored.
+// The items of an answer with status 200. An error (kTransient) if it is not such an answer, or not
+// one for `count` documents with these ids: then nobody knows what was stored.
 Result<std::vector<Item>> parse_bulk_answer(std::string_view body,
                                             const std::vector<std::string_view>& ids);
 

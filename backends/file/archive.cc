@@ -108,7 +108,6 @@ Result<UniqueFd> Archive::open_root() const {
 }
 
 // ---- one event
-// ------------------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   auto root = open_root();
@@ -219,7 +218,6 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
 }
 
 // ---- all of them
-// ----------------------------------------------------------------------------------------------------
 
 class Archive::Walk {
  public:

@@ -98,7 +98,7 @@ void ArchiveSearch::add_job(int directory, const std::string& path,
     if (!bytes) continue;  // a directory or pipe of that name, or gone by now
     if (kind == FileKind::kMetadata) {
       job.event_id = event_id_of(*bytes);
-      // The name alone may match by accident, where no fixed text stands around {job_id}.
+      // The name alone may match by accident, where no fixed text surrounds {job_id}.
       if (!has_id(*bytes, job_id_) && safe_value(job_id_) == job_id_) return;
     }
     const std::string location = config_.root + '/' + below(path, name);

@@ -6,7 +6,7 @@
 
 #include "core/api/event.h"
 
-// How the environment stands in its file. Pure.
+// The formats of the environment in its file. Pure.
 namespace scriptorium::file {
 
 enum class EnvironmentStyle {

@@ -33,7 +33,7 @@ inline constexpr std::string_view kUidPrefix =
 inline constexpr std::size_t kMaxValueBytes = 64;
 inline constexpr std::size_t kMaxComponentBytes = 200;
 
-// What an event that is no job script stands under: one file, its record, beside the job's script.
+// The name of an event that is not a job script: one file, its record, beside the job's script.
 // "usage.json" for usage.job; "usage-node-n1.json" and "usage-sample-n1-20261121T012622.364Z.json",
 // because a job has one for each node and each time; for any other kind its words with dashes.
 std::string record_word(const Event& event);
@@ -91,7 +91,7 @@ class Layout {
       std::string stem;
     };
     // `kinds` in the order in which endings are tried. A record of another kind is always looked
-    // for, and its stem is its whole name, as it is no part of what the script's files are.
+    // for, and its stem is its whole name, as it is not one of the script's files.
     std::optional<Match> match(std::string_view name, const std::vector<FileKind>& kinds) const;
   };
   Search search(std::string_view job_id) const;
@@ -100,7 +100,7 @@ class Layout {
 
   std::size_t directory_depth() const noexcept { return directories_.size(); }
   std::array<std::string, 3> endings() const;  // of a job script's files, by FileKind
-  // What follows ".json" in the name of a record that is no job script's.
+  // What follows ".json" in the name of a record that is not a job script's.
   std::string after_record() const { return has_ext_ ? after_ext_ : std::string{}; }
 
  private:
@@ -133,7 +133,7 @@ class Layout {
   static std::string render(const Component& component, const Values& values);
   static Values values_of(const Event& event);
   Search search(const Values& values, const std::vector<Field>& exact) const;
-  // Without {ext} the ending of the script's file stands before it, so that no name of a script can
+  // Without {ext} the ending of the script's file precedes it, so that no name of a script can
   // be the same.
   std::string before_record() const { return has_ext_ ? before_ext_ : after_ext_ + "."; }
 
@@ -142,7 +142,7 @@ class Layout {
   std::string before_ext_;  // "."
   std::string after_ext_;   // literal after {ext}, or the whole ending without {ext}
   bool has_ext_ = false;
-  std::array<std::string, 3> words_{"sh", "env", "json"};  // what {ext} stands for
+  std::array<std::string, 3> words_{"sh", "env", "json"};  // what {ext} becomes
   std::optional<std::vector<FileKind>> preset_files_;
 };
 

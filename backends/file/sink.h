@@ -56,7 +56,7 @@ class FileSink final : public Sink {
   void deliver_some(std::vector<Delivery>& deliveries, std::size_t& next, int root,
                     const Prepared& prepared);
   Item make_item(Delivery& delivery) const;
-  // Up to the temporary files. What stands in the way is the item's error.
+  // Up to the temporary files. What prevents that is the item's error.
   Result<void> prepare_item(Batch& batch, Item& item);
   void put_in_place(Batch& batch);
   void put_all_in_place(Batch& batch, Placement::Names names);

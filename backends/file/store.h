@@ -54,7 +54,7 @@ struct Found {
 };
 Result<Found> look_at(int directory, const std::string& name, uid_t owner);
 
-// At most `limit` bytes of a regular file. kVanished if it has gone or is no regular file any more.
+// At most `limit` bytes of a regular file. kVanished if it is gone or not a regular file any more.
 Result<std::string> read_beneath(int directory, const std::string& name, std::uint64_t limit);
 
 Result<void> sync_descriptor(int fd);

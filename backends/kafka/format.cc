@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kEventSchema = "scriptorium.event/1";
 constexpr const char* kEventSchemaUri =
     "https://scriptorium.invalid/schema/event-1.schema.json";  // its "$id"
-// What stands around a message and a header at most (record format 2: lengths and differences, each
+// The most that surrounds a message and a header (record format 2: lengths and differences, each
 // a varint).
 constexpr std::size_t kMessageFrame = 48;
 constexpr std::size_t kHeaderFrame = 10;

@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Which error to show: the first one that a person must mend, or else the first.
+// Which error to show: the first one that a person must repair, or else the first.
 class Listener : public ProducerListener {
  public:
   explicit Listener(const KafkaConfig& config) : config_(config) {}

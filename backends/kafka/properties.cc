@@ -169,7 +169,7 @@ Verdict refuse(const std::string& name, const std::string& text, PropertyTable k
 Verdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name, const std::string& text,
                        PropertyTable kind) {
   std::array<char, 512> words{};
-  // What stands in the file is not known here, and need not fit this property's range to be asked
+  // The file's contents are not known here, and need not fit this property's range to be asked
   // for.
   const char* value = kind == PropertyTable::kValues ? text.c_str() : "";
   switch (rd_kafka_conf_set(conf, name.c_str(), value, words.data(), words.size())) {

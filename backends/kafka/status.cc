@@ -90,7 +90,7 @@ std::optional<Statistics> read_statistics(std::string_view json) {
   if (brokers == root.end() || !brokers->is_object()) return result;
   for (const auto& [name, broker] : brokers->items()) {
     if (!broker.is_object()) continue;
-    // librdkafka's own helpers, such as the one for the coordinator, stand for a broker that is
+    // librdkafka's own helpers, such as the one for the coordinator, represent a broker that is
     // listed already.
     if (text(broker, "source") == "logical") continue;
     result.brokers.push_back({.name = name,

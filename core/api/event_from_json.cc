@@ -19,7 +19,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "scriptorium.event/1";
 
 // ---- the first way
-// -------------------------------------------------------------------------------------------------------
 
 // Takes JSON from the front of a text. Once something is not as expected, it is lost and takes
 // nothing more.
@@ -415,9 +414,8 @@ class Reader {
 };
 
 // ---- the second way
-// ------------------------------------------------------------------------------------------------------
 
-// Members that Event has fields for; what else stands in a record goes back into extra_json.
+// Members that Event has fields for; the other members of a record go back into extra_json.
 constexpr std::string_view kKnown[] = {"schema",
                                        "id",
                                        "kind",

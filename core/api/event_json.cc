@@ -172,7 +172,6 @@ class Writer {
   }
 
   // ---- objects, into which extra_json's are merged
-  // -------------------------------------------------------------------
   void open(const Json* extra) {
     text_.open('{');
     levels_.push_back({.extra = extra, .keys = {}});
@@ -269,7 +268,6 @@ class Writer {
   }
 
   // ---- values
-  // --------------------------------------------------------------------------------------------------------
   void string(const char* where, std::string_view bytes) {
     if (is_utf8(bytes)) {
       text_.string(bytes);
@@ -309,7 +307,6 @@ class Writer {
   }
 
   // ---- members
-  // -------------------------------------------------------------------------------------------------------
   void job() {
     const Job& job = event_.job;
     open("job");

@@ -126,7 +126,7 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, N>& wor
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Words that may stand before a command of the same line.
+// Words that may precede a command on the same line.
 constexpr std::array kBefore{"if"sv,    "then"sv, "elif"sv,    "else"sv,   "while"sv,
                              "until"sv, "do"sv,   "!"sv,       "time"sv,   "{"sv,
                              "eval"sv,  "exec"sv, "command"sv, "builtin"sv};

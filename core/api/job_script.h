@@ -22,11 +22,11 @@ inline constexpr std::size_t kMaxScriptItemBytes = 4096;
 // line that is neither blank nor a comment.
 struct DirectiveSyntax {
   std::string_view prefix;   // "#SBATCH"; "" = there are none
-  bool indented = false;     // blanks may stand before the prefix
+  bool indented = false;     // blanks may precede the prefix
   bool colon_lines = false;  // a line that begins with ':' counts as a comment
 };
 
-// Calls use(text) for what stands behind the prefix of each such line, without the blanks around
+// Calls use(text) with the text after the prefix of each such line, without the blanks around
 // it, until it returns false.
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use);
@@ -40,7 +40,7 @@ std::vector<std::string> split_directive(std::string_view text);
 // directives   the texts of for_each_directive() that are not empty.
 // modules      the arguments of `module load`, `module add`, `ml NAME` and what `swap` puts in, in
 // order, wherever
-//              they stand in the script; as written, so "GCC/$VERSION" stays that.
+//              they are in the script; as written, so "GCC/$VERSION" stays that.
 ScriptInfo read_script_info(std::string_view script, const DirectiveSyntax& syntax);
 
 }  // namespace scriptorium

@@ -39,7 +39,7 @@ std::string full_key(const Table& table, std::string_view key) {
 constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", "secret", "token",
                                                           "api_key"};
 
-// What a password typed into the config by mistake stands under. A key that ends in "_file" only
+// The keys of a password that was typed into the config by mistake. A key that ends in "_file" only
 // names a place.
 bool names_secret(std::string_view key) {
   const std::string lower = to_lower(key);
@@ -114,7 +114,6 @@ std::string allowed_text(const OptionInfo& info) {
 }
 
 // ---- numbers with a unit
-// ---------------------------------------------------------------------------------------------
 
 struct UnitWord {
   std::string_view word;

@@ -29,9 +29,9 @@ struct TableEntry;
 struct Table {
   std::vector<TableEntry> entries;
   Position position;
-  std::string path;  // "sink.archive": stands in front of every key in messages
+  std::string path;  // "sink.archive": precedes every key in messages
   // A line of it could not be read, which is a problem already: what seems to be missing may be
-  // what stood there, so nothing is said to be missing.
+  // in that line, so nothing is reported as missing.
   bool damaged = false;
 
   const Value* find(std::string_view key) const noexcept;  // null if it is not there
@@ -42,7 +42,7 @@ struct Value {
   Position position;
 
   // The value as TOML writes it, on one line, for "given:"; long ones are cut with "...", and what
-  // stands under a key that names a secret ("password") is "***".
+  // has a key that names a secret ("password") is "***".
   std::string text() const;
 };
 

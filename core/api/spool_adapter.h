@@ -29,7 +29,7 @@ struct SpoolPath {
                       // incomplete
     kEntryFile,       // a file of an entry
     // A file that tells about an entry and is written again throughout the job's life, such as
-    // Torque's job record. While empty it is not there yet; alone it is no job that could be
+    // Torque's job record. While empty it is not there yet; alone it is not a job that could be
     // missed; once the entry is taken, it is left alone.
     kEntryRecord,
   };
@@ -97,7 +97,7 @@ struct ParsedJob {
   bool environment_guessed = false;
   std::vector<EventFile> more_files;   // name and bytes only
   std::vector<std::string> problems;   // in words; each makes the event countable as malformed
-  std::vector<EventFile> mixed_files;  // as more_files; variables stand in them among other things,
+  std::vector<EventFile> mixed_files;  // as more_files; variables are in them among other things,
                                        // so as environment_guessed
   std::string extra_json;              // becomes the event's; "" = none
 };
@@ -154,7 +154,7 @@ class OwnerResolver {
 };
 
 // Asks whose jobs were that went out unverified, minutes or days ago: the scheduler, and then what
-// keeps account of its jobs. Core calls it from a thread of its own, seldom, with some hundred
+// keeps account of its jobs. Core calls it from a thread of its own, rarely, with some hundred
 // queries at most, whose `entry_unchanged` is null.
 //
 // An answer is kFound with a verified user, kUnknown (all that could be asked were, and no job
@@ -187,7 +187,7 @@ struct NumberUse {
 };
 
 // Asks the scheduler which job numbers it has given out, so that one that never came into the spool
-// can be told from one that had no script. Core calls it from a thread of its own, seldom.
+// can be told from one that had no script. Core calls it from a thread of its own, rarely.
 class NumberResolver {
  public:
   virtual ~NumberResolver() = default;

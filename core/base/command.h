@@ -54,8 +54,8 @@ class CommandRunner {
 };
 
 // The program to run: `configured` if that is given, else the first one called `name` in `folders`,
-// a list as in PATH. Our own PATH is not asked, as whoever starts us may have put anything into it.
-// Nothing if there is none that we may execute.
+// a list as in PATH. Our own PATH is not used: the process that starts us may have put anything
+// into it. Nothing if there is none that we may execute.
 std::optional<std::string> find_program(const std::string& configured, std::string_view name,
                                         std::string_view folders);
 

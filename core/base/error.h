@@ -16,7 +16,7 @@ enum class ErrorKind {
   kCorrupt,        // our own data is damaged: quarantine, alarm
 };
 
-// The kind as it stands in logs, such as "transient". The pointer is to static storage.
+// The kind as it appears in logs, such as "transient". The pointer is to static storage.
 const char* to_string(ErrorKind kind) noexcept;
 
 // Why something failed: a kind for the program and a sentence for a person. Cheap to move.

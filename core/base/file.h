@@ -60,7 +60,7 @@ Result<void> write_fd(int fd, std::string_view bytes);
 // rename, fsync of the directory.
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode);
 
-// The directory in which a name stands: afterwards the name is safe.
+// The directory that holds the name: afterwards the name is safe.
 Result<void> sync_parent(const std::string& path);
 
 // mkdir -p with this mode for what is made, whose names would then survive a power cut.

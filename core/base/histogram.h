@@ -11,7 +11,7 @@ namespace scriptorium {
 class Histogram {
  public:
   // Upper bounds, included; what is longer is counted beyond the last. Around what is promised (20
-  // ms from closed to durable, 100 ms to a Kafka broker) they stand close together.
+  // ms from closed to durable, 100 ms to a Kafka broker) they are close together.
   static constexpr std::array<double, 18> kBounds = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.05,
                                                      0.1,   0.25,   0.5,   1,    2.5,  5,
                                                      10,    30,     60,    300,  1800, 3600};

@@ -9,7 +9,7 @@
 namespace scriptorium {
 namespace {
 
-// What stands after the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for
+// What follows the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for
 // the others.
 constexpr std::array<char, 256> kEscapes = [] {
   std::array<char, 256> table{};

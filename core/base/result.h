@@ -8,7 +8,7 @@
 
 namespace scriptorium {
 
-// A value or the Error that stood in its way. It is tl::expected with the names of the standard's
+// A value, or the Error that prevented it. It is tl::expected with the names of the standard's
 // std::expected, marked [[nodiscard]]; moving to C++23 is a rename.
 //
 //   Result<Event> capture(const std::string& path) {

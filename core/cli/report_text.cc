@@ -21,7 +21,6 @@ constexpr std::size_t kBarWidth = 24;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // ---- reading what may be of any shape
-// --------------------------------------------------------------------------------
 
 const Json& at(const Json& object, std::initializer_list<const char*> path) {
   static const Json kNothing;
@@ -45,7 +44,6 @@ std::string text(const Json& object, std::initializer_list<const char*> path,
 }
 
 // ---- words
-// -----------------------------------------------------------------------------------------------------------
 
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {
@@ -110,7 +108,6 @@ std::string wrapped(const std::string& words, std::size_t indent) {
 }
 
 // ---- one job
-// ---------------------------------------------------------------------------------------------------------
 
 void line(std::string& into, const char* key, const std::string& value) {
   if (!value.empty()) into += "  " + pad(key, 11) + value + "\n";

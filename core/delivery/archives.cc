@@ -45,7 +45,6 @@ bool same_event(const Event& journal, const Event& archived) {
 }  // namespace
 
 // ---- archives
-// ----------------------------------------------------------------------------------------------------
 
 void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
   bool readable = false;
@@ -115,7 +114,6 @@ Result<ReadableSink::Page> Archives::list(const std::string& name, const Readabl
 }
 
 // ---- release
-// -----------------------------------------------------------------------------------------------------
 
 Releaser::Releaser(Journal& journal, const Archives& archives, Logger& log,
                    std::uint64_t limit_bytes)
@@ -177,7 +175,6 @@ std::uint64_t Releaser::round(const std::stop_token& stop) {
 }
 
 // ---- fill
-// --------------------------------------------------------------------------------------------------------
 
 Filler::Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
     : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}

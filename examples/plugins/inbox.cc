@@ -4,11 +4,10 @@
 //   [source.inbox]
 //   spool = "/srv/inbox"
 #include <array>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "core/api/plugin.h"
+#include "core/api/kit/descriptor.h"
 
 using namespace scriptorium;
 
@@ -70,26 +69,15 @@ class Inbox final : public SpoolAdapter {
 
 std::vector<OptionInfo> options() { return schema().options(); }
 
-Config read(const Table& table, Problems& problems) {
+Config read_config(const Table& table, Problems& problems) {
   Config config = schema().parse(table, problems);
   if (!config.spool.empty() && config.spool.front() != '/')
     problems.add(table, "spool", "not an absolute path");
   return config;
 }
-void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }
-
-Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const PluginContext& /*context*/) {
-  Problems none;  // check() found none
-  return std::unique_ptr<SpoolAdapter>(std::make_unique<Inbox>(read(table, none)));
-}
 
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const PluginDescriptor scriptorium_plugin = {
-    .kind = PluginKind::kSpoolAdapter,
-    .name = "inbox",
-    .summary = "job scripts that are put into a folder",
-    .options = &options,
-    .check = &check,
-    .create_spool_adapter = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const PluginDescriptor scriptorium_plugin =
+    spool_adapter_plugin<Inbox, &options, &read_config>("inbox",
+                                                        "job scripts that are put into a folder");

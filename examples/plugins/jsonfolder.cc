@@ -3,11 +3,10 @@
 //   [sink.copy]
 //   plugin = "jsonfolder"
 //   folder = "/srv/events"
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/api/plugin.h"
+#include "core/api/kit/descriptor.h"
 #include "core/base/file.h"
 
 using namespace scriptorium;
@@ -35,7 +34,7 @@ class JsonFolder final : public Sink {
     const auto stat = stat_path(config_.folder);
     if (!stat) return stat.error();
     if (!stat->is_directory())
-      return Error{ErrorKind::kInvalidConfig, config_.folder + " is no folder; name another"};
+      return Error{ErrorKind::kInvalidConfig, config_.folder + " is not a folder; name another"};
     return {};
   }
 
@@ -60,26 +59,15 @@ class JsonFolder final : public Sink {
 
 std::vector<OptionInfo> options() { return schema().options(); }
 
-Config read(const Table& table, Problems& problems) {
+Config read_config(const Table& table, Problems& problems) {
   Config config = schema().parse(table, problems);
   if (!config.folder.empty() && config.folder.front() != '/')
     problems.add(table, "folder", "not an absolute path");
   return config;
 }
-void check(const Table& table, Problems& problems) { static_cast<void>(read(table, problems)); }
-
-Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext& /*context*/) {
-  Problems none;  // check() found none
-  return std::unique_ptr<Sink>(std::make_unique<JsonFolder>(read(table, none)));
-}
 
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const PluginDescriptor scriptorium_plugin = {
-    .kind = PluginKind::kSink,
-    .name = "jsonfolder",
-    .summary = "one JSON file an event, in a folder",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const PluginDescriptor scriptorium_plugin =
+    sink_plugin<JsonFolder, &options, &read_config>("jsonfolder",
+                                                    "one JSON file an event, in a folder");

@@ -26,7 +26,7 @@ namespace scriptorium::slurm {
 // time is the script's or a second before it.
 //
 // Both are spared: slurmctld as all that use `queue` do it, accounting by a pause after each round
-// of questions. Where there is no accounting, slurmctld's word is all there is.
+// of questions. Where there is no accounting, slurmctld's answer is all there is.
 //
 // Owns:    the sacct process, which does not outlive the call.
 // Threads: one at a time.

@@ -45,7 +45,7 @@ std::optional<std::uint64_t> read_entry_id(std::string_view id, std::uint64_t ra
   return tasks ? first : std::nullopt;
 }
 
-// A uid or gid; the values that stand for none are printed as nothing, or as they are.
+// A uid or gid; the values that mean none are printed as nothing, or as they are.
 bool read_owner(std::string_view text, std::optional<std::uint32_t>& into) noexcept {
   if (text.empty()) return true;
   const auto number = parse_number<std::uint64_t>(text);

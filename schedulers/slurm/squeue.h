@@ -27,7 +27,7 @@ struct QueueRow {
   std::string tasks;  // "0-99%10", or the number of a started task; "" = not an array
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  std::optional<std::int64_t> submitted;  // seconds since 1970; a requeue sets it anew
+  std::optional<std::int64_t> submitted;  // seconds since 1970; a requeue sets it again
   std::optional<std::uint64_t> het_job_id;
   std::optional<std::uint32_t> het_component;
   std::uint64_t restarts = 0;

@@ -25,7 +25,7 @@ constexpr std::array kRead{kScript, kArrayRecord, kJobRecord};
 constexpr std::size_t kMaxFileName = 255;
 constexpr std::size_t kMaxJobId = 1047;  // PBS_MAXSVRJOBID
 constexpr std::size_t kMaxAccountName = 256;
-constexpr std::size_t kMaxText = 4096;  // of what is no more than a hint
+constexpr std::size_t kMaxText = 4096;  // of what is only a hint
 
 std::string_view leading_number(std::string_view text) noexcept {
   return text.substr(0, static_cast<std::size_t>(
@@ -72,7 +72,7 @@ const SpoolFile* unreadable_record(const SpoolEntry& entry) noexcept {
   return nullptr;
 }
 
-// qsub -I: somebody sits at it, and there is no script.
+// qsub -I: an interactive job, which has no script.
 bool is_interactive(const Record& record) noexcept {
   const std::string* value = record.find("interactive");
   return value != nullptr && !value->empty() && *value != "0" && *value != "False";
@@ -94,7 +94,7 @@ std::optional<Timestamp> time_of(const Record& record, std::string_view name) {
   return Timestamp{*seconds * 1'000'000'000};
 }
 
-// A name that a user can have on a Unix system: what else stands in its place is nobody's.
+// A name that a user can have on a Unix system: anything else in its place is nobody's.
 bool is_account_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= kMaxAccountName && name != "." && name != ".." &&
          name.front() != '-' && std::none_of(name.begin(), name.end(), [](char c) {
@@ -273,7 +273,7 @@ Assessment assess_entry(const SpoolEntry& entry) {
   if (!found) return {.state = State::kIncomplete, .reason = "record missing"};
   if (size % kScriptChunk == 0) {
     // More may come. Up to 4.2 the record is saved before the script, and again when the whole job
-    // was taken; since 6.1 it stands after the first chunk, and nothing tells whether there is
+    // was taken; since 6.1 it follows the first chunk, and nothing tells whether there is
     // another one: qsub may have been killed.
     if (found->record.format == Record::Format::kBinary &&
         found->file->stat.mtime_ns > script->stat.mtime_ns)

@@ -14,7 +14,6 @@ namespace {
 using namespace std::literals;
 
 // ---- XML
-// -------------------------------------------------------------------------------------------------------------
 
 // Deeper than any record: job, attributes, Resource_List, walltime.
 constexpr std::size_t kMaxDepth = 8;
@@ -43,7 +42,7 @@ void append_utf8(std::string& text, std::uint32_t code) {
   }
 }
 
-// "#233" or "#xE9" to its number; nothing for what is no character.
+// "#233" or "#xE9" to its number; nothing for what is not a character.
 std::optional<std::uint32_t> character_reference(std::string_view name) {
   if (!name.starts_with('#')) return std::nullopt;
   name.remove_prefix(1);
@@ -58,8 +57,8 @@ std::optional<std::uint32_t> character_reference(std::string_view name) {
   return code;
 }
 
-// The text between two tags as it was before it was written; what is no reference stays as it
-// stands.
+// The text between two tags as it was before it was written; what is not a reference stays as it
+// is.
 std::string decode(std::string_view text) {
   constexpr std::size_t kLongestReference = 10;  // "&#x10FFFF;"
   constexpr std::array<std::pair<std::string_view, char>, 5> kNamed{
@@ -187,7 +186,7 @@ class XmlReader {
     if (open_.empty()) return false;
     if (open_.back().name != name) {
       record_.regular = false;
-      // One that stands open further out ends all within; another one is no tag of ours.
+      // One that is open further out ends all within; another one is not a tag of ours.
       const auto same =
           std::find_if(open_.rbegin(), open_.rend(), [&](const Open& o) { return o.name == name; });
       if (same == open_.rend()) return true;
@@ -226,14 +225,13 @@ class XmlReader {
 };
 
 // ---- binary
-// ----------------------------------------------------------------------------------------------------------
 
 // A dump on LP64, little endian: the fixed part, then for each attribute a header of 88 bytes (its
 // first 64 are pointers), the name, the resource and the value, each with its NUL. The fixed part's
 // size is not the same in all versions, so the first attribute is found by its name, which always
 // is Job_Name.
 constexpr std::size_t kHeader = 88;
-constexpr std::size_t kSizes = 64;  // where in a header the lengths stand
+constexpr std::size_t kSizes = 64;  // where in a header the lengths are
 constexpr std::int32_t kEnd = -711;
 constexpr std::size_t kJobId = 40;
 constexpr std::size_t kMaxJobId = 1047;

@@ -18,22 +18,20 @@
 namespace scriptorium::usage {
 
 // ---- sacct's answer, pure
-// -------------------------------------------------------------------------------------------
 
 struct AccountedJob {
   JobView view;
   Timestamp ended_at;
 };
 
-// Arguments of sacct for jobs that ended within a time; `guard` stands between fields.
+// Arguments of sacct for jobs that ended within a time; `guard` separates fields.
 std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from, Timestamp to);
 
 // Jobs whose end is known, each life of a requeued job for itself; one that never ran is left out.
 // kTransient if one row is not as Slurm writes it.
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard);
 
-// ---- where the import stands
-// ------------------------------------------------------------------------------------------
+// ---- how far the import is
 
 // Kept as the source's position in the journal, in the transaction that takes the events: what a
 // crash interrupts is neither lost nor told twice. Jobs that ended before `until` are done, but

@@ -97,7 +97,7 @@ MemoryStat parse_memory_stat_v2(std::string_view text) noexcept {
     if (key == "file") file = parse_number<std::uint64_t>(value);
     if (key == "shmem") stat.shmem_bytes = parse_number<std::uint64_t>(value);
     return !(stat.anon_bytes && file &&
-             stat.shmem_bytes);  // they stand among the first of some fifty
+             stat.shmem_bytes);  // they are among the first of some fifty
   });
   stat.file_bytes = minus(file, stat.shmem_bytes);
   return stat;
@@ -193,7 +193,7 @@ std::vector<std::uint32_t> parse_pids(std::string_view text) {
 }
 
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
-  // The command stands in parentheses and may hold any byte but NUL, so the last ')' ends it.
+  // The command is in parentheses and may hold any byte but NUL, so the last ')' ends it.
   const std::size_t open = text.find('(');
   const std::size_t close = text.rfind(')');
   if (open == std::string_view::npos || close == std::string_view::npos || close < open)

@@ -8,10 +8,10 @@
 #include <vector>
 
 // What the kernel's counter files say. Pure functions on a file's text: a field that is missing or
-// is no number is absent.
+// is not a number is absent.
 namespace scriptorium::usage {
 
-// "123\n". Nothing for "max" and for anything else that is no number.
+// "123\n". Nothing for "max" and for anything else that is not a number.
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept;
 // The number of the line "KEY NUMBER", as in memory.events.
 std::optional<std::uint64_t> value_of(std::string_view text, std::string_view key) noexcept;

@@ -16,12 +16,10 @@ constexpr double kNothing = 0.001;  // of the CPUs: the scheduler's own processe
 using Found = std::optional<Finding>;
 
 // ---- words
-// ---------------------------------------------------------------------------------------------------------
 
 std::string cpus_of(const JobView& job) { return std::to_string(job.totals.cpus.value_or(0)); }
 
 // ---- what several rules ask
-// ------------------------------------------------------------------------------------------
 
 bool has_gpus(const JobView& job) {
   return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0;
@@ -86,7 +84,6 @@ void suggest_time(const JobView& job, Suggestion& into) {
 }
 
 // ---- the rules
-// -------------------------------------------------------------------------------------------------------
 
 Found cpu_low(const JobView& job, const FindingOptions& set) {
   const auto used = job.cpu_ratio();
@@ -287,7 +284,7 @@ Found mem_swap(const JobView& job, const FindingOptions& set) {
                          " of the job's memory lay in swap, which is slow. Ask for more memory."};
 }
 
-// mem_pressure and io_heavy: the part of the time in which everything in the job stood still for
+// mem_pressure and io_heavy: the part of the time in which everything in the job waited for
 // it.
 Found mem_pressure(const JobView& job, const FindingOptions& set) {
   Found found = worst_node(job, set.get("mem_pressure_ratio"), [](const NodeUsage& n) {
@@ -464,7 +461,6 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
 }
 
 // ---- the tables
-// ------------------------------------------------------------------------------------------------------
 
 // In the order of finding_rules().
 struct Rule {

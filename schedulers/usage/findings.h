@@ -21,7 +21,7 @@ struct Suggestion {
   std::optional<std::uint32_t> cpus;
   std::optional<std::uint64_t> memory_bytes;  // of each node
   std::optional<double> time_limit_seconds;
-  std::vector<std::string> directives;  // "--mem=240M": what stands behind #SBATCH
+  std::vector<std::string> directives;  // "--mem=240M": what follows #SBATCH
 
   bool empty() const noexcept { return directives.empty(); }
 };

@@ -21,7 +21,6 @@ bool holds(const std::vector<T>& list, const T& value) {
 }  // namespace
 
 // ---- one device, one job
-// -------------------------------------------------------------------------------------------
 
 GpuStatistics::GpuStatistics(const GpuDevice& device) {
   record_.gpu.id = device.id;
@@ -54,7 +53,7 @@ void GpuStatistics::add(const GpuReading& reading, SteadyTime at) {
   if (reading.memory_limit_bytes) gpu.memory_limit_bytes = reading.memory_limit_bytes;
   if (reading.energy_joules) {
     std::optional<double>& origin = record_.energy_origin_joules;
-    // A counter that begins anew, as after a reset of the device, goes on from what was known.
+    // A counter that restarts, as after a reset of the device, continues from what was known.
     if (!origin || *reading.energy_joules < record_.energy_joules.value_or(0)) {
       origin = *reading.energy_joules -
                (record_.energy_joules ? *record_.energy_joules - origin.value_or(0) : 0);
@@ -71,7 +70,7 @@ void GpuStatistics::add(const GpuReading& reading, SteadyTime at) {
 NodeGpu GpuStatistics::summary() const {
   NodeGpu gpu = record_.gpu;
   if (gpu.samples > 0) {
-    // One reading alone stands for all.
+    // One reading alone represents all.
     const double most = gpu.utilization.max.value_or(0);
     gpu.utilization.avg =
         record_.seconds > 0 ? record_.utilization_seconds / record_.seconds : most;
@@ -105,7 +104,6 @@ GpuNow GpuStatistics::now() {
 }
 
 // ---- all devices
-// ---------------------------------------------------------------------------------------------------
 
 GpuMonitor::GpuMonitor(const Options& options, Files& files, Logger& log, const Clock& clock)
     : clock_(clock), interval_(options.interval) {

@@ -69,7 +69,8 @@ struct GpuClaim {
 class GpuStatistics {
  public:
   explicit GpuStatistics(const GpuDevice& device);
-  explicit GpuStatistics(GpuRecord record) : record_(std::move(record)) {}  // goes on where it was
+  explicit GpuStatistics(GpuRecord record)
+      : record_(std::move(record)) {}  // continues where it was
 
   void add(const GpuReading& reading, SteadyTime at);
   NodeGpu summary() const;
@@ -103,7 +104,7 @@ class GpuMonitor {
   const std::vector<GpuDevice>& devices() const noexcept { return devices_; }
   Way way() const noexcept { return way_; }
 
-  // This life holds these devices from now on; what it held already goes on.
+  // This life holds these devices from now on; what it held already continues.
   void claim(const std::string& life, const GpuClaim& claim);
   std::vector<GpuNow> now(const std::string& life);
   // The life has ended: its statistics, and no more of it.

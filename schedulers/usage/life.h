@@ -53,7 +53,7 @@ struct GpuRecord {
 };
 
 // All that is kept of one life of a job between two readings, and over restarts of the daemon: some
-// hundred bytes. Times are those of the steady clock, which goes on over a restart of the daemon,
+// hundred bytes. Times are those of the steady clock, which continues over a restart of the daemon,
 // though not of the machine.
 struct LifeState {
   JobSeen job;

@@ -47,7 +47,7 @@ class MissedJobs {
   Owner& owner_of(const std::string& path);
   Place& place_of(const std::string& path);
 
-  // Of whom a directory stands, or stood since the last take(); by "slurm_n1/uid_1001".
+  // Users with a directory now, or since the last take(); by "slurm_n1/uid_1001".
   std::map<std::string, Owner> owners_;
 };
 

@@ -20,7 +20,6 @@ concept Of = std::same_as<std::remove_const_t<T>, Record>;
 double rounded(double value) { return std::round(value * 1e6) / 1e6; }
 
 // ---- what the records hold
-// -----------------------------------------------------------------------------------------
 
 void each(auto& visit, Of<Sources> auto& source) {
   visit("cpu", source.cpu);
@@ -183,7 +182,6 @@ void each(auto& visit, Of<LifeState> auto& life) {
 }
 
 // ---- to JSON
-// -------------------------------------------------------------------------------------------------------
 
 template <typename Record>
 Json json(const Record& record);
@@ -258,12 +256,11 @@ Json node_json(const NodeUsage& node) {
 }
 
 // ---- from JSON
-// -----------------------------------------------------------------------------------------------------
 
 template <typename Record>
 void read(const Json& from, Record& into);
 
-// A member that is not there leaves what stands.
+// A member that is not there leaves the value unchanged.
 struct Reader {
   const Json& from;
 

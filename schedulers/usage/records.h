@@ -63,7 +63,6 @@ struct RatioStatistics {
 };
 
 // ---- one instant: usage.sample
-// -------------------------------------------------------------------------------------
 
 struct CpuNow {
   std::optional<double> time_seconds, user_seconds,
@@ -117,7 +116,6 @@ struct UsageSample {
 };
 
 // ---- a whole life: usage.node
-// --------------------------------------------------------------------------------------
 
 struct NodeCpu {
   std::optional<double> time_seconds, user_seconds, system_seconds;
@@ -187,7 +185,7 @@ struct NodeUsage {
 };
 
 // The object "usage" of usage.sample and of usage.node, on one line. The latter is also what
-// stands, with "host" beside it, in usage.job's nodes[].
+// is, with "host" beside it, in usage.job's nodes[].
 std::string usage_json(const UsageSample& sample);
 std::string usage_json(const NodeUsage& node);
 

@@ -75,7 +75,6 @@ Sampler::~Sampler() {
 }
 
 // ---- what is there
-// -------------------------------------------------------------------------------------------------
 
 void Sampler::restore(std::vector<LifeState> lives, bool same_boot) {
   for (LifeState& state : lives) {
@@ -128,7 +127,8 @@ void Sampler::end_old_life(Tracked& job, Timestamp time, SteadyTime at) {
 }
 
 void Sampler::refresh_parents() {
-  // What appears between listing and watching is found by the next round, as the watch stands then.
+  // What appears between listing and watching is found by the next round, as the watch is there by
+  // then.
   for (int round = 0; round < 8; ++round) {
     bool news = false;
     CgroupTree::Found found = tree_.find();
@@ -275,7 +275,7 @@ void Sampler::adopt(Tracked& job, Controller controller, const std::string& path
   }
   job.life.state().inodes.at(index(controller)) = inode;
   job.leaves_known = false;
-  // Tasks stand in these; cpuset and devices follow them.
+  // Tasks are in these; cpuset and devices follow them.
   if (controller == Controller::kUnified || controller == Controller::kMemory ||
       controller == Controller::kCpuacct || controller == Controller::kFreezer) {
     watch_job(job, path);
@@ -319,7 +319,6 @@ void Sampler::step_seen(Tracked& job, std::string_view step) {
 }
 
 // ---- when
-// ----------------------------------------------------------------------------------------------------------
 
 void Sampler::set_next_early(Tracked& job) noexcept {
   const SteadyTime now = clock_.steady();
@@ -380,7 +379,7 @@ void Sampler::turn() {
 void Sampler::sweep() {
   const SteadyTime began = clock_.steady();
   // Held to the beat, so that the readings of a job are as far apart as they say; after a long stop
-  // it begins anew.
+  // it starts again.
   next_sweep_ += options_.interval;
   if (next_sweep_ <= began) next_sweep_ = began + options_.interval;
   refresh_parents();
@@ -402,8 +401,8 @@ void Sampler::sweep() {
     // Without watches nobody tells of a new step.
     if (watcher_.fd() < 0 || watcher_.exhausted()) job->leaves_known = false;
     const Reading reading = measure(*job, Occasion::kTimed);
-    // Nor has a job that is being made a process, and until then it is looked at whenever another
-    // group of it appears.
+    // A job that is still being set up has no process yet; until it has one, it is read whenever
+    // another group of it appears.
     if (!job->had_process) ++job->empty_sweeps;
     if (reading.any()) {
       ++counts_.readings;
@@ -417,7 +416,6 @@ void Sampler::sweep() {
 }
 
 // ---- the end
-// -------------------------------------------------------------------------------------------------------
 
 void Sampler::finish_vanished() {
   const SteadyTime now = clock_.steady();

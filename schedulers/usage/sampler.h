@@ -74,7 +74,7 @@ class Sampler {
   ~Sampler();
 
   // Lives that an earlier process began; those whose control groups are gone are ended at their
-  // last reading. Once, before the first turn. `same_boot`: else all are gone, whatever stands
+  // last reading. Once, before the first turn. `same_boot`: else all are gone, whatever is
   // there now.
   void restore(std::vector<LifeState> lives, bool same_boot);
 
@@ -102,7 +102,7 @@ class Sampler {
   static constexpr std::size_t kSlots = 24;
   struct Slot {
     int fd = -1;
-    bool missing = false;  // its group has no such file; asked for again seldom
+    bool missing = false;  // its group has no such file; asked for again rarely
   };
   struct Group {
     std::string path;

@@ -136,7 +136,7 @@ void Sampler::group_removed(Tracked& job, std::size_t controller) {
   }
 }
 
-// Looks whether its directories still stand; true if none does.
+// Checks whether its directories are still there; true if none is.
 bool Sampler::check_gone(Tracked& job) {
   bool any = false;
   for (std::size_t i = 0; i < kControllers; ++i) {

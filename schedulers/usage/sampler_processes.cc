@@ -110,7 +110,7 @@ void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) 
   for (const std::uint32_t pid : pids) {
     if (left-- == 0) break;
     const auto owner = process_owner(files_, options_.proc, pid);
-    // slurmstepd, which is root's, stands elsewhere, but may still be on its way to become the
+    // slurmstepd, which is root's, is elsewhere, but may still be on its way to become the
     // user.
     if (!owner || (owner->uid == 0 && owner->name.starts_with("slurmstepd"))) continue;
     if (!uid) uid = owner->uid;

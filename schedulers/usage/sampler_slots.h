@@ -10,7 +10,7 @@
 // What the parts of the sampler share: which files are read of a job.
 namespace scriptorium::usage {
 
-// What changes seldom is read at each of the first readings and then at every eighth.
+// What changes rarely is read at each of the first readings and then at every eighth.
 constexpr std::uint64_t kSlowFirst = 4;
 constexpr std::uint64_t kSlowEach = 8;
 

@@ -161,7 +161,6 @@ void add_names(User& user) {
 }
 
 // ---- squeue
-// --------------------------------------------------------------------------------------------------------
 
 std::string queue_format(std::string_view guard) {
   std::string format;

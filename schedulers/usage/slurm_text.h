@@ -40,7 +40,6 @@ bool is_final_state(std::string_view state) noexcept;
 void add_names(User& user);
 
 // ---- squeue
-// --------------------------------------------------------------------------------------------------------
 
 struct QueuedJob {
   std::string id;  // the number of this job, also of an array's task

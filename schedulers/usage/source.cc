@@ -77,7 +77,7 @@ GpuMonitor::Options gpu_options(const UsageConfig& config) {
   return {config.nvml_library, config.sys, std::chrono::seconds(config.gpu_interval_seconds)};
 }
 
-// Asks the scheduler to run this thread soon after it wakes up: a job's counters stand for some 20
+// Asks the scheduler to run this thread soon after it wakes up: a job's counters remain for some 20
 // ms after its end, and the jobs keep all CPUs busy. From Linux 6.12 on a short time slice does
 // that, and needs no rights; older ones take no notice.
 void ask_for_short_waits() {
@@ -97,7 +97,6 @@ void ask_for_short_waits() {
 }  // namespace
 
 // ---- the measuring side
-// ----------------------------------------------------------------------------------------------
 
 class UsageSource::Node {
  public:
@@ -307,7 +306,7 @@ class UsageSource::Node {
   void take_ready(JobSummaries::Ready ready) {
     for (Event& event : ready.events) unwritten_.push_back({std::move(event), {}, {}});
     if (ready.done.empty()) return;
-    // Done once all that stands before it is written.
+    // Done once everything before it is written.
     if (unwritten_.empty()) {
       settle({}, ready.done);
     } else {
@@ -456,7 +455,6 @@ class UsageSource::Node {
 };
 
 // ---- the source
-// ------------------------------------------------------------------------------------------------------
 
 UsageSource::UsageSource(UsageConfig config, const PluginContext& context, Files& files)
     : config_(std::move(config)),

@@ -11,12 +11,12 @@
 
 namespace scriptorium {
 
-// A text with fields in braces, such as "{cluster}/{job_id}". "{{" and "}}" stand for the braces
+// A text with fields in braces, such as "{cluster}/{job_id}". "{{" and "}}" mean the braces
 // themselves. Pure.
 class TextTemplate {
  public:
   struct Part {
-    std::string field;  // "" = `text` as it stands
+    std::string field;  // "" = `text` as it is
     std::string text;
     bool is_field() const noexcept { return !field.empty(); }
   };
