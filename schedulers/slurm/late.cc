@@ -159,38 +159,39 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids,
   return result;
 }
 
-Result<bool> LateResolver::ask_accounting(std::vector<Open>& open,
-                                          std::vector<OwnerAnswer>& answers,
-                                          const std::stop_token& stop, SteadyTime deadline) {
-  const SteadyTime begun = std::chrono::steady_clock::now();
-  const SteadyTime until = begun + (deadline - clock_.steady());
+std::vector<std::uint64_t> LateResolver::ids_in_turn(const std::vector<Open>& open) const {
   std::vector<std::uint64_t> ids;
   for (const Open& query : open) ids.push_back(query.entry.job_id);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   std::rotate(ids.begin(), std::lower_bound(ids.begin(), ids.end(), begin_at_), ids.end());
+  return ids;
+}
 
-  const auto close = [&](std::span<const std::uint64_t> about, const std::vector<QueueRow>& rows) {
-    std::erase_if(open, [&](const Open& query) {
-      if (std::find(about.begin(), about.end(), query.entry.job_id) == about.end()) return false;
-      if (!settle(answers[query.place], accounted_owner(rows, query.entry)) && query.not_in_queue)
-        answers[query.place].state = State::kUnknown;
-      return true;
-    });
-  };
+void LateResolver::close(std::span<const std::uint64_t> about, const std::vector<QueueRow>& rows,
+                         std::vector<Open>& open, std::vector<OwnerAnswer>& answers) {
+  std::erase_if(open, [&](const Open& query) {
+    if (std::find(about.begin(), about.end(), query.entry.job_id) == about.end()) return false;
+    if (!settle(answers[query.place], accounted_owner(rows, query.entry)) && query.not_in_queue)
+      answers[query.place].state = State::kUnknown;
+    return true;
+  });
+}
+
+Result<bool> LateResolver::ask_accounting(std::vector<Open>& open,
+                                          std::vector<OwnerAnswer>& answers,
+                                          const std::stop_token& stop, SteadyTime deadline) {
+  const SteadyTime begun = std::chrono::steady_clock::now();
+  const SteadyTime until = begun + (deadline - clock_.steady());
+  const std::vector<std::uint64_t> ids = ids_in_turn(open);
   bool answered = false;
   std::optional<Error> failed;
   for (std::span<const std::uint64_t> left(ids); !left.empty();) {
     const auto about = left.first(std::min(left.size(), at_once_));
     const Accounted accounted = ask(about, stop, until);
     if (!accounted.is_there) {
-      if (!std::exchange(said_no_accounting_, true)) {
-        log_.info("SLURM_NO_ACCOUNTING",
-                  "this Slurm keeps no account of its jobs, or there is no sacct: whose a job was "
-                  "that slurmctld has forgotten "
-                  "cannot be told");
-      }
-      close(left, {});
+      log_no_accounting();
+      close(left, {}, open, answers);
       break;
     }
     if (accounted.failed) {
@@ -202,13 +203,13 @@ Result<bool> LateResolver::ask_accounting(std::vector<Open>& open,
         break;
       }
       if (alone) {
-        close(about, {});
+        close(about, {}, open, answers);
         left = left.subspan(1);
       }
       continue;
     }
     answered = true;
-    close(about, accounted.rows);
+    close(about, accounted.rows, open, answers);
     begin_at_ = about.back() + 1;
     left = left.subspan(about.size());
   }
@@ -216,17 +217,27 @@ Result<bool> LateResolver::ask_accounting(std::vector<Open>& open,
   next_round_ = clock_.steady() + std::min<SteadyTime::duration>(took * kPause, kLongestPause);
   if (!failed) {
     at_once_ = std::min(at_once_ * 2, kAtOnce);
-    said_failing_ = false;
+    logged_.forget("failed");
     return answered;
   }
-  if (!stop.stop_requested() && !std::exchange(said_failing_, true)) {
-    log_.warning("SLURM_SACCT_FAILED",
-                 "accounting cannot be asked whose jobs were that slurmctld has forgotten; they "
-                 "stay unverified until it can",
-                 {{"reason", failed->message()}});
-  }
+  if (!stop.stop_requested()) log_failed(*failed);
   if (answered) return true;
   return *std::move(failed);
+}
+
+void LateResolver::log_no_accounting() {
+  if (!logged_.allows("no accounting", clock_.steady())) return;
+  log_.info("SLURM_NO_ACCOUNTING",
+            "this Slurm keeps no account of its jobs, or there is no sacct: whose a job was that "
+            "slurmctld has forgotten cannot be told");
+}
+
+void LateResolver::log_failed(const Error& error) {
+  if (!logged_.allows("failed", clock_.steady())) return;
+  log_.warning("SLURM_SACCT_FAILED",
+               "accounting cannot be asked whose jobs were that slurmctld has forgotten; they stay "
+               "unverified until it can",
+               {{"reason", error.message()}});
 }
 
 Result<std::vector<OwnerAnswer>> LateResolver::resolve(std::span<const OwnerQuery> queries,

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "core/api/kit/repeat_limit.h"
 #include "core/api/logger.h"
 #include "core/api/spool_adapter.h"
 #include "core/base/command.h"
@@ -74,6 +75,13 @@ class LateResolver final : public LateOwnerResolver {
                               const std::stop_token& stop, SteadyTime deadline);
   Accounted ask(std::span<const std::uint64_t> ids, const std::stop_token& stop,
                 SteadyTime deadline);
+  // The jobs in the order in which they are asked for.
+  std::vector<std::uint64_t> ids_in_turn(const std::vector<Open>& open) const;
+  // Accounting has answered about these jobs: their queries are answered, or unknown.
+  void close(std::span<const std::uint64_t> about, const std::vector<QueueRow>& rows,
+             std::vector<Open>& open, std::vector<OwnerAnswer>& answers);
+  void log_no_accounting();
+  void log_failed(const Error& error);
   // Takes the answer if it names the owner.
   bool settle(OwnerAnswer& answer, OwnerAnswer&& found);
 
@@ -87,8 +95,7 @@ class LateResolver final : public LateOwnerResolver {
   std::size_t at_once_ = kAtOnce;
   std::uint64_t begin_at_ =
       0;  // the job that the next round begins with, so that a heavy one holds up no other
-  bool said_failing_ = false;
-  bool said_no_accounting_ = false;
+  RepeatLimit logged_;
 };
 
 }  // namespace scriptorium::slurm

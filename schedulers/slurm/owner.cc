@@ -52,8 +52,8 @@ void SqueueResolver::forget_old() {
   std::erase_if(latest_, [&](const auto& entry) { return entry.second.asked < old; });
 }
 
-std::vector<std::size_t> SqueueResolver::choose_single(std::span<const OwnerQuery> queries,
-                                                       const std::vector<std::uint64_t>& ids) {
+std::vector<const SqueueResolver::Asked*> SqueueResolver::choose_single(
+    const std::vector<Asked>& asked) {
   const SteadyTime now = clock_.steady();
   if (now - round_begin_ >= kRound) {
     round_begin_ = now;
@@ -61,49 +61,46 @@ std::vector<std::size_t> SqueueResolver::choose_single(std::span<const OwnerQuer
   }
   // New ones first: an absent one is asked for a second time before it goes, and must not keep the
   // others waiting.
-  std::vector<std::size_t> fresh;
-  std::vector<std::size_t> absent;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const auto found = absent_.find({ids[i], queries[i].script_mtime_ns});
+  std::vector<const Asked*> in_order;
+  std::vector<const Asked*> absent;
+  for (const Asked& one : asked) {
+    const auto found = absent_.find(one.key());
     if (found == absent_.end()) {
-      fresh.push_back(i);
+      in_order.push_back(&one);
     } else if (now - found->second.first >= kRound) {
-      absent.push_back(i);
+      absent.push_back(&one);
     }
   }
-  fresh.insert(fresh.end(), absent.begin(), absent.end());
+  in_order.insert(in_order.end(), absent.begin(), absent.end());
   std::set<std::uint64_t> chosen;
-  std::vector<std::size_t> result;
-  for (const std::size_t i : fresh) {
-    if (!chosen.contains(ids[i])) {
-      if (asked_in_round_ == kSinglesARound) continue;
-      ++asked_in_round_;
-      chosen.insert(ids[i]);
-    }
-    result.push_back(i);
-  }
-  return result;
+  std::erase_if(in_order, [&](const Asked* one) {
+    if (chosen.contains(one->id)) return false;
+    if (asked_in_round_ == kSinglesARound) return true;
+    ++asked_in_round_;
+    chosen.insert(one->id);
+    return false;
+  });
+  return in_order;
 }
 
 OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById& rows,
-                                      const OwnerQuery& query, std::uint64_t id,
-                                      std::size_t& hidden) {
-  const EntryKey key{id, query.script_mtime_ns};
+                                      const Asked& asked, std::size_t& hidden) {
+  const OwnerQuery& query = *asked.query;
   const bool unchanged = query.entry_unchanged && query.entry_unchanged();
   OwnerAnswer result;
-  if (rows.numbers(id).empty()) {
+  if (rows.numbers(asked.id).empty()) {
     if (unchanged) ++hidden;
-    result.state = note_absence(key, answer.asked);
+    result.state = note_absence(asked.key(), answer.asked);
     if (result.state == OwnerAnswer::State::kUnknown && unchanged)
       result.user.unverified_reason =
           "slurmctld does not list the job, though its entry stands in the spool";
     return result;
   }
-  absent_.erase(key);
-  const std::int64_t latest = latest_[id].script_mtime_ns;
+  absent_.erase(asked.key());
+  const std::int64_t latest = latest_[asked.id].script_mtime_ns;
   const bool came_again = latest > query.script_mtime_ns;
-  result = make_answer(rows.numbers(id), rows.texts(id),
-                       {.job_id = id,
+  result = make_answer(rows.numbers(asked.id), rows.texts(asked.id),
+                       {.job_id = asked.id,
                         .script_mtime_ns = query.script_mtime_ns,
                         .unchanged = unchanged,
                         .id_came_again = came_again,
@@ -115,18 +112,9 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
   return result;
 }
 
-Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries,
-                                                         std::stop_token stop,
-                                                         SteadyTime deadline) {
-  std::vector<OwnerAnswer> answers(queries.size(),
-                                   OwnerAnswer{.state = OwnerAnswer::State::kNotAsked});
-  forget_old();
-  std::vector<std::uint64_t> ids(queries.size());
-  std::vector<OwnerQuery> asked;         // what is still to be asked for
-  std::vector<std::size_t> place;        // of each of these in `queries`
-  std::vector<std::uint64_t> asked_ids;  // and its number
-  std::set<std::uint64_t> different;
-  SteadyTime newest{};
+std::vector<SqueueResolver::Asked> SqueueResolver::to_ask(std::span<const OwnerQuery> queries,
+                                                          Answers& answers) {
+  std::vector<Asked> asked;
   for (std::size_t i = 0; i < queries.size(); ++i) {
     const auto id = job_number(queries[i].event->job.id);
     if (!id) {
@@ -136,64 +124,84 @@ Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQu
     LatestEntry& latest = latest_[*id];
     latest.script_mtime_ns = std::max(latest.script_mtime_ns, queries[i].script_mtime_ns);
     latest.asked = clock_.steady();
-    asked.push_back(queries[i]);
-    place.push_back(i);
-    asked_ids.push_back(*id);
-    different.insert(*id);
-    newest = std::max(newest, queries[i].since);
+    asked.push_back({&queries[i], i, *id});
   }
-  if (asked.empty()) return answers;
-  std::size_t hidden = 0;
+  return asked;
+}
 
-  if (different.size() <= kFew) {
-    std::map<std::uint64_t, std::pair<QueueAnswer, RowsById>> known;
-    std::optional<Error> failed;
-    for (const std::size_t i : choose_single(asked, asked_ids)) {
-      const std::uint64_t id = asked_ids[i];
-      if (!known.contains(id)) {
-        if (failed) continue;
-        auto answer = queue_->one(id, stop, deadline);
-        if (!answer) {
-          failed = answer.error();
-          continue;
-        }
-        const auto at = known.emplace(id, std::pair{*std::move(answer), RowsById{}}).first;
-        at->second.second = RowsById(at->second.first.rows, {id});
+Result<void> SqueueResolver::ask_singly(const std::vector<Asked>& asked, Answers& answers,
+                                        std::size_t& hidden, const std::stop_token& stop,
+                                        SteadyTime deadline) {
+  std::map<std::uint64_t, std::pair<QueueAnswer, RowsById>> known;
+  std::optional<Error> failed;
+  for (const Asked* one : choose_single(asked)) {
+    if (!known.contains(one->id)) {
+      if (failed) continue;
+      auto answer = queue_->one(one->id, stop, deadline);
+      if (!answer) {
+        failed = answer.error();
+        continue;
       }
-      const auto& [answer, rows] = known.at(id);
-      answers[place[i]] = answer_of(answer, rows, asked[i], id, hidden);
+      const auto at = known.emplace(one->id, std::pair{*std::move(answer), RowsById{}}).first;
+      at->second.second = RowsById(at->second.first.rows, {one->id});
     }
-    if (failed && known.empty()) return *std::move(failed);
-  } else {
-    // What an earlier list of all jobs names needs no other one.
-    auto list = queue_->all(newest, stop, deadline);
-    if (!list) return list.error();
-    if (!*list && list_ != nullptr) *list = list_;
-    if (*list) {
-      list_ = *list;
-      const RowsById rows(list_->rows, different);
-      for (std::size_t i = 0; i < asked.size(); ++i) {
-        if (asked[i].since > list_->asked) continue;
-        const auto absent = absent_.find({asked_ids[i], asked[i].script_mtime_ns});
-        if (absent != absent_.end() && list_->asked <= absent->second.first) continue;
-        answers[place[i]] = answer_of(*list_, rows, asked[i], asked_ids[i], hidden);
-      }
-    }
+    const auto& [answer, rows] = known.at(one->id);
+    answers[one->place] = answer_of(answer, rows, *one, hidden);
   }
+  if (failed && known.empty()) return *std::move(failed);
+  return {};
+}
+
+Result<void> SqueueResolver::ask_for_list(const std::vector<Asked>& asked,
+                                          const std::set<std::uint64_t>& ids, Answers& answers,
+                                          std::size_t& hidden, const std::stop_token& stop,
+                                          SteadyTime deadline) {
+  SteadyTime newest{};
+  for (const Asked& one : asked) newest = std::max(newest, one.query->since);
+  auto list = queue_->all(newest, stop, deadline);
+  if (!list) return list.error();
+  // What an earlier list of all jobs names needs no other one.
+  if (*list) list_ = *list;
+  if (list_ == nullptr) return {};
+  const RowsById rows(list_->rows, ids);
+  for (const Asked& one : asked) {
+    if (one.query->since > list_->asked) continue;
+    const auto absent = absent_.find(one.key());
+    if (absent != absent_.end() && list_->asked <= absent->second.first) continue;
+    answers[one.place] = answer_of(*list_, rows, one, hidden);
+  }
+  return {};
+}
+
+Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQuery> queries,
+                                                         std::stop_token stop,
+                                                         SteadyTime deadline) {
+  Answers answers(queries.size(), OwnerAnswer{.state = OwnerAnswer::State::kNotAsked});
+  forget_old();
+  const std::vector<Asked> asked = to_ask(queries, answers);
+  if (asked.empty()) return answers;
+  std::set<std::uint64_t> ids;
+  for (const Asked& one : asked) ids.insert(one.id);
+  std::size_t hidden = 0;
+  const auto done = ids.size() <= kFew ? ask_singly(asked, answers, hidden, stop, deadline)
+                                       : ask_for_list(asked, ids, answers, hidden, stop, deadline);
+  if (!done) return done.error();
   const bool any = std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) {
     return a.state != OwnerAnswer::State::kNotAsked;
   });
-  postponed_ = !any && different.size() > kFew;
+  postponed_ = !any && ids.size() > kFew;
   if (!any) list_.reset();  // it has nothing more to say
-  if (hidden != 0) {
-    log_.warning("SLURM_JOBS_HIDDEN",
-                 "slurmctld does not list jobs whose entries stand in the spool; give our user "
-                 "operator level if PrivateData hides jobs, "
-                 "and see that slurm_conf is that of this spool's cluster",
-                 {{"jobs", static_cast<std::uint64_t>(hidden)},
-                  {"uid", static_cast<std::uint64_t>(geteuid())}});
-  }
+  if (hidden != 0) log_hidden(hidden);
   return answers;
+}
+
+void SqueueResolver::log_hidden(std::size_t hidden) {
+  log_.warning("SLURM_JOBS_HIDDEN",
+               "slurmctld does not list jobs whose entries stand in the spool; give our user "
+               "operator level if PrivateData hides jobs, and see that slurm_conf is that of this "
+               "spool's cluster",
+               {{"jobs", static_cast<std::uint64_t>(hidden)},
+                {"uid", static_cast<std::uint64_t>(geteuid())}});
 }
 
 std::chrono::milliseconds SqueueResolver::min_interval() const {

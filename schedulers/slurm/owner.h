@@ -57,11 +57,28 @@ class SqueueResolver final : public OwnerResolver {
   // Tells two entries of one id apart.
   using EntryKey = std::pair<std::uint64_t, std::int64_t>;
 
-  // Which queries are asked for now, one job after the other.
-  std::vector<std::size_t> choose_single(std::span<const OwnerQuery> queries,
-                                         const std::vector<std::uint64_t>& ids);
-  OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const OwnerQuery& query,
-                        std::uint64_t id, std::size_t& hidden);
+  // A query that is asked for, one of a job that slurmctld could know.
+  struct Asked {
+    const OwnerQuery* query = nullptr;
+    std::size_t place = 0;  // among all queries, and so of its answer
+    std::uint64_t id = 0;
+    EntryKey key() const { return {id, query->script_mtime_ns}; }
+  };
+  using Answers = std::vector<OwnerAnswer>;
+
+  // The queries that are asked for; the others are answered.
+  std::vector<Asked> to_ask(std::span<const OwnerQuery> queries, Answers& answers);
+  // Which of them are asked for now, one job after the other.
+  std::vector<const Asked*> choose_single(const std::vector<Asked>& asked);
+  // `hidden` counts jobs that slurmctld does not list though their entries are there.
+  Result<void> ask_singly(const std::vector<Asked>& asked, Answers& answers, std::size_t& hidden,
+                          const std::stop_token& stop, SteadyTime deadline);
+  Result<void> ask_for_list(const std::vector<Asked>& asked, const std::set<std::uint64_t>& ids,
+                            Answers& answers, std::size_t& hidden, const std::stop_token& stop,
+                            SteadyTime deadline);
+  void log_hidden(std::size_t hidden);
+  OwnerAnswer answer_of(const QueueAnswer& answer, const RowsById& rows, const Asked& asked,
+                        std::size_t& hidden);
   OwnerAnswer::State note_absence(const EntryKey& entry, SteadyTime asked);
   void forget_old();
 
