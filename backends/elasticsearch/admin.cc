@@ -293,57 +293,64 @@ Result<std::string> Admin::setup(bool print) {
     if (answer) product_ = server_info(answer->response).product;
     if (!answer && !print) return answer.error();
   }
-  if (print && product_ == Product::kAuto) {
-    std::string both;
-    for (const Product product : {Product::kElasticsearch, Product::kOpensearch}) {
-      const auto steps = setup_steps(config_, product);
-      if (!steps) return steps.error();
-      both += setup_text(config_, product, *steps);
-    }
-    return both;
-  }
+  if (print) return commands();
   // A server that does not say what it is: a proxy, or a user who may not ask.
   if (product_ == Product::kAuto) product_ = Product::kElasticsearch;
   const auto steps = setup_steps(config_, product_);
   if (!steps) return steps.error();
-  if (print) return setup_text(config_, product_, *steps);
-
   std::string text;
   bool policies = true;
   for (const SetupStep& step : *steps) {
-    const bool is_policy = step.kind == SetupStep::Kind::kPolicy;
-    if (is_policy && !policies) continue;
-    const std::string& body =
-        !policies && !step.without_policy.empty() ? step.without_policy : step.body;
-    const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
-      HttpRequest request = send_json("PUT", host, step.path, body);
-      request.timeout = kSetupTimeout;
-      return request;
-    });
-    if (!answer) return answer.error();
-    const HttpResponse& response = answer->response;
-    if (response.status >= 200 && response.status < 300) {
-      text +=
-          "installed " + step.path +
-          (step.deletes ? ": deletes what is older than " + std::to_string(config_.retention_days) +
-                              " days (retention_days; 0 keeps everything)"
-                        : std::string{}) +
-          "\n";
-    } else if (is_policy && response.status == 409) {
-      text += "left " + step.path + " as it is: it is there already\n";
-    } else if (is_policy &&
-               (response.status == 400 || response.status == 404 || response.status == 405)) {
-      policies = false;
-      text += "no policies on this server (" + describe(response) +
-              "): nothing will be deleted by itself\n";
-    } else {
-      return cannot("PUT " + step.path +
-                        " (the commands for somebody with more rights: scriptorium setup " +
-                        context_.name + " --print)",
-                    response);
-    }
+    if (step.kind == SetupStep::Kind::kPolicy && !policies) continue;
+    const auto line = install(step, policies);
+    if (!line) return line.error();
+    text += *line;
   }
   return text;
+}
+
+// For both products, if nobody knows which it is.
+Result<std::string> Admin::commands() const {
+  std::vector<Product> products{product_};
+  if (product_ == Product::kAuto) products = {Product::kElasticsearch, Product::kOpensearch};
+  std::string text;
+  for (const Product product : products) {
+    const auto steps = setup_steps(config_, product);
+    if (!steps) return steps.error();
+    text += setup_text(config_, product, *steps);
+  }
+  return text;
+}
+
+Result<std::string> Admin::install(const SetupStep& step, bool& policies) {
+  const std::string& body =
+      !policies && !step.without_policy.empty() ? step.without_policy : step.body;
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    HttpRequest request = send_json("PUT", host, step.path, body);
+    request.timeout = kSetupTimeout;
+    return request;
+  });
+  if (!answer) return answer.error();
+  const HttpResponse& response = answer->response;
+  if (response.status >= 200 && response.status < 300) {
+    const std::string deletes = step.deletes ? ": deletes what is older than " +
+                                                   std::to_string(config_.retention_days) +
+                                                   " days (retention_days; 0 keeps everything)"
+                                             : std::string{};
+    return "installed " + step.path + deletes + "\n";
+  }
+  if (step.kind == SetupStep::Kind::kPolicy) {
+    if (response.status == 409) return "left " + step.path + " as it is: it is there already\n";
+    if (response.status == 400 || response.status == 404 || response.status == 405) {
+      policies = false;
+      return "no policies on this server (" + describe(response) +
+             "): nothing will be deleted by itself\n";
+    }
+  }
+  return cannot("PUT " + step.path +
+                    " (the commands for somebody with more rights: scriptorium setup " +
+                    context_.name + " --print)",
+                response);
 }
 
 }  // namespace scriptorium::elasticsearch

@@ -6,6 +6,7 @@
 
 #include "backends/elasticsearch/config.h"
 #include "backends/elasticsearch/http.h"
+#include "backends/elasticsearch/setup.h"
 #include "core/api/sink.h"
 
 namespace scriptorium::elasticsearch {
@@ -31,6 +32,10 @@ class Admin {
   Result<void> check_templates();
   Result<void> try_to_write(const std::string& index);
   std::string sample_index() const;
+  // What setup() would do, as commands for a person.
+  Result<std::string> commands() const;
+  // One line about it. `policies` becomes false if the server has none.
+  Result<std::string> install(const SetupStep& step, bool& policies);
 
   const ElasticsearchConfig& config_;
   const PluginContext& context_;

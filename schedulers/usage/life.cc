@@ -208,6 +208,68 @@ UsageSample Life::sample(const Reading& reading) {
   return sample;
 }
 
+namespace {
+
+NodeCpu cpu_of(const LifeState& s, double elapsed_seconds, std::int64_t end_ns) {
+  NodeCpu cpu;
+  cpu.time_seconds = s.cpu.time_seconds;
+  if (s.cpu.time_seconds && s.cpu.user_seconds && s.cpu.system_seconds) {
+    // The split was read with a total that may be older than the last one.
+    const double both = *s.cpu.user_seconds + *s.cpu.system_seconds;
+    const double share = both > 0 ? *s.cpu.user_seconds / both : 0;
+    cpu.user_seconds = *s.cpu.time_seconds * share;
+    cpu.system_seconds = *s.cpu.time_seconds - *cpu.user_seconds;
+  }
+  cpu.allocated = s.cpu.allocated;
+  if (s.cpu.time_seconds && s.cpu.allocated)
+    cpu.efficiency_ratio = ratio(*s.cpu.time_seconds, elapsed_seconds * *s.cpu.allocated);
+  if (s.counted_seconds > 0)
+    cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most, s.utilization.median()};
+  if (s.cpu.time_seconds)
+    cpu.idle_tail_seconds = std::max(0.0, static_cast<double>(end_ns - s.busy_until_ns) * kNano);
+  cpu.pressure_some_seconds = s.cpu.pressure_some_seconds;
+  cpu.throttled_seconds = s.cpu.throttled_seconds;
+  return cpu;
+}
+
+NodeMemory memory_of(const LifeState& s) {
+  NodeMemory memory;
+  memory.peak_working_set_bytes = s.peak_working_set;
+  memory.avg_working_set_bytes =
+      s.memory_seconds > 0
+          ? std::optional(static_cast<std::uint64_t>(s.working_set_seconds / s.memory_seconds))
+          : s.peak_working_set;
+  // Without a counter of the peak (v2 of EL8), the largest that was seen is the best that is known.
+  memory.peak_charged_bytes =
+      s.memory.peak_charged_bytes ? s.memory.peak_charged_bytes : s.memory.charged_bytes;
+  memory.peak_swap_bytes = s.peak_swap;
+  memory.limit_bytes = s.memory.limit_bytes;
+  memory.oom_kills = s.memory.oom_kills;
+  memory.pressure_full_seconds = s.memory.pressure_full_seconds;
+  return memory;
+}
+
+NodeQuality node_quality(const LifeState& s, double elapsed_seconds, std::int64_t end_ns,
+                         LastRead last) {
+  NodeQuality quality;
+  quality.samples = s.readings;
+  quality.last_read = last;
+  if (s.readings == 0) {
+    quality.covered_ratio = 0;
+    return quality;
+  }
+  const double first_to_last =
+      static_cast<double>(s.last_ns - s.first_ns) * kNano - s.uncovered_seconds;
+  quality.covered_ratio = std::clamp(ratio(first_to_last, elapsed_seconds).value_or(0), 0.0, 1.0);
+  double gap = s.gap_seconds;
+  if (last == LastRead::kSample)
+    gap = std::max(gap, static_cast<double>(end_ns - s.last_ns) * kNano);
+  if (gap > 0) quality.gap_seconds = gap;
+  return quality;
+}
+
+}  // namespace
+
 NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) const {
   Life whole = *this;
   LifeState& s = whole.state_;
@@ -217,66 +279,16 @@ NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) co
       (s.counted_seconds == 0 || *s.cpu.time_seconds > s.anchor_cpu_seconds)) {
     whole.count_utilization(s.last_ns, *s.cpu.time_seconds);
   }
-
   NodeUsage node;
   node.job = s.job;
   node.ended_at = ended_time;
   node.elapsed_seconds = static_cast<double>(end_ns - s.started_ns) * kNano;
   node.source = s.source;
-
-  node.cpu.time_seconds = s.cpu.time_seconds;
-  if (s.cpu.time_seconds && s.cpu.user_seconds && s.cpu.system_seconds) {
-    // The split was read with a total that may be older than the last one.
-    const double both = *s.cpu.user_seconds + *s.cpu.system_seconds;
-    const double share = both > 0 ? *s.cpu.user_seconds / both : 0;
-    node.cpu.user_seconds = *s.cpu.time_seconds * share;
-    node.cpu.system_seconds = *s.cpu.time_seconds - *node.cpu.user_seconds;
-  }
-  node.cpu.allocated = s.cpu.allocated;
-  if (s.cpu.time_seconds && s.cpu.allocated) {
-    node.cpu.efficiency_ratio = ratio(*s.cpu.time_seconds, node.elapsed_seconds * *s.cpu.allocated);
-  }
-  if (s.counted_seconds > 0) {
-    node.cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most,
-                            s.utilization.median()};
-  }
-  if (s.cpu.time_seconds)
-    node.cpu.idle_tail_seconds =
-        std::max(0.0, static_cast<double>(end_ns - s.busy_until_ns) * kNano);
-  node.cpu.pressure_some_seconds = s.cpu.pressure_some_seconds;
-  node.cpu.throttled_seconds = s.cpu.throttled_seconds;
-
-  node.memory.peak_working_set_bytes = s.peak_working_set;
-  if (s.memory_seconds > 0) {
-    node.memory.avg_working_set_bytes =
-        static_cast<std::uint64_t>(s.working_set_seconds / s.memory_seconds);
-  } else {
-    node.memory.avg_working_set_bytes = s.peak_working_set;
-  }
-  // Without a counter of the peak (v2 of EL8), the largest that was seen is the best that is known.
-  node.memory.peak_charged_bytes =
-      s.memory.peak_charged_bytes ? s.memory.peak_charged_bytes : s.memory.charged_bytes;
-  node.memory.peak_swap_bytes = s.peak_swap;
-  node.memory.limit_bytes = s.memory.limit_bytes;
-  node.memory.oom_kills = s.memory.oom_kills;
-  node.memory.pressure_full_seconds = s.memory.pressure_full_seconds;
+  node.cpu = cpu_of(s, node.elapsed_seconds, end_ns);
+  node.memory = memory_of(s);
   node.io = {s.io.read_bytes, s.io.written_bytes, s.io.pressure_full_seconds};
   node.tasks.peak = s.peak_tasks;
-
-  node.quality.samples = s.readings;
-  node.quality.last_read = last;
-  if (s.readings == 0) {
-    node.quality.covered_ratio = 0;
-  } else {
-    const double first_to_last =
-        static_cast<double>(s.last_ns - s.first_ns) * kNano - s.uncovered_seconds;
-    node.quality.covered_ratio =
-        std::clamp(ratio(first_to_last, node.elapsed_seconds).value_or(0), 0.0, 1.0);
-    double gap = s.gap_seconds;
-    if (last == LastRead::kSample)
-      gap = std::max(gap, static_cast<double>(end_ns - s.last_ns) * kNano);
-    if (gap > 0) node.quality.gap_seconds = gap;
-  }
+  node.quality = node_quality(s, node.elapsed_seconds, end_ns, last);
   return node;
 }
 

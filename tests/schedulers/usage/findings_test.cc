@@ -7,6 +7,7 @@
 #include <iterator>
 #include <regex>
 
+#include "schedulers/usage/finding_words.h"
 #include "tests/schedulers/usage/job_fixtures.h"
 
 namespace scriptorium::usage {
