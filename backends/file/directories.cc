@@ -13,18 +13,18 @@
 namespace scriptorium::file {
 namespace {
 
-constexpr std::size_t kMaxKnown = 65'536;
+constexpr std::size_t kMaxDurable = 65'536;
 
 }  // namespace
 
-bool Directories::is_known(const std::string& path) const {
-  return known_.with([&](const auto& known) { return known.contains(path); });
+bool Directories::is_durable(const std::string& path) const {
+  return durable_.with([&](const auto& durable) { return durable.contains(path); });
 }
 
-void Directories::durable(const std::vector<std::string>& paths) {
-  known_.with([&](auto& known) {
-    if (known.size() + paths.size() > kMaxKnown) known.clear();
-    known.insert(paths.begin(), paths.end());
+void Directories::note_durable(const std::vector<std::string>& paths) {
+  durable_.with([&](auto& durable) {
+    if (durable.size() + paths.size() > kMaxDurable) durable.clear();
+    durable.insert(paths.begin(), paths.end());
   });
 }
 
@@ -34,7 +34,7 @@ Result<std::shared_ptr<Directory>> Directories::open(Batch& batch, const Item& i
     return found->second;
   auto directory = std::make_shared<Directory>();
   directory->path = path;
-  if (is_known(path)) {
+  if (is_durable(path)) {
     auto fd = open_directory(batch.root, path);
     if (fd) {
       directory->fd = *std::move(fd);
@@ -42,7 +42,7 @@ Result<std::shared_ptr<Directory>> Directories::open(Batch& batch, const Item& i
       return fd.error();
     } else {
       // Somebody removed it meanwhile: make it again below, and trust nothing above it.
-      known_.with([](auto& known) { known.clear(); });
+      durable_.with([](auto& durable) { durable.clear(); });
     }
   }
   if (!directory->fd) {
@@ -52,7 +52,7 @@ Result<std::shared_ptr<Directory>> Directories::open(Batch& batch, const Item& i
     // The process before us may have died between making a name and syncing it.
     directory->changed = true;
     // A directory's own name is an entry of the one above it.
-    for (std::string p = path; !p.empty() && !is_known(p);) {
+    for (std::string p = path; !p.empty() && !is_durable(p);) {
       p = parent_of(p);
       batch.to_sync.insert(p);
     }

@@ -30,7 +30,7 @@ class Directories {
   // what must be synced for its name to be durable.
   Result<std::shared_ptr<Directory>> open(Batch& batch, const Item& item);
   // These would survive a power cut.
-  void durable(const std::vector<std::string>& paths);
+  void note_durable(const std::vector<std::string>& paths);
 
   std::uint64_t stale_removed() const noexcept { return stale_removed_; }
 
@@ -38,7 +38,7 @@ class Directories {
   Result<UniqueFd> walk(Batch& batch, const Item& item);
   Result<UniqueFd> open_or_make(const Batch& batch, int parent, const std::string& name,
                                 const std::string& path, std::optional<uid_t> reader);
-  bool is_known(const std::string& path) const;
+  bool is_durable(const std::string& path) const;
 
   const FileConfig& config_;
   TemporaryNames& names_;
@@ -47,7 +47,7 @@ class Directories {
   Logger& log_;
   // Directories that are known to be durable and free of stale temporaries. Bounded: when full it
   // is emptied.
-  Guarded<std::unordered_set<std::string>> known_;
+  Guarded<std::unordered_set<std::string>> durable_;
   std::atomic<std::uint64_t> stale_removed_{0};
 };
 

@@ -37,7 +37,7 @@ Result<Placement::Slot> Placement::examine(const Batch& batch, const Item& item,
   bool anything = false;
   for (const FileKind kind : kinds_of(item.event(), config_)) {
     auto one =
-        look_at(item.directory->fd.get(), item.place.name(kind, slot), batch.prepared->owner);
+        inspect(item.directory->fd.get(), item.place.name(kind, slot), batch.prepared->owner);
     if (!one) return one.error();
     found[index_of(kind)] = *one;
     if (one->kind == Found::Kind::kOther) {

@@ -106,7 +106,7 @@ void FileSink::deliver_some(std::vector<Delivery>& deliveries, std::size_t& next
   for (Item& item : batch.items) {
     if (item.directory != nullptr) Placement::drop_temporaries(item);
   }
-  directories_.durable(batch.sync_names());
+  directories_.note_durable(batch.sync_names());
   remove_replaced(batch);
   FAULT_POINT("file.before_ack");
   for (Item& item : batch.items) settle(item);

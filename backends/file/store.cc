@@ -151,7 +151,7 @@ Result<Renamed> rename_into_place(int directory, const std::string& from, const 
   return Renamed::kDone;
 }
 
-Result<Found> look_at(int directory, const std::string& name, uid_t owner) {
+Result<Found> inspect(int directory, const std::string& name, uid_t owner) {
   struct stat st{};
   if (::fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return Found{};

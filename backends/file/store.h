@@ -52,7 +52,7 @@ struct Found {
   enum class Kind { kNothing, kFile, kOther } kind = Kind::kNothing;
   std::uint64_t size = 0;
 };
-Result<Found> look_at(int directory, const std::string& name, uid_t owner);
+Result<Found> inspect(int directory, const std::string& name, uid_t owner);
 
 // At most `limit` bytes of a regular file. kVanished if it is gone or not a regular file any more.
 Result<std::string> read_beneath(int directory, const std::string& name, std::uint64_t limit);

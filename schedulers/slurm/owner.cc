@@ -183,13 +183,14 @@ Result<std::vector<OwnerAnswer>> SqueueResolver::resolve(std::span<const OwnerQu
   std::set<std::uint64_t> ids;
   for (const Asked& one : asked) ids.insert(one.id);
   std::size_t hidden = 0;
-  const auto done = ids.size() <= kFew ? ask_singly(asked, answers, hidden, stop, deadline)
-                                       : ask_for_list(asked, ids, answers, hidden, stop, deadline);
+  const auto done = ids.size() <= kMostSingles
+                        ? ask_singly(asked, answers, hidden, stop, deadline)
+                        : ask_for_list(asked, ids, answers, hidden, stop, deadline);
   if (!done) return done.error();
   const bool any = std::any_of(answers.begin(), answers.end(), [](const OwnerAnswer& a) {
     return a.state != OwnerAnswer::State::kNotAsked;
   });
-  postponed_ = !any && ids.size() > kFew;
+  postponed_ = !any && ids.size() > kMostSingles;
   if (!any) list_.reset();  // it has nothing more to say
   if (hidden != 0) log_hidden(hidden);
   return answers;

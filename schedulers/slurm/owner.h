@@ -34,7 +34,7 @@ class SqueueResolver final : public OwnerResolver {
 
   // So many new jobs are asked for one by one, at most kSinglesARound in a kRound: each takes a
   // process and 3 ms of CPU here.
-  static constexpr std::size_t kFew = 50;
+  static constexpr std::size_t kMostSingles = 50;
   static constexpr std::size_t kSinglesARound = 25;
   static constexpr std::chrono::seconds kRound{1};
 

@@ -56,7 +56,7 @@ class AmdReader final : public GpuReader {
     }
   }
 
-  Way way() const noexcept override { return Way::kAmd; }
+  Method method() const noexcept override { return Method::kAmd; }
   const std::vector<GpuDevice>& devices() const noexcept override { return devices_; }
 
   GpuReading read(std::size_t device) override {

@@ -35,7 +35,8 @@ Event event_of(const std::string& cluster, const char* kind, const JobSeen& job)
 Event sample_event(const std::string& cluster, const UsageSample& sample) {
   Event event = event_of(cluster, "usage.sample", sample.job);
   event.time = sample.time;
-  event.capture = to_string(sample.source.cpu.value_or(sample.source.memory.value_or(Way::kProc)));
+  event.capture =
+      to_string(sample.source.cpu.value_or(sample.source.memory.value_or(Method::kProc)));
   const std::string started = std::to_string(sample.job.started_at.nanoseconds);
   const std::string time = std::to_string(sample.time.nanoseconds);
   event.id =
@@ -48,7 +49,7 @@ Event sample_event(const std::string& cluster, const UsageSample& sample) {
 Event node_event(const std::string& cluster, const NodeUsage& node) {
   Event event = event_of(cluster, "usage.node", node.job);
   event.time = node.job.started_at;
-  event.capture = to_string(node.way());
+  event.capture = to_string(node.method());
   event.complete = node.complete();
   const std::string started = std::to_string(node.job.started_at.nanoseconds);
   event.id = event_id({cluster, event.scheduler, event.kind, event.job.id, started, event.host});

@@ -52,7 +52,7 @@ class Reader {
     if (!options_detail::get(entry.value, table_, info, problems_, names)) return;
     for (const std::string& name : names) {
       if (rule_index(name) < finding_rules().size()) {
-        options_.turn(name, entry.key == "on");
+        options_.enable(name, entry.key == "on");
         continue;
       }
       std::vector<std::string> ids;
@@ -168,7 +168,7 @@ bool FindingOptions::on(std::string_view id) const { return on_.at(rule_index(id
 void FindingOptions::set(std::string_view key, double value) {
   values_.at(parameter_index(key)) = value;
 }
-void FindingOptions::turn(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
+void FindingOptions::enable(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
 
 FindingOptions read_finding_options(const Table& table, Problems& problems) {
   return Reader(table, problems).read();

@@ -33,7 +33,7 @@ class FindingOptions {
   double get(std::string_view key) const;  // of a key that exists
   bool on(std::string_view id) const;
   void set(std::string_view key, double value);
-  void turn(std::string_view id, bool on);
+  void enable(std::string_view id, bool on);
 
  private:
   std::vector<double> values_;

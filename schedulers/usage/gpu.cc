@@ -143,7 +143,7 @@ void GpuMonitor::take(std::vector<std::unique_ptr<GpuReader>> readers) {
   readers_ = std::move(readers);
   for (std::size_t r = 0; r < readers_.size(); ++r) {
     const std::vector<GpuDevice>& devices = readers_[r]->devices();
-    if (!devices.empty() && devices_.empty()) way_ = readers_[r]->way();
+    if (!devices.empty() && devices_.empty()) method_ = readers_[r]->method();
     for (std::size_t d = 0; d < devices.size(); ++d) {
       places_.push_back({r, d});
       devices_.push_back(devices[d]);

@@ -46,7 +46,7 @@ class GpuReader {
   GpuReader(const GpuReader&) = delete;
   GpuReader& operator=(const GpuReader&) = delete;
   virtual ~GpuReader() = default;
-  virtual Way way() const noexcept = 0;
+  virtual Method method() const noexcept = 0;
   virtual const std::vector<GpuDevice>& devices() const noexcept = 0;
   virtual GpuReading read(std::size_t device) = 0;
 };
@@ -102,7 +102,7 @@ class GpuMonitor {
   bool empty() const noexcept { return devices_.empty(); }
   std::size_t size() const noexcept { return devices_.size(); }
   const std::vector<GpuDevice>& devices() const noexcept { return devices_; }
-  Way way() const noexcept { return way_; }
+  Method method() const noexcept { return method_; }
 
   // This life holds these devices from now on; what it held already continues.
   void claim(const std::string& life, const GpuClaim& claim);
@@ -130,7 +130,7 @@ class GpuMonitor {
   std::vector<std::unique_ptr<GpuReader>> readers_;
   std::vector<Place> places_;
   std::vector<GpuDevice> devices_;
-  Way way_ = Way::kNvml;
+  Method method_ = Method::kNvml;
   Guarded<std::map<std::string, Held>> lives_;
   std::jthread thread_;
 };

@@ -53,13 +53,13 @@ std::optional<Timestamp> end_of(const JobView& job) {
 Json sources(const JobView& job) {
   Json json = Json::object();
   if (job.accounting) {
-    if (job.totals.cpu_seconds) json["cpu"] = to_string(Way::kAccounting);
-    if (job.totals.peak_memory_bytes) json["memory"] = to_string(Way::kAccounting);
+    if (job.totals.cpu_seconds) json["cpu"] = to_string(Method::kAccounting);
+    if (job.totals.peak_memory_bytes) json["memory"] = to_string(Method::kAccounting);
     return json;
   }
   if (job.nodes.empty()) return json;
   const Sources& from = job.nodes.front().source;
-  constexpr std::array<std::pair<const char*, std::optional<Way> Sources::*>, 4> kAll{
+  constexpr std::array<std::pair<const char*, std::optional<Method> Sources::*>, 4> kAll{
       {{"cpu", &Sources::cpu},
        {"memory", &Sources::memory},
        {"io", &Sources::io},
@@ -186,7 +186,7 @@ Event job_event(const std::string& cluster, const std::string& scheduler, const 
   event.kind = "usage.job";
   event.time = job.facts.job.submitted_at.value_or(started);
   event.capture =
-      job.nodes.empty() ? to_string(Way::kAccounting) : to_string(job.nodes.front().way());
+      job.nodes.empty() ? to_string(Method::kAccounting) : to_string(job.nodes.front().method());
   event.complete = job.accounting || (!job.nodes.empty() &&
                                       std::all_of(job.nodes.begin(), job.nodes.end(),
                                                   [](const NodeUsage& n) { return n.complete(); }));

@@ -101,7 +101,7 @@ bool Life::is_reset(const Reading& reading) const noexcept {
   // A microsecond: v2 counts in these, and what the state file holds is rounded to them.
   return reading.source.cpu == state_.source.cpu && reading.cpu.time_seconds &&
          state_.cpu.time_seconds && *reading.cpu.time_seconds + 1e-6 < *state_.cpu.time_seconds &&
-         reading.source.cpu != Way::kProc;
+         reading.source.cpu != Method::kProc;
 }
 
 void Life::count_utilization(std::int64_t until_ns, double cpu_seconds) {

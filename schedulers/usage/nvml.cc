@@ -84,7 +84,7 @@ class NvmlReader final : public GpuReader {
                                        " (" + std::to_string(code) + ")"};
   }
 
-  Way way() const noexcept override { return Way::kNvml; }
+  Method method() const noexcept override { return Method::kNvml; }
   const std::vector<GpuDevice>& devices() const noexcept override { return devices_; }
 
   GpuReading read(std::size_t device) override {

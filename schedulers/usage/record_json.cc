@@ -201,7 +201,7 @@ struct Writer {
   void operator()(const char* key, const std::string& value) {
     if (!value.empty()) out[key] = value;
   }
-  void operator()(const char* key, Way way) { out[key] = to_string(way); }
+  void operator()(const char* key, Method method) { out[key] = to_string(method); }
   void operator()(const char* key, LastRead last) { out[key] = to_string(last); }
   void operator()(const char* key, const UtilizationHistogram& histogram) {
     out[key] = histogram.text();
@@ -269,7 +269,7 @@ struct Reader {
   static void take(const Json& value, T& into) {
     into = value.get<T>();
   }
-  static void take(const Json& value, Way& into) {
+  static void take(const Json& value, Method& into) {
     into = way_from(value.get<std::string>()).value_or(into);
   }
   static void take(const Json& value, LastRead& into) {

@@ -5,7 +5,7 @@
 namespace scriptorium::usage {
 namespace {
 
-constexpr std::array kWays = {"cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting"};
+constexpr std::array kMethods = {"cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting"};
 constexpr std::array kLastReads = {"removal", "populated", "sample", "accounting"};
 
 template <typename Enum, typename Names>
@@ -18,8 +18,12 @@ std::optional<Enum> find(const Names& names, std::string_view text) noexcept {
 
 }  // namespace
 
-const char* to_string(Way way) noexcept { return kWays.at(static_cast<std::size_t>(way)); }
-std::optional<Way> way_from(std::string_view text) noexcept { return find<Way>(kWays, text); }
+const char* to_string(Method method) noexcept {
+  return kMethods.at(static_cast<std::size_t>(method));
+}
+std::optional<Method> way_from(std::string_view text) noexcept {
+  return find<Method>(kMethods, text);
+}
 const char* to_string(LastRead last) noexcept {
   return kLastReads.at(static_cast<std::size_t>(last));
 }
@@ -36,8 +40,8 @@ std::optional<std::uint64_t> MemoryNow::working_set_bytes() const noexcept {
   return *anon_bytes + shmem_bytes.value_or(0) + swap_bytes.value_or(0);
 }
 
-Way NodeUsage::way() const noexcept {
-  return source.cpu.value_or(source.memory.value_or(source.io.value_or(Way::kCgroup1)));
+Method NodeUsage::method() const noexcept {
+  return source.cpu.value_or(source.memory.value_or(source.io.value_or(Method::kCgroup1)));
 }
 
 }  // namespace scriptorium::usage

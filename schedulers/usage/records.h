@@ -16,10 +16,10 @@
 namespace scriptorium::usage {
 
 // Where a block of numbers comes from.
-enum class Way : std::uint8_t { kCgroup1, kCgroup2, kProc, kNvml, kAmd, kAccounting };
+enum class Method : std::uint8_t { kCgroup1, kCgroup2, kProc, kNvml, kAmd, kAccounting };
 // "cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting". Static storage.
-const char* to_string(Way way) noexcept;
-std::optional<Way> way_from(std::string_view text) noexcept;
+const char* to_string(Method method) noexcept;
+std::optional<Method> way_from(std::string_view text) noexcept;
 
 // What the last reading of a life was.
 enum class LastRead : std::uint8_t {
@@ -55,7 +55,7 @@ struct JobSeen {
 };
 
 struct Sources {
-  std::optional<Way> cpu, memory, io, gpu;
+  std::optional<Method> cpu, memory, io, gpu;
 };
 
 struct RatioStatistics {
@@ -181,7 +181,7 @@ struct NodeUsage {
   // The last reading was taken at the end: the event's `complete`.
   bool complete() const noexcept { return quality.last_read != LastRead::kSample; }
   // The event's `capture`: where the CPU time came from, else the memory.
-  Way way() const noexcept;
+  Method method() const noexcept;
 };
 
 // The object "usage" of usage.sample and of usage.node, on one line. The latter is also what

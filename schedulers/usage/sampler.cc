@@ -98,7 +98,7 @@ void Sampler::end_at_last_reading(const Life& life) {
       life.finish(SteadyTime(std::chrono::nanoseconds(last_ns)), last, LastRead::kSample);
   if (!state.gpus.empty()) gpus_.restore(node.job.key(), state.gpus);
   node.gpus = gpus_.release(node.job.key());
-  if (!node.gpus.empty()) node.source.gpu = gpus_.way();
+  if (!node.gpus.empty()) node.source.gpu = gpus_.method();
   node.node_cpus = node_cpus_;
   node.node_memory_bytes = node_memory_;
   output_.ended.push_back(std::move(node));
@@ -337,7 +337,7 @@ SteadyTime Sampler::next_due() const noexcept {
   return parents_stale_ ? clock_.steady() : next;
 }
 
-void Sampler::turn() {
+void Sampler::step() {
   std::set<std::string> read_now;
   if (watcher_.fd() >= 0) {
     Watcher::Changes changes = watcher_.read();
@@ -469,7 +469,7 @@ void Sampler::finish(Jobs::iterator found, LastRead last) {
   }
   NodeUsage node = job.life.finish(ended, ended_time, last);
   node.gpus = gpus_.release(state.job.key());
-  if (!node.gpus.empty()) node.source.gpu = gpus_.way();
+  if (!node.gpus.empty()) node.source.gpu = gpus_.method();
   node.node_cpus = node_cpus_;
   node.node_memory_bytes = node_memory_;
   ++counts_.ended;

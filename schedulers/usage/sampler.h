@@ -74,16 +74,16 @@ class Sampler {
   ~Sampler();
 
   // Lives that an earlier process began; those whose control groups are gone are ended at their
-  // last reading. Once, before the first turn. `same_boot`: else all are gone, whatever is
+  // last reading. Once, before the first step(). `same_boot`: else all are gone, whatever is
   // there now.
   void restore(std::vector<LifeState> lives, bool same_boot);
 
   // Wakes up when something was made or removed; -1 without inotify.
   int notify_fd() const noexcept { return watcher_.fd(); }
-  // When turn() has something to read.
+  // When step() has something to read.
   SteadyTime next_due() const noexcept;
   // Acts on what inotify has told and reads what is due.
-  void turn();
+  void step();
   // Looks for jobs and reads all of them, now.
   void sweep();
 

@@ -14,18 +14,18 @@ namespace {
 // way.
 constexpr std::size_t kMostProcesses = 4096;
 
-void put(const CpuStat& stat, Way way, Reading& into) {
+void put(const CpuStat& stat, Method method, Reading& into) {
   if (!stat.time_seconds) return;
-  into.source.cpu = way;
+  into.source.cpu = method;
   into.cpu.time_seconds = stat.time_seconds;
   into.cpu.user_seconds = stat.user_seconds;
   into.cpu.system_seconds = stat.system_seconds;
   into.cpu.throttled_seconds = stat.throttled_seconds;
 }
 
-void put(const MemoryStat& stat, Way way, Reading& into) {
+void put(const MemoryStat& stat, Method method, Reading& into) {
   if (!stat.anon_bytes) return;
-  into.source.memory = way;
+  into.source.memory = method;
   into.memory.anon_bytes = stat.anon_bytes;
   into.memory.shmem_bytes = stat.shmem_bytes;
   into.memory.swap_bytes = stat.swap_bytes;
@@ -33,9 +33,9 @@ void put(const MemoryStat& stat, Way way, Reading& into) {
   into.memory.limit_bytes = stat.limit_bytes;
 }
 
-void put(const IoBytes& bytes, Way way, Reading& into) {
+void put(const IoBytes& bytes, Method method, Reading& into) {
   if (!bytes.read_bytes && !bytes.written_bytes) return;
-  into.source.io = way;
+  into.source.io = method;
   into.io.read_bytes = bytes.read_bytes;
   into.io.written_bytes = bytes.written_bytes;
 }
@@ -120,10 +120,10 @@ std::optional<std::string_view> Sampler::text(Tracked& job, std::size_t slot) {
 void Sampler::measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading) {
   if (const auto usage = text(job, kCpuUsage)) {
     const std::string copy(usage->substr(0, 32));  // the next text takes its place
-    put(cpu_time_v1(copy, text(job, kCpuTicks).value_or("")), Way::kCgroup1, reading);
+    put(cpu_time_v1(copy, text(job, kCpuTicks).value_or("")), Method::kCgroup1, reading);
   }
   if (const auto stat_text = text(job, kMemoryStat)) {
-    put(parse_memory_stat_v1(*stat_text), Way::kCgroup1, reading);
+    put(parse_memory_stat_v1(*stat_text), Method::kCgroup1, reading);
     if (const auto peak = text(job, kMemoryMax))
       reading.memory.peak_charged_bytes = whole_number(*peak);
     if (const auto charged = text(job, kMemoryUsage))
@@ -134,7 +134,7 @@ void Sampler::measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& re
     if (const auto cpus = text(job, kCpusV1)) reading.cpu.allocated = count_cpus(*cpus);
   }
   if (const auto bytes = text(job, kBlockBytes)) {
-    put(parse_blkio(*bytes), Way::kCgroup1, reading);
+    put(parse_blkio(*bytes), Method::kCgroup1, reading);
   }
 }
 
@@ -169,10 +169,10 @@ void Sampler::count_kills(Tracked& job, Reading& reading, bool at_end) {
 
 void Sampler::measure_v2(Tracked& job, bool slow, Reading& reading) {
   if (const auto stat_text = text(job, kCpuStat)) {
-    put(parse_cpu_stat_v2(*stat_text), Way::kCgroup2, reading);
+    put(parse_cpu_stat_v2(*stat_text), Method::kCgroup2, reading);
   }
   if (const auto stat_text = text(job, kMemoryStat2)) {
-    put(parse_memory_stat_v2(*stat_text), Way::kCgroup2, reading);
+    put(parse_memory_stat_v2(*stat_text), Method::kCgroup2, reading);
     if (const auto swap = text(job, kSwapCurrent)) reading.memory.swap_bytes = whole_number(*swap);
     if (const auto charged = text(job, kMemoryCurrent))
       reading.memory.charged_bytes = whole_number(*charged);
@@ -182,7 +182,7 @@ void Sampler::measure_v2(Tracked& job, bool slow, Reading& reading) {
       reading.memory.oom_kills = value_of(*events, "oom_kill");
   }
   if (const auto io = text(job, kIoStat)) {
-    put(parse_io_stat_v2(*io), Way::kCgroup2, reading);
+    put(parse_io_stat_v2(*io), Method::kCgroup2, reading);
   }
   if (const auto pressure = text(job, kCpuPressure))
     reading.cpu.pressure_some_seconds = pressure_seconds(*pressure, "some");
@@ -232,13 +232,13 @@ void Sampler::measure_processes(Tracked& job, Reading& reading) {
   if (!reading.source.cpu || !reading.source.memory) {
     const ProcessTotals totals = sum_processes(files_, options_.proc, own);
     if (!reading.source.cpu && totals.cpu_seconds) {
-      reading.source.cpu = Way::kProc;
+      reading.source.cpu = Method::kProc;
       reading.cpu.time_seconds = totals.cpu_seconds;
       reading.cpu.user_seconds = totals.user_seconds;
       reading.cpu.system_seconds = *totals.cpu_seconds - *totals.user_seconds;
     }
     if (!reading.source.memory && totals.anon_bytes) {
-      reading.source.memory = Way::kProc;
+      reading.source.memory = Method::kProc;
       reading.memory.anon_bytes = totals.anon_bytes;
     }
   }
@@ -250,7 +250,7 @@ void Sampler::measure_processes(Tracked& job, Reading& reading) {
                 "what jobs read and write is absent: /proc/PID/io of other users needs "
                 "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH");
     }
-    put(job.io->total(), Way::kProc, reading);
+    put(job.io->total(), Method::kProc, reading);
   }
 }
 
@@ -289,7 +289,7 @@ void Sampler::take_reading(Tracked& job, const Reading& reading, bool sample) {
   if (!sample) return;
   UsageSample made = job.life.sample(reading);
   made.gpus = gpus_.now(made.job.key());
-  if (!made.gpus.empty()) made.source.gpu = gpus_.way();
+  if (!made.gpus.empty()) made.source.gpu = gpus_.method();
   output_.samples.push_back(std::move(made));
 }
 

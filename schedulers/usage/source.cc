@@ -124,7 +124,7 @@ class UsageSource::Node {
 
   Result<void> run_once(const std::stop_token& stop) {
     load_state();
-    sampler_.turn();
+    sampler_.step();
     hand_over();
     const auto deadline = std::chrono::steady_clock::now() + kOncePatience;
     Result<void> written;
@@ -162,7 +162,7 @@ class UsageSource::Node {
     ask_for_short_waits();
     const StopSignal signal(stop);
     while (!stop.stop_requested()) {
-      sampler_.turn();
+      sampler_.step();
       hand_over();
       const auto wait = sampler_.next_due() - source_.context_.clock.steady();
       const auto milliseconds =

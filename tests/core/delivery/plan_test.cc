@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/delivery/call_plugin.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium::delivery {
 namespace {

@@ -293,7 +293,7 @@ TEST(FindingsTest, FragmentsOfNodesAreSaidOnlyWhereTheSiteWantsIt) {
   const JobView job = view_of(facts(2), {node(), node("n2")});
   EXPECT_THAT(ids(job), IsEmpty());
   FindingOptions options;
-  options.turn("fragmented", true);
+  options.enable("fragmented", true);
   EXPECT_THAT(ids(job, options), ElementsAre("fragmented"));
 }
 

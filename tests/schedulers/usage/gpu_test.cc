@@ -28,7 +28,7 @@ class ScriptedReader final : public GpuReader {
                           static_cast<std::uint32_t>(i + 4), "A100"});
     }
   }
-  Way way() const noexcept override { return Way::kNvml; }
+  Method method() const noexcept override { return Method::kNvml; }
   const std::vector<GpuDevice>& devices() const noexcept override { return devices_; }
   GpuReading read(std::size_t device) override {
     ++reads;

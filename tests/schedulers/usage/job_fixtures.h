@@ -28,7 +28,7 @@ inline NodeUsage node(const std::string& name = "n1", double seconds = 3600) {
               .batch_step = true};
   made.ended_at = after(seconds);
   made.elapsed_seconds = seconds;
-  made.source = {.cpu = Way::kCgroup2, .memory = Way::kCgroup2};
+  made.source = {.cpu = Method::kCgroup2, .memory = Method::kCgroup2};
   made.cpu = {.time_seconds = 4 * seconds,
               .user_seconds = 3.9 * seconds,
               .system_seconds = 0.1 * seconds,

@@ -32,8 +32,8 @@ class LifeTest : public ::testing::Test {
     reading.at = SteadyTime(1h) + std::chrono::duration_cast<SteadyTime::duration>(
                                       std::chrono::duration<double>(at));
     reading.time = Timestamp{kBegin.nanoseconds + static_cast<std::int64_t>(at * 1e9)};
-    reading.source.cpu = Way::kCgroup1;
-    reading.source.memory = Way::kCgroup1;
+    reading.source.cpu = Method::kCgroup1;
+    reading.source.memory = Method::kCgroup1;
     reading.cpu.time_seconds = cpu_seconds;
     reading.cpu.allocated = cpus;
     reading.memory.anon_bytes = anon;
@@ -154,7 +154,7 @@ TEST_F(LifeTest, ACounterThatGoesBackIsNotOursAnyMore) {
   EXPECT_FALSE(life_.is_reset(reading(60, 60)));
   EXPECT_TRUE(life_.is_reset(reading(60, 3)));
   Reading from_processes = reading(60, 3);
-  from_processes.source.cpu = Way::kProc;
+  from_processes.source.cpu = Method::kProc;
   EXPECT_FALSE(life_.is_reset(from_processes)) << "what ended processes used falls out of that sum";
 }
 

@@ -52,9 +52,9 @@ class SamplerTest : public ::testing::Test {
   std::vector<NodeUsage> ended_;
 
   void start() { sampler_ = std::make_unique<Sampler>(options_, files_, gpus_, log_, clock_); }
-  void turn() {
+  void step() {
     if (sampler_ == nullptr) start();
-    sampler_->turn();
+    sampler_->step();
     Sampler::Output output = sampler_->take();
     samples_.insert(samples_.end(), output.samples.begin(), output.samples.end());
     ended_.insert(ended_.end(), output.ended.begin(), output.ended.end());
@@ -63,9 +63,9 @@ class SamplerTest : public ::testing::Test {
   template <typename AnyJob>
   void end(const AnyJob& job) {
     job.end_tasks();
-    turn();
+    step();
     job.vanish();
-    turn();
+    step();
   }
   // Time passes as it does for the loop: whenever something is due, it is done.
   void pass(std::chrono::seconds time) {
@@ -74,7 +74,7 @@ class SamplerTest : public ::testing::Test {
       const SteadyTime due = sampler_->next_due();
       if (due > until) break;
       clock_.advance(std::max<SteadyTime::duration>(due - clock_.steady(), 0s));
-      turn();
+      step();
     }
     clock_.advance(until - clock_.steady());
   }
@@ -90,9 +90,9 @@ class SamplerTest : public ::testing::Test {
 
 TEST_F(SamplerTest, MeasuresAJobOfTheFirstVersionFromItsFirstSecondToItsEnd) {
   lab_.write("memory/slurm/cgroup.procs", "");
-  turn();
+  step();
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.memory(90'000'000, 5'000'000, 1'000'000);
   job.cpu(10);
   pass(10s);
@@ -101,10 +101,10 @@ TEST_F(SamplerTest, MeasuresAJobOfTheFirstVersionFromItsFirstSecondToItsEnd) {
   job.memory(100);
   job.cpu(44);
   job.end_tasks();
-  turn();
+  step();
   clock_.advance(20ms);
   job.vanish();
-  turn();
+  step();
 
   ASSERT_EQ(ended_.size(), 1U);
   const NodeUsage& node = ended_[0];
@@ -115,7 +115,7 @@ TEST_F(SamplerTest, MeasuresAJobOfTheFirstVersionFromItsFirstSecondToItsEnd) {
   EXPECT_FALSE(node.job.other_steps);
   EXPECT_THAT(node.job.uid, Optional(1001U));
   EXPECT_TRUE(node.job.uid_trusted);
-  EXPECT_EQ(node.source.cpu, Way::kCgroup1);
+  EXPECT_EQ(node.source.cpu, Method::kCgroup1);
   EXPECT_THAT(node.cpu.time_seconds, Optional(DoubleNear(44, 1e-6)));
   EXPECT_THAT(node.cpu.user_seconds, Optional(DoubleNear(33, 0.1)));
   EXPECT_THAT(node.cpu.allocated, Optional(4U));
@@ -143,16 +143,16 @@ TEST_F(SamplerTest, MeasuresAJobOfTheFirstVersionFromItsFirstSecondToItsEnd) {
 
 TEST_F(SamplerTest, AJobOfTwoSecondsIsMeasuredToItsEnd) {
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   const V1Job job(lab_, "7");
-  turn();
+  step();
   clock_.advance(1990ms);
   job.cpu(2.007666);
   job.end_tasks();
   job.memory(0);
-  turn();
+  step();
   job.vanish();
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(2.007666, 1e-9)));
   EXPECT_TRUE(ended_[0].complete());
@@ -161,40 +161,40 @@ TEST_F(SamplerTest, AJobOfTwoSecondsIsMeasuredToItsEnd) {
 
 TEST_F(SamplerTest, AJobThatIsGoneBeforeItCouldBeReadIsToldWithoutNumbers) {
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   {
     const V1Job job(lab_, "7");
     job.vanish();
   }
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].job.job_id, "7");
   EXPECT_EQ(ended_[0].quality.samples, 0U);
   EXPECT_FALSE(ended_[0].complete());
   EXPECT_EQ(ended_[0].cpu.time_seconds, std::nullopt);
   EXPECT_EQ(sampler_->counts().unread, 1U);
-  turn();
+  step();
   EXPECT_EQ(ended_.size(), 1U);
 }
 
 TEST_F(SamplerTest, ADirectoryOfAUserThatIsMadeAgainIsWatchedAgain) {
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   lab_.remove("memory/slurm/uid_1001");
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   {
     const V1Job job(lab_, "7");
     job.vanish();
   }
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U) << "no sweep is due, so only inotify can have told";
   EXPECT_EQ(ended_[0].job.job_id, "7");
 }
 
 TEST_F(SamplerTest, AJobThatComesAndGoesWithItsUsersDirectoryWhileTheseAreListedIsTold) {
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   lab_.write("memory/slurm/uid_1002/cgroup.procs", "");
   files_.before_list = [&](const std::string& path) {
     if (!path.ends_with("/memory/slurm")) return;
@@ -205,8 +205,8 @@ TEST_F(SamplerTest, AJobThatComesAndGoesWithItsUsersDirectoryWhileTheseAreListed
     }
     lab_.remove("memory/slurm/uid_1001");
   };
-  turn();  // finds the directory gone before it reads what happened in it
-  turn();
+  step();  // finds the directory gone before it reads what happened in it
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].job.job_id, "7");
   EXPECT_THAT(ended_[0].job.uid, Optional(1001U));
@@ -217,7 +217,7 @@ TEST_F(SamplerTest, AJobThatWasGoneWithItsUsersDirectoryBeforeItCouldBeSeenIsCou
   for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
     lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
   }
-  turn();
+  step();
   const auto come_and_go = [&](const std::string& id) {
     const V1Job job(lab_, id);
     job.vanish();
@@ -227,18 +227,18 @@ TEST_F(SamplerTest, AJobThatWasGoneWithItsUsersDirectoryBeforeItCouldBeSeenIsCou
   };
   come_and_go("7");
   come_and_go("8");
-  turn();
+  step();
   EXPECT_TRUE(ended_.empty());
   EXPECT_EQ(sampler_->counts().missed, 2U);
   EXPECT_EQ(log_.count("USAGE_JOBS_MISSED"), 1U);
 
   const V1Job seen(lab_, "9");
-  turn();
+  step();
   seen.vanish();
   for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer"}) {
     lab_.remove(std::string(controller) + "/slurm/uid_1001");
   }
-  turn();
+  step();
   EXPECT_EQ(ended_.size(), 1U);
   EXPECT_EQ(sampler_->counts().missed, 2U) << "one that was seen is none of them";
 }
@@ -252,12 +252,12 @@ TEST_F(SamplerTest, AJobThatWasGoneBetweenTwoThatWereSeenIsCountedAlthoughTheirD
   };
   for (const char* controller : {"freezer", "memory"})
     lab_.write(std::string(controller) + "/slurm/cgroup.procs", "");
-  turn();
+  step();
   make("freezer");
   make("memory");
-  turn();
+  step();
   lab_.write("memory/slurm/uid_1001/job_7/cgroup.procs", "");  // seen below one controller only
-  turn();
+  step();
   lab_.remove("memory/slurm/uid_1001/job_7");
   // Job 8, which nobody sees, follows so fast that always one of its user's directories stands.
   remove("memory");
@@ -266,13 +266,13 @@ TEST_F(SamplerTest, AJobThatWasGoneBetweenTwoThatWereSeenIsCountedAlthoughTheirD
   make("freezer");
   remove("memory");
   make("memory");
-  turn();
+  step();
   lab_.write("memory/slurm/uid_1001/job_9/cgroup.procs", "");
-  turn();
+  step();
   lab_.remove("memory/slurm/uid_1001/job_9");
   remove("memory");
   remove("freezer");
-  turn();
+  step();
   EXPECT_EQ(ended_.size(), 2U);
   EXPECT_EQ(sampler_->counts().missed, 1U);
 }
@@ -280,7 +280,7 @@ TEST_F(SamplerTest, AJobThatWasGoneBetweenTwoThatWereSeenIsCountedAlthoughTheirD
 TEST_F(SamplerTest, ASetUidProgramDoesNotMakeTheJobItsOwners) {
   const V2Job job(lab_, "job_9");
   lab_.process(101, 1001, 0, "passwd");
-  turn();
+  step();
   pass(30s);
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
@@ -293,7 +293,7 @@ TEST_F(SamplerTest, AJobWhoseProcessesRunAsSeveralUsersIsNobodysForSure) {
   job.file("step_batch/user/task_0/cgroup.procs", "101\n102\n");
   lab_.process(101, 1001, 1001);
   lab_.process(102, 1002, 1002);
-  turn();
+  step();
   lab_.process(102, 1001, 1001);  // whoever it was: it has been there
   pass(30s);
   end(job);
@@ -306,7 +306,7 @@ TEST_F(SamplerTest, AJobWhoseProcessesRunAsSeveralUsersIsNobodysForSure) {
 TEST_F(SamplerTest, AJobThatBecomesAnothersLaterIsNobodysForSureEitherAlsoAfterARestart) {
   const V2Job job(lab_, "job_9");
   lab_.process(101, 1001, 1001);
-  turn();
+  step();
   lab_.process(101, 0, 0, "sudo");
   pass(2s);
   restart();
@@ -321,7 +321,7 @@ TEST_F(SamplerTest, AJobThatBecomesAnothersLaterIsNobodysForSureEitherAlsoAfterA
 TEST_F(SamplerTest, SlurmstepdOnItsWayToTheUserIsNotTakenForTheOwner) {
   const V2Job job(lab_, "job_9");
   lab_.process(101, 0, 0, "slurmstepd");
-  turn();
+  step();
   lab_.process(101, 1001, 1001);
   pass(30s);
   end(job);
@@ -365,15 +365,15 @@ TEST_F(SamplerTest, ARealSetUidProgramRunsWithTheRealUidOfItsCaller) {
 TEST_F(SamplerTest, SeveralSlurmdsOnOneMachineAreSeveralNodes) {
   const V1Job first(lab_, "7", "slurm_a1");
   const V1Job second(lab_, "7", "slurm_a2");
-  turn();
+  step();
   first.cpu(1);
   second.cpu(2);
   first.end_tasks();
   second.end_tasks();
-  turn();
+  step();
   first.vanish();
   second.vanish();
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 2U);
   EXPECT_EQ(ended_[0].job.node, "a1");
   EXPECT_EQ(ended_[1].job.node, "a2");
@@ -386,7 +386,7 @@ TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
   lab_.process(101, 1001, 1001);
   job.file("pids.current", "1\n");
   for (const char* name : {"cpu.pressure", "memory.pressure", "io.pressure"}) job.file(name, "");
-  turn();
+  step();
   job.cpu(25);
   job.memory(60'000'000, 1'000'000, 30'000'000);
   job.file("memory.peak", "95000000\n");
@@ -401,8 +401,8 @@ TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
   const NodeUsage& node = ended_[0];
-  EXPECT_EQ(node.source.cpu, Way::kCgroup2);
-  EXPECT_EQ(node.source.memory, Way::kCgroup2);
+  EXPECT_EQ(node.source.cpu, Method::kCgroup2);
+  EXPECT_EQ(node.source.memory, Method::kCgroup2);
   EXPECT_THAT(node.cpu.time_seconds, Optional(DoubleNear(25, 1e-9)));
   EXPECT_THAT(node.cpu.allocated, Optional(2U));
   EXPECT_THAT(node.cpu.pressure_some_seconds, Optional(DoubleNear(2.5, 1e-9)));
@@ -423,13 +423,13 @@ TEST_F(SamplerTest, MeasuresAJobOfTheSecondVersion) {
 TEST_F(SamplerTest, TheLastReadingOfTheSecondVersionComesWhenNoProcessIsLeft) {
   options_.kept_files = 0;  // a plain file can still be read after its removal, unlike the kernel's
   const V2Job job(lab_, "job_9");
-  turn();
+  step();
   job.cpu(3);
   clock_.advance(3s);
   job.file("cgroup.events", "populated 0\nfrozen 0\n");
-  turn();
+  step();
   job.vanish();  // all at once: no removal could be read
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(3, 1e-9)));
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kPopulated);
@@ -447,7 +447,7 @@ TEST_F(SamplerTest, ASluidIsItsJobWhereTheProcessOrAPrologTellsIt) {
   lab_.dir().write("proc/101/environ", "SLURM_JOB_ID=4711\0SLURM_RESTART_COUNT=2\0"s);
   lab_.dir().write("sluid/s0123456789ABD", "4712\n");
   options_.sluid_dir = lab_.path("sluid");
-  turn();
+  step();
   std::map<std::string, JobSeen> seen;
   for (const LifeState& life : sampler_->lives()) seen[life.job.job_id] = life.job;
   ASSERT_EQ(seen.count("4711"), 1U);
@@ -462,11 +462,11 @@ TEST_F(SamplerTest, OldKernelsWithoutAPeakGiveTheLargestThatWasSeen) {
   const V2Job job(lab_, "job_9");
   lab_.remove(job.path() + "/memory.peak");
   job.memory(70'000'000);
-  turn();
+  step();
   job.memory(10'000'000);
   pass(5s);
   job.vanish();
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].memory.peak_charged_bytes, Optional(70'000'000U));
 }
@@ -477,7 +477,7 @@ TEST_F(SamplerTest, ALimitThatSaysMaxIsTheOneOfAGroupAboveOrNone) {
   const V2Job above(lab_, "job_2", "system.slice/n2_slurmstepd.scope");
   above.file("memory.max", "max\n");
   lab_.write("system.slice/n2_slurmstepd.scope/memory.max", "5000\n");
-  turn();
+  step();
   for (const LifeState& life : sampler_->lives()) {
     EXPECT_EQ(life.memory.limit_bytes,
               life.job.job_id == "1" ? std::nullopt : std::optional<std::uint64_t>(5000));
@@ -488,13 +488,13 @@ TEST_F(SamplerTest, CpusOfAGroupWithoutASetOfItsOwnAreNotWhatItWasGiven) {
   const V2Job job(lab_, "job_9");
   job.file("cpuset.cpus", "\n");
   job.file("cpuset.cpus.effective", "0-127\n");
-  turn();
+  step();
   EXPECT_EQ(sampler_->lives().at(0).cpu.allocated, std::nullopt);
 }
 
 TEST_F(SamplerTest, AGroupThatVanishesBetweenOpenAndReadIsJustNotRead) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(5);
   pass(30s);
   const auto before = samples_.size();
@@ -503,10 +503,10 @@ TEST_F(SamplerTest, AGroupThatVanishesBetweenOpenAndReadIsJustNotRead) {
   options_.kept_files = 0;
   restart();
   clock_.advance(30s);
-  turn();
+  step();
   EXPECT_EQ(samples_.size(), before) << "nothing was measured, so nothing is told";
   job.vanish();
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(5, 1e-9)))
       << "what was read before still stands";
@@ -517,13 +517,13 @@ TEST_F(SamplerTest, AGroupThatVanishesBetweenOpenAndReadIsJustNotRead) {
 TEST_F(SamplerTest, AReadingThatFailsAtTheEndIsNotSaidToBeTheLast) {
   options_.kept_files = 0;
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(7);
   pass(10s);
   clock_.advance(5s);
   // All is gone before we are told of the first removal.
   job.vanish();
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kSample);
   EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(7, 1e-9)));
@@ -536,7 +536,7 @@ TEST_F(SamplerTest, WhatMayNotBeReadIsAbsentAndSaidOnce) {
   const V1Job job(lab_, "7");
   const V1Job other(lab_, "8");
   files_.open_errors = {{"/memory.stat", EACCES}};
-  turn();
+  step();
   pass(60s);
   ASSERT_FALSE(samples_.empty());
   EXPECT_EQ(samples_.back().memory.anon_bytes, std::nullopt);
@@ -548,12 +548,12 @@ TEST_F(SamplerTest, WhatMayNotBeReadIsAbsentAndSaidOnce) {
 
 TEST_F(SamplerTest, ARestartDoesNotCutAJobInTwo) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.memory(80'000'000);
   job.cpu(60);
   pass(60s);
   restart();
-  turn();
+  step();
   job.memory(1'000);
   job.cpu(90);
   pass(60s);
@@ -571,7 +571,7 @@ TEST_F(SamplerTest, ARestartDoesNotCutAJobInTwo) {
 
 TEST_F(SamplerTest, AJobThatEndedWhileTheDaemonWasAwayEndsAtItsLastReading) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(20);
   pass(30s);
   const auto lives = sampler_->lives();
@@ -580,21 +580,21 @@ TEST_F(SamplerTest, AJobThatEndedWhileTheDaemonWasAwayEndsAtItsLastReading) {
   clock_.advance(600s);
   start();
   sampler_->restore(lives, true);
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kSample);
   EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 30);
   EXPECT_FALSE(ended_[0].complete());
-  turn();
+  step();
   EXPECT_EQ(ended_.size(), 1U);
 }
 
 TEST_F(SamplerTest, AfterARebootNothingOfBeforeGoesOn) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   pass(30s);
   restart(/*same_boot=*/false);
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].quality.last_read, LastRead::kSample);
   ASSERT_EQ(sampler_->lives().size(), 1U) << "the job that stands there now is another life";
@@ -603,7 +603,7 @@ TEST_F(SamplerTest, AfterARebootNothingOfBeforeGoesOn) {
 
 TEST_F(SamplerTest, TheSameIdInAnotherDirectoryIsAnotherLife) {
   auto job = std::make_unique<V1Job>(lab_, "7");
-  turn();
+  step();
   job->cpu(50);
   pass(30s);
   // Removed and made again between two looks, with counters that are already beyond the old ones.
@@ -624,7 +624,7 @@ TEST_F(SamplerTest, TheSameIdInAnotherDirectoryIsAnotherLife) {
 
 TEST_F(SamplerTest, ACounterThatBeginsAnewBeginsALife) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(50);
   pass(30s);
   job.cpu(2);
@@ -637,7 +637,7 @@ TEST_F(SamplerTest, ACounterThatBeginsAnewBeginsALife) {
 
 TEST_F(SamplerTest, AStepOfTheClockNeitherEndsNorStretchesAJob) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(30);
   pass(30s);
   clock_.jump_to(Timestamp{FakeClock::kStart.nanoseconds - 86400LL * 1'000'000'000});
@@ -654,7 +654,7 @@ TEST_F(SamplerTest, ADirectoryThatAJobLeftBehindIsNoJob) {
   const V1Job job(lab_, "7");
   for (const char* controller : {"memory", "cpuacct"})
     lab_.remove(job.of(controller) + "/step_batch");
-  turn();
+  step();
   pass(300s);
   EXPECT_TRUE(ended_.empty());
   EXPECT_EQ(sampler_->counts().jobs, 0U);
@@ -666,7 +666,7 @@ TEST_F(SamplerTest, ADirectoryThatAJobLeftBehindIsNoJob) {
 
 TEST_F(SamplerTest, AnEmptyDirectoryThatStaysEndsTheJobAllTheSame) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.cpu(5);
   pass(30s);
   job.end_tasks();
@@ -682,9 +682,9 @@ TEST_F(SamplerTest, AnEmptyDirectoryThatStaysEndsTheJobAllTheSame) {
 
 TEST_F(SamplerTest, AControllerThatOutlivesTheOthersDoesNotKeepTheJob) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   job.end_tasks();
-  turn();
+  step();
   for (const char* controller : {"cpuacct", "memory", "freezer"}) lab_.remove(job.of(controller));
   pass(6s);
   ASSERT_EQ(ended_.size(), 1U);
@@ -694,12 +694,12 @@ TEST_F(SamplerTest, AControllerThatOutlivesTheOthersDoesNotKeepTheJob) {
 
 TEST_F(SamplerTest, AKillIsCountedInItsTaskWhenTheLimitWasHit) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   lab_.write(job.of("memory") + "/memory.failcnt", "200\n");
   lab_.write(job.of("memory") + "/step_batch/task_0/memory.oom_control",
              "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   lab_.remove(job.of("cpuacct") + "/step_batch/task_0");
-  turn();
+  step();
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_THAT(ended_[0].memory.oom_kills, Optional(1U));
@@ -707,7 +707,7 @@ TEST_F(SamplerTest, AKillIsCountedInItsTaskWhenTheLimitWasHit) {
 
 TEST_F(SamplerTest, AHitLimitWhoseTaskIsGoneLeavesTheKillsUnknown) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   lab_.write(job.of("memory") + "/memory.failcnt", "200\n");
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
@@ -715,19 +715,19 @@ TEST_F(SamplerTest, AHitLimitWhoseTaskIsGoneLeavesTheKillsUnknown) {
 }
 
 TEST_F(SamplerTest, AThousandJobsAtOnceAreEachToldOnce) {
-  turn();
+  step();
   std::vector<V2Job> jobs;
   jobs.reserve(1000);
   for (int i = 1; i <= 1000; ++i) jobs.emplace_back(lab_, "job_" + std::to_string(i));
-  turn();
+  step();
   EXPECT_EQ(sampler_->counts().jobs, 1000U);
   for (const V2Job& job : jobs) job.cpu(1);
   pass(30s);
   for (const V2Job& job : jobs) job.end_tasks();
-  turn();
+  step();
   for (const V2Job& job : jobs) job.vanish();
   // The loop turns for as long as there is something to hear.
-  for (int i = 0; i < 100 && sampler_->counts().jobs > 0; ++i) turn();
+  for (int i = 0; i < 100 && sampler_->counts().jobs > 0; ++i) step();
   ASSERT_EQ(ended_.size(), 1000U);
   std::set<std::string> ids;
   for (const NodeUsage& node : ended_) {
@@ -743,14 +743,14 @@ TEST_F(SamplerTest, AThousandJobsAtOnceAreEachToldOnce) {
 // slurmstepd makes one group after the other, and the first process stands in them last.
 TEST_F(SamplerTest, AJobThatIsSeenWhileItIsMadeIsNotTakenForAnEmptyDirectory) {
   lab_.write("memory/slurm/uid_1001/cgroup.procs", "");
-  turn();
+  step();
   for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"}) {
     lab_.write(std::string(controller) + "/slurm/uid_1001/job_7/cgroup.procs", "");
-    turn();
-    turn();
+    step();
+    step();
   }
   const V1Job job(lab_, "7");
-  turn();
+  step();
   pass(31s);
   EXPECT_TRUE(ended_.empty());
   job.cpu(9);
@@ -768,10 +768,10 @@ TEST_F(SamplerTest, AtMostHalfOfTheDescriptorsThatWeMayHaveStayOpen) {
   options_.kept_files = 1'000'000;
   start();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-  turn();
+  step();
   std::vector<V2Job> jobs;
   for (int i = 1; i <= 40; ++i) jobs.emplace_back(lab_, "job_" + std::to_string(i));
-  turn();
+  step();
   pass(30s);
   EXPECT_EQ(sampler_->counts().jobs, 40U);
   EXPECT_EQ(sampler_->counts().open_files, few.rlim_cur / 2);
@@ -779,7 +779,7 @@ TEST_F(SamplerTest, AtMostHalfOfTheDescriptorsThatWeMayHaveStayOpen) {
 
 TEST_F(SamplerTest, AfterAnOverflowOfTheWatchTheSweepSetsItRight) {
   const V2Job job(lab_, "job_1");
-  turn();
+  step();
   // More events than any queue holds, in a directory that is watched.
   std::string limit;
   ASSERT_EQ(read_text(real_files(), "/proc/sys/fs/inotify/max_queued_events", limit), 0);
@@ -792,9 +792,9 @@ TEST_F(SamplerTest, AfterAnOverflowOfTheWatchTheSweepSetsItRight) {
   }
   job.vanish();
   const V2Job next(lab_, "job_2");
-  for (int i = 0; i < 100 && sampler_->counts().overflows == 0; ++i) turn();
+  for (int i = 0; i < 100 && sampler_->counts().overflows == 0; ++i) step();
   EXPECT_EQ(sampler_->counts().overflows, 1U);
-  turn();
+  step();
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].job.job_id, "1");
   ASSERT_EQ(sampler_->lives().size(), 1U);
@@ -806,7 +806,7 @@ TEST_F(SamplerTest, DescriptorsThatAreKeptAreBounded) {
   std::vector<V1Job> jobs;
   jobs.reserve(20);
   for (int i = 0; i < 20; ++i) jobs.emplace_back(lab_, std::to_string(i));
-  turn();
+  step();
   pass(60s);
   EXPECT_EQ(sampler_->counts().open_files, 10U);
   for (const UsageSample& sample : samples_)
@@ -815,14 +815,14 @@ TEST_F(SamplerTest, DescriptorsThatAreKeptAreBounded) {
 
 TEST_F(SamplerTest, KeptDescriptorsMakeASweepCheaper) {
   const V1Job job(lab_, "7");
-  turn();
+  step();
   pass(60s);
   const int before = files_.opened;
   sampler_->sweep();
   const int kept = files_.opened - before;
   options_.kept_files = 0;
   sampler_.reset();
-  turn();
+  step();
   pass(60s);
   const int then = files_.opened;
   sampler_->sweep();
@@ -847,16 +847,16 @@ TEST_F(SamplerTest, WithoutCountersTheProcessesThemselvesAreAdded) {
   process("101", 3, 1, 6);
   process("102", 2, 0, 0);
   options_.process_io = true;
-  turn();
+  step();
   pass(30s);
   ASSERT_FALSE(samples_.empty());
   const UsageSample& sample = samples_.back();
-  EXPECT_EQ(sample.source.cpu, Way::kProc);
+  EXPECT_EQ(sample.source.cpu, Method::kProc);
   EXPECT_THAT(sample.cpu.time_seconds, Optional(DoubleNear(12, 1e-9)))
       << "103 is gone already; children that ended count";
   EXPECT_THAT(sample.memory.anon_bytes,
               Optional(2U * 2000 * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))));
-  EXPECT_EQ(sample.source.io, Way::kProc);
+  EXPECT_EQ(sample.source.io, Method::kProc);
   EXPECT_THAT(sample.io.read_bytes, Optional(2000U));
 
   // One ends: what it read and wrote is kept.
@@ -873,7 +873,7 @@ TEST_F(SamplerTest, ProcessesWhoseIoMayNotBeReadLeaveItAbsent) {
   }
   files_.open_errors = {{"/io", EACCES}};
   options_.process_io = true;
-  turn();
+  step();
   pass(60s);
   ASSERT_FALSE(samples_.empty());
   EXPECT_EQ(samples_.back().io.read_bytes, std::nullopt);
@@ -888,7 +888,7 @@ TEST_F(SamplerTest, AJobThatRanBeforeTheDaemonBeganWithItsOldestProcess) {
   lab_.dir().write("proc/101/stat", "101 (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 " +
                                         std::to_string(400 * ticks) + " 0 0 0\n");
   job.cpu(300);
-  turn();
+  step();
   ASSERT_EQ(sampler_->lives().size(), 1U);
   EXPECT_EQ(sampler_->lives()[0].job.started_at.nanoseconds,
             FakeClock::kStart.nanoseconds - 600LL * 1'000'000'000);
@@ -908,7 +908,7 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
     return found;
   };
   const auto before = all();
-  turn();
+  step();
   pass(300s);
   EXPECT_EQ(all(), before);
 }
@@ -918,7 +918,7 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
 
 class IdleGpus final : public GpuReader {
  public:
-  Way way() const noexcept override { return Way::kNvml; }
+  Method method() const noexcept override { return Method::kNvml; }
   const std::vector<GpuDevice>& devices() const noexcept override { return devices_; }
   GpuReading read(std::size_t /*device*/) override { return {.utilization_ratio = 0}; }
 
@@ -938,7 +938,7 @@ class SamplerGpuTest : public SamplerTest {
 
   std::vector<std::string> gpus_of_ended_job(const V1Job& job) {
     sampler_ = std::make_unique<Sampler>(options_, files_, three_, log_, clock_);
-    turn();
+    step();
     three_.poll();
     clock_.advance(2s);
     three_.poll();
@@ -959,7 +959,7 @@ TEST_F(SamplerGpuTest, AGpuBelongsToTheJobThatThePrologNames) {
   lab_.dir().write("gpustat/0", "8 1001\n");
   options_.gpu_jobs_dir = lab_.path("gpustat");
   EXPECT_THAT(gpus_of_ended_job(job), ::testing::ElementsAre("GPU-b", "GPU-c"));
-  EXPECT_EQ(ended_.at(0).source.gpu, Way::kNvml);
+  EXPECT_EQ(ended_.at(0).source.gpu, Method::kNvml);
 }
 
 TEST_F(SamplerGpuTest, AGpuBelongsToTheJobWhoseDeviceGroupAllowsIt) {
