@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/journal/format.h"
+#include "core/journal/event_row.h"
 
 namespace scriptorium::journal {
 namespace {
@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 // An event that is not larger, before compression, may use the last fifth of the journal.
 constexpr std::uint64_t kSmallBytes = 64U << 10;
-// Without an answer for this long, nobody can say whose it is.
+// Without an answer for this long, the owner counts as unknown.
 constexpr seconds kAnswerPatience{120};
 // An entry that was not offered again for this long has left the spool.
 constexpr minutes kForgetAfter{15};
@@ -23,29 +23,28 @@ constexpr std::size_t kMostEntries = 50'000;
 }  // namespace
 
 Shares::Shares(std::uint64_t max_bytes, std::int64_t user_share_percent)
-    : large_until_(max_bytes / 5 * 4),
+    : large_until_(large_until(max_bytes)),
       share_bytes_(user_share_percent >= 100
                        ? UINT64_MAX
                        : max_bytes * static_cast<std::uint64_t>(user_share_percent) / 100) {}
 
-// One who holds nothing may always have one event, however large.
+// A user who holds nothing may always have one event, however large.
 bool Shares::over(const Held& held, const std::string& owner, std::uint64_t bytes) const {
-  std::uint64_t his = 0;
-  if (const auto it = held.charges.find(owner); it != held.charges.end()) his += it->second;
-  if (const auto it = claims_.find(owner); it != claims_.end()) his += it->second;
-  return his > 0 && his + bytes > share_bytes_;
+  std::uint64_t held_bytes = 0;
+  if (const auto it = held.charges.find(owner); it != held.charges.end()) held_bytes += it->second;
+  if (const auto it = claims_.find(owner); it != claims_.end()) held_bytes += it->second;
+  return held_bytes > 0 && held_bytes + bytes > share_bytes_;
 }
 
-// All that is not claimed yet could be of one user, who holds the most already.
+// All that has no owner yet could belong to the user who already holds the most.
 bool Shares::must_ask(const Held& held, const Entry& entry, bool can_ask, SteadyTime now) const {
-  const std::uint64_t perhaps = held.largest + held.unclaimed;
-  return can_ask && now - entry.first < kAnswerPatience && perhaps > 0 &&
-         perhaps + entry.bytes > share_bytes_;
+  const std::uint64_t most = held.largest + held.unclaimed;
+  return can_ask && now - entry.first < kAnswerPatience && most > 0 &&
+         most + entry.bytes > share_bytes_;
 }
 
-Shares::Admission Shares::decide(const Held& held, const std::string& source, const Event& event,
-                                 const std::optional<CaptureMark>& mark, bool can_ask,
-                                 SteadyTime now) {
+Admission Shares::decide(const Held& held, const std::string& source, const Event& event,
+                         const std::optional<CaptureMark>& mark, bool can_ask, SteadyTime now) {
   const std::uint64_t bytes = event.bytes_size();
   const Admission room =
       bytes > kSmallBytes && held.used >= large_until_ ? Admission::kFull : Admission::kTaken;
@@ -131,8 +130,8 @@ bool Shares::refuses(const Held& held, const std::string& source, const CaptureM
   return !entry.owner->empty() && over(held, *entry.owner, entry.bytes);
 }
 
-std::vector<Journal::Unresolved> Shares::questions(const std::string& source, std::size_t limit,
-                                                   SteadyTime now) const {
+std::vector<Unresolved> Shares::questions(const std::string& source, std::size_t limit,
+                                          SteadyTime now) const {
   std::vector<const Entry*> asked;
   for (auto it = entries_.lower_bound({source, ""});
        it != entries_.end() && it->first.first == source; ++it) {
@@ -142,7 +141,7 @@ std::vector<Journal::Unresolved> Shares::questions(const std::string& source, st
   std::sort(asked.begin(), asked.end(),
             [](const Entry* a, const Entry* b) { return a->first < b->first; });
   if (asked.size() > limit) asked.resize(limit);
-  std::vector<Journal::Unresolved> result;
+  std::vector<Unresolved> result;
   result.reserve(asked.size());
   for (const Entry* entry : asked)
     result.push_back({.ticket = 0, .event = entry->question, .mark = entry->mark});
@@ -162,17 +161,17 @@ void Shares::answer(const std::string& source, const std::string& event_id, cons
   if (!it->second.owner->empty()) names_[*it->second.owner] = user.name.value_or("");
 }
 
-std::vector<Journal::OverShare> Shares::waiting(const Held& held, SteadyTime now) const {
-  std::map<std::string, Journal::OverShare> by_owner;
+std::vector<OverShare> Shares::waiting(const Held& held, SteadyTime now) const {
+  std::map<std::string, OverShare> by_owner;
   for (const auto& [id, entry] : entries_) {
     if (!entry.refused || now - entry.last > kForgetAfter) continue;
     const std::string owner = entry.owner.value_or("");
-    Journal::OverShare& over_share = by_owner[owner];
+    OverShare& over_share = by_owner[owner];
     over_share.user_id = owner;
     ++over_share.waiting;
     over_share.waiting_bytes += entry.bytes;
   }
-  std::vector<Journal::OverShare> result;
+  std::vector<OverShare> result;
   for (auto& [owner, over_share] : by_owner) {
     if (const auto it = names_.find(owner); it != names_.end()) over_share.user = it->second;
     if (const auto it = held.charges.find(owner); it != held.charges.end())

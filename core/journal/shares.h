@@ -10,28 +10,28 @@
 
 #include "core/api/event.h"
 #include "core/base/time.h"
-#include "core/journal/journal.h"
+#include "core/journal/journal_types.h"
 
 namespace scriptorium::journal {
 
-// Who may take how much of the journal (docs/journal.md, "Shares"). It decides and remembers; it
-// has no lock, no clock and no database.
+// How much of the journal each user may take (docs/journal.md, "Shares"). It decides and remembers;
+// it has no lock, no clock and no database.
 //
-// An owner counts only if the scheduler named it: else one user could lock out another by a forged
-// environment. So an event whose owner is not known counts for nobody; but once somebody is close
-// to his share it might be his, and then the scheduler is asked first, while the entry waits in the
-// spool.
+// An owner counts only if the scheduler named it: otherwise one user could lock out another by a
+// forged environment. An event whose owner is unknown therefore counts for nobody. But once a user
+// is close to the share, the event might belong to that user: then the scheduler is asked first,
+// while the entry waits in the spool.
 class Shares {
  public:
-  using Admission = Journal::Admission;
-
   Shares(std::uint64_t max_bytes, std::int64_t user_share_percent);
+  // Used bytes from which on only small events are taken.
+  static std::uint64_t large_until(std::uint64_t max_bytes) { return max_bytes / 5 * 4; }
 
   // What the journal holds at the moment of a decision.
   struct Held {
     std::uint64_t used = 0;
-    std::uint64_t unclaimed =
-        0;  // of events whose owner is not known yet, those that are queued included
+    // Of events whose owner is not known yet, queued ones included.
+    std::uint64_t unclaimed = 0;
     std::uint64_t largest = 0;                            // the largest charge of all
     const std::map<std::string, std::uint64_t>& charges;  // by user id
   };
@@ -40,23 +40,23 @@ class Shares {
                    const std::optional<CaptureMark>& mark, bool can_ask, SteadyTime now);
   // It was queued, or the journal has it.
   void taken(const std::string& source, const std::string& event_id, SteadyTime now);
-  // Its owner is known and its bytes are charged, or it is gone.
+  // Its owner is known and its bytes are charged, or it was removed.
   void charged(const std::string& event_id);
 
-  // Whether decide() refused this entry for the sake of shares, and would again.
+  // Whether decide() refused this entry because of shares, and would again.
   bool refuses(const Held& held, const std::string& source, const CaptureMark& mark,
                SteadyTime now);
 
   // What the scheduler is to be asked, oldest first.
-  std::vector<Journal::Unresolved> questions(const std::string& source, std::size_t limit,
-                                             SteadyTime now) const;
+  std::vector<Unresolved> questions(const std::string& source, std::size_t limit,
+                                    SteadyTime now) const;
   std::size_t question_count(const std::string& source) const;
-  // Without verified user: nobody could say, and it counts for nobody.
+  // Without a verified user the scheduler could not name one, and it counts for nobody.
   void answer(const std::string& source, const std::string& event_id, const User& user);
 
-  // Who waits because of his share, and how much of his; entries that were not offered again for
-  // long are left out.
-  std::vector<Journal::OverShare> waiting(const Held& held, SteadyTime now) const;
+  // Which users wait because of their share, and with how much; omits entries that were not offered
+  // again for long.
+  std::vector<OverShare> waiting(const Held& held, SteadyTime now) const;
   std::uint64_t share_bytes() const noexcept { return share_bytes_; }
 
  private:
@@ -66,9 +66,9 @@ class Shares {
     std::uint64_t bytes = 0;
     std::shared_ptr<const Event> question;  // until it is answered
     std::optional<CaptureMark> mark;
-    std::optional<std::string> owner;  // answered: user id, "" = nobody could say
+    std::optional<std::string> owner;  // the answer: user id, "" = the scheduler could not name one
     SteadyTime first, last;            // when it was offered
-    bool refused = false;              // for the sake of shares
+    bool refused = false;              // because of shares
   };
   struct Claim {
     std::string owner;

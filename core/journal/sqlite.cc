@@ -11,14 +11,14 @@
 namespace scriptorium::journal {
 namespace {
 
-constexpr int kBusyMs =
-    10'000;  // another process (sqlite3 by hand, `check`) may hold a lock for a moment
+// Another process (sqlite3 by hand, `check`) may hold a lock for a moment.
+constexpr int kBusyMs = 10'000;
 
 bool is_lower_hex_id(std::string_view id) noexcept {
   return id.size() == 64 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// A path as SQLite's URI: what has a meaning there is percent-encoded.
+// A path as an SQLite URI: characters that are special in a URI are percent-encoded.
 std::string uri_of(const std::string& file, Connection::Mode mode) {
   std::string uri = "file:";
   for (const char c : file) {
@@ -52,8 +52,8 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
       return {ErrorKind::kTransient, text};
     case SQLITE_NOMEM: return {ErrorKind::kExhausted, text};
     case SQLITE_ERROR:
-      // The header's schema format (bytes 44 to 47), which has had no new value since 2006, is none
-      // that SQLite knows.
+      // SQLite does not know the header's schema format (bytes 44 to 47), although that has had no
+      // new value since 2006.
       if (std::strcmp(message, "unsupported file format") == 0) return {ErrorKind::kCorrupt, text};
       [[fallthrough]];
     default: return {ErrorKind::kTransient, text};
@@ -91,6 +91,10 @@ std::optional<std::int64_t> Connection::integer(const char* sql) {
   return statement.integer(0);
 }
 
+std::uint64_t Connection::number(const char* sql) {
+  return static_cast<std::uint64_t>(integer(sql).value_or(0));
+}
+
 std::optional<std::string> Connection::text(const char* sql) {
   Statement statement(*this, sql);
   if (!statement.step()) return std::nullopt;
@@ -125,8 +129,7 @@ void Connection::manual_checkpoints() {
 bool Connection::checkpoint(std::chrono::milliseconds patience) {
   int in_wal = 0, done = 0;
   sqlite3_busy_timeout(handle_, static_cast<int>(patience.count()));
-  // RESTART does what PASSIVE does, and then waits for readers only as long as the busy timeout
-  // says.
+  // RESTART does what PASSIVE does, and then waits for readers for at most the busy timeout.
   const int code =
       sqlite3_wal_checkpoint_v2(handle_, nullptr, SQLITE_CHECKPOINT_RESTART, &in_wal, &done);
   sqlite3_busy_timeout(handle_, kBusyMs);
@@ -135,7 +138,7 @@ bool Connection::checkpoint(std::chrono::milliseconds patience) {
 
 void Connection::fail(std::string_view what) {
   const int code = sqlite3_extended_errcode(handle_);
-  // The statement's text beyond its first words tells nobody anything.
+  // Only the first words of the statement help a reader.
   fail(sqlite_error(handle_, code,
                     "journal: " + std::string(what.substr(0, what.find_first_of("(\n")))));
 }

@@ -15,11 +15,11 @@ struct sqlite3_stmt;
 namespace scriptorium::journal {
 
 // One SQLite connection. Errors stick: after the first one every further step does nothing, until
-// take_error(). So a transaction is a plain list of steps with one check before its commit, where a
-// failure anywhere means rollback. Threads: one at a time.
+// take_error(). A transaction is therefore a plain list of steps with one check before its commit,
+// where a failure anywhere means rollback. Threads: one at a time.
 class Connection {
  public:
-  // kImmutable ignores -wal and takes no locks: for a file that nobody else has open.
+  // kImmutable ignores -wal and takes no locks: for a file that no other process has open.
   enum class Mode { kReadWrite, kReadOnly, kImmutable };
   static Result<std::unique_ptr<Connection>> open(const std::string& file, Mode mode);
   ~Connection();
@@ -28,23 +28,24 @@ class Connection {
 
   bool execute(const char* sql);
   std::optional<std::int64_t> integer(const char* sql);  // first column of the first row
+  std::uint64_t number(const char* sql);                 // the same; 0 if there is none
   std::optional<std::string> text(const char* sql);
   std::int64_t changes() const;
   bool in_transaction() const;
-  void rollback() noexcept;          // if a transaction is open; works with an error standing
+  void rollback() noexcept;          // if a transaction is open; works even after an error
   void reset_statements() noexcept;  // ends every read snapshot
 
-  // Checkpoints only on demand; wal_pages() is then the length of -wal after the last commit.
+  // From now on, checkpoints only on demand; wal_pages() is then the length of -wal after the last
+  // commit.
   void manual_checkpoints();
   std::uint64_t wal_pages() const noexcept { return static_cast<std::uint64_t>(wal_pages_); }
-  // Moves -wal into the database, as far as nobody reads an older state, and waits this long for
-  // those who do. True: all of it, and the next commit restarts the -wal.
+  // Moves -wal into the database, except for what readers of an older state still need, and waits
+  // this long for such readers. True: all of it, and the next commit restarts the -wal.
   bool checkpoint(std::chrono::milliseconds patience);
 
   bool ok() const noexcept { return !error_; }
-  bool damaged() const noexcept {
-    return damaged_;
-  }                                  // the standing or last taken error was damage of the file
+  // Whether the current or the last taken error was damage of the file.
+  bool damaged() const noexcept { return damaged_; }
   void fail(std::string_view what);  // takes SQLite's own code and message
   void fail(Error error);
   std::optional<Error> take_error();
@@ -59,9 +60,8 @@ class Connection {
   int wal_pages_ = 0;
 };
 
-// One prepared statement, to be used again and again. Parameters are bound in order by bind_*();
-// text and blobs are copied by SQLite, except those of bind_large(), which must live until the
-// statement ran.
+// One prepared statement, for repeated use. Parameters are bound in order by bind_*(). SQLite
+// copies text and blobs, except those of bind_large(), which must live until the statement has run.
 class Statement {
  public:
   Statement() = default;
@@ -71,19 +71,21 @@ class Statement {
   ~Statement();
 
   Statement& bind(std::int64_t value);
+  Statement& bind_number(std::uint64_t value) { return bind(static_cast<std::int64_t>(value)); }
   Statement& bind_text(std::string_view value);
   Statement& bind_blob(std::string_view value);
   Statement& bind_large(std::string_view value);
-  Statement& bind_id(
-      std::string_view event_id);  // 64 lower-case hex digits as 32 bytes, anything else as text
+  // 64 lower-case hex digits as 32 bytes, anything else as text.
+  Statement& bind_id(std::string_view event_id);
   Statement& bind_null();
 
   bool step();  // true: there is a row. False: at the end (and reset), or failed
   bool run();   // to the end; true if nothing failed
   void reset() noexcept;
 
-  // Of the current row. Views are good until the next step or reset.
+  // Of the current row. Views are valid until the next step or reset.
   std::int64_t integer(int column) const;
+  std::uint64_t number(int column) const { return static_cast<std::uint64_t>(integer(column)); }
   std::string_view text(int column) const;  // or blob
   std::string id(int column) const;         // what bind_id() stored
   bool is_null(int column) const;

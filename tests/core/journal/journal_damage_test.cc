@@ -11,8 +11,8 @@
 #include <random>
 #include <set>
 
-#include "core/journal/format.h"
 #include "core/journal/journal.h"
+#include "core/journal/schema.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"

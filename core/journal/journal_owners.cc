@@ -1,0 +1,142 @@
+// Journal: events whose owner is still to be asked for, and those that were published without one.
+#include <utility>
+
+#include "core/journal/journal_impl.h"
+#include "core/journal/schema.h"
+
+namespace scriptorium {
+namespace {
+
+using journal::Connection;
+using journal::ReaderPool;
+using journal::Shared;
+using journal::Statement;
+using journal::Writer;
+
+constexpr std::uint64_t kUnresolvedBytes = 24U << 20;  // of the events in one unresolved()
+
+// Tickets and marks of what waits, without the events.
+std::vector<Journal::Unresolved> waiting(Connection& db, const std::string& source,
+                                         std::uint64_t after, std::size_t limit) {
+  std::vector<Journal::Unresolved> result;
+  Statement rows(db,
+                 "SELECT ticket, id, entry FROM unresolved WHERE source=?1 AND ticket>?2 ORDER BY "
+                 "ticket LIMIT ?3");
+  const std::string columns = journal::mark_columns(db);
+  Statement mark(db,
+                 ("SELECT entry, " + columns + " FROM marks WHERE source=?1 AND entry=?2").c_str());
+  rows.bind_text(source).bind_number(after).bind_number(limit);
+  while (rows.step()) {
+    Journal::Unresolved& item = result.emplace_back();
+    item.ticket = rows.number(0);
+    if (!rows.is_null(2) && mark.bind_text(source).bind_text(rows.text(2)).step()) {
+      // A later entry of the same name may have the mark now.
+      if (CaptureMark found = journal::mark_of_row(mark); found.event_id == rows.id(1))
+        item.mark = std::move(found);
+    }
+    mark.reset();
+  }
+  return result;
+}
+
+bool has_unverified(Connection& db) { return journal::has_table(db, "unverified"); }
+
+}  // namespace
+
+std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, std::uint64_t after,
+                                                     std::size_t limit) const {
+  const auto count = impl_->shared.with([&](const Shared& s) { return s.unresolved(source); });
+  if (count.events == 0 || count.last_ticket <= after || limit == 0) return {};
+  auto reader = impl_->readers.lease();
+  if (!reader) return {};
+  Connection& db = *(*reader)->connection;
+  std::vector<Unresolved> result = waiting(db, source, after, limit);
+  // While commits fail, resolutions wait in the queue: to resolve an event again would only make it
+  // longer.
+  impl_->resolving.with([&](const auto& tickets) {
+    std::erase_if(result, [&](const Unresolved& item) { return tickets.contains(item.ticket); });
+  });
+  Statement row(db, ("SELECT " + (*reader)->content + " FROM unresolved WHERE ticket=?1").c_str());
+  std::uint64_t bytes = 0;
+  for (Unresolved& item : result) {
+    if (bytes > kUnresolvedBytes || !db.ok()) break;
+    if (!row.bind_number(item.ticket).step()) continue;  // resolved meanwhile
+    auto event = (*reader)->events->load_for_owner(row);
+    row.reset();
+    if (event) {
+      bytes += (*event)->memory_size();
+      item.event = *std::move(event);
+    } else if (event.error().kind() == ErrorKind::kCorrupt) {
+      // Nobody can resolve what cannot be read: each sink gets it as a dead letter instead.
+      impl_->put({.what = journal::PublishDamaged{item.ticket}});
+    }
+  }
+  if (auto error = db.take_error(); error && db.damaged()) impl_->note_damage(error->message());
+  std::erase_if(result, [](const Unresolved& item) { return !item.event; });
+  return result;
+}
+
+Result<std::vector<Journal::Unverified>> Journal::unverified(const std::string& source,
+                                                             Timestamp now,
+                                                             std::size_t limit) const {
+  std::vector<Unverified> result;
+  auto reader = impl_->readers.lease();
+  if (!reader) return reader.error();
+  Connection& db = *(*reader)->connection;
+  if (!has_unverified(db)) return result;
+  Statement rows(db,
+                 "SELECT number, noted_at, meta FROM unverified WHERE (source=?1 OR ?1='') AND "
+                 "due<=?2 ORDER BY due, number LIMIT ?3");
+  rows.bind_text(source).bind(now.nanoseconds).bind_number(limit);
+  while (rows.step()) {
+    auto json = (*reader)->codec.decompress(rows.text(2));
+    auto event = json ? event_from_json(*json) : Result<Event>(json.error());
+    // A damaged one cannot be asked about; newer ones replace it in time.
+    if (event) {
+      result.push_back({rows.number(0), Timestamp{rows.integer(1)},
+                        std::make_shared<const Event>(*std::move(event))});
+    }
+  }
+  if (auto error = db.take_error()) return *std::move(error);
+  return result;
+}
+
+std::uint64_t Journal::unverified_count(const std::string& source) const {
+  auto reader = impl_->readers.lease();
+  if (!reader || !has_unverified(*(*reader)->connection)) return 0;
+  Statement count(*(*reader)->connection, "SELECT count(*) FROM unverified WHERE source=?1");
+  return count.bind_text(source).step() ? count.number(0) : 0;
+}
+
+Result<void> Journal::change_unverified(std::vector<LaterOwner> changes) {
+  auto result = impl_->call(
+      [changes = std::move(changes)](Writer& writer) { return writer.change_unverified(changes); });
+  if (!result) return result.error();
+  return {};
+}
+
+Result<std::uint64_t> Journal::hasten_unverified(const std::string& source) {
+  return impl_->call([source, now = impl_->clock.now()](Writer& writer) {
+    return writer.hasten_unverified(source, now);
+  });
+}
+
+Result<void> Journal::replace_unverified(std::uint64_t number, const std::string& source,
+                                         std::shared_ptr<const Event> event) {
+  auto result = impl_->call([number, source, event = std::move(event)](Writer& writer) {
+    return writer.replace_unverified(number, source, event);
+  });
+  if (!result) return result.error();
+  return {};
+}
+
+bool Journal::is_replaced(SinkId sink, const Event& event) const {
+  if (event.user.verified) return false;
+  return impl_->shared.with([&](const Shared& s) {
+    const auto found = s.replaced.find(event.id);
+    const auto* const row = s.sink(sink);
+    return found != s.replaced.end() && row != nullptr && row->wants(event.kind, found->second, 0);
+  });
+}
+
+}  // namespace scriptorium

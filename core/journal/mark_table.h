@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/journal/capture_mark.h"
+#include "core/journal/mark_index.h"
+#include "core/journal/schema.h"
+#include "core/journal/sqlite.h"
+
+namespace scriptorium::journal {
+
+// The rows of `marks` and `positions`, and an index of the event ids that marks name.
+// Threads: the writer's. Borrows the connection.
+class MarkTable {
+ public:
+  explicit MarkTable(Connection& connection)
+      : forget_(connection, "DELETE FROM marks WHERE source=?1 AND entry=?2"),
+        put_position_(connection,
+                      "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) "
+                      "DO UPDATE SET position=?2") {
+    Statement rows(connection, "SELECT source, entry, event_id FROM marks");
+    while (rows.step()) index_.put(rows.text(0), rows.text(1), rows.id(2));
+    index_.commit();
+    if (!marks_name_files(connection)) return;  // an older version, opened only for reading
+    put_ = Statement(
+        connection,
+        "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET device=?3, "
+        "inode=?4, mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9");
+  }
+
+  void commit() { index_.commit(); }
+  void rollback() { index_.rollback(); }
+
+  bool names(std::string_view source, std::string_view event_id) const {
+    return index_.has(source, event_id);
+  }
+  void put(const std::string& source, const CaptureMark& mark) {
+    const FileIdentity& identity = mark.identity;
+    put_.bind_text(source)
+        .bind_text(mark.entry)
+        .bind_number(identity.device)
+        .bind_number(identity.inode)
+        .bind(identity.mtime_ns)
+        .bind_number(mark.size)
+        .bind_id(mark.event_id)
+        .bind_text(identity.file)
+        .bind_number(identity.size)
+        .run();
+    index_.put(source, mark.entry, mark.event_id);
+  }
+  void forget(const std::string& source, const std::vector<std::string>& entries) {
+    for (const std::string& entry : entries) {
+      forget_.bind_text(source).bind_text(entry).run();
+      index_.forget(source, entry);
+    }
+  }
+  void put_position(const std::string& source, const std::string& position) {
+    put_position_.bind_text(source).bind_blob(position).run();
+  }
+
+ private:
+  Statement put_, forget_, put_position_;
+  MarkIndex index_;
+};
+
+}  // namespace scriptorium::journal

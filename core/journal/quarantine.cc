@@ -1,0 +1,151 @@
+#include "core/journal/quarantine.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "core/base/fault_point.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/journal/salvage.h"
+#include "core/journal/schema.h"
+
+namespace scriptorium::journal {
+namespace {
+
+constexpr const char* kDraft = "journal.salvage";  // a salvaged journal that is not yet the journal
+// In a quarantine until its salvage has become the journal.
+constexpr const char* kPending = "salvage.pending";
+// In a quarantine from the moment that all damaged files are in it, synced.
+constexpr const char* kMoved = "salvage.moved";
+constexpr const char* kWanted = "salvage.wanted";  // beside a journal found damaged while in use
+
+bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+Result<void> move(const std::string& from, const std::string& to) {
+  if (const int code = FAULT_ERROR("journal.quarantine_rename"); code != 0)
+    return system_error("rename " + from, code);
+  if (::rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT)
+    return system_error("rename " + from, errno);
+  return {};
+}
+
+// Its absence is on disk when this returns.
+Result<void> remove_marker(const std::string& directory, const char* name) {
+  const std::string path = directory + "/" + name;
+  int code = FAULT_ERROR("journal.quarantine_unlink");
+  if (code == 0 && ::unlink(path.c_str()) != 0) code = errno;
+  if (code != 0 && code != ENOENT) return system_error("remove " + path, code);
+  return sync_directory(directory);
+}
+
+Result<void> make_marker(const std::string& directory, const char* name, std::string_view text) {
+  const std::string path = directory + "/" + name;
+  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd) return system_error("create " + path, errno);
+  if (auto result = write_fd(fd.get(), text); !result) return result;
+  if (auto result = sync_fd(fd.get(), path); !result) return result;
+  return sync_directory(directory);
+}
+
+Result<void> move_files(const std::string& directory, const std::string& bad) {
+  for (const char* suffix : {"-wal", "-shm", ""}) {
+    FAULT_POINT("journal.quarantine");
+    const std::string name = std::string("/") + kFileName + suffix;
+    if (auto result = move(directory + name, bad + name); !result) return result;
+  }
+  if (auto result = sync_directory(bad); !result) return result;
+  if (auto result = sync_directory(directory); !result) return result;
+  return make_marker(bad, kMoved, "");
+}
+
+}  // namespace
+
+Result<void> sync_directory(const std::string& path) {
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return system_error("open " + path, errno);
+  return sync_fd(fd.get(), path);
+}
+
+std::string unfinished_quarantine(const std::string& directory) {
+  std::string found;
+  DIR* handle = ::opendir(directory.c_str());
+  if (handle == nullptr) return found;
+  while (const dirent* entry = ::readdir(handle)) {
+    const std::string name = entry->d_name;
+    if (name.starts_with("bad.") && exists(directory + "/" + name + "/" + kPending))
+      found = directory + "/" + name;
+  }
+  ::closedir(handle);
+  return found;
+}
+
+Result<std::string> new_quarantine(const std::string& directory, const Clock& clock) {
+  std::string stamp = format_rfc3339(clock.now(), TimePrecision::kSeconds);
+  std::erase_if(stamp, [](char c) { return c == ':' || c == '-'; });
+  for (int i = 1; i < 1000; ++i) {
+    std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
+    if (::mkdir(path.c_str(), 0700) == 0) {
+      if (auto result = make_marker(path, kPending, ""); !result) return result.error();
+      if (auto result = sync_directory(directory); !result) return result.error();
+      return path;
+    }
+    if (errno != EEXIST) return system_error("mkdir " + path, errno);
+  }
+  return Error{ErrorKind::kTransient, "no free name for a quarantine in " + directory};
+}
+
+// Until kMoved exists, whatever has the journal's name belongs to the damaged one. From then on, a
+// database of that name is the salvaged one, perhaps with new events: it must not be replaced.
+Result<void> quarantine(const std::string& directory, const std::string& bad,
+                        const std::string& damage, Logger& log, OpenReport& report) {
+  const std::string file = directory + "/" + kFileName;
+  if (!exists(bad + "/" + kMoved)) {
+    if (auto result = move_files(directory, bad); !result) return result;
+  }
+  // Only the last step was missing.
+  if (exists(file)) return remove_marker(bad, kPending);
+  FAULT_POINT("journal.quarantine");
+  const std::string draft = directory + "/" + kDraft;
+  auto salvaged = salvage(bad, draft, log);
+  if (!salvaged) return salvaged.error();
+  FAULT_POINT("journal.quarantine");
+  if (auto result = move(draft, file); !result) return result;
+  if (auto result = sync_directory(directory); !result) return result;
+  FAULT_POINT("journal.quarantine");
+  if (auto result = remove_marker(bad, kPending); !result) return result;
+  report.quarantined = bad;
+  report.salvaged_events = salvaged->events;
+  report.lost_events = salvaged->lost_events;
+  report.damage = damage;
+  log.error("JOURNAL_QUARANTINED",
+            "the journal was damaged; it was put aside, and what could be read of it is in a new "
+            "one; keep the old one until you know what was lost",
+            {{"quarantine", bad},
+             {"damage", printable(damage, 400)},
+             {"salvaged_events", salvaged->events},
+             {"lost_events", salvaged->lost_events},
+             {"dead_letters", salvaged->dead_letters},
+             {"marks", salvaged->marks},
+             {"redelivers", salvaged->redelivers ? "yes" : "no"}});
+  return {};
+}
+
+Result<void> ask_for_salvage(const std::string& directory, const std::string& why) {
+  return make_marker(directory, kWanted, why);
+}
+
+Result<std::string> asked_for_salvage(const std::string& directory) {
+  return read_file(directory + "/" + kWanted);
+}
+
+Result<void> withdraw_salvage(const std::string& directory) {
+  return remove_marker(directory, kWanted);
+}
+
+}  // namespace scriptorium::journal

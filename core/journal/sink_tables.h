@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/journal/sink_row.h"
+#include "core/journal/sqlite.h"
+
+// The rows of `sinks`, `exceptions` and `fills`.
+// Threads: the writer's. Each class borrows the connection.
+namespace scriptorium::journal {
+
+class SinkTable {
+ public:
+  explicit SinkTable(Connection& connection);
+  std::vector<SinkRow> load();  // without counters
+  SinkId next_id();
+  void insert(const SinkRow& row);
+  void store_progress(const SinkRow& row);  // cursor, acknowledged, last success
+  void store_kinds(const SinkRow& row);
+  void store_absences(const SinkRow& row);
+  void remove(const SinkRow& row);
+  void set_fill(const Fill& fill);
+
+ private:
+  Connection& connection_;
+  Statement store_progress_;
+};
+
+class ExceptionTable {
+ public:
+  explicit ExceptionTable(Connection& connection);
+
+  struct Row {
+    SinkId sink = 0;
+    State state = State::kParked;
+    EventSummary event;
+    std::string event_id;
+  };
+  // By sink and event: all rows, or those in one state. `event_id` is empty if the event is gone.
+  void each(std::optional<State> state, const std::function<void(const Row&)>& take);
+
+  std::optional<State> state(SinkId sink, std::uint64_t seq);
+  bool any_of(std::uint64_t seq);
+  std::vector<SinkId> parked_by(std::uint64_t seq);
+  std::uint64_t parked_in_archive(SinkId sink);
+  std::vector<std::uint64_t> events_of(SinkId sink);
+  std::set<std::uint64_t> events_between(std::uint64_t after, std::uint64_t upto);
+
+  void put(SinkId sink, const Settle& settle, State state);
+  // That it is settled, as an event beyond the cursor.
+  void put_settled(SinkId sink, std::uint64_t seq);
+  void park(SinkId sink, std::uint64_t seq);  // a dead letter, with reason and attempts as they are
+  void erase(SinkId sink, std::uint64_t seq);
+  void erase_settled(SinkId sink, std::uint64_t after, std::uint64_t upto);
+  void erase_event(std::uint64_t seq);
+  void erase_sink(SinkId sink);
+
+ private:
+  Connection& connection_;
+  Statement state_, put_, erase_, erase_settled_, between_, any_of_, parked_by_;
+};
+
+}  // namespace scriptorium::journal

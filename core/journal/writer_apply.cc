@@ -1,0 +1,183 @@
+// How the writer applies each kind of queue entry.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/fault_point.h"
+#include "core/journal/event_row.h"
+#include "core/journal/writer.h"
+
+namespace scriptorium::journal {
+
+bool Writer::has_event(std::string_view source, const std::string& id) {
+  return marks_.names(source, id) || is_visible(id) || unresolved_.contains(id);
+}
+
+bool Writer::is_visible(const std::string& id) {
+  const auto found = events_.find(id);
+  if (!found) return false;
+  if (found->target == 0) return true;
+  withdraw(*found);
+  return false;
+}
+
+void Writer::withdraw(const EventSummary& event) {
+  ledger_.withdrawn(event, exceptions_.state(event.target, event.seq));
+  exceptions_.erase_event(event.seq);
+  events_.remove(event.seq);
+}
+
+void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
+                          const Content& content) {
+  const std::uint64_t seq = ledger_.next_seq();
+  events_.insert(seq, source, *event, content);
+  ledger_.count_pending({.seq = seq, .bytes = event->bytes_size(), .kind = event->kind});
+  const bool whole = std::all_of(event->files.begin(), event->files.end(),
+                                 [](const EventFile& f) { return f.bytes != nullptr; });
+  changes_.events.emplace_back(seq, whole ? event : nullptr);
+}
+
+void Writer::apply(Append& item) {
+  if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
+  const bool fresh = !has_event(item.source, item.event->id);
+  if (fresh) {
+    const Content content = contents_.store(*item.event);
+    if (item.resolve_first) {
+      changes_.tickets.emplace_back(unresolved_.insert(item, content), item.event);
+    } else {
+      insert_event(item.source, item.event, content);
+    }
+  }
+  if (item.mark) marks_.put(item.source, *item.mark);
+  if (item.durable) changes_.callbacks.push_back({item.durable, fresh});
+}
+
+void Writer::apply(AppendMany& item) {
+  for (const auto& event : item.events) {
+    if (!has_event(item.source, event->id))
+      insert_event(item.source, event, contents_.store(*event));
+  }
+  if (item.position) marks_.put_position(item.source, *item.position);
+}
+
+void Writer::apply(ResolveMany& item) {
+  FAULT_POINT("journal.before_resolved");
+  for (const Resolved& resolved : item.events) {
+    if (!resolved.event) continue;
+    // A missing row was resolved before.
+    if (const auto row = unresolved_.find(resolved.ticket)) resolve(*row, *resolved.event);
+  }
+}
+
+void Writer::resolve(const UnresolvedTable::Row& row, const Event& resolution) {
+  std::shared_ptr<const Event> event =
+      shared_.with([&](Shared& s) { return s.tickets.find(row.ticket); });
+  if (event != nullptr) {
+    event = std::make_shared<const Event>(with_resolution(*event, resolution));
+  } else if (auto json = codec_.decompress(row.meta)) {
+    if (auto captured = event_from_json(*json))
+      event = std::make_shared<const Event>(with_resolution(*captured, resolution));
+  }
+  if (event == nullptr) {
+    publish_damaged(row);
+    return;
+  }
+  unresolved_.remove(row);
+  changes_.resolved_tickets.push_back(row.ticket);
+  // The content moves with the event as it is. If the id exists already, that is another event's by
+  // mistake; two events with one id are one.
+  if (is_visible(event->id)) {
+    contents_.release(row.content);
+  } else {
+    insert_event(row.source, event, row.content);
+    if (!event->user.verified) unverified_.note(row.source, *event, clock_.now());
+  }
+}
+
+void Writer::apply(PublishDamaged& item) {
+  if (const auto row = unresolved_.find(item.ticket)) publish_damaged(*row);
+}
+
+void Writer::publish_damaged(const UnresolvedTable::Row& row) {
+  const std::uint64_t seq = ledger_.next_seq();
+  events_.insert_damaged(seq, row);
+  unresolved_.remove(row);
+  changes_.resolved_tickets.push_back(row.ticket);
+  ledger_.count_pending({.seq = seq, .bytes = row.bytes, .kind = row.kind});
+  changes_.events.emplace_back(seq, nullptr);
+}
+
+// A sink that is still to get a released event keeps its place in the order.
+void Writer::apply(ReleaseMany& item) {
+  FAULT_POINT("journal.before_release");
+  for (const ReleaseMany::Item& released : item.items) {
+    if (!events_.release(released.sequence, released.locator)) continue;
+    if (const auto event = events_.find(released.sequence))
+      ledger_.moved_to_archive(*event, exceptions_.parked_by(released.sequence));
+  }
+  FAULT_POINT("journal.after_release");
+}
+
+void Writer::apply(SettleMany& item) {
+  const SinkRow* const row = ledger_.find(item.sink);
+  if (row == nullptr) return;  // removed meanwhile
+  FAULT_POINT("journal.before_settle");
+  const std::uint64_t old_cursor = row->cursor;
+  const std::vector<EventSummary> events = events_.find_settled(item.settlements);
+  const Timestamp now = clock_.now();
+  for (const Settle& settle : item.settlements) {
+    const auto event =
+        std::lower_bound(events.begin(), events.end(), settle.sequence,
+                         [](const EventSummary& e, std::uint64_t seq) { return e.seq < seq; });
+    if (event == events.end() || event->seq != settle.sequence)
+      continue;  // settled and removed before
+    const auto stored =
+        settle.sequence > old_cursor ? std::nullopt : exceptions_.state(item.sink, settle.sequence);
+    const auto settled = ledger_.settle(item.sink, *event, settle.outcome, stored, now);
+    change_exception(item.sink, settle, settled.exception);
+    if (settled.acknowledged) pruner_.settled(event->bytes);
+  }
+  const SinkLedger::Passed passed = ledger_.pass(item.sink, item.cursor);
+  if (passed.erase_after) exceptions_.erase_settled(item.sink, *passed.erase_after, passed.upto);
+  for (const std::uint64_t seq : passed.to_store) exceptions_.put_settled(item.sink, seq);
+  FAULT_POINT("journal.after_settle");
+}
+
+void Writer::change_exception(SinkId sink, const Settle& settle,
+                              SinkLedger::ExceptionChange change) {
+  switch (change) {
+    case SinkLedger::ExceptionChange::kNone: return;
+    case SinkLedger::ExceptionChange::kPark: return exceptions_.put(sink, settle, State::kParked);
+    case SinkLedger::ExceptionChange::kBury: return exceptions_.put(sink, settle, State::kDead);
+    case SinkLedger::ExceptionChange::kErase:
+      exceptions_.erase(sink, settle.sequence);
+      pruner_.reconsider(settle.sequence);
+  }
+}
+
+// This reads the events that a sink is to pass instead of trusting its counters: no mistake in a
+// counter may make an event vanish.
+void Writer::pass_idle_sinks() {
+  for (const SinkId id : ledger_.idle()) {
+    const SinkRow& row = *ledger_.find(id);
+    bool wanted = false;
+    events_.each_after(row.cursor, [&](const EventSummary& event) {
+      wanted = row.is_pending(event);
+      return !wanted;
+    });
+    if (wanted) {
+      recount(id);
+    } else if (connection_->ok()) {
+      ledger_.pass_idle(id);
+    }
+  }
+}
+
+void Writer::recount(SinkId sink) {
+  ledger_.restart_count(sink, exceptions_.parked_in_archive(sink));
+  events_.each_after(ledger_.find(sink)->cursor, [&](const EventSummary& event) {
+    ledger_.recount(sink, event);
+    return true;
+  });
+}
+
+}  // namespace scriptorium::journal

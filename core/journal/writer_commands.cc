@@ -1,0 +1,165 @@
+// The writer's commands: what a caller asks for and waits for, each in a transaction of its own.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/fault_point.h"
+#include "core/base/text.h"
+#include "core/journal/writer.h"
+
+namespace scriptorium::journal {
+namespace {
+
+// Above this many replaced events in memory, those that every sink has got by now are removed.
+constexpr std::size_t kManyReplaced = 10'000;
+constexpr std::size_t kFewestDigits = 8;
+
+// The dead letters whose event id is, or begins with, `event_id`; "" = all of them.
+Result<std::vector<ExceptionTable::Row>> select(std::vector<ExceptionTable::Row> letters,
+                                                const std::string& event_id) {
+  std::erase_if(letters, [&](const auto& l) { return !l.event_id.starts_with(event_id); });
+  if (event_id.empty()) return letters;
+  if (std::ranges::any_of(letters, [&](const auto& l) { return l.event_id == event_id; })) {
+    std::erase_if(letters, [&](const auto& l) { return l.event_id != event_id; });
+    return letters;
+  }
+  const std::string subject = "event id " + printable(event_id);
+  if (event_id.size() < kFewestDigits)
+    return Error{ErrorKind::kPermanent, subject + ": give at least 8 digits"};
+  if (std::ranges::any_of(letters,
+                          [&](const auto& l) { return l.event_id != letters.front().event_id; }))
+    return Error{ErrorKind::kPermanent, subject + ": several events begin so; give more digits"};
+  return letters;
+}
+
+}  // namespace
+
+Writer::Count Writer::register_sink(const std::string& name,
+                                    const std::vector<std::string>& kinds) {
+  const auto registered = ledger_.register_sink(name, kinds, sinks_.next_id());
+  const SinkRow& row = *ledger_.find(registered.id);
+  if (registered.is_new) {
+    sinks_.insert(row);
+    pruner_.restart_after(0);  // what only an exception held has a second holder now
+  } else if (registered.returned) {
+    sinks_.store_absences(row);
+    // What it kept while absent is held by its cursor again, and removed when that passes.
+    pruner_.restart_after(row.cursor);
+  }
+  if (registered.kinds_changed && !registered.is_new) sinks_.store_kinds(row);
+  if (registered.kinds_changed || registered.returned) recount(registered.id);
+  return std::uint64_t{registered.id};
+}
+
+Writer::Count Writer::remove_sink(const std::string& name) {
+  const SinkRow* const found = ledger_.find_named(name);
+  if (found == nullptr)
+    return Error{ErrorKind::kPermanent, "the journal knows no sink " + printable(name)};
+  if (found->registered)
+    return Error{
+        ErrorKind::kPermanent,
+        "sink " + printable(name) + " is configured; remove it from the configuration first"};
+  const SinkId id = found->id;
+  pruner_.restart_after(found->cursor);
+  for (const std::uint64_t seq : exceptions_.events_of(id)) pruner_.reconsider(seq);
+  exceptions_.erase_sink(id);
+  sinks_.remove(*found);
+  ledger_.remove(id);
+  if (ledger_.empty()) pruner_.reconsider_none();
+  return std::uint64_t{1};
+}
+
+Writer::Count Writer::retire_other_sinks(const std::vector<std::string>& configured) {
+  const std::vector<SinkId> retired = ledger_.retire_others(configured);
+  for (const SinkId id : retired) sinks_.store_absences(*ledger_.find(id));
+  return std::uint64_t{retired.size()};
+}
+
+Writer::Count Writer::set_fill(const Fill& fill) {
+  sinks_.set_fill(fill);
+  return std::uint64_t{1};
+}
+
+Writer::Count Writer::fill(Fill progress, const std::vector<std::shared_ptr<const Event>>& events) {
+  const SinkRow* const sink = ledger_.find_named(progress.sink);
+  if (sink == nullptr || !sink->registered)
+    return Error{ErrorKind::kPermanent, "sink " + printable(progress.sink) + " is not configured"};
+  const SinkId id = sink->id;
+  for (const auto& event : events) ++(fill_one(id, *event) ? progress.sent : progress.present);
+  return set_fill(progress);
+}
+
+bool Writer::fill_one(SinkId sink, const Event& event) {
+  if (unresolved_.contains(event.id)) return false;
+  if (const auto found = events_.find(event.id)) {
+    if (ledger_.find(sink)->wants(event.kind, found->seq, found->target) ||
+        exceptions_.state(sink, found->seq))
+      return false;
+    // Others wait for it; this sink gets it as one that is to be tried again.
+    exceptions_.put(sink, {.sequence = found->seq, .outcome = Outcome::kRetry, .reason = "fill"},
+                    State::kParked);
+    ledger_.park(sink, *found);
+    return true;
+  }
+  const std::uint64_t seq = ledger_.next_seq();
+  events_.insert_locator(seq, event, sink);
+  ledger_.count_pending({.seq = seq,
+                         .bytes = event.bytes_size(),
+                         .kind = event.kind,
+                         .target = sink,
+                         .in_archive = true});
+  changes_.events.emplace_back(seq, nullptr);
+  return true;
+}
+
+Writer::Count Writer::change_unverified(const std::vector<LaterOwner>& changes) {
+  unverified_.change(changes);
+  return std::uint64_t{changes.size()};
+}
+
+Writer::Count Writer::hasten_unverified(const std::string& source, Timestamp now) {
+  return unverified_.hasten(source, now);
+}
+
+Writer::Count Writer::replace_unverified(std::uint64_t number, const std::string& source,
+                                         const std::shared_ptr<const Event>& event) {
+  FAULT_POINT("journal.before_replace");
+  if (!has_event(source, event->id)) {
+    insert_event(source, event, contents_.store(*event));
+    // A sink that is still to get the old event gets this one as well, and needs only this.
+    if (unverified_.replace(*event->replaces, ledger_.last_seq()))
+      changes_.replaced.emplace_back(*event->replaces, ledger_.last_seq());
+  }
+  unverified_.forget(number);
+  if (shared_.with([](const Shared& s) { return s.replaced.size() > kManyReplaced; })) {
+    changes_.replaced = unverified_.load_replaced();
+    changes_.replaced_is_complete = true;
+  }
+  return std::uint64_t{1};
+}
+
+Writer::Count Writer::change_dead(const std::optional<std::string>& sink,
+                                  const std::string& event_id, bool retry) {
+  std::vector<ExceptionTable::Row> all;
+  exceptions_.each(State::kDead, [&](const ExceptionTable::Row& letter) {
+    const SinkRow* const row = ledger_.find(letter.sink);
+    if (row != nullptr && !letter.event_id.empty() && (!sink || row->name == *sink))
+      all.push_back(letter);
+  });
+  const auto letters = select(std::move(all), event_id);
+  if (!letters) return letters.error();
+  for (const ExceptionTable::Row& letter : *letters) {
+    const std::uint64_t seq = letter.event.seq;
+    if (retry) {
+      exceptions_.park(letter.sink, seq);
+      ledger_.retry_dead(letter.sink, letter.event);
+    } else if (ledger_.discard_dead(letter.sink, seq)) {
+      exceptions_.put_settled(letter.sink, seq);
+    } else {
+      exceptions_.erase(letter.sink, seq);
+      pruner_.reconsider(seq);
+    }
+  }
+  return std::uint64_t{letters->size()};
+}
+
+}  // namespace scriptorium::journal
