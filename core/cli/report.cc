@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
 #include "core/cli/commands.h"
@@ -309,13 +309,11 @@ std::optional<Timestamp> since_of(const std::string& text) {
   if (text.empty()) return Timestamp{};
   static const std::map<char, std::int64_t> kUnits{
       {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-  std::int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size() - 1, count);
+  const auto count = parse_number<std::int64_t>(std::string_view(text).substr(0, text.size() - 1));
   const auto unit = kUnits.find(text.back());
-  if (error == std::errc{} && end == text.data() + text.size() - 1 && unit != kUnits.end() &&
-      count >= 0 && count < 1'000'000) {
+  if (count && unit != kUnits.end() && *count >= 0 && *count < 1'000'000) {
     const std::int64_t now = system_clock().now().nanoseconds;
-    const std::int64_t age = count * unit->second;
+    const std::int64_t age = *count * unit->second;
     return Timestamp{age > now / kSecond ? 0 : now - age * kSecond};
   }
   if (auto time = parse_rfc3339(text)) return time;

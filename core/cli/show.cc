@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <exception>
 #include <map>
@@ -10,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
@@ -87,15 +87,14 @@ class Search {
   // How many components a heterogeneous job has, of which one is found: their ids follow the
   // leader's. 0: not known.
   std::size_t count_components(const std::string& leader, Logger& log) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(leader.data(), leader.data() + leader.size(), number);
-    if (error != std::errc{} || end != leader.data() + leader.size()) return 0;
+    const auto number = parse_number<std::uint64_t>(leader);
+    if (!number) return 0;
     constexpr std::size_t kMost = 32;
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{10};
     std::size_t count = 0;
     for (; count < kMost && std::chrono::steady_clock::now() < deadline; ++count) {
       by_id_.clear();
-      look(std::to_string(number + count), log);
+      look(std::to_string(*number + count), log);
       const auto all = result();
       if (std::none_of(all.begin(), all.end(), [&](const Found& f) {
             return string_of(member(member(member(f.event, "job"), "het"), "job_id")) == leader;

@@ -1,13 +1,14 @@
 #include "core/config/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium {
@@ -17,16 +18,11 @@ constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t kDaySeconds = 86'400;
 constexpr std::size_t kMaxPath = 4000;  // PATH_MAX less what we add
 
-bool is_letter_or_digit(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 // [A-Za-z0-9][A-Za-z0-9._-]*
 bool is_plain_name(std::string_view name, std::size_t most) noexcept {
-  return !name.empty() && name.size() <= most && is_letter_or_digit(name.front()) &&
-         std::all_of(name.begin(), name.end(), [](char c) {
-           return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
-         });
+  return !name.empty() && name.size() <= most && is_alphanumeric(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_alphanumeric(c) || c == '.' || c == '_' || c == '-'; });
 }
 
 using TextProblem = std::function<std::optional<std::string>(const std::string&)>;
@@ -224,18 +220,14 @@ std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noe
   address.v6 = text.starts_with(kV6);
   if (!address.v6 && !text.starts_with(kV4)) return std::nullopt;
   text.remove_prefix(address.v6 ? kV6.size() : kV4.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), address.port);
-  if (error != std::errc{} || end != text.data() + text.size() || address.port == 0)
-    return std::nullopt;
-  return address;
+  address.port = parse_number<std::uint16_t>(text).value_or(0);
+  return address.port == 0 ? std::nullopt : std::optional(address);
 }
 
 bool is_instance_name(std::string_view name) noexcept {
-  const auto lower = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !name.empty() && name.size() <= 64 && lower(name.front()) &&
-         std::all_of(name.begin(), name.end(), [&](char c) {
-           return lower(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
-         });
+  return !name.empty() && name.size() <= 64 && is_lower(name.front()) &&
+         std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '_' || c == '-'; });
 }
 
 const Schema<CoreConfig>& core_schema() {

@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium {
@@ -26,11 +27,7 @@ constexpr int kMaxMistakes = 64;             // of syntax, in one file
 constexpr std::string_view kSkippedHeader = "[\"\\u0001";
 constexpr char kSkippedTable = '\x01';
 
-std::string_view trim(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
+std::string_view trim_line(std::string_view text) { return trim(text, " \t\r"); }
 
 // The text as lines that can be changed one by one; numbers from 1.
 class Lines {
@@ -58,20 +55,19 @@ class Lines {
 };
 
 bool is_key_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-.\"' \t").find(c) != std::string_view::npos;
+  return is_alphanumeric(c) || std::string_view("_-.\"' \t").find(c) != std::string_view::npos;
 }
 
 // "[sink.archive]", closed or not; not "[1, 2]," in a list.
 bool is_header(std::string_view line) {
-  line = trim(line);
+  line = trim_line(line);
   if (line.substr(0, 1) != "[") return false;
   line.remove_prefix(line.find_first_not_of('[') == std::string_view::npos
                          ? line.size()
                          : line.find_first_not_of('['));
   const std::string_view name = line.substr(0, line.find_first_of("]#"));
   const std::string_view rest =
-      trim(line.substr(std::min(line.find_first_not_of(']', name.size()), line.size())));
+      trim_line(line.substr(std::min(line.find_first_not_of(']', name.size()), line.size())));
   return (std::all_of(name.begin(), name.end(), is_key_character) ||
           line.starts_with(kSkippedHeader.substr(1))) &&
          !rest.starts_with(',');
@@ -83,24 +79,24 @@ std::size_t indentation(std::string_view line) {
 
 // "[ sink.archive ]" -> "sink.archive"; "" if the line is no header.
 std::string_view header_name(std::string_view line) {
-  line = trim(line);
+  line = trim_line(line);
   while (line.substr(0, 1) == "[") line.remove_prefix(1);
-  return trim(line.substr(0, line.find_first_of("]#")));
+  return trim_line(line.substr(0, line.find_first_of("]#")));
 }
 
 // "root = ..." -> "root"; "" if the line does not begin with a key and '='.
 std::string_view key_of(std::string_view line) {
-  line = trim(line);
+  line = trim_line(line);
   const auto equals = line.find('=');
   if (equals == std::string_view::npos) return {};
-  const std::string_view key = trim(line.substr(0, equals));
+  const std::string_view key = trim_line(line.substr(0, equals));
   return std::all_of(key.begin(), key.end(), is_key_character) ? key : std::string_view{};
 }
 
 // The nearest header line above, 0 if there is none.
 std::uint32_t section_line(const Lines& lines, std::uint32_t number) {
   for (std::uint32_t i = number - 1; i > 0; --i) {
-    if (is_header(lines.line(i)) && trim(lines.line(i)).find(']') != std::string_view::npos &&
+    if (is_header(lines.line(i)) && trim_line(lines.line(i)).find(']') != std::string_view::npos &&
         key_of(lines.line(i)).empty())
       return i;
   }
@@ -421,7 +417,7 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
   // Whether the line may be the rest of something that was taken out above it.
   const auto follows_changed = [&](std::uint32_t number) {
     const auto says_nothing = [&](std::uint32_t i) {
-      return trim(lines.line(i)).empty() || trim(lines.line(i)).front() == '#';
+      return trim_line(lines.line(i)).empty() || trim_line(lines.line(i)).front() == '#';
     };
     std::uint32_t above = number - 1;
     while (above > 0 && !changed.contains(above) && says_nothing(above)) --above;

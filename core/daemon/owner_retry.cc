@@ -15,7 +15,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr std::size_t kAtOnce = 200;
-constexpr seconds kLook{15};  // how often it is looked for what is due
+constexpr seconds kCheckInterval{15};  // how often it is checked what is due
 constexpr seconds kShortestPause{60};
 constexpr std::chrono::hours kLongestPause{6};
 constexpr std::chrono::hours kGivenUpAfter{30 * 24};
@@ -26,7 +26,8 @@ std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) 
       std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
 }
 
-// `asked`: the scheduler and its accounting were, and knew no owner. Else it is tried again soon.
+// `asked`: the scheduler and its accounting were asked, and knew no owner. If they were not, the
+// next attempt comes soon.
 Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
   std::chrono::nanoseconds pause = kShortestPause;
   if (asked)
@@ -75,7 +76,7 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
       s.status.rounds_done = wanted;
       s.status.last_error = done ? "" : printable(done.error().message());
     });
-    state_.wait_until(stop, std::chrono::steady_clock::now() + kLook,
+    state_.wait_until(stop, std::chrono::steady_clock::now() + kCheckInterval,
                       [&, before = wanted](const State& s) { return s.wanted > before; });
   }
 }

@@ -21,7 +21,8 @@ constexpr std::size_t kCountedAtOnce = 5000;
 constexpr std::uint64_t kMostFilled =
     10'000;  // events that wait for a sink while more are sent to it
 constexpr milliseconds kPause{250};
-constexpr std::chrono::seconds kSecondLook{30};  // at what no archive had before
+// After this long, what no archive had is asked for again.
+constexpr std::chrono::seconds kAskAgain{30};
 
 Error no_archive(const std::string& name) {
   return Error{ErrorKind::kPermanent, "there is no sink " + printable(name) + " that can be read"};
@@ -126,7 +127,7 @@ void Releaser::start() {
 
 void Releaser::run(const std::stop_token& stop) noexcept {
   name_thread("release");
-  SteadyTime second_look = std::chrono::steady_clock::now() + kSecondLook;
+  SteadyTime ask_again_at = std::chrono::steady_clock::now() + kAskAgain;
   while (journal_.wait_above(limit_bytes_ / 10 * 8, stop)) {
     const std::uint64_t released = round(stop);
     if (released > 0 && !announced_) {
@@ -139,10 +140,10 @@ void Releaser::run(const std::stop_token& stop) noexcept {
           {{"events", released}, {"bytes", journal_.used_bytes()}, {"limit_bytes", limit_bytes_}});
     }
     if (released == 0) pause_for(stop, kPause);
-    if (std::chrono::steady_clock::now() >= second_look) {
+    if (std::chrono::steady_clock::now() >= ask_again_at) {
       positions_.clear();
       announced_ = false;
-      second_look = std::chrono::steady_clock::now() + kSecondLook;
+      ask_again_at = std::chrono::steady_clock::now() + kAskAgain;
     }
   }
 }

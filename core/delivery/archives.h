@@ -74,8 +74,8 @@ class Releaser {
 };
 
 // Sends what an archive holds to a sink that was added later, through the journal, where it waits
-// like any other event: as a locator, so that a fill of any size takes little room. Goes on where
-// it was after a restart.
+// like any other event: as a locator, so that a fill of any size takes little room. After a restart
+// it continues where it was.
 //
 // Owns:    one thread, which sleeps while there is nothing to fill. Borrows the rest for its life.
 // Threads: any; start_thread() and stop() from the main thread.

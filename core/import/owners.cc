@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 
@@ -53,10 +54,7 @@ std::string_view next_line(std::string_view& text) {
   return line;
 }
 
-bool is_number(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= 10 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
+bool is_number(std::string_view text) noexcept { return text.size() <= 10 && is_all_digits(text); }
 bool is_user_name(std::string_view text) noexcept {
   return !text.empty() && text.size() <= 256 && is_utf8(text) &&
          std::none_of(text.begin(), text.end(), [](char c) {

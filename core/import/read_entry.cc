@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/api/job_script.h"
+#include "core/base/ascii.h"
 
 namespace scriptorium::import {
 namespace {
@@ -17,9 +18,7 @@ constexpr std::size_t kMaxJobName = 1024;
 constexpr std::size_t kMaxPath = 4096;
 constexpr std::int64_t kDay = 86'400'000'000'000;
 
-bool is_name_start(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+bool is_name_start(char c) noexcept { return is_letter(c) || c == '_'; }
 
 // "NAME=", or "BASH_FUNC_name%%=" and "BASH_FUNC_name()=", as shells export them.
 bool begins_variable(std::string_view line) noexcept {
@@ -28,7 +27,7 @@ bool begins_variable(std::string_view line) noexcept {
   std::string_view name = line.substr(0, equals);
   if (name.starts_with("BASH_FUNC_")) return true;
   return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_name_start(c) || (c >= '0' && c <= '9'); });
+                     [](char c) { return is_name_start(c) || is_digit(c); });
 }
 
 // Lines as NUL-ended strings. A line that begins no variable goes on with the one before.

@@ -6,6 +6,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "core/base/ascii.h"
+#include "core/base/number.h"
+
 namespace scriptorium::import {
 namespace {
 
@@ -14,26 +17,16 @@ using Role = TreePath::Role;
 constexpr std::size_t kMaxJobId = 64;
 constexpr std::size_t kMaxUser = 256;
 
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool all_digits(std::string_view text) noexcept {
-  return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
-}
-
 // "4711", "4711_3", "4711[]", "4711.server.example"
 bool is_job_id(std::string_view text) noexcept {
   const auto fits = [](char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("._-[]+").find(c) != std::string_view::npos;
+    return is_alphanumeric(c) || std::string_view("._-[]+").find(c) != std::string_view::npos;
   };
   return !text.empty() && text.size() <= kMaxJobId && is_digit(text.front()) &&
          std::all_of(text.begin(), text.end(), fits);
 }
 
-int number(std::string_view digits) noexcept {
-  int value = 0;
-  for (const char c : digits) value = value * 10 + (c - '0');
-  return value;
-}
+int number(std::string_view digits) noexcept { return parse_number<int>(digits).value_or(0); }
 
 struct Split {
   std::string_view folder;  // without a final '/'; "" = the tree itself
@@ -89,8 +82,8 @@ TreePath job_archive(std::string_view path) {
   const auto [user_folder, year] = split(year_folder);
   const std::string_view user = split(user_folder).name;
   const std::string_view id = name.substr(0, name.find('-'));
-  if (!is_job_id(id) || !all_digits(id) || year.size() != 4 || month.size() != 2 || user.empty() ||
-      user.size() > kMaxUser)
+  if (!is_job_id(id) || !is_all_digits(id) || year.size() != 4 || month.size() != 2 ||
+      user.empty() || user.size() > kMaxUser)
     return found;
   found.period = period_of(std::string(year) + std::string(month));
   if (!found.period) return found;
@@ -139,7 +132,7 @@ const char* to_string(TreeFormat format) noexcept {
 
 std::optional<Period> period_of(std::string_view digits) noexcept {
   using namespace std::chrono;
-  if (!all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8))
+  if (!is_all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8))
     return std::nullopt;
   const year y{number(digits.substr(0, 4))};
   // Before Unix there was no batch scheduler of these; eight digits may as well be a job's id.

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "core/base/accounts.h"
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/base/thrown.h"
@@ -40,10 +41,9 @@ Error refused(std::string_view file, const std::string& found, const std::string
 }
 
 bool is_plugin_name(std::string_view name) {
-  if (name.empty() || name.size() > 64 || name[0] < 'a' || name[0] > 'z') return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  });
+  if (name.empty() || name.size() > 64 || !is_lower(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return is_lower(c) || is_digit(c) || c == '_' || c == '-'; });
 }
 
 bool exists(const std::string& file) {
