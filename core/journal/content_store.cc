@@ -46,7 +46,7 @@ Content ContentStore::store(const Event& event) {
     content.pack = ++now_.last_pack;
     const std::string_view frame = codec_.compress(pack_bytes(event));
     content.stored += frame.size();
-    insert_pack_.bind(content.pack).bind_large(frame).run();
+    insert_pack_.run(content.pack, Large{frame});
   }
   FAULT_POINT("journal.after_blob");
   return content;
@@ -54,7 +54,7 @@ Content ContentStore::store(const Event& event) {
 
 std::int64_t ContentStore::store_blob(const EventFile& file, std::uint64_t& stored) {
   const std::string key = content_key(file);
-  if (find_blob_.bind_blob(key).step()) {
+  if (find_blob_.bind(Blob{key}).step()) {
     const std::int64_t blob = find_blob_.integer(0);
     find_blob_.reset();
     ++user_changes_[blob];
@@ -63,7 +63,7 @@ std::int64_t ContentStore::store_blob(const EventFile& file, std::uint64_t& stor
   const std::int64_t blob = ++now_.last_blob;
   const std::string_view frame = codec_.compress(*file.bytes);
   stored += frame.size();
-  insert_blob_.bind(blob).bind_blob(key).bind_number(file.bytes->size()).bind_large(frame).run();
+  insert_blob_.run(blob, Blob{key}, file.bytes->size(), Large{frame});
   return blob;
 }
 
@@ -99,10 +99,10 @@ void ContentStore::write_blob_counts() {
 void ContentStore::change_users(std::int64_t first, std::int64_t last, std::int64_t change) {
   if (change < 0) {
     FAULT_POINT("journal.before_blob_delete");
-    drop_blobs_.bind(first).bind(last).bind(-change).run();
+    drop_blobs_.run(first, last, -change);
     if (!connection_.ok() || connection_.changes() > last - first) return;
   }
-  change_blobs_.bind(first).bind(last).bind(change).run();
+  change_blobs_.run(first, last, change);
 }
 
 void ContentStore::drop_packs() {
@@ -112,7 +112,7 @@ void ContentStore::drop_packs() {
     auto to = from;
     while (to + 1 != released_packs_.end() && *(to + 1) == *to + 1) ++to;
     FAULT_POINT("journal.before_blob_delete");
-    drop_packs_.bind(*from).bind(*to).run();
+    drop_packs_.run(*from, *to);
     from = to + 1;
   }
 }

@@ -78,18 +78,18 @@ std::map<std::string, std::int64_t> EventTable::charges() {
 }
 
 std::optional<EventSummary> EventTable::find(std::uint64_t seq) {
-  return only(in_range_.bind_number(seq).bind_number(seq));
+  return only(in_range_.bind(seq, seq));
 }
 
 std::optional<EventSummary> EventTable::find(const std::string& id) {
-  return only(find_.bind_id(id));
+  return only(find_.bind(Id{id}));
 }
 
 std::vector<EventSummary> EventTable::find_settled(const std::vector<Settle>& settlements) {
   std::vector<EventSummary> found;
   if (settlements.empty()) return found;
   const auto add_range = [&](std::uint64_t first, std::uint64_t last) {
-    in_range_.bind_number(first).bind_number(last);
+    in_range_.bind(first, last);
     while (in_range_.step()) found.push_back(summary_of(in_range_));
   };
   const auto by_seq = [](const auto& a, const auto& b) { return a.sequence < b.sequence; };
@@ -106,7 +106,7 @@ std::vector<EventSummary> EventTable::find_settled(const std::vector<Settle>& se
 
 void EventTable::each_after(std::uint64_t seq,
                             const std::function<bool(const EventSummary&)>& take) {
-  scan_.bind_number(seq);
+  scan_.bind(seq);
   while (scan_.step()) {
     if (!take(summary_of(scan_))) break;
   }
@@ -119,75 +119,40 @@ void EventTable::insert(std::uint64_t seq, const std::string& source, const Even
   const std::string_view frame = codec_.compress(meta);
   const std::string owner = owner_of(event);
   const auto size = static_cast<std::int64_t>(content.stored + frame.size());
-  insert_.bind_number(seq)
-      .bind_id(event.id)
-      .bind_text(source)
-      .bind_text(event.kind)
-      .bind_text(event.job.id)
-      .bind(event.captured_at.nanoseconds)
-      .bind_number(event.bytes_size())
-      .bind_text(content.blobs)
-      .bind_large(frame)
-      .bind(content.pack)
-      .bind(0)
-      .bind_text(owner)
-      .bind(size)
-      .run();
+  insert_.run(seq, Id{event.id}, source, event.kind, event.job.id, event.captured_at,
+              event.bytes_size(), content.blobs, Large{frame}, content.pack, 0, owner, size);
   charge(owner, size);
   ++count_;
 }
 
 void EventTable::insert_damaged(std::uint64_t seq, const UnresolvedTable::Row& row) {
-  insert_.bind_number(seq)
-      .bind_id(row.id)
-      .bind_text(row.source)
-      .bind_text(row.kind)
-      .bind_text(row.job_id)
-      .bind(row.captured_at)
-      .bind_number(row.bytes)
-      .bind_text(row.content.blobs)
-      .bind_large(row.meta)
-      .bind(row.content.pack)
-      .bind(0)
-      .bind_text("")
-      .bind_number(row.content.stored)
-      .run();
+  insert_.run(seq, Id{row.id}, row.source, row.kind, row.job_id, row.captured_at, row.bytes,
+              row.content.blobs, Large{row.meta}, row.content.pack, 0, "", row.content.stored);
   ++count_;
 }
 
 void EventTable::insert_locator(std::uint64_t seq, const Event& event, SinkId target) {
-  insert_.bind_number(seq)
-      .bind_id(event.id)
-      .bind_text("")
-      .bind_text(event.kind)
-      .bind_text(event.job.id)
-      .bind(event.captured_at.nanoseconds)
-      .bind_number(event.bytes_size())
-      .bind_text("")
-      .bind_large(codec_.compress(encode_locator(event)))
-      .bind(kInArchive)
-      .bind(target)
-      .bind_text("")
-      .bind(0)
-      .run();
+  insert_.run(seq, Id{event.id}, "", event.kind, event.job.id, event.captured_at,
+              event.bytes_size(), "", Large{codec_.compress(encode_locator(event))}, kInArchive,
+              target, "", 0);
   ++count_;
 }
 
 bool EventTable::release(std::uint64_t seq, std::string_view locator) {
-  if (!content_of_.bind_number(seq).step()) return false;
+  if (!content_of_.bind(seq).step()) return false;
   const Content content = content_of(content_of_, 0);
   content_of_.reset();
   if (content.pack == kInArchive) return false;
   release(content);
-  release_.bind_number(seq).bind_large(codec_.compress(locator)).run();
+  release_.run(seq, Large{codec_.compress(locator)});
   return true;
 }
 
 void EventTable::remove(std::uint64_t seq) {
-  if (!content_of_.bind_number(seq).step()) return;
+  if (!content_of_.bind(seq).step()) return;
   const Content content = content_of(content_of_, 0);
   content_of_.reset();
-  prune_one_.bind_number(seq).run();
+  prune_one_.run(seq);
   release(content);
   --count_;
 }
@@ -195,7 +160,7 @@ void EventTable::remove(std::uint64_t seq) {
 std::vector<EventTable::Prunable> EventTable::prunable(std::uint64_t after, std::uint64_t upto,
                                                        std::int64_t limit) {
   std::vector<Prunable> rows;
-  prune_scan_.bind_number(after).bind_number(upto).bind(limit);
+  prune_scan_.bind(after, upto, limit);
   while (prune_scan_.step()) rows.push_back({summary_of(prune_scan_), content_of(prune_scan_, 5)});
   return rows;
 }
@@ -203,10 +168,10 @@ std::vector<EventTable::Prunable> EventTable::prunable(std::uint64_t after, std:
 void EventTable::prune(std::uint64_t after, std::uint64_t upto, const std::vector<Prunable>& rows,
                        const std::set<std::uint64_t>& kept) {
   if (rows.empty()) return;
-  if (kept.empty()) prune_range_.bind_number(after).bind_number(upto).run();
+  if (kept.empty()) prune_range_.run(after, upto);
   for (const Prunable& row : rows) {
     if (kept.contains(row.event.seq)) continue;
-    if (!kept.empty()) prune_one_.bind_number(row.event.seq).run();
+    if (!kept.empty()) prune_one_.run(row.event.seq);
     release(row.content);
     --count_;
   }

@@ -13,6 +13,7 @@ namespace {
 
 using journal::Connection;
 using journal::EventReader;
+using journal::Id;
 using journal::ReaderPool;
 using journal::Shared;
 using journal::SinkRow;
@@ -42,7 +43,7 @@ std::optional<Timestamp> oldest_pending(Connection& db, const SinkRow& row) {
       db, ("SELECT seq, kind, captured_at, " + journal::column_or(db, "events", "target", "0") +
            " FROM events WHERE seq>?1 ORDER BY seq")
               .c_str());
-  rows.bind_number(row.cursor);
+  rows.bind(row.cursor);
   while (rows.step()) {
     if (row.wants(rows.text(1), rows.number(0), static_cast<Journal::SinkId>(rows.integer(3))) &&
         !row.ahead.contains(rows.number(0)))
@@ -84,13 +85,13 @@ Statement rows_with_id(ReaderPool::Reader& reader, const std::string& table,
       (shortened ? " WHERE id BETWEEN ?1 AND ?2 OR id=?3" : " WHERE id=?1") + " LIMIT 2";
   Statement rows(*reader.connection, sql.c_str());
   if (!shortened) {
-    rows.bind_id(event_id);
+    rows.bind(Id{event_id});
     return rows;
   }
   const std::size_t missing = kIdDigits - event_id.size();
-  rows.bind_id(event_id + std::string(missing, '0'));
-  rows.bind_id(event_id + std::string(missing, 'f'));
-  rows.bind_text(event_id);
+  rows.bind(Id{event_id + std::string(missing, '0')});
+  rows.bind(Id{event_id + std::string(missing, 'f')});
+  rows.bind(event_id);
   return rows;
 }
 
@@ -108,7 +109,7 @@ Result<std::vector<Journal::DeadLetter>> Journal::dead_letters(
       "e.job_id, e.bytes, e.meta FROM exceptions x JOIN sinks s ON s.id=x.sink LEFT JOIN events e "
       "ON e.seq=x.seq WHERE x.state=2 AND (?1 IS NULL OR s.name=?1) ORDER BY s.name, x.seq LIMIT "
       "?2");
-  (sink ? rows.bind_text(*sink) : rows.bind_null()).bind(to_limit(limit));
+  rows.bind(sink, to_limit(limit));
   while (rows.step()) {
     letters.push_back({.sink = std::string(rows.text(0)),
                        .sequence = rows.number(1),
@@ -159,7 +160,7 @@ Result<std::vector<std::shared_ptr<const Event>>> Journal::find(std::string_view
         (*reader)->content + " FROM unresolved WHERE job_id=?1 ORDER BY ticket LIMIT ?2"}) {
     if (events.size() >= limit) break;
     Statement rows(db, ("SELECT " + query).c_str());
-    rows.bind_text(job_id).bind_number(std::min(limit - events.size(), kMostFound));
+    rows.bind(job_id, std::min(limit - events.size(), kMostFound));
     while (rows.step()) {
       if (EventReader::is_in_archive(rows)) {
         if (auto locator = (*reader)->events->locator(rows))

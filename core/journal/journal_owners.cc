@@ -25,11 +25,11 @@ std::vector<Journal::Unresolved> waiting(Connection& db, const std::string& sour
   const std::string columns = journal::mark_columns(db);
   Statement mark(db,
                  ("SELECT entry, " + columns + " FROM marks WHERE source=?1 AND entry=?2").c_str());
-  rows.bind_text(source).bind_number(after).bind_number(limit);
+  rows.bind(source, after, limit);
   while (rows.step()) {
     Journal::Unresolved& item = result.emplace_back();
     item.ticket = rows.number(0);
-    if (!rows.is_null(2) && mark.bind_text(source).bind_text(rows.text(2)).step()) {
+    if (!rows.is_null(2) && mark.bind(source, rows.text(2)).step()) {
       // A later entry of the same name may have the mark now.
       if (CaptureMark found = journal::mark_of_row(mark); found.event_id == rows.id(1))
         item.mark = std::move(found);
@@ -60,7 +60,7 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
   std::uint64_t bytes = 0;
   for (Unresolved& item : result) {
     if (bytes > kUnresolvedBytes || !db.ok()) break;
-    if (!row.bind_number(item.ticket).step()) continue;  // resolved meanwhile
+    if (!row.bind(item.ticket).step()) continue;  // resolved meanwhile
     auto event = (*reader)->events->load_for_owner(row);
     row.reset();
     if (event) {
@@ -87,7 +87,7 @@ Result<std::vector<Journal::Unverified>> Journal::unverified(const std::string& 
   Statement rows(db,
                  "SELECT number, noted_at, meta FROM unverified WHERE (source=?1 OR ?1='') AND "
                  "due<=?2 ORDER BY due, number LIMIT ?3");
-  rows.bind_text(source).bind(now.nanoseconds).bind_number(limit);
+  rows.bind(source, now, limit);
   while (rows.step()) {
     auto json = (*reader)->codec.decompress(rows.text(2));
     auto event = json ? event_from_json(*json) : Result<Event>(json.error());
@@ -105,7 +105,7 @@ std::uint64_t Journal::unverified_count(const std::string& source) const {
   auto reader = impl_->readers.lease();
   if (!reader || !has_unverified(*(*reader)->connection)) return 0;
   Statement count(*(*reader)->connection, "SELECT count(*) FROM unverified WHERE source=?1");
-  return count.bind_text(source).step() ? count.number(0) : 0;
+  return count.bind(source).step() ? count.number(0) : 0;
 }
 
 Result<void> Journal::change_unverified(std::vector<LaterOwner> changes) {

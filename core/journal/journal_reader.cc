@@ -129,7 +129,7 @@ Result<void> JournalReader::read_stored(const SinkRow& row, std::uint64_t after,
   const std::size_t chunk = batch.rows_at_once();
   for (bool more = true; more && !batch.is_full();) {
     std::size_t rows = 0;
-    scan.bind_number(after).bind_number(chunk);
+    scan.bind(after, chunk);
     while (more && scan.step()) {
       ++rows;
       after = scan.number(3);
@@ -206,7 +206,7 @@ Result<std::vector<Item>> JournalReader::parked(SinkId sink, std::size_t limit, 
   if (auto error = reader.connection->take_error()) return *std::move(error);
   std::uint64_t bytes = 0;
   for (const Parked& row : rows) {
-    if (reader.size.bind_number(row.seq).step())
+    if (reader.size.bind(row.seq).step())
       bytes += size_of(reader.size.number(0), reader.size.text(1));
     reader.size.reset();
     if (bytes > max_bytes && !items.empty()) break;
@@ -226,7 +226,7 @@ std::vector<JournalReader::Parked> JournalReader::parked_rows(
     ReaderPool::Reader& reader, SinkId sink, std::size_t limit, std::uint64_t after,
     const std::function<bool(std::uint64_t)>& skip) {
   std::vector<Parked> rows;
-  reader.parked.bind(sink).bind_number(after);
+  reader.parked.bind(sink, after);
   while (rows.size() < limit && reader.parked.step()) {
     const std::uint64_t seq = reader.parked.number(0);
     if (!skip || !skip(seq))
@@ -240,7 +240,7 @@ Result<std::shared_ptr<const Event>> JournalReader::load(ReaderPool::Reader& rea
                                                          std::uint64_t seq) {
   if (auto event = shared_.with([&](Shared& s) { return s.events.find(seq); })) return event;
   Statement& row = reader.row;
-  if (!row.bind_number(seq).step()) {
+  if (!row.bind(seq).step()) {
     if (auto error = reader.connection->take_error()) return *std::move(error);
     return Error{ErrorKind::kVanished, "journal: event " + std::to_string(seq) + " is not there"};
   }

@@ -124,7 +124,7 @@ std::optional<std::string> Journal::position(const std::string& source) const {
   if (!reader) return std::nullopt;
   journal::Statement statement(*(*reader)->connection,
                                "SELECT position FROM positions WHERE source=?1");
-  if (!statement.bind_text(source).step()) return std::nullopt;
+  if (!statement.bind(source).step()) return std::nullopt;
   return std::string(statement.text(0));
 }
 
@@ -136,7 +136,7 @@ std::vector<CaptureMark> Journal::marks(const std::string& source) const {
   const std::string columns = journal::mark_columns(db);
   journal::Statement statement(
       db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 ORDER BY entry").c_str());
-  statement.bind_text(source);
+  statement.bind(source);
   while (statement.step()) result.push_back(journal::mark_of_row(statement));
   return result;
 }

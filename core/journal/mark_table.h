@@ -39,26 +39,18 @@ class MarkTable {
   }
   void put(const std::string& source, const CaptureMark& mark) {
     const FileIdentity& identity = mark.identity;
-    put_.bind_text(source)
-        .bind_text(mark.entry)
-        .bind_number(identity.device)
-        .bind_number(identity.inode)
-        .bind(identity.mtime_ns)
-        .bind_number(mark.size)
-        .bind_id(mark.event_id)
-        .bind_text(identity.file)
-        .bind_number(identity.size)
-        .run();
+    put_.run(source, mark.entry, identity.device, identity.inode, identity.mtime_ns, mark.size,
+             Id{mark.event_id}, identity.file, identity.size);
     index_.put(source, mark.entry, mark.event_id);
   }
   void forget(const std::string& source, const std::vector<std::string>& entries) {
     for (const std::string& entry : entries) {
-      forget_.bind_text(source).bind_text(entry).run();
+      forget_.run(source, entry);
       index_.forget(source, entry);
     }
   }
   void put_position(const std::string& source, const std::string& position) {
-    put_position_.bind_text(source).bind_blob(position).run();
+    put_position_.run(source, Blob{position});
   }
 
  private:

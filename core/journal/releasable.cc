@@ -54,7 +54,7 @@ class Holders {
       const auto ahead = archive_->ahead.find(seq);
       return ahead != archive_->ahead.end() && ahead->second.state == State::kSettled;
     }
-    const bool open = open_.bind(archive_->id).bind_number(seq).step();
+    const bool open = open_.bind(archive_->id, seq).step();
     open_.reset();
     return !open;
   }
@@ -64,7 +64,7 @@ class Holders {
           return seq > row->cursor && row->wants(kind, seq, target) && !row->ahead.contains(seq);
         }))
       return true;
-    const bool parked = parked_.bind_number(seq).step();
+    const bool parked = parked_.bind(seq).step();
     parked_.reset();
     return parked;
   }
@@ -88,7 +88,7 @@ Result<std::vector<Releasable>> JournalReader::releasable(const std::string& arc
   const std::uint64_t high = holders->high();
   after = std::max(after, holders->low());
   Statement& scan = reader.scan;
-  scan.bind_number(after).bind(kMostRows);
+  scan.bind(after, kMostRows);
   while (result.size() < limit && scan.step()) {
     const std::uint64_t seq = scan.number(3);
     if (seq > high) break;

@@ -43,7 +43,7 @@ SalvageTarget::SalvageTarget(Connection& db)
                    "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)") {}
 
 bool SalvageTarget::has(const std::string& event_id) {
-  const bool found = find_event_.bind_id(event_id).step();
+  const bool found = find_event_.bind(Id{event_id}).step();
   find_event_.reset();
   return found;
 }
@@ -62,22 +62,22 @@ std::int64_t SalvageTarget::free_number(bool unresolved, std::int64_t wanted) {
 std::int64_t SalvageTarget::add_blob(const EventFile& file, std::uint64_t& stored) {
   const std::string key = content_key(file);
   std::int64_t blob = 0;
-  if (find_blob_.bind_blob(key).step()) blob = find_blob_.integer(0);
+  if (find_blob_.bind(Blob{key}).step()) blob = find_blob_.integer(0);
   find_blob_.reset();
   if (blob == 0) {
     const std::string_view frame = codec_.compress(*file.bytes);
-    insert_blob_.bind_blob(key).bind_number(file.bytes->size()).bind_large(frame).run();
+    insert_blob_.run(Blob{key}, file.bytes->size(), Large{frame});
     stored += frame.size();
     blob = db_.integer("SELECT last_insert_rowid()").value_or(0);
   }
-  add_ref_.bind(blob).run();
+  add_ref_.run(blob);
   return blob;
 }
 
 std::int64_t SalvageTarget::add_pack(const Event& event, std::uint64_t& stored) {
   const std::string_view frame = codec_.compress(pack_bytes(event));
   stored += frame.size();
-  insert_pack_.bind_large(frame).run();
+  insert_pack_.run(Large{frame});
   return db_.integer("SELECT last_insert_rowid()").value_or(0);
 }
 
@@ -94,43 +94,21 @@ void SalvageTarget::add_event(const EventRow& row, const Event& event) {
   const bool packed = std::find(blobs.begin(), blobs.end(), kInPack) != blobs.end();
   const std::int64_t pack = packed ? add_pack(event, stored) : 0;
   Statement& insert = row.unresolved ? insert_unresolved_ : insert_event_;
-  insert.bind(free_number(row.unresolved, row.number))
-      .bind_id(event.id)
-      .bind_text(row.source)
-      .bind_text(event.kind)
-      .bind_text(event.job.id)
-      .bind(event.captured_at.nanoseconds)
-      .bind_number(bytes)
-      .bind_text(encode_blobs(blobs))
-      .bind_large(row.meta)
-      .bind(pack)
-      .bind_number(stored);
-  if (!row.unresolved) {
-    insert.bind(row.target).bind_text(owner_of(event));
-  } else if (row.entry.empty()) {
-    insert.bind_null();
+  insert.bind(free_number(row.unresolved, row.number), Id{event.id}, row.source, event.kind,
+              event.job.id, event.captured_at, bytes, encode_blobs(blobs), Large{row.meta}, pack,
+              stored);
+  if (row.unresolved) {
+    insert.run(row.entry.empty() ? std::nullopt : std::optional(row.entry));
   } else {
-    insert.bind_text(row.entry);
+    insert.run(row.target, owner_of(event));
   }
-  insert.run();
   count_insert();
 }
 
 void SalvageTarget::add_locator(const EventRow& row, const Event& event, std::int64_t bytes) {
-  insert_event_.bind(free_number(false, row.number))
-      .bind_id(event.id)
-      .bind_text(row.source)
-      .bind_text(event.kind)
-      .bind_text(event.job.id)
-      .bind(event.captured_at.nanoseconds)
-      .bind(bytes)
-      .bind_text("")
-      .bind_large(row.meta)
-      .bind(kInArchive)
-      .bind(std::int64_t{0})
-      .bind(row.target)
-      .bind_text("")
-      .run();
+  insert_event_.run(free_number(false, row.number), Id{event.id}, row.source, event.kind,
+                    event.job.id, event.captured_at, bytes, "", Large{row.meta}, kInArchive,
+                    std::int64_t{0}, row.target, "");
   count_insert();
 }
 
@@ -142,45 +120,24 @@ void SalvageTarget::count_insert() {
 }
 
 void SalvageTarget::add_sink(std::int64_t id, const Sink& sink) {
-  insert_sink_.bind(id)
-      .bind_text(sink.name)
-      .bind_text(sink.kinds)
-      .bind(sink.cursor)
-      .bind(sink.acknowledged);
-  (sink.last_success ? insert_sink_.bind(*sink.last_success) : insert_sink_.bind_null())
-      .bind(sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences))
-      .bind_text(sink.absences)
-      .run();
+  insert_sink_.run(id, sink.name, sink.kinds, sink.cursor, sink.acknowledged, sink.last_success,
+                   sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences), sink.absences);
 }
 
 void SalvageTarget::add_exception(const Exception& x) {
-  insert_exception_.bind(x.sink)
-      .bind(x.seq)
-      .bind(static_cast<std::int64_t>(x.state))
-      .bind_text(x.reason)
-      .bind(x.attempts)
-      .bind(x.first)
-      .bind(x.last)
-      .bind(exception_sum(x.sink, x.seq, x.state))
-      .run();
+  insert_exception_.run(x.sink, x.seq, x.state, x.reason, x.attempts, x.first, x.last,
+                        exception_sum(x.sink, x.seq, x.state));
 }
 
 void SalvageTarget::add_mark(const std::string& source, const CaptureMark& mark) {
-  insert_mark_.bind_text(source)
-      .bind_text(mark.entry)
-      .bind_number(mark.identity.device)
-      .bind_number(mark.identity.inode)
-      .bind(mark.identity.mtime_ns)
-      .bind_number(mark.size)
-      .bind_id(mark.event_id)
-      .bind_text(mark.identity.file)
-      .bind_number(mark.identity.size)
-      .run();
+  insert_mark_.run(source, mark.entry, mark.identity.device, mark.identity.inode,
+                   mark.identity.mtime_ns, mark.size, Id{mark.event_id}, mark.identity.file,
+                   mark.identity.size);
 }
 
 void SalvageTarget::add_position(const std::string& source, const std::string& position) {
   Statement insert(db_, "INSERT OR IGNORE INTO positions(source,position) VALUES(?1,?2)");
-  insert.bind_text(source).bind_blob(position).run();
+  insert.run(source, Blob{position});
 }
 
 }  // namespace scriptorium::journal

@@ -195,7 +195,7 @@ void Salvager::read_range(const Table& table, std::int64_t low, std::int64_t hig
     const auto [first, last] = ranges.back();
     ranges.pop_back();
     std::int64_t next = first;
-    rows.bind(first).bind(last);
+    rows.bind(first, last);
     while (rows.step()) {
       next = rows.integer(3) + 1;
       take(table, rows, reader);

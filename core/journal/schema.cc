@@ -73,7 +73,7 @@ PRAGMA user_version=2;
 
 bool has_table(Connection& db, const char* name) {
   Statement statement(db, "SELECT 1 FROM sqlite_schema WHERE name=?1");
-  return statement.bind_text(name).step();
+  return statement.bind(name).step();
 }
 
 bool has_packs(Connection& db) { return has_table(db, "packs"); }
@@ -81,7 +81,7 @@ bool has_packs(Connection& db) { return has_table(db, "packs"); }
 std::string column_or(Connection& db, const char* table, const char* column,
                       const char* otherwise) {
   Statement statement(db, "SELECT 1 FROM pragma_table_info(?1) WHERE name=?2");
-  return statement.bind_text(table).bind_text(column).step() ? column : otherwise;
+  return statement.bind(table, column).step() ? column : otherwise;
 }
 
 bool marks_name_files(Connection& db) {

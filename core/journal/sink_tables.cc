@@ -51,32 +51,28 @@ void SinkTable::insert(const SinkRow& row) {
   Statement statement(connection_,
                       "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) "
                       "VALUES(?1,?2,?3,0,0,NULL,?4)");
-  statement.bind(row.id).bind_text(row.name).bind_text(row.kinds).bind(sum_of(row)).run();
+  statement.run(row.id, row.name, row.kinds, sum_of(row));
 }
 
 void SinkTable::store_progress(const SinkRow& row) {
-  store_progress_.bind(row.id).bind_number(row.cursor).bind_number(row.acknowledged);
-  (row.last_success ? store_progress_.bind(row.last_success->nanoseconds)
-                    : store_progress_.bind_null())
-      .bind(sum_of(row))
-      .run();
+  store_progress_.run(row.id, row.cursor, row.acknowledged, row.last_success, sum_of(row));
 }
 
 void SinkTable::store_kinds(const SinkRow& row) {
   Statement statement(connection_, "UPDATE sinks SET kinds=?2, sum=?3 WHERE id=?1");
-  statement.bind(row.id).bind_text(row.kinds).bind(sum_of(row)).run();
+  statement.run(row.id, row.kinds, sum_of(row));
 }
 
 void SinkTable::store_absences(const SinkRow& row) {
   Statement statement(connection_, "UPDATE sinks SET absences=?2, sum=?3 WHERE id=?1");
-  statement.bind(row.id).bind_text(encode_absences(row.absences)).bind(sum_of(row)).run();
+  statement.run(row.id, encode_absences(row.absences), sum_of(row));
 }
 
 void SinkTable::remove(const SinkRow& row) {
   Statement sink(connection_, "DELETE FROM sinks WHERE id=?1");
-  sink.bind(row.id).run();
+  sink.run(row.id);
   Statement fill(connection_, "DELETE FROM fills WHERE sink=?1");
-  fill.bind_text(row.name).run();
+  fill.run(row.name);
 }
 
 void SinkTable::set_fill(const Fill& fill) {
@@ -84,16 +80,8 @@ void SinkTable::set_fill(const Fill& fill) {
       connection_,
       "INSERT OR REPLACE INTO fills(sink,archive,since,position,sent,present,skipped,total,state) "
       "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
-  statement.bind_text(fill.sink)
-      .bind_text(fill.archive)
-      .bind(fill.since.nanoseconds)
-      .bind_text(fill.position)
-      .bind_number(fill.sent)
-      .bind_number(fill.present)
-      .bind_number(fill.skipped)
-      .bind_number(fill.total)
-      .bind(static_cast<std::int64_t>(fill.state))
-      .run();
+  statement.run(fill.sink, fill.archive, fill.since, fill.position, fill.sent, fill.present,
+                fill.skipped, fill.total, fill.state);
 }
 
 ExceptionTable::ExceptionTable(Connection& connection)
@@ -116,7 +104,7 @@ void ExceptionTable::each(std::optional<State> state, const std::function<void(c
                                ", e.id FROM exceptions x LEFT JOIN events e ON e.seq=x.seq "
                                "WHERE ?1 IS NULL OR x.state=?1 ORDER BY x.sink, x.seq")
                                   .c_str());
-  if (state) rows.bind(static_cast<std::int64_t>(*state));
+  if (state) rows.bind(*state);
   while (rows.step()) {
     take({.sink = static_cast<SinkId>(rows.integer(0)),
           .state = static_cast<State>(rows.integer(2)),
@@ -130,20 +118,20 @@ void ExceptionTable::each(std::optional<State> state, const std::function<void(c
 
 std::optional<State> ExceptionTable::state(SinkId sink, std::uint64_t seq) {
   std::optional<State> result;
-  if (state_.bind(sink).bind_number(seq).step()) result = static_cast<State>(state_.integer(0));
+  if (state_.bind(sink, seq).step()) result = static_cast<State>(state_.integer(0));
   state_.reset();
   return result;
 }
 
 bool ExceptionTable::any_of(std::uint64_t seq) {
-  const bool found = any_of_.bind_number(seq).step();
+  const bool found = any_of_.bind(seq).step();
   any_of_.reset();
   return found;
 }
 
 std::vector<SinkId> ExceptionTable::parked_by(std::uint64_t seq) {
   std::vector<SinkId> sinks;
-  parked_by_.bind_number(seq);
+  parked_by_.bind(seq);
   while (parked_by_.step()) sinks.push_back(static_cast<SinkId>(parked_by_.integer(0)));
   return sinks;
 }
@@ -165,21 +153,14 @@ std::vector<std::uint64_t> ExceptionTable::events_of(SinkId sink) {
 
 std::set<std::uint64_t> ExceptionTable::events_between(std::uint64_t after, std::uint64_t upto) {
   std::set<std::uint64_t> events;
-  between_.bind_number(after).bind_number(upto);
+  between_.bind(after, upto);
   while (between_.step()) events.insert(between_.number(0));
   return events;
 }
 
 void ExceptionTable::put(SinkId sink, const Settle& settle, State state) {
-  put_.bind(sink)
-      .bind_number(settle.sequence)
-      .bind(static_cast<std::int64_t>(state))
-      .bind_text(settle.reason)
-      .bind(settle.attempts)
-      .bind(settle.first_attempt.nanoseconds)
-      .bind(settle.last_attempt.nanoseconds)
-      .bind(sum_of(sink, settle.sequence, state))
-      .run();
+  put_.run(sink, settle.sequence, state, settle.reason, settle.attempts, settle.first_attempt,
+           settle.last_attempt, sum_of(sink, settle.sequence, state));
 }
 
 void ExceptionTable::put_settled(SinkId sink, std::uint64_t seq) {
@@ -188,25 +169,23 @@ void ExceptionTable::put_settled(SinkId sink, std::uint64_t seq) {
 
 void ExceptionTable::park(SinkId sink, std::uint64_t seq) {
   Statement park(connection_, "UPDATE exceptions SET state=1, sum=?3 WHERE sink=?1 AND seq=?2");
-  park.bind(sink).bind_number(seq).bind(sum_of(sink, seq, State::kParked)).run();
+  park.run(sink, seq, sum_of(sink, seq, State::kParked));
 }
 
-void ExceptionTable::erase(SinkId sink, std::uint64_t seq) {
-  erase_.bind(sink).bind_number(seq).run();
-}
+void ExceptionTable::erase(SinkId sink, std::uint64_t seq) { erase_.run(sink, seq); }
 
 void ExceptionTable::erase_settled(SinkId sink, std::uint64_t after, std::uint64_t upto) {
-  erase_settled_.bind(sink).bind_number(after).bind_number(upto).run();
+  erase_settled_.run(sink, after, upto);
 }
 
 void ExceptionTable::erase_event(std::uint64_t seq) {
   Statement erase(connection_, "DELETE FROM exceptions WHERE seq=?1");
-  erase.bind_number(seq).run();
+  erase.run(seq);
 }
 
 void ExceptionTable::erase_sink(SinkId sink) {
   Statement erase(connection_, "DELETE FROM exceptions WHERE sink=?1");
-  erase.bind(sink).run();
+  erase.run(sink);
 }
 
 }  // namespace scriptorium::journal

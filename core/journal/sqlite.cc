@@ -172,33 +172,27 @@ Statement& Statement::operator=(Statement&& other) noexcept {
 
 Statement::~Statement() { sqlite3_finalize(statement_); }
 
-Statement& Statement::bind(std::int64_t value) {
-  sqlite3_bind_int64(statement_, next_++, value);
-  return *this;
+void Statement::bind_integer(std::int64_t value) { sqlite3_bind_int64(statement_, next_++, value); }
+void Statement::bind_one(std::string_view text) {
+  sqlite3_bind_text64(statement_, next_++, text.data() == nullptr ? "" : text.data(), text.size(),
+                      SQLITE_TRANSIENT, SQLITE_UTF8);
 }
-Statement& Statement::bind_text(std::string_view value) {
-  sqlite3_bind_text64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
-                      value.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
-  return *this;
+void Statement::bind_one(Blob blob) {
+  sqlite3_bind_blob64(statement_, next_++, blob.bytes.data() == nullptr ? "" : blob.bytes.data(),
+                      blob.bytes.size(), SQLITE_TRANSIENT);
 }
-Statement& Statement::bind_blob(std::string_view value) {
-  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
-                      value.size(), SQLITE_TRANSIENT);
-  return *this;
+void Statement::bind_one(Large blob) {
+  sqlite3_bind_blob64(statement_, next_++, blob.bytes.data() == nullptr ? "" : blob.bytes.data(),
+                      blob.bytes.size(), SQLITE_STATIC);
 }
-Statement& Statement::bind_large(std::string_view value) {
-  sqlite3_bind_blob64(statement_, next_++, value.data() == nullptr ? "" : value.data(),
-                      value.size(), SQLITE_STATIC);
-  return *this;
+void Statement::bind_one(Id id) {
+  if (is_lower_hex_id(id.event_id)) {
+    bind_one(Blob{hex_decode(id.event_id).value_or(std::string{})});
+  } else {
+    bind_one(id.event_id);
+  }
 }
-Statement& Statement::bind_id(std::string_view event_id) {
-  if (is_lower_hex_id(event_id)) return bind_blob(hex_decode(event_id).value_or(std::string{}));
-  return bind_text(event_id);
-}
-Statement& Statement::bind_null() {
-  sqlite3_bind_null(statement_, next_++);
-  return *this;
-}
+void Statement::bind_one(std::nullptr_t) { sqlite3_bind_null(statement_, next_++); }
 
 bool Statement::step() {
   if (statement_ == nullptr || !connection_->ok()) {
@@ -212,7 +206,7 @@ bool Statement::step() {
   return false;
 }
 
-bool Statement::run() {
+bool Statement::finish() {
   while (step()) {
   }
   return connection_->ok();

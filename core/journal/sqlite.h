@@ -1,13 +1,17 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/base/result.h"
+#include "core/base/time.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -60,8 +64,20 @@ class Connection {
   int wal_pages_ = 0;
 };
 
-// One prepared statement, for repeated use. Parameters are bound in order by bind_*(). SQLite
-// copies text and blobs, except those of bind_large(), which must live until the statement has run.
+// How a text is bound to a parameter; a plain string is bound as text.
+struct Blob {
+  std::string_view bytes;
+};
+// A blob that SQLite does not copy: it must live until the statement has run.
+struct Large {
+  std::string_view bytes;
+};
+// 64 lower-case hex digits as 32 bytes, anything else as text.
+struct Id {
+  std::string_view event_id;
+};
+
+// One prepared statement, for repeated use.
 class Statement {
  public:
   Statement() = default;
@@ -70,27 +86,49 @@ class Statement {
   Statement& operator=(Statement&& other) noexcept;
   ~Statement();
 
-  Statement& bind(std::int64_t value);
-  Statement& bind_number(std::uint64_t value) { return bind(static_cast<std::int64_t>(value)); }
-  Statement& bind_text(std::string_view value);
-  Statement& bind_blob(std::string_view value);
-  Statement& bind_large(std::string_view value);
-  // 64 lower-case hex digits as 32 bytes, anything else as text.
-  Statement& bind_id(std::string_view event_id);
-  Statement& bind_null();
+  // The next parameters, in order: numbers, times, text, Blob, Large, Id; NULL for nullptr or an
+  // empty optional.
+  template <typename... Values>
+  Statement& bind(const Values&... values) {
+    (bind_one(values), ...);
+    return *this;
+  }
 
   bool step();  // true: there is a row. False: at the end (and reset), or failed
-  bool run();   // to the end; true if nothing failed
+                // Binds the last parameters and runs to the end; true if nothing failed.
+  template <typename... Values>
+  bool run(const Values&... values) {
+    bind(values...);
+    return finish();
+  }
   void reset() noexcept;
 
   // Of the current row. Views are valid until the next step or reset.
   std::int64_t integer(int column) const;
   std::uint64_t number(int column) const { return static_cast<std::uint64_t>(integer(column)); }
   std::string_view text(int column) const;  // or blob
-  std::string id(int column) const;         // what bind_id() stored
+  std::string id(int column) const;         // that was bound as Id
   bool is_null(int column) const;
 
  private:
+  template <typename Value>
+    requires std::integral<Value> || std::is_enum_v<Value>
+  void bind_one(Value value) {
+    bind_integer(static_cast<std::int64_t>(value));
+  }
+  template <typename Value>
+  void bind_one(const std::optional<Value>& value) {
+    value ? bind_one(*value) : bind_one(nullptr);
+  }
+  void bind_one(std::string_view text);
+  void bind_one(Blob blob);
+  void bind_one(Large blob);
+  void bind_one(Id id);
+  void bind_one(std::nullptr_t);
+  void bind_one(Timestamp time) { bind_integer(time.nanoseconds); }
+  void bind_integer(std::int64_t value);
+  bool finish();
+
   Connection* connection_ = nullptr;
   sqlite3_stmt* statement_ = nullptr;
   int next_ = 1;

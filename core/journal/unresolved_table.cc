@@ -34,7 +34,7 @@ UnresolvedTable::UnresolvedTable(Connection& connection, Codec& codec)
 
 bool UnresolvedTable::contains(const std::string& id) {
   if (now_.events == 0) return false;
-  const bool found = find_id_.bind_id(id).step();
+  const bool found = find_id_.bind(Id{id}).step();
   find_id_.reset();
   return found;
 }
@@ -42,18 +42,10 @@ bool UnresolvedTable::contains(const std::string& id) {
 std::uint64_t UnresolvedTable::insert(const Append& item, const Content& content) {
   const Event& event = *item.event;
   const std::uint64_t ticket = ++now_.last_ticket;
-  insert_.bind_number(ticket)
-      .bind_id(event.id)
-      .bind_text(item.source)
-      .bind_text(event.kind)
-      .bind_text(event.job.id)
-      .bind(event.captured_at.nanoseconds)
-      .bind_number(event.bytes_size())
-      .bind_text(content.blobs)
-      .bind_large(codec_.compress(encode_meta(event)))
-      .bind(content.pack)
-      .bind_number(content.stored);
-  (item.mark ? insert_.bind_text(item.mark->entry) : insert_.bind_null()).run();
+  insert_.bind(ticket, Id{event.id}, item.source, event.kind, event.job.id, event.captured_at,
+               event.bytes_size(), content.blobs, Large{codec_.compress(encode_meta(event))},
+               content.pack, content.stored);
+  insert_.run(item.mark ? std::optional(item.mark->entry) : std::nullopt);
   UnresolvedCount& source = now_.by_source[item.source];
   ++source.events;
   source.last_ticket = ticket;
@@ -64,7 +56,7 @@ std::uint64_t UnresolvedTable::insert(const Append& item, const Content& content
 
 std::optional<UnresolvedTable::Row> UnresolvedTable::find(std::uint64_t ticket) {
   std::optional<Row> row;
-  if (find_.bind_number(ticket).step()) {
+  if (find_.bind(ticket).step()) {
     row = Row{.ticket = ticket,
               .source = std::string(find_.text(0)),
               .kind = std::string(find_.text(1)),
@@ -83,7 +75,7 @@ std::optional<UnresolvedTable::Row> UnresolvedTable::find(std::uint64_t ticket) 
 }
 
 void UnresolvedTable::remove(const Row& row) {
-  delete_.bind_number(row.ticket).run();
+  delete_.run(row.ticket);
   --now_.events;
   --now_.by_source[row.source].events;
   now_.bytes -= std::min(now_.bytes, row.content.stored);

@@ -39,24 +39,19 @@ void UnverifiedTable::note(const std::string& source, const Event& event, Timest
     meta = encode_meta(small);
     if (meta.size() > kMostMeta) return;
   }
-  note_.bind_id(event.id)
-      .bind_text(source)
-      .bind(now.nanoseconds)
-      .bind(now.nanoseconds + kFirstPause)
-      .bind_large(codec_.compress(meta))
-      .run();
+  note_.run(Id{event.id}, source, now, now.nanoseconds + kFirstPause, Large{codec_.compress(meta)});
   if (++noted_ % kTrimEvery != 1) return;
   Statement oldest(
       connection_,
       "DELETE FROM unverified WHERE number <= (SELECT max(number) FROM unverified) - ?1");
-  oldest.bind_number(most_).run();
+  oldest.run(most_);
 }
 
 void UnverifiedTable::change(const std::vector<LaterOwner>& changes) {
   Statement postpone(connection_, "UPDATE unverified SET due=?2 WHERE number=?1");
   for (const LaterOwner& change : changes) {
     if (change.due) {
-      postpone.bind_number(change.number).bind(change.due->nanoseconds).run();
+      postpone.run(change.number, change.due->nanoseconds);
     } else {
       forget(change.number);
     }
@@ -65,20 +60,20 @@ void UnverifiedTable::change(const std::vector<LaterOwner>& changes) {
 
 std::uint64_t UnverifiedTable::hasten(const std::string& source, Timestamp now) {
   Statement hasten(connection_, "UPDATE unverified SET due=min(due, ?2) WHERE source=?1");
-  hasten.bind_text(source).bind(now.nanoseconds).run();
+  hasten.run(source, now);
   return static_cast<std::uint64_t>(connection_.changes());
 }
 
 void UnverifiedTable::forget(std::uint64_t number) {
   Statement forget(connection_, "DELETE FROM unverified WHERE number=?1");
-  forget.bind_number(number).run();
+  forget.run(number);
 }
 
 bool UnverifiedTable::replace(const std::string& id, std::uint64_t seq) {
   Statement note(connection_,
                  "INSERT OR REPLACE INTO replaced(id, seq) SELECT id, ?2 FROM events WHERE id=?1 "
                  "AND target=0");
-  note.bind_id(id).bind_number(seq).run();
+  note.run(Id{id}, seq);
   return connection_.changes() > 0;
 }
 
