@@ -7,36 +7,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <future>
-#include <map>
 #include <random>
 #include <set>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "core/journal/journal.h"
-#include "tests/support/event_factory.h"
+#include "tests/core/journal/journal_workload.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium {
 namespace {
 
-using test::make_event;
 using namespace std::chrono_literals;
-
-constexpr const char* kSinks[] = {"archive", "search"};
-
-std::shared_ptr<const Event> job(const std::string& id, bool big) {
-  std::string script = "#!/bin/bash\n# " + std::to_string(std::hash<std::string>{}(id) % 20) + "\n";
-  if (big) {
-    std::mt19937_64 random(std::hash<std::string>{}(id));
-    for (int i = 0; i < 200'000; ++i) script += static_cast<char>('!' + random() % 90);
-  }
-  return make_event(id, script);
-}
+using test::workload_job;
 
 class Notes {
  public:
@@ -54,83 +42,26 @@ class Notes {
   int fd_;
 };
 
-// ---- the child
-// -------------------------------------------------------------------------------------------------
-
-// Random appends, resolutions and settlements of two sinks. Notes: "A id" = is durable; "T sink id
-// outcome" = was told to the journal; "C" = all T so far are committed; "S" = a child starts.
+// The child: it works, and notes what it is promised.
 void work(const std::string& directory, unsigned seed, int rounds, bool big) {
   Notes notes(directory + "/notes");
   test::RecordingLogger log;
-  std::stop_source never;
+  test::StoredEvents stored;
   auto opened = Journal::open(
       {.directory = directory + "/journal", .cache_bytes = seed % 2 == 0 ? 0U : 1U << 20}, log,
       system_clock());
   ASSERT_TRUE(opened) << opened.error().message();
-  Journal& journal = **opened;
   notes.write("S");
   const auto patience = ::getenv("JOURNAL_CHILD_IMPATIENT") != nullptr ? 500ms : 30'000ms;
-  std::mt19937 random(seed);
-  std::map<std::string, Journal::SinkId> ids;
-  std::map<std::string, std::uint64_t> after;
-  for (const char* name : kSinks) {
-    auto id = journal.register_sink(name, {"*"});
-    ASSERT_TRUE(id) << id.error().message();
-    ids[name] = *id;
-    after[name] = journal.cursor(*id);
-  }
-  const auto flush = [&] {
-    ASSERT_TRUE(journal.flush(std::chrono::steady_clock::now() + patience));
-    notes.write("C");
-  };
-  for (int round = 0; round < rounds; ++round) {
-    for (int i = static_cast<int>(random() % 6); i >= 0; --i) {
-      const std::string id =
-          std::to_string(seed) + "-" + std::to_string(round) + "-" + std::to_string(i);
-      const auto event = job(id, big);
-      journal.append({.source = "slurm",
-                      .event = event,
-                      .resolve_first = random() % 3 == 0,
-                      .mark = CaptureMark{.entry = "job." + id, .event_id = event->id},
-                      .durable = [&notes, id](bool) { notes.write("A " + id); }},
-                     never.get_token());
-    }
-    if (random() % 2 == 0) {
-      std::vector<Journal::Resolved> resolved;
-      for (auto& item : journal.unresolved("slurm", 0, 5))
-        resolved.push_back({item.ticket, item.event});
-      journal.resolved(std::move(resolved));
-    }
-    for (const char* name : kSinks) {
-      if (random() % 2 == 0) continue;
-      auto items = journal.read(ids[name], after[name], 1 + random() % 8, 1U << 30);
-      ASSERT_TRUE(items) << items.error().message();
-      if (random() % 4 == 0) {
-        flush();  // or what was just settled would be there still
-        auto parked = journal.parked(ids[name], 3);
-        ASSERT_TRUE(parked);
-        items->insert(items->begin(), parked->begin(), parked->end());
-      }
-      std::vector<Journal::Settle> settlements;
-      for (const auto& item : *items) {
-        ASSERT_TRUE(item.event);
-        const auto outcome = random() % 8;
-        notes.write(std::string("T ") + name + " " + item.event->job.id + " " +
-                    (outcome == 0   ? "dead"
-                     : outcome == 1 ? "parked"
-                                    : "acknowledged"));
-        settlements.push_back({.sequence = item.sequence,
-                               .outcome = outcome == 0   ? Outcome::kRejected
-                                          : outcome == 1 ? Outcome::kRetry
-                                                         : Outcome::kAcknowledged,
-                               .reason = "as the dice fell"});
-        after[name] = std::max(after[name], item.sequence);
-      }
-      if (!settlements.empty()) journal.settle(ids[name], std::move(settlements), after[name]);
-    }
-    if (random() % 3 == 0) flush();
-  }
-  flush();
+  test::WorkloadRun(
+      **opened,
+      {.seed = seed,
+       .rounds = rounds,
+       .script_bytes = [big](auto&) { return big ? 200'000U : 0U; },
+       .retries = true,
+       .patience = patience},
+      [&notes](const std::string& line) { notes.write(line); }, stored)
+      .run();
 }
 
 TEST(JournalCrashChild, DISABLED_Works) {
@@ -139,9 +70,6 @@ TEST(JournalCrashChild, DISABLED_Works) {
   work(directory, static_cast<unsigned>(std::atoi(::getenv("JOURNAL_CHILD_SEED"))),
        std::atoi(::getenv("JOURNAL_CHILD_ROUNDS")), ::getenv("JOURNAL_CHILD_BIG") != nullptr);
 }
-
-// ---- the parent
-// ------------------------------------------------------------------------------------------------
 
 class JournalCrashTest : public testing::Test {
  protected:
@@ -169,92 +97,16 @@ class JournalCrashTest : public testing::Test {
   static bool killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
   bool reached() const { return dir_.exists("reached"); }
 
-  struct Fate {
-    bool acknowledged = false, dead = false, parked = false;
-  };
-  void read_notes() {
-    durable_.clear();
-    told_.clear();
-    ever_.clear();
-    committed_.clear();
+  test::Promises promises() const {
+    std::vector<std::string> lines;
     std::ifstream in(dir_.path_to("notes"));
-    std::string line;
-    while (std::getline(in, line)) {
-      std::istringstream words(line);
-      std::string what, sink, id, outcome;
-      words >> what;
-      if (what == "A" && words >> id) durable_.insert(id);
-      if (what == "T" && words >> sink >> id >> outcome) {
-        for (auto* fates : {&told_, &ever_}) {
-          Fate& fate = (*fates)[sink][id];
-          (outcome == "acknowledged" ? fate.acknowledged
-           : outcome == "dead"       ? fate.dead
-                                     : fate.parked) = true;
-        }
-      }
-      if (what == "C") committed_ = told_;
-      if (what == "S")
-        told_ =
-            committed_;  // what the one before had told and not heard of may or may not be there
-    }
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return test::Promises(lines);
   }
 
   // Opens what the child left and holds it against its notes.
   void expect_promises_kept() {
-    read_notes();
-    auto opened = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
-    ASSERT_TRUE(opened) << opened.error().message();
-    Journal& journal = **opened;
-    EXPECT_TRUE(journal.open_report().quarantined.empty()) << journal.open_report().damage;
-    const auto sound = journal.verify();
-    EXPECT_TRUE(sound) << sound.error().message();
-    std::set<std::string> unresolved;
-    for (const auto& item : journal.unresolved("slurm", 0, 100'000))
-      unresolved.insert(item.event->job.id);
-    for (const char* name : kSinks) {
-      SCOPED_TRACE(name);
-      const auto known = journal.unregistered_sinks();
-      if (std::find(known.begin(), known.end(), name) == known.end()) {
-        EXPECT_TRUE(committed_[name].empty()) << "a sink that had settled something is forgotten";
-      }
-      auto sink = journal.register_sink(name, {"*"});
-      ASSERT_TRUE(sink);
-      std::set<std::string> waiting, parked, dead;
-      auto items = journal.read(*sink, journal.cursor(*sink), 1'000'000, 1U << 31);
-      ASSERT_TRUE(items);
-      for (const auto& item : *items) waiting.insert(item.event->job.id);
-      auto again = journal.parked(*sink, 1'000'000);
-      ASSERT_TRUE(again);
-      for (const auto& item : *again) parked.insert(item.event->job.id);
-      auto letters = journal.dead_letters(name, 1'000'000);
-      ASSERT_TRUE(letters);
-      for (const auto& letter : *letters) dead.insert(letter.job_id);
-      for (const std::string& id : durable_) {
-        const Fate told = ever_[name].contains(id) ? ever_[name][id] : Fate{};
-        EXPECT_TRUE(unresolved.contains(id) || waiting.contains(id) || parked.contains(id) ||
-                    dead.contains(id) || told.acknowledged)
-            << id << " was durable, and is lost";
-      }
-      for (const auto& [id, fate] : committed_[name]) {
-        EXPECT_FALSE(waiting.contains(id)) << id << " was settled, and comes again";
-        if (fate.acknowledged) {
-          EXPECT_FALSE(parked.contains(id) || dead.contains(id))
-              << id << " was acknowledged, and comes again";
-        }
-        if (fate.dead && !ever_[name][id].acknowledged) {
-          EXPECT_TRUE(dead.contains(id)) << id << " was a dead letter, and is lost";
-        }
-        if (fate.parked && !ever_[name][id].acknowledged && !ever_[name][id].dead) {
-          EXPECT_TRUE(parked.contains(id)) << id << " was parked, and is lost";
-        }
-      }
-      const auto usage = journal.usage();
-      const auto state = std::find_if(usage.sinks.begin(), usage.sinks.end(),
-                                      [&](const auto& s) { return s.name == name; });
-      ASSERT_NE(state, usage.sinks.end());
-      EXPECT_EQ(state->waiting, waiting.size() + parked.size());
-      EXPECT_EQ(state->dead, dead.size());
-    }
+    EXPECT_EQ(promises().broken_by(test::open_and_read(dir_.path_to("journal"), {})), "");
   }
 
   void expect_survives(const std::string& point, int nth, int rounds = 40, bool big = false) {
@@ -273,8 +125,6 @@ class JournalCrashTest : public testing::Test {
 
   test::TempDir dir_;
   test::RecordingLogger log_;
-  std::set<std::string> durable_;
-  std::map<std::string, std::map<std::string, Fate>> told_, ever_, committed_;
 };
 
 class JournalCrashPointTest : public JournalCrashTest,
@@ -316,8 +166,8 @@ TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
     {
       auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
       ASSERT_TRUE(journal);
-      ASSERT_TRUE(
-          (*journal)->append_all("slurm", {job("1", false), job("2", false)}, std::nullopt, {}));
+      ASSERT_TRUE((*journal)->append_all("slurm", {workload_job("1", 0), workload_job("2", 0)},
+                                         std::nullopt, {}));
     }
     {
       // An index page of zeros: found by the check at open, and no event is touched by it.
@@ -331,13 +181,13 @@ TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
     run_child(fault, 1, 0);  // and once more in the recovery, where that still passes this point
     auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
     ASSERT_TRUE(journal);
-    EXPECT_TRUE((*journal)->event(job("1", false)->id));
-    EXPECT_TRUE((*journal)->event(job("2", false)->id));
+    EXPECT_TRUE((*journal)->event(workload_job("1", 0)->id));
+    EXPECT_TRUE((*journal)->event(workload_job("2", 0)->id));
     EXPECT_TRUE((*journal)->verify());
   }
 }
 
-TEST_F(JournalCrashTest, KeepsEverythingWhileTheDiskIsFullAndGoesOnAfterwards) {
+TEST_F(JournalCrashTest, KeepsEverythingWhileTheDiskIsFullAndContinuesAfterwards) {
 #ifndef SCRIPTORIUM_FAULTS
   GTEST_SKIP() << "built without fault points (SCRIPTORIUM_FAULTS)";
 #endif
@@ -345,7 +195,7 @@ TEST_F(JournalCrashTest, KeepsEverythingWhileTheDiskIsFullAndGoesOnAfterwards) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << dir_.read("child.log");
   EXPECT_TRUE(reached());
   expect_promises_kept();
-  EXPECT_GT(durable_.size(), 50U);
+  EXPECT_GT(promises().durable().size(), 50U);
 }
 
 TEST_F(JournalCrashTest, PromisesNothingIfTheDiskNeverTakesIt) {
@@ -356,8 +206,7 @@ TEST_F(JournalCrashTest, PromisesNothingIfTheDiskNeverTakesIt) {
   const int status = run_child("journal.commit:3+:error=ENOSPC", 5, 3);
   ::unsetenv("JOURNAL_CHILD_IMPATIENT");
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) != 0) << "its flush cannot have succeeded";
-  read_notes();
-  EXPECT_TRUE(durable_.empty());
+  EXPECT_TRUE(promises().durable().empty());
   expect_promises_kept();
 }
 
