@@ -269,6 +269,7 @@ def booted_root(clean_root):
 @pytest.fixture
 def compiler_root():
     """Debian with a compiler and what scriptorium-dev depends on."""
-    root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make", "libexpected-dev", "libssl-dev"))
+    root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make", "libexpected-dev", "libsimdjson-dev",
+                                 "libssl-dev"))
     yield root
     shutil.rmtree(root.path, ignore_errors=True)

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -209,6 +211,158 @@ class OracleWriter {
 
 inline std::string oracle_event_json(const Event& event, const JsonOptions& options = {}) {
   return OracleWriter(event, options).write();
+}
+
+// event_from_json() with a tree, for the same reason. Nothing: it is not metadata of an event.
+//
+inline constexpr std::string_view kKnown[] = {"schema",
+                                              "id",
+                                              "kind",
+                                              "time",
+                                              "captured_at",
+                                              "capture",
+                                              "complete",
+                                              "cluster",
+                                              "scheduler",
+                                              "host",
+                                              "job",
+                                              "user",
+                                              "script",
+                                              "environment",
+                                              "files",
+                                              "redactions",
+                                              "problems",
+                                              "lossy",
+                                              "supersedes",
+                                              "replaces",
+                                              "environment_size",
+                                              "environment_format"};
+
+// The same for the objects into which extra_json is merged.
+struct KnownMembers {
+  std::string_view object;
+  std::vector<std::string_view> members;
+};
+inline const std::vector<KnownMembers>& known_members() {
+  static const std::vector<KnownMembers> kList = {
+      {"host", {"name"}},
+      {"job",
+       {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
+      {"user", {"name", "id", "group", "verified", "unverified_reason"}},
+      {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
+  return kList;
+}
+
+inline std::optional<std::string> optional_text(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  return found->get<std::string>();
+}
+
+inline Timestamp required_time(const Json& json, const char* key) {
+  const auto time = parse_rfc3339(json.at(key).get_ref<const std::string&>());
+  if (!time) throw std::invalid_argument(std::string(key) + " is not a time");
+  return *time;
+}
+
+inline std::uint64_t required_number(const Json& json, const char* key) {
+  const Json& number = json.at(key);
+  if (!number.is_number_integer() || (!number.is_number_unsigned() && number < 0))
+    throw std::invalid_argument(std::string(key) + " is not a number from 0");
+  return number.get<std::uint64_t>();
+}
+
+inline Event oracle_read(const Json& json) {
+  if (json.at("schema").get<std::string>() != kSchema)
+    throw std::invalid_argument("schema is not scriptorium.event/1");
+  Event event;
+  event.id = json.at("id").get<std::string>();
+  event.kind = json.at("kind").get<std::string>();
+  event.time = required_time(json, "time");
+  event.captured_at = required_time(json, "captured_at");
+  event.capture = json.at("capture").get<std::string>();
+  event.complete = json.at("complete").get<bool>();
+  event.cluster = json.at("cluster").get<std::string>();
+  event.scheduler = json.at("scheduler").get<std::string>();
+  event.host = json.at("host").at("name").get<std::string>();
+  const Json& job = json.at("job");
+  event.job.id = job.at("id").get<std::string>();
+  event.job.name = optional_text(job, "name");
+  if (const auto array = job.find("array"); array != job.end()) {
+    event.job.array =
+        JobArray{array->at("job_id").get<std::string>(), optional_text(*array, "task_id"),
+                 optional_text(*array, "task_spec")};
+  }
+  if (const auto het = job.find("het"); het != job.end()) {
+    event.job.het = HetJob{.job_id = het->at("job_id").get<std::string>(),
+                           .synthetic = het->at("synthetic").get<bool>()};
+    if (const auto component = het->find("component"); component != het->end())
+      event.job.het->component = static_cast<std::uint32_t>(required_number(*het, "component"));
+  }
+  event.job.account = optional_text(job, "account");
+  event.job.partition = optional_text(job, "partition");
+  event.job.qos = optional_text(job, "qos");
+  if (job.contains("submitted_at")) event.job.submitted_at = required_time(job, "submitted_at");
+  event.job.work_dir = optional_text(job, "work_dir");
+  const Json& user = json.at("user");
+  event.user.name = optional_text(user, "name");
+  event.user.id = optional_text(user, "id");
+  if (const auto group = user.find("group"); group != user.end()) {
+    event.user.group_name = optional_text(*group, "name");
+    event.user.group_id = optional_text(*group, "id");
+  }
+  event.user.verified = user.at("verified").get<bool>();
+  event.user.unverified_reason = optional_text(user, "unverified_reason");
+  if (const auto script = json.find("script"); script != json.end()) {
+    ScriptInfo& info = event.script.emplace();
+    info.interpreter = optional_text(*script, "interpreter");
+    if (script->contains("directives"))
+      info.directives = script->at("directives").get<std::vector<std::string>>();
+    if (script->contains("modules"))
+      info.modules = script->at("modules").get<std::vector<std::string>>();
+  }
+  if (json.contains("files")) {
+    for (const Json& f : json.at("files")) {
+      event.files.push_back({f.at("name").get<std::string>(), required_number(f, "size"),
+                             f.at("sha256").get<std::string>(), nullptr});
+    }
+  }
+  if (json.contains("environment_size")) {
+    event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw
+                                                                   : EnvironmentFormat::kNulEnded;
+  }
+  if (json.contains("redactions")) {
+    for (const Json& r : json.at("redactions")) {
+      event.redactions.push_back({r.at("rule").get<std::string>(), r.at("where").get<std::string>(),
+                                  required_number(r, "count")});
+    }
+  }
+  if (json.contains("problems"))
+    event.problems = json.at("problems").get<std::vector<std::string>>();
+  event.supersedes = optional_text(json, "supersedes");
+  event.replaces = optional_text(json, "replaces");
+  if (json.contains("lossy")) event.lossy = json.at("lossy").get<std::vector<std::string>>();
+  Json extra = Json::object();
+  for (const auto& [key, value] : json.items()) {
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
+      extra[key] = value;
+  }
+  for (const auto& [object, members] : known_members()) {
+    const auto found = json.find(object);
+    if (found == json.end()) continue;
+    for (const auto& [key, value] : found->items()) {
+      if (std::find(members.begin(), members.end(), key) == members.end())
+        extra[std::string(object)][key] = value;
+    }
+  }
+  if (!extra.empty()) event.extra_json = extra.dump();
+  return event;
+}
+
+inline std::optional<Event> oracle_event_from_json(std::string_view json) try {
+  return oracle_read(Json::parse(json));
+} catch (const std::exception&) {
+  return std::nullopt;
 }
 
 }  // namespace scriptorium::test
