@@ -8,16 +8,16 @@
 
 namespace scriptorium {
 
-// The file that a spool entry is known by (the one that holds the script), in the state in which it
-// was captured.
+// The file that identifies a spool entry (the one with the script), in the state in which it was
+// captured.
 struct FileIdentity {
-  std::string
-      file;  // its name within the entry; "" = not known: the journal was written before format 3
-  std::uint64_t device = 0;  // lasts only as long as the mount: network file systems get another
-                             // number at the next one
+  // Its name within the entry; "" = unknown, because the journal was written before format 3.
+  std::string file;
+  // Valid only for this mount: network file systems get another number at the next one.
+  std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::int64_t mtime_ns = 0;
-  std::uint64_t size = 0;  // of the file, not of the script as it was kept; 0 = not known, as above
+  std::uint64_t size = 0;  // of the file, not of the script as stored; 0 = unknown, as above
 
   // The same file in the same state, wherever its file system is mounted now.
   bool matches(const FileStat& stat) const noexcept {
@@ -34,12 +34,12 @@ inline FileIdentity identity_of(std::string file, const FileStat& stat) {
           .size = stat.size};
 }
 
-// Which spool entry an event came from, kept for as long as the entry exists, so that neither a
+// The spool entry that an event came from, kept as long as the entry exists, so that neither a
 // restart nor a rescan captures it twice. `entry` is the adapter's key ("hash.1/job.11").
 struct CaptureMark {
   std::string entry;
   FileIdentity identity;
-  std::uint64_t size = 0;  // of the script as it was kept
+  std::uint64_t size = 0;  // of the script as stored
   std::string event_id;
 };
 

@@ -11,7 +11,7 @@
 
 namespace scriptorium::journal {
 
-// Which event ids stand in a mark, per source. About 110 bytes a mark: names and ids are kept as
+// The event ids that marks name, per source. About 110 bytes a mark: names and ids are kept as
 // 128-bit hashes. Changes can be undone back to the last commit(). Not thread-safe.
 class MarkIndex {
  public:

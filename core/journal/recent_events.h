@@ -9,13 +9,14 @@
 
 namespace scriptorium::journal {
 
-// The newest events by number, without a gap: everything in (floor, newest]. So a reader that is
-// not behind the floor needs no disk. Bounded in bytes; the oldest leave first. Not thread-safe.
+// The newest events by number, without a gap: everything in (floor, newest]. A reader that is not
+// behind the floor therefore needs no disk. Bounded in bytes; the oldest leave first. Not
+// thread-safe.
 class RecentEvents {
  public:
   struct Entry {
     std::uint64_t number = 0;
-    std::shared_ptr<const Event> event;  // null: erased, or to be looked at on disk
+    std::shared_ptr<const Event> event;  // null: erased, or only on disk
     std::uint64_t cost = 0;
   };
 
@@ -52,7 +53,8 @@ class RecentEvents {
   }
 
  private:
-  static constexpr std::uint64_t kOverhead = 1024;  // nodes, small strings, what the allocator adds
+  // In bytes, of one event: nodes, small strings, the allocator's own.
+  static constexpr std::uint64_t kOverhead = 1024;
 
   void drop_front() {
     bytes_ -= entries_.front().cost;

@@ -10,7 +10,7 @@ namespace scriptorium::journal {
 
 struct Salvaged {
   std::uint64_t events = 0;
-  std::uint64_t lost_events = 0;  // seen, and not readable
+  std::uint64_t lost_events = 0;  // seen, but not readable
   std::uint64_t dead_letters = 0;
   std::uint64_t marks = 0;
   bool redelivers = false;  // the cursors could not be trusted: every sink gets everything again
@@ -20,10 +20,9 @@ struct Salvaged {
 Result<void> create_empty(const std::string& file);
 
 // Reads what can be read of the damaged journal in `quarantine` into a new journal `target`, whose
-// content is then on disk. Nothing is believed that is not checked: an event goes over with every
-// byte proven or not at all. A cursor is kept only if its row and the table of exceptions are
-// whole, a mark only if no event was lost (else the spool is to be read again). `quarantine` itself
-// stays as it was found.
+// content is then on disk. Everything is checked: an event is transferred only if every byte is
+// proven. A cursor is kept only if its row and the table of exceptions are intact, a mark only if
+// no event was lost (otherwise the spool must be read again). `quarantine` itself stays unchanged.
 Result<Salvaged> salvage(const std::string& quarantine, const std::string& target, Logger& log);
 
 }  // namespace scriptorium::journal

@@ -1,6 +1,6 @@
 // Kills a child process at each named fault point of the journal, opens the journal again and
-// compares it with what the child was promised. The child writes down each promise when it gets it
-// ("durable", "committed"), by one write() each, which a kill cannot take back.
+// compares it with what the child was promised. The child notes each promise when it gets it
+// ("durable", "committed") with one write(), which a kill cannot undo.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(JournalCrashChild, DISABLED_Works) {
 
 class JournalCrashTest : public testing::Test {
  protected:
-  // Runs the child; how it ended.
+  // Runs the child; returns its wait status.
   int run_child(const std::string& fault, unsigned seed, int rounds = 40, bool big = false) {
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -104,7 +104,7 @@ class JournalCrashTest : public testing::Test {
     return test::Promises(lines);
   }
 
-  // Opens what the child left and holds it against its notes.
+  // Opens what the child left and compares it with its notes.
   void expect_promises_kept() {
     EXPECT_EQ(promises().broken_by(test::open_and_read(dir_.path_to("journal"), {})), "");
   }
@@ -178,7 +178,7 @@ TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
     }
     const std::string fault = "journal.quarantine:" + std::to_string(nth) + ":kill";
     ASSERT_TRUE(killed(run_child(fault, 1, 0))) << dir_.read("child.log");
-    run_child(fault, 1, 0);  // and once more in the recovery, where that still passes this point
+    run_child(fault, 1, 0);  // and once more in the recovery, if that still reaches this point
     auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
     ASSERT_TRUE(journal);
     EXPECT_TRUE((*journal)->event(workload_job("1", 0)->id));

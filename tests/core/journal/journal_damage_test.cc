@@ -74,7 +74,7 @@ class JournalDamageTest : public testing::Test {
     // No content is shared: one byte in it would cost every event that has it.
     return make_event(std::to_string(i), script, {"HOME=/home/alice", "JOB=" + std::to_string(i)});
   }
-  // Everything that a sink gets, null events counted.
+  // Everything that a sink gets; counts null events.
   struct Got {
     std::set<std::string> ids;
     int damaged = 0;
@@ -217,7 +217,7 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
   constexpr std::size_t kPage = 4096;
   std::mt19937_64 random(20261121);
   int quarantined = 0;
-  // Where a table begins nothing says any more where the rest of it is.
+  // After damage to a table's first page nothing says where the rest of it is.
   const std::set<std::int64_t> roots{
       number("SELECT rootpage FROM sqlite_schema WHERE name='events'"),
       number("SELECT rootpage FROM sqlite_schema WHERE name='packs'")};
@@ -225,8 +225,8 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
     SCOPED_TRACE("round " + std::to_string(round));
     fs::remove_all(dir_.path_to("journal"));
     std::string bad = good;
-    // The first rounds hit the first page, which holds the header (but for the two fields that are
-    // refused) and the schema.
+    // The first rounds damage the first page, which has the header (except the two fields whose
+    // damage is refused) and the schema.
     std::size_t at =
         round < 10 ? 100 + random() % (kPage - 100) : kPage + random() % (good.size() - kPage);
     while (roots.contains(static_cast<std::int64_t>(at / kPage + 1)))
@@ -240,7 +240,7 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
     open();
     const auto got = drain();
     quarantined += journal_->open_report().quarantined.empty() ? 0 : 1;
-    // One page holds at most a dozen events, and one page of an index none.
+    // A page has at most a dozen events, and a page of an index has none.
     EXPECT_GE(got.ids.size(), static_cast<std::size_t>(kJobs) - 11 - 45)
         << "byte " << at << ", " << journal_->open_report().damage;
     if (journal_->open_report().quarantined.empty()) {
@@ -289,7 +289,7 @@ TEST_F(JournalDamageTest, AColumnOfALaterReleaseIsNoDamage) {
 TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoesOn) {
   fill();
   journal_.reset();
-  // One pack's frame, another pack gone altogether.
+  // One pack's frame is damaged, another pack is missing.
   sql("UPDATE packs SET data=substr(data,1,length(data)-9)||x'00'||substr(data,length(data)-7) "
       "WHERE id=(SELECT pack FROM events "
       "WHERE seq=20)");
@@ -316,7 +316,7 @@ TEST_F(JournalDamageTest, ADamagedScriptBecomesADeadLetterOfItsSinkAndTheRestGoe
 TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
   open();
   ASSERT_TRUE(journal_->register_sink("archive", {"*"}));
-  // Large enough to be stored once for all, and none of them the other's.
+  // Large enough to be stored once for all events, and all different.
   for (int i = 1; i <= 6; ++i) {
     std::mt19937_64 random(static_cast<std::uint64_t>(i / 2));
     std::string script = "#!/bin/bash\n";
@@ -361,7 +361,7 @@ class JournalFormat1Test : public JournalDamageTest {
       expected_[event->id] = *event->file("script")->bytes;
     }
   }
-  // What is left of it is resolved and taken.
+  // The rest is resolved and delivered.
   void finish() {
     std::vector<Journal::Resolved> resolved;
     for (const auto& item : journal_->unresolved("slurm", 0, 10))
@@ -539,7 +539,7 @@ TEST_F(JournalDamageTest, DropsTheMarkOfALostEventSoThatItIsCapturedAgain) {
 
 TEST_F(JournalDamageTest, StartsWithoutItsWal) {
   fill();
-  // As after a crash: everything still stands in -wal.
+  // As after a crash: everything is still in -wal.
   fs::copy_file(file(), dir_.path_to("db"));
   fs::copy_file(file("-wal"), dir_.path_to("wal"));
   journal_.reset();
@@ -549,7 +549,7 @@ TEST_F(JournalDamageTest, StartsWithoutItsWal) {
   expect_sound();
   journal_.reset();
 
-  // With a foreign one, of a journal that never belonged to it, and with its own.
+  // With the -wal of another journal, and with its own.
   fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
   dir_.write("journal/journal.db-wal", std::string(50'000, 'w'));
   open();
@@ -596,7 +596,7 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   ASSERT_TRUE(flush());
   EXPECT_EQ(journal_->unresolved_count("slurm"), 2U);
   EXPECT_EQ(drain().damaged, 1);
-  // The script is looked for when a sink is to get it.
+  // The script is read when a sink is to get it.
   journal_->resolved(
       {{unresolved[0].ticket, unresolved[0].event}, {unresolved[1].ticket, unresolved[1].event}});
   ASSERT_TRUE(flush());
@@ -607,12 +607,11 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(2));
 }
 
-// ---- a quarantine that was not finished
-// ------------------------------------------------------------------------------
+// A quarantine that was not finished
 
 class JournalQuarantineTest : public JournalDamageTest {
  protected:
-  // A journal that was damaged and put aside, with the rest in a new one.
+  // A journal that was damaged and quarantined, with the rest in a new one.
   void SetUp() override {
     fill();
     journal_.reset();
@@ -657,7 +656,7 @@ TEST_F(JournalQuarantineTest, AMarkerThatCannotBeRemovedEndsTheStartWithItsName)
 }
 
 TEST_F(JournalQuarantineTest, ALogThatStayedBehindAfterAPowerCutIsPutWithItsDatabase) {
-  // Only the database's rename had reached the disk: what the log holds stands nowhere else.
+  // Only the rename of the database had reached the disk: what the log holds is nowhere else.
   for (const char* suffix : {"", "-shm"}) fs::remove(file() + suffix);
   fs::remove_all(bad_);
   const std::string other = dir_.path_to("other");
@@ -684,8 +683,7 @@ TEST_F(JournalQuarantineTest, ARestOfAnEarlierAttemptThatCannotBeRemovedEndsTheS
   ASSERT_TRUE(opens()) << error_;
 }
 
-// ---- damage that shows while it is in use
-// -----------------------------------------------------------------------------
+// Damage found while it is in use
 
 TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves) {
   open();
@@ -697,8 +695,8 @@ TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves)
   journal_.reset();
   open();
   ASSERT_FALSE(journal_->damaged());
-  // Another's write makes the writer forget what it has in memory. Then all pages but the first are
-  // none of a tree.
+  // The write of another process makes the writer drop its cached pages. Then no page but the first
+  // belongs to a tree.
   sql("INSERT INTO positions VALUES('another', x'00'); PRAGMA wal_checkpoint(TRUNCATE)");
   const auto size = fs::file_size(file());
   for (std::uint64_t at = 4096; at < size; at += 4096) patch(file(), at, std::string(16, '\xee'));

@@ -29,7 +29,7 @@ using test::Promises;
 using test::workload_job;
 namespace fs = std::filesystem;
 
-// Of a list that is shuffled: enough to find what is wrong at one step in fifty, in some seconds.
+// Of a shuffled list: enough to find a mistake at one step in fifty, in a few seconds.
 constexpr std::size_t kMostStates = 600;
 
 bool is_mapped(const std::string& path) { return path.ends_with("-shm"); }
@@ -53,7 +53,7 @@ class JournalPowerCutTest : public testing::Test {
     released_ += run.released();
   }
 
-  // Opens what each power cut leaves, and holds it against what was promised by then.
+  // Opens what each power cut leaves, and compares it with what was promised by then.
   void expect_promises_kept(const PowerCut& disk) {
     ASSERT_EQ(disk.missed(&is_mapped), "");
     std::map<std::uint64_t, JournalContent> seen;
@@ -103,7 +103,7 @@ TEST_F(JournalPowerCutTest, ACheckpointInTheMiddleOfWorkKeepsEverything) {
     auto opened = Journal::open({.directory = journal_, .cache_bytes = 0}, log_, system_clock());
     ASSERT_TRUE(opened) << opened.error().message();
     for (const char* name : kWorkloadSinks) ASSERT_TRUE((*opened)->register_sink(name, {"*"}));
-    // As much as makes a checkpoint of its own accord (32 MiB), and some more.
+    // More than causes a checkpoint (32 MiB).
     for (int i = 0; i < 9; ++i) {
       const std::string id = "big-" + std::to_string(i);
       ASSERT_TRUE((*opened)->append({.source = "slurm",
@@ -115,8 +115,7 @@ TEST_F(JournalPowerCutTest, ACheckpointInTheMiddleOfWorkKeepsEverything) {
   }
   disk.stop();
   ASSERT_EQ(disk.missed(&is_mapped), "");
-  // Each state is 40 MB, so only a few, around where something is synced or the database itself is
-  // written.
+  // Each state has 40 MB, so only a few, around syncs and writes of the database itself.
   std::vector<std::size_t> steps;
   for (std::size_t step = 0; step <= disk.steps(); ++step) {
     if (disk.step_text(step).starts_with("sync") || disk.step_text(step).starts_with("truncate"))
@@ -136,7 +135,7 @@ TEST_F(JournalPowerCutTest, ACheckpointInTheMiddleOfWorkKeepsEverything) {
   }
 }
 
-// The start that finds a damaged journal is cut as well, at each step of putting it aside.
+// Also cuts the start that finds a damaged journal, at each step of the quarantine.
 TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreThanTheDamage) {
   std::stop_source never;
   const std::string source = directory_.path_to("source");
@@ -153,7 +152,7 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
       ASSERT_TRUE((*opened)->flush(std::chrono::steady_clock::now() + 30s));
     };
     append(0, 60);
-    opened->reset();  // into the database
+    opened->reset();  // moves -wal into the database
     opened = Journal::open({.directory = source, .cache_bytes = 0}, log_, system_clock());
     ASSERT_TRUE(opened);
     append(60, 80);
@@ -170,7 +169,7 @@ TEST_F(JournalPowerCutTest, APowerCutWhileADamagedJournalIsPutAsideLosesNoMoreTh
       file << std::string(64, '\xa5');
     }
   }
-  // Without a power cut: what the damage leaves.
+  // What the damage leaves without a power cut.
   const std::string whole = directory_.path_to("whole");
   fs::copy(journal_, whole);
   const JournalContent salvaged = test::open_and_read(whole, {});

@@ -52,7 +52,7 @@ class JournalTest : public testing::Test {
     EXPECT_TRUE(id) << id.error().message();
     return *id;
   }
-  // Appends and waits until it is durable; whether it was new.
+  // Appends and waits until it is durable; returns whether it was new.
   bool append(std::shared_ptr<const Event> event, bool resolve_first = false,
               std::optional<CaptureMark> mark = std::nullopt) {
     auto durable = std::make_shared<std::promise<bool>>();
@@ -170,7 +170,7 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
   EXPECT_EQ(journal_->unverified_count("slurm"), 3U);
   EXPECT_EQ(journal_->unverified_count("torque"), 0U);
 
-  // Asked in vain, given up, found.
+  // Asked without success, given up, found.
   const Timestamp much_later{later.nanoseconds + 1};
   ASSERT_TRUE(journal_->change_unverified(
       {{waiting[0].number, much_later}, {waiting[1].number, std::nullopt}}));
@@ -183,8 +183,8 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
                                              std::make_shared<const Event>(after)));
   EXPECT_EQ(journal_->unverified_count("slurm"), 1U);
 
-  // Who has the first one still to come needs only the second; whoever does not want that kind
-  // needs the first.
+  // A sink that is still to get the first one needs only the second; a sink that does not want that
+  // kind needs the first.
   const auto items = read(archive, 0);
   ASSERT_EQ(jobs(items), (std::vector<std::string>{"1", "2", "3", "4", "3"}));
   EXPECT_EQ(event_json(*items.back().event), event_json(after));
@@ -365,7 +365,7 @@ TEST_F(JournalTest, ReadsAtMostWhatWasAskedButAtLeastOne) {
   EXPECT_THAT(read(archive, 0, 10, 3 * size), SizeIs(3));
   EXPECT_THAT(read(archive, 0, 10, 1), SizeIs(1));
   close();
-  open(1U << 30, 0);  // the same from disk
+  open(1U << 30, 0);  // the same, from disk
   const auto again = sink("archive");
   EXPECT_THAT(read(again, 0, 2), SizeIs(2));
   EXPECT_THAT(read(again, 0, 10, 3 * size), SizeIs(3));
@@ -410,7 +410,7 @@ TEST_F(JournalTest, ASinkThatIsNotConfiguredKeepsWhatWaitsAndGetsNothingNew) {
   EXPECT_EQ(state("gone").waiting, 3U);
   expect_sound();
 
-  // The same after a restart, whether it is retired again or was.
+  // The same after a restart, whether it is retired again or was retired before.
   reopen();
   archive = sink("archive");
   append(make_event("201"));
@@ -420,7 +420,8 @@ TEST_F(JournalTest, ASinkThatIsNotConfiguredKeepsWhatWaitsAndGetsNothingNew) {
   EXPECT_EQ(state("gone").waiting, 3U);
   EXPECT_EQ(journal_->usage().events, 3U);
 
-  // Back, it gets what waited and what comes from now on, also over another absence.
+  // Once configured again, it gets what waited and what comes from now on, also across another
+  // absence.
   gone = sink("gone");
   append(make_event("203"));
   ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
@@ -470,7 +471,7 @@ TEST_F(JournalTest, WhatIsParkedOrDeadForAnAbsentSinkStaysToo) {
   expect_sound();
 }
 
-// An archive that is a map, as a file tree would be.
+// A map in the role of an archive such as a file tree.
 class JournalReleaseTest : public JournalTest {
  protected:
   void set_archive() {
@@ -534,7 +535,7 @@ TEST_F(JournalReleaseTest, WhatAnArchiveAcknowledgedIsReadBackFromItInOrder) {
   down = sink("down");
   EXPECT_EQ(state("down").in_archive, 40U);
   EXPECT_EQ(state("down").waiting, 50U);
-  // Without an archive it waits, and says so; nothing becomes a dead letter.
+  // Without an archive it waits and reports that; nothing becomes a dead letter.
   EXPECT_FALSE(journal_->read(down, journal_->cursor(down), 1000, 1U << 30));
   set_archive();
   unreachable_ = true;
@@ -591,7 +592,7 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   append_stored(5, 6);
   settle(archive, {read(archive, 0)[0]}, Outcome::kAcknowledged);  // 6 is still in the journal
   late = sink("late", {"job.script"});
-  append_stored(7, 7);  // it gets this one anyway
+  append_stored(7, 7);  // which it gets anyway
   std::vector<std::shared_ptr<const Event>> page;
   for (const auto& [id, event] : stored_) page.push_back(event);
   Journal::Fill progress{.sink = "late",
@@ -607,7 +608,7 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   EXPECT_EQ(state("late").waiting, 7U);
   EXPECT_EQ(state("archive").waiting, 2U);
   expect_sound();
-  // One of them is captured again, by a journal that has forgotten it: then it is everybody's.
+  // One of them is captured again by a journal that has forgotten it: then it is for all sinks.
   append(stored_.begin()->second->job.id == "6" || stored_.begin()->second->job.id == "7"
              ? std::next(stored_.begin())->second
              : stored_.begin()->second);
@@ -970,7 +971,7 @@ TEST_F(JournalTest, WhenFullAppendWaitsAndGoesOnOnceSinksHaveTakenEvents) {
     for (char& c : script) c = static_cast<char>(random());
     return make_event(std::to_string(i), script);
   };
-  // An append that waits is stopped as soon as the journal says that it is full.
+  // A waiting append ends as soon as the journal reports that it is full.
   std::jthread watcher([&](const std::stop_token& stop) {
     while (!stop.stop_requested() && !log_.wait_for("JOURNAL_FULL", 1, 10ms)) {
     }
@@ -1019,7 +1020,7 @@ TEST_F(JournalTest, OfferWaitsForAWriterThatIsBehindAndNotForASink) {
     Journal::Append item{.source = "slurm", .event = make_event(std::to_string(taken), script)};
     return journal_->offer(item, never_.get_token());
   };
-  // Ten times what the queue takes, as fast as it goes.
+  // Ten times what the queue takes, as fast as possible.
   while (offer() == Journal::Admission::kTaken) ++taken;
   EXPECT_TRUE(journal_->full()) << "refused although the writer had only to catch up, after "
                                 << taken;
@@ -1057,12 +1058,11 @@ TEST_F(JournalTest, OfferRefusesWhatHasNoRoomAndCallsOnceThereIsSome) {
   journal_->on_room("slurm", {});
 }
 
-// ---- -wal
-// --------------------------------------------------------------------------------------------------------
+// The length of -wal
 
 class JournalWalTest : public JournalTest {
  protected:
-  // As `sqlite3 -readonly journal.db | less` does while a page is looked at.
+  // As `sqlite3 -readonly journal.db | less` does while a user reads a page.
   struct Reader {
     explicit Reader(const std::string& file) {
       EXPECT_EQ(sqlite3_open_v2(file.c_str(), &handle, SQLITE_OPEN_READONLY, nullptr), SQLITE_OK);
@@ -1092,7 +1092,7 @@ TEST_F(JournalWalTest, AReaderThatStaysDelaysNoCommitByMuch) {
   append(noise(0, 1000));
   const Reader reader(dir_.path_to("journal/journal.db"));
   std::chrono::nanoseconds longest{0};
-  // Eight times what makes a checkpoint, and each event goes again at once.
+  // Eight times what causes a checkpoint, and each event is removed at once.
   for (int i = 1; i <= 40; ++i) {
     const auto begun = std::chrono::steady_clock::now();
     append(noise(i, 200'000));
@@ -1133,13 +1133,12 @@ TEST_F(JournalWalTest, WhatAReaderKeepsInItCountsAndComesBackWhenTheReaderGoes) 
   expect_sound();
 }
 
-// ---- shares
-// ------------------------------------------------------------------------------------------------------
+// Shares
 
 class JournalShareTest : public JournalTest {
  protected:
   static constexpr std::uint64_t kMost =
-      16U << 20;  // so 4 MiB each, and the last 3.2 MiB are for small ones
+      16U << 20;  // so 4 MiB for each user, and the last 3.2 MiB for small events
   void SetUp() override {
     open(kMost, 0, 25);
     archive_ = sink("archive");
@@ -1180,7 +1179,7 @@ class JournalShareTest : public JournalTest {
     journal_->resolved(std::move(resolved));
     ASSERT_TRUE(flush());
   }
-  // Everything that waits is archived.
+  // All waiting events are archived.
   void drain() {
     while (true) {
       const auto items = read(archive_, journal_->cursor(archive_), 10);
@@ -1216,7 +1215,8 @@ TEST_F(JournalShareTest, OneUserReachesHisShareAndTheOthersAreCapturedOn) {
   EXPECT_GT(usage.over_share[0].bytes, kMost / 4 - 700'000);
   EXPECT_TRUE(journal_->refuses("slurm", mark_of(*waiting[0]))) << "a scan need not read it again";
 
-  // Another's is taken as soon as the scheduler said that it is another's, however small or large.
+  // An event of another user is taken, whatever its size, as soon as the scheduler has named that
+  // user.
   for (const auto& [id, bytes] :
        std::vector<std::pair<std::string, std::size_t>>{{"100", 500}, {"101", 300'000}}) {
     const auto event = job(id, bytes);
@@ -1230,7 +1230,7 @@ TEST_F(JournalShareTest, OneUserReachesHisShareAndTheOthersAreCapturedOn) {
   }
   resolve_all("1002");
 
-  // The sink is back: all of the first user's come in and none is left out.
+  // The sink works again: all entries of the first user are captured, none is missed.
   std::promise<void> called;
   journal_->on_room("slurm", [&, once = std::make_shared<std::once_flag>()] {
     std::call_once(*once, [&] { called.set_value(); });
