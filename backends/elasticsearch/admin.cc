@@ -210,7 +210,7 @@ Result<void> Admin::check_rights() {
 }
 
 // A document that cannot be stored, because it asks for an alias of a name that is none: what the
-// server says before it comes to that tells whether we may write at all.
+// server says before it comes to that shows whether we may write at all.
 Result<void> Admin::try_to_write(const std::string& index) {
   const std::string nowhere = index + "-check." + std::to_string(context_.clock.now().nanoseconds);
   const std::string body =
@@ -224,7 +224,7 @@ Result<void> Admin::try_to_write(const std::string& index) {
   if (!answer) return answer.error();
   const HttpResponse& response = answer->response;
   if (response.status == 401 || response.status == 403) return cannot("we may not write", response);
-  if (response.status != 200) return {};  // a server of another age; the deliveries will tell
+  if (response.status != 200) return {};  // a server of another age; the deliveries will show
   if (const auto items = parse_bulk_answer(response.body, {"check"});
       items && (items->front().status == 401 || items->front().status == 403)) {
     return Error{ErrorKind::kTransient,

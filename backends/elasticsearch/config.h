@@ -13,7 +13,7 @@ namespace scriptorium::elasticsearch {
 
 // Which form of the index templates `setup` installs. Deliveries are the same for all.
 enum class Product {
-  kAuto,           // as the server's answer to GET / says; Elasticsearch if it does not tell
+  kAuto,           // as the server's answer to GET / says; Elasticsearch if it does not say
   kElasticsearch,  // flattened environment, ILM
   kOpensearch,     // flat_object environment, ISM
 };

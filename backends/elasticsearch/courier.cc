@@ -6,7 +6,6 @@
 
 #include "core/base/gzip.h"
 
-
 namespace scriptorium::elasticsearch {
 namespace {
 
@@ -258,8 +257,8 @@ void Courier::send(Parcel parcel) {
 HttpRequest Courier::request_for(const Parcel& parcel) const {
   HttpRequest request;
   request.method = "POST";
-  // Half of our own patience: a server whose shards are away then says so, where it else would be a
-  // timeout.
+  // Half of our own patience: a server whose shards are away then answers, where it would otherwise
+  // be a timeout.
   request.url = hosts_.url(parcel.host) + "/_bulk?timeout=" +
                 std::to_string(std::max<std::int64_t>(config_.request_timeout_ms / 2, 500)) + "ms" +
                 (config_.require_alias ? "&require_alias=true" : "") +

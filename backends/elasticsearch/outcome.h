@@ -20,7 +20,7 @@ enum class ItemAction {
   kRetry,      // not now
   kHold,     // the configuration or the state of the cluster: again, slowly, with one loud message;
              // never a dead letter
-  kSuspect,  // nobody can tell: again, and after enough of that a dead letter
+  kSuspect,  // undecidable: again, and after enough of that a dead letter
   kReject,   // the document itself
   kNoChange,  // the server lets us create documents here, but not change them: as a new document
               // (Replacing::kBeside)
@@ -28,7 +28,7 @@ enum class ItemAction {
 
 // What to do about a request as a whole.
 enum class RequestAction {
-  kItems,     // look at every item
+  kItems,     // judge every item
   kNextHost,  // this server cannot; another one may
   kRetry,     // all of it, later
   kHold,      // as with an item
@@ -41,7 +41,7 @@ struct Item {
   int status = 0;
   bool changes = false;  // of an `index` or `update`, which may change a document that is there;
                          // else of a `create`
-  std::string id;        // "" if the answer does not tell
+  std::string id;        // "" if the answer does not say
   std::string type;
   std::string reason;
   bool failure_store = false;  // stored, but among the failures of a data stream

@@ -11,9 +11,9 @@
 // Questions that are asked of a server beside the bulk requests.
 namespace scriptorium::elasticsearch {
 
-// Who answers. For messages and for the form of the templates only: nobody is refused.
+// The product that answers. For messages and for the form of the templates only: nobody is refused.
 struct ServerInfo {
-  Product product = Product::kAuto;  // kAuto: it does not tell
+  Product product = Product::kAuto;  // kAuto: it does not say
   std::string version;               // "" likewise
 };
 ServerInfo server_info(const HttpResponse& response);

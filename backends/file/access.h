@@ -31,6 +31,12 @@ class Access {
   Access(const FileConfig& config, TemporaryNames& names, std::string instance, Logger& log)
       : config_(config), names_(names), instance_(std::move(instance)), log_(log) {}
 
+  // What the other parts of the sink share with it.
+  const FileConfig& config() const noexcept { return config_; }
+  TemporaryNames& names() const noexcept { return names_; }
+  const std::string& instance() const noexcept { return instance_; }
+  Logger& log() const noexcept { return log_; }
+
   // Whether the configuration asks for access lists.
   bool needs_lists() const noexcept;
 
@@ -40,7 +46,7 @@ class Access {
   // The directory `name`, which another worker may have made meanwhile.
   Result<UniqueFd> make_directory(const Prepared& prepared, int parent, const std::string& name,
                                   std::optional<uid_t> reader);
-  // Lets the owner of files enter a directory that was there before us; says so where it cannot.
+  // Lets the owner of files enter a directory that was there before us; logs it where it cannot.
   void admit_owner(const Prepared& prepared, int directory, const std::string& path, uid_t reader);
   // The same for the root and those whom acl_users and acl_groups name.
   void admit_readers(int root, const Readers& readers);

@@ -88,7 +88,7 @@ Error not_there(const Event& locator) {
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the archive"};
 }
 
-// What was delivered cannot be told from what lies there.
+// What was delivered cannot be reconstructed from what is there.
 Error differs(const std::string& name) {
   return Error{ErrorKind::kCorrupt, name + ": not what was stored"};
 }

@@ -54,6 +54,19 @@ const Schema<FileConfig>& schema() {
   return kSchema;
 }
 
+void check_files(const FileConfig& config, const Table& table, Problems& problems) {
+  constexpr const char* kAllowed = R"("script", "environment", "metadata")";
+  for (auto name = config.files.begin(); name != config.files.end(); ++name) {
+    if (std::ranges::none_of(kFileKinds, [&](FileKind k) { return *name == to_string(k); })) {
+      problems.add(table, "files", "unknown file \"" + *name + "\"", kAllowed);
+    } else if (std::find(config.files.begin(), name, *name) != name) {
+      problems.add(table, "files", "\"" + *name + "\" appears twice", kAllowed);
+    }
+  }
+  if (config.files.empty())
+    problems.add(table, "files", "the list is empty: nothing would be kept", kAllowed);
+}
+
 }  // namespace
 
 std::vector<OptionInfo> options() { return schema().options(); }
@@ -78,19 +91,7 @@ FileConfig parse_config(const Table& table, Problems& problems) {
         "layout", layout.error().message(),
         R"("user-month", "sarchive-daily", "xdmod", or a template such as "{user}/{job_id}.{ext}")");
 
-  constexpr const char* kAllowedFiles = R"("script", "environment", "metadata")";
-  for (std::size_t i = 0; i < config.files.size(); ++i) {
-    const std::string& name = config.files[i];
-    if (std::ranges::none_of(kFileKinds, [&](FileKind k) { return name == to_string(k); })) {
-      plain("files", "unknown file \"" + name + "\"", kAllowedFiles);
-    } else if (std::find(config.files.begin(),
-                         config.files.begin() + static_cast<std::ptrdiff_t>(i),
-                         name) != config.files.begin() + static_cast<std::ptrdiff_t>(i)) {
-      plain("files", "\"" + name + "\" appears twice", kAllowedFiles);
-    }
-  }
-  if (config.files.empty())
-    plain("files", "the list is empty: nothing would be kept", kAllowedFiles);
+  check_files(config, table, problems);
   if (layout && layout->preset_files() && table.find("files") == nullptr) {
     config.files.clear();
     for (const FileKind k : *layout->preset_files()) config.files.emplace_back(to_string(k));

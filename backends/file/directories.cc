@@ -56,7 +56,7 @@ Result<std::shared_ptr<Directory>> Directories::open(Batch& batch, const Item& i
       p = parent_of(p);
       batch.to_sync.insert(p);
     }
-    stale_removed_ += remove_stale(directory->fd.get(), names_);
+    stale_removed_ += remove_stale(directory->fd.get(), access_.names());
   }
   struct stat st{};
   if (::fstat(directory->fd.get(), &st) != 0) return file_error(errno);
@@ -82,18 +82,18 @@ Result<UniqueFd> Directories::open_or_make(const Batch& batch, int parent, const
   auto fd = open_directory(parent, name);
   if (!fd && fd.error().kind() == ErrorKind::kVanished) {
     struct stat st{};
-    // Something else of that name: say so, do not try to make it.
+    // Something else has that name: report it, do not try to make it.
     if (::fstatat(parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0)
       return file_error(S_ISLNK(st.st_mode) ? ELOOP : ENOTDIR);
     fd = access_.make_directory(*batch.prepared, parent, name, reader);
   }
   if (!fd) {
     if (fd.error().kind() == ErrorKind::kTransient || fd.error().kind() == ErrorKind::kVanished) {
-      log_.warning("FILE_DIRECTORY_BLOCKED",
-                   "A directory of the archive cannot be opened or made; its events wait",
-                   {{"sink", instance_},
-                    {"directory", config_.root + '/' + path},
-                    {"reason", fd.error().message()}});
+      access_.log().warning("FILE_DIRECTORY_BLOCKED",
+                            "A directory of the archive cannot be opened or made; its events wait",
+                            {{"sink", access_.instance()},
+                             {"directory", access_.config().root + '/' + path},
+                             {"reason", fd.error().message()}});
     }
     return fd;
   }

@@ -18,13 +18,7 @@ namespace scriptorium::file {
 // Threads: any.
 class Directories {
  public:
-  Directories(const FileConfig& config, TemporaryNames& names, Access& access, std::string instance,
-              Logger& log)
-      : config_(config),
-        names_(names),
-        access_(access),
-        instance_(std::move(instance)),
-        log_(log) {}
+  explicit Directories(Access& access) : access_(access) {}
 
   // The directory of an item, once for all items of the batch that share it. Notes in the batch
   // what must be synced for its name to be durable.
@@ -40,11 +34,7 @@ class Directories {
                                 const std::string& path, std::optional<uid_t> reader);
   bool is_durable(const std::string& path) const;
 
-  const FileConfig& config_;
-  TemporaryNames& names_;
   Access& access_;
-  const std::string instance_;
-  Logger& log_;
   // Directories that are known to be durable and free of stale temporaries. Bounded: when full it
   // is emptied.
   Guarded<std::unordered_set<std::string>> durable_;

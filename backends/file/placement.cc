@@ -35,7 +35,7 @@ Result<Placement::Slot> Placement::examine(const Batch& batch, const Item& item,
   Slot result;
   FoundFiles found;
   bool anything = false;
-  for (const FileKind kind : kinds_of(item.event(), config_)) {
+  for (const FileKind kind : kinds_of(item.event(), access_.config())) {
     auto one =
         inspect(item.directory->fd.get(), item.place.name(kind, slot), batch.prepared->owner);
     if (!one) return one.error();
@@ -66,7 +66,7 @@ Result<bool> Placement::is_own(const Item& item, unsigned slot, const FoundFiles
     // If it is, the files beside it are left as they are, whatever a person did to them since.
     return json && has_id(*json, item.id);
   }
-  for (const FileKind kind : kinds_of(item.event(), config_)) {
+  for (const FileKind kind : kinds_of(item.event(), access_.config())) {
     if (!is_there(kind)) continue;
     const auto& file = item.file(kind);
     if (!file || found[index_of(kind)].size != file->bytes->size()) return false;
@@ -89,7 +89,7 @@ Result<void> Placement::find_slot(const Batch& batch, Item& item) const {
 
 Result<void> Placement::write_temporary(Batch& batch, Item& item, FileKind kind, bool keep_open) {
   Item::File& file = *item.file(kind);
-  const std::string name = names_.make(item.place.name(kind, 1), item.id);
+  const std::string name = access_.names().make(item.place.name(kind, 1), item.id);
   auto fd = create_file(item.directory->fd.get(), name);
   if (!fd) return fd.error();
   file.temporary = name;

@@ -13,12 +13,11 @@ const std::vector<FileKind>& kinds_of(const Event& event, const FileConfig& conf
 inline constexpr unsigned kMaxSlots = 10'000;
 
 // Writes the files of an item under temporary names and gives them names that were free.
-// Owns:    nothing; borrows config, names and access for its life.
+// Owns:    nothing; borrows access for its life.
 // Threads: any.
 class Placement {
  public:
-  Placement(const FileConfig& config, TemporaryNames& names, const Access& access)
-      : config_(config), names_(names), access_(access) {}
+  explicit Placement(Access& access) : access_(access) {}
 
   // Whether the names of a slot are this event's own (all or some), free, or another's.
   struct Slot {
@@ -45,9 +44,7 @@ class Placement {
   // another's, or it was there when the slot was examined.
   Result<void> write_again(Batch& batch, Item& item, FileKind kind);
 
-  const FileConfig& config_;
-  TemporaryNames& names_;
-  const Access& access_;
+  Access& access_;
 };
 
 }  // namespace scriptorium::file

@@ -28,35 +28,35 @@ std::string directory_above(const std::string& path) {
 
 Result<UniqueFd> Root::open() const {
   // A link here is the administrator's own.
-  UniqueFd fd = open_listable(config_.root);
-  if (!fd) return root_error("root " + config_.root, errno);
+  UniqueFd fd = open_listable(access_.config().root);
+  if (!fd) return root_error("root " + access_.config().root, errno);
   return fd;
 }
 
 Result<UniqueFd> Root::open_or_pass() const {
   auto root = open();
   if (root) return root;
-  UniqueFd passed(::open(config_.root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd passed(::open(access_.config().root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!passed) return root.error();
   return passed;
 }
 
 Result<void> Root::make(const Readers& readers) {
-  if (::access(config_.root.c_str(), F_OK) == 0) return {};
-  if (errno != ENOENT) return root_error("root " + config_.root, errno);
-  const std::string above = directory_above(config_.root);
+  if (::access(access_.config().root.c_str(), F_OK) == 0) return {};
+  if (errno != ENOENT) return root_error("root " + access_.config().root, errno);
+  const std::string above = directory_above(access_.config().root);
   const UniqueFd parent = open_listable(above);
   if (!parent) return root_error("directory of root " + above, errno);
-  const std::string name = config_.root.substr(config_.root.rfind('/') + 1);
+  const std::string name = access_.config().root.substr(access_.config().root.rfind('/') + 1);
   Prepared prepared;
   prepared.readers = readers;
   prepared.access_lists = access_.needs_lists();
   auto made = access_.make_directory(prepared, parent.get(), name, std::nullopt);
-  if (!made && prepared.access_lists && config_.acl == AclMode::kBestEffort) {
+  if (!made && prepared.access_lists && access_.config().acl == AclMode::kBestEffort) {
     prepared.access_lists = false;
     made = access_.make_directory(prepared, parent.get(), name, std::nullopt);
   }
-  if (!made) return made.error().with_context("make root " + config_.root);
+  if (!made) return made.error().with_context("make root " + access_.config().root);
   if (auto synced = sync_descriptor(parent.get()); !synced)
     return synced.error().with_context("directory of root " + above);
   return {};
@@ -66,14 +66,15 @@ Result<bool> Root::probe_access_lists(int fd, const Readers& readers) const {
   if (!access_.needs_lists()) return false;
   const int code = set_access(fd, AclTarget::kFile, readers, ::geteuid());
   if (code == 0) return true;
-  if (code != EOPNOTSUPP) return root_error("access list in root " + config_.root, code);
-  if (config_.acl == AclMode::kRequired) return root_error("root " + config_.root, code);
+  if (code != EOPNOTSUPP) return root_error("access list in root " + access_.config().root, code);
+  if (access_.config().acl == AclMode::kRequired)
+    return root_error("root " + access_.config().root, code);
   return false;
 }
 
 Result<Prepared> Root::probe(int directory, Readers readers) {
   Prepared prepared;
-  const std::string name = names_.make("probe", "");
+  const std::string name = access_.names().make("probe", "");
   auto fd = create_file(directory, name);
   if (!fd) return fd.error();
   struct Remove {
@@ -90,55 +91,56 @@ Result<Prepared> Root::probe(int directory, Readers readers) {
   prepared.access_lists = *lists;
   prepared.readers = std::move(readers);
   prepared.batch_sync =
-      sync_reports_errors() && (config_.sync == SyncMode::kBatch ||
-                                (config_.sync == SyncMode::kAuto && is_local(directory)));
+      sync_reports_errors() && (access_.config().sync == SyncMode::kBatch ||
+                                (access_.config().sync == SyncMode::kAuto && is_local(directory)));
   return prepared;
 }
 
 Result<void> Root::check() {
-  auto readers = resolve_readers(config_.acl_users, config_.acl_groups);
+  auto readers = resolve_readers(access_.config().acl_users, access_.config().acl_groups);
   if (!readers) return readers.error();
-  std::string where = config_.root;
-  // start() will make it; until then its parent tells.
+  std::string where = access_.config().root;
+  // start() will make it; until then its parent shows whether it can.
   if (::access(where.c_str(), F_OK) != 0 && errno == ENOENT) where = directory_above(where);
   const UniqueFd fd = open_listable(where);
   if (!fd)
-    return root_error((where == config_.root ? "root " : "directory of root ") + where, errno);
+    return root_error((where == access_.config().root ? "root " : "directory of root ") + where,
+                      errno);
   if (::faccessat(fd.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
     return root_error("write in " + where, errno);
   const auto probed = probe(fd.get(), *std::move(readers));
   if (!probed) return probed.error().with_context("write test in " + where);
-  if (where != config_.root || !probed->access_lists) return {};
+  if (where != access_.config().root || !probed->access_lists) return {};
   const Readers missing = not_admitted(fd.get(), probed->readers);
   struct stat st{};
   // In a root of ours start() lets them in.
   if (missing.empty() || ::fstat(fd.get(), &st) != 0 || st.st_uid == ::geteuid()) return {};
   return Error{
       ErrorKind::kTransient,
-      "root " + config_.root +
+      "root " + access_.config().root +
           " is not ours and does not let in those whom acl_users and acl_groups name; run: " +
-          setfacl_line(missing, config_.root)};
+          setfacl_line(missing, access_.config().root)};
 }
 
 Result<std::shared_ptr<const Prepared>> Root::prepare() {
   const std::lock_guard lock(preparing_);
   if (auto known = prepared_.with([](const std::shared_ptr<const Prepared>& p) { return p; }))
     return known;
-  auto readers = resolve_readers(config_.acl_users, config_.acl_groups);
+  auto readers = resolve_readers(access_.config().acl_users, access_.config().acl_groups);
   if (!readers) return readers.error();
   if (auto made = make(*readers); !made) return made.error();
   auto root = open();
   if (!root) return root.error();
   if (::faccessat(root->get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
-    return root_error("write in root " + config_.root, errno);
+    return root_error("write in root " + access_.config().root, errno);
   auto probed = probe(root->get(), *std::move(readers));
   if (!probed) return probed.error();
   if (access_.needs_lists() && !probed->access_lists &&
       logged_.allows("lists", std::chrono::steady_clock::now())) {
-    log_.warning(
+    access_.log().warning(
         "FILE_NO_ACCESS_LISTS",
         "The file system has no access lists; files are readable by the daemon's user only",
-        {{"sink", instance_}, {"root", config_.root}});
+        {{"sink", access_.instance()}, {"root", access_.config().root}});
   }
   if (probed->access_lists) access_.admit_readers(root->get(), probed->readers);
   std::shared_ptr<const Prepared> result = std::make_shared<const Prepared>(*std::move(probed));
@@ -148,13 +150,13 @@ Result<std::shared_ptr<const Prepared>> Root::prepare() {
 
 // What is written is at most about the batch's own size and some blocks for each file.
 bool Root::leaves_room(int root, const std::vector<Delivery>& batch) const {
-  if (config_.min_free_bytes <= 0) return true;
+  if (access_.config().min_free_bytes <= 0) return true;
   struct statvfs disk{};
-  if (::fstatvfs(root, &disk) != 0) return true;  // if it has no room, writing says so
+  if (::fstatvfs(root, &disk) != 0) return true;  // if it has no room, writing fails
   constexpr std::uint64_t kBlocksOfAFile = 8192;
-  auto needed = static_cast<std::uint64_t>(config_.min_free_bytes);
+  auto needed = static_cast<std::uint64_t>(access_.config().min_free_bytes);
   for (const Delivery& d : batch)
-    needed += d.event().bytes_size() + kBlocksOfAFile * config_.kinds.size();
+    needed += d.event().bytes_size() + kBlocksOfAFile * access_.config().kinds.size();
   return static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize >= needed;
 }
 

@@ -18,13 +18,7 @@ namespace scriptorium::file {
 // Threads: any.
 class Root {
  public:
-  Root(const FileConfig& config, TemporaryNames& names, Access& access, std::string instance,
-       Logger& log)
-      : config_(config),
-        names_(names),
-        access_(access),
-        instance_(std::move(instance)),
-        log_(log) {}
+  explicit Root(Access& access) : access_(access) {}
 
   Result<UniqueFd> open() const;
   // Without listing it: an owner may pass through the root, but not list it.
@@ -46,11 +40,7 @@ class Root {
   Result<Prepared> probe(int directory, Readers readers);
   Result<bool> probe_access_lists(int fd, const Readers& readers) const;
 
-  const FileConfig& config_;
-  TemporaryNames& names_;
   Access& access_;
-  const std::string instance_;
-  Logger& log_;
   // Two workers must not prepare at once; held over the file system's calls.
   std::mutex preparing_;
   Guarded<std::shared_ptr<const Prepared>> prepared_;

@@ -49,9 +49,9 @@ FileSink::FileSink(FileConfig config, Layout layout, TemporaryNames names,
       log_(context.log),
       clock_(context.clock),
       access_(config_, names_, instance_, log_),
-      root_(config_, names_, access_, instance_, log_),
-      directories_(config_, names_, access_, instance_, log_),
-      placement_(config_, names_, access_),
+      root_(access_),
+      directories_(access_),
+      placement_(access_),
       replacement_(layout_, placement_, access_) {}
 
 Result<void> FileSink::check() { return root_.check(); }

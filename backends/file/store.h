@@ -60,7 +60,7 @@ Result<std::string> read_beneath(int directory, const std::string& name, std::ui
 Result<void> sync_descriptor(int fd);
 // Everything of the file system on which `fd` lies. Only where sync_reports_errors().
 Result<void> sync_file_system(int fd);
-// Since Linux 5.8 syncfs() tells of lost writes; before, it said success.
+// Since Linux 5.8 syncfs() reports lost writes; before, it reported success.
 bool sync_reports_errors();
 // A file system of this machine alone, whose unwritten data is ours for the most part.
 bool is_local(int fd);

@@ -17,7 +17,7 @@
 
 namespace scriptorium::kafka {
 
-// Who hears what a producer has to say. Called only from within poll(), flush() and their like, so
+// Receives what a producer reports. Called only from within poll(), flush() and their like, so
 // in the caller's thread.
 class ProducerListener {
  public:

@@ -14,7 +14,7 @@ namespace scriptorium::stdout_sink {
 
 // Writes one JSON event a line. Acknowledged means that write() took the whole line: a pipe's
 // reader has not read it yet, and a file is not synced. After a failed write the rest of that line
-// is written first, so that a reader that stays sees whole lines only; the event is then told
+// is written first, so that a reader that stays sees whole lines only; the event is then written
 // again, since its delivery was a retry.
 //
 // Owns:    nothing; borrows the descriptor.

@@ -56,7 +56,7 @@ std::vector<LateResolver::Open> LateResolver::open_queries(
                !one_job(*other->event, *query.event);
       });
     };
-    // Only times tell one job of an id from another, so where they do not, nobody ever will.
+    // Only times distinguish two jobs of one id, so where they do not, nothing ever will.
     if (!id || query.event->user.unverified_reason == kIdCameAgain || has_twin()) {
       answers[i].state = State::kUnknown;
       continue;

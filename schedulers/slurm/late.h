@@ -38,10 +38,11 @@ class LateResolver final : public LateOwnerResolver {
   LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
                AccountNames names = system_account_names());
 
-  // So many jobs are asked for in one sacct; fewer after one that did not end in time or said too
+  // At most this many jobs in one sacct; fewer after one that did not end in time or answered too
   // much.
   static constexpr std::size_t kAtOnce = 100;
-  // So much longer than the questions took is the pause before the next ones, up to kLongestPause.
+  // The pause before the next questions, as a multiple of the time that the last ones took; at most
+  // kLongestPause.
   static constexpr int kPause = 20;
   static constexpr std::chrono::seconds kLongestPause{60};
   // An answer may be as large; that is some hundred thousand rows.

@@ -45,7 +45,7 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   }
   parsed.environment = file.bytes ? file.bytes : make_bytes({});
   parsed.environment_format = EnvironmentFormat::kRaw;
-  if (file.truncated) return;  // core says so
+  if (file.truncated) return;  // core reports it
   if (bytes.size() < kHeader) {
     parsed.problems.push_back("environment: " + std::to_string(bytes.size()) +
                               " bytes, too short for its count");

@@ -39,7 +39,7 @@ EnvironmentShape environment_shape(std::string_view bytes) noexcept;
 
 Assessment assess_entry(const SpoolEntry& entry) noexcept;
 
-// The entry as a job: exact bytes, and what the script's text tells. The owner, account and
+// The entry as a job: exact bytes, and what the script's text says. The owner, account and
 // partition stay unknown: nothing in the spool says them that the user did not write. kVanished if
 // the entry has no file at all.
 Result<ParsedJob> parse_entry(const SpoolEntry& entry);

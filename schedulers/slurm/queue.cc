@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::literals;
 
-constexpr auto kWindow = 5min;  // over one or two of these the share is told
+constexpr auto kWindow = 5min;  // the share is reported over one or two of these
 
 std::string first_line(std::string_view text) {
   return printable(text.substr(0, text.find('\n')), 200);

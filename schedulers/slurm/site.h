@@ -48,7 +48,7 @@ std::vector<Mismatch> compare_with_site(const SlurmConfig& config, const std::st
 // number under its array's, which slurmctld or accounting is asked for.
 std::vector<std::string> ids_of_script(const SlurmConfig& config, std::string_view job_id,
                                        const std::stop_token& stop, SteadyTime deadline);
-// The ids that the text alone tells. Pure.
+// The ids that follow from the text alone. Pure.
 std::vector<std::string> ids_in_text(std::string_view job_id);
 
 }  // namespace scriptorium::slurm

@@ -17,7 +17,7 @@ std::vector<OptionInfo> describe();
 // Reads and cross-checks the table; what is wrong goes to `problems`. Touches no file.
 TorqueConfig read_config(const Table& table, Problems& problems);
 
-// Where the configured folder has its jobs, and the server's home: told from its last name alone.
+// Where the configured folder has its jobs, and the server's home: decided by its last name alone.
 std::string jobs_folder(const std::string& spool);
 std::string home_folder(const std::string& spool);
 

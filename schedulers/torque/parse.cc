@@ -103,7 +103,7 @@ bool is_account_name(std::string_view name) noexcept {
          });
 }
 
-// The record tells which files it belongs to. What does not fit was put here by a person's hand.
+// The record names the files it belongs to. What does not fit was put here by hand.
 bool belongs_to(const Record& record, std::string_view stem) noexcept {
   if (!record.file_prefix.empty()) return record.file_prefix == stem;
   return leading_number(record.job_id) == leading_number(stem);
@@ -273,7 +273,7 @@ Assessment assess_entry(const SpoolEntry& entry) {
   if (!found) return {.state = State::kIncomplete, .reason = "record missing"};
   if (size % kScriptChunk == 0) {
     // More may come. Up to 4.2 the record is saved before the script, and again when the whole job
-    // was taken; since 6.1 it follows the first chunk, and nothing tells whether there is
+    // was taken; since 6.1 it follows the first chunk, and nothing says whether there is
     // another one: qsub may have been killed.
     if (found->record.format == Record::Format::kBinary &&
         found->file->stat.mtime_ns > script->stat.mtime_ns)

@@ -22,7 +22,7 @@ struct Record {
   enum class Format { kXml, kBinary };
   Format format = Format::kXml;
   std::string job_id;       // "123.server.dom", "123[].server.dom"
-  std::string file_prefix;  // the stem of the file names; "" = not told
+  std::string file_prefix;  // the stem of the file names; "" = not given
   std::vector<Attribute> attributes;
   // The structure is what pbs_server writes, to the last byte. Only then can nobody have put an
   // attribute into another one's value, and only then is the owner believed.

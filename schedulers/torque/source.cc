@@ -60,7 +60,7 @@ Result<void> TorqueSource::check_root(std::span<const std::string> names) const 
         return name.starts_with('.') || name.ends_with(".BK") || name.ends_with(".BD") ||
                name.ends_with(".JB");
       })) {
-    return {};  // nothing but what tells of no job
+    return {};  // nothing that says anything about a job
   }
   return refuse(
       "nothing in it is pbs_server's; give its home (such as /var/spool/torque), server_priv, or "

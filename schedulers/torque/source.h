@@ -30,7 +30,7 @@ class TorqueSource final : public SpoolAdapter {
   // The ids of accounts, which the records do not have, from this machine's name service.
   std::unique_ptr<OwnerResolver> make_resolver() override;
   // Refuses the spool of an execution host, and OpenPBS, whose server keeps no scripts in its
-  // spool; the latter is told by what lies in the server's home, which is all that is looked at
+  // spool; the latter shows in what is in the server's home, which is all that is checked
   // outside of the spool.
   Result<void> check_root(std::span<const std::string> names) const override;
 

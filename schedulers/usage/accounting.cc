@@ -82,7 +82,7 @@ std::optional<AccountedJob> read_job(const Row& row) {
   const auto started = read_time(row[kStart]);
   const auto ended = read_time(row[kEnd]);
   const auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
-  // Cancelled while it waited: it had no CPU, so there is nothing to tell.
+  // Cancelled while it waited: it had no CPU, so there is nothing to report.
   if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
   AccountedJob job{.ended_at = *ended};
   JobFacts& facts = job.view.facts;
@@ -251,7 +251,7 @@ class Import {
       if (job.ended_at.nanoseconds >= to.nanoseconds - overlap()) next.seen.insert(id);
       if (!cursor_.seen.contains(id)) events.push_back(std::move(event));
     }
-    // Not asked for again, because the window did not move past their end.
+    // Not requested again, because the window did not move past their end.
     const bool moved = to.nanoseconds - overlap() > from.nanoseconds;
     if (!moved) next.seen.insert(cursor_.seen.begin(), cursor_.seen.end());
     if (!events.empty() || to.nanoseconds != cursor_.until.nanoseconds) {

@@ -34,9 +34,9 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
 // ---- how far the import is
 
 // Kept as the source's position in the journal, in the transaction that takes the events: what a
-// crash interrupts is neither lost nor told twice. Jobs that ended before `until` are done, but
+// crash interrupts is neither lost nor written twice. Jobs that ended before `until` are done, but
 // those of the overlap are asked for again, as the accounting learns of some jobs late; `seen` are
-// the ids of those that were told already.
+// the ids of those that were written already.
 struct AccountingCursor {
   Timestamp until;
   std::set<std::string> seen;

@@ -213,7 +213,7 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
   if (!level) return std::nullopt;
   const double request = static_cast<double>(*job.totals.memory_bytes);
   const std::uint32_t cpus = job.totals.cpus.value_or(0);
-  // Who took what everybody gets by default asked for nothing.
+  // A job with no more than everybody gets by default asked for nothing.
   if (cpus != 0 && request <= set.get("mem_over_default_bytes_per_cpu") * cpus) return std::nullopt;
   // The memory of a node whose CPUs are taken is of use to nobody else.
   double node_cpus = 0;

@@ -31,7 +31,7 @@ struct GpuDevice {
   std::string model;
 };
 
-// One look at one device; what it cannot tell (a MIG instance's utilization) is absent.
+// One reading of one device; what it cannot say (a MIG instance's utilization) is absent.
 struct GpuReading {
   std::optional<double> utilization_ratio;
   std::optional<std::uint64_t> memory_used_bytes, memory_limit_bytes;

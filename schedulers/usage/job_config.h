@@ -20,7 +20,7 @@ enum class Resolve {
 enum class Accounting { kNone, kSacct };
 enum class AccountingJobs {
   kAll,
-  kMultiNode,  // a job of one node is told of by that node
+  kMultiNode,  // the node of a one-node job reports it
 };
 
 // What [source.NAME] with plugin = "usage" says about whole jobs; the node's part is UsageConfig's.

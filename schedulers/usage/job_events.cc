@@ -173,7 +173,7 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
 
 std::string job_event_id(const std::string& cluster, const std::string& scheduler,
                          const std::string& job_id, Timestamp started_at) {
-  // Whole seconds, which is how Slurm tells them.
+  // Whole seconds, which is how Slurm reports them.
   return event_id(
       {cluster, scheduler, "usage.job", job_id, std::to_string(started_at.nanoseconds / kSecond)});
 }

@@ -57,7 +57,8 @@ struct Totals {
   std::optional<double> idle_tail_seconds;  // of all nodes at once
   std::optional<double> energy_joules;
   std::uint32_t gpus = 0;
-  std::optional<double> gpu_utilization_ratio, gpu_memory_ratio;  // means over the GPUs that told
+  // Means over the GPUs that report them.
+  std::optional<double> gpu_utilization_ratio, gpu_memory_ratio;
 };
 
 struct JobView {

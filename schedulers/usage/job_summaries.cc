@@ -21,7 +21,7 @@ constexpr auto kBetweenQuestions = 1s;
 constexpr auto kPatience = 8s;  // for a job's final state, and for its other nodes on this machine
 constexpr auto kQuestionPatience = 5s;
 constexpr int kAbsences = 2;  // answers without a job, from which on slurmctld does not know it
-// The nodes of a large srun job all end at once, and none of them can tell whether it is the first.
+// The nodes of a large srun job all end at once, and none of them knows whether it is the first.
 constexpr std::size_t kSpreadSeconds = 10;
 constexpr std::size_t kMostInAQuestion = 500;
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -115,7 +115,7 @@ void JobSummaries::learn(Waiting& job, const std::vector<QueuedJob>& answer,
   for (const NodeUsage& node : job.nodes) ended = std::max(ended, node.ended_at);
   if (row == answer.end()) {
     job.settled = ++job.absent >= kAbsences;
-    // What ended long ago it may have forgotten; what ended just now it knows, and does not tell
+    // What ended long ago it may have forgotten; what ended just now it knows, and does not say
     // us.
     if (job.settled && context_.clock.now().nanoseconds - ended.nanoseconds < kRecent) {
       context_.log.warning("USAGE_JOBS_HIDDEN",

@@ -17,7 +17,7 @@ namespace scriptorium::usage {
 
 // Makes usage.job of the jobs whose nodes all report to this process: asks slurmctld, in one
 // question for all that ended, what they were, waits until it says how they ended, but not for
-// long, and then tells what is known. Owns:    the nodes it was given until their key was told in
+// long, and then reports what is known. Owns:    the nodes it was given until their key was told in
 // Ready::done. Threads: one, but for status_json(), which any may call.
 class JobSummaries {
  public:

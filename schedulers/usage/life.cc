@@ -15,7 +15,7 @@ constexpr double kNano = 1e-9;
 constexpr double kShortInterval = 1.0;
 // Less than this part of the CPUs counts as idle at the end of a job.
 constexpr double kIdleRatio = 0.01;
-// A reading may come so much later than it is due before a gap is said to be there.
+// A reading may come so much later than it is due before it counts as a gap.
 constexpr double kLateFactor = 1.5;
 
 std::int64_t count(SteadyTime at) noexcept {

@@ -14,7 +14,7 @@
 
 namespace scriptorium::usage {
 
-// What one look at a job's counters gave.
+// What one reading of a job's counters gave.
 struct Reading {
   SteadyTime at;
   Timestamp time;

@@ -9,7 +9,7 @@
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/files.h"
 
-// What /proc tells of the processes of a job, where no control group does. Everybody may read a
+// What /proc says of the processes of a job, where no control group does. Everybody may read a
 // process's times and pages; its I/O and its environment only its user, or one with CAP_SYS_PTRACE.
 namespace scriptorium::usage {
 

@@ -6,7 +6,7 @@
 #include "schedulers/usage/life.h"
 #include "schedulers/usage/records.h"
 
-// Every place where a record becomes JSON, or comes from it. What a record holds is said once, by
+// Every place where a record becomes JSON, or comes from it. What a record holds is listed once, by
 // each(), for both ways.
 namespace scriptorium::usage {
 namespace {

@@ -40,17 +40,17 @@ struct JobSeen {
   std::optional<std::uint32_t> restarts;
   std::optional<std::uint32_t> uid;
   // From the path of a v1 cgroup, which root made, or the real uid of all of the job's processes
-  // that were looked at.
+  // that were read.
   bool uid_trusted = false;
   std::optional<std::string> uid_problem;  // why it is not trusted: its processes have several
-  std::string node;  // slurmd's node name where the path tells it (several slurmds on a machine),
-                     // else the host's
-  Timestamp started_at;      // of this life's cgroup; the same after a restart of the daemon
+  std::string node;      // slurmd's node name where the path has it (several slurmds on a machine),
+                         // else the host's
+  Timestamp started_at;  // of this life's cgroup; the same after a restart of the daemon
   bool batch_step = false;   // step_batch was seen here: this node asks the scheduler about the job
   bool other_steps = false;  // a step other than batch and extern was seen here; with neither, the
-                             // job was too short to tell
+                             // job was too short to know
 
-  // "job_id@node/started_at in ns": tells lives apart within a cluster.
+  // "job_id@node/started_at in ns": distinguishes lives within a cluster.
   std::string key() const;
 };
 

@@ -398,7 +398,7 @@ void Sampler::sweep() {
         break;
       }
     }
-    // Without watches nobody tells of a new step.
+    // Without watches nothing reports a new step.
     if (watcher_.fd() < 0 || watcher_.exhausted()) job->leaves_known = false;
     const Reading reading = measure(*job, Occasion::kTimed);
     // A job that is still being set up has no process yet; until it has one, it is read whenever

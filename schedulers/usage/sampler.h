@@ -29,9 +29,9 @@ namespace scriptorium::usage {
 struct SamplerOptions {
   std::string root = "/sys/fs/cgroup";
   std::string proc = "/proc";
-  std::string node;  // this host, where the path of a job does not tell its node
+  std::string node;  // this host, where the path of a job does not name its node
   std::vector<std::string>
-      nodes;  // of slurmds whose jobs are measured, where paths tell nodes; empty = all
+      nodes;  // of slurmds whose jobs are measured, where paths name nodes; empty = all
   std::chrono::milliseconds interval{30'000};
   bool samples = false;    // keep each reading as a UsageSample, not only what is counted of it
   bool process_io = true;  // read and written bytes from /proc where no control group counts them
@@ -60,7 +60,7 @@ struct SamplerCounts {
 };
 
 // Reads the counters of all jobs of the node: a sweep of all of them every `interval`, some early
-// ones for each new job, and a last one when inotify tells that the job's first task is removed,
+// ones for each new job, and a last one when inotify reports that the job's first task is removed,
 // some milliseconds before its control groups vanish.
 //
 // Never writes anything, never makes a child, and keeps no descriptor of a directory, so that the
@@ -82,7 +82,7 @@ class Sampler {
   int notify_fd() const noexcept { return watcher_.fd(); }
   // When step() has something to read.
   SteadyTime next_due() const noexcept;
-  // Acts on what inotify has told and reads what is due.
+  // Acts on inotify's notifications and reads what is due.
   void step();
   // Looks for jobs and reads all of them, now.
   void sweep();
@@ -102,7 +102,7 @@ class Sampler {
   static constexpr std::size_t kSlots = 24;
   struct Slot {
     int fd = -1;
-    bool missing = false;  // its group has no such file; asked for again rarely
+    bool missing = false;  // its group has no such file; tried again rarely
   };
   struct Group {
     std::string path;
@@ -114,7 +114,7 @@ class Sampler {
     std::string path;
     std::string step;
     bool foreign = false;  // slurmstepd and the extern step's sleep, not the job's own
-    bool empty = false;    // when it was looked at last
+    bool empty = false;    // when it was read last
   };
   struct Tracked {
     explicit Tracked(Life l) : life(std::move(l)) {}
@@ -173,7 +173,7 @@ class Sampler {
   void claim_gpus(Tracked& job);
   void read_prolog_files();
 
-  // What inotify tells: sampler_changes.cc.
+  // inotify's notifications: sampler_changes.cc.
   void count_missed();
   bool measures(const std::string& node) const;
   void act(const Change& change, std::set<std::string>& read_now);

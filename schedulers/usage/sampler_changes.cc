@@ -62,7 +62,7 @@ void Sampler::act_on_job(const Change& change) {
     return job_appeared(parent->second, change.name, 0, true);
   const auto job = jobs_.find(job_key(parent->second, *name));
   if (job != jobs_.end() && job->second->groups.at(index(parent->second.controller)).there) {
-    // It may have come again already, which the next event tells.
+    // It may have come again already, which the next notification says.
     group_removed(*job->second, index(parent->second.controller));
   }
 }

@@ -12,7 +12,7 @@ constexpr int kEnvironmentTries = 5;
 constexpr std::uint32_t kNvidiaMajor = 195;
 constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
 
-// Processes whose real uid is looked at: when the owner is not known yet, and at each reading after
+// Processes whose real uid is read: when the owner is not known yet, and at each reading after
 // that.
 constexpr std::size_t kFirstOwnerChecks = 4096;
 constexpr std::size_t kOwnerChecks = 64;
@@ -20,7 +20,7 @@ constexpr std::size_t kOwnerChecks = 64;
 }  // namespace
 
 // When a job that was there before we looked began: with its oldest process. The time of a control
-// group's directory is the one when somebody first looked at it, so it may be later, but never
+// group's directory is the one when somebody first accessed it, so it may be later, but never
 // earlier.
 void Sampler::guess_start(Tracked& job) {
   const Timestamp now = clock_.now();
@@ -83,7 +83,7 @@ void Sampler::find_leaves(Tracked& job) {
   job.leaves_known = true;
 }
 
-// `all_groups`: also of those that had none when they were looked at last, such as the ones between
+// `all_groups`: also of those that had none when they were read last, such as the ones between
 // a job and its tasks.
 std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bool all_groups) {
   std::vector<std::uint32_t> pids;
@@ -99,7 +99,7 @@ std::vector<std::uint32_t> Sampler::processes(Tracked& job, bool foreign_too, bo
   return pids;
 }
 
-// A v2 path does not tell whose job it is; the real uids of its processes do. A set-uid program
+// A v2 path does not say whose job it is; the real uids of its processes do. A set-uid program
 // keeps the real uid, one that takes another one (sudo, su) differs from the processes of the user:
 // seen once, the job stays unverified.
 void Sampler::learn_owner(Tracked& job, const std::vector<std::uint32_t>& pids) {

@@ -10,7 +10,7 @@
 namespace scriptorium::usage {
 namespace {
 
-// Processes of a job that are looked at one by one; a job with more of them is not measured that
+// Processes of a job that are read one by one; a job with more of them is not measured that
 // way.
 constexpr std::size_t kMostProcesses = 4096;
 

@@ -33,7 +33,7 @@ std::optional<std::string> exit_text(std::string_view raw) {
   return std::to_string((*code >> 8U) & 0xffU) + ":" + std::to_string(*code & 0x7fU);
 }
 
-// One that the name service does not know, or cannot tell now, has none.
+// One that the name service does not know, or cannot look up now, has none.
 template <typename Record>
 std::optional<std::string> name_of(const Result<std::optional<Record>>& found) {
   return found && *found ? read_text((*found)->name) : std::nullopt;

@@ -117,7 +117,7 @@ class UsageSource::Node {
       const std::jthread keeper([this](const std::stop_token& ending) { keep_state(ending); });
       watch(stop);
     }
-    // Whatever could not be told is told at the next start.
+    // Whatever could not be written is written after the next start.
     save_state();
     return {};
   }

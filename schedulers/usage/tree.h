@@ -37,7 +37,7 @@ struct JobParent {
   std::string path;
   Controller controller = Controller::kUnified;
   std::string scheduler;             // "slurm", "torque", "pbs"
-  std::string node;                  // slurmd's node name; "" = the path does not tell
+  std::string node;                  // slurmd's node name; "" = the path does not say
   std::optional<std::uint32_t> uid;  // v1 of Slurm: made by root, so to be trusted
 };
 

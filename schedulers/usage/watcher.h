@@ -35,8 +35,8 @@ struct Change {
   std::string name;
 };
 
-// inotify over the directories of control groups, which tells of a removal some 50 µs after it. A
-// hint: what it does not tell, the next sweep finds. Threads: one.
+// inotify over the directories of control groups, which reports a removal some 50 µs after it. A
+// hint: what it misses, the next sweep finds. Threads: one.
 class Watcher {
  public:
   // kExhausted: this user has no inotify instance left.
