@@ -26,6 +26,8 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 constexpr std::string_view kSchema = "scriptorium.event/1";
+constexpr std::size_t kLargestKept = 64U
+                                     << 10;  // bytes of JSON that a thread's parser has room for
 
 // Members that Event has fields for. Others go back into extra_json.
 constexpr std::string_view kMembers[] = {"schema",
@@ -228,7 +230,9 @@ std::string read_extra(std::string_view text) {
 }  // namespace
 
 Result<Event> event_from_json(std::string_view json) try {
-  simdjson::dom::parser parser;
+  // Its buffers are reused, except large ones: a thread keeps what a usual event needs.
+  thread_local simdjson::dom::parser parser;
+  if (parser.capacity() > kLargestKept) parser = simdjson::dom::parser();
   const object root = parser.parse(json.data(), json.size()).get_object().value();
   Event event = read_event(root);
   if (has_extra(root)) event.extra_json = read_extra(json);

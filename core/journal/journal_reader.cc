@@ -76,7 +76,7 @@ Result<Item> JournalReader::checked(SinkId sink, std::uint64_t seq, std::uint32_
   if (event) return Item{seq, *std::move(event), attempts};
   const bool only_in_archive = event.error().kind() == ErrorKind::kPermanent;
   if (event.error().kind() != ErrorKind::kCorrupt && !only_in_archive) return event.error();
-  const Item item{seq, nullptr, attempts};
+  Item item{seq, nullptr, attempts};
   findings_.unreadable(sink, item, (only_in_archive ? "" : "journal: ") + event.error().message(),
                        only_in_archive);
   return item;
