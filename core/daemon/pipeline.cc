@@ -367,11 +367,11 @@ std::string SourceRun::status_json() const {
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   const CaptureStatus s = capture_->status();
-  json["capture"] = s.way;
+  json["capture"] = s.capture_method;
   json["why_not_better"] = s.why_not_better.empty() ? Json(nullptr) : Json(s.why_not_better);
   json["spool_there"] = s.spool_there;
   json["captured"] = s.captured;
-  json["captured_by"] = counts(s.by_way);
+  json["captured_by"] = counts(s.by_method);
   json["incomplete"] = s.incomplete;
   json["malformed"] = s.malformed;
   json["superseding"] = s.superseding;

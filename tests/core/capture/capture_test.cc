@@ -144,7 +144,7 @@ TEST_P(CaptureTest, TakesWhatStandsAtTheStart) {
   START_OR_SKIP(config());
   const auto events = collect(100);
   for (const auto& [id, event] : events) expect_whole(*event, id);
-  EXPECT_EQ(capture_->status().way, GetParam());
+  EXPECT_EQ(capture_->status().capture_method, GetParam());
 }
 
 TEST_P(CaptureTest, ThousandsOfWaitingJobsAreNoCountThatWrapped) {

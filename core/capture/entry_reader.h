@@ -1,0 +1,103 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/api/spool_adapter.h"
+#include "core/base/file.h"
+#include "core/base/result.h"
+#include "core/base/time.h"
+#include "core/capture/capture_status.h"
+#include "core/capture/entry_table.h"
+#include "core/capture/guarded_adapter.h"
+#include "core/capture/spool_access.h"
+#include "core/capture/spool_presence.h"
+
+namespace scriptorium {
+
+// Descriptors of files that are being written, so that they can be read to their end even if their
+// entry goes first. Without fanotify only. Bounds: kMost files, each for kLongest after its entry
+// was first seen, so that a spool can be unmounted and descriptors do not run out.
+class HeldFiles {
+ public:
+  using Files = std::vector<std::pair<std::string, UniqueFd>>;  // name within the entry
+
+  void hold(const std::string& key, std::string name, UniqueFd fd, SteadyTime first_seen,
+            SteadyTime now);
+  bool has(const std::string& key) const { return entries_.contains(key); }
+  Files take(const std::string& key);
+  void drop(const std::string& key);
+  void drop_old(SteadyTime now);
+  void drop_all();
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr std::chrono::milliseconds kLongest{1000};
+  struct Held {
+    SteadyTime first_seen;
+    Files files;
+  };
+  std::unordered_map<std::string, Held> entries_;
+  std::size_t count_ = 0;
+};
+
+// Reads the files of entries into the table. A file that the table holds in its present state is
+// not read again. What is not a regular file, or belongs to another owner than the spool's root, is
+// left out and counted as ignored.
+//
+// Owns:    the held files. Borrows all else for its life.
+// Threads: the capture thread.
+class EntryReader {
+ public:
+  // What one attempt to read an entry found.
+  struct Outcome {
+    bool found = false;       // something of it is there
+    bool unreadable = false;  // something of it could not be opened
+  };
+
+  EntryReader(SpoolAccess& access, const GuardedAdapter& adapter, EntryTable& table,
+              const SpoolPresence& presence, CaptureReport& report, const Clock& clock,
+              std::uint64_t max_file_bytes)
+      : access_(access),
+        adapter_(adapter),
+        table_(table),
+        presence_(presence),
+        report_(report),
+        clock_(clock),
+        max_file_bytes_(max_file_bytes) {}
+
+  // The entry has an open inspection.
+  Outcome read(const std::string& key);
+  Outcome read_file(const std::string& key, const std::string& path, UniqueFd opened = {});
+  // One attempt at the files that an entry of this scheduler usually has, each by its name.
+  Outcome read_usual_files(const std::string& key);
+  bool knows_usual_files() const { return !usual_files_.empty(); }
+  void learn_usual_files(const SpoolEntry& entry);
+  // The entry is gone; what is held of it is whole by now.
+  void read_held(const std::string& key);
+  HeldFiles& held() { return held_; }
+
+  // The bytes of a file, and in `stat` the state that belongs to them.
+  Result<std::string> read_settled(int fd, FileStat& stat) const;
+  void add(const std::string& key, std::string name, const FileStat& stat, std::string bytes);
+
+ private:
+  bool belongs_to_spool(const std::string& path, const FileStat& stat);
+  void log_unreadable(const std::string& path, const Error& error);
+  static bool is_unchanged(const SpoolFile& known, const FileStat& stat);
+
+  SpoolAccess& access_;
+  const GuardedAdapter& adapter_;
+  EntryTable& table_;
+  const SpoolPresence& presence_;
+  CaptureReport& report_;
+  const Clock& clock_;
+  const std::uint64_t max_file_bytes_;
+  HeldFiles held_;
+  std::vector<std::string> usual_files_;
+};
+
+}  // namespace scriptorium

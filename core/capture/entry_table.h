@@ -1,0 +1,323 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/api/spool_adapter.h"
+#include "core/base/time.h"
+#include "core/capture/entry_store.h"
+#include "core/capture/inspection_schedule.h"
+#include "core/capture/waiting_list.h"
+#include "core/journal/capture_mark.h"
+
+namespace scriptorium {
+
+// What capture knows of every entry of one spool, and what follows from each observation. The table
+// decides, the engine acts: on(Input) changes the state of one entry and returns the actions that
+// follow, in the order in which they are to be carried out.
+//
+// Each key (the adapter's name of an entry, "hash.1/job.11") has one Entry of three parts:
+//
+//   record      what was made of the files that stand: captured whole, captured in part (they may
+//               still grow) or ignored on purpose. Retired once the removal has been noticed: it
+//               then only serves to recognise a notification that was queued before the removal.
+//   inspection  open while the entry, or a later state of it, is not taken: in hand, due at a time,
+//               or waiting for room in the journal. Holds the files that were read so far.
+//   departure   counted: the entry is gone and was counted, but its removal has not been read, so
+//               a notification of its appearance is an old one. Ended: the removal has been read,
+//               so the next appearance is another entry of the same name.
+//
+//   input              from                     to
+//   DirectoryAppeared  no record                inspection, due after the content's notification
+//                                               or, without content notifications, in hand
+//                      departure counted        unchanged: the notification is an old one
+//   Inspecting         anything                 inspection in hand
+//   Inspected, Content inspection               kTake, ignored, or due again
+//                      nothing there any more   counted as missed, once everything that was queued
+//                                               by then has been read
+//   Captured           inspection               record
+//   Refused            inspection               waiting for room; beyond the bounds left to a scan
+//   Offered            waiting                  kTake, or kInspect where the bytes were let go
+//   Removed            record                   retired, departure ended, its mark is forgotten
+//                      waiting without bytes    counted as missed
+//   Listed             record, same directory   unchanged (seen by the scan)
+//                      record                   kVerify
+//                      nothing or in hand       kInspect
+//   Timer              due                      kInspect, or kVerify where there is a record
+//   Drained            departure                forgotten: no old notification can come any more
+//
+// A mark of the journal makes a record before the first scan. kVerify compares it with the file's
+// state: an entry that is unchanged is known from then on without being opened.
+//
+// Pure: no system call; the time comes with the input. Threads: one at a time.
+// Memory: one node an entry. Bytes of open inspections are bounded by kHeldBytesLimit (the excess
+// is read again from the spool), waiting entries by WaitingList, departures by kDeparturesLimit and
+// retired records by kRetiredLimit.
+
+struct EntryAction {
+  enum class Kind {
+    kCountNumber,     // the entry was not known before: its job number is news
+    kReadAtOnce,      // it has just appeared and nothing holds its files: read until it is whole
+    kInspect,         // read it, then Inspected
+    kVerify,          // compare the record with the file, then Verified or kInspect
+    kTake,            // parse it and offer it to the journal; `whole`
+    kIgnoreEmpty,     // stat it, then Ignored
+    kWatch,           // it is incomplete: watch its directory
+    kRelease,         // the inspection is over; `keep_watch`: its directory stays watched
+    kSetMark,         // the record's identity has changed
+    kForgetMark,      // the entry is gone
+    kCountMissed,     // `reason`
+    kCountIgnored,    // `reason`
+    kCountDuplicate,  // it was captured before
+    kLeaveToScan,     // too many wait; `first`: since there was room
+  };
+  Kind kind;
+  std::string key;
+  std::string reason = {};
+  bool whole = false;
+  bool keep_watch = false;
+  bool first = false;
+};
+using EntryActions = std::vector<EntryAction>;
+
+class EntryTable {
+ public:
+  // How long a notification of structure (a directory, a linked file) may wait for the one of
+  // content before the entry is inspected.
+  static constexpr std::chrono::milliseconds kStructureGrace{300};
+  // Bytes of open inspections that are held in memory.
+  static constexpr std::uint64_t kHeldBytesLimit = 32U << 20;
+  static constexpr std::size_t kDeparturesLimit = 100'000;
+  static constexpr std::size_t kRetiredLimit = 4'096;
+
+  struct Options {
+    std::chrono::milliseconds incomplete_after{};
+    bool content_notifications = false;  // fanotify: what is gone may still be in its queue
+    bool watches_entries = false;        // inotify alone
+  };
+
+  // ---- inputs; keys and names are borrowed for the call
+
+  // A notification: the entry's directory was made, or moved in.
+  struct DirectoryAppeared {
+    std::string_view key;
+    SteadyTime now;
+  };
+  // A notification: the entry's directory was removed. `is_gone` is asked for if needs_proof().
+  struct DirectoryRemoved {
+    std::string_view key;
+    bool is_gone = false;
+  };
+  // A notification: a file of the entry was made (`appeared`) or written. `stands`: the record's
+  // file is in the state in which it was captured. `tells_only`: it is a record file, which alone
+  // is no job that could be missed.
+  struct FileChanged {
+    std::string_view key;
+    std::string_view file;
+    bool in_directory = false;  // of the entry's own
+    bool appeared = false;
+    bool tells_only = false;
+    bool stands = false;
+    SteadyTime now;
+  };
+  struct FileRemoved {
+    std::string_view key;
+    std::string_view file;
+    bool in_directory = false;
+    bool stands = false;
+  };
+  // A closed file was read through its notification: add_file() follows, then Content.
+  struct ContentArrived {
+    std::string_view key;
+    bool tells_only = false;
+    SteadyTime now;
+  };
+  // All that is known of the entry's files has been added.
+  struct Content {
+    std::string_view key;
+    Assessment assessment;  // of content(); not used if there is none
+    SteadyTime now;
+    Timestamp wall;
+  };
+  // The closed file is the one that was captured.
+  struct CapturedBefore {
+    std::string_view key;
+  };
+  // The engine begins to read the entry; add_file() follows, then Inspected.
+  struct Inspecting {
+    std::string_view key;
+    const char* method = "";
+    SteadyTime now;
+  };
+  struct Inspected {
+    Content content;
+    bool found = false;
+    bool unreadable = false;       // something of it could not be opened
+    bool spool_uncertain = false;  // the whole spool may be gone rather than the entry
+    std::uint64_t step = 0;        // of the engine: each one reads what is queued
+  };
+  // A closed file could not be read through its notification.
+  struct ReadFailed {
+    std::string_view key;
+    const char* method = "";
+    SteadyTime now;
+  };
+  // The record's file is as it was captured; `identity` as it is known now.
+  struct Verified {
+    std::string_view key;
+    FileIdentity identity;
+  };
+  struct Ignored {
+    std::string_view key;
+    FileIdentity identity;
+  };
+  struct Captured {
+    std::string_view key;
+    CaptureRecord record;
+    bool duplicate = false;  // the journal has this very event: `record` refers to the same one
+  };
+  // The adapter made no event of it. `vanished`: as there is no job; `stands`: its files are there.
+  struct Unparsable {
+    std::string_view key;
+    bool vanished = false;
+    bool stands = false;
+    std::string message;
+  };
+  struct Refused {
+    std::string_view key;
+    bool whole = false;
+    bool over_share = false;
+    bool asked = true;          // the journal itself; else it has refused a smaller one
+    std::int64_t mtime_ns = 0;  // by which the journal knows what it refused; 0 = it does not
+    SteadyTime now;
+  };
+  struct Offered {
+    std::string_view key;
+  };
+  // It waited for room, and is gone.
+  struct WaitedInVain {
+    std::string_view key;
+  };
+  // A scan has listed it. `counts`: as missed, if it vanishes unread.
+  struct Listed {
+    std::string_view key;
+    std::uint64_t directory_inode = 0;
+    bool counts = false;
+    SteadyTime now;
+  };
+  // It was not listed by a whole scan, and is gone.
+  struct Unlisted {
+    std::string_view key;
+  };
+  // Returns the first inspection that is due, and nothing else.
+  struct Timer {
+    SteadyTime now;
+  };
+  // What can still be queued is known: `structure`: no notification of structure is, nor is a scan
+  // under way; `all`: neither of structure nor of content.
+  struct Drained {
+    bool structure = false;
+    bool all = false;
+  };
+  using Input = std::variant<DirectoryAppeared, DirectoryRemoved, FileChanged, FileRemoved,
+                             ContentArrived, Content, CapturedBefore, Inspecting, Inspected,
+                             ReadFailed, Verified, Ignored, Captured, Unparsable, Refused, Offered,
+                             WaitedInVain, Listed, Unlisted, Timer, Drained>;
+
+  explicit EntryTable(Options options) : options_(options) {}
+
+  // There is no time to wait: what was last written long ago will not be completed.
+  void expect_no_more() { expects_no_more_ = true; }
+  // A mark of an earlier run. Before the first input.
+  void restore(const CaptureMark& mark);
+  EntryActions on(const Input& input);
+
+  // Adds or replaces a file that was read; an inspection is open.
+  void add_file(std::string_view key, SpoolFile file, SteadyTime now);
+  // From here on a scan with this number lists what stands. A thorough one verifies every record.
+  void begin_scan(std::uint32_t number, bool thorough);
+  void listed_with(std::string_view key, std::uint64_t directory_inode);
+
+  // ---- questions
+
+  // Of an open inspection; null without. Valid until the next input about this key.
+  const Inspection* inspection(std::string_view key) const;
+  // Null if there is none that stands; valid until the next input.
+  const CaptureRecord* record(std::string_view key) const;
+  bool is_known(std::string_view key) const;  // has a record that stands, or an inspection
+  bool is_empty(std::string_view key) const;  // nothing at all is known of it
+  // Whether it is gone decides what DirectoryRemoved does.
+  bool needs_proof(std::string_view key) const;
+  // The entry was taken, so a record file of it that is written again tells nothing new.
+  bool is_settled(std::string_view key) const;
+  // This very state of the file was captured whole. The whole identity must agree: a file system
+  // may give a removed script's inode to the next entry while its clock has not moved on. Taken
+  // again, perhaps when the entry's other files have gone, it would be an incomplete event with the
+  // id of the whole one.
+  bool was_captured(std::string_view key, const FileIdentity& identity) const;
+  bool may_hold_more() const { return store_.held_bytes() <= kHeldBytesLimit; }
+  // True if a record is of another device than this.
+  bool any_on_other_device(std::uint64_t device) const;
+  std::vector<std::string> open_keys() const;
+  std::vector<std::string> unlisted(std::uint32_t scan) const;  // records that this scan missed
+  std::optional<SteadyTime> next_due();
+  WaitingList& waiting() { return waiting_; }
+  const WaitingList& waiting() const { return waiting_; }
+  const EntryStore& entries() const { return store_; }
+
+ private:
+  using Node = EntryStore::Node;
+  using Departure = Entry::Departure;
+
+  EntryActions handle(const DirectoryAppeared& in);
+  EntryActions handle(const DirectoryRemoved& in);
+  EntryActions handle(const FileChanged& in);
+  EntryActions handle(const FileRemoved& in);
+  EntryActions handle(const ContentArrived& in);
+  EntryActions handle(const Content& in);
+  EntryActions handle(const CapturedBefore& in);
+  EntryActions handle(const Inspecting& in);
+  EntryActions handle(const Inspected& in);
+  EntryActions handle(const ReadFailed& in);
+  EntryActions handle(const Verified& in);
+  EntryActions handle(const Ignored& in);
+  EntryActions handle(const Captured& in);
+  EntryActions handle(const Unparsable& in);
+  EntryActions handle(const Refused& in);
+  EntryActions handle(const Offered& in);
+  EntryActions handle(const WaitedInVain& in);
+  EntryActions handle(const Listed& in);
+  EntryActions handle(const Unlisted& in);
+  EntryActions handle(const Timer& in);
+  EntryActions handle(const Drained& in);
+
+  Inspection& open(Node& node, const char* method, SteadyTime now, EntryActions& actions);
+  void close(Node& node, EntryActions& actions, bool keep_watch = false);
+  void remember(Node& node, CaptureRecord record);
+  void forget(Node& node, EntryActions& actions);
+  void miss(Node& node, std::string reason, Departure departure, EntryActions& actions);
+  void ignore(Node& node, FileIdentity identity, EntryActions& actions);
+  void ignore_content(Node& node, EntryActions& actions);
+  void schedule(Node& node, SteadyTime now, SteadyTime at);
+  void inspect_again(Node& node, SteadyTime now);
+  void vanished(Node& node, const Inspected& in, EntryActions& actions);
+  void judge(Node& node, const Content& in, EntryActions& actions);
+  void judge_unsettled(Node& node, const Content& in, EntryActions& actions);
+  void judge_incomplete(Node& node, const Content& in, EntryActions& actions);
+  bool is_current(const InspectionSchedule::Due& due) const;
+
+  const Options options_;
+  EntryStore store_;
+  InspectionSchedule schedule_;
+  WaitingList waiting_;
+  std::uint32_t scan_ = 0;
+  bool thorough_ = true;
+  bool expects_no_more_ = false;
+};
+
+}  // namespace scriptorium

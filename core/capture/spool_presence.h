@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/base/time.h"
+#include "core/capture/entry_table.h"
+#include "core/capture/guarded_adapter.h"
+#include "core/capture/mount_table.h"
+#include "core/capture/spool_access.h"
+
+namespace scriptorium {
+
+// Whether the spool's root is there and still the directory that is known: lost when it is gone,
+// unmounted or replaced, found when a spool stands there again.
+//
+// Threads: the capture thread. Borrows access, adapter and table for its life.
+class SpoolPresence {
+ public:
+  SpoolPresence(SpoolAccess& access, const GuardedAdapter& adapter, const EntryTable& table);
+
+  bool is_there() const { return there_; }
+  // uid of the root: files of any other owner are not believed.
+  std::uint32_t owner() const { return root_.owner; }
+  bool is_root(const FileStat& stat) const {
+    return stat.inode == root_.inode && stat.device == root_.device;
+  }
+
+  enum class State { kSame, kRemounted, kLost };
+  // Compares the root with what is known. After kLost, reason() says why and lose() is to be
+  // called; after kRemounted, watches and marks of the old mount may have ended.
+  State check();
+  const std::string& reason() const { return reason_; }
+  void lose(std::string reason, SteadyTime now);
+
+  // While it is lost: at once, then less and less often.
+  SteadyTime next_search() const { return next_search_; }
+  void search_soon(SteadyTime now) { next_search_ = now; }
+  // True if a spool was found; else reason() says why not, "" if nothing is there at all.
+  bool search(SteadyTime now);
+
+  // For the start. A directory that holds nothing and lies elsewhere than what was captured is the
+  // place where the spool's file system is to be mounted. To take it for the spool would be to
+  // forget all entries.
+  bool is_bare_mount_point() const;
+  void expect_mount() { root_ = {}; }
+
+  // The kernel tells of mounts. The news stays until it is taken.
+  int mounts_fd() const { return mounts_.fd(); }
+  void poll_mounts() { mounts_changed_ = mounts_changed_ || mounts_.changed(); }
+  void note_mounts_changed() { mounts_changed_ = true; }
+  bool mounts_changed() const { return mounts_changed_; }
+  bool take_mounts_changed() { return std::exchange(mounts_changed_, false); }
+
+ private:
+  struct Root {
+    std::uint64_t inode = 0;  // 0 = none is known
+    std::uint64_t device = 0;
+    std::optional<std::uint64_t> mount;
+    std::uint32_t owner = 0;
+  };
+
+  void adopt(const FileStat& stat);
+  std::string why_not_a_spool() const;
+
+  SpoolAccess& access_;
+  const GuardedAdapter& adapter_;
+  const EntryTable& table_;
+  MountTable mounts_;
+  bool mounts_changed_ = false;
+  bool there_ = true;
+  Root root_;
+  std::string reason_;
+  SteadyTime next_search_;
+  std::chrono::milliseconds search_delay_{0};
+};
+
+// What a file system or a careful administrator leaves in a directory that nobody uses.
+bool is_left_behind(std::string_view name);
+
+}  // namespace scriptorium
