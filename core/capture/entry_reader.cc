@@ -3,14 +3,10 @@
 #include <algorithm>
 
 #include "core/base/fault_point.h"
+#include "core/base/path.h"
 
 namespace scriptorium {
 namespace {
-
-std::string parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string{} : std::string(path.substr(0, slash));
-}
 
 std::string join(std::string_view directory, std::string_view name) {
   if (directory.empty()) return std::string(name);

@@ -120,6 +120,10 @@ void EntryStore::clear_departures() {
 void EntryStore::clear_retired() {
   for (Node* node : std::exchange(retired_, {})) {
     Entry& entry = node->second;
+    if (entry.inspection) {
+      retired_.push_back(node);  // what it holds may be of the entry that is gone
+      continue;
+    }
     entry.in_retired = false;
     if (entry.record && entry.record->retired) entry.record.reset();
     tidy(*node);

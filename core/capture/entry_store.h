@@ -91,7 +91,7 @@ class EntryStore {
   std::size_t departures() const { return departures_.size(); }
   void clear_departures();
   std::size_t retired() const { return retired_.size(); }
-  void clear_retired();
+  void clear_retired();  // but for those whose inspection is open
 
   const Map& all() const { return entries_; }
   std::size_t records() const { return records_; }  // that stand

@@ -43,7 +43,9 @@ void EntryTable::remember(Node& node, CaptureRecord record) {
 
 void EntryTable::forget(Node& node, EntryActions& actions) {
   if (node.second.record->marked) actions.push_back({Kind::kForgetMark, node.first});
-  store_.forget(node, options_.content_notifications);
+  // What the inspection holds, or a queued notification brings, may be what was captured.
+  const bool keep = options_.content_notifications || node.second.inspection != nullptr;
+  store_.forget(node, keep);
 }
 
 void EntryTable::miss(Node& node, std::string reason, Departure departure, EntryActions& actions) {
@@ -54,6 +56,9 @@ void EntryTable::miss(Node& node, std::string reason, Departure departure, Entry
 // An entry that is not archived on purpose is remembered for as long as it stands, so that it is
 // not read again.
 void EntryTable::ignore(Node& node, FileIdentity identity, EntryActions& actions) {
+  // The mark is of an earlier life of the name.
+  if (node.second.stands() && node.second.record->marked)
+    actions.push_back({Kind::kForgetMark, node.first});
   CaptureRecord record;
   record.identity = std::move(identity);
   record.kind = CaptureRecord::Kind::kIgnored;
@@ -103,7 +108,9 @@ EntryActions EntryTable::handle(const Timer& in) {
   schedule_.pop();
   Entry& entry = store_.node(key)->second;
   entry.inspection->phase = Inspection::InHand{};
-  const bool verify = entry.stands() && entry.inspection->content.files.empty();
+  // One that was taken in part may have got another file.
+  const bool verify = entry.stands() && entry.inspection->content.files.empty() &&
+                      entry.record->kind != CaptureRecord::Kind::kPartial;
   return {{verify ? Kind::kVerify : Kind::kInspect, key}};
 }
 
@@ -291,7 +298,8 @@ void EntryTable::judge(Node& node, const Content& in, EntryActions& actions) {
   Inspection& inspection = *node.second.inspection;
   // It waits in the spool until somebody corrects the rights; if it goes before that, it was
   // missed.
-  if (inspection.unreadable) return inspect_again(node, in.now);
+  const bool is_whole = in.assessment.state == Assessment::State::kComplete;
+  if (inspection.unreadable && !is_whole) return inspect_again(node, in.now);
   if (inspection.content.files.empty()) {
     if (in.now - inspection.first_seen < options_.incomplete_after)
       return inspect_again(node, in.now);
@@ -359,7 +367,8 @@ EntryActions EntryTable::handle(const Verified& in) {
     entry.record->identity = in.identity;
     if (entry.record->marked) actions.push_back({Kind::kSetMark, node->first});
   }
-  if (entry.inspection && entry.inspection->content.files.empty() && !entry.inspection->waits())
+  if (entry.inspection && entry.inspection->content.files.empty() && !entry.inspection->waits() &&
+      entry.record->kind != CaptureRecord::Kind::kPartial)
     close(*node, actions);
   return actions;
 }
@@ -376,7 +385,13 @@ EntryActions EntryTable::handle(const Captured& in) {
   Entry& entry = node.second;
   CaptureRecord record = in.record;
   bool changed = false;
-  if (in.duplicate && entry.stands()) {
+  if (in.duplicate && !entry.stands()) {
+    // Notifications that were queued before its removal have brought it once more.
+    actions.push_back({Kind::kCountDuplicate, node.first});
+    close(node, actions);
+    return actions;
+  }
+  if (in.duplicate) {
     actions.push_back({Kind::kCountDuplicate, node.first});
     changed = entry.record->identity != record.identity;
     record.marked = entry.record->marked;
@@ -445,7 +460,8 @@ EntryActions EntryTable::handle(const Offered& in) {
   if (waiting == nullptr) return {};
   const bool whole = waiting->whole;
   inspection.phase = Inspection::InHand{};
-  if (inspection.content.files.empty()) return {{Kind::kInspect, node->first}};
+  // The bytes were let go, or what was there when its time was up may be whole by now.
+  if (inspection.content.files.empty() || !whole) return {{Kind::kInspect, node->first}};
   return {{.kind = Kind::kTake, .key = node->first, .whole = whole}};
 }
 
@@ -533,6 +549,12 @@ const Inspection* EntryTable::inspection(std::string_view key) const {
 const CaptureRecord* EntryTable::record(std::string_view key) const {
   const Entry* entry = store_.find(key);
   return entry != nullptr && entry->stands() ? entry->record.get() : nullptr;
+}
+
+bool EntryTable::made_event(std::string_view key, const PackedEventId& id) const {
+  const Entry* entry = store_.find(key);
+  return entry != nullptr && entry->record && entry->record->event_id == id &&
+         entry->record->kind != CaptureRecord::Kind::kIgnored;
 }
 
 bool EntryTable::is_known(std::string_view key) const {

@@ -179,7 +179,7 @@ class EntryTable {
   struct Captured {
     std::string_view key;
     CaptureRecord record;
-    bool duplicate = false;  // the journal has this very event: `record` refers to the same one
+    bool duplicate = false;  // made_event(): the journal was not given it again
   };
   // The adapter made no event of it. `vanished`: as there is no job; `stands`: its files are there.
   struct Unparsable {
@@ -249,6 +249,9 @@ class EntryTable {
   const Inspection* inspection(std::string_view key) const;
   // Null if there is none that stands; valid until the next input.
   const CaptureRecord* record(std::string_view key) const;
+  // This very event was made of the entry: of the files that stand, or of what is gone and may
+  // still have notifications in the queue.
+  bool made_event(std::string_view key, const PackedEventId& id) const;
   bool is_known(std::string_view key) const;  // has a record that stands, or an inspection
   bool is_empty(std::string_view key) const;  // nothing at all is known of it
   // Whether it is gone decides what DirectoryRemoved does.
@@ -269,6 +272,7 @@ class EntryTable {
   WaitingList& waiting() { return waiting_; }
   const WaitingList& waiting() const { return waiting_; }
   const EntryStore& entries() const { return store_; }
+  std::size_t scheduled() const { return schedule_.size(); }
 
  private:
   using Node = EntryStore::Node;

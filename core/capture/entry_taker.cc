@@ -53,11 +53,11 @@ EntryTable::Input EntryTaker::take(const std::string& key, bool whole,
                                                 options_.common.environment, whole,
                                                 inspection.method, clock_.now()));
   CaptureRecord record = record_of(*event, identity, whole);
-  if (const CaptureRecord* before = table_.record(key)) {
-    if (before->kind != CaptureRecord::Kind::kIgnored && before->event_id == record.event_id)
-      return EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true};
-    if (has_grown(*before, *event)) event->supersedes = unpack_event_id(before->event_id);
-  }
+  if (table_.made_event(key, record.event_id))
+    return EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true};
+  const CaptureRecord* before = table_.record(key);
+  if (before != nullptr && has_grown(*before, *event))
+    event->supersedes = unpack_event_id(before->event_id);
   return offer(key, std::move(event), std::move(record), stop);
 }
 

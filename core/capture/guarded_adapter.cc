@@ -1,6 +1,6 @@
 #include "core/capture/guarded_adapter.h"
 
-#include "core/delivery/call_plugin.h"
+#include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,15 +16,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 #include <optional>
 #include <utility>
 
-#include "core/capture/foreign_filter.h"
+#include "core/capture/opener_packet.h"
 #include "core/capture/opener_protocol.h"
-#include "core/capture/trusted_path.h"
-#include "core/config/config.h"
 
 namespace scriptorium {
 namespace {
@@ -35,379 +31,6 @@ using opener::Name;
 using opener::Operation;
 using opener::Outcome;
 using opener::Request;
-
-constexpr std::size_t kMostDescriptors = kMostOpenedNames;
-constexpr std::size_t kMostErrorBytes = 2048;
-constexpr std::uint32_t kAllowedWatchMask =
-    IN_ALL_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
-
-// ---- packets
-// -------------------------------------------------------------------------------------------------------
-
-bool send_packet(int socket, std::string_view bytes, const std::vector<int>& descriptors) {
-  iovec part{const_cast<char*>(bytes.data()), bytes.size()};  // NOLINT: sendmsg reads it only
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (!descriptors.empty()) {
-    message.msg_control = control.data();
-    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-    std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size() * sizeof(int));
-  }
-  ssize_t sent = 0;
-  do {
-    sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(bytes.size());
-}
-
-struct Packet {
-  std::size_t bytes = 0;
-  std::vector<UniqueFd> descriptors;
-  bool cut = false;  // descriptors or bytes were left out
-};
-
-// Nothing if the other side has closed, or the socket fails.
-std::optional<Packet> receive_packet(int socket, std::string& buffer, bool with_descriptors) {
-  iovec part{buffer.data(), buffer.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  // Without a place for them, the kernel closes descriptors that nobody asked for.
-  if (with_descriptors) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-  }
-  ssize_t received = 0;
-  do {
-    received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (received < 0 && errno == EINTR);
-  if (received < 0) return std::nullopt;
-  if (received == 0) {
-    // An empty packet looks like the end.
-    pollfd closed{socket, POLLIN, 0};
-    if (::poll(&closed, 1, 0) < 0 || (closed.revents & (POLLHUP | POLLERR)) != 0)
-      return std::nullopt;
-  }
-  Packet packet;
-  packet.bytes = static_cast<std::size_t>(received);
-  packet.cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); with_descriptors && header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof fd);
-      packet.descriptors.emplace_back(fd);
-    }
-  }
-  return packet;
-}
-
-// ---- the opener's side
-// ----------------------------------------------------------------------------------------------
-
-// Components between slashes; nothing if one is "..".
-std::optional<std::vector<std::string>> components(std::string_view path) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t slash = std::min(path.find('/', at), path.size());
-    const std::string_view part = path.substr(at, slash - at);
-    if (part == "..") return std::nullopt;
-    if (!part.empty() && part != ".") parts.emplace_back(part);
-    at = slash + 1;
-  }
-  return parts;
-}
-
-std::string join(const std::vector<std::string>& parts, std::size_t from) {
-  std::string path;
-  for (std::size_t i = from; i < parts.size(); ++i) path += (i == from ? "" : "/") + parts[i];
-  return path;
-}
-
-// The directories that the configuration calls spools.
-class AllowedRoots {
- public:
-  explicit AllowedRoots(const OpenerOptions& options) : options_(options) {}
-
-  Result<SpoolRoot> find(const std::string& wanted) {
-    if (auto found = look_up(wanted)) return *std::move(found);
-    // It may have come in with a reload.
-    if (auto read = read_config(); !read) return read.error();
-    if (auto found = look_up(wanted)) return *std::move(found);
-    return Error{ErrorKind::kPermanent,
-                 wanted + " is no `spool` of a [source.NAME] in " + options_.config_file +
-                     " or plugins.d beside it, and the spool opener opens nothing else"};
-  }
-
- private:
-  std::optional<Result<SpoolRoot>> look_up(const std::string& wanted) const {
-    const auto asked = components(wanted);
-    for (const std::string& root : roots_) {
-      if (wanted == root) return found(root, {});
-      const auto allowed = components(root);
-      if (!allowed || !asked || asked->size() < allowed->size()) continue;
-      if (std::equal(allowed->begin(), allowed->end(), asked->begin()))
-        return found(root, join(*asked, allowed->size()));
-    }
-    return std::nullopt;
-  }
-
-  Result<SpoolRoot> found(const std::string& root, std::string below) const {
-    // Who can put another directory in the spool's place could have any directory read.
-    auto trusted = check_not_writable_by(root, options_.client.uid, options_.client.groups, false);
-    if (!trusted) return trusted.error();
-    return SpoolRoot::find(root, std::move(below));
-  }
-
-  Result<void> trusted(const std::string& path) const {
-    return check_not_writable_by(path, options_.client.uid, options_.client.groups, true);
-  }
-
-  Result<void> read_config() {
-    namespace fs = std::filesystem;
-    // Before a byte of it is read: who can write it would else have a parser of his own here.
-    if (auto good = trusted(options_.config_file); !good) return good;
-    const fs::path folder = fs::path(options_.config_file).parent_path() / "plugins.d";
-    std::error_code failed;
-    if (fs::is_directory(folder, failed)) {
-      if (auto good = trusted(folder); !good) return good;
-      for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-           entry.increment(failed)) {
-        if (entry->path().extension() != ".toml") continue;
-        if (auto good = trusted(entry->path()); !good) return good;
-      }
-    }
-    Problems problems;
-    const Config config = load_config(options_.config_file, problems);
-    if (!problems.empty()) {
-      return Error{ErrorKind::kInvalidConfig, "the spool opener cannot take the configuration: " +
-                                                  problems.list().front().text()};
-    }
-    roots_.clear();
-    for (const SourceInstance& source : config.sources) {
-      const Value* spool = source.table.find("spool");
-      const auto* text = spool != nullptr ? std::get_if<std::string>(&spool->data) : nullptr;
-      if (text != nullptr && text->starts_with('/') && text->find('\0') == std::string::npos)
-        roots_.push_back(*text);
-    }
-    return {};
-  }
-
-  const OpenerOptions& options_;
-  std::vector<std::string> roots_;
-};
-
-class Server {
- public:
-  Server(int socket, const OpenerOptions& options) : socket_(socket), allowed_(options) {}
-
-  void run() {
-    std::string buffer(sizeof(Request) + opener::kMostPathBytes + 1, '\0');
-    while (auto packet = receive_packet(socket_, buffer, false)) {
-      alive_ = true;
-      answer(std::string_view(buffer).substr(0, packet->bytes), packet->cut);
-      if (!alive_) return;
-    }
-  }
-
- private:
-  struct Opened {
-    SpoolRoot root;
-    UniqueFd inotify;
-    UniqueFd fanotify;
-    std::uint32_t left_out = 0;  // directories, since kLeaveNothingOut
-  };
-
-  void answer(std::string_view bytes, bool cut) {
-    Request request;
-    request_sequence_ = 0;
-    if (cut || !opener::take(bytes, request)) return refuse("not the size of a request");
-    request_sequence_ = request.sequence;
-    if (request.magic != opener::kMagic) return refuse("no request");
-    if (request.path_bytes != bytes.size() || bytes.size() > opener::kMostPathBytes)
-      return refuse("the path has another length");
-    if (bytes.find('\0') != std::string_view::npos) return refuse("a NUL byte in the path");
-    const std::string path(bytes);
-    if (request.operation == static_cast<std::uint32_t>(Operation::kOpenRoot))
-      return open_root(request, path);
-    const bool outside = request.operation == static_cast<std::uint32_t>(Operation::kLeaveOut);
-    if (path.starts_with('/') != outside || !components(path))
-      return refuse("a path that leads out of the root");
-    if (request.root >= roots_.size() || !roots_[request.root]) return refuse("an unknown root");
-    serve(static_cast<Operation>(request.operation), request, *roots_[request.root], path);
-  }
-
-  void serve(Operation operation, const Request& request, Opened& opened, const std::string& path) {
-    switch (operation) {
-      case Operation::kStat: {
-        auto stat = opened.root.stat(path);
-        if (!stat) return fail(stat.error());
-        std::string payload;
-        opener::append(payload, *stat);
-        return done({}, payload);
-      }
-      case Operation::kOpen: {
-        auto fd = opened.root.open(path);
-        if (!fd) return fail(fd.error());
-        return done({.descriptors = 1}, {}, {fd->get()});
-      }
-      case Operation::kList: return list(opened.root, path);
-      case Operation::kListOpen: return list_open(opened.root, path);
-      case Operation::kWatch: {
-        if (!opened.inotify) return refuse("a root without inotify");
-        if (request.argument == 0 || (request.argument & ~kAllowedWatchMask) != 0)
-          return refuse("a mask that is not allowed");
-        auto number = opened.root.watch(opened.inotify.get(), path, request.argument);
-        if (!number) return fail(number.error());
-        return done({.number = *number});
-      }
-      case Operation::kMark: {
-        if (!opened.fanotify) return refuse("a root without fanotify");
-        if (auto marked = opened.root.mark(opened.fanotify.get()); !marked)
-          return fail(marked.error());
-        return done({});
-      }
-      case Operation::kLeaveOut: return leave_out(opened, path);
-      case Operation::kLeaveNothingOut: {
-        opened.left_out = 0;
-        if (opened.fanotify) leave_nothing_out(opened.fanotify.get());
-        return done({});
-      }
-      case Operation::kCloseRoot: roots_[request.root].reset(); return done({});
-      case Operation::kOpenRoot: break;
-    }
-    refuse("an unknown operation");
-  }
-
-  void open_root(const Request& request, const std::string& path) {
-    if (!path.starts_with('/')) return refuse("a root that is no absolute path");
-    if ((request.argument & ~(opener::kWantInotify | opener::kWantFanotify)) != 0)
-      return refuse("unknown notifications");
-    const auto place = std::find(roots_.begin(), roots_.end(), std::nullopt);
-    const auto number = static_cast<std::size_t>(place - roots_.begin());
-    if (number >= opener::kMostRoots)
-      return fail(Error{ErrorKind::kExhausted, "more than 64 spools at the same time"});
-    auto root = allowed_.find(path);
-    if (!root) return fail(root.error());
-    OpenedNotifications opened =
-        open_notifications(*root, {.inotify = (request.argument & opener::kWantInotify) != 0,
-                                   .fanotify = (request.argument & opener::kWantFanotify) != 0});
-    Answer answer{.number = static_cast<std::int32_t>(number)};
-    std::vector<int> descriptors;
-    if (opened.inotify) {
-      answer.descriptors |= opener::kWantInotify;
-      descriptors.push_back(opened.inotify.get());
-    }
-    if (opened.fanotify) {
-      answer.descriptors |= opener::kWantFanotify;
-      descriptors.push_back(opened.fanotify.get());
-    }
-    std::string payload;
-    for (const std::string& text :
-         {root->path(), opened.inotify_problem, opened.fanotify_problem}) {
-      opener::append_text(payload, text);
-    }
-    done(answer, payload, descriptors);
-    Opened kept{*std::move(root), std::move(opened.inotify), std::move(opened.fanotify)};
-    if (number == roots_.size()) {
-      roots_.emplace_back(std::move(kept));
-    } else {
-      roots_[number].emplace(std::move(kept));
-    }
-  }
-
-  // Such a mark only suppresses notifications, so the client may name any directory. The answer
-  // says whether this kernel supports it and nothing more: otherwise the client could find out
-  // which directories exist where it may not look.
-  void leave_out(Opened& opened, const std::string& path) {
-    if (!opened.fanotify) return refuse("a root without fanotify");
-    if (opened.left_out >= opener::kMostLeftOut)
-      return refuse("too many directories that are left out");
-    ++opened.left_out;
-    const auto marked = leave_out_directory(opened.fanotify.get(), opened.root.path(), path);
-    if (!marked && marked.error().kind() == ErrorKind::kPermanent)
-      return fail(Error{ErrorKind::kPermanent, "this kernel cannot leave directories out"});
-    done({});
-  }
-
-  void list(const SpoolRoot& root, const std::string& path) {
-    std::string payload;
-    auto listed =
-        root.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-          return add_name(payload, name, inode, is_directory, false);
-        });
-    if (!listed) return fail(listed.error());
-    done({}, payload);
-  }
-
-  void list_open(const SpoolRoot& root, const std::string& path) {
-    auto names = root.list_open(path);
-    if (!names) return fail(names.error());
-    std::string payload;
-    std::vector<int> descriptors;
-    for (const auto& [name, fd] : *names) {
-      if (fd) descriptors.push_back(fd.get());
-      if (!add_name(payload, name.name, name.inode, name.is_directory, static_cast<bool>(fd)))
-        return;
-    }
-    done({.descriptors = static_cast<std::uint32_t>(descriptors.size())}, payload, descriptors);
-  }
-
-  // Sends what there is before it where a packet is full. False if nobody listens any more.
-  bool add_name(std::string& payload, std::string_view name, std::uint64_t inode, bool is_directory,
-                bool opened) {
-    if (payload.size() + sizeof(Name) + name.size() > opener::kMostAnswerBytes - sizeof(Answer)) {
-      send(Outcome::kMore, {}, payload);
-      payload.clear();
-    }
-    Name head;
-    head.inode = inode;
-    head.bytes = static_cast<std::uint16_t>(name.size());
-    head.is_directory = is_directory ? 1 : 0;
-    head.opened = opened ? 1 : 0;
-    opener::append(payload, head);
-    payload.append(name);
-    return alive_;
-  }
-
-  void refuse(std::string_view why) {
-    fail(Error{ErrorKind::kPermanent, "the spool opener refuses the request: " + std::string(why)});
-  }
-  void fail(const Error& error) {
-    send(Outcome::kError, {.error_kind = static_cast<std::uint32_t>(error.kind())},
-         std::string_view(error.message()).substr(0, kMostErrorBytes));
-  }
-  void done(Answer answer, std::string_view payload = {},
-            const std::vector<int>& descriptors = {}) {
-    send(Outcome::kDone, answer, payload, descriptors);
-  }
-  void send(Outcome outcome, Answer answer, std::string_view payload,
-            const std::vector<int>& descriptors = {}) {
-    answer.sequence = request_sequence_;
-    answer.outcome = static_cast<std::uint32_t>(outcome);
-    answer.payload_bytes = static_cast<std::uint32_t>(payload.size());
-    packet_.clear();
-    opener::append(packet_, answer);
-    packet_.append(payload);
-    if (!send_packet(socket_, packet_, descriptors)) alive_ = false;
-  }
-
-  const int socket_;
-  AllowedRoots allowed_;
-  std::vector<std::optional<Opened>> roots_;
-  std::uint32_t request_sequence_ = 0;
-  std::string packet_;
-  bool alive_ = true;
-};
 
 // ---- the process
 // ----------------------------------------------------------------------------------------------------
@@ -469,10 +92,6 @@ bool keep_only_socket(int socket) {
 
 }  // namespace
 
-void serve_spool(int socket, const OpenerOptions& options) noexcept {
-  Server(socket, options).run();
-}
-
 // ---- the daemon's side
 // ----------------------------------------------------------------------------------------------
 
@@ -505,9 +124,9 @@ class SpoolOpener::Connection {
     packet_.clear();
     opener::append(packet_, request);
     packet_.append(path);
-    if (!send_packet(socket_.get(), packet_, {})) return broken();
+    if (!opener::send_packet(socket_.get(), packet_, {})) return broken();
     for (;;) {
-      auto packet = receive_packet(socket_.get(), buffer_, true);
+      auto packet = opener::receive_packet(socket_.get(), buffer_, true);
       if (!packet) return broken();
       std::string_view bytes = std::string_view(buffer_).substr(0, packet->bytes);
       Reply reply;
@@ -719,7 +338,7 @@ Result<OpenedAccess> SpoolOpener::open(const std::string& root, Notifications wa
       !opener::take_text(payload, opened.fanotify_problem)) {
     return Access::misunderstood();
   }
-  std::array<UniqueFd, kMostDescriptors> descriptors;
+  std::array<UniqueFd, opener::kMostDescriptors> descriptors;
   std::size_t next = 0;
   for (const std::uint32_t which : {opener::kWantInotify, opener::kWantFanotify}) {
     if ((reply->answer.descriptors & which) == 0) continue;

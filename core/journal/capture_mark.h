@@ -21,7 +21,9 @@ struct FileIdentity {
 
   // The same file in the same state, wherever its file system is mounted now.
   bool matches(const FileStat& stat) const noexcept {
-    return inode == stat.inode && mtime_ns == stat.mtime_ns && (size == 0 || size == stat.size);
+    const bool size_is_known = !file.empty() || size != 0;
+    return inode == stat.inode && mtime_ns == stat.mtime_ns &&
+           (!size_is_known || size == stat.size);
   }
   bool operator==(const FileIdentity&) const = default;
 };

@@ -1,0 +1,197 @@
+#include "core/capture/capture_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/core/capture/toy_spool.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/recording_logger.h"
+
+namespace scriptorium {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+
+// Notes which files and directories are opened.
+class WatchedAccess final : public SpoolAccess {
+ public:
+  WatchedAccess(std::unique_ptr<SpoolAccess> access, std::vector<std::string>& opened)
+      : access_(std::move(access)), opened_(opened) {}
+
+  const std::string& root() const override { return access_->root(); }
+  Result<FileStat> stat(const std::string& path) override { return access_->stat(path); }
+  Result<std::vector<SpoolName>> list(const std::string& path) override {
+    return access_->list(path);
+  }
+  Result<UniqueFd> open(const std::string& path) override {
+    opened_.push_back(path);
+    return access_->open(path);
+  }
+  Result<std::vector<OpenedName>> list_open(const std::string& path) override {
+    opened_.push_back(path);
+    return access_->list_open(path);
+  }
+  int inotify_fd() const override { return access_->inotify_fd(); }
+  int fanotify_fd() const override { return access_->fanotify_fd(); }
+  Result<int> watch(const std::string& path, std::uint32_t mask) override {
+    return access_->watch(path, mask);
+  }
+  void unwatch(int number) override { access_->unwatch(number); }
+  Result<void> mark() override { return access_->mark(); }
+  Result<void> leave_out(const std::string& directory) override {
+    return access_->leave_out(directory);
+  }
+  void leave_nothing_out() override { access_->leave_nothing_out(); }
+
+ private:
+  const std::unique_ptr<SpoolAccess> access_;
+  std::vector<std::string>& opened_;
+};
+
+// An engine without a thread, which goes by steps and by a clock of the test's.
+class CaptureEngineTest : public testing::Test {
+ protected:
+  void SetUp() override { start(); }
+  void TearDown() override {
+    engine_.reset();
+    journal_.reset();
+  }
+
+  void start() {
+    auto journal = Journal::open({.directory = state_.path()}, log_, system_clock());
+    ASSERT_TRUE(journal) << journal.error().message();
+    journal_ = *std::move(journal);
+    SourceConfig common;
+    common.plugin = "toy";
+    common.capture = "scan";
+    common.rescan_seconds = 1;
+    auto access = open_direct_access(spool_.root(), {false, false});
+    ASSERT_TRUE(access) << access.error().message();
+    access->access = std::make_unique<WatchedAccess>(std::move(access->access), opened_);
+    engine_ = std::make_unique<CaptureEngine>(
+        CaptureOptions{.name = "toy", .common = common, .origin = {"lab", "toy", "ctl1"}}, adapter_,
+        *std::move(access), *journal_, log_, clock_);
+    engine_->begin();
+  }
+  void restart() {
+    TearDown();
+    opened_.clear();
+    start();
+  }
+  // Until there is nothing to do. A scan lists what is there when it begins.
+  void settle() {
+    while (engine_->step({}).most == milliseconds{0}) {
+    }
+    ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + seconds{60}));
+  }
+  void rescan() {
+    engine_->rescan();
+    settle();
+  }
+  std::string key(int id) const { return spool_.entry(id).substr(spool_.root().size() + 1); }
+  const CaptureRecord* record(int id) const { return engine_->table().record(key(id)); }
+
+  test::RecordingLogger log_;
+  test::FakeClock clock_;
+  test::TempDir state_;
+  test::ToySpool spool_;
+  test::ToyAdapter adapter_{spool_.root()};
+  std::vector<std::string> opened_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<CaptureEngine> engine_;
+};
+
+TEST_F(CaptureEngineTest, AfterARestartAnUnchangedEntryIsKnownWithoutBeingOpened) {
+  for (int id = 1; id <= 5; ++id) spool_.submit(id);
+  rescan();
+  EXPECT_EQ(engine_->status().captured, 5U);
+  EXPECT_THAT(opened_, SizeIs(5));
+
+  restart();
+  settle();
+  EXPECT_THAT(opened_, IsEmpty());
+  EXPECT_EQ(engine_->status().captured + engine_->status().duplicates, 0U);
+  EXPECT_EQ(engine_->table().entries().records(), 5U);
+  EXPECT_EQ(engine_->status().gaps->highest, 5U);
+}
+
+TEST_F(CaptureEngineTest, AfterARestartAChangedEntryIsOpenedAndNoOther) {
+  for (int id = 1; id <= 5; ++id) spool_.submit(id);
+  rescan();
+  TearDown();
+  spool_.remove(3);
+  spool_.make_entry(3);
+  test::ToySpool::write_file(spool_.entry(3) + "/environment", std::string("A=1\0", 4));
+  test::ToySpool::write_file(spool_.entry(3) + "/script", std::string("another job\0", 12));
+  opened_.clear();
+  start();
+  settle();
+  EXPECT_THAT(opened_, UnorderedElementsAre(key(3)));
+  EXPECT_EQ(engine_->status().captured, 1U);
+  EXPECT_THAT(journal_->marks("toy"), SizeIs(5));
+}
+
+TEST_F(CaptureEngineTest, WhatIsKnownByItsMarkAloneIsStillFollowed) {
+  for (int id = 1; id <= 3; ++id) spool_.submit(id);
+  rescan();
+  restart();
+  settle();
+  spool_.remove(1);
+  test::ToySpool::write_file(spool_.entry(2) + "/script", std::string("a longer script\0", 16));
+  rescan();
+  rescan();
+  EXPECT_EQ(record(1), nullptr);
+  EXPECT_THAT(opened_, UnorderedElementsAre(key(2)));
+  EXPECT_EQ(engine_->status().captured, 1U);
+  EXPECT_EQ(engine_->status().missed.size(), 0U);
+  EXPECT_THAT(journal_->marks("toy"), SizeIs(2));
+}
+
+TEST_F(CaptureEngineTest, AnIdleSpoolLeavesNothingToDoUntilTheNextScan) {
+  settle();
+  const auto scans = engine_->status().scans;
+  EXPECT_GT(engine_->step({}).most, milliseconds{900});
+  EXPECT_EQ(engine_->status().scans, scans);
+  clock_.advance(seconds{1});
+  engine_->step({});
+  EXPECT_EQ(engine_->status().scans, scans + 1);
+}
+
+TEST_F(CaptureEngineTest, AnEntryThatIsNeverWholeIsTakenWhenItsTimeIsUp) {
+  spool_.make_entry(7);
+  test::ToySpool::write_file(spool_.entry(7) + "/script", "#!/bin/sh\nhalf");
+  rescan();
+  for (int minute = 0; minute < 60 && engine_->status().incomplete == 0; ++minute) {
+    EXPECT_EQ(engine_->status().pending, 1U);
+    clock_.advance(seconds{60});
+    settle();
+  }
+  EXPECT_EQ(engine_->status().incomplete, 1U);
+  EXPECT_EQ(engine_->status().pending, 0U);
+}
+
+TEST_F(CaptureEngineTest, ALostSpoolIsSearchedForLessAndLessOftenAndFound) {
+  spool_.submit(1);
+  rescan();
+  const std::string away = spool_.root() + ".away";
+  ASSERT_EQ(::rename(spool_.root().c_str(), away.c_str()), 0);
+  rescan();
+  EXPECT_FALSE(engine_->status().spool_there);
+  const auto first = engine_->step({}).most;
+  clock_.advance(seconds{5});
+  engine_->step({});
+  EXPECT_GE(engine_->step({}).most, first);
+  ASSERT_EQ(::rename(away.c_str(), spool_.root().c_str()), 0);
+  clock_.advance(seconds{2});
+  settle();
+  EXPECT_TRUE(engine_->status().spool_there);
+  EXPECT_NE(record(1), nullptr);
+  EXPECT_EQ(engine_->status().captured, 1U);
+}
+
+}  // namespace
+}  // namespace scriptorium
