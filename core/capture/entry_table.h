@@ -25,7 +25,7 @@ namespace scriptorium {
 //
 //   record      what was made of the files that stand: captured whole, captured in part (they may
 //               still grow) or ignored on purpose. Retired once the removal has been noticed: it
-//               then only serves to recognise a notification that was queued before the removal.
+//               then only serves to recognise what was queued, or read, before the removal.
 //   inspection  open while the entry, or a later state of it, is not taken: in hand, due at a time,
 //               or waiting for room in the journal. Holds the files that were read so far.
 //   departure   counted: the entry is gone and was counted, but its removal has not been read, so
@@ -42,13 +42,14 @@ namespace scriptorium {
 //                                               by then has been read
 //   Captured           inspection               record
 //   Refused            inspection               waiting for room; beyond the bounds left to a scan
-//   Offered            waiting                  kTake, or kInspect where the bytes were let go
+//   Offered            waiting                  kTake, or kInspect where the bytes were let go or
+//                                               were not whole
 //   Removed            record                   retired, departure ended, its mark is forgotten
 //                      waiting without bytes    counted as missed
 //   Listed             record, same directory   unchanged (seen by the scan)
 //                      record                   kVerify
 //                      nothing or in hand       kInspect
-//   Timer              due                      kInspect, or kVerify where there is a record
+//   Timer              due                      kInspect, or kVerify where there is a whole record
 //   Drained            departure                forgotten: no old notification can come any more
 //
 // A mark of the journal makes a record before the first scan. kVerify compares it with the file's
