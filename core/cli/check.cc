@@ -18,10 +18,6 @@ std::string level_text(Finding::Level level, const Console& console) {
   return {};
 }
 
-std::string number_of(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
 // Splits this process as `run` would, so that what is found is what the daemon will find. If that
 // is refused, the rest is looked at as who we are.
 Privileges privileges_as_run(const Arguments& arguments, const Console& console) {
@@ -66,12 +62,12 @@ int check_command(const Arguments& arguments, Console& console) {
   if (failed > 0) {
     console.out.flush();
     return fail(console,
-                number_of(failed, "check") + " of " + std::to_string(findings.size()) +
+                count_of(failed, "check") + " of " + std::to_string(findings.size()) +
                     " failed; the daemon would not work as configured",
                 code_as_run(findings));
   }
-  console.out << "configuration is good: " << number_of(setup->sources.size(), "source") << ", "
-              << number_of(setup->sinks.size(), "sink") << "\n";
+  console.out << "configuration is good: " << count_of(setup->sources.size(), "source") << ", "
+              << count_of(setup->sinks.size(), "sink") << "\n";
   return kExitGood;
 }
 

@@ -9,14 +9,6 @@
 #include "core/daemon/privileges.h"
 
 namespace scriptorium::cli {
-namespace {
-
-std::string count_of(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
-
-}  // namespace
-
 bool print_problems(const Problems& problems, Console& console) {
   // A file's problems come from the reader, from core's options and from each plugin's; a person
   // goes through it by line.

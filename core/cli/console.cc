@@ -88,6 +88,15 @@ std::string TextTable::text(const Console& console) const {
   return result;
 }
 
+std::string count_of(std::uint64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+std::string padded(std::string text, std::size_t width) {
+  text.resize(std::max(text.size(), width), ' ');
+  return text;
+}
+
 std::string format_seconds(double seconds) {
   std::array<char, 48> text{};
   const auto whole = static_cast<long long>(seconds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <istream>
 #include <ostream>
 #include <string>
@@ -16,8 +17,8 @@ struct Console {
   bool in_is_terminal = false;
   bool out_is_terminal = false;
   bool colour = false;  // out_is_terminal and NO_COLOR unset
-  bool owns_process =
-      false;  // the command may change, for good, who this process is and what it may do
+  // The command may change this process's user and privileges for good.
+  bool owns_process = false;
 
   std::string bold(std::string_view text) const;
   std::string green(std::string_view text) const;
@@ -49,6 +50,10 @@ class TextTable {
 
 // "812 ms", "4.2 s", "13 min", "5 h 10 min", "3 d 4 h".
 std::string format_seconds(double seconds);
+// "1 job", "2 jobs"; for a noun whose plural ends in s.
+std::string count_of(std::uint64_t count, const std::string& noun);
+// With blanks after it until it has `width` bytes.
+std::string padded(std::string text, std::size_t width);
 
 // Bytes as they may go to a terminal: control characters but newline and tab, and what is not
 // UTF-8, escaped. Newlines stay, so a script keeps its lines but cannot move the cursor or set a

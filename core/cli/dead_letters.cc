@@ -3,46 +3,40 @@
 
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/cli/answer_text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/daemon/status_answer.h"
 #include "core/import/importer.h"
 
 namespace scriptorium::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using status_answer::Json;
+using status_answer::member;
 
 constexpr std::size_t kShortId = 12;
-
-std::string text_of(const Json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key) || object.at(key).is_null()) return "-";
-  const Json& value = object.at(key);
-  return printable(value.is_string() ? value.get<std::string>() : value.dump());
-}
-
-std::string bytes_text(const Json& letter) {
-  return letter.is_object() && letter.contains("bytes") && letter.at("bytes").is_number_unsigned()
-             ? format_bytes(letter.at("bytes").get<std::uint64_t>())
-             : "-";
-}
 
 std::string list_text(const Json& letters, const Console& console) {
   TextTable table({"ID", "SINK", "JOB", "KIND", "ATTEMPTS", "LAST ATTEMPT", "SIZE", "REASON"},
                   {4, 6});
   for (const Json& letter : letters) {
-    table.add({text_of(letter, "event_id").substr(0, kShortId), text_of(letter, "sink"),
-               text_of(letter, "job_id"), text_of(letter, "kind"), text_of(letter, "attempts"),
-               text_of(letter, "last_attempt"), bytes_text(letter), text_of(letter, "reason")});
+    table.add({text_of(member(letter, "event_id")).substr(0, kShortId),
+               text_of(member(letter, "sink")), text_of(member(letter, "job_id")),
+               text_of(member(letter, "kind")), text_of(member(letter, "attempts")),
+               text_of(member(letter, "last_attempt")), bytes_of(member(letter, "bytes")),
+               text_of(member(letter, "reason"))});
   }
   return table.text(console);
 }
 
 std::string letter_text(const Json& letter, const Console& console) {
-  std::string text =
-      console.bold("sink " + text_of(letter, "sink")) + ": " + text_of(letter, "reason") + "\n";
-  text += "  attempts " + text_of(letter, "attempts") + ", first " +
-          text_of(letter, "first_attempt") + ", last " + text_of(letter, "last_attempt") + "\n";
+  std::string text = console.bold("sink " + text_of(member(letter, "sink"))) + ": " +
+                     text_of(member(letter, "reason")) + "\n";
+  text += "  attempts " + text_of(member(letter, "attempts")) + ", first " +
+          text_of(member(letter, "first_attempt")) + ", last " +
+          text_of(member(letter, "last_attempt")) + "\n";
   return text;
 }
 

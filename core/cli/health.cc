@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/cli/answer_text.h"
 #include "core/cli/common.h"
 #include "core/daemon/status_answer.h"
 
@@ -23,7 +24,6 @@ constexpr double kUnverifiedShare = 0.1;
 constexpr double kUnverifiedJobs = 10;
 
 double number(const Json& object, const char* key) { return number_of(member(object, key)); }
-std::string whole(double value) { return std::to_string(std::llround(value)); }
 bool is(const Json& object, const char* key, bool wanted) {
   return member(object, key) == Json(wanted);
 }

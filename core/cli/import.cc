@@ -44,9 +44,6 @@ constexpr std::uint64_t kNamedOfAKind = 20;
 std::string day(const std::optional<Timestamp>& time) {
   return time ? format_rfc3339(*time, TimePrecision::kSeconds).substr(0, 10) : "-";
 }
-std::string number_of(std::uint64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 // "2026-11-01", or a whole time as RFC 3339.
 std::optional<Timestamp> time_of(const std::string& text) {
@@ -153,7 +150,7 @@ std::uint64_t skipped_jobs(const ImportSummary& summary) {
 
 std::string summary_text(const ImportOptions& options, const ImportSummary& summary,
                          const Console& console) {
-  std::string text = console.bold(number_of(summary.found, "job") + " found") + ", " +
+  std::string text = console.bold(count_of(summary.found, "job") + " found") + ", " +
                      std::to_string(summary.imported) +
                      (options.dry_run ? " would be imported" : " imported");
   if (!options.dry_run) text += ", " + std::to_string(summary.already) + " imported before";
@@ -172,11 +169,10 @@ std::string summary_text(const ImportOptions& options, const ImportSummary& summ
     text += "  " + std::to_string(summary.doubtful) +
             " of them with a note in their `problems` about what the tree does not tell\n";
   if (summary.foreign > 0)
-    text += "  " + number_of(summary.foreign, "name") + " in the tree that are no job's\n";
+    text += "  " + count_of(summary.foreign, "name") + " in the tree that are no job's\n";
   for (const auto& [name, sink] : summary.sinks) {
     text += "sink " + name + ": " + std::to_string(sink.acknowledged) + " acknowledged, " +
-            std::to_string(sink.waiting) + " waiting, " + number_of(sink.dead, "dead letter") +
-            "\n";
+            std::to_string(sink.waiting) + " waiting, " + count_of(sink.dead, "dead letter") + "\n";
     if (!sink.last_error.empty() && sink.waiting + sink.dead > 0)
       text += "  last error: " + printable(sink.last_error) + "\n";
   }
@@ -192,7 +188,7 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
     dead += sink.dead;
   }
   if (dead > 0) {
-    console.err << "scriptorium: " << number_of(dead, "dead letter")
+    console.err << "scriptorium: " << count_of(dead, "dead letter")
                 << "; look with: scriptorium deadletters list --import"
                 << (options.sink.empty() ? "" : " --sink " + options.sink) << "\n";
   }
@@ -204,7 +200,7 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
     return fail(
         console,
         (summary.stalled ? std::string("the import's journal is full and no sink takes anything")
-                         : number_of(waiting, "delivery") + " could not be made") +
+                         : count_of(waiting, "delivery") + " could not be made") +
             "; the same command again goes on from here, once the cause is gone",
         kExitUnavailable);
   }
@@ -475,7 +471,7 @@ int import_command(const Arguments& arguments, Console& console) {
     list = *std::move(read);
     if (list->odd_lines() > 0)
       console.err << "scriptorium: " << printable(arguments.owners) << ": "
-                  << number_of(list->odd_lines(), "line") << " of "
+                  << count_of(list->odd_lines(), "line") << " of "
                   << list->jobs() + list->odd_lines() << " make no sense and do not count\n";
   }
   const import::OwnerList* owners = list ? &*list : nullptr;

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cli/console.h"
+
 namespace scriptorium::cli {
 namespace {
 
@@ -151,12 +153,6 @@ const std::vector<ExitFact>& exit_facts() {
        "The configuration is wrong."},
   };
   return all;
-}
-
-std::string pad(std::string_view text, std::size_t width) {
-  std::string result{text};
-  result.resize(std::max(width, result.size() + 1), ' ');
-  return result;
 }
 
 // ---- troff
@@ -443,7 +439,9 @@ std::string help_footer() {
     std::size_t width = 0;
     for (const Fact& fact : section.facts) width = std::max(width, fact.term.size() + 2);
     for (const Fact& fact : section.facts) {
-      text += "  " + (examples ? std::string{fact.term} + "\n      " : pad(fact.term, width)) +
+      text += "  " +
+              (examples ? std::string{fact.term} + "\n      "
+                        : padded(std::string{fact.term} + " ", width)) +
               std::string{fact.text} + "\n";
     }
   }
@@ -455,7 +453,7 @@ std::string exit_codes_footer(const std::string& command) {
   for (const ExitFact& fact : exit_facts()) {
     const auto is_meant = [&](std::string_view of) { return of == "*" || of == command; };
     if (std::any_of(fact.commands.begin(), fact.commands.end(), is_meant))
-      text += "  " + pad(fact.code, 4) + std::string{fact.text} + "\n";
+      text += "  " + padded(std::string{fact.code} + " ", 4) + std::string{fact.text} + "\n";
   }
   return text;
 }

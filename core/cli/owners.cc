@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/text.h"
+#include "core/cli/answer_text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -19,11 +20,6 @@ using status_answer::member;
 using status_answer::number_of;
 
 constexpr std::chrono::milliseconds kPoll{300};
-
-std::string text_of(const Json& value) {
-  return value.is_string() ? printable(value.get<std::string>()) : "-";
-}
-std::string whole(double number) { return std::to_string(std::llround(number)); }
 
 int list(const Arguments& arguments, Console& console, const std::string& state_dir) {
   int code = kExitGood;

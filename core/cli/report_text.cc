@@ -10,6 +10,7 @@
 
 #include "core/base/gzip.h"
 #include "core/base/text.h"
+#include "core/cli/console.h"
 #include "core/cli/report_archive.h"
 
 namespace scriptorium::cli {
@@ -81,11 +82,6 @@ std::string bar(double ratio) {
   return "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "]";
 }
 
-std::string pad(std::string words, std::size_t width) {
-  words.resize(std::max(words.size(), width), ' ');
-  return words;
-}
-
 // Words broken into lines that stand beneath each other.
 std::string wrapped(const std::string& words, std::size_t indent) {
   constexpr std::size_t kWidth = 96;
@@ -110,7 +106,7 @@ std::string wrapped(const std::string& words, std::size_t indent) {
 // ---- one job
 
 void line(std::string& into, const char* key, const std::string& value) {
-  if (!value.empty()) into += "  " + pad(key, 11) + value + "\n";
+  if (!value.empty()) into += "  " + padded(key, 11) + value + "\n";
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -204,7 +200,7 @@ void bar_line(std::string& into, const char* what, const std::optional<double>& 
   if (!ratio) return line(into, what, words.empty() ? "no data" : words);
   const std::string shown = bar(*ratio);
   const std::string share = percent(ratio);
-  into += "  " + pad(what, 11) + (*ratio < 0.35 ? console.yellow(shown) : console.green(shown)) +
+  into += "  " + padded(what, 11) + (*ratio < 0.35 ? console.yellow(shown) : console.green(shown)) +
           std::string(share.size() < 7 ? 7 - share.size() : 1, ' ') + share + "   " + words + "\n";
 }
 
@@ -268,7 +264,7 @@ std::string findings_text(const Json& usage, const Console& console) {
       if (hosts.size() > 8) names += ", ...";
       words += " (" + names + ")";
     }
-    result += "  " + coloured(pad(severity, 9), severity, console) +
+    result += "  " + coloured(padded(severity, 9), severity, console) +
               wrapped(words + " [" + text(finding, {"id"}) + "]", 11) + "\n";
   }
   return result;

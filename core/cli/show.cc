@@ -16,12 +16,14 @@
 #include "core/cli/exit_codes.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
+#include "core/daemon/status_answer.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using status_answer::Json;
+using status_answer::member;
 
 // One place where a capture lies.
 struct Place {
@@ -44,10 +46,6 @@ struct Found {
   }
 };
 
-const Json& member(const Json& object, const char* key) {
-  static const Json none;
-  return object.is_object() && object.contains(key) ? object.at(key) : none;
-}
 std::optional<std::string> string_of(const Json& value) {
   return value.is_string() ? std::optional<std::string>{value.get<std::string>()} : std::nullopt;
 }

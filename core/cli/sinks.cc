@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/text.h"
+#include "core/cli/answer_text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -21,15 +22,6 @@ using status_answer::number_of;
 
 constexpr std::chrono::milliseconds kPoll{500};
 constexpr int kBarCells = 30;
-
-std::string text_of(const Json& value) {
-  if (value.is_string()) return printable(value.get<std::string>());
-  return value.is_null() ? "-" : printable(value.dump());
-}
-std::string whole(const Json& value) { return std::to_string(std::llround(number_of(value))); }
-std::string bytes_of(const Json& value) {
-  return format_bytes(static_cast<std::uint64_t>(std::max(0.0, number_of(value))));
-}
 
 // Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
 std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request,

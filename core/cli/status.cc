@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/cli/answer_text.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -22,23 +23,6 @@ using status_answer::Json;
 using status_answer::member;
 using status_answer::number_of;
 using status_answer::sum_of;
-
-// What is missing or of another type is shown as "-", and what is unknown is left to --json.
-std::string text_of(const Json& value) {
-  if (value.is_string()) return printable(value.get<std::string>());
-  if (value.is_number_float()) return std::to_string(value.get<double>());
-  return value.is_null() ? "-" : printable(value.dump());
-}
-std::string bytes_of(const Json& value) {
-  return value.is_number()
-             ? format_bytes(static_cast<std::uint64_t>(std::max(0.0, value.get<double>())))
-             : "-";
-}
-std::string seconds_of(const Json& value) {
-  return value.is_number() ? format_seconds(value.get<double>()) : "-";
-}
-
-std::string whole(double number) { return std::to_string(std::llround(number)); }
 
 void note_counts(TextTable& table, const Json& counts, const std::string& word) {
   if (!counts.is_object()) return;

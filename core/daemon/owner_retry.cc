@@ -19,7 +19,7 @@ constexpr seconds kCheckInterval{15};  // how often it is checked what is due
 constexpr seconds kShortestPause{60};
 constexpr std::chrono::hours kLongestPause{6};
 constexpr std::chrono::hours kGivenUpAfter{30 * 24};
-constexpr seconds kQueryLimit{60};
+constexpr seconds kLateQueryLimit{60};
 
 std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) {
   return std::chrono::nanoseconds(
@@ -153,8 +153,9 @@ Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unve
                        .entry_unchanged = {},
                        .since = now});
   }
-  auto answers = call_plugin("the resolver", ErrorKind::kPermanent,
-                             [&] { return resolver_->resolve(queries, stop, now + kQueryLimit); });
+  auto answers = call_plugin("the resolver", ErrorKind::kPermanent, [&] {
+    return resolver_->resolve(queries, stop, now + kLateQueryLimit);
+  });
   if (answers && answers->size() != queries.size())
     return Error{ErrorKind::kPermanent,
                  "the resolver gave another number of answers than it was asked"};

@@ -14,7 +14,7 @@ namespace {
 // What is read of the journal at once, and how often in one round.
 constexpr std::size_t kBatch = 4096;
 constexpr std::size_t kPages = 64;
-constexpr std::chrono::seconds kQueryLimit{10};
+constexpr std::chrono::seconds kEarlyQueryLimit{10};
 // Reasons become labels of a metric, and a plugin words some of them.
 constexpr std::size_t kMaxReasons = 16;
 constexpr std::int64_t kMinutes = 60;
@@ -267,7 +267,8 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   const SteadyTime begun = clock_.steady();
   auto answers = call_plugin("the resolver", ErrorKind::kPermanent, [&] {
     return resolver_->resolve(
-        queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
+        queries, stop,
+        begun + std::min<std::chrono::nanoseconds>(kEarlyQueryLimit, options_.timeout));
   });
   if (answers && answers->size() != queries.size())
     answers = Error{ErrorKind::kPermanent,
