@@ -208,7 +208,7 @@ Result<void> Daemon::start() {
            core.metrics_socket.empty() ? core.state_dir + "/metrics.sock" : core.metrics_socket,
        .listen = parse_loopback_address(core.metrics_listen),
        .textfile = core.metrics_textfile},
-      [this] { return status(); }, *log_, clock_);
+      [this] { return status(); }, *log_);
   if (!metrics) return metrics.error();
   metrics_ = *std::move(metrics);
   // After it, so that who gets an answer here can connect there.

@@ -1,19 +1,10 @@
 #include "core/daemon/metrics_server.h"
 
-#include "core/base/thrown.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <utility>  // before Boost.Beast 1.74, which forgets it in C++20
 
 #include <boost/asio/buffer.hpp>
@@ -21,66 +12,17 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include "core/base/thread_name.h"
+#include "core/base/thrown.h"
+#include "core/daemon/metrics.h"
+
 namespace scriptorium {
 namespace {
 
 namespace http = boost::beast::http;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
-constexpr seconds kPatience{2};
-constexpr seconds kTextfileInterval{15};
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr std::chrono::seconds kTextfileInterval{15};
 constexpr std::size_t kLongestHead = 16U << 10;
-
-Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size,
-                           const std::string& what) {
-  UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return system_error("socket", errno);
-  const int on = 1;
-  if (family != AF_UNIX) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), address, size) != 0 || ::listen(socket.get(), 16) != 0) {
-    const int code = errno;
-    return Error{ErrorKind::kInvalidConfig,
-                 system_error(what, code).message() +
-                     (code == EADDRINUSE ? "; another program listens there" : "")};
-  }
-  return socket;
-}
-
-Result<UniqueFd> listen_unix(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Error{ErrorKind::kInvalidConfig,
-                 "metrics_socket: " + path + " is too long for a socket's name: " +
-                     std::to_string(sizeof address.sun_path - 1) + " bytes are possible"};
-  }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  // Only a socket of an earlier run is in the way; anything else is somebody's file.
-  struct stat st{};
-  if (::lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path.c_str());
-  auto socket = listening(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address,
-                          "metrics_socket: " + path);
-  if (socket && ::chmod(path.c_str(), 0660) != 0)
-    return system_error("metrics_socket: " + path, errno);
-  return socket;
-}
-
-Result<UniqueFd> listen_loopback(LoopbackAddress wanted) {
-  const std::string what = "metrics_listen: port " + std::to_string(wanted.port);
-  if (wanted.v6) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_addr = in6addr_loopback;
-    address.sin6_port = htons(wanted.port);
-    return listening(AF_INET6, reinterpret_cast<const sockaddr*>(&address), sizeof address, what);
-  }
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(wanted.port);
-  return listening(AF_INET, reinterpret_cast<const sockaddr*>(&address), sizeof address, what);
-}
 
 std::string answer(int code, const char* type, const std::string& body, bool with_body) {
   return "HTTP/1.1 " + std::to_string(code) + ' ' +
@@ -115,100 +57,61 @@ std::string MetricsServer::respond(std::string_view request, const StatusJson& s
 }
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, StatusJson status,
-                                                           Logger& log, const Clock& clock) {
-  std::vector<UniqueFd> listeners;
-  auto local = listen_unix(options.socket);
+                                                           Logger& log) {
+  std::vector<UniqueFd> sockets;
+  auto local = listen_unix(options.socket, 0660, "metrics_socket");
   if (!local) return local.error();
-  listeners.push_back(*std::move(local));
+  sockets.push_back(*std::move(local));
   if (options.listen) {
-    auto network = listen_loopback(*options.listen);
-    if (!network) return network.error();
-    listeners.push_back(*std::move(network));
+    auto loopback = listen_loopback(options.listen->port, options.listen->v6, "metrics_listen");
+    if (!loopback) return loopback.error();
+    sockets.push_back(*std::move(loopback));
   }
-  UniqueFd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!wake) return system_error("eventfd", errno);
-  return std::unique_ptr<MetricsServer>(new MetricsServer(
-      std::move(options), std::move(listeners), std::move(wake), std::move(status), log, clock));
+  return std::unique_ptr<MetricsServer>(
+      new MetricsServer(std::move(options), std::move(sockets), std::move(status), log));
 }
 
-MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake,
-                             StatusJson status, Logger& log, const Clock& clock)
+MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> sockets, StatusJson status,
+                             Logger& log)
     : options_(std::move(options)),
-      listeners_(std::move(listeners)),
-      wake_(std::move(wake)),
+      sockets_(std::move(sockets)),
       status_(std::move(status)),
-      log_(log),
-      clock_(clock) {}
+      log_(log) {}
 
 void MetricsServer::start() {
-  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  if (!options_.textfile.empty()) {
+    write_textfile();
+    textfile_thread_ = std::jthread([this](const std::stop_token& stop) { run_textfile(stop); });
+  }
+  Listener::Service service{
+      .is_whole =
+          [](std::string_view received) { return received.find("\r\n\r\n") != received.npos; },
+      .answer = [this](const std::string& request) { return respond(request, status_); },
+      .failure_id = "METRICS_FAILED",
+      .failure_text = "metrics could not be given",
+      .longest_request = kLongestHead,
+      .patience = kPatience};
+  listener_ = Listener::start(std::move(sockets_), std::move(service), log_);
 }
 
 MetricsServer::~MetricsServer() {
-  thread_.request_stop();
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t n = ::write(wake_.get(), &one, sizeof one);
-  if (thread_.joinable()) thread_.join();
+  listener_.reset();
+  textfile_thread_ = {};
   ::unlink(options_.socket.c_str());
-  // Old figures are worse than none: node_exporter would go on to show them.
+  // Stale figures are worse than none: node_exporter would keep showing them.
   if (!options_.textfile.empty()) ::unlink(options_.textfile.c_str());
 }
 
-void MetricsServer::run(const std::stop_token& stop) noexcept {
-  SteadyTime next_textfile = clock_.steady();
-  std::vector<pollfd> fds{{wake_.get(), POLLIN, 0}};
-  for (const UniqueFd& listener : listeners_) fds.push_back({listener.get(), POLLIN, 0});
-  while (!stop.stop_requested()) {
-    try {
-      int patience = -1;
-      if (!options_.textfile.empty()) {
-        if (clock_.steady() >= next_textfile) {
-          write_textfile();
-          next_textfile = clock_.steady() + kTextfileInterval;
-        }
-        patience = static_cast<int>(
-            std::chrono::ceil<milliseconds>(next_textfile - clock_.steady()).count());
-      }
-      if (::poll(fds.data(), fds.size(), patience) <= 0) continue;
-      for (std::size_t i = 1; i < fds.size() && !stop.stop_requested(); ++i) {
-        if ((fds[i].revents & POLLIN) == 0) continue;
-        const UniqueFd client(::accept4(fds[i].fd, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (client) serve(client.get());
-      }
-    } catch (...) {
-      log_.warning("METRICS_FAILED", "metrics could not be given", {{"reason", thrown_text()}});
-    }
-  }
+void MetricsServer::run_textfile(const std::stop_token& stop) noexcept {
+  name_thread("textfile");
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any stopped;
+  while (!stopped.wait_for(lock, stop, kTextfileInterval, [&] { return stop.stop_requested(); }))
+    write_textfile();
 }
 
-void MetricsServer::serve(int client) const {
-  const SteadyTime deadline = clock_.steady() + kPatience;
-  const auto ready = [&](short what) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - clock_.steady());
-    std::array<pollfd, 2> fds{{{client, what, 0}, {wake_.get(), POLLIN, 0}}};
-    return left.count() > 0 && ::poll(fds.data(), fds.size(), static_cast<int>(left.count())) > 0 &&
-           fds[1].revents == 0;
-  };
-  std::string request;
-  std::array<char, 4096> buffer{};
-  while (request.find("\r\n\r\n") == std::string::npos) {
-    if (!ready(POLLIN)) return;
-    const ssize_t n = ::recv(client, buffer.data(), buffer.size(), 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (n <= 0 || request.size() > kLongestHead) return;
-    request.append(buffer.data(), static_cast<std::size_t>(n));
-  }
-  const std::string text = respond(request, status_);
-  for (std::string_view rest = text; !rest.empty();) {
-    if (!ready(POLLOUT)) return;
-    const ssize_t n = ::send(client, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (n <= 0) return;
-    rest.remove_prefix(static_cast<std::size_t>(n));
-  }
-}
-
-void MetricsServer::write_textfile() {
+void MetricsServer::write_textfile() noexcept try {
   const auto written =
       replace_file(options_.textfile, render_metrics(status_(), MetricsFormat::kPrometheus), 0644);
   if (written) {
@@ -218,6 +121,8 @@ void MetricsServer::write_textfile() {
                  "the file with the metrics cannot be written; it is tried again every 15 s",
                  {{"file", options_.textfile}, {"reason", written.error().message()}});
   }
+} catch (...) {
+  log_.warning("METRICS_FAILED", "metrics could not be given", {{"reason", thrown_text()}});
 }
 
 }  // namespace scriptorium

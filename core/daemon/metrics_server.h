@@ -11,18 +11,18 @@
 #include "core/api/logger.h"
 #include "core/base/file.h"
 #include "core/base/result.h"
-#include "core/base/time.h"
 #include "core/config/config.h"
-#include "core/daemon/metrics.h"
+#include "core/daemon/listener.h"
 
 namespace scriptorium {
 
-// Gives the daemon's metrics away: by HTTP (GET /metrics) on a Unix socket and, if asked for, on
-// loopback, and as a file for node_exporter's textfile collector, replaced as a whole every 15 s.
-// OpenMetrics where the Accept header asks for it.
+// Serves the daemon's metrics: by HTTP (GET /metrics) on a Unix socket and, if configured, on
+// loopback, and as a file for node_exporter's textfile collector, which is replaced as a whole
+// every 15 s. OpenMetrics where the Accept header asks for it.
 //
-// Owns:    the sockets and their files, one thread; one client at a time, cut off after 2 s.
-// Threads: make and destroy in the main thread; `status` runs in the server's.
+// Owns:    the sockets and their files, a Listener, and a thread for the textfile. A client is cut
+//          off after 2 s.
+// Threads: create and destroy in the main thread; `status` runs in the two threads above.
 class MetricsServer {
  public:
   struct Options {
@@ -32,35 +32,32 @@ class MetricsServer {
   };
   using StatusJson = std::function<std::string()>;
 
-  // Takes the addresses; who connects now is answered after start(). kInvalidConfig if the socket's
-  // path is too long or the port is taken.
+  // Binds the addresses; a client that connects now is answered after start(). kInvalidConfig if
+  // the socket's path is too long or the port is taken.
   static Result<std::unique_ptr<MetricsServer>> open(Options options, StatusJson status,
-                                                     Logger& log, const Clock& clock);
-  // Once, when everything that `status` tells of runs: what is given away before would lack what
-  // comes with that, and the file would keep showing it for 15 s.
+                                                     Logger& log);
+  // Call once, when everything that `status` covers is running. Served earlier, the metrics would
+  // lack sources, and the textfile would keep showing that for 15 s. Writes the textfile.
   void start();
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // The whole answer to a whole request head; for tests.
+  // The whole answer to a whole request head.
   static std::string respond(std::string_view request, const StatusJson& status);
 
  private:
-  MetricsServer(Options options, std::vector<UniqueFd> listeners, UniqueFd wake, StatusJson status,
-                Logger& log, const Clock& clock);
-  void run(const std::stop_token& stop) noexcept;
-  void serve(int client) const;
-  void write_textfile();
+  MetricsServer(Options options, std::vector<UniqueFd> sockets, StatusJson status, Logger& log);
+  void run_textfile(const std::stop_token& stop) noexcept;
+  void write_textfile() noexcept;
 
   const Options options_;
-  const std::vector<UniqueFd> listeners_;
-  const UniqueFd wake_;
+  std::vector<UniqueFd> sockets_;  // until start()
   const StatusJson status_;
   Logger& log_;
-  const Clock& clock_;
   bool textfile_failed_ = false;
-  std::jthread thread_;
+  std::unique_ptr<Listener> listener_;
+  std::jthread textfile_thread_;
 };
 
 }  // namespace scriptorium

@@ -68,9 +68,7 @@ class MetricsServerTest : public ::testing::Test {
   MetricsServer::Options options() const {
     return {.socket = directory.path_to("m.sock"), .listen = {}, .textfile = {}};
   }
-  auto open(MetricsServer::Options o) {
-    return MetricsServer::open(std::move(o), status, log, system_clock());
-  }
+  auto open(MetricsServer::Options o) { return MetricsServer::open(std::move(o), status, log); }
   Result<std::unique_ptr<MetricsServer>> start(MetricsServer::Options o) {
     auto server = open(std::move(o));
     if (server) (*server)->start();
@@ -124,7 +122,7 @@ TEST_F(MetricsServerTest, GivesNothingAwayBeforeItIsStarted) {
         ++asked;
         return status();
       },
-      log, system_clock());
+      log);
   ASSERT_TRUE(counted) << counted.error().message();
   const UniqueFd early = connect_unix();
   EXPECT_EQ(asked, 0);
