@@ -14,35 +14,33 @@
 
 namespace scriptorium {
 
-// Brings events from the journal to one sink: batches by count, bytes and age, hands a batch over,
-// waits until all of it is settled, tells the journal. Retries with full-jitter exponential
-// back-off up to retry_max_ms, a destination's hint as the least. One sink's dispatcher never waits
-// for another's.
+// Brings events from the journal to one sink. It makes batches by count, bytes and age, hands each
+// over, waits until all of it is settled, and tells the journal. Retries follow a full-jitter
+// exponential back-off up to retry_max_ms, but come no sooner than a destination's hint. Sinks are
+// independent: no dispatcher waits for another's.
 //
-// - All of a batch came back as retry: the destination is down. The same events wait for the
-// back-off; nothing is
-//   parked, so a million waiting events cost no memory. New events join that batch while it has
-//   room; a full one is parked after ten refusals. So what a destination refuses for its own sake
-//   does not hold what comes after.
-// - Some did: those are parked in the journal and tried again on their own time, the rest goes on.
-// - The plugin threw: what it left unsettled is tried again one by one; an event that makes it
-// throw three times
-//   alone becomes a dead letter ("plugin threw: ...").
-// - The process died while events were in hand: CrashRecord makes them suspect. Each is then a
-// batch of its own, in its place in
-//   the order, with nothing else of this sink in hand; one that is found guilty becomes a dead
-//   letter ("plugin crashed").
-// - A sink that takes several batches at once (Sink::batches_under_way) is handed them one after
-// the other in the journal's
-//   order, each while the ones before it may still be unsettled. While it is down, the first of
-//   them tries it.
+// - Every event of a batch came back as retry: the destination is down, and the gate closes
+// (gate.h).
+//   The same events wait for the back-off; none is parked, so a million waiting events cost no
+//   memory. New events join that batch while it has room. A full one is parked after ten refusals,
+//   so that a batch which is refused for its content holds nothing up.
+// - Some did: those are parked in the journal and tried again on their own time (parked_store.h);
+//   the rest goes on.
+// - The plugin threw: what it left unsettled is tried again one by one. An event that makes it
+// throw
+//   three times alone becomes a dead letter ("plugin threw: ...").
+// - The process died while events were in the sink's hands: CrashRecord makes them suspect. Each is
+//   then a batch of its own, at its place in the order, with nothing else of this sink in hand. One
+//   that is found guilty becomes a dead letter ("plugin crashed").
+// - A sink that takes several batches at once (Sink::batches_under_way) gets them one after the
+//   other in the journal's order, each while earlier ones may still be unsettled. While it is down,
+//   the first of them probes it (hand_over_order.h).
 //
-// Owns:    its threads (one, or `workers`, or one for each batch under way). Borrows all else for
-// its life. The clock is the
-//          machine's: threads wait by it.
-// Memory:  a batch for each worker (batches that are handed over in order share one's bytes), and
-// parked events up to 10,000 or 16 MiB; more of them wait in the journal. Threads: start(), stop()
-// from the main thread; status() and idle() from any.
+// Owns:    its threads: one, or `workers`, or one for each batch under way. Borrows everything else
+//          for its life. The clock must be the machine's, since the threads wait by it.
+// Memory:  a batch for each worker (batches that are handed over in order share the bytes of one),
+//          and the parked events of ParkedStore.
+// Threads: start(), stop() from the main thread; the rest from any.
 class Dispatcher {
  public:
   Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,
@@ -53,9 +51,9 @@ class Dispatcher {
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   void start();
-  // No new batch is handed over; waits until what is in flight is settled and the sink has stopped,
-  // or `deadline`. False: the sink hangs in a call; its thread is left behind and the process must
-  // end with _exit.
+  // Hands over no new batch; waits until what is in flight is settled and the sink has stopped, or
+  // until `deadline`. False: the sink hangs in a call. Its thread is left behind, and the process
+  // must end with _exit().
   bool stop(SteadyTime deadline);
 
   struct Status {
@@ -64,15 +62,15 @@ class Dispatcher {
     std::uint64_t rejected = 0;
     std::uint64_t attempts = 0;
     std::uint64_t in_flight = 0;
-    Histogram latency;  // captured_at -> acknowledged; durable is some milliseconds after captured
+    Histogram latency;                      // from captured to acknowledged
     std::optional<std::string> last_error;  // reason of the last retry or rejection
     std::optional<Timestamp> last_success;
     std::optional<std::int64_t> next_attempt_in_ms;  // while backing off
   };
   Status status() const;
-  // Nothing waits for this sink but dead letters: every event up to now is settled and committed.
+  // Every event up to now is settled and committed; only dead letters may be left.
   bool idle() const;
-  // Forget the back-off and try now (after a reload, or for `--once`).
+  // Forgets the back-off and tries now (after a reload, or for `--once`).
   void wake();
 
  private:

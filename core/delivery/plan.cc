@@ -12,8 +12,8 @@ std::chrono::milliseconds BackOff::next(std::uint32_t failures,
   milliseconds limit = std::min(kBackOffBase, maximum_);
   for (std::uint32_t i = 1; i < failures && limit < maximum_; ++i)
     limit = std::min(limit * 2, maximum_);
-  // Not std::uniform_int_distribution: its results differ between libraries, and a seed must mean
-  // one sequence.
+  // Not std::uniform_int_distribution: its results differ between libraries, and one seed must give
+  // one sequence of delays.
   const auto span = static_cast<std::uint64_t>(std::max<milliseconds::rep>(limit.count(), 0)) + 1;
   const milliseconds delay(static_cast<milliseconds::rep>(random_() % span));
   const milliseconds least =
@@ -61,14 +61,14 @@ std::vector<Decision> decide(std::span<const Settler::Settlement> settlements,
 
 std::uint64_t CursorTrack::cursor_with(std::span<const std::uint64_t> sequences) const {
   std::uint64_t cursor = cursor_;
-  for (const auto& [sequence, is_told] : open_) {
-    if (!is_told && !std::binary_search(sequences.begin(), sequences.end(), sequence)) break;
+  for (const auto& [sequence, is_settled] : open_) {
+    if (!is_settled && !std::binary_search(sequences.begin(), sequences.end(), sequence)) break;
     cursor = sequence;
   }
   return cursor;
 }
 
-std::uint64_t CursorTrack::told(std::span<const std::uint64_t> sequences) {
+std::uint64_t CursorTrack::mark_settled(std::span<const std::uint64_t> sequences) {
   for (const std::uint64_t sequence : sequences) {
     if (auto found = open_.find(sequence); found != open_.end()) found->second = true;
   }

@@ -217,9 +217,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(CursorTrackTest, PassesOnlyWhatWasToldWithoutAGap) {
   CursorTrack track(10);
   for (const std::uint64_t sequence : {11U, 12U, 15U, 20U}) track.give_out(sequence);
-  EXPECT_EQ(track.told(std::vector<std::uint64_t>{12, 20}), 10U);
-  EXPECT_EQ(track.told(std::vector<std::uint64_t>{11}), 12U);
-  EXPECT_EQ(track.told(std::vector<std::uint64_t>{15}), 20U);
+  EXPECT_EQ(track.mark_settled(std::vector<std::uint64_t>{12, 20}), 10U);
+  EXPECT_EQ(track.mark_settled(std::vector<std::uint64_t>{11}), 12U);
+  EXPECT_EQ(track.mark_settled(std::vector<std::uint64_t>{15}), 20U);
 }
 
 TEST(CursorTrackTest, AsksWhatWouldBeWithoutChangingIt) {
@@ -227,14 +227,14 @@ TEST(CursorTrackTest, AsksWhatWouldBeWithoutChangingIt) {
   for (const std::uint64_t sequence : {1U, 2U, 3U}) track.give_out(sequence);
   EXPECT_EQ(track.cursor_with(std::vector<std::uint64_t>{1, 2}), 2U);
   EXPECT_EQ(track.cursor_with(std::vector<std::uint64_t>{2}), 0U);
-  EXPECT_EQ(track.told({}), 0U);
+  EXPECT_EQ(track.mark_settled({}), 0U);
 }
 
 TEST(CursorTrackTest, IgnoresWhatItHasPassedOrNeverGaveOut) {
   CursorTrack track(5);
   track.give_out(6);
-  EXPECT_EQ(track.told(std::vector<std::uint64_t>{3, 9}), 5U);
-  EXPECT_EQ(track.told(std::vector<std::uint64_t>{6}), 6U);
+  EXPECT_EQ(track.mark_settled(std::vector<std::uint64_t>{3, 9}), 5U);
+  EXPECT_EQ(track.mark_settled(std::vector<std::uint64_t>{6}), 6U);
 }
 
 TEST(CursorTrackTest, AgreesWithASimpleModelInAnyOrderOfBatches) {
@@ -263,9 +263,9 @@ TEST(CursorTrackTest, AgreesWithASimpleModelInAnyOrderOfBatches) {
         expected = s;
       }
       ASSERT_EQ(track.cursor_with(batch), expected);
-      ASSERT_EQ(track.told(batch), expected);
+      ASSERT_EQ(track.mark_settled(batch), expected);
     }
-    ASSERT_EQ(track.told({}), given.back());
+    ASSERT_EQ(track.mark_settled({}), given.back());
   }
 }
 
