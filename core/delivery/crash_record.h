@@ -17,38 +17,37 @@
 #include "core/base/guarded.h"
 #include "core/base/result.h"
 #include "core/base/time.h"
+#include "core/delivery/crash_note.h"
 
 namespace scriptorium {
 
-// Which events are in plugins' hands, written where it outlives the process, so that an event that
-// kills the daemon is found: after a crash all that was in hand is suspect and goes out one by one;
-// what is alone in hand at two crashes is guilty, and core gives it to the plugin no more.
+// Records which events the plugins have in hand, in files that outlive the process, so that an
+// event that crashes the daemon is found. After a crash everything that was in hand is suspect and
+// is delivered one by one. An event that is alone in hand at two crashes is guilty: core does not
+// give it to the plugin again.
 //
-// - In hand: handed over and not settled, wherever the plugin's code runs for it (a callback of its
-// library included). After
-//   half a minute an event is no longer blamed: what kills, kills soon, and a destination may keep
-//   one waiting for days.
+// - In hand: handed over and not settled, wherever the plugin's code runs for it, including a
+//   callback of its library. After half a minute an event is no longer blamed: what crashes a
+//   plugin does so soon, and a destination may keep an event waiting for days.
 // - A crash is a death by SIGSEGV, SIGBUS, SIGILL, SIGFPE or SIGABRT of our own. Other deaths
-// (SIGKILL of the operator, of
-//   systemd, of the kernel that is out of memory) make suspects as well, but five of them are
-//   needed for a verdict, for most of them have nothing to do with the event.
-// - One suspect of the whole process is in hand at a time, so that two sinks never share the blame.
+//   (SIGKILL by the operator, by systemd, by the kernel for lack of memory) make suspects too. Most
+//   of them have nothing to do with the event, so five of them are needed for a verdict.
+// - One suspect of the whole process is in hand at a time, so that no two sinks share the blame.
 //
-// Owns:    STATE_DIR/in-flight: a file for each batch in hand, `died` (signal and file of the
-// thread that crashed), `suspects`.
-//          Files and write(), not a mapping: a full disk is then an error and no SIGBUS. Nothing is
-//          synced: it has to outlive the process, not the machine. Garbage after a power cut fails
-//          its checksum and is ignored.
+// Owns:    STATE_DIR/in-flight: a file for each batch in hand (in_flight_file.h), `died`
+//          (crash_note.h), `suspects` (a line each: crashes, deaths, event id, sink). Files and
+//          write(), not a mapping: a full disk is then an error and not a SIGBUS. Nothing is
+//          synced, since the files must outlive the process but not the machine.
 // Threads: open() before any other thread; the rest from any. tick() about once a second.
 class CrashRecord {
  public:
-  // What is no event's id but a spool entry's, in an adapter's hands, begins so.
+  // The ids of spool entries, which a source's adapter has in hand, begin with this.
   static constexpr std::string_view kEntryMark = "entry:";
-  // `known`: whether such an event is still in the journal; what is not is forgotten.
+  // `is_needed`: whether the journal still holds an event; suspects that it does not are forgotten.
   static Result<std::unique_ptr<CrashRecord>> open(
       const std::string& state_dir, Logger& log, const Clock& clock,
-      const std::function<bool(const std::string& event_id)>& known);
-  ~CrashRecord();  // nothing is in hand any more
+      const std::function<bool(const std::string& event_id)>& is_needed);
+  ~CrashRecord();  // calls close()
   CrashRecord(const CrashRecord&) = delete;
   CrashRecord& operator=(const CrashRecord&) = delete;
 
@@ -83,13 +82,13 @@ class CrashRecord {
     CrashRecord* record_ = nullptr;
     std::size_t slot_ = 0;
   };
-  // With `suspect` (one event then) it waits until no other suspect is in hand; empty-handed at a
-  // stop.
+  // With `suspect` (then of one event) it waits until no other suspect is in hand. The result is
+  // empty if a stop came first.
   InHand hand_over(std::string_view sink, std::span<const std::string> event_ids, bool suspect,
                    const std::stop_token& stop);
 
-  // While the calling thread is inside the plugin for this batch: a crash of this thread is then
-  // this batch's and no other's.
+  // Lives while the calling thread runs the plugin's code for this batch: a crash of this thread is
+  // then blamed on this batch alone.
   class Inside {
    public:
     explicit Inside(const InHand& in_hand) noexcept;
@@ -97,26 +96,15 @@ class CrashRecord {
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
   };
-  // A stack for the handler of the calling thread, without which a crash by endless recursion
-  // leaves no note.
-  class SignalStack {
-   public:
-    SignalStack();
-    ~SignalStack();
-    SignalStack(const SignalStack&) = delete;
-    SignalStack& operator=(const SignalStack&) = delete;
+  using SignalStack = crash_note::SignalStack;  // for each thread that enters a plugin
 
-   private:
-    std::unique_ptr<char[]> memory_;
-  };
-
-  // Acknowledged, or a dead letter: no suspect any more. Written some seconds later, when the
-  // journal has long been told.
+  // Acknowledged, or a dead letter: not suspect any more. Written to disk some seconds later, when
+  // the journal has long committed the settlement.
   void settled(std::string_view sink, const std::string& event_id);
   void tick();
-  // At the end of an orderly stop: what hangs in a plugin is not to blame.
+  // At the end of an orderly stop: an event that hangs in a plugin is not blamed.
   void close() noexcept;
-  // Notes a crash of this process from now on. Once; the handlers stay until the end.
+  // Notes a crash of this process from now on. Once; the handlers stay until the process ends.
   Result<void> watch_signals();
 
  private:
@@ -124,28 +112,33 @@ class CrashRecord {
     UniqueFd file;
     bool taken = false;
     bool suspect = false;
-    bool blamed = false;  // the file says that it is in hand
+    bool is_recorded = false;  // the file says that it is in hand
     SteadyTime since;
   };
   struct Suspicion {
-    std::uint32_t crashes = 0;  // while it was alone in hand
-    std::uint32_t deaths = 0;   // crashes included
+    std::uint32_t crashes = 0;  // of the process, while it was alone in hand
+    std::uint32_t deaths = 0;   // the same, crashes included
   };
+  using Suspects = std::map<std::string, Suspicion, std::less<>>;  // by "sink\nevent id"
   struct Shared {
     std::vector<Slot> slots;
-    std::map<std::string, Suspicion, std::less<>> suspects;  // "sink\nevent id"
+    Suspects suspects;
     std::optional<SteadyTime> changed;  // `suspects` differs from its file since
     bool suspect_in_hand = false;
     bool write_failed = false;
   };
-  struct Found;  // in a file of the process before
+  struct Left;  // a batch that the process before had in hand
 
   CrashRecord(std::string directory, Logger& log, const Clock& clock)
       : directory_(std::move(directory)), log_(log), clock_(clock) {}
-  void take_over(const std::function<bool(const std::string&)>& known);
+  void take_over(const std::function<bool(const std::string&)>& is_needed);
+  std::vector<Left> find_left_batches() const;
+  Suspects read_suspects() const;
   Result<void> store_suspects() const;
-  void let_go(std::size_t slot) noexcept;
-  void clear(const Slot& slot) const noexcept;
+  bool wait_for_suspects_turn(const std::stop_token& stop);
+  std::size_t take_slot(bool suspect);
+  void record(std::size_t slot, std::string_view sink, std::span<const std::string> event_ids);
+  void release(std::size_t slot) noexcept;
 
   const std::string directory_;
   Logger& log_;
