@@ -31,6 +31,8 @@
 #include "core/daemon/setup.h"
 #include "core/daemon/state_lock.h"
 #include "core/delivery/archives.h"
+#include "core/delivery/filler.h"
+#include "core/delivery/releaser.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {

@@ -1,0 +1,135 @@
+#include "core/delivery/filler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "core/base/fault_point.h"
+#include "core/base/pause.h"
+#include "core/base/text.h"
+#include "core/base/thread_name.h"
+
+namespace scriptorium {
+namespace {
+
+constexpr std::size_t kSentAtOnce = 500;
+constexpr std::size_t kCountedAtOnce = 5000;
+// While so many events wait for a sink, no more are sent to it.
+constexpr std::uint64_t kMostWaiting = 10'000;
+constexpr std::chrono::milliseconds kStalledPause{250};
+
+using State = Journal::Fill::State;
+
+}  // namespace
+
+Filler::Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
+    : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
+Filler::~Filler() = default;
+
+void Filler::start_thread() {
+  thread_.start([this](const std::stop_token& stop) { run(stop); });
+}
+
+Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& archive,
+                                    Timestamp since) {
+  auto chosen = choose_archive(sink, archive);
+  if (!chosen) return chosen.error();
+  Journal::Fill fill;
+  fill.sink = sink;
+  fill.archive = *std::move(chosen);
+  fill.since = since;
+  for (const Journal::Fill& other : journal_.fills()) {
+    const bool is_same =
+        other.sink == fill.sink && other.archive == fill.archive && other.since == fill.since;
+    if (is_same && other.state != State::kDone) return other;
+  }
+  if (auto stored = journal_.set_fill(fill); !stored) return stored.error();
+  begun_.with_notify([](std::uint64_t& count) { ++count; });
+  return fill;
+}
+
+Result<std::string> Filler::choose_archive(const std::string& sink,
+                                           const std::string& archive) const {
+  std::vector<std::string> archives = archives_.names();
+  std::erase(archives, sink);
+  if (!archive.empty()) {
+    if (archive == sink) return Error{ErrorKind::kPermanent, "a sink cannot be filled from itself"};
+    if (std::find(archives.begin(), archives.end(), archive) == archives.end())
+      return no_such_archive(archive);
+    return archive;
+  }
+  if (archives.size() == 1) return archives.front();
+  if (archives.empty())
+    return Error{ErrorKind::kPermanent,
+                 "no other sink is configured that can be read, such as a file tree with script, "
+                 "environment and metadata"};
+  std::string list;
+  for (const std::string& name : archives) list += (list.empty() ? "" : ", ") + name;
+  return Error{ErrorKind::kPermanent, "several sinks can be read: " + list + "; say --from"};
+}
+
+void Filler::run(const std::stop_token& stop) noexcept {
+  name_thread("fill");
+  while (!stop.stop_requested()) {
+    bool any = false;
+    bool progress = false;
+    const std::uint64_t begun = begun_.with([](std::uint64_t count) { return count; });
+    for (const Journal::Fill& fill : journal_.fills()) {
+      if (fill.state == State::kDone || stop.stop_requested()) continue;
+      any = true;
+      progress = step(fill) || progress;
+    }
+    if (!any) {
+      begun_.wait(stop, [&](std::uint64_t count) { return count != begun; });
+    } else if (!progress) {
+      pause_for(stop, kStalledPause);
+    }
+  }
+}
+
+bool Filler::step(Journal::Fill fill) {
+  const Journal::Usage usage = journal_.usage();
+  const auto sink = std::find_if(usage.sinks.begin(), usage.sinks.end(),
+                                 [&](const auto& s) { return s.name == fill.sink; });
+  // A fill of a sink that is not configured waits until it is again.
+  if (sink == usage.sinks.end() || !sink->registered) return false;
+  const bool counting = fill.state == State::kCounting;
+  const bool has_room = usage.bytes <= limit_bytes_ / 2 && sink->waiting <= kMostWaiting;
+  if (!counting && !has_room) return false;
+  auto page = archives_.list(fill.archive, {.kinds = sink->kinds, .since = fill.since},
+                             fill.position, counting ? kCountedAtOnce : kSentAtOnce);
+  if (!page) {
+    log_.warning(
+        "FILL_WAITS",
+        "an archive cannot be read, so a sink is not filled from it at present; this is tried "
+        "again",
+        {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", page.error().message()}});
+    return false;
+  }
+  fill.position = page->position;
+  return counting ? count(std::move(fill), *page) : send(std::move(fill), *std::move(page));
+}
+
+bool Filler::count(Journal::Fill fill, const ReadableSink::Page& page) {
+  fill.total += page.events.size();
+  if (page.end) {
+    fill.state = State::kFilling;
+    fill.position.clear();
+  }
+  return journal_.set_fill(fill).has_value();
+}
+
+bool Filler::send(Journal::Fill fill, ReadableSink::Page page) {
+  fill.skipped += page.skipped;
+  if (page.end) fill.state = State::kDone;
+  FAULT_POINT("fill.before");
+  if (!journal_.fill(fill, std::move(page.events))) return false;
+  if (page.end) {
+    log_.info("FILL_DONE", "all that the archive holds was sent to a sink",
+              {{"sink", fill.sink}, {"archive", fill.archive}, {"events", fill.total}});
+  }
+  return true;
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+
+#include "core/api/logger.h"
+#include "core/base/guarded.h"
+#include "core/base/result.h"
+#include "core/base/worker_thread.h"
+#include "core/delivery/archives.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+
+// Sends what an archive holds to a sink that was added later. The events go through the journal and
+// wait there like any other, but as locators, so that a fill of any size takes little room. After a
+// restart a fill continues where it was.
+//
+// Owns:    one thread, which sleeps while there is nothing to fill. Borrows the rest for its life.
+// Threads: any; start_thread() and stop() from the main thread.
+class Filler {
+ public:
+  Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes);
+  ~Filler();
+  Filler(const Filler&) = delete;
+  Filler& operator=(const Filler&) = delete;
+
+  void start_thread();
+  // False: an archive hangs in a call; the process must end with _exit().
+  bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
+
+  // `archive` may be "" if there is only one beside the sink. kPermanent says what is wrong. If a
+  // fill of the same sink is under way, it continues if it is the same, and starts over otherwise.
+  Result<Journal::Fill> begin(const std::string& sink, const std::string& archive, Timestamp since);
+
+ private:
+  void run(const std::stop_token& stop) noexcept;
+  Result<std::string> choose_archive(const std::string& sink, const std::string& archive) const;
+  // One step of one fill. False: it cannot progress now.
+  bool step(Journal::Fill fill);
+  bool count(Journal::Fill fill, const ReadableSink::Page& page);
+  bool send(Journal::Fill fill, ReadableSink::Page page);
+
+  Journal& journal_;
+  const Archives& archives_;
+  Logger& log_;
+  const std::uint64_t limit_bytes_;
+  Guarded<std::uint64_t> begun_;  // calls of begin() that started a fill
+  WorkerThread thread_;
+};
+
+}  // namespace scriptorium

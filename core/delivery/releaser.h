@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <stop_token>
+#include <string>
+
+#include "core/api/logger.h"
+#include "core/base/worker_thread.h"
+#include "core/delivery/archives.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+
+// Keeps a slow sink from filling the journal. Above 80 % of the journal's limit, events that an
+// archive holds are fetched from it, compared, and then released by the journal, oldest first,
+// until 70 % are in use.
+//
+// Owns:    one thread. Borrows the rest for its life.
+// Threads: start() and stop() from the main thread.
+class Releaser {
+ public:
+  Releaser(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes);
+  ~Releaser();
+  Releaser(const Releaser&) = delete;
+  Releaser& operator=(const Releaser&) = delete;
+
+  void start();
+  // False: an archive hangs in a call; the process must end with _exit().
+  bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
+
+ private:
+  void run(const std::stop_token& stop) noexcept;
+  std::uint64_t release_from_all(const std::stop_token& stop);
+  std::uint64_t release_from(const std::string& archive, const std::stop_token& stop);
+  bool holds(const std::string& archive, const Event& event) const;
+
+  Journal& journal_;
+  const Archives& archives_;
+  Logger& log_;
+  const std::uint64_t limit_bytes_;
+  // By archive: up to where Journal::releasable() was asked.
+  std::map<std::string, std::uint64_t> positions_;
+  bool announced_ = false;
+  WorkerThread thread_;
+};
+
+}  // namespace scriptorium
