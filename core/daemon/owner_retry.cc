@@ -84,11 +84,11 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
 Result<void> OwnerRetry::round(const std::stop_token& stop) {
   const Timestamp begun = clock_.now();
   while (!stop.stop_requested()) {
-    // What this round has asked about is due later than its beginning.
+    // What this round has asked about is next due after the round began.
     auto due = journal_.unverified(source_, begun, kAtOnce);
     if (!due) return due.error();
     if (due->empty()) return {};
-    // What replaces an event takes room, for which what is captured comes first.
+    // A replacing event takes room in the journal, and captured events have precedence.
     if (journal_.full()) return Error{ErrorKind::kTransient, "the journal is full"};
     if (auto handled = handle(*due, stop); !handled) return handled;
   }
@@ -168,9 +168,9 @@ Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& us
     whole = *std::move(held);
   } else if (!archives_.names().empty()) {
     auto archived = archives_.fetch(*item.event);
-    const bool gone = !archived && (archived.error().kind() == ErrorKind::kVanished ||
-                                    archived.error().kind() == ErrorKind::kCorrupt);
-    if (!archived && !gone) return archived.error();
+    const bool is_lost = !archived && (archived.error().kind() == ErrorKind::kVanished ||
+                                       archived.error().kind() == ErrorKind::kCorrupt);
+    if (!archived && !is_lost) return archived.error();
     if (archived) whole = *std::move(archived);
   }
   auto event = std::make_shared<Event>(*whole);

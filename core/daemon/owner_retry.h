@@ -30,17 +30,17 @@ class OwnerRetry {
   OwnerRetry& operator=(const OwnerRetry&) = delete;
 
   void start();
-  // False: an archive does not come back from a call; the process must end with _exit.
+  // False: an archive hangs in a call; the process must end with _exit().
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
-  // All are due now. Returns a number; once status().rounds_done has reached it, each was asked
-  // about, or `last_error` says why not.
+  // Makes all of them due now. Returns the number of a round: once status().rounds_done has reached
+  // it, each was asked about, or `last_error` says why not.
   std::uint64_t ask_now();
 
   struct Status {
     std::uint64_t waiting = 0;   // events without a verified owner
     std::uint64_t asked = 0;     // since the start
-    std::uint64_t verified = 0;  // of them
+    std::uint64_t verified = 0;  // owners found since the start
     std::uint64_t rounds_done = 0;
     std::string last_error;  // of the last round; "" = none
   };
@@ -48,11 +48,11 @@ class OwnerRetry {
 
  private:
   struct State {
-    std::uint64_t wanted = 0;  // rounds that ask_now() was promised
+    std::uint64_t wanted = 0;  // the round that ask_now() promised last
     Status status;
   };
   void run(const std::stop_token& stop) noexcept;
-  // Asks about all that are due. What keeps it from asking about the rest is its error.
+  // Asks about everything that is due. An error says why the rest could not be asked about.
   Result<void> round(const std::stop_token& stop);
   Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
   Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due,

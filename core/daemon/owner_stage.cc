@@ -11,12 +11,12 @@
 namespace scriptorium {
 namespace {
 
-// What is read of the journal at once, and how often in one round.
-constexpr std::size_t kBatch = 4096;
-constexpr std::size_t kPages = 64;
-constexpr std::chrono::seconds kEarlyQueryLimit{10};
+constexpr std::size_t kBatch = 4096;  // events in a page
+constexpr std::size_t kPages = 64;    // in one round
+constexpr std::chrono::seconds kQueryLimit{10};
 // Reasons become labels of a metric, and a plugin words some of them.
 constexpr std::size_t kMaxReasons = 16;
+constexpr const char* kNoAnswer = "the scheduler did not answer in time";
 constexpr std::int64_t kMinutes = 60;
 
 std::int64_t minute_of(SteadyTime at) {
@@ -108,8 +108,7 @@ void OwnerStage::run(const std::stop_token& stop) noexcept {
     const SteadyTime long_from_now = clock_.steady() + std::chrono::minutes{1};
     if (!journal_.wait_unresolved(options_.source, 0, stop, long_from_now)) continue;
     if (round(stop)) continue;
-    // Something waits and could not be decided: again when the scheduler may be asked, or when
-    // something new comes.
+    // Something waits and could not be decided: try again when the scheduler may be asked.
     pause_until(stop, std::max(next_query_, clock_.steady() + std::chrono::milliseconds{50}));
   }
 }
@@ -118,8 +117,8 @@ bool OwnerStage::round(const std::stop_token& stop) {
   bool any = false;
   std::uint64_t after = 0;
   if (clock_.steady() < next_query_) return false;
-  // Page after page, as long as something comes out of it: the youngest must not wait behind the
-  // oldest, of which the scheduler may not have been asked yet.
+  // Page after page, as long as pages lead to answers: the youngest events must not wait behind the
+  // oldest, about which the scheduler may not have been asked yet.
   for (std::size_t page = 0; page < kPages && !stop.stop_requested(); ++page) {
     std::vector<Journal::Unresolved> waiting = journal_.unresolved(options_.source, after, kBatch);
     if (waiting.empty()) break;
@@ -135,23 +134,59 @@ bool OwnerStage::round(const std::stop_token& stop) {
   return any;
 }
 
-// Of entries that wait in the spool until it is known whose they are. What is not answered is asked
-// again, until the journal takes it that nobody can say.
+// What one page of events led to.
+struct OwnerStage::Decisions {
+  std::vector<Journal::Resolved> done;
+  std::uint64_t verified = 0;
+  std::map<std::string, std::uint64_t> unverified;  // by reason
+
+  // `event` says who owns it as far as that is known.
+  void add_unverified(std::uint64_t ticket, const Event& event, const std::string& reason) {
+    auto copy = std::make_shared<Event>(event);
+    copy->user.verified = false;
+    copy->user.unverified_reason = reason;
+    make_text_utf8(*copy);
+    ++unverified[*copy->user.unverified_reason];
+    done.push_back({ticket, std::move(copy)});
+  }
+  void add_found(std::uint64_t ticket, const Event& event, const OwnerAnswer& answer) {
+    auto owned = with_owner(event, answer);
+    if (!answer.user.verified) {
+      return add_unverified(ticket, *owned,
+                            answer.user.unverified_reason.value_or(
+                                "the scheduler's record does not say for certain whose job it is"));
+    }
+    done.push_back({ticket, std::move(owned)});
+    ++verified;
+  }
+};
+
+std::vector<OwnerQuery> OwnerStage::queries_about(
+    const std::vector<Journal::Unresolved>& events) const {
+  std::vector<OwnerQuery> queries;
+  queries.reserve(events.size());
+  const SteadyTime now = clock_.steady();
+  const Timestamp wall = clock_.now();
+  for (const Journal::Unresolved& u : events) {
+    // When it was captured, on the clock that nobody can set; or when this stage first saw it.
+    const std::chrono::nanoseconds age(
+        std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
+    SteadyTime since = now - age;
+    if (const auto wait = waits_.find(u.ticket); wait != waits_.end())
+      since = std::min(since, wait->second.since);
+    queries.push_back({u.event.get(), u.event->time.nanoseconds,
+                       [this, &u] { return u.mark && options_.unchanged(*u.mark); }, since});
+  }
+  return queries;
+}
+
+// About entries that wait in the spool until their owner is known. An entry without an answer is
+// asked about again, until the journal accepts that nobody can say.
 void OwnerStage::answer_questions(const std::stop_token& stop) {
   const std::vector<Journal::Unresolved> questions =
       journal_.owner_questions(options_.source, kBatch);
   if (questions.empty()) return;
-  std::vector<OwnerQuery> queries;
-  queries.reserve(questions.size());
-  const SteadyTime now = clock_.steady();
-  const Timestamp wall = clock_.now();
-  for (const Journal::Unresolved& u : questions) {
-    const std::chrono::nanoseconds age(
-        std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
-    queries.push_back({u.event.get(), u.event->time.nanoseconds,
-                       [this, &u] { return u.mark && options_.unchanged(*u.mark); }, now - age});
-  }
-  const auto answers = ask(queries, stop);
+  const auto answers = ask(queries_about(questions), stop);
   if (stop.stop_requested()) return;
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const std::string& id = questions[i].event->id;
@@ -166,100 +201,81 @@ void OwnerStage::answer_questions(const std::stop_token& stop) {
 OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiting,
                                           const std::stop_token& stop) {
   PageResult result;
-  std::vector<Journal::Resolved> done;
-  std::map<std::string, std::uint64_t> unverified;
-  std::uint64_t verified = 0;
-  // `event` says who owns it as far as that is known.
-  const auto give_up = [&](std::uint64_t ticket, const Event& event, const std::string& why) {
-    auto copy = std::make_shared<Event>(event);
-    copy->user.verified = false;
-    copy->user.unverified_reason = why;
-    make_text_utf8(*copy);
-    ++unverified[*copy->user.unverified_reason];
-    done.push_back({ticket, std::move(copy)});
-  };
-  if (last_failed_) {
-    // While the scheduler does not answer, what has waited its time goes on without another
-    // question.
-    std::erase_if(waiting, [&](const Journal::Unresolved& u) {
-      if (!expired(waits_.at(u.ticket).since)) return false;
-      give_up(u.ticket, *u.event, "the scheduler did not answer in time");
-      return true;
-    });
-  }
+  Decisions decisions;
+  if (last_failed_) give_up_expired(waiting, decisions);
   if (!waiting.empty()) {
-    std::vector<OwnerQuery> queries;
-    queries.reserve(waiting.size());
-    const SteadyTime now = clock_.steady();
-    const Timestamp wall = clock_.now();
-    for (const Journal::Unresolved& u : waiting) {
-      // The moment at which it was captured, on the clock that cannot be set.
-      const std::chrono::nanoseconds age(
-          std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
-      queries.push_back({u.event.get(), u.event->time.nanoseconds,
-                         [this, &u] { return u.mark && options_.unchanged(*u.mark); },
-                         std::min(waits_.at(u.ticket).since, now - age)});
-    }
-    auto answers = ask(queries, stop);
+    const auto answers = ask(queries_about(waiting), stop);
     if (stop.stop_requested()) return result;
-    for (std::size_t i = 0; i < waiting.size(); ++i) {
-      const Journal::Unresolved& u = waiting[i];
-      Wait& wait = waits_.at(u.ticket);
-      const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotAsked;
-      if (state != OwnerAnswer::State::kNotAsked) {
-        ++result.answered;
-        if (!wait.covered) wait.covered = clock_.steady();
-      }
-      switch (state) {
-        case OwnerAnswer::State::kFound: {
-          const OwnerAnswer& answer = (*answers)[i];
-          auto event = with_owner(*u.event, answer);
-          if (answer.user.verified) {
-            done.push_back({u.ticket, std::move(event)});
-            ++verified;
-          } else {
-            give_up(u.ticket, *event,
-                    answer.user.unverified_reason.value_or(
-                        "the scheduler's record does not say for certain whose job it is"));
-          }
-          break;
+    result.answered = decide(waiting, answers, decisions);
+  }
+  result.decided = decisions.done.size();
+  if (result.decided == 0) return result;
+  count(decisions);
+  for (const Journal::Resolved& done : decisions.done) waits_.erase(done.ticket);
+  journal_.resolved(std::move(decisions.done));
+  // resolved() is queued: without the flush the next page would hold the same events again.
+  journal_.flush(clock_.steady() + std::chrono::seconds{5});
+  return result;
+}
+
+// While the scheduler does not answer, what has waited its time continues without another question.
+void OwnerStage::give_up_expired(std::vector<Journal::Unresolved>& waiting,
+                                 Decisions& decisions) const {
+  std::erase_if(waiting, [&](const Journal::Unresolved& u) {
+    if (!expired(waits_.at(u.ticket).since)) return false;
+    decisions.add_unverified(u.ticket, *u.event, kNoAnswer);
+    return true;
+  });
+}
+
+std::size_t OwnerStage::decide(const std::vector<Journal::Unresolved>& waiting,
+                               const Result<std::vector<OwnerAnswer>>& answers,
+                               Decisions& decisions) {
+  using State = OwnerAnswer::State;
+  std::size_t answered = 0;
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    const Journal::Unresolved& u = waiting[i];
+    Wait& wait = waits_.at(u.ticket);
+    const OwnerAnswer answer = answers ? (*answers)[i] : OwnerAnswer{.state = State::kNotAsked};
+    if (answer.state != State::kNotAsked) {
+      ++answered;
+      if (!wait.covered) wait.covered = clock_.steady();
+    }
+    switch (answer.state) {
+      case State::kFound: decisions.add_found(u.ticket, *u.event, answer); break;
+      case State::kUnknown:
+        decisions.add_unverified(
+            u.ticket, *u.event,
+            answer.user.unverified_reason.value_or("the scheduler knows no such job"));
+        break;
+      case State::kNotYet:
+        // Timed from the first answer that could have named it: an event is not late while it waits
+        // for its turn to be asked about.
+        if (expired(*wait.covered)) {
+          decisions.add_unverified(u.ticket, *u.event, "the scheduler had not listed it in time");
         }
-        case OwnerAnswer::State::kUnknown:
-          give_up(u.ticket, *u.event,
-                  (*answers)[i].user.unverified_reason.value_or("the scheduler knows no such job"));
-          break;
-        case OwnerAnswer::State::kNotYet:
-          // Counted from the first answer that could have named it: what waits for its turn to be
-          // asked about is not late.
-          if (expired(*wait.covered))
-            give_up(u.ticket, *u.event, "the scheduler had not listed it in time");
-          break;
-        case OwnerAnswer::State::kNotAsked:
-          if (!answers && expired(wait.since))
-            give_up(u.ticket, *u.event, "the scheduler did not answer in time");
-          break;
-      }
+        break;
+      case State::kNotAsked:
+        if (!answers && expired(wait.since))
+          decisions.add_unverified(u.ticket, *u.event, kNoAnswer);
+        break;
     }
   }
-  result.decided = done.size();
-  if (!done.empty()) {
-    counted_.with([&](Counted& c) {
-      c.status.verified += verified;
-      auto& counts = c.status.unverified;
-      for (const auto& [reason, count] : unverified) {
-        const bool room = counts.contains(reason) || counts.size() < kMaxReasons;
-        counts[room ? reason : "another reason"] += count;
-      }
-      c.last_hour.add(clock_.steady(),
-                      {.decided = done.size(), .unverified = done.size() - verified});
-    });
-  }
-  for (const Journal::Resolved& d : done) waits_.erase(d.ticket);
-  if (!done.empty()) journal_.resolved(std::move(done));
-  // resolved() is queued: without the flush the same events would be read again, and asked for
-  // again.
-  if (result.decided > 0) journal_.flush(clock_.steady() + std::chrono::seconds{5});
-  return result;
+  return answered;
+}
+
+void OwnerStage::count(const Decisions& decisions) {
+  counted_.with([&](Counted& c) {
+    c.status.verified += decisions.verified;
+    auto& counts = c.status.unverified;
+    for (const auto& [reason, count] : decisions.unverified) {
+      const bool has_room = counts.contains(reason) || counts.size() < kMaxReasons;
+      counts[has_room ? reason : "another reason"] += count;
+    }
+    const std::uint64_t decided = decisions.done.size();
+    c.last_hour.add(clock_.steady(),
+                    {.decided = decided, .unverified = decided - decisions.verified});
+  });
 }
 
 Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& queries,
@@ -267,8 +283,7 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   const SteadyTime begun = clock_.steady();
   auto answers = call_plugin("the resolver", ErrorKind::kPermanent, [&] {
     return resolver_->resolve(
-        queries, stop,
-        begun + std::min<std::chrono::nanoseconds>(kEarlyQueryLimit, options_.timeout));
+        queries, stop, begun + std::min<std::chrono::nanoseconds>(kQueryLimit, options_.timeout));
   });
   if (answers && answers->size() != queries.size())
     answers = Error{ErrorKind::kPermanent,
@@ -278,8 +293,7 @@ Result<std::vector<OwnerAnswer>> OwnerStage::ask(const std::vector<OwnerQuery>& 
   if (!answers && !last_failed_) {
     log_.warning("OWNER_UNKNOWN",
                  "the scheduler cannot be asked who owns its jobs; their events wait for it, and "
-                 "go out unverified after "
-                 "resolve_timeout_seconds",
+                 "go out unverified after resolve_timeout_seconds",
                  {{"source", options_.source}, {"reason", answers.error().message()}});
   } else if (answers && last_failed_) {
     log_.info("OWNER_KNOWN", "the scheduler answers again", {{"source", options_.source}});

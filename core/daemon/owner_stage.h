@@ -18,7 +18,7 @@
 
 namespace scriptorium {
 
-// How many events left this stage in the last hour, to the minute, and how many of them unverified.
+// How many events left this stage in the last hour, and how many of them unverified; to the minute.
 class LastHour {
  public:
   struct Counts {
@@ -36,12 +36,11 @@ class LastHour {
   std::deque<Minute> minutes_;  // the oldest first; none without an event
 };
 
-// Between the journal and the sinks: asks the scheduler who owns the jobs that were captured, and
-// lets the events go on with the answer. An event continues unverified if the scheduler does not
-// know its job, if it has not named it resolve_timeout_seconds after the first answer that could
-// have, or if it does not answer at all for as long.
-//
-// Such an event says why (User::unverified_reason); status() counts by these words.
+// Between the journal and the sinks: asks the scheduler who owns the captured jobs, and passes the
+// events on with the answer. An event continues unverified if the scheduler does not know its job,
+// if no answer names the job within resolve_timeout_seconds of the first answer that could have, or
+// if the scheduler does not answer at all for as long. Such an event says why
+// (User::unverified_reason), and status() counts these reasons.
 //
 // Owns:    its thread, the resolver. Borrows journal, logger and clock for its life.
 // Threads: start(), stop() from the main thread; status() from any.
@@ -50,10 +49,10 @@ class OwnerStage {
   struct Options {
     std::string source;
     std::chrono::seconds timeout{30};
-    // True if the entry of this mark still is the one that was captured.
+    // True if this mark's entry in the spool is still the one that was captured.
     std::function<bool(const CaptureMark&)> unchanged;
-    std::function<void()>
-        answers_again;  // called when the scheduler does, after it did not; may be empty
+    // Called when the scheduler answers again after a failure; may be empty.
+    std::function<void()> answers_again;
   };
   OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal,
              Logger& log, const Clock& clock);
@@ -75,16 +74,23 @@ class OwnerStage {
 
  private:
   void run(const std::stop_token& stop) noexcept;
-  // Handles what waits; false if nothing could be decided.
+  // Handles the events that wait; false if nothing could be decided.
   bool round(const std::stop_token& stop);
   void answer_questions(const std::stop_token& stop);
+  std::vector<OwnerQuery> queries_about(const std::vector<Journal::Unresolved>& events) const;
   Result<std::vector<OwnerAnswer>> ask(const std::vector<OwnerQuery>& queries,
                                        const std::stop_token& stop);
   struct PageResult {
-    std::size_t answered = 0;  // the scheduler was asked about them
-    std::size_t decided = 0;   // they continued to the sinks
+    std::size_t answered = 0;  // events that the scheduler was asked about
+    std::size_t decided = 0;   // events that continued to the sinks
   };
+  struct Decisions;
   PageResult handle(std::vector<Journal::Unresolved> waiting, const std::stop_token& stop);
+  void give_up_expired(std::vector<Journal::Unresolved>& waiting, Decisions& decisions) const;
+  // Returns how many the scheduler was asked about.
+  std::size_t decide(const std::vector<Journal::Unresolved>& waiting,
+                     const Result<std::vector<OwnerAnswer>>& answers, Decisions& decisions);
+  void count(const Decisions& decisions);
   bool expired(SteadyTime since) const;
 
   const Options options_;
@@ -97,7 +103,7 @@ class OwnerStage {
     LastHour last_hour;
   };
   Guarded<Counted> counted_;
-  // Of the thread alone:
+  // Used by the thread alone:
   bool last_failed_ = false;
   SteadyTime next_query_;
   struct Wait {
