@@ -69,7 +69,7 @@ Result<User> user_of(const std::string& name, const std::string& config_file) {
 }
 
 Result<void> become(const User& user) {
-  // Now, as the right to do so goes with the user.
+  // First, since the right to do so ends with the change of the user.
   if (auto emptied = empty_bounding_set(); !emptied) return emptied;
   if (::setgroups(user.groups.size(), user.groups.data()) != 0)
     return system_error("setgroups", errno);
@@ -78,17 +78,14 @@ Result<void> become(const User& user) {
   if (user.uid != 0 && ::setresuid(0, 0, 0) == 0) {
     return Error{ErrorKind::kInvalidConfig, "the step back to root is still open"};
   }
-  // The step has taken away what every service of this user has: a core dump, and its own /proc
-  // files.
+  // The change has cleared it (prctl(2)), and with it core dumps and the own files in /proc.
   ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   return {};
 }
 
 // ---- state_dir
-// ------------------------------------------------------------------------------------------------------
 
-// A part of state_dir that a daemon makes; the archive and whatever else stands there belongs to
-// somebody who knows why.
+// What a daemon makes in state_dir. Everything else there, such as an archive, keeps its owner.
 bool is_ours(std::string_view name) {
   return name == "lock" || name == "control.sock" || name == "in-flight" ||
          name.starts_with("journal.") || name.starts_with("bad.");
@@ -98,7 +95,7 @@ struct CloseDirectory {
   void operator()(DIR* d) const noexcept { ::closedir(d); }
 };
 
-// Calls `each(name)` for what stands in an open directory.
+// Calls `each(name)` for everything in an open directory.
 template <typename Each>
 Result<void> each_name(const UniqueFd& directory, Each each) {
   UniqueFd again(::openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -115,7 +112,7 @@ Result<void> each_name(const UniqueFd& directory, Each each) {
   return {};
 }
 
-// Gives a file, or a directory with what is in it, to the user. Only what is ours is touched, and
+// Gives a file, or a directory with its content, to the user. Only files of ours are touched, and
 // no link, by which another file would get into his hands.
 Result<void> give(const UniqueFd& directory, const std::string& name, const User& user, int depth) {
   const UniqueFd fd(::openat(directory.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -138,7 +135,7 @@ Result<void> give(const UniqueFd& directory, const std::string& name, const User
   return {};
 }
 
-// Makes the directories above; others may pass through them, whatever our umask says.
+// Makes the directories above. Others may pass through them, whatever our umask says.
 Result<void> make_above(const std::string& directory) {
   const std::filesystem::path above = std::filesystem::path(directory).parent_path();
   std::error_code failed;
@@ -151,43 +148,55 @@ Result<void> make_above(const std::string& directory) {
   return sync_parent(above);
 }
 
-// Sees to it that state_dir is the user's, and returns what was done, or for `look` would be.
-Result<std::string> prepare_state_dir(std::string directory, const User& user, bool look) {
-  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
-  const auto refuse = [&](const std::string& why) {
-    return Error{ErrorKind::kInvalidConfig, "state_dir " + directory + " " + why + "; chown " +
-                                                user.name + " " + directory +
-                                                ", or name another state_dir"};
-  };
-  UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd && errno == ENOENT) {
-    if (look) return directory + " is not there yet; `run` makes it, for " + user.name;
-    if (auto made = make_above(directory); !made) return made.error();
-    if (::mkdir(directory.c_str(), 0750) != 0)
-      return system_error("state_dir: mkdir " + directory, errno);
-    if (auto synced = sync_parent(directory); !synced) return synced.error();
-    fd.reset(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  }
-  // A link, or no directory: not ours to give away. The start goes on with what the user can do
-  // there, and says what not.
-  if (!fd) return std::string{};
-  const auto stat = stat_fd(fd.get());
-  if (!stat) return stat.error();
-  if (stat->owner == user.uid) return std::string{};
-  if (stat->owner != ::geteuid()) return refuse("belongs to uid " + std::to_string(stat->owner));
-  if ((stat->mode & (S_IWGRP | S_IWOTH)) != 0)
-    return refuse("can be written by others than its owner");
+Result<UniqueFd> make_state_dir(const std::string& directory) {
+  if (auto made = make_above(directory); !made) return made.error();
+  if (::mkdir(directory.c_str(), 0750) != 0)
+    return system_error("state_dir: mkdir " + directory, errno);
+  if (auto synced = sync_parent(directory); !synced) return synced.error();
+  return UniqueFd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// Why state_dir must not be given away; "" = it may be.
+Result<std::string> why_not_give(const UniqueFd& fd, const FileStat& stat) {
+  const std::string owner = "belongs to uid " + std::to_string(stat.owner);
+  if (stat.owner != ::geteuid()) return owner;
+  if ((stat.mode & (S_IWGRP | S_IWOTH)) != 0)
+    return std::string("can be written by others than its owner");
   bool empty = true;
   bool ours = false;
-  auto looked = each_name(fd, [&](const std::string& name) {
+  auto searched = each_name(fd, [&](const std::string& name) {
     empty = false;
     ours = ours || name == "lock" || name == "journal.db";
     return Result<void>{};
   });
-  if (!looked) return looked.error();
-  if (!empty && !ours)
-    return refuse("belongs to uid " + std::to_string(stat->owner) +
-                  " and holds things that are not Scriptorium's");
+  if (!searched) return searched.error();
+  if (!empty && !ours) return owner + " and holds things that are not Scriptorium's";
+  return std::string{};
+}
+
+// Makes sure that state_dir is the user's, and returns what was done, or for `look` would be.
+Result<std::string> prepare_state_dir(std::string directory, const User& user, bool look) {
+  while (directory.size() > 1 && directory.back() == '/') directory.pop_back();
+  UniqueFd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT) {
+    if (look) return directory + " is not there yet; `run` makes it, for " + user.name;
+    auto made = make_state_dir(directory);
+    if (!made) return made.error();
+    fd = *std::move(made);
+  }
+  // A link, or not a directory: not ours to give away. The start continues with what the user can
+  // do there, and reports what he cannot.
+  if (!fd) return std::string{};
+  const auto stat = stat_fd(fd.get());
+  if (!stat) return stat.error();
+  if (stat->owner == user.uid) return std::string{};
+  const auto refused = why_not_give(fd, *stat);
+  if (!refused) return refused.error();
+  if (!refused->empty()) {
+    return Error{ErrorKind::kInvalidConfig, "state_dir " + directory + " " + *refused + "; chown " +
+                                                user.name + " " + directory +
+                                                ", or name another state_dir"};
+  }
   if (look)
     return directory + " belongs to uid " + std::to_string(stat->owner) + "; `run` gives it to " +
            user.name;
@@ -195,14 +204,14 @@ Result<std::string> prepare_state_dir(std::string directory, const User& user, b
     return is_ours(name) ? give(fd, name, user, 2) : Result<void>{};
   });
   if (!given) return given.error();
-  // Last, so that a start that was killed on the way does the rest of it again.
+  // Last, so that the next start repeats the rest if this one is killed on the way.
   if (::fchown(fd.get(), user.uid, user.gid) != 0)
     return system_error("state_dir: chown " + directory, errno);
   return directory + " was given to " + user.name;
 }
 
-// Whose state_dir is, if it is there and not root's: a daemon that the service manager starts as
-// that user needs no `user`.
+// The owner of state_dir, if it exists and is not root's: a daemon that the service manager starts
+// as that user needs no `user`.
 std::optional<User> owner_of_state_dir(const CoreConfig& config) {
   struct stat st{};
   if (::stat(config.state_dir.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid == 0)
@@ -228,6 +237,29 @@ Result<User> wanted_user(const CoreConfig& config, const std::string& config_fil
   return user;
 }
 
+bool may_change_user(CapabilitySet rights) {
+  return has_capability(rights, CAP_SETUID) && has_capability(rights, CAP_SETGID);
+}
+
+Error cannot_become(const User& user, const std::string& config_file) {
+  return Error{ErrorKind::kInvalidConfig,
+               config_file + ": user: \"" + user.name + "\" cannot be become by uid " +
+                   std::to_string(::geteuid()) + "; start as root, or as that user (User=" +
+                   user.name + " in the unit), or take the line out"};
+}
+
+Result<void> start_opener(Privileges& privileges, const User& user, const std::string& config_file,
+                          CapabilitySet keep) {
+  auto opener =
+      SpoolOpener::start({.config_file = std::filesystem::absolute(config_file).lexically_normal(),
+                          .client = {.uid = user.uid, .groups = user.groups}},
+                         keep);
+  if (!opener) return opener.error();
+  privileges.opener = *std::move(opener);
+  privileges.separated = true;
+  return {};
+}
+
 }  // namespace
 
 bool has_daemon_user(const CoreConfig& config) {
@@ -246,54 +278,44 @@ Result<void> become_daemon_user(const CoreConfig& config, const std::string& con
 
 Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
                                        PrivilegesFor purpose) {
+  const bool refusal = purpose == PrivilegesFor::kRefusal;
   const auto rights = effective_capabilities();
   if (!rights) return rights.error();
   auto user = wanted_user(config, config_file, purpose);
   if (!user) return user.error();
   const bool changes = user->uid != ::geteuid();
-  if (changes && (!has_capability(*rights, CAP_SETUID) || !has_capability(*rights, CAP_SETGID))) {
-    if (purpose == PrivilegesFor::kRefusal) return Privileges{};
-    return Error{ErrorKind::kInvalidConfig,
-                 config_file + ": user: \"" + user->name + "\" cannot be become by uid " +
-                     std::to_string(::geteuid()) + "; start as root, or as that user (User=" +
-                     user->name + " in the unit), or take the line out"};
-  }
+  if (changes && !may_change_user(*rights))
+    return refusal ? Result<Privileges>(Privileges{}) : cannot_become(*user, config_file);
   Privileges privileges;
   privileges.user = user->name;
   privileges.uid = user->uid;
   const CapabilitySet keep = *rights & kSpoolCapabilities;
-  if (keep != 0 && purpose != PrivilegesFor::kRefusal) {
-    auto opener = SpoolOpener::start(
-        {.config_file = std::filesystem::absolute(config_file).lexically_normal(),
-         .client = {.uid = user->uid, .groups = user->groups}},
-        keep);
-    if (!opener) return opener.error();
-    privileges.opener = *std::move(opener);
-    privileges.separated = true;
+  if (keep != 0 && !refusal) {
+    if (auto started = start_opener(privileges, *user, config_file, keep); !started)
+      return started.error();
   } else {
     privileges.why =
         "neither CAP_SYS_ADMIN nor CAP_DAC_READ_SEARCH is in effect, so there is nothing to keep "
-        "apart: the spool is read with "
-        "the rights of this user; start as root with `user` set, or give the unit "
-        "AmbientCapabilities= with both";
+        "apart: the spool is read with the rights of this user; start as root with `user` set, or "
+        "give the unit AmbientCapabilities= with both";
+  }
+  if (changes && !refusal) {
+    auto prepared = prepare_state_dir(config.state_dir, *user, purpose == PrivilegesFor::kLook);
+    if (!prepared) return prepared.error();
+    privileges.state_dir_note = *std::move(prepared);
   }
   if (changes) {
-    if (purpose != PrivilegesFor::kRefusal) {
-      auto prepared = prepare_state_dir(config.state_dir, *user, purpose == PrivilegesFor::kLook);
-      if (!prepared) return prepared.error();
-      privileges.state_dir_note = *std::move(prepared);
-    }
     if (auto became = become(*user); !became)
       return became.error().with_context("becoming " + user->name);
   }
-  if (keep != 0 || changes) {
-    if (auto given_up = keep_only_capabilities(0); !given_up) return given_up.error();
-    const auto filtered = deny_privileged_system_calls();
-    privileges.filtered = filtered.has_value();
-    if (!filtered) privileges.unfiltered_because = filtered.error().message();
-  } else {
+  if (keep == 0 && !changes) {
     privileges.capabilities = *rights;
+    return privileges;
   }
+  if (auto given_up = keep_only_capabilities(0); !given_up) return given_up.error();
+  const auto filtered = deny_privileged_system_calls();
+  privileges.filtered = filtered.has_value();
+  if (!filtered) privileges.unfiltered_because = filtered.error().message();
   return privileges;
 }
 
