@@ -11,8 +11,8 @@
 
 #include "core/base/file.h"
 #include "core/daemon/control_server.h"
-#include "core/daemon/pipeline.h"
 #include "core/daemon/state_lock.h"
+#include "core/daemon/status_json.h"
 
 namespace scriptorium {
 namespace {

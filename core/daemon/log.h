@@ -7,10 +7,10 @@
 
 namespace scriptorium {
 
-// The daemon's logger, on spdlog: one line a message to standard error. Under systemd
-// (JOURNAL_STREAM) each line starts with the syslog priority and has no time of its own. The same
-// id is written at most 10 times a minute and instance; what was held back is counted and said once
-// the minute is over.
+// The daemon's logger, on spdlog: one line for each message to standard error. Under systemd
+// (JOURNAL_STREAM) each line starts with the syslog priority and has no time of its own. Warnings
+// and errors of one id are written at most 10 times a minute for each source or sink; the next line
+// after that minute says how many were held back.
 std::unique_ptr<Logger> make_stderr_logger(LogLevel least);
 
 // For commands: warnings and errors only, as plain sentences.

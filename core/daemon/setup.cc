@@ -15,7 +15,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/capture/spool_opener.h"
-#include "core/daemon/pipeline.h"
+#include "core/daemon/fingerprint.h"
 #include "core/daemon/privileges.h"
 #include "core/journal/journal.h"
 #include "core/plugin/call_plugin.h"
@@ -24,7 +24,6 @@ namespace scriptorium {
 namespace {
 
 // ---- load
-// ----------------------------------------------------------------------------------------------------------
 
 // What the packages' configuration names the cluster.
 constexpr std::string_view kPlaceholderCluster = "change-me";
@@ -75,7 +74,6 @@ std::optional<LoadedPlugin> load_instance(PluginLoader& loader, Role role,
 }
 
 // ---- check
-// ---------------------------------------------------------------------------------------------------------
 
 // What a plugin's call throws becomes an error: `check` goes on with the next instance.
 template <typename Call>
@@ -343,9 +341,8 @@ std::vector<Finding> check_source(const LoadedSource& source, const CoreConfig& 
   return found.take();
 }
 
-std::vector<Finding> check_sink(
-    const LoadedSink& sink, const CoreConfig& core, Logger& log,
-    std::vector<std::pair<std::string, std::vector<std::string>>>& directories) {
+std::vector<Finding> check_sink(const LoadedSink& sink, const CoreConfig& core, Logger& log,
+                                SinkDirectories& directories) {
   Findings found("sink." + sink.instance.name);
   const PluginContext context{
       .name = sink.instance.name, .cluster = core.cluster, .log = log, .clock = system_clock()};
@@ -412,7 +409,7 @@ std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileg
   }
   for (const LoadedSource& source : setup.sources)
     append(check_source(source, core, privileges.opener.get(), log));
-  std::vector<std::pair<std::string, std::vector<std::string>>> directories;
+  SinkDirectories directories;
   for (const LoadedSink& sink : setup.sinks) append(check_sink(sink, core, log, directories));
   for (const std::string& shared : shared_directories(directories))
     all.push_back({Finding::Level::kFailed, "sinks", shared});

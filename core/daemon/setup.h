@@ -22,8 +22,7 @@ struct LoadedSink {
   LoadedPlugin plugin;
 };
 
-// A configuration whose plugins are loaded and whose every option was checked; nothing was created
-// yet.
+// A configuration with its plugins loaded and every option checked; no instance is made yet.
 struct Setup {
   Config config;
   std::vector<std::string> plugin_dirs;
@@ -31,13 +30,12 @@ struct Setup {
   std::vector<LoadedSink> sinks;
 };
 
-// The exit code of a `run` that is refused for an error, and so that of a `check` that finds the
-// same.
+// The exit code of a `run` that an error of this kind refuses, and of a `check` that finds it.
 int exit_code_of(ErrorKind kind) noexcept;
 
-// Reads the config, loads every plugin that it names, checks all options (core's and the plugins',
-// unknown keys). All problems of all files and plugins go into `problems`; a plugin that does not
-// load is one at its instance's place. The result is only to be used if there were none.
+// Reads the config, loads every plugin that it names, and checks all options, core's and the
+// plugins', and unknown keys. All problems of all files and plugins go into `problems`; a plugin
+// that does not load is a problem at its instance's position. Use the result only if there is none.
 Setup load_setup(const std::string& config_file, Problems& problems);
 
 // One line of `scriptorium check`.
@@ -45,15 +43,15 @@ struct Finding {
   enum class Level { kOk, kWarning, kFailed } level = Level::kOk;
   std::string subject;  // "sink.archive", "source.slurm", "state_dir", "journal"
   std::string text;
-  // A start would be refused for it, by an error of this kind, which gives the exit code. Absent:
-  // the daemon would start.
+  // The kind of the error with which a start would be refused; gives the exit code. Absent: the
+  // daemon would start.
   std::optional<ErrorKind> refusal;
 };
 
-// The rest of start-up but starting: state_dir writable, journal readable and not damaged (no lock
-// is taken, so a daemon may run), every plugin instance made and its check() asked, every spool
-// looked at. Leaves nothing behind. `privileges`: how this process was separated; the spools are
-// then looked at by its opener, as the daemon would.
+// The rest of a start without starting: is state_dir writable, is the journal readable and intact
+// (no lock is taken, so a daemon may run), can every plugin instance be made, what does its check()
+// say, can every spool be read. Leaves nothing behind. `privileges`: how this process was
+// separated; its opener reads the spools, as the daemon's would.
 std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileges& privileges);
 
 }  // namespace scriptorium

@@ -7,8 +7,8 @@
 
 namespace scriptorium {
 
-// Makes state_dir (0750) if it is missing and takes its lock (STATE_DIR/lock, flock), which holds
-// as long as the descriptor lives and goes with the process, however it ends. kExhausted with the
+// Makes state_dir (0750) if it is missing and takes its lock (STATE_DIR/lock, flock(2)). The lock
+// lasts as long as the descriptor, and ends with the process however that ends. kExhausted with the
 // owner's pid if another process has it; kTransient if the directory cannot be made or written.
 Result<UniqueFd> lock_state_dir(const std::string& state_dir);
 

@@ -270,7 +270,6 @@ TEST_F(PrivilegesTest, ABadConfigurationIsReadOnWithoutAnyRight) {
 }
 
 // ---- state_dir
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(PrivilegesTest, StateDirIsMadeForTheUser) {
   NEEDS_RIGHTS();

@@ -147,7 +147,6 @@ class DispatcherTest : public testing::Test {
 };
 
 // ---- the ordinary way
-// ----------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, DeliversEveryEventOnceAndInOrder) {
   append_numbered(1, 200);
@@ -211,7 +210,6 @@ TEST_F(DispatcherTest, ABatchHoldsNoMoreBytesThanConfiguredUnlessOneEventIsLarge
 }
 
 // ---- answers
-// -----------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, AsksAgainForTheSameBatchUntilTheDestinationTakesIt) {
   for (int i = 0; i < 5; ++i) sink_.then(test::ScriptedSink::retry_all("503 service unavailable"));
@@ -463,7 +461,6 @@ TEST_F(DispatcherTest, HandsOverTheNextBatchOnlyWhenTheLastIsSettled) {
 }
 
 // ---- bad plugins
-// ---------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ADeliveryDroppedUnsettledIsTriedAgainAndNamedAsABug) {
   sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
@@ -521,7 +518,6 @@ TEST_F(DispatcherTest, APluginThatThrowsAFewTimesLosesNothing) {
 }
 
 // ---- several sinks, several workers
-// ----------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ADeadSinkDoesNotHoldAnother) {
   Door door;
@@ -693,7 +689,6 @@ INSTANTIATE_TEST_SUITE_P(Ways, DispatcherAtOnceTest, testing::Values(false, true
                          [](const auto& info) { return info.param ? "InOrder" : "Workers"; });
 
 // ---- several batches under way, in order
-// -----------------------------------------------------------------------------
 
 // Takes up to `under_way` batches at once; keeps what it is given until the test says what becomes
 // of it.
@@ -928,7 +923,6 @@ TEST_F(DispatcherTest, TheCursorNeverPassesABatchThatIsStillInFlight) {
 }
 
 // ---- restart
-// -------------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, ParkedEventsAreTriedAgainAfterARestartWithTheirAttemptsCounted) {
   sink_.then(test::ScriptedSink::for_each([](Delivery& delivery) {
@@ -978,7 +972,6 @@ TEST_F(DispatcherTest, MoreParkedEventsThanAreFetchedAtOnceAllComeBack) {
 }
 
 // ---- stop
-// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(DispatcherTest, StopHandsOverNoNewBatchAndLeavesTheRestInTheJournal) {
   config_.batch_max_events = 1;

@@ -18,7 +18,6 @@ using std::chrono::milliseconds;
 using testing::Each;
 
 // ---- BackOff
-// -----------------------------------------------------------------------------------------------------
 
 class BackOffTest : public testing::Test {
  protected:
@@ -86,7 +85,6 @@ TEST_F(BackOffTest, GivesTheSameDelaysForTheSameSeedAndOthersForAnother) {
 }
 
 // ---- BatchLimits
-// -------------------------------------------------------------------------------------------------
 
 TEST(BatchLimitsTest, TakesEventsUpToTheirNumber) {
   BatchLimits limits(2, 1000);
@@ -116,7 +114,6 @@ TEST(BatchLimitsTest, LetsOneEventInHoweverLargeItIs) {
 }
 
 // ---- decide
-// ------------------------------------------------------------------------------------------------------
 
 Settler::Settlement acknowledged() { return {.outcome = Outcome::kAcknowledged}; }
 Settler::Settlement retried() { return {.outcome = Outcome::kRetry, .reason = "503"}; }
@@ -212,7 +209,6 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 // ---- CursorTrack
-// -------------------------------------------------------------------------------------------------
 
 TEST(CursorTrackTest, PassesOnlyWhatWasToldWithoutAGap) {
   CursorTrack track(10);
@@ -270,7 +266,6 @@ TEST(CursorTrackTest, AgreesWithASimpleModelInAnyOrderOfBatches) {
 }
 
 // ---- ReasonCounts
-// ------------------------------------------------------------------------------------------------
 
 TEST(ReasonCountsTest, CountsByReason) {
   ReasonCounts counts;
@@ -304,7 +299,6 @@ TEST(ReasonCountsTest, CutsAndEscapesWhatAPluginSays) {
 }
 
 // ---- call_plugin
-// -------------------------------------------------------------------------------------------------
 
 TEST(CallPluginTest, SaysNothingOfACallThatReturns) {
   EXPECT_EQ(call_plugin([] {}), std::nullopt);

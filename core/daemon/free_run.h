@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/api/free_source.h"
+#include "core/base/guarded.h"
+#include "core/daemon/runtime.h"
+#include "core/daemon/status_json.h"
+
+namespace scriptorium {
+
+// A free source with its thread. When the source returns with an error, it is called again after a
+// pause that doubles up to a minute.
+// Owns:    the source and the thread; borrows the runtime for its life.
+// Threads: start(), stop(), run_once() from the main thread; the rest from any.
+class FreeRun final : public EventWriter {
+ public:
+  FreeRun(std::string name, std::unique_ptr<FreeSource> source, const Runtime& runtime);
+  ~FreeRun() override;
+
+  void start();
+  void stop();
+  Result<void> run_once(const std::stop_token& stop) { return call(stop, true); }
+
+  FreeSourceStatus status() const;
+  std::uint64_t captured() const { return captured_; }
+
+  // The source's journal, from within its call.
+  Result<void> write(std::vector<Event> events, std::optional<std::string> position) override;
+  std::optional<std::string> position() const override;
+
+ private:
+  void run(const std::stop_token& stop) noexcept;
+  Result<void> call(const std::stop_token& stop, bool once);
+
+  const std::string name_;
+  const std::unique_ptr<FreeSource> source_;
+  const Runtime& runtime_;
+  std::stop_token stop_;
+  std::atomic<std::uint64_t> captured_ = 0;
+  Guarded<std::optional<std::string>> error_;
+  std::jthread thread_;
+};
+
+}  // namespace scriptorium

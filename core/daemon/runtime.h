@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "core/api/logger.h"
+#include "core/base/time.h"
+#include "core/capture/spool_opener.h"
+#include "core/delivery/archives.h"
+#include "core/delivery/crash_record.h"
+#include "core/journal/journal.h"
+
+namespace scriptorium {
+
+// What the parts of a running daemon share; outlives all of them.
+struct Runtime {
+  Journal& journal;
+  Logger& log;
+  const Clock& clock;
+  std::string cluster;
+  std::string host;
+  bool once = false;
+  SpoolOpener* opener = nullptr;   // reaches the spools; null: this process does, by its own rights
+  CrashRecord* crashes = nullptr;  // null: none can be kept
+  const Archives* archives = nullptr;
+};
+
+}  // namespace scriptorium

@@ -1,0 +1,75 @@
+#include "core/daemon/sink_run.h"
+
+#include <random>
+#include <utility>
+
+#include "core/daemon/fingerprint.h"
+#include "core/plugin/call_plugin.h"
+
+namespace scriptorium {
+
+SinkRun::SinkRun(const LoadedSink& sink, const Runtime& runtime)
+    : name_(sink.instance.name),
+      fingerprint_(scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime.cluster,
+                                            runtime.host)),
+      plugin_(sink.plugin.descriptor->name),
+      config_(sink.instance.common),
+      runtime_(runtime) {}
+SinkRun::~SinkRun() = default;
+
+Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
+  const PluginContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
+  auto made = create_sink(sink.plugin, sink.instance.table, context);
+  if (!made) return made.error();
+  std::unique_ptr<SinkRun> run(new SinkRun(sink, runtime));
+  run->sink_ = *std::move(made);
+  return run;
+}
+
+Result<void> SinkRun::start() {
+  const auto started =
+      call_plugin("the plugin", ErrorKind::kTransient, [&] { return sink_->start(); });
+  if (!started) {
+    if (started.error().kind() == ErrorKind::kInvalidConfig)
+      return started.error().with_context("sink." + name_);
+    runtime_.log.warning("SINK_NOT_READY",
+                         "a destination is not ready; its events wait in the journal until it is",
+                         {{"sink", name_}, {"reason", started.error().message()}});
+  }
+  auto id = runtime_.journal.register_sink(name_, config_.kinds);
+  if (!id) return id.error().with_context("sink." + name_);
+  std::random_device seed;
+  dispatcher_ = std::make_unique<Dispatcher>(
+      name_, config_, *sink_, runtime_.journal, *id, runtime_.log, runtime_.clock,
+      (std::uint64_t{seed()} << 32) | seed(), runtime_.crashes);
+  dispatcher_->start();
+  return {};
+}
+
+bool SinkRun::stop(SteadyTime deadline) {
+  return dispatcher_ == nullptr || dispatcher_->stop(deadline);
+}
+
+bool SinkRun::idle() const { return dispatcher_ == nullptr || dispatcher_->idle(); }
+
+bool SinkRun::at_rest() const {
+  if (idle()) return true;
+  const Dispatcher::Status status = dispatcher_->status();
+  return status.next_attempt_in_ms && status.in_flight == 0;
+}
+
+void SinkRun::wake() {
+  if (dispatcher_ != nullptr) dispatcher_->wake();
+}
+
+Dispatcher::Status SinkRun::dispatcher_status() const {
+  return dispatcher_ != nullptr ? dispatcher_->status() : Dispatcher::Status{};
+}
+
+SinkStatus SinkRun::status() const {
+  SinkStatus status{name_, plugin_, dispatcher_status(), {}};
+  status.own.thrown = call_plugin([&] { status.own.json = sink_->status_json(); });
+  return status;
+}
+
+}  // namespace scriptorium

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/daemon/runtime.h"
+#include "core/daemon/setup.h"
+#include "core/daemon/status_json.h"
+#include "core/delivery/dispatcher.h"
+
+namespace scriptorium {
+
+// One running sink with its dispatcher.
+// Threads: the main thread; status() from any.
+class SinkRun {
+ public:
+  // Makes the instance; registers nothing yet. It can be read as an archive from then on.
+  static Result<std::unique_ptr<SinkRun>> make(const LoadedSink& sink, const Runtime& runtime);
+  ~SinkRun();
+  SinkRun(const SinkRun&) = delete;
+  SinkRun& operator=(const SinkRun&) = delete;
+
+  // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with
+  // the journal, starts its dispatcher.
+  Result<void> start();
+  // False: it hangs in a call. Its thread is left behind, and the process must end with _exit().
+  bool stop(SteadyTime deadline);
+  bool idle() const;
+  // Idle, or waiting for a destination that does not answer: waiting for this sink gains nothing.
+  bool at_rest() const;
+  void wake();
+  Dispatcher::Status dispatcher_status() const;
+  SinkStatus status() const;
+
+  const std::string& name() const noexcept { return name_; }
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
+  const std::shared_ptr<Sink>& sink() const noexcept { return sink_; }
+
+ private:
+  SinkRun(const LoadedSink& sink, const Runtime& runtime);
+
+  const std::string name_;
+  const std::string fingerprint_;
+  const std::string plugin_;
+  const SinkConfig config_;
+  const Runtime& runtime_;
+  std::shared_ptr<Sink> sink_;  // shared with Archives, from which a fetch may be under way
+  std::unique_ptr<Dispatcher> dispatcher_;
+};
+
+}  // namespace scriptorium
