@@ -26,8 +26,8 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 std::string refuse(const std::string& reason) { return dump({{"ok", false}, {"error", reason}}); }
-// Events go as the text that they are: parsing them again would cost time with every variable of a
-// hostile environment.
+// Events are sent as the text that they are: parsing them again would take time for every variable
+// of a hostile environment.
 std::string accept_text(const std::string& result) {
   return R"({"ok":true,"result":)" + result + "}";
 }
@@ -64,87 +64,104 @@ Json sink_json(const Journal::SinkState& state) {
                                               : Json(nullptr)}};
 }
 
+std::optional<std::string> sink_of(const Json& request) {
+  if (!request.contains("sink") || request.at("sink").is_null()) return std::nullopt;
+  return request.at("sink").get<std::string>();
+}
+
+std::string list_letters(Journal& journal, const Json& request) {
+  auto letters = journal.dead_letters(sink_of(request), request.value("limit", kMostLetters));
+  if (!letters) return refuse(letters.error().message());
+  Json list = Json::array();
+  for (const auto& letter : *letters) list.push_back(letter_json(letter));
+  return accept(std::move(list));
+}
+
+std::string show_letter(Journal& journal, const Json& request) {
+  const std::string id = request.at("event_id").get<std::string>();
+  auto letters = journal.dead_letters(std::nullopt, std::numeric_limits<std::int64_t>::max());
+  if (!letters) return refuse(letters.error().message());
+  Json found = Json::array();
+  std::string whole_id;
+  for (const auto& letter : *letters) {
+    if (id.empty() || !letter.event_id.starts_with(id)) continue;
+    if (!whole_id.empty() && whole_id != letter.event_id)
+      return refuse("more than one dead letter begins with " + id + "; give more digits");
+    whole_id = letter.event_id;
+    found.push_back(letter_json(letter));
+  }
+  if (whole_id.empty()) return refuse("no dead letter has the event id " + id);
+  auto event = journal.event(whole_id);
+  if (!event) return refuse(event.error().message());
+  return accept_text(R"({"event":)" + event_json(**event) + R"(,"letters":)" + dump(found) + "}");
+}
+
+std::string count_of(const Result<std::uint64_t>& count) {
+  return count ? accept({{"count", *count}}) : refuse(count.error().message());
+}
+
+std::string list_sinks(Journal& journal) {
+  Json list = Json::array();
+  const auto fills = journal.fills();
+  for (const Journal::SinkState& state : journal.usage().sinks) {
+    list.push_back(sink_json(state));
+    const auto fill = std::find_if(fills.begin(), fills.end(),
+                                   [&](const auto& f) { return f.sink == state.name; });
+    if (fill != fills.end()) list.back()["fill"] = Json::parse(fill_json(*fill));
+  }
+  return accept(std::move(list));
+}
+
+std::string forget_sink(Journal& journal, const Json& request) {
+  const auto sink = sink_of(request);
+  if (!sink) return refuse("\"sink\" is missing");
+  Json removed{{"waiting", 0}, {"dead", 0}};
+  for (const Journal::SinkState& state : journal.usage().sinks) {
+    if (state.name == *sink) removed = {{"waiting", state.waiting}, {"dead", state.dead}};
+  }
+  if (auto done = journal.remove_sink(*sink); !done) return refuse(done.error().message());
+  return accept(std::move(removed));
+}
+
+std::string list_owners(Journal& journal, const Json& request) {
+  auto waiting = journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()},
+                                    request.value("limit", kMostLetters));
+  if (!waiting) return refuse(waiting.error().message());
+  std::sort(waiting->begin(), waiting->end(),
+            [](const auto& a, const auto& b) { return a.number < b.number; });
+  Json list = Json::array();
+  for (const Journal::Unverified& item : *waiting) {
+    list.push_back({{"job_id", item.event->job.id},
+                    {"event_id", item.event->id},
+                    {"reason", item.event->user.unverified_reason.value_or("")},
+                    {"noted_at", format_rfc3339(item.noted_at, TimePrecision::kSeconds)}});
+  }
+  return accept(std::move(list));
+}
+
+std::string find_job(Journal& journal, const Json& request) {
+  auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
+  if (!events) return refuse(events.error().message());
+  std::string list = "[";
+  for (const auto& event : *events)
+    list.append(list.size() > 1 ? "," : "").append(event_json(*event));
+  return accept_text(list + "]");
+}
+
 std::string answer(Journal& journal, const Json& request) {
   const std::string command = request.at("command").get<std::string>();
-  std::optional<std::string> sink;
-  if (request.contains("sink") && !request.at("sink").is_null())
-    sink = request.at("sink").get<std::string>();
-  if (command == "deadletters.list") {
-    auto letters = journal.dead_letters(sink, request.value("limit", kMostLetters));
-    if (!letters) return refuse(letters.error().message());
-    Json list = Json::array();
-    for (const auto& letter : *letters) list.push_back(letter_json(letter));
-    return accept(std::move(list));
-  }
-  if (command == "deadletters.show") {
-    const std::string id = request.at("event_id").get<std::string>();
-    auto letters = journal.dead_letters(std::nullopt, std::numeric_limits<std::int64_t>::max());
-    if (!letters) return refuse(letters.error().message());
-    Json mine = Json::array();
-    std::string whole_id;
-    for (const auto& letter : *letters) {
-      if (id.empty() || !letter.event_id.starts_with(id)) continue;
-      if (!whole_id.empty() && whole_id != letter.event_id)
-        return refuse("more than one dead letter begins with " + id + "; give more digits");
-      whole_id = letter.event_id;
-      mine.push_back(letter_json(letter));
-    }
-    if (whole_id.empty()) return refuse("no dead letter has the event id " + id);
-    auto event = journal.event(whole_id);
-    if (!event) return refuse(event.error().message());
-    return accept_text(R"({"event":)" + event_json(**event) + R"(,"letters":)" + dump(mine) + "}");
-  }
-  if (command == "deadletters.retry" || command == "deadletters.discard") {
-    const std::string id = request.at("event_id").get<std::string>();
-    auto count = command == "deadletters.retry" ? journal.retry_dead(sink, id)
-                                                : journal.discard_dead(sink, id);
-    if (!count) return refuse(count.error().message());
-    return accept({{"count", *count}});
-  }
-  if (command == "sinks.list") {
-    Json list = Json::array();
-    const auto fills = journal.fills();
-    for (const Journal::SinkState& state : journal.usage().sinks) {
-      list.push_back(sink_json(state));
-      const auto fill = std::find_if(fills.begin(), fills.end(),
-                                     [&](const auto& f) { return f.sink == state.name; });
-      if (fill != fills.end()) list.back()["fill"] = Json::parse(fill_json(*fill));
-    }
-    return accept(std::move(list));
-  }
-  if (command == "sinks.forget") {
-    if (!sink) return refuse("\"sink\" is missing");
-    Json gone{{"waiting", 0}, {"dead", 0}};
-    for (const Journal::SinkState& state : journal.usage().sinks) {
-      if (state.name == *sink) gone = {{"waiting", state.waiting}, {"dead", state.dead}};
-    }
-    if (auto removed = journal.remove_sink(*sink); !removed)
-      return refuse(removed.error().message());
-    return accept(std::move(gone));
-  }
-  if (command == "owners.list") {
-    auto waiting = journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()},
-                                      request.value("limit", kMostLetters));
-    if (!waiting) return refuse(waiting.error().message());
-    std::sort(waiting->begin(), waiting->end(),
-              [](const auto& a, const auto& b) { return a.number < b.number; });
-    Json list = Json::array();
-    for (const Journal::Unverified& item : *waiting) {
-      list.push_back({{"job_id", item.event->job.id},
-                      {"event_id", item.event->id},
-                      {"reason", item.event->user.unverified_reason.value_or("")},
-                      {"noted_at", format_rfc3339(item.noted_at, TimePrecision::kSeconds)}});
-    }
-    return accept(std::move(list));
-  }
-  if (command == "find") {
-    auto events = journal.find(request.at("job").get<std::string>(), kMostFound);
-    if (!events) return refuse(events.error().message());
-    std::string list = "[";
-    for (const auto& event : *events)
-      list.append(list.size() > 1 ? "," : "").append(event_json(*event));
-    return accept_text(list + "]");
-  }
+  if (command == "deadletters.list") return list_letters(journal, request);
+  if (command == "deadletters.show") return show_letter(journal, request);
+  if (command == "deadletters.retry")
+    return count_of(
+        journal.retry_dead(sink_of(request), request.at("event_id").get<std::string>()));
+  if (command == "deadletters.discard")
+    return count_of(
+        journal.discard_dead(sink_of(request), request.at("event_id").get<std::string>()));
+  if (command == "sinks.list") return list_sinks(journal);
+  if (command == "sinks.forget") return forget_sink(journal, request);
+  if (command == "owners.list") return list_owners(journal, request);
+  if (command == "find") return find_job(journal, request);
   return refuse("unknown command: " + command);
 }
 
