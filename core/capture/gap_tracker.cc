@@ -37,7 +37,6 @@ std::string range_text(std::uint64_t first, std::uint64_t last) {
 }
 
 // ---- ranges
-// ------------------------------------------------------------------------------------------------------
 
 void NumberRanges::add(std::uint64_t first, std::uint64_t last) {
   if (first > last) return;
@@ -93,7 +92,6 @@ std::vector<std::pair<std::uint64_t, std::uint64_t>> NumberRanges::within(
 }
 
 // ---- what was seen
-// -----------------------------------------------------------------------------------------------
 
 void GapTracker::seen(std::uint64_t number, SteadyTime now) {
   if (listening_) {
@@ -206,7 +204,6 @@ void GapTracker::bound() {
 }
 
 // ---- what the scheduler says
-// -------------------------------------------------------------------------------------
 
 NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
   NumberRanges with_script;
@@ -291,7 +288,6 @@ std::optional<SteadyTime> GapTracker::due() const {
 }
 
 // ---- telling and keeping
-// -----------------------------------------------------------------------------------------
 
 GapStatus GapTracker::status() const {
   GapStatus status;

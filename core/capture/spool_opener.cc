@@ -33,7 +33,6 @@ using opener::Outcome;
 using opener::Request;
 
 // ---- the process
-// ----------------------------------------------------------------------------------------------------
 
 // What `ps` shows. The arguments' memory begins where glibc's copy of argv[0] points; more room
 // than they had there is not.
@@ -93,7 +92,6 @@ bool keep_only_socket(int socket) {
 }  // namespace
 
 // ---- the daemon's side
-// ----------------------------------------------------------------------------------------------
 
 class SpoolOpener::Connection {
  public:

@@ -60,7 +60,6 @@ bool is_cluster_name(const std::string& name) {
 }
 
 // ---- what is said meanwhile and at the end
-// -------------------------------------------------------------------------
 
 class Teller {
  public:
@@ -210,7 +209,6 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
 }
 
 // ---- the run
-// -------------------------------------------------------------------------------------------------------
 
 // Turns SIGINT and SIGTERM into a stop request, for as long as it lives. To be made before any
 // other thread.
@@ -364,7 +362,6 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
 }
 
 // ---- as the daemon's user
-// ------------------------------------------------------------------------------------------
 
 // A configuration that names the tree as a spool, for the spool opener: it opens nothing else. It
 // stands where only root writes.

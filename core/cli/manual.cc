@@ -156,7 +156,6 @@ const std::vector<ExitFact>& exit_facts() {
 }
 
 // ---- troff
-// ---------------------------------------------------------------------------------------------------------
 
 // Text inside a line: a '-' that can be copied, and no escapes.
 std::string troff(std::string_view text) {
@@ -225,7 +224,6 @@ void each_leaf(const CommandModel& command, const std::string& path, const Visit
 }
 
 // ---- completion
-// ----------------------------------------------------------------------------------------------------
 
 std::string join(const std::vector<std::string>& words) {
   std::string result;

@@ -69,7 +69,6 @@ std::string sentence(std::string text) {
 }
 
 // ---- a page for the reference
-// --------------------------------------------------------------------------------------
 
 // A cell of a markdown table: one line, and no bar that would end it.
 std::string cell(const std::string& text) {
@@ -105,7 +104,6 @@ std::string markdown(const Description& what) {
 }
 
 // ---- for a person
-// --------------------------------------------------------------------------------------------------
 
 std::string for_people(const Description& what, const std::string& file, const Console& console) {
   std::string text = console.bold(what.name) + ": " + what.summary + " (" + what.kind +

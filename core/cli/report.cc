@@ -34,7 +34,6 @@ std::string string_at(const Json& object, const char* outer, const char* inner) 
 }
 
 // ---- where to look
-// -----------------------------------------------------------------------------------------------------
 
 // The trees of files to which the configuration's sinks write usage.job. Any plugin that has a
 // `root` keeps one.
@@ -67,7 +66,6 @@ std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, C
 }
 
 // ---- reading
-// -------------------------------------------------------------------------------------------------------------
 
 struct Record {
   Json event;
@@ -141,7 +139,6 @@ bool is_job(const Json& event, const std::string& job) {
 }
 
 // ---- the commands
-// ------------------------------------------------------------------------------------------------------------
 
 // Whether a node's own document and a job's speak of the same life.
 bool same_life(const Json& job, const Json& node) {

@@ -54,7 +54,6 @@ std::string time_of(const Found& found) {
 }
 
 // ---- look everywhere
-// -----------------------------------------------------------------------------------------------
 
 class Search {
  public:
@@ -225,7 +224,6 @@ class Search {
 };
 
 // ---- script and environment
-// ----------------------------------------------------------------------------------------
 
 std::optional<std::string> script_of(const Found& found) {
   if (const StoredFile* file = found.file("script")) return *file->bytes;
@@ -262,7 +260,6 @@ std::string environment_lines(std::string_view bytes) {
 }
 
 // ---- for people
-// ----------------------------------------------------------------------------------------------------
 
 std::string owner_text(const Found& found, const Console& console) {
   const Json& user = member(found.event, "user");

@@ -280,7 +280,6 @@ std::vector<std::string> library_names(const std::string& directory) {
 }
 
 // ---- factories
-// -----------------------------------------------------------------------------------------------------
 
 // What the factory's thread works on. Held by both sides, so that a thread that comes back late
 // finds it whole.

@@ -51,7 +51,6 @@ double since(SteadyTime start) {
 }
 
 // ---- the bare loops
-// -------------------------------------------------------------------------------------------------
 using Properties = std::vector<std::pair<std::string, std::string>>;
 
 struct RdKafkaDeleter {
@@ -190,7 +189,6 @@ Measured bare_loop(const std::string& brokers, const std::string& topic,
 }
 
 // ---- the sink
-// -------------------------------------------------------------------------------------------------------
 // Between dispatcher and sink: notes when each delivery report came.
 class TimedSink final : public Sink {
  public:

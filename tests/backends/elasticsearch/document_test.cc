@@ -196,7 +196,6 @@ TEST_F(DocumentTest, WhatLooksLikeStructureInATextIsText) {
 }
 
 // ---- an event whose owner was found later
-// -----------------------------------------------------------------------------
 
 TEST_F(DocumentTest, TakesThePlaceOfTheEventThatItReplacesWithAllItHas) {
   const Event owned = test::make_owned_event(test::make_unverified_event("4711"));

@@ -43,7 +43,6 @@ class ElasticsearchSinkTest : public SinkFixture {
 };
 
 // ---- what goes over the wire
-// ----------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, StoresEachEventUnderItsId) {
   const auto events = make_events(3);
@@ -88,7 +87,6 @@ TEST_F(ElasticsearchSinkTest, ADocumentThatIsThereAlreadyIsAcknowledgedAndCounte
 }
 
 // ---- an event whose owner was found later
-// ---------------------------------------------------------------------------
 
 class LateOwnerTest : public ElasticsearchSinkTest {
  protected:
@@ -236,7 +234,6 @@ TEST_F(LateOwnerTest, AnIndexThatNobodyMayWriteToHoldsItAsAllOthers) {
 }
 
 // ---- bodies
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, CutsALargeBatchIntoBodiesOfAtMostTheLimit) {
   config_.request_max_bytes = 200'000;
@@ -276,7 +273,6 @@ TEST_F(ElasticsearchSinkTest, AsksOnceWhoTheServerIs) {
 }
 
 // ---- items
-// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, JudgesEachItemByItself) {
   const auto events = make_events(5);
@@ -359,7 +355,6 @@ TEST_F(ElasticsearchSinkTest, AFailureStoreIsCountedApartAndSaid) {
 }
 
 // ---- the whole request
-// ----------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, AServerThatIsBusyIsTriedAgainWithItsOwnHint) {
   for (const int code : {408, 429, 500, 502, 503, 504}) {
@@ -460,7 +455,6 @@ TEST_F(ElasticsearchSinkTest, AServerThatIsDownIsTriedAgain) {
 }
 
 // ---- size
-// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, ABodyThatIsTooLargeIsSplitUntilItFits) {
   config_.compression = Compression::kNone;
@@ -517,7 +511,6 @@ TEST_F(ElasticsearchSinkTest, AProxyThatKnowsNoExpectationGetsNone) {
 }
 
 // ---- one that is poisoned
-// -------------------------------------------------------------------------------------------
 
 // A server that answers 400 for the whole request if these jobs are in it.
 Fake::Handler choke_on(std::vector<std::string> jobs) {
@@ -588,7 +581,6 @@ TEST_F(ElasticsearchSinkTest, AnIdThatNoServerTakesIsRejectedUnsent) {
 }
 
 // ---- several hosts
-// --------------------------------------------------------------------------------------------------
 
 class TwoHostsTest : public ElasticsearchSinkTest {
  protected:
@@ -660,7 +652,6 @@ TEST_F(TwoHostsTest, AHangingHostIsLeftForTheOther) {
 }
 
 // ---- the index template
-// ---------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, HoldsEventsWhileTheServerLacksTheTemplate) {
   server_.answer("/_index_template/scriptorium-job", missing_template());
@@ -715,7 +706,6 @@ TEST_F(ElasticsearchSinkTest, EachFamilyHasATemplateOfItsOwn) {
 }
 
 // ---- what must not be said
-// ------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, NoWordOfTheScriptGetsIntoLogsOrReasons) {
   const std::string secret = "hunter2-in-the-script";
@@ -789,7 +779,6 @@ TEST_F(ElasticsearchSinkTest, ASecretThatWasReplacedIsUsedFromTheNextBatchOn) {
 }
 
 // ---- start and stop
-// -------------------------------------------------------------------------------------------------
 
 TEST_F(ElasticsearchSinkTest, StopEndsWhatHangsAndLeavesItARetry) {
   server_.every_bulk([](Fake&, const Fake::Request&) { return Reply{.fault = Fault::kHang}; });
@@ -838,7 +827,6 @@ TEST_F(ElasticsearchSinkTest, TwoRequestsAreUnderWayAtOnceAndNoMore) {
 }
 
 // ---- TLS
-// ------------------------------------------------------------------------------------------------------------
 
 class TlsTest : public ElasticsearchSinkTest {
  protected:

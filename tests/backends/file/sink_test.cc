@@ -426,7 +426,6 @@ TEST_F(FileSinkTest, ManyWorkersOnOnePathKeepEveryEventOnce) {
 }
 
 // ---- access
-// ---------------------------------------------------------------------------------------------------------
 
 class FileSinkAccessTest : public FileSinkTest {
  protected:
@@ -547,7 +546,6 @@ TEST_F(FileSinkTest, WithoutAccessListsModesAreExactWhateverTheUmask) {
 }
 
 // ---- start
-// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(FileSinkTest, AMissingParentOfTheRootRefusesToStart) {
   config_.root = directory_.path_to("no/archive");
@@ -640,7 +638,6 @@ TEST_F(FileSinkTest, AFullFileSystemIsARetryThatLeavesNothingTornAndGoesInWhenTh
 }
 
 // ---- faults
-// ---------------------------------------------------------------------------------------------------------
 #ifdef SCRIPTORIUM_FAULTS
 
 std::vector<std::shared_ptr<const Event>> fault_events() {

@@ -98,7 +98,6 @@ TEST_F(KafkaConfigTest, OptionsWithoutUseAreProblems) {
 }
 
 // ---- security
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaConfigTest, TheProtocolFollowsFromWhatIsSet) {
   const auto with = [](auto set) {
@@ -172,7 +171,6 @@ TEST_F(KafkaConfigTest, APasswordWrittenIntoTheConfigIsNeverPrinted) {
 }
 
 // ---- librdkafka's own properties
-// -----------------------------------------------------------------------------------
 
 TEST_F(KafkaConfigTest, PropertiesGoToLibrdkafkaWhateverTheirType) {
   options_.property("linger.ms", 5)

@@ -83,7 +83,6 @@ TEST_F(KafkaFormatTest, ATimeBefore1970IsTheTimeOfSending) {
 }
 
 // ---- SArchive
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, SarchiveIsByteForByteWhatItsConsumersRead) {
   options_.set("format", "sarchive");
@@ -123,7 +122,6 @@ TEST_F(KafkaFormatTest, SarchiveTakesATorqueJobsRecordsByTheirFilesNames) {
 }
 
 // ---- CloudEvents
-// ---------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, CloudEventsInBinaryModeHaveTheirAttributesInHeaders) {
   options_.set("format", "cloudevents");
@@ -170,7 +168,6 @@ TEST_F(KafkaFormatTest, CloudEventsLeaveOutWhatIsEmpty) {
 }
 
 // ---- cutting
-// -------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, ACutScriptEndsBetweenCharactersAndKeepsTheHashOfTheWhole) {
   options_.set("archive_location", "/a/{year}{month}{day}/{job_id}-{event_id}");
@@ -272,7 +269,6 @@ TEST_F(KafkaFormatTest, EveryFormatCanBeCut) {
 }
 
 // ---- an event whose owner was found later
-// ----------------------------------------------------------------------------
 
 TEST_F(KafkaFormatTest, ALateOwnersEventIsAMessageAsAnyOther) {
   const Event owned = test::make_owned_event(test::make_unverified_event("4711"));

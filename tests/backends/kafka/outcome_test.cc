@@ -81,7 +81,6 @@ TEST(KafkaOutcomeTest, ReasonsAreFewEnoughToCountBy) {
 }
 
 // ---- connections
-// ---------------------------------------------------------------------------------------------------
 
 class KafkaConnectionTest : public ::testing::Test {
  protected:
@@ -232,7 +231,6 @@ TEST_F(KafkaConnectionTest, TheWordsAreTheSameEachTime) {
 }
 
 // ---- tokens
-// --------------------------------------------------------------------------------------------------------
 
 std::string jwt(const std::string& claims) {
   std::string text = base64_encode(claims);
@@ -261,7 +259,6 @@ TEST(KafkaTokenTest, OfAnythingElseNothingIsKnownAndItIsReadAgainSoon) {
 }
 
 // ---- statistics
-// ----------------------------------------------------------------------------------------------------
 
 TEST(KafkaStatusTest, StatisticsAreReadAndOddOnesDoNoHarm) {
   const auto read = read_statistics(

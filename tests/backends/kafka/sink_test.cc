@@ -404,7 +404,6 @@ TEST_F(KafkaSinkTest, TooFewReplicasForLongAreSaidAsThat) {
 }
 
 // ---- an event whose owner was found later
-// --------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, AnEventWithoutItsBytesIsDelivered) {
   start();
@@ -432,7 +431,6 @@ TEST_F(KafkaSinkTest, WhatSarchivesFormatCannotSayIsAcknowledgedWithoutAMessage)
 }
 
 // ---- too large
-// -----------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, ABatchThatIsTooLargeIsSentOneByOneAndLaterOnesAreSmaller) {
   start();
@@ -585,7 +583,6 @@ TEST_F(KafkaSinkTest, SeveralWorkersAtOnceSettleEachEventOnce) {
 }
 
 // ---- stopping
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, StoppingFinishesWhatIsUnderWay) {
   start();
@@ -658,7 +655,6 @@ TEST_F(KafkaSinkTest, ADeadlineThatIsOverStopsAtOnce) {
 }
 
 // ---- check, setup, status, log
-// ---------------------------------------------------------------------------------------
 
 TEST_F(KafkaSinkTest, CheckIsContentWithAReachableTopic) {
   const auto sink = KafkaSink::create(options_.config(), context_);

@@ -150,7 +150,6 @@ TEST_F(SchemaTest, AWrongTypeOfABoundedOptionNamesTypeAndBounds) {
 }
 
 // ---- numbers with a unit
-// -----------------------------------------------------------------------------------------------
 
 struct Amounts {
   std::int64_t wait_seconds = 1;

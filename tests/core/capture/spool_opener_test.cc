@@ -350,7 +350,6 @@ TEST_F(SpoolOpenerTest, AnswersManyThreadsEachItsOwn) {
 }
 
 // ---- the process
-// ----------------------------------------------------------------------------------------------------
 
 TEST_F(SpoolOpenerTest, KeepsNothingButItsTwoCapabilities) {
   const auto opener = start();
@@ -414,7 +413,6 @@ TEST_F(SpoolOpenerTest, EveryRequestFailsInWordsOnceItHasDied) {
 }
 
 // ---- what a hijacked client might send
-// ------------------------------------------------------------------------------
 
 class SpoolOpenerPacketTest : public SpoolOpenerTest {
  protected:

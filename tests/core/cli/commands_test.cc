@@ -122,7 +122,6 @@ class CommandsTest : public ::testing::Test {
 };
 
 // ---- check
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, CheckOfAGoodConfigSaysSoAndLeavesNothingBehind) {
   config("[sink.null]\n[sink.more]\nplugin = \"good\"\n");
@@ -180,7 +179,6 @@ TEST_F(CommandsTest, CheckSaysThatStateDirCannotBeMade) {
 }
 
 // ---- plugins
-// -------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, PluginsListsWhatLoadsAndWhyTheRestDoesNot) {
   config("[sink.null]\n");
@@ -218,7 +216,6 @@ TEST_F(CommandsTest, PluginsNeedsNoConfig) {
 }
 
 // ---- status
-// --------------------------------------------------------------------------------------------------------
 
 const char* const kStatus = R"({"ok": true, "result": {"version": "0.1.0", "uptime_seconds": 812.4,
  "sources": {"slurm": {"plugin": "slurm", "capture": "inotify", "why_not_better": "fanotify: operation not permitted", "captured": 10000,
@@ -289,7 +286,6 @@ TEST_F(CommandsTest, StatusStillWorksWhenTheConfigHasBecomeWrong) {
 }
 
 // ---- deadletters
-// ---------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, DeadLettersAreATable) {
   config("[sink.null]\n");
@@ -343,7 +339,6 @@ TEST_F(CommandsTest, AnUnknownDeadLetterExits66) {
 }
 
 // ---- show
-// ----------------------------------------------------------------------------------------------------------
 
 const char* const kFound =
     R"({"ok": true, "result": [{"id": "aa", "time": "2026-11-21T01:00:00.000Z", "cluster": "lab",
@@ -443,7 +438,6 @@ TEST_F(CommandsTest, ShowOfAnUnknownJobExits66) {
 }
 
 // ---- setup
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandsTest, SetupAsksTheSinkAndNamesTheOnesThereAre) {
   config("[sink.null]\n");

@@ -129,7 +129,6 @@ class ReportTest : public ::testing::Test {
 };
 
 // ---- one job
-// ---------------------------------------------------------------------------------------------------------
 
 TEST_F(ReportTest, AJobIsAScreenThatSaysWhatItUsedAndWhatToWriteNext) {
   keep(job(), "alice/2026/11/4711-md.usage.json");
@@ -306,7 +305,6 @@ TEST_F(ReportTest, WhatIsNoRecordOfUsageIsPassedOver) {
 }
 
 // ---- many jobs
-// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(ReportTest, TheTableIsSortedByWaste) {
   Json small = job("1");
@@ -373,7 +371,6 @@ TEST_F(ReportTest, FilesThatWereWrittenBeforeAreNotOpened) {
 }
 
 // ---- the command line, the configuration
-// -----------------------------------------------------------------------------------
 
 TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
   EXPECT_EQ(run({}).code, 64);
@@ -409,7 +406,6 @@ TEST_F(ReportTest, AnArchiveThatIsNotThereIsSaid) {
 }
 
 // ---- jobstats' form
-// ------------------------------------------------------------------------------------------------------------
 
 TEST_F(ReportTest, JobstatsFormIsAGzipOfItsJson) {
   Json one = job();

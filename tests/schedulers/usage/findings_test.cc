@@ -36,7 +36,6 @@ std::optional<Finding> find(const JobView& job, std::string_view id,
 TEST(FindingsTest, AJobThatUsesWhatItAskedForHasNone) { EXPECT_THAT(ids(view(node())), IsEmpty()); }
 
 // ---- CPU
-// -------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, CpusThatAreNotUsedAreANoticeAndThenAWarning) {
   NodeUsage n = node();
@@ -138,7 +137,6 @@ TEST(FindingsTest, MuchTimeInTheSystemIsANotice) {
 }
 
 // ---- memory
-// ------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, TooMuchMemoryIsFoundWithWhatToAskForNext) {
   NodeUsage n = node();
@@ -212,7 +210,6 @@ TEST(FindingsTest, BytesASecondAreJudgedOnlyWhereTheSiteSaysHowManyAreTooMany) {
 }
 
 // ---- GPU
-// -----------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, AGpuThatDidNothingIsCriticalWhetherAProcessHeldItOrNot) {
   NodeUsage n = node();
@@ -261,7 +258,6 @@ TEST(FindingsTest, AGpuWithoutReadingsIsNoIdleGpu) {
 }
 
 // ---- time
-// ----------------------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, TooMuchTimeIsFoundOfAJobThatCompleted) {
   JobFacts asked = facts();
@@ -298,7 +294,6 @@ TEST(FindingsTest, FragmentsOfNodesAreSaidOnlyWhereTheSiteWantsIt) {
 }
 
 // ---- what may be judged
-// --------------------------------------------------------------------------------------------------
 
 TEST(FindingsTest, ThinDataIsSaidAsSuchAndNotJudged) {
   NodeUsage idle = node();
@@ -424,7 +419,6 @@ TEST(FindingsTest, WorstComesFirst) {
 }
 
 // ---- options
-// ---------------------------------------------------------------------------------------------------------------
 
 class FindingOptionsTest : public ::testing::Test {
  protected:

@@ -170,7 +170,6 @@ TEST_F(GpuMonitorTest, ASampleHasTheMeanSinceTheOneBefore) {
 }
 
 // ---- NVIDIA
-// --------------------------------------------------------------------------------------------------------
 
 class NvmlTest : public ::testing::Test {
  protected:
@@ -267,7 +266,6 @@ TEST_F(NvmlTest, ItsOwnThreadReadsWhatIsHeldUntilTheEnd) {
 }
 
 // ---- AMD
-// -----------------------------------------------------------------------------------------------------------
 
 class AmdTest : public ::testing::Test {
  protected:

@@ -914,7 +914,6 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
 }
 
 // ---- GPUs
-// ----------------------------------------------------------------------------------------------------------
 
 class IdleGpus final : public GpuReader {
  public:

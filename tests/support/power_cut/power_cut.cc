@@ -365,7 +365,6 @@ int mkdir_recorded(int directory, const char* path, mode_t mode) {
 }  // namespace
 
 // ---- what was recorded
-// ----------------------------------------------------------------------------------------------
 
 PowerCut::PowerCut(const std::string& folder) : impl_(std::make_unique<Impl>(folder)) {
   const std::lock_guard lock(recorder_mutex);
@@ -576,7 +575,6 @@ std::vector<PowerCutCase> power_cut_cases(const PowerCut& disk, std::size_t most
 }  // namespace scriptorium::test
 
 // ---- in front of the C library
-// ----------------------------------------------------------------------------------------
 
 #define IN_FRONT extern "C" __attribute__((visibility("default")))
 
