@@ -32,12 +32,11 @@ class ProducerListener {
 
 // One producer handle of librdkafka.
 //
-// Owns:    the handle and librdkafka's threads, none of which calls anybody: reports, errors,
-// statistics and log lines wait
-//          until poll() or flush().
+// Owns:    the handle and librdkafka's threads. These call nothing of ours: reports, errors,
+//          statistics and log lines wait until poll() or flush().
 // Threads: one thread uses an object.
 // Fails:   create(): kInvalidConfig with librdkafka's words, or a secret's file that cannot be
-// read.
+//          read.
 class Producer {
  public:
   struct Extra {

@@ -38,9 +38,9 @@ std::vector<std::string> split_directive(std::string_view text);
 // interpreter  the path on the `#!` line; for env(1) also its command: "/usr/bin/env python3" of
 //              "#!/usr/bin/env -S python3 -u".
 // directives   the texts of for_each_directive() that are not empty.
-// modules      the arguments of `module load`, `module add`, `ml NAME` and what `swap` puts in, in
-// order, wherever
-//              they are in the script; as written, so "GCC/$VERSION" stays that.
+// modules      the arguments of `module load`, `module add` and `ml NAME` and the new module of
+//              `swap`, in order, wherever they are in the script; as written, so "GCC/$VERSION" is
+//              not expanded.
 ScriptInfo read_script_info(std::string_view script, const DirectiveSyntax& syntax);
 
 }  // namespace scriptorium

@@ -208,9 +208,8 @@ class NumberResolver {
 // to which job, when they are complete and what event they make. Core does all the watching,
 // reading and counting.
 //
-// Threads: the const functions from core's capture thread only, but classify(), path_of() and
-// file_names() from any;
-//          make_resolver() once from the main thread.
+// Threads: core's capture thread calls the const functions; classify(), path_of() and file_names()
+//          may be called from any thread; make_resolver() once, from the main thread.
 class SpoolAdapter {
  public:
   SpoolAdapter() = default;

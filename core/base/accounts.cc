@@ -8,7 +8,7 @@
 namespace scriptorium {
 namespace {
 
-// A group of many thousand members takes some hundred KiB.
+// The record of a group with thousands of members takes hundreds of KiB.
 constexpr std::size_t kFirstBuffer = std::size_t{4} << 10;
 constexpr std::size_t kLargestBuffer = std::size_t{4} << 20;
 
@@ -23,8 +23,8 @@ GroupRecord read_record(const group& entry) {
   return record;
 }
 
-// getpwnam_r, getpwuid_r, getgrnam_r and getgrgid_r are alike: the buffer has to grow until the
-// record fits.
+// getpwnam_r, getpwuid_r, getgrnam_r and getgrgid_r have the same signature and need a buffer that
+// grows until the record fits.
 template <typename Record, typename Entry, typename Key, typename Get>
 Result<std::optional<Record>> look_up(const std::string& what, Key key, Get get) {
   std::vector<char> buffer(kFirstBuffer);
@@ -37,7 +37,7 @@ Result<std::optional<Record>> look_up(const std::string& what, Key key, Get get)
       buffer.resize(buffer.size() * 4);
       continue;
     }
-    // getpwnam(3): these all mean that there is no such record, in one system or another.
+    // getpwnam(3): depending on the system, any of these means that the record does not exist.
     if (failed != 0 && failed != ENOENT && failed != ESRCH && failed != EBADF && failed != EPERM) {
       return system_error("look up " + what, failed);
     }
@@ -46,7 +46,7 @@ Result<std::optional<Record>> look_up(const std::string& what, Key key, Get get)
   }
 }
 
-// The rest of such a name would be left out, and it would be another's.
+// A C string ends at the NUL, so the lookup would be for a different name.
 bool has_zero(const std::string& name) { return name.find('\0') != std::string::npos; }
 
 }  // namespace

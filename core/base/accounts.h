@@ -10,26 +10,26 @@
 
 #include "core/base/result.h"
 
-// Names and numbers of users and groups, as the machine's name services (files, LDAP, SSSD) have
-// them. An answer may come from a directory server, so it may take its time.
+// Names and ids of users and groups, from the machine's name services (files, LDAP, SSSD). A
+// directory server may have to answer, so a call may take seconds.
 //
-// Each gives nothing for what is in no database, and an error, with its kind by errno, if that
-// cannot be told now. Threads: any.
+// Each function returns nothing for an unknown name or id, and an error, with its kind by errno, if
+// the lookup fails. Threads: any.
 namespace scriptorium {
 
 struct UserRecord {
   std::string name;
   uid_t uid = 0;
-  gid_t gid = 0;  // of the user's own group
+  gid_t gid = 0;  // the user's primary group
 };
 struct GroupRecord {
   std::string name;
   gid_t gid = 0;
   std::vector<std::string>
-      members;  // those that the group names; users whose own group it is are not among them
+      members;  // listed in the group's record; users whose primary group it is are not included
 };
 
-// A test may give another function than getpwnam_r.
+// A test may replace getpwnam_r.
 using GetUserByName = int (*)(const char*, passwd*, char*, std::size_t, passwd**);
 Result<std::optional<UserRecord>> find_user(const std::string& name,
                                             GetUserByName get = &::getpwnam_r);

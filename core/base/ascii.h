@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-// Questions about ASCII characters that do not depend on the locale, unlike those of <cctype>.
+// ASCII character classes. Unlike those of <cctype>, they do not depend on the locale.
 namespace scriptorium {
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -27,7 +27,7 @@ inline std::string to_lower(std::string_view text) {
   return result;
 }
 
-// Without the given characters at both ends.
+// `text` with the given characters removed from both ends.
 constexpr std::string_view trim(std::string_view text, std::string_view blanks = " ") noexcept {
   const std::size_t first = text.find_first_not_of(blanks);
   if (first == std::string_view::npos) return {};

@@ -24,8 +24,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMaxError = 16U << 10;
-// A child closes its pipes a moment before it ends. Nothing tells the end of a process to poll() on
-// every kernel that we support (pidfd_open came with 5.3), so it is asked for at this pace.
+// A child closes its pipes a moment before it ends. Not every supported kernel can report a
+// process's end to poll() (pidfd_open came with 5.3), so we check at this interval.
 constexpr milliseconds kReapPace{2};
 constexpr milliseconds kKillPatience{100};
 
@@ -58,7 +58,7 @@ struct SpawnSettings {
   }
 };
 
-// For the C interface, which takes char* and writes to none of them.
+// posix_spawn() takes char* but does not write through it.
 std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   std::vector<char*> result;
   result.reserve(strings.size() + 1);
@@ -74,7 +74,7 @@ Result<pid_t> start(const CommandRunner::Command& command, int output, int error
   posix_spawn_file_actions_adddup2(&settings.actions, error, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
   // All our descriptors are closed on exec; a library that opens one without that flag must not
-  // hand it to them.
+  // leak it to the child.
   posix_spawn_file_actions_addclosefrom_np(&settings.actions, STDERR_FILENO + 1);
 #endif
   sigset_t signals;
@@ -102,14 +102,13 @@ bool reap(pid_t pid) noexcept {
   return got == pid || (got < 0 && errno == ECHILD);
 }
 
-// A running child, from start to its end. Nothing but this object waits for it.
+// A running child. Only this object waits for it.
 class Child {
  public:
   Child(pid_t pid, std::vector<pid_t>& stuck) : pid_(pid), stuck_(stuck) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  // Kills the whole group before the leader is reaped: until then its id cannot belong to anyone
-  // else.
+  // Kills the whole group before the leader is reaped: until then its id cannot be reused.
   ~Child() {
     kill(-pid_, SIGKILL);
     kill(pid_, SIGKILL);
@@ -123,11 +122,11 @@ class Child {
     }
   }
 
-  // The exit status once it has ended, without reaping it.
+  // The exit status if the child has ended; does not reap it.
   std::optional<int> ended() const noexcept {
     siginfo_t info{};
     if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
-      return 255;  // someone else reaped it
+      return 255;  // another part of the process reaped it
     if (info.si_pid == 0) return std::nullopt;
     return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
   }
@@ -137,13 +136,13 @@ class Child {
   std::vector<pid_t>& stuck_;
 };
 
-// Appends what is there; false at the end of the stream.
+// Appends the available bytes; false at the end of the stream.
 bool drain(int fd, std::string& into, std::size_t keep) {
   std::array<char, 64U << 10> buffer;  // NOLINT: filled by read()
   while (true) {
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got > 0) {
-      // One byte over the limit tells that there was more.
+      // One byte over the limit shows that there was more.
       into.append(buffer.data(), std::min(static_cast<std::size_t>(got),
                                           keep + 1 - std::min(keep + 1, into.size())));
       if (into.size() > keep) return true;

@@ -14,38 +14,38 @@
 
 namespace scriptorium {
 
-// Runs programs that may hang, answer without end, or leave children.
-// Owns:    the children. Each runs in a process group of its own, which is killed when run()
-// returns, so nothing of
-//          it outlives the call. A child that even SIGKILL cannot end at once (stuck in a file
-//          system) is kept in mind and reaped later.
+// Runs programs that may hang, write without end, or leave children behind.
+//
+// Owns:    the children. Each runs in its own process group, which is killed before run() returns,
+//          so nothing of it outlives the call. A child that SIGKILL does not end at once (blocked
+//          in a file system) is remembered and reaped later.
 // Threads: one at a time.
 class CommandRunner {
  public:
   struct Command {
     std::string program;                   // absolute path
-    std::vector<std::string> arguments;    // without the program's own name
-    std::vector<std::string> environment;  // "NAME=value"; the child gets these and no other
+    std::vector<std::string> arguments;    // without argv[0]
+    std::vector<std::string> environment;  // "NAME=value"; the child's whole environment
   };
   struct Answer {
     int status = 0;  // exit status; 128 + signal if a signal ended it
     std::string output;
-    std::string error;  // standard error, its beginning
+    std::string error;  // the beginning of standard error
   };
 
-  // Bytes of standard output that are read before the child is killed.
+  // The child is killed once it has written more than this to standard output.
   explicit CommandRunner(std::size_t max_output = std::size_t{64} << 20)
       : max_output_(max_output) {}
   CommandRunner(const CommandRunner&) = delete;
   CommandRunner& operator=(const CommandRunner&) = delete;
   ~CommandRunner();
 
-  // Any exit status is an answer. kTransient: it could not be started, did not end by `deadline`,
-  // was stopped, or answered too much. kExhausted: no descriptor was left. The deadline is one of
-  // std::chrono::steady_clock.
+  // Any exit status counts as success. kTransient: the program could not be started, did not end by
+  // `deadline` (std::chrono::steady_clock), was stopped, or wrote too much. kExhausted: no
+  // descriptor was left.
   Result<Answer> run(const Command& command, const std::stop_token& stop, SteadyTime deadline);
 
-  // Children that were killed and have not ended yet.
+  // Children that were killed but have not ended yet.
   std::size_t stuck() noexcept;
 
  private:
@@ -53,9 +53,9 @@ class CommandRunner {
   std::vector<pid_t> stuck_;
 };
 
-// The program to run: `configured` if that is given, else the first one called `name` in `folders`,
-// a list as in PATH. Our own PATH is not used: the process that starts us may have put anything
-// into it. Nothing if there is none that we may execute.
+// The program to run: `configured` if it is not empty, otherwise the first executable called `name`
+// in `folders`, a colon-separated list. Our own PATH is not used, because whoever starts the daemon
+// controls it. Nothing if no such program can be executed.
 std::optional<std::string> find_program(const std::string& configured, std::string_view name,
                                         std::string_view folders);
 

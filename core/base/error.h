@@ -6,13 +6,13 @@
 
 namespace scriptorium {
 
-// What the *caller* does about a failure. There is one list; adding to it needs a design note.
+// What the *caller* should do about a failure. Adding a kind needs a design note.
 enum class ErrorKind {
   kInvalidConfig,  // refuse to start
-  kVanished,       // the spool entry is gone: skip it, count it
+  kVanished,       // the spool entry no longer exists: skip it, count it
   kTransient,      // the same input may work later: retry
   kPermanent,      // the same input will never work: dead letter
-  kExhausted,      // disk, descriptors, watches: slow down, alarm
+  kExhausted,      // no disk space, descriptors or watches: slow down, alarm
   kCorrupt,        // our own data is damaged: quarantine, alarm
 };
 
@@ -27,7 +27,7 @@ class [[nodiscard]] Error {
   ErrorKind kind() const noexcept { return kind_; }
   const std::string& message() const noexcept { return message_; }
 
-  // The same error with what was being done in front: "spool entry hash.1/job.1: " + message.
+  // The same error with the context in front: "spool entry hash.1/job.1: " + message.
   Error with_context(std::string_view context) const;
 
  private:
@@ -35,9 +35,10 @@ class [[nodiscard]] Error {
   std::string message_;
 };
 
-// The error of a failed system call, in words: "open /x: permission denied". Kind by errno: ENOENT,
-// ESTALE and ENOTDIR are kVanished; EMFILE, ENFILE, ENOSPC, EDQUOT and ENOMEM are kExhausted; the
-// rest is kTransient. `code` is an errno value; `what` names the call and its object.
+// The error of a failed system call, such as "open /x: permission denied". The kind follows from
+// errno: ENOENT, ESTALE and ENOTDIR are kVanished; EMFILE, ENFILE, ENOSPC, EDQUOT and ENOMEM are
+// kExhausted; all others are kTransient. `code` is an errno value; `what` names the call and its
+// object.
 Error system_error(std::string_view what, int code);
 
 }  // namespace scriptorium

@@ -45,7 +45,7 @@ int errno_of(std::string_view name) {
 std::deque<Armed>& armed() {
   static std::deque<Armed>* const list = [] {
     auto* result =
-        new std::deque<Armed>;  // lives as long as the process: reached from every thread
+        new std::deque<Armed>;  // never destroyed: any thread may use it until the process ends
     const char* text = std::getenv("SCRIPTORIUM_FAULT");
     std::string_view rest = text == nullptr ? "" : text;
     while (!rest.empty()) {

@@ -47,8 +47,8 @@ Result<FileStat> stat_path(const std::string& path) {
 
 Result<std::string> read_fd(int fd, std::uint64_t limit, std::uint64_t size_hint) {
   std::string bytes;
-  // One byte more than expected, so that a file of the hinted size ends in the first read's
-  // shortness.
+  // One byte more than expected, so that the first read of a file of the hinted size is short and
+  // no second one is needed.
   std::size_t chunk = static_cast<std::size_t>(
       std::min<std::uint64_t>(size_hint > 0 ? size_hint + 1 : 4096, limit));
   std::size_t filled = 0;
@@ -115,7 +115,7 @@ Result<void> replace_file(const std::string& path, std::string_view bytes, std::
   UniqueFd fd(
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!fd) return system_error("open " + temporary, errno);
-  // Whatever the umask of a unit leaves of it.
+  // The umask of a systemd unit may have removed bits.
   if (::fchmod(fd.get(), mode) != 0) return system_error("chmod " + temporary, errno);
   if (auto written = write_fd(fd.get(), bytes); !written)
     return written.error().with_context(temporary);
@@ -130,7 +130,7 @@ Result<void> make_directories(const std::string& path, std::uint32_t mode) {
     const std::string part = path.substr(0, at);
     if (!part.empty()) {
       if (::mkdir(part.c_str(), mode) == 0) {
-        // Or a power cut takes the directory with all that is synced in it.
+        // Otherwise a power cut could remove the directory with everything synced in it.
         if (auto synced = sync_parent(part); !synced) return synced;
       } else if (errno != EEXIST) {
         return system_error("mkdir " + part, errno);

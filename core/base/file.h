@@ -10,7 +10,7 @@
 
 namespace scriptorium {
 
-// Owns one file descriptor; closes it when it goes.
+// Owns one file descriptor and closes it.
 class UniqueFd {
  public:
   UniqueFd() = default;
@@ -31,7 +31,7 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// Identity and state of a file, as fstat gives it.
+// Identity and state of a file, from fstat().
 struct FileStat {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
@@ -46,24 +46,24 @@ struct FileStat {
 Result<FileStat> stat_fd(int fd);
 Result<FileStat> stat_path(const std::string& path);  // follows links
 
-// All bytes of an open file from its start, by pread, at most `limit`; what lies beyond is left.
-// The descriptor's offset stays. The file may grow meanwhile: what is read is what was there.
+// Reads an open file from its start with pread(), at most `limit` bytes. The descriptor's offset
+// does not change. If the file grows meanwhile, the result may lack the new bytes.
 Result<std::string> read_fd(int fd, std::uint64_t limit, std::uint64_t size_hint = 0);
 
-// A whole small file of ours; kTransient if it is larger than `limit`.
+// Reads a small file of ours whole; kTransient if it is larger than `limit`.
 Result<std::string> read_file(const std::string& path, std::uint64_t limit = 64U << 20);
 
 // Writes all bytes; a short write is continued.
 Result<void> write_fd(int fd, std::string_view bytes);
 
-// Replaces a file of ours so that a crash leaves the old or the new one whole: temporary, fsync,
-// rename, fsync of the directory.
+// Replaces a file of ours atomically (temporary file, fsync, rename, fsync of the directory), so
+// that a crash leaves either the old or the new content.
 Result<void> replace_file(const std::string& path, std::string_view bytes, std::uint32_t mode);
 
-// The directory that holds the name: afterwards the name is safe.
+// Syncs the directory that holds the name; afterwards the name survives a power cut.
 Result<void> sync_parent(const std::string& path);
 
-// mkdir -p with this mode for what is made, whose names would then survive a power cut.
+// Like mkdir -p, with `mode` for new directories. Their names are synced and survive a power cut.
 Result<void> make_directories(const std::string& path, std::uint32_t mode);
 
 Result<void> sync_fd(int fd, std::string_view what);

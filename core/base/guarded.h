@@ -8,7 +8,7 @@
 
 namespace scriptorium {
 
-// Data that cannot be reached without its lock.
+// Data that can only be accessed under its lock.
 // Threads: every member from any thread. Do no I/O, no logging and no plugin call inside with().
 template <typename T>
 class Guarded {
@@ -27,7 +27,7 @@ class Guarded {
     return std::forward<F>(f)(value_);
   }
 
-  // Like with(), then wakes everyone in wait().
+  // Like with(), then wakes all threads in wait().
   template <typename F>
   decltype(auto) with_notify(F&& f) {
     struct Notify {
@@ -44,7 +44,7 @@ class Guarded {
     std::unique_lock lock(mutex_);
     return changed_.wait(lock, stop, [&] { return ready(value_); });
   }
-  // The same, at most until `deadline`.
+  // The same, but returns at `deadline` at the latest.
   template <typename Clock, typename Duration, typename Ready>
   bool wait_until(const std::stop_token& stop, std::chrono::time_point<Clock, Duration> deadline,
                   Ready ready) {

@@ -16,7 +16,7 @@ std::string gzip(std::string_view bytes) {
   if (deflateInit2(&stream, 1, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY) != Z_OK)
     throw std::bad_alloc();
   std::string result(deflateBound(&stream, bytes.size()), '\0');
-  // zlib 1.2 has no const in its interface unless ZLIB_CONST is set; it does not write there.
+  // zlib 1.2 declares its input without const unless ZLIB_CONST is set, but does not write to it.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(result.data());

@@ -5,8 +5,8 @@
 
 namespace scriptorium {
 
-// RFC 1952, level 1: on scripts and environments higher levels cost twice the time for a tenth of
-// the size. At most 4 GiB; throws std::length_error for more, and std::bad_alloc.
+// RFC 1952, level 1: on scripts and environments, higher levels take twice the time and save a
+// tenth of the size. At most 4 GiB; throws std::length_error for more, and std::bad_alloc.
 std::string gzip(std::string_view bytes);
 
 }  // namespace scriptorium

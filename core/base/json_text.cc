@@ -9,8 +9,8 @@
 namespace scriptorium {
 namespace {
 
-// What follows the backslash of a byte that JSON does not take as it is: 'u' for \u00XX, 0 for
-// the others.
+// What follows the backslash for a byte that JSON requires to be escaped: 'u' for \u00XX; 0 if the
+// byte needs no escape.
 constexpr std::array<char, 256> kEscapes = [] {
   std::array<char, 256> table{};
   for (std::size_t c = 0; c < 0x20; ++c) table[c] = 'u';
@@ -26,15 +26,16 @@ constexpr std::array<char, 256> kEscapes = [] {
 
 char escape_of(char c) { return kEscapes[static_cast<unsigned char>(c)]; }
 
-// Sixteen bytes at once; the compilers make of it what the processor has.
+// Sixteen bytes at once; the compiler maps this to the processor's vector instructions.
 constexpr std::size_t kBlock = 16;
 using Block = unsigned char __attribute__((vector_size(kBlock)));
 
-// How many bytes at the beginning of a block need no escape.
+// Number of leading bytes of a block that need no escape.
 std::size_t plain_bytes(const char* from) {
   Block block;
   std::memcpy(&block, from, kBlock);
-  const auto found = (block < 0x20) | (block == '"') | (block == '\\');  // a byte of ones for each
+  const auto found =
+      (block < 0x20) | (block == '"') | (block == '\\');  // each match becomes a byte of ones
   std::array<std::uint64_t, 2> halves{};
   std::memcpy(halves.data(), &found, kBlock);
   if ((halves[0] | halves[1]) == 0) return kBlock;
@@ -45,7 +46,7 @@ std::size_t plain_bytes(const char* from) {
   return static_cast<std::size_t>(zeros) / 8;
 }
 
-// At most six bytes; returns where the next one goes.
+// Writes at most six bytes; returns the position after them.
 char* escape(char c, char* to) {
   *to++ = '\\';
   *to++ = escape_of(c);
@@ -60,7 +61,7 @@ char* escape(char c, char* to) {
 
 }  // namespace
 
-// By way of a small buffer: a block is copied before it is known how much of it was plain.
+// Uses a small buffer, so that a block can be copied before we know how much of it needs no escape.
 void append_json_string(std::string_view text, std::string& out) {
   std::array<char, 512>
       buffer;  // NOLINT(cppcoreguidelines-pro-type-member-init): written before it is read

@@ -8,8 +8,8 @@
 
 namespace scriptorium {
 
-// The number at the beginning of `text`, which is taken off it. If there is none, or it does not
-// fit into the type, the answer is nothing and `text` stays as it is.
+// Parses the number at the beginning of `text` and removes it from `text`. Returns nothing, and
+// leaves `text` unchanged, if there is no number or it does not fit into the type.
 template <typename Number>
   requires std::is_arithmetic_v<Number>
 std::optional<Number> take_number(std::string_view& text) noexcept {
@@ -20,8 +20,8 @@ std::optional<Number> take_number(std::string_view& text) noexcept {
   return value;
 }
 
-// The whole text as a number: nothing if it is empty, holds anything else (blanks, a leading '+', a
-// sign that the type does not have), or does not fit into the type.
+// Parses the whole text as a number. Returns nothing if it is empty, contains anything else
+// (blanks, a leading '+', a sign that the type does not have), or does not fit into the type.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text) noexcept {
   const auto value = take_number<Number>(text);

@@ -5,8 +5,8 @@
 
 namespace scriptorium {
 
-// "a/b" of "a/b/c"; "" of a path without a slash, and of a name directly below "/". Paths here have
-// no slash at their end.
+// "a/b" of "a/b/c"; "" of a path without a slash, and of a name directly below "/". `path` must not
+// end in a slash.
 inline std::string parent_of(std::string_view path) {
   const auto slash = path.rfind('/');
   return slash == std::string_view::npos ? std::string{} : std::string(path.substr(0, slash));

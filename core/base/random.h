@@ -7,9 +7,8 @@
 
 namespace scriptorium {
 
-// So many random bytes of the kernel's, at most 256, as lower-case hexadecimal digits. Nobody can
-// guess them, so they can separate fields that users write, or be in names that must not meet
-// another's.
+// `bytes` random bytes from the kernel, at most 256, as lower-case hexadecimal digits. They cannot
+// be guessed, so they can separate fields that users write, or make a name unique.
 Result<std::string> random_hex(std::size_t bytes);
 
 }  // namespace scriptorium

@@ -8,8 +8,8 @@
 
 namespace scriptorium {
 
-// A value, or the Error that prevented it. It is tl::expected with the names of the standard's
-// std::expected, marked [[nodiscard]]; moving to C++23 is a rename.
+// A value, or the Error that prevented it. It is tl::expected, whose members are named as in
+// std::expected, marked [[nodiscard]]; moving to C++23 will be a rename.
 //
 //   Result<Event> capture(const std::string& path) {
 //     auto script = read_job_script(path);
@@ -21,7 +21,7 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
  public:
   using Base = tl::expected<T, Error>;
 
-  // Implicit on purpose: `return value;` and `return error;` are how a function answers.
+  // Implicit on purpose: functions write `return value;` or `return error;`.
   Result(Error error)
       : Base(tl::unexpect, std::move(error)) {}  // NOLINT(google-explicit-constructor)
   template <typename U = T>

@@ -28,7 +28,7 @@ const EVP_MD* sha256_method() {
 }  // namespace
 
 Sha256::Sha256() : context_(std::make_unique<Context>()) {
-  // Only memory can be missing here, and without it nothing can continue.
+  // This fails only when memory is exhausted, and then nothing can continue.
   if (context_->md == nullptr || EVP_DigestInit_ex(context_->md, sha256_method(), nullptr) != 1)
     throw std::bad_alloc();
 }

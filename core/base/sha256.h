@@ -15,7 +15,8 @@ class Sha256 {
   Sha256& operator=(Sha256&&) noexcept;
 
   void update(std::string_view bytes);
-  std::string finish_hex();  // 64 lower-case hexadecimal digits; the object is then used up
+  std::string
+  finish_hex();  // 64 lower-case hexadecimal digits; the object must not be used afterwards
 
  private:
   struct Context;

@@ -12,7 +12,7 @@ StopSignal::StopSignal(const std::stop_token& stop)
 
 void StopSignal::Raise::operator()() const noexcept {
   const std::uint64_t one = 1;
-  // Fails only if the counter is full, and then it is readable anyway.
+  // Fails only if the counter is full, in which case the descriptor is readable anyway.
   static_cast<void>(!::write(fd, &one, sizeof one));
 }
 

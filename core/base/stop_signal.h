@@ -6,12 +6,13 @@
 
 namespace scriptorium {
 
-// A descriptor that becomes readable when a stop is requested, and stays so: for a thread that
-// waits in poll(). Threads: the stop may come from any. The token's source may go before this.
+// A descriptor that becomes readable when a stop is requested and remains readable, for a thread
+// that waits in poll(). Threads: any may request the stop. The token's source may be destroyed
+// first.
 class StopSignal {
  public:
   explicit StopSignal(const std::stop_token& stop);
-  // -1 if there was no descriptor left, which poll() passes over.
+  // -1 if no descriptor was left; poll() ignores that.
   int fd() const noexcept { return fd_.get(); }
 
  private:

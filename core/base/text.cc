@@ -11,9 +11,9 @@
 namespace scriptorium {
 namespace {
 
-// What begins at a place: the bytes that belong together, and whether they are a whole character.
-// Of an ill-formed sequence these are the ones that could have begun a character, at least one
-// ("maximal subpart", Unicode 15, section 3.9).
+// The sequence at a position: its length, and whether it is a well-formed character. An ill-formed
+// sequence is the longest prefix that could begin a character, at least one byte ("maximal
+// subpart", Unicode 15, section 3.9).
 struct Sequence {
   std::size_t length = 1;
   bool whole = false;
@@ -99,7 +99,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 bool is_utf8(std::string_view bytes) noexcept {
   for (std::size_t i = 0; i < bytes.size();) {
-    // Scripts are nearly all ASCII: eight bytes at a step.
+    // Scripts are nearly all ASCII, so we check eight bytes per step.
     while (i + 8 <= bytes.size()) {
       std::uint64_t word = 0;
       std::copy_n(bytes.data() + i, 8, reinterpret_cast<char*>(&word));
@@ -130,7 +130,8 @@ std::string to_utf8_lossy(std::string_view bytes) {
 }
 
 std::string base64_encode(std::string_view bytes) {
-  // OpenSSL counts in int. A multiple of 3, so that only the last part is padded.
+  // OpenSSL takes lengths as int. The part's size is a multiple of 3, so that only the last part is
+  // padded.
   constexpr std::size_t kMostAtOnce = std::size_t{3} << 20;
   std::string result((bytes.size() + 2) / 3 * 4, '\0');
   auto* out = reinterpret_cast<unsigned char*>(result.data());
@@ -156,10 +157,10 @@ std::optional<std::string> base64_decode(std::string_view text) {
     out += bytes;
     rest.remove_prefix(part.size());
   }
-  // It counts padding as bytes.
+  // EVP_DecodeBlock() counts padding as bytes.
   const std::size_t padding = text.ends_with("==") ? 2 : (text.ends_with('=') ? 1 : 0);
   result.resize(result.size() - padding);
-  // OpenSSL also takes blanks at the ends, and last characters whose unused bits are set.
+  // OpenSSL also accepts blanks at the ends, and last characters whose unused bits are set.
   if (base64_encode(result) != text) return std::nullopt;
   return result;
 }
@@ -193,7 +194,7 @@ std::optional<std::string> hex_decode(std::string_view text) {
 }
 
 bool glob_match(std::string_view pattern, std::string_view text) noexcept {
-  // Only the last '*' is ever taken back, so the time is bounded by pattern times text.
+  // We backtrack to the last '*' only, so the time is bounded by pattern length times text length.
   std::size_t p = 0;
   std::size_t t = 0;
   std::size_t star = std::string_view::npos;
@@ -262,7 +263,7 @@ std::optional<std::string> did_you_mean(std::string_view given,
 
 namespace {
 
-// The code point of a whole sequence of at least two bytes.
+// The code point of a well-formed sequence of at least two bytes.
 std::uint32_t code_point(std::string_view sequence) noexcept {
   std::uint32_t code = static_cast<unsigned char>(sequence[0]) & (0xFFU >> (sequence.size() + 1));
   for (const char c : sequence.substr(1))
@@ -270,9 +271,8 @@ std::uint32_t code_point(std::string_view sequence) noexcept {
   return code;
 }
 
-// Beyond ASCII: C1 controls, which terminals act on; line and paragraph separators; and what
-// reorders the text around it
-// ("Trojan source", CVE-2021-42574).
+// Beyond ASCII: C1 controls, which terminals interpret; line and paragraph separators; and
+// characters that reorder the surrounding text ("Trojan Source", CVE-2021-42574).
 bool is_deceptive(std::uint32_t code) noexcept {
   return (code >= 0x80 && code < 0xA0) || code == 0x61C || code == 0x200E || code == 0x200F ||
          (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);

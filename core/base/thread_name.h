@@ -9,8 +9,8 @@
 
 namespace scriptorium {
 
-// What `top -H` and `perf` show of the calling thread: "capture:slurm". The kernel keeps 15 bytes
-// of it.
+// Sets the calling thread's name as `top -H` and `perf` show it, such as "capture:slurm". The
+// kernel keeps 15 bytes.
 inline void name_thread(std::string_view role, std::string_view instance = {}) {
   constexpr std::size_t kMostBytes = 15;
   std::string name(role);

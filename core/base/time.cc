@@ -45,7 +45,7 @@ class SystemClock final : public Clock {
 
 }  // namespace
 
-// By hand, as every event has several: snprintf() takes six times as long.
+// Not snprintf(): it takes six times as long, and every event has several times.
 std::string format_rfc3339(Timestamp time, TimePrecision precision) {
   const Civil c = split(time);
   std::string text;

@@ -18,12 +18,11 @@ struct Timestamp {
 
 enum class TimePrecision { kSeconds = 0, kMilliseconds = 3, kMicroseconds = 6, kNanoseconds = 9 };
 
-// RFC 3339 in UTC, "2026-11-21T01:26:22.364Z"; digits beyond the precision are cut, never rounded
-// up.
+// RFC 3339 in UTC, "2026-11-21T01:26:22.364Z"; digits beyond the precision are truncated.
 std::string format_rfc3339(Timestamp time, TimePrecision precision);
 
-// Reads what format_rfc3339() writes ("Z" only, 0 to 9 fractional digits); nothing for anything
-// else.
+// Reads what format_rfc3339() writes ("Z" only, 0 to 9 fractional digits); nothing for any other
+// text.
 std::optional<Timestamp> parse_rfc3339(std::string_view text);
 
 // The civil date of a time in UTC, each part as digits: "2026", "11", "21".
@@ -36,15 +35,15 @@ CivilDate civil_date(Timestamp time);
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-// Where a class gets its time from, so that a test can set it. Both may be called from any thread.
+// A class takes its time from a Clock, so that a test can set it. Threads: any.
 class Clock {
  public:
   virtual ~Clock() = default;
-  virtual Timestamp now() const = 0;      // civil; may jump; for what we record
-  virtual SteadyTime steady() const = 0;  // never goes back; for every delay and deadline
+  virtual Timestamp now() const = 0;      // civil time; may jump; for recorded times
+  virtual SteadyTime steady() const = 0;  // monotonic; for delays and deadlines
 };
 
-// The machine's own clock. Lives for ever.
+// The machine's clock. It is never destroyed.
 const Clock& system_clock();
 
 }  // namespace scriptorium

@@ -11,15 +11,15 @@
 
 namespace scriptorium {
 
-// A thread whose end can be waited for until a deadline, for work that may be stuck in a call that
-// nothing can interrupt, such as a read from a file system that is gone.
-// Owns:    the thread. Declare it as the last member of a class, so that it ends before what it
-//          uses: the destructor requests a stop and waits without limit.
-// Threads: start() and stop() from one.
+// A thread that can be joined with a deadline, for work that may block in a call that cannot be
+// interrupted, such as a read from an unreachable network file system.
+// Owns:    the thread. Declare it as the last member of a class, so that it ends before the members
+//          it uses: the destructor requests a stop and waits without limit.
+// Threads: call start() and stop() from one thread.
 class WorkerThread {
  public:
-  // `work` must not throw, and must return soon after a stop is requested. A thread that runs stays
-  // the only one: a second start() without a stop() between does nothing.
+  // `work` must not throw, and must return soon after a stop is requested. While the thread runs, a
+  // second start() without stop() in between does nothing.
   void start(std::function<void(const std::stop_token&)> work) {
     if (thread_.joinable()) return;
     ended_.with([](bool& ended) { ended = false; });
@@ -29,8 +29,8 @@ class WorkerThread {
     });
   }
 
-  // Requests a stop and waits for the end. False: it did not end by `deadline`, so the process has
-  // to leave with _exit(), as the destructor would wait for ever.
+  // Requests a stop and waits for the thread to end. False: it did not end by `deadline`; the
+  // process must then leave with _exit(), because the destructor would wait forever.
   bool stop(SteadyTime deadline) {
     if (!thread_.joinable()) return true;
     thread_.request_stop();

@@ -35,9 +35,9 @@ void serve_spool(int socket, const OpenerOptions& options) noexcept;
 // daemon's way to ask it.
 //
 // Owns:    the process, which ends when this object does, or when this process ends however it
-// ends. Threads: start() while there is no other thread; open() and the accesses that it makes from
-// any. One request is answered
-//          at a time.
+//          ends.
+// Threads: start() while there is no other thread; open() and the accesses that it makes from any.
+//          One request is answered at a time.
 // Fails:   kTransient for every request once the process is gone: watch pidfd() for that, and end.
 class SpoolOpener {
  public:

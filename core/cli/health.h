@@ -5,8 +5,8 @@
 
 namespace scriptorium::cli {
 
-// What a monitoring plugin says, after the Nagios plugin guidelines that Icinga and others follow:
-// the exit code is the state, and one line tells why, with figures for graphs behind a '|'.
+// A monitoring plugin's output, after the Nagios plugin guidelines, which Icinga and others follow:
+// the exit code is the state, and one line gives the reason, with figures for graphs after a '|'.
 struct Health {
   enum State : int { kOk = 0, kWarning = 1, kCritical = 2 };
   State state = kOk;
@@ -19,15 +19,15 @@ struct HealthLimits {
 };
 
 // Judges the answer to `status` (JSON as text). Pure.
-//   critical: a spool is not there; the journal is full or broken; a sink is behind by
-//   behind_critical_s warning:  a sink is behind by behind_warning_s; dead letters; jobs missed or
-//   known to be gaps; the journal over 80 %;
-//             the last reload was refused; events wait for a sink that is not configured; of the
-//             last hour's jobs more than 10 % are unverified, and that is ten at least, or all of
-//             them
+//   critical: a spool is missing; the journal is full or broken; a sink is behind by
+//             behind_critical_s
+//   warning:  a sink is behind by behind_warning_s; there are dead letters, missed jobs or job
+//             number gaps; the journal is over 80 % full; the last reload was refused; events wait
+//             for a sink that is not configured; more than 10 % of the last hour's jobs are
+//             unverified, and these are at least ten, or all of them
 Health judge_health(const std::string& status_json, const HealthLimits& limits);
 
-// There is no answer.
+// For a daemon that did not answer.
 Health no_answer(const std::string& reason);
 
 }  // namespace scriptorium::cli

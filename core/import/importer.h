@@ -72,9 +72,8 @@ struct ImportListener {
 //
 // Threads: the main thread; starts those of the journal and the sinks, and ends them.
 // Fails:   kInvalidConfig: a sink refuses to start, there is no such sink, or the journal holds
-// events of a sink that is gone;
-//          kExhausted: another import runs; kVanished: no such tree. Else the summary says what
-//          happened.
+//          events of a sink that is no longer configured; kExhausted: another import runs;
+//          kVanished: there is no such tree. The summary reports everything else.
 Result<ImportSummary> run_import(const ImportOptions& options, const Setup& setup,
                                  SpoolAccess& tree, const SpoolAdapter* adapter,
                                  const ImportListener& listener, Logger& log,

@@ -19,13 +19,13 @@ struct TreeJob {
 };
 
 // An event as capture would have made it of the same job, with these differences:
-// - `time`, and the id with it, come from the script file in the tree; where its time is not of its
-// folder's date (a tree that was
-//   copied without its times), from the folder.
-// - user.verified is false, whatever the tree says: nobody who wrote one asked the scheduler.
+// - `time`, and with it the id, comes from the modification time of the script file in the tree. If
+//   that is not on the date of its folder (a tree copied without its times), it comes from the
+//   folder.
+// - user.verified is false, whatever the tree says: no archiver asked the scheduler.
 // - `capture` is "import".
-// A script that lacks the end which its archiver would have copied is not `complete`. What the tree
-// does not tell for certain stands in `problems`. Pure.
+// A script without the end that its archiver would have copied is not `complete`. `problems` lists
+// what the tree leaves uncertain. Pure.
 Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
                  const EnvironmentRule& rule, Timestamp now);
 

@@ -11,7 +11,8 @@
 // An entry is the directory hash.D/job.N of the StateSaveLocation, D being the last digit of the
 // job id N, with
 //   environment   u32 count in the host's byte order, then `count` strings, each ended by NUL, then
-//   the end script        the submitted bytes, then one NUL, then the end
+//                 the end
+//   script        the submitted bytes, then one NUL, then the end
 // slurmctld writes them in this order, without a temporary name, so both may be seen half written;
 // and both tell exactly whether they are whole. (Read from Slurm 20.02 to 26.05, where neither
 // names nor formats changed.)
