@@ -6,7 +6,7 @@ namespace scriptorium {
 
 Delivery& Delivery::operator=(Delivery&& other) noexcept {
   if (this != &other) {
-    Delivery old(std::move(*this));  // settles the former one at the end of the scope
+    Delivery old(std::move(*this));  // settles the previous delivery at the end of the scope
     event_ = std::move(other.event_);
     settler_ = std::move(other.settler_);
     token_ = other.token_;

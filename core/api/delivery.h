@@ -11,22 +11,21 @@
 namespace scriptorium {
 
 enum class Outcome {
-  kAcknowledged,  // the destination has proved that it stored the event
-  kRetry,         // not now: core tries again, for ever
-  kRejected,      // never: becomes a dead letter with its reason
+  kAcknowledged,  // the destination has confirmed that it stored the event
+  kRetry,         // not now: core retries without limit
+  kRejected,      // never: the event becomes a dead letter with this reason
 };
 
-// Who hears of a settlement: core/delivery, or a test.
+// Receives settlements; implemented by core/delivery and by tests.
 class Settler {
  public:
   virtual ~Settler() = default;
   struct Settlement {
     std::uint64_t token = 0;
     Outcome outcome = Outcome::kRetry;
-    std::string reason;  // short and stable: retries are counted by it
-    std::optional<std::chrono::milliseconds>
-        hint;                    // the destination's own wish for the next attempt
-    bool by_destructor = false;  // nobody settled it: a plugin bug
+    std::string reason;  // short and stable: core counts retries by reason
+    std::optional<std::chrono::milliseconds> hint;  // the delay that the destination asks for
+    bool by_destructor = false;                     // destroyed unsettled: a plugin bug
   };
   virtual void settled(Settlement settlement) noexcept = 0;  // from any thread
 };
@@ -35,9 +34,9 @@ class Settler {
 //   delivery.acknowledge();                       // the destination has it
 //   delivery.retry("429 too many requests", 5s);  // the destination's own hint; core decides when
 //   delivery.reject("413 document too large");    // becomes a dead letter, with this reason
-// A second settlement is ignored. One that is destroyed unsettled counts as retry and is logged as
-// DELIVERY_UNSETTLED: a plugin's bug, never a loss. Reasons hold no job script, variable or
-// credential.
+// A second settlement is ignored. A delivery that is destroyed unsettled counts as a retry and is
+// logged as DELIVERY_UNSETTLED: it is a plugin bug, but loses nothing. A reason must not contain a
+// job script, a variable or a credential.
 class Delivery {
  public:
   Delivery(std::shared_ptr<const Event> event, std::uint32_t attempt,

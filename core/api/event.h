@@ -16,13 +16,13 @@ namespace scriptorium {
 using Bytes = std::shared_ptr<const std::string>;
 Bytes make_bytes(std::string bytes);
 
-// One file that belongs to an event. `size` and `sha256` describe the bytes that we keep, so that a
-// reader can check them.
+// One file that belongs to an event. `size` and `sha256` describe the stored bytes, so that a
+// reader can verify them.
 struct EventFile {
   std::string name;  // "script", "environment", "record"; [a-z0-9_.-]
   std::uint64_t size = 0;
   std::string sha256;  // 64 hexadecimal digits
-  Bytes bytes;         // null only in metadata read back without its bytes
+  Bytes bytes;         // null only if the metadata was read back without the bytes
 };
 
 struct JobArray {
@@ -35,11 +35,11 @@ struct JobArray {
 struct HetJob {
   std::string job_id;                      // of the leader
   std::optional<std::uint32_t> component;  // 0 = leader
-  bool synthetic = false;  // the scheduler made this script up; the leader's holds the user's
+  bool synthetic = false;  // the scheduler generated this script; the leader has the user's
 };
 
 struct Job {
-  std::string id;  // the scheduler's, as its users type it
+  std::string id;  // the scheduler's job id, as users type it
   std::optional<std::string> name;
   std::optional<JobArray> array;
   std::optional<HetJob> het;
@@ -50,20 +50,20 @@ struct Job {
   std::optional<std::string> work_dir;
 };
 
-// Who owns the job. Only while `verified` is true may a sink use it for access rights: then it came
-// from the scheduler itself, never from the job's environment, which its user writes.
+// Who owns the job. A sink may use it for access rights only if `verified` is true: it then came
+// from the scheduler itself, not from the job's environment, which the user controls.
 struct User {
   std::optional<std::string> name;
   std::optional<std::string> id;  // uid, in digits
   std::optional<std::string> group_name;
   std::optional<std::string> group_id;
   bool verified = false;
-  // Why not, in words that do not differ from job to job where the scheduler was asked. Absent if
-  // he is verified, or if nobody was asked.
+  // Why the owner is not verified. If the scheduler was asked, the text is the same for every job.
+  // Absent if the owner is verified, or if nothing was asked.
   std::optional<std::string> unverified_reason = std::nullopt;
 };
 
-// What is known of the job script beside its bytes (which are the file "script").
+// Facts derived from the job script. Its bytes are the file "script".
 struct ScriptInfo {
   std::optional<std::string> interpreter;  // "/bin/bash", from the first line
   std::vector<std::string> directives;     // "--time=00:10:00", in order, without "#SBATCH"
@@ -71,9 +71,9 @@ struct ScriptInfo {
 };
 
 enum class EnvironmentFormat {
-  kNone,      // there is no file "environment"
+  kNone,      // the event has no file "environment"
   kNulEnded,  // NAME=value strings, each ended by one NUL, as in /proc/PID/environ
-  kRaw,       // the scheduler's own bytes, kept untouched because they could not be parsed
+  kRaw,       // the scheduler's bytes, unchanged because they could not be parsed
 };
 
 struct Redaction {
@@ -82,23 +82,24 @@ struct Redaction {
   std::uint64_t count = 0;
 };
 
-// One immutable fact about one job, schema "scriptorium.event/1" (docs/schema/). Made once, then
-// only read; shared as shared_ptr<const Event>, which any thread may hold.
+// One fact about one job, schema "scriptorium.event/1" (docs/schema/). Immutable once made, and
+// shared between threads as shared_ptr<const Event>.
 //
-// Text members are UTF-8 (core calls make_text_utf8() before the journal, so that every attempt
-// sees the same text), but may hold anything that a user can type: control characters, '/',
-// newlines. The files hold the exact bytes. Absent means unknown, never empty or 0.
+// Text members are UTF-8 (core calls make_text_utf8() before writing to the journal, so that every
+// attempt sees the same text), but may contain anything that a user can type: control characters,
+// '/', newlines. The files hold the exact bytes. Absent means unknown, never empty or 0.
 struct Event {
-  std::string id;  // event_id(): the same after a crash, from another capture way, at each attempt
-  std::string kind;  // "job.script", "usage.node", ...
-  Timestamp time;    // when the scheduler took the job (a usage sample: the end of its interval)
-  Timestamp captured_at;  // ours, information only
-  std::string capture;    // "fanotify", "inotify", "scan"; a free source names its own way
-  bool complete = true;   // false: a file was still half written at incomplete_after_seconds
+  std::string
+      id;  // event_id(): the same after a crash, for every capture method and at each attempt
+  std::string kind;       // "job.script", "usage.node", ...
+  Timestamp time;         // when the scheduler accepted the job (usage sample: end of its interval)
+  Timestamp captured_at;  // by our clock; for information only
+  std::string capture;    // "fanotify", "inotify", "scan"; a free source names its own method
+  bool complete = true;   // false: a file was still incomplete after incomplete_after_seconds
 
   std::string cluster;
   std::string scheduler;  // "slurm"
-  std::string host;       // where it was captured (usage: measured)
+  std::string host;       // the host that captured it (usage: that measured it)
 
   Job job;
   User user;
@@ -107,27 +108,27 @@ struct Event {
   std::vector<EventFile> files;
   std::vector<Redaction> redactions;
   std::vector<std::string>
-      problems;  // what was wrong with the input, in words: "environment: count 9, 4 strings"
+      problems;  // what was wrong with the input: "environment: count 9, 4 strings"
   std::optional<std::string> supersedes;  // event id of an earlier, shorter capture of the same job
   std::optional<std::string>
-      replaces;  // event id of the same capture, as it was sent before its owner was known
-  std::vector<std::string> lossy;  // members that were not UTF-8 and were made so: "job.name"
-  std::string extra_json;          // members of other kinds: one JSON object, merged at the top and
-                           // into host, job, user and script, whose own members stay; "" = none
+      replaces;                    // event id of the same capture, sent before its owner was known
+  std::vector<std::string> lossy;  // members that were not UTF-8 and were repaired: "job.name"
+  std::string extra_json;  // further members, one JSON object; merged at the top and into host,
+                           // job, user and script, without replacing any; "" = none
 
   const EventFile* file(std::string_view name) const noexcept;  // null if there is none
   std::uint64_t bytes_size() const noexcept;                    // of all files together
   std::uint64_t memory_size()
-      const noexcept;  // about what it takes in memory, its texts and the bytes it holds included
+      const noexcept;  // approximate memory use, including texts and file bytes
 };
 
-// Replaces what is not UTF-8 in the text members by U+FFFD and notes it in `lossy`. The files stay
-// as they are.
+// Replaces ill-formed UTF-8 in the text members by U+FFFD and lists those members in `lossy`. The
+// files do not change.
 void make_text_utf8(Event& event);
 
 // The id of a job.script event: sha256 over cluster, scheduler, kind, job id, the script file's
 // modification time in nanoseconds and the sha256 of its bytes before redaction. Each part is
-// preceded by its length, so that no two lists of parts agree by accident.
+// preceded by its length, so that different lists of parts cannot produce the same input.
 std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind,
                      std::string_view job_id, std::int64_t script_mtime_ns,
                      std::string_view script_sha256);
@@ -140,23 +141,23 @@ std::string event_id(const std::vector<std::string_view>& parts);
 
 struct Variable {
   std::string_view name;
-  std::string_view value;  // may hold newlines, '=', any byte but NUL
+  std::string_view value;  // may contain newlines, '=', any byte but NUL
 };
 
 // The strings of a NUL-ended environment, split at the first '=' after position 0 (so "=odd" is a
-// name without value). Views into `environment`. Order and duplicates kept; a string without '='
-// has `value.data() == nullptr`.
+// name without value). Views into `environment`, with order and duplicates preserved. A string
+// without '=' has `value.data() == nullptr`.
 std::vector<Variable> split_environment(std::string_view environment);
 
 struct JsonOptions {
   bool script_text = true;   // script.text, script.encoding
-  bool environment = true;   // "environment": {name: value}; of duplicates the last one counts
+  bool environment = true;   // "environment": {name: value}; the last of duplicate names counts
   bool exact_times = false;  // nanoseconds instead of the schema's milli- and microseconds
   int indent = -1;           // < 0: one line
 };
 
-// The event as schema 1 says, always valid UTF-8. A script that is not UTF-8 goes as base64; other
-// bytes that are not become U+FFFD, and "lossy" then lists where ("environment", "job.name").
+// The event as schema 1 JSON, always valid UTF-8. A script that is not UTF-8 is base64-encoded.
+// Elsewhere ill-formed UTF-8 becomes U+FFFD, and "lossy" lists where ("environment", "job.name").
 std::string event_json(const Event& event, const JsonOptions& options = {});
 
 // Reads back what event_json() wrote with exact_times and without texts; the files have no bytes.

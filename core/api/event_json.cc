@@ -7,12 +7,12 @@
 #include "core/base/json_text.h"
 #include "core/base/text.h"
 
-// Event to JSON; event_from_json.cc is the way back. The shape is docs/schema/event-1.schema.json.
+// Event to JSON; event_from_json.cc is the inverse. The shape is docs/schema/event-1.schema.json.
 //
-// Every delivery of an event to every sink passes through here, so the text is written as it comes,
-// without a tree of it in memory; only `extra_json` is parsed.
-// tests/core/api/event/event_json_oracle.h does the same with a tree, and both must agree in every
-// byte.
+// Every delivery of an event to every sink passes through here, so the text is written directly,
+// without building a tree in memory; only `extra_json` is parsed.
+// tests/core/api/event/event_json_oracle.h does the same with a tree; both must produce identical
+// bytes.
 namespace scriptorium {
 namespace {
 
@@ -24,8 +24,8 @@ void note_lossy(std::vector<std::string>& list, const char* where) {
   if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
 }
 
-// JSON text as it grows. Members and items are called for in their order; commas, line ends and
-// indentation come by themselves.
+// Writes JSON text. The caller adds members and items in order; the writer adds commas, line ends
+// and indentation.
 class Text {
  public:
   explicit Text(int indent) : indent_(indent) {}
@@ -49,13 +49,13 @@ class Text {
     empty_ = false;
     new_line();
   }
-  // `key` must be UTF-8, as every text here.
+  // `key` must be UTF-8, like every text here.
   void key(std::string_view key) {
     next_item();
     string(key);
     colon();
   }
-  // One of ours, which has nothing to escape.
+  // For our own keys, which need no escaping.
   void plain_key(std::string_view key) {
     next_item();
     out_ += '"';
@@ -83,11 +83,12 @@ class Text {
   std::string out_;
   int indent_;
   std::size_t depth_ = 0;
-  bool empty_ = true;  // the object or list that is open has nothing yet
+  bool empty_ = true;  // the open object or list is still empty
 };
 
-// Of equal names the last value counts, as in a shell that imports them one after the other; its
-// place is the first's. Neither a long list nor one made to collide takes more than n log n.
+// Of equal names the last value counts, as in a shell that imports them in order; it takes the
+// first one's position. Any input takes at most n log n time, so hash collisions cannot slow it
+// down.
 void drop_repeated(std::vector<Variable>& variables) {
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
   std::vector<std::uint32_t> order(variables.size());
@@ -155,10 +156,11 @@ class Writer {
   }
 
  private:
-  // An object that is open, and what extra_json has for the same place.
+  // An open object, and the corresponding object of extra_json.
   struct Level {
     const Json* extra = nullptr;
-    std::vector<std::string_view> keys;  // that the event has a say in; only if there is an extra
+    std::vector<std::string_view>
+        keys;  // keys the event itself sets; used only if there is an extra
   };
 
   std::size_t likely_size() const {
@@ -171,7 +173,7 @@ class Writer {
     return size;
   }
 
-  // ---- objects, into which extra_json's are merged
+  // ---- objects, with those of extra_json merged into them
   void open(const Json* extra) {
     text_.open('{');
     levels_.push_back({.extra = extra, .keys = {}});
@@ -193,7 +195,7 @@ class Writer {
     reserve(name);
     text_.plain_key(name);
   }
-  // Not to be taken from extra_json, whether it is written or not.
+  // Marks a key that must not come from extra_json, whether or not it is written.
   void reserve(const char* name) {
     if (levels_.back().extra != nullptr) levels_.back().keys.emplace_back(name);
   }
@@ -202,7 +204,7 @@ class Writer {
     text_.close('}');
     levels_.pop_back();
   }
-  // A member that schema 1 has already stays as it is: a source cannot change what an event is.
+  // extra_json cannot replace a member of schema 1: a source cannot change what an event is.
   void extras() {
     const Level& level = levels_.back();
     if (level.extra == nullptr) return;
@@ -276,7 +278,7 @@ class Writer {
       text_.string(to_utf8_lossy(bytes));
     }
   }
-  // What is not a user's: repaired like the rest, but not worth a note.
+  // For text that no user wrote: repaired like the rest, but not listed in "lossy".
   void unchecked(const std::string& bytes) {
     if (is_utf8(bytes)) {
       text_.string(bytes);
@@ -381,10 +383,10 @@ class Writer {
         event_.environment_format == EnvironmentFormat::kNulEnded) {
       std::vector<Variable> variables = split_environment(*file->bytes);
       std::vector<std::string> repaired;
-      // NUL and '=' are characters of their own, so the whole is UTF-8 if every part is.
+      // NUL and '=' are ASCII characters, so the whole is UTF-8 exactly if every part is.
       if (!is_utf8(*file->bytes)) {
         note_lossy(lossy_, "environment");
-        repaired.reserve(variables.size() * 2);  // so that none moves
+        repaired.reserve(variables.size() * 2);  // so that no element moves
         for (Variable& v : variables) {
           v.name = repaired.emplace_back(to_utf8_lossy(v.name));
           v.value = repaired.emplace_back(to_utf8_lossy(v.value));

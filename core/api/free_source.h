@@ -11,22 +11,21 @@
 
 namespace scriptorium {
 
-// Where a free source puts its events. Threads: any.
+// Receives a free source's events. Threads: any.
 class EventWriter {
  public:
   virtual ~EventWriter() = default;
-  // Returns when the events are durable, or with an error when they are not (journal full and
-  // stopping). Waits while the journal is full: that is the back-pressure. `position`, if given, is
-  // stored in the same transaction, so a source that restarts at its position loses nothing and
-  // repeats nothing. Core fills cluster, host and captured_at where they are empty; the id is the
-  // source's.
+  // Returns once the events are durable, or an error if they are not (journal full and stopping).
+  // Blocks while the journal is full, as back-pressure. `position`, if given, is stored in the same
+  // transaction, so a source that restarts at its position loses nothing and repeats nothing. Core
+  // fills in empty cluster, host and captured_at members; the source sets the id.
   virtual Result<void> write(std::vector<Event> events,
                              std::optional<std::string> position = std::nullopt) = 0;
-  // The position that was last stored by this source instance.
+  // The position that this source instance stored last.
   virtual std::optional<std::string> position() const = 0;
 };
 
-// A source with a loop of its own: usage metrics, a database, a topic.
+// A source that runs its own loop, such as usage metrics, a database or a topic.
 class FreeSource {
  public:
   FreeSource() = default;
@@ -35,9 +34,8 @@ class FreeSource {
   virtual ~FreeSource() = default;
 
   virtual Result<void> check() { return {}; }
-  // Runs in a thread of its own until `stop`, or with `once` until all that is there has been
-  // written. An error or an exception is logged and counted, and run() is called again after a
-  // back-off.
+  // Runs in its own thread until `stop`, or with `once` until everything available has been
+  // written. Core logs and counts an error or exception, and calls run() again after a back-off.
   virtual Result<void> run(EventWriter& writer, std::stop_token stop, bool once) = 0;
   // One JSON object for `status --json`; "" = nothing.
   virtual std::string status_json() const { return {}; }

@@ -14,18 +14,18 @@ using namespace std::literals;
 
 constexpr std::size_t kMaxLogicalLine = 64U << 10;
 
-// As isspace() in the C locale, which sbatch uses.
+// sbatch uses isspace() in the C locale.
 constexpr std::string_view kBlanks = " \t\n\v\f\r";
 bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
 
-// Takes the next line, without its newline, off `rest`.
+// Removes the next line from `rest` and returns it without its newline.
 std::string_view take_line(std::string_view& rest) noexcept {
   const std::string_view line = rest.substr(0, rest.find('\n'));
   rest.remove_prefix(std::min(line.size() + 1, rest.size()));
   return line;
 }
 
-// Takes the next word between blanks off `rest`; empty at its end.
+// Removes the next blank-separated word from `rest` and returns it; empty at the end.
 std::string_view take_blank_word(std::string_view& rest) noexcept {
   rest = trim(rest, kBlanks);
   std::size_t end = 0;
@@ -68,8 +68,8 @@ bool is_separator(char c) noexcept {
   return c == ';' || c == '&' || c == '|' || c == '(' || c == ')';
 }
 
-// Where the substitution that begins at `at` ends ("$(...)", "${...}" or "`...`"), just behind it;
-// the text's end if it is never closed.
+// The position after the substitution that begins at `at` ("$(...)", "${...}" or "`...`"), or the
+// end of the text if it is not closed.
 std::size_t substitution_end(std::string_view line, std::size_t at) noexcept {
   if (line[at] == '`') {
     const std::size_t end = line.find('`', at + 1);
@@ -90,9 +90,9 @@ bool is_substitution(std::string_view line, std::size_t at) noexcept {
          (line[at] == '$' && at + 1 < line.size() && (line[at + 1] == '(' || line[at + 1] == '{'));
 }
 
-// Reads one shell word from `at`, which moves behind it: quotes are taken away, substitutions stay
-// as they are written. An open quote ends with the line, so that an apostrophe in a here-document
-// spoils one line only.
+// Reads one shell word at `at` and moves `at` past it. Quotes are removed, substitutions are kept
+// as written. An open quote ends with the line, so that an apostrophe in a here-document affects
+// only its own line.
 std::string read_word(std::string_view line, std::size_t& at) {
   std::string word;
   char quote = '\0';
@@ -160,13 +160,12 @@ void read_command(const std::vector<std::string>& words, std::vector<std::string
   if (i == words.size() || (words[i] != "module" && words[i] != "ml")) return;
   const bool short_form = words[i] == "ml";
   ++i;
-  // "module --silent load X"; but "ml -GCC" takes GCC away, and what follows is still a list of
-  // modules.
+  // "module --silent load X"; but "ml -GCC" unloads GCC, and a list of modules follows.
   while (i < words.size() && words[i].starts_with('-')) ++i;
   if (i == words.size()) return;
   const std::string& action = words[i];
   if (is_one_of(action, kSwap)) {
-    if (i + 1 < words.size()) add_module(words.back(), modules);  // the last one is what is put in
+    if (i + 1 < words.size()) add_module(words.back(), modules);  // the last one is the new module
     return;
   }
   if (is_one_of(action, kLoad)) {
@@ -225,7 +224,7 @@ std::vector<std::string> read_modules(std::string_view script) {
   std::vector<std::string> modules;
   while (!script.empty() && modules.size() < kMaxScriptItems) {
     const std::string_view line = without_return(take_line(script));
-    // Nearly every line ends here: splitting all of them into words would cost ten times as much.
+    // This rejects nearly every line; splitting all lines into words would cost ten times as much.
     if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos)
       continue;
     if (trim(line, kBlanks).starts_with('#') || line.size() > kMaxLogicalLine) continue;

@@ -8,30 +8,30 @@
 
 #include "core/api/event.h"
 
-// What a job script's text says of itself, whatever the scheduler. Pure functions that read and
-// never evaluate: no variable is expanded, no command substituted, no `if` decided. Linear in the
-// script's size; any bytes are taken.
+// Facts that a job script's text states, for any scheduler. Pure functions that do not evaluate the
+// script: they expand no variable, substitute no command and decide no `if`. They accept any bytes
+// and take time linear in the script's size.
 namespace scriptorium {
 
-// More or longer than this is left out, so that a hostile script cannot make an event of any size
-// twice as large.
+// Items beyond these limits are dropped, so that a hostile script cannot double the size of its
+// event.
 inline constexpr std::size_t kMaxScriptItems = 1000;
 inline constexpr std::size_t kMaxScriptItemBytes = 4096;
 
-// How a scheduler's submit command finds its options in a script. All of them stop at the first
+// How a scheduler's submit command finds its options in a script. All schedulers stop at the first
 // line that is neither blank nor a comment.
 struct DirectiveSyntax {
-  std::string_view prefix;   // "#SBATCH"; "" = there are none
+  std::string_view prefix;   // "#SBATCH"; "" = no directives
   bool indented = false;     // blanks may precede the prefix
   bool colon_lines = false;  // a line that begins with ':' counts as a comment
 };
 
-// Calls use(text) with the text after the prefix of each such line, without the blanks around
-// it, until it returns false.
+// Calls use(text) for each directive line, with the trimmed text after the prefix, until it returns
+// false.
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use);
 
-// A directive's text as words: blanks separate, quotes and backslashes protect, '#' begins a
+// Splits a directive's text into words at blanks. Quotes and backslashes protect; '#' begins a
 // comment.
 std::vector<std::string> split_directive(std::string_view text);
 

@@ -11,8 +11,8 @@ namespace scriptorium {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// One fact beside a message's constant sentence. Never a job script, a variable's value or a
-// credential.
+// One fact that accompanies a message's constant sentence. Never a job script, a variable's value
+// or a credential.
 struct LogField {
   std::string key;
   std::string value;
@@ -25,10 +25,10 @@ struct LogField {
   LogField(std::string_view k, Number v) : key(k), value(std::to_string(v)) {}
 };
 
-// Where messages go. error = a person must act; warning = degraded, will heal itself; info = start,
-// stop, reload; debug = per event. Each error and warning has a stable id that docs/messages.md
-// explains. Threads: any. Never blocks on anything but standard error. Repeats of an id are rate
-// limited and counted.
+// Receives messages. error = a person must act; warning = degraded, will recover by itself; info =
+// start, stop, reload; debug = per event. Each error and warning has a stable id, explained in
+// docs/messages.md. Repeats of an id are rate limited and counted. Threads: any. Blocks only on
+// standard error.
 class Logger {
  public:
   using Fields = std::vector<LogField>;

@@ -39,8 +39,8 @@ std::string full_key(const Table& table, std::string_view key) {
 constexpr std::array<std::string_view, 5> kSecretWords = {"password", "passwd", "secret", "token",
                                                           "api_key"};
 
-// The keys of a password that was typed into the config by mistake. A key that ends in "_file" only
-// names a place.
+// Keys under which somebody may have typed a password into the configuration by mistake. A key that
+// ends in "_file" only names a path.
 bool names_secret(std::string_view key) {
   const std::string lower = to_lower(key);
   if (lower.ends_with("_file")) return false;
@@ -48,7 +48,7 @@ bool names_secret(std::string_view key) {
                      [&](std::string_view part) { return lower.find(part) != std::string::npos; });
 }
 
-// Cuts at a character's beginning.
+// Cuts at a character boundary.
 void cut(std::string& text, std::size_t limit) {
   if (text.size() <= limit) return;
   std::size_t end = limit > 3 ? limit - 3 : 0;
@@ -57,7 +57,7 @@ void cut(std::string& text, std::size_t limit) {
   text += "...";
 }
 
-// Stops soon after kGivenLimit bytes, however large the value is.
+// Stops soon after kGivenLimit bytes, for a value of any size.
 void append_text(const Value& value, std::string& out) {
   if (out.size() > kGivenLimit) return;
   if (const auto* s = std::get_if<std::string>(&value.data)) {
@@ -106,7 +106,7 @@ Problem about(const Table& table, const OptionInfo& info, const Value& value, st
           .given = given_text(info.name, value, info.secret)};
 }
 
-// "integer, 1 .. 64"; for a choice the words alone.
+// "integer, 1 .. 64"; for a choice only its words.
 std::string allowed_text(const OptionInfo& info) {
   if (info.allowed.empty() || info.type.empty() || info.type.front() == '"')
     return info.allowed.empty() ? info.type : info.allowed;
@@ -122,14 +122,14 @@ struct UnitWord {
 constexpr UnitWord kDurations[] = {{"ms", 1},         {"s", 1000},      {"m", 60'000},
                                    {"min", 60'000},   {"h", 3'600'000}, {"d", 86'400'000},
                                    {"w", 604'800'000}};
-// Without "i" and "B" as systemd, Slurm and Docker read it: in powers of 1024.
+// A unit without "i" and "B" is a power of 1024, as in systemd, Slurm and Docker.
 constexpr UnitWord kSizes[] = {{"B", 1},          {"K", 1024},          {"M", 1048576},
                                {"G", 1073741824}, {"T", 1099511627776}, {"KiB", 1024},
                                {"MiB", 1048576},  {"GiB", 1073741824},  {"TiB", 1099511627776},
                                {"kB", 1e3L},      {"KB", 1e3L},         {"MB", 1e6L},
                                {"GB", 1e9L},      {"TB", 1e12L}};
 
-// What the value of a key counts, as its name says.
+// The unit that a key's name states.
 struct KeyUnit {
   std::string_view suffix;
   std::string_view plural;
@@ -153,7 +153,8 @@ const char* examples_of(const KeyUnit& unit) {
              : "a duration such as \"500ms\", \"90s\", \"5m\", \"2h\" or \"1h30m\"";
 }
 
-// "1h30m", "1.5GiB", "64 MiB": numbers, each with its unit, in the smallest unit of `words`.
+// "1h30m", "1.5GiB", "64 MiB": numbers, each with its unit, converted to the smallest unit of
+// `words`.
 std::optional<long double> parse_amounts(std::string_view text, std::span<const UnitWord> words) {
   long double sum = 0;
   std::size_t at = 0;
@@ -191,8 +192,8 @@ std::optional<long double> parse_amounts(std::string_view text, std::span<const 
   return sum;
 }
 
-// A number written as a text with a unit, for a key that has one; a problem and nothing if it is
-// none.
+// Reads a number written as a string with a unit, for a key that has one. Returns nothing and
+// reports a problem for any other string.
 std::optional<std::int64_t> read_amount(const Value& value, std::string_view text,
                                         const KeyUnit& unit, const Table& table,
                                         const OptionInfo& info, Problems& problems) {
@@ -258,7 +259,7 @@ void Problems::add(const Table& table, std::string_view key, std::string problem
 void Problems::sort() {
   std::map<std::string, std::size_t> ranks;
   for (const Problem& problem : list_) ranks.emplace(problem.position.file, ranks.size());
-  // File, line, and the order until now. (clang 19 calls gcc 12's std::stable_sort deprecated.)
+  // By file, line and previous order. (clang 19 reports gcc 12's std::stable_sort as deprecated.)
   std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t>> order;
   for (std::size_t i = 0; i < list_.size(); ++i) {
     const Position& position = list_[i].position;
@@ -285,7 +286,7 @@ std::string quote(std::string_view text) {
     bool escape = byte < 0x20 || byte == 0x7F;
     if (escape) control = byte;
     if (byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0) {
-      // U+0080 .. U+009F: terminals act on some of them.
+      // U+0080 .. U+009F: terminals interpret some of them.
       escape = true;
       control = static_cast<unsigned char>(text[++i]);
     }

@@ -13,36 +13,36 @@
 
 #include "core/base/result.h"
 
-// Options of a plugin (and of core itself): one struct with the defaults in it, one Schema beside
-// it. Core turns TOML into Table once; after parsing nothing sees TOML again.
+// Options of a plugin, and of core itself: a struct that holds the defaults, and a Schema for it.
+// Core converts TOML to a Table once; no other code sees TOML.
 namespace scriptorium {
 
 struct Position {
-  std::string file;        // as it was opened
-  std::uint32_t line = 0;  // from 1; 0 = not from a file
+  std::string file;        // as opened
+  std::uint32_t line = 0;  // starts at 1; 0 = not from a file
 };
 
 struct Value;
 struct TableEntry;
 
-// A TOML table with the place of each key. Keys are unique; order is the file's.
+// A TOML table with the position of each key. Keys are unique, in file order.
 struct Table {
   std::vector<TableEntry> entries;
   Position position;
   std::string path;  // "sink.archive": precedes every key in messages
-  // A line of it could not be read, which is a problem already: what seems to be missing may be
-  // in that line, so nothing is reported as missing.
+  // A line of the table could not be read. That is reported already; a key that seems to be missing
+  // may be in that line, so no key is reported as missing.
   bool damaged = false;
 
-  const Value* find(std::string_view key) const noexcept;  // null if it is not there
+  const Value* find(std::string_view key) const noexcept;  // null if the key is missing
 };
 
 struct Value {
   std::variant<bool, std::int64_t, double, std::string, std::vector<Value>, Table> data;
   Position position;
 
-  // The value as TOML writes it, on one line, for "given:"; long ones are cut with "...", and what
-  // has a key that names a secret ("password") is "***".
+  // The value in TOML syntax on one line, for "given:". Long values are cut with "..."; the value
+  // of a key that names a secret ("password") is shown as "***".
   std::string text() const;
 };
 
@@ -51,7 +51,7 @@ struct TableEntry {
   Value value;
 };
 
-// One thing that is wrong with the configuration.
+// One error in the configuration.
 struct Problem {
   Position position;
   std::string key;      // "sink.kafka.compression"
@@ -68,11 +68,9 @@ struct Problem {
 class Problems {
  public:
   void add(Problem problem) { list_.push_back(std::move(problem)); }
-  // About a key of a table; points at the key's line and gives its value, or at the table's line if
-  // the key is not there.
+  // Reports a key of a table with its line and value, or the table's line if the key is missing.
   void add(const Table& table, std::string_view key, std::string problem, std::string allowed = {});
-  // By file (in the order in which they were first named) and line; what is about a file as a whole
-  // comes after its lines.
+  // Sorts by file (in order of first mention) and line; problems of a file as a whole come last.
   void sort();
   bool empty() const noexcept { return list_.empty(); }
   const std::vector<Problem>& list() const noexcept { return list_; }
@@ -81,8 +79,8 @@ class Problems {
   std::vector<Problem> list_;
 };
 
-// A password or token. Never printed: text() is "***". Comes from a file (`password_file`), never
-// from the config.
+// A password or token. It is never printed: text() is "***". It is read from a file
+// (`password_file`), never from the configuration.
 class Secret {
  public:
   Secret() = default;
@@ -95,7 +93,7 @@ class Secret {
   std::string value_;
 };
 
-// What `scriptorium plugins NAME` and the reference page show of an option.
+// What `scriptorium plugins NAME` and the reference page show about an option.
 struct OptionInfo {
   std::string name;
   std::string type;  // "string", "integer", "integer or a duration such as \"5m\"", "true or
@@ -111,27 +109,28 @@ struct OptionInfo {
 template <typename T>
 struct Option {
   OptionInfo info;
-  // Stores the value into the struct; false if it said a problem.
+  // Stores the value in the struct, or reports a problem.
   std::function<void(const Value& value, const Table& table, T& into, Problems& problems)> apply;
   std::function<std::string(const T& defaults)> default_text;
 };
 
 namespace options_detail {
-std::string quote(std::string_view text);  // as a TOML text on one line; control characters escaped
-// "sink.archive" and "root" -> "sink.archive.root"; a key that TOML would quote is quoted, a very
-// long one is cut.
+std::string quote(
+    std::string_view text);  // as a TOML string on one line; control characters escaped
+// "sink.archive" and "root" -> "sink.archive.root"; a key that TOML would quote is quoted, and a
+// very long key is cut.
 std::string join_key(const std::string& path, std::string_view key);
 void wrong_type(const Value& value, const Table& table, const OptionInfo& info, Problems& problems);
-// `words`: what is allowed, if it can be listed; the nearest one becomes the "did you mean".
+// `words`: the allowed values, if they can be listed; the nearest one becomes the "did you mean".
 void not_allowed(const Value& value, const Table& table, const OptionInfo& info,
                  std::string problem, Problems& problems,
                  const std::vector<std::string>& words = {});
 void missing(const Table& table, const OptionInfo& info, Problems& problems);
-// Read a value of one type; false (and a problem) if it is of another.
+// Read a value of one type; false, with a problem reported, if it has another type.
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, bool& out);
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::int64_t& out);
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p,
-         double& out);  // takes integers too
+         double& out);  // accepts integers too
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p, std::string& out);
 bool get(const Value& v, const Table& t, const OptionInfo& i, Problems& p,
          std::vector<std::string>& out);
@@ -144,8 +143,7 @@ template <typename V>
 std::string default_text(const std::optional<V>& value) {
   return value ? default_text(*value) : std::string{};
 }
-// "integer", and for a key that ends in a unit what else is accepted: a duration ("5m") or a size
-// ("1GiB").
+// "integer", and for a key that ends in a unit also a duration ("5m") or a size ("1GiB").
 std::string integer_type(std::string_view name);
 const char* type_name(const bool*);
 const char* type_name(const std::int64_t*);
@@ -184,7 +182,7 @@ Option<T> option(std::string name, M T::* member, std::string help) {
           [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
 }
 
-// Like option(), but the key must be there.
+// Like option(), but the key is required.
 template <typename T, typename M>
 Option<T> required(const std::string& name, M T::* member, const std::string& help) {
   Option<T> made = option<T, M>(name, member, help);
@@ -193,7 +191,7 @@ Option<T> required(const std::string& name, M T::* member, const std::string& he
 }
 
 // An integer within [least, most]. Where the name ends in its unit (_ms, _seconds, _hours, _days,
-// _bytes), a text such as "5m" or "1GiB" is read as well.
+// _bytes), a string such as "5m" or "1GiB" is accepted as well.
 template <typename T, typename M>
 Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int64_t most,
                   std::string help) {
@@ -213,7 +211,7 @@ Option<T> integer(std::string name, M T::* member, std::int64_t least, std::int6
           [member](const T& defaults) { return options_detail::default_text(defaults.*member); }};
 }
 
-// One of a few words, each with its value.
+// One of several words, each with its value.
 template <typename T, typename E>
 Option<T> choice(std::string name, E T::* member,
                  const std::vector<std::pair<std::string, E>>& words, std::string help) {
@@ -245,7 +243,7 @@ Option<T> choice(std::string name, E T::* member,
       }};
 }
 
-// Any other shape: `apply` reads the value itself and reports what is wrong.
+// Any other type of value: `apply` reads it and reports problems.
 template <typename T>
 Option<T> custom(OptionInfo info,
                  std::function<void(const Value&, const Table&, T&, Problems&)> apply) {
@@ -253,14 +251,14 @@ Option<T> custom(OptionInfo info,
   return {std::move(info), std::move(apply), [text = std::move(text)](const T&) { return text; }};
 }
 
-// The options of one struct. Unknown keys are core's to report, as it knows the options that every
-// source or sink takes; tables within a table are the plugin's.
+// The options of one struct. Core reports unknown keys, because it knows the options that every
+// source or sink takes; the plugin checks nested tables.
 template <typename T>
 class Schema {
  public:
   Schema(std::initializer_list<Option<T>> options) : options_(options) {}
 
-  // Fills a struct from its defaults and the table; says every problem there is.
+  // Fills a struct from its defaults and the table, and reports every problem.
   T parse(const Table& table, Problems& problems) const {
     T result{};
     for (const Option<T>& o : options_) {

@@ -11,12 +11,12 @@
 
 namespace scriptorium {
 
-// Raised whenever the layout or meaning of anything in core/api changes;
-// tests/core/api/abi/abi_layout_test.cc fails when that is forgotten.
+// Incremented whenever the layout or meaning of anything in core/api changes;
+// tests/core/api/abi/abi_layout_test.cc fails if that is forgotten.
 inline constexpr std::uint32_t kPluginAbiVersion = 3;
 
-// Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...". C++
-// types may cross between daemon and plugin because the stamps must match exactly. Set by the build
+// Compiler, libstdc++ ABI and a hash of core/api and core/base, as "g++-12.2.0/cxx11/5f3a...".
+// Daemon and plugin can exchange C++ types because their stamps must be equal. Set by the build
 // (cmake/build_stamp.cmake).
 #ifndef SCRIPTORIUM_BUILD_STAMP
 #error \
@@ -25,10 +25,10 @@ inline constexpr std::uint32_t kPluginAbiVersion = 3;
 
 enum class PluginKind : std::uint32_t { kSink = 1, kSpoolAdapter = 2, kFreeSource = 3 };
 
-// The one symbol that a plugin exports:
+// The only symbol that a plugin exports:
 //   extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-//       .name = "null", .summary = "...", .kind = PluginKind::kSink, .options = &describe, .check =
-//       &check, .create_sink = &create};
+//       .kind = PluginKind::kSink, .name = "null", .summary = "...",
+//       .options = &describe, .check = &check, .create_sink = &create};
 // The loader compares abi_version, then descriptor_size, then build_stamp before it calls anything.
 struct PluginDescriptor {
   std::uint32_t abi_version = kPluginAbiVersion;  // read first; never moves
@@ -38,14 +38,15 @@ struct PluginDescriptor {
   const char* name = nullptr;     // "kafka"; the file is NAME.so
   const char* summary = nullptr;  // one line for `scriptorium plugins`
 
-  // All options of an instance, for the checks, `scriptorium plugins NAME` and the reference page.
+  // All options of an instance, for configuration checks, `scriptorium plugins NAME` and the
+  // reference page.
   std::vector<OptionInfo> (*options)() = nullptr;
-  // Parses and cross-checks an instance's table without touching the world; reports all problems.
+  // Parses and cross-checks an instance's table without side effects; reports all problems.
   void (*check)(const Table& table, Problems& problems) = nullptr;
 
-  // Exactly one of these is set, by kind. Called once for each instance, in a thread of its own
-  // while the main thread waits, after check() found nothing; must return within 30 s and do no
-  // network I/O.
+  // Exactly one of these is set, according to `kind`. Core calls it once per instance, after
+  // check() found no problem, in a separate thread while the main thread waits. It must return
+  // within 30 s and do no network I/O.
   Result<std::unique_ptr<Sink>> (*create_sink)(const Table& table,
                                                const PluginContext& context) = nullptr;
   Result<std::unique_ptr<SpoolAdapter>> (*create_spool_adapter)(

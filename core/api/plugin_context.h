@@ -7,7 +7,7 @@
 
 namespace scriptorium {
 
-// What core gives to a source or sink; the references live as long as the plugin's object.
+// What core passes to a source or sink. The references outlive the plugin's object.
 struct PluginContext {
   std::string name;  // of the instance: "archive" for [sink.archive]
   std::string cluster;

@@ -11,11 +11,12 @@
 
 namespace scriptorium {
 
-// A sink whose destination gives back what it stored. Core reads from it to fill a sink that was
+// A sink whose destination can return what it stored. Core reads from it to fill a sink that was
 // added later, to refill one that was down for longer than the journal could hold its events, and
 // to correct an owner afterwards.
 //
-// A sink that implements it returns it from Sink::readable(). It lives as long as its sink.
+// A sink that implements this interface returns it from Sink::readable(). It lives as long as its
+// sink.
 //
 // Threads: any, several at once, beside deliver() and before start() or after stop().
 class ReadableSink {
@@ -27,26 +28,27 @@ class ReadableSink {
 
   // The event as it was delivered: the same id, every member (times as precise as event_json()
   // writes them) and the bytes of its script and environment, each checked against its size and
-  // sha256. A file of another name has null bytes if the destination does not keep it. `locator` is
-  // the event without its files. Of it are needed: id, kind, time, cluster, scheduler, host,
-  // job.id, job.name, job.account, job.array and user, as they were when the event was delivered.
-  // Fails: kVanished (no longer there), kCorrupt (there, but not what was delivered), else not now.
+  // sha256. Any other file has null bytes if the destination does not keep it. `locator` is the
+  // event without its files; it must have id, kind, time, cluster, scheduler, host, job.id,
+  // job.name, job.account, job.array and user as they were when the event was delivered. Fails:
+  // kVanished (no longer stored), kCorrupt (stored, but not what was delivered); any other kind
+  // means "try again later".
   virtual Result<std::shared_ptr<const Event>> fetch(const Event& locator) = 0;
 
   struct Query {
     std::vector<std::string> kinds;  // a pattern per item, "job.*" allowed; empty: all
-    Timestamp since;                 // events whose time is earlier are left out
+    Timestamp since;                 // earlier events are not listed
   };
   struct Page {
     std::vector<std::shared_ptr<const Event>> events;  // without bytes: each a locator for fetch()
     std::string position;                              // the `after` of the next call
     bool end = false;                                  // nothing comes after `position`
-    std::uint64_t skipped = 0;                         // records that could not be understood
+    std::uint64_t skipped = 0;                         // records that could not be parsed
   };
-  // The stored events, at most `limit` of them, in an order that does not change; `after` "" is the
-  // beginning. A call takes bounded time and memory: a page may be short, or empty, without being
-  // the last. What is stored while a listing is under way may or may not be in it. Fails: not now;
-  // nothing is left out in silence because a directory could not be read.
+  // The stored events, at most `limit` per call, in a fixed order; `after` "" is the beginning. A
+  // call takes bounded time and memory, so a page may be short or empty without being the last.
+  // Events stored during a listing may or may not be in it. Fails with an error that means "try
+  // again later"; an unreadable directory is an error and never silently skipped.
   virtual Result<Page> list(const Query& query, const std::string& after, std::size_t limit) = 0;
 };
 

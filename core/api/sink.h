@@ -15,25 +15,25 @@
 
 namespace scriptorium {
 
-// What a sink holds of a job, for `scriptorium show`.
+// What a sink has stored about a job, for `scriptorium show`.
 struct StoredFile {
   std::string name;      // "script", "environment", "metadata"
-  std::string location;  // a path, or whatever names the place
+  std::string location;  // a path or another name of the place
   Bytes bytes;
 };
 struct StoredJob {
-  std::string event_id;  // "" if the destination does not tell
+  std::string event_id;  // "" if the destination does not keep it
   std::string location;
   std::vector<StoredFile> files;
 };
 
 // A backend: writes events to one destination. It keeps no disk buffer, never sleeps to retry and
-// never reads a config file; queueing, batching, back-off and dead letters are core's.
+// never reads a config file; core does queueing, batching, back-off and dead letters.
 //
 // Threads: deliver() is called by one thread at a time, or by `workers` threads at once where that
 // option is above 1; the other calls come from the main thread, start() before the first deliver(),
-// stop() after the last. What escapes as an exception becomes a retry of what was not settled, and
-// after three on one event a dead letter.
+// stop() after the last. If deliver() throws, unsettled deliveries are retried; an event for which
+// it throws three times becomes a dead letter.
 class Sink {
  public:
   Sink() = default;
@@ -41,56 +41,55 @@ class Sink {
   Sink& operator=(const Sink&) = delete;
   virtual ~Sink() = default;
 
-  // All of start-up but starting: is the destination reachable, may we write there? For
-  // `scriptorium check`. Must leave nothing behind.
+  // For `scriptorium check`: is the destination reachable, and may we write there? Must leave
+  // nothing behind.
   virtual Result<void> check() { return {}; }
 
-  // Once, before the first delivery. kInvalidConfig refuses to start the daemon; any other error is
-  // logged, and deliveries begin all the same (the destination may be down now: its events wait in
-  // the journal).
+  // Called once, before the first delivery. kInvalidConfig prevents the daemon from starting. Any
+  // other error is logged and deliveries begin anyway: the destination may be down, and its events
+  // wait in the journal.
   virtual Result<void> start() { return {}; }
 
-  // Settle each delivery exactly once, now or later from any thread. A batch holds 1 to
-  // batch_max_events deliveries in the journal's order; core hands over the next one when all of
-  // these are settled, or sooner if batches_under_way() says so.
+  // Must settle each delivery exactly once, now or later, from any thread. A batch has 1 to
+  // batch_max_events deliveries in journal order. Core hands over the next batch when all of these
+  // are settled, or earlier if batches_under_way() allows it.
   virtual void deliver(std::vector<Delivery> batch) = 0;
 
-  // Flush what is in flight, at most until `deadline`. What is unsettled then stays in the journal.
-  // After return no delivery may be settled any more and no thread of the sink may run.
+  // Flushes what is in flight, at most until `deadline`; unsettled events stay in the journal.
+  // After it returns, the sink may settle no delivery and run no thread.
   virtual void stop(SteadyTime deadline) { static_cast<void>(deadline); }
 
-  // What this destination holds of a job; an empty list if it has none or cannot look. A progress
-  // of seconds is allowed. Called in the command, not in the daemon: neither start() nor deliver()
-  // came before.
+  // What this destination has stored about a job; empty if it has nothing or cannot search. May
+  // take seconds. The command calls it, not the daemon, so neither start() nor deliver() was called
+  // before.
   virtual Result<std::vector<StoredJob>> find(std::string_view job_id) {
     static_cast<void>(job_id);
     return std::vector<StoredJob>{};
   }
 
-  // What a destination needs once (index templates, topics), for `scriptorium setup`: with `print`
-  // only the text.
+  // For `scriptorium setup`: creates what the destination needs once (index templates, topics), or
+  // with `print` only returns the text.
   virtual Result<std::string> setup(bool print) {
     static_cast<void>(print);
     return std::string{"nothing to set up\n"};
   }
 
-  // One JSON object with what only this sink knows, shown under "plugin_status" in `status --json`;
-  // "" = nothing.
+  // One JSON object with plugin-specific status, shown under "plugin_status" in `status --json`; ""
+  // = nothing.
   virtual std::string status_json() const { return {}; }
 
-  // How many batches core may hand over before the first of them is settled. With more than 1 the
-  // next batches are read and handed over while the destination is busy with the last; deliver()
-  // then must not wait for the destination. Its calls still come one at a time and in the journal's
-  // order (as long as `workers` is 1), and batch_max_bytes is for all of them together. Asked once,
-  // after start().
+  // How many batches core may hand over before the first of them is settled. Above 1, core reads
+  // and hands over further batches while the destination is busy, so deliver() must not wait for
+  // the destination. Calls still come one at a time and in journal order (as long as `workers` is
+  // 1), and batch_max_bytes limits all these batches together. Called once, after start().
   virtual std::size_t batches_under_way() const { return 1; }
 
-  // Itself as something that gives back what it stored; null if it cannot, or if its options keep
-  // too little for that.
+  // This sink as a ReadableSink; null if it cannot return what it stored, or if its options make it
+  // store too little.
   virtual ReadableSink* readable() { return nullptr; }
 
-  // Directories in which this sink alone may write. Core refuses two sinks if a directory of one
-  // is, or lies within, a directory of the other.
+  // Directories that only this sink may write to. Core refuses two sinks if a directory of one
+  // equals or lies within a directory of the other.
   virtual std::vector<std::string> directories() const { return {}; }
 };
 

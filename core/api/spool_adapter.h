@@ -20,7 +20,7 @@
 
 namespace scriptorium {
 
-// What a path below the spool's root is, as its name alone tells.
+// The role of a path below the spool's root, derived from its name alone.
 struct SpoolPath {
   enum class Role {
     kForeign,    // not ours; never opened
@@ -28,20 +28,20 @@ struct SpoolPath {
     kEntryDirectory,  // the directory of one entry: listed, and watched while the entry is
                       // incomplete
     kEntryFile,       // a file of an entry
-    // A file that tells about an entry and is written again throughout the job's life, such as
-    // Torque's job record. While empty it is not there yet; alone it is not a job that could be
-    // missed; once the entry is taken, it is left alone.
+    // A file that describes an entry and is rewritten throughout the job's life, such as Torque's
+    // job record. While empty it counts as missing; on its own it does not make a job that could be
+    // missed; once the entry is taken, it is no longer read.
     kEntryRecord,
   };
   bool is_file() const noexcept { return role == Role::kEntryFile || role == Role::kEntryRecord; }
   Role role = Role::kForeign;
   std::string_view
-      entry;  // what ties an entry's files together, such as "hash.1/job.11"; a view into the path
+      entry;  // the key that an entry's files share, such as "hash.1/job.11"; a view into the path
   std::string_view
       file;  // the file's name within its entry, such as "script"; a view into the path
 };
 
-// A file of an entry with the bytes that were read of it.
+// A file of an entry with the bytes that were read from it.
 struct SpoolFile {
   std::string name;
   FileStat stat;
@@ -49,7 +49,7 @@ struct SpoolFile {
   bool truncated = false;  // it is larger than max_file_bytes; `bytes` is its beginning
 };
 
-// All that is known of one entry at one moment. Files are in no particular order.
+// A snapshot of one entry. Files are in no particular order.
 struct SpoolEntry {
   std::string key;
   std::vector<SpoolFile> files;
@@ -62,14 +62,14 @@ struct SpoolEntry {
   }
 };
 
-// Is an entry whole?
+// Whether an entry is complete.
 struct Assessment {
   enum class State {
-    kIncomplete,  // more must come: wait for events, look again, give up at
+    kIncomplete,  // something is missing: wait for notifications, inspect again, give up after
                   // incomplete_after_seconds
     kComplete,    // take it now
-    kSettling,    // may be whole; take it if nothing changes for `settle`
-    kDoubtful,    // may lack its end, and nothing will ever tell: take it as incomplete if nothing
+    kSettling,    // may be complete; take it if nothing changes for `settle`
+    kDoubtful,    // may lack its end, which cannot be determined: take it as incomplete if nothing
                   // changes for `settle`
     kDuplicate,   // a hard link to the script of another entry: taken only if that one was never
                   // captured
@@ -80,40 +80,40 @@ struct Assessment {
   std::string_view reason;  // for kIncomplete and kIgnore: a constant, counted in status
 };
 
-// What an adapter makes of an entry. Core adds id, hashes, times, cluster and host, and redacts.
+// The result of parsing an entry. Core adds id, hashes, times, cluster and host, and redacts.
 struct ParsedJob {
   Job job;
-  User user;  // only what the scheduler itself wrote; `verified` only if nobody else could have
-              // written it
-  std::string script_file = "script";  // whose modification time is the event's `time`, and whose
-                                       // identity marks the entry
-  Bytes script;                        // null: the entry has none
+  User user;  // only what the scheduler wrote; `verified` only if nobody else could have written it
+  std::string script_file =
+      "script";  // its modification time is the event's `time`, and its identity marks the entry
+  Bytes script;  // null: the entry has none
   ScriptInfo script_info;
   Bytes environment;  // null: none
   EnvironmentFormat environment_format = EnvironmentFormat::kNone;
-  // The scheduler's list of variables does not tell for certain where one ends, so a site's choice
-  // of variables cannot be applied to it: core then keeps all of it where the site keeps
-  // everything, and else nothing.
+  // The end of a variable in the scheduler's list is ambiguous, so a site's rules for variables
+  // cannot be applied. Core then keeps the whole environment if the site keeps everything, and
+  // otherwise nothing.
   bool environment_guessed = false;
   std::vector<EventFile> more_files;   // name and bytes only
-  std::vector<std::string> problems;   // in words; each makes the event countable as malformed
-  std::vector<EventFile> mixed_files;  // as more_files; variables are in them among other things,
-                                       // so as environment_guessed
+  std::vector<std::string> problems;   // an event with a problem is counted as malformed
+  std::vector<EventFile> mixed_files;  // like more_files, but they also contain variables, so the
+                                       // rule of environment_guessed applies
   std::string extra_json;              // becomes the event's; "" = none
 };
 
-// What the scheduler says of a job, by a way that users cannot forge.
+// The scheduler's answer about a job, through a channel that users cannot forge.
 struct OwnerAnswer {
   enum class State {
     kFound,     // take it
-    kNotYet,    // asked, and not named: ask again, until resolve_timeout_seconds
-    kUnknown,   // the scheduler knows no such job (any more): goes out unverified at once
-    kNotAsked,  // no question was about it this time, to spare the scheduler: it waits, whatever
-                // resolve_timeout_seconds says
+    kNotYet,    // asked, but no owner yet: ask again, until resolve_timeout_seconds
+    kUnknown,   // the scheduler does not know the job, or no longer: the event goes out unverified
+                // at once
+    kNotAsked,  // not included in this query, to spare the scheduler: the event waits, even beyond
+                // resolve_timeout_seconds
   };
   State state = State::kNotYet;
-  User user;  // not verified: `unverified_reason` may say why, with kUnknown too, in words that are
-              // the same for every job
+  User user;  // if not verified, `unverified_reason` may say why, also with kUnknown; the same text
+              // for every job
   std::optional<std::string> name, account, partition, qos, work_dir;
   std::optional<JobArray> array;
   std::optional<HetJob> het;
@@ -123,28 +123,30 @@ struct OwnerAnswer {
 struct OwnerQuery {
   const Event* event = nullptr;
   std::int64_t script_mtime_ns = 0;
-  // True if the spool entry still is the one that was captured (same inode and modification time).
-  // To be asked *after* the scheduler's answer: a scheduler that uses an id again would else lend
-  // one job the other's owner.
+  // True if the spool entry still is the captured one (same inode and modification time). Call it
+  // *after* the scheduler's answer: otherwise, if the scheduler reuses an id, one job could get the
+  // other's owner.
   std::function<bool()> entry_unchanged;
-  SteadyTime since;  // captured before this moment: what was asked later is about this job
+  SteadyTime since;  // the job was captured before this time, so an answer requested later is about
+                     // this job
 };
 
-// What our questions cost the scheduler.
+// The load that our queries cause.
 struct SchedulerLoad {
   std::map<std::string, std::uint64_t> questions;  // by kind, since the start
-  double share = 0;  // of its time, in the last minutes, that went into our answers; an upper bound
+  double share = 0;  // fraction of the scheduler's time spent on our queries in the last minutes;
+                     // an upper bound
 };
 
-// Asks the scheduler who owns jobs. Core calls it from one thread, with all new jobs at once, and
-// not more often than every min_interval().
+// Asks the scheduler who owns jobs. Core calls it from one thread, with all new jobs at once, at
+// most once per min_interval().
 class OwnerResolver {
  public:
   virtual ~OwnerResolver() = default;
   virtual std::chrono::milliseconds min_interval() const { return std::chrono::seconds{1}; }
-  // From any thread. Nothing in `questions`: not counted.
+  // From any thread. Empty `questions`: not counted.
   virtual SchedulerLoad load() const { return {}; }
-  // One answer for each query, in order. An error means that the scheduler cannot be asked now:
+  // One answer for each query, in order. An error means that the scheduler cannot be reached now:
   // core counts its message in status and asks again. Must return soon after `stop`, and by
   // `deadline` in any case.
   virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
@@ -153,59 +155,58 @@ class OwnerResolver {
   virtual Result<void> check() { return {}; }
 };
 
-// Asks whose jobs were that went out unverified, minutes or days ago: the scheduler, and then what
-// keeps account of its jobs. Core calls it from a thread of its own, rarely, with some hundred
-// queries at most, whose `entry_unchanged` is null.
+// Finds the owners of jobs that went out unverified minutes or days ago. It asks the scheduler,
+// then its accounting. Core calls it rarely, from a separate thread, with a few hundred queries at
+// most, whose `entry_unchanged` is null.
 //
-// An answer is kFound with a verified user, kUnknown (all that could be asked were, and no job
-// fits: asked again much later, as accounting may come late), or kNotAsked (not now). Only `user`
-// is looked at.
+// An answer is kFound with a verified user, kUnknown (everything available was asked and no job
+// fits; core asks again much later, because accounting may lag), or kNotAsked (not now). Core reads
+// only `user`.
 class LateOwnerResolver {
  public:
   virtual ~LateOwnerResolver() = default;
-  // As OwnerResolver::resolve(). An error means that nobody can be asked now.
+  // As OwnerResolver::resolve(). An error means that neither can be reached now.
   virtual Result<std::vector<OwnerAnswer>> resolve(std::span<const OwnerQuery> queries,
                                                    std::stop_token stop, SteadyTime deadline) = 0;
 };
 
-// Where the configuration does not fit the scheduler's.
+// A difference between the configuration and the scheduler's.
 struct Mismatch {
-  bool wrong = false;  // it cannot work so; else it may be meant, and is only said
-  std::string text;    // what was found, and what to do
+  bool wrong = false;  // it cannot work; otherwise it may be intended and is only reported
+  std::string text;    // what was found and what to do
 };
 
-// What the scheduler did with a job number that it has given out.
+// How the scheduler used a job number that it assigned.
 struct NumberUse {
   enum class Kind {
     kOwnEntry,       // a job with a script: the spool has or had an entry for it
-    kWithoutScript,  // a job without one, such as Slurm's srun and salloc
-    kPartOfAnother,  // a part of a job whose entry bears another number, such as one task of an
-                     // array
+    kWithoutScript,  // a job without a script, such as Slurm's srun and salloc
+    kPartOfAnother,  // part of a job whose entry has another number, such as one task of an array
   };
   std::uint64_t number = 0;
   Kind kind = Kind::kOwnEntry;
 };
 
-// Asks the scheduler which job numbers it has given out, so that one that never came into the spool
-// can be told from one that had no script. Core calls it from a thread of its own, rarely.
+// Asks the scheduler which job numbers it has assigned, to distinguish a job that never appeared in
+// the spool from one without a script. Core calls it rarely, from a separate thread.
 class NumberResolver {
  public:
   virtual ~NumberResolver() = default;
   struct Question {
     std::vector<std::uint64_t>
-        numbers;       // what is asked about; empty: every number that the scheduler still knows
-    SteadyTime since;  // an answer to anybody that was asked for later will do
+        numbers;  // the numbers in question; empty: every number that the scheduler still knows
+    SteadyTime since;  // an answer to any query made after this time is recent enough
   };
-  // In no particular order, and others may be among them. Nothing: not now, to spare the scheduler.
-  // Must return soon after `stop`, and by `deadline` in any case. An error means that the scheduler
-  // cannot be asked now.
+  // In no particular order; may include other numbers. Empty optional: not now, to spare the
+  // scheduler. Must return soon after `stop`, and by `deadline` in any case. An error means that
+  // the scheduler cannot be reached now.
   virtual Result<std::optional<std::vector<NumberUse>>> numbers(const Question& question,
                                                                 std::stop_token stop,
                                                                 SteadyTime deadline) = 0;
 };
 
-// A scheduler that leaves its jobs in a spool directory: pure functions that say which files belong
-// to which job, when they are complete and what event they make. Core does all the watching,
+// A scheduler that leaves its jobs in a spool directory: pure functions that determine which files
+// belong to which job, when they are complete and which event they become. Core does all watching,
 // reading and counting.
 //
 // Threads: core's capture thread calls the const functions; classify(), path_of() and file_names()
@@ -236,41 +237,40 @@ class SpoolAdapter {
   // list it.
   virtual std::span<const std::string_view> file_names() const { return {}; }
 
-  // Null: there is nobody to ask, or the config forbids it; events then go out as parse() made
-  // them.
+  // Null: the scheduler cannot be asked, or the configuration forbids it; events then go out as
+  // parse() made them.
   virtual std::unique_ptr<OwnerResolver> make_resolver() { return nullptr; }
 
-  // Null: nobody can say afterwards whose a job was. From the main thread, once.
+  // Null: owners cannot be found afterwards. Called once, from the main thread.
   virtual std::unique_ptr<LateOwnerResolver> make_late_owner_resolver() { return nullptr; }
 
-  // For start-up and `scriptorium check`: is this the spool of such a scheduler? `names` are the
-  // root's entries. kInvalidConfig with words that help refuses to start.
+  // For start-up and `scriptorium check`: is this a spool of this scheduler? `names` are the root's
+  // entries. kInvalidConfig, with a remedy in its message, prevents the start.
   virtual Result<void> check_root(std::span<const std::string> names) const {
     static_cast<void>(names);
     return {};
   }
 
-  // The job number of an entry, for a scheduler that counts its jobs up one by one: core then tells
-  // of numbers that were passed over. Nothing: this one does not count so.
+  // The job number of an entry, for a scheduler that numbers jobs consecutively; core then reports
+  // skipped numbers. Nothing: this scheduler does not.
   virtual std::optional<std::uint64_t> number_of(std::string_view entry) const {
     static_cast<void>(entry);
     return std::nullopt;
   }
-  // Null: there is nobody to ask what became of a number. From the main thread, once.
+  // Null: the scheduler cannot be asked about numbers. Called once, from the main thread.
   virtual std::unique_ptr<NumberResolver> make_number_resolver() const { return nullptr; }
 
-  // For `scriptorium check`: what of the configuration does not fit what the scheduler says of
-  // itself. Core has compared nothing yet; `cluster` is in the PluginContext. Must return by
-  // `deadline`.
+  // For `scriptorium check`: differences between our configuration and the scheduler's. Core itself
+  // compares nothing; `cluster` is in the PluginContext. Must return by `deadline`.
   virtual std::vector<Mismatch> compare_with_scheduler(const std::stop_token& stop,
                                                        SteadyTime deadline) const {
     static_cast<void>(stop);
     static_cast<void>(deadline);
     return {};
   }
-  // For `scriptorium show`: under which other ids the script of this job may have been kept,
-  // likeliest first. An array has one script for all its tasks, so a task's is kept under the
-  // array's id. May ask the scheduler; must return by `deadline`.
+  // For `scriptorium show`: other ids under which the script of this job may be stored, most likely
+  // first. An array has one script for all tasks, so a task's script is stored under the array's
+  // id. May ask the scheduler; must return by `deadline`.
   virtual std::vector<std::string> kept_under(std::string_view job_id, const std::stop_token& stop,
                                               SteadyTime deadline) const {
     static_cast<void>(job_id);

@@ -7,26 +7,25 @@
 
 #include "core/api/plugin.h"
 
-// The descriptor of a plugin from the three things that differ: its options, how its table is read,
-// and its class.
+// Builds a plugin's descriptor from the three things that differ between plugins: its options, its
+// config parser and its class.
 //
 //   std::vector<OptionInfo> options();
 //   KafkaConfig parse_config(const Table& table, Problems& problems);
 //
 //   extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
-//       scriptorium::sink_plugin<KafkaSink, &options, &parse_config>("kafka", "one message an
-//       event");
+//       scriptorium::sink_plugin<KafkaSink, &options, &parse_config>("kafka", "...");
 namespace scriptorium {
 
-// For a plugin without options of its own; those that every sink or source takes are core's.
+// For a plugin without its own options. Core has the options that every sink or source takes.
 struct NoConfig {};
 inline std::vector<OptionInfo> no_options() { return {}; }
 inline NoConfig read_no_config(const Table& /*table*/, Problems& /*problems*/) { return {}; }
 
 namespace kit_detail {
 
-// By Class::create(config, context) if there is such a function, else by a constructor that takes
-// both, only the config, or nothing.
+// Uses Class::create(config, context) if it exists, otherwise a constructor that takes both, only
+// the config, or nothing.
 template <typename Base, typename Class, typename Config>
 Result<std::unique_ptr<Base>> make(Config config, const PluginContext& context) {
   if constexpr (requires { Class::create(std::move(config), context); }) {
@@ -46,7 +45,7 @@ template <typename Base, typename Class, auto kRead>
 Result<std::unique_ptr<Base>> create(const Table& table, const PluginContext& context) {
   Problems problems;
   auto config = kRead(table, problems);
-  // check() comes first and has found none.
+  // Core called check() before and found no problem, so this is not expected.
   if (!problems.empty()) return Error{ErrorKind::kInvalidConfig, problems.list().front().text()};
   return make<Base, Class>(std::move(config), context);
 }

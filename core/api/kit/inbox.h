@@ -13,15 +13,16 @@
 
 namespace scriptorium {
 
-// How deliver() and stop() of a sink reach the sink's own thread. Nothing but core's batches bounds
-// it. An inbox is closed until open(), and takes nothing while it is closed.
+// Passes items and the stop deadline from a sink's deliver() and stop() to the sink's own thread.
+// Its size is bounded only by core's batches. An inbox is closed until open(), and accepts nothing
+// while closed.
 // Threads: any.
 template <typename T>
 class Inbox {
  public:
   struct Content {
     std::vector<T> items;
-    std::optional<SteadyTime> stop_at;  // the deadline of close(); nothing while it is open
+    std::optional<SteadyTime> stop_at;  // the deadline of close(); empty while the inbox is open
   };
 
   void open() {
@@ -31,7 +32,7 @@ class Inbox {
     });
   }
 
-  // Takes all of `items`. False: the inbox is closed, and `items` stays as it is.
+  // Takes all of `items`. False: the inbox is closed, and `items` is unchanged.
   bool put(std::vector<T>& items) {
     const bool taken = state_.with_notify([&](State& s) {
       if (s.open) std::move(items.begin(), items.end(), std::back_inserter(s.items));
@@ -41,8 +42,8 @@ class Inbox {
     return taken;
   }
 
-  // The thread is to end by `deadline`; of several calls the earliest deadline counts. What was put
-  // before stays until it is taken.
+  // Asks the thread to end by `deadline`; of several calls the earliest deadline counts. Items that
+  // were put before remain until they are taken.
   void close(SteadyTime deadline) {
     state_.with_notify([&](State& s) {
       s.open = false;
@@ -50,12 +51,12 @@ class Inbox {
     });
   }
 
-  // All that is there, which leaves the inbox empty.
+  // Takes everything and leaves the inbox empty.
   Content take() {
     return state_.with([](State& s) { return Content{std::exchange(s.items, {}), s.stop_at}; });
   }
 
-  // Waits until there is something to take, close() was called, or `until` has come.
+  // Waits until there are items, close() was called, or `until` is reached.
   void wait_until(SteadyTime until) {
     state_.wait_until(std::stop_token{}, until,
                       [](const State& s) { return !s.items.empty() || s.stop_at.has_value(); });

@@ -6,20 +6,20 @@
 
 namespace scriptorium {
 
-// How many bytes one request may have, as the destination's refusals teach it: half of what was
-// refused, and twice as much again after `raise_after` requests in a row that were taken, for the
-// destination's limit may have been raised. Pure; not thread-safe.
+// The largest request size, in bytes, learned from the destination's refusals. A refusal halves it;
+// `raise_after` accepted requests in a row double it, because the destination's limit may have been
+// raised. Pure; not thread-safe.
 class LearnedSize {
  public:
   struct Limits {
-    std::size_t least = 0;          // below this the destination's limit is not searched
+    std::size_t least = 0;          // the size is never reduced below this
     std::size_t most = 0;           // the configured size
     std::uint32_t raise_after = 0;  // 0 = never
   };
   explicit LearnedSize(Limits limits) : limits_(limits), value_(limits.most) {}
 
   std::size_t value() const noexcept { return std::min(value_, limits_.most); }
-  // Another configured size. What was learned stays.
+  // Changes the configured size and keeps what was learned.
   void set_most(std::size_t most) noexcept {
     if (value_ == limits_.most) value_ = most;
     limits_.most = most;
@@ -30,7 +30,7 @@ class LearnedSize {
     taken_in_a_row_ = 0;
     value_ = std::min(value(), std::max(bytes / 2, limits_.least));
   }
-  // A request was taken. True if the size was raised.
+  // A request was accepted. True if the size was raised.
   bool taken() noexcept {
     if (limits_.raise_after == 0 || ++taken_in_a_row_ < limits_.raise_after) return false;
     taken_in_a_row_ = 0;

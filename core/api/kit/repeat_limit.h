@@ -12,27 +12,28 @@
 
 namespace scriptorium {
 
-// Decides whether a message about something that lasts is logged: the first time, and again each
-// `interval` while it lasts. The logger limits how often one id appears; this is for a message that
-// must appear once for each of several causes.
+// Decides whether a message about a lasting condition is logged: the first time, and again every
+// `interval` while it lasts. The logger limits how often one id appears; use this class for a
+// message that must appear once for each of several causes.
 //
-//   if (repeats_.allows(topic, clock.steady())) log.error("KAFKA_TOPIC", "...", {{"topic",
-//   topic}}); if (repeats_.forget(topic)) log.info("KAFKA_TOPIC_BACK", "...", {{"topic", topic}});
+//   if (repeats_.allows(topic, clock.steady()))
+//     log.error("KAFKA_TOPIC", "...", {{"topic", topic}});
+//   if (repeats_.forget(topic)) log.info("KAFKA_TOPIC_BACK", "...", {{"topic", topic}});
 //
 // Threads: any.
 class RepeatLimit {
  public:
   static constexpr std::chrono::seconds kOnce = std::chrono::seconds::max();
 
-  // Beyond `most_keys` the key that was logged longest ago is forgotten.
+  // With more than `most_keys` keys, the one logged longest ago is forgotten.
   explicit RepeatLimit(std::chrono::seconds interval = kOnce, std::size_t most_keys = 256)
       : interval_(interval), most_keys_(most_keys) {}
 
-  // Whether the message about `key` is to be logged now, which then counts as done.
+  // Whether to log the message about `key` now. True counts as logged.
   bool allows(std::string_view key, SteadyTime now);
 
-  // The causes whose keys begin with `prefix` have ended: the next message about them is news. True
-  // if a message about one of them was logged.
+  // The causes whose keys begin with `prefix` have ended, so the next message about them will be
+  // logged. True if a message about one of them was logged.
   bool forget(std::string_view prefix);
   bool forget_all() { return forget({}); }
   bool empty() const {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kSecretLimit = std::uint64_t{64} << 10;
 
-// "" for the name of a credential where systemd gave none.
+// "" for a credential's name if systemd set no $CREDENTIALS_DIRECTORY.
 std::string path_of(const std::string& file) {
   if (file.find('/') != std::string::npos) return file;
   const char* folder =
@@ -25,7 +25,7 @@ std::string path_of(const std::string& file) {
   return std::string(folder) + "/" + file;
 }
 
-// What is wrong with the mode, up to the path that is to be changed.
+// The problem with the mode, up to the path to be changed.
 std::optional<std::string> open_to_others(const FileStat& stat) {
   if ((stat.mode & 0006U) == 0) return std::nullopt;
   std::array<char, 8> octal{};
@@ -53,7 +53,7 @@ Result<Secret> read_secret(const std::string& file) {
   }
   if (path.front() != '/')
     return refuse("must be an absolute path, or a name without '/' for a systemd credential");
-  // O_NONBLOCK: a FIFO must not hold up the start; it is refused below.
+  // O_NONBLOCK: a FIFO must not block the start; it is refused below.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd) return refuse(system_error("cannot be opened", errno).message());
   const auto stat = stat_fd(fd.get());

@@ -12,13 +12,13 @@
 namespace scriptorium {
 
 // The contents of a secret's file without the final newline (LF or CRLF). kInvalidConfig, with the
-// remedy, if `file` is neither a path nor such a name, cannot be read, is not a regular file, may
-// be read or written by others, is empty, holds a NUL byte or is larger than 64 KiB.
+// remedy, if `file` is neither an absolute path nor such a name, cannot be read, is not a regular
+// file, may be read or written by others, is empty, holds a NUL byte or is larger than 64 KiB.
 Result<Secret> read_secret(const std::string& file);
 
-// A text that changes whenever one of the files was written, replaced, made or removed: its inode,
-// modification time and size. Empty names are left out. Take it before the files are read; what
-// changes meanwhile then makes a difference at the next comparison.
+// A text that changes whenever one of the files is written, replaced, created or removed; it
+// contains inode, modification time and size. Empty names are skipped. Call it before reading the
+// files, so that the next comparison detects a change made meanwhile.
 std::string version_of_files(std::span<const std::string> files);
 
 }  // namespace scriptorium

@@ -23,15 +23,15 @@ class TextTemplate {
 
   TextTemplate() = default;
 
-  // kInvalidConfig for a brace without its partner, and for unknown fields: all of them are named,
-  // with the nearest of `fields` and then with the whole list.
+  // kInvalidConfig for an unmatched brace and for unknown fields. The message names all unknown
+  // fields with the nearest known one, then lists `fields`.
   static Result<TextTemplate> parse(std::string_view text,
                                     std::span<const std::string_view> fields);
 
-  // `value` is asked for each field in turn.
+  // Calls `value` for each field in order.
   std::string expand(const std::function<std::string(std::string_view field)>& value) const;
 
-  // In order; no two texts follow one another.
+  // In order; two texts are never adjacent.
   const std::vector<Part>& parts() const noexcept { return parts_; }
   std::size_t count(std::string_view field) const noexcept;
   bool uses(std::string_view field) const noexcept { return count(field) > 0; }
