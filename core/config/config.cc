@@ -39,7 +39,7 @@ std::string suggest(std::string_view key, const std::vector<std::string>& names)
   return key.size() > 100 ? std::string{} : did_you_mean(key, names).value_or("");
 }
 
-// Puts the files together and checks what core itself knows.
+// Merges the files and checks core's own options.
 class Merger {
  public:
   explicit Merger(Problems& problems) : problems_(problems) {}
@@ -59,7 +59,7 @@ class Merger {
   }
 
   void add_file(const std::string& file) { config_.files.push_back(file); }
-  // A file could not be read: what seems to be missing may be in there.
+  // A file could not be read; options that seem to be missing may be in it.
   void damage() { damaged_ = true; }
 
   Config finish(const std::string& main_file) {
@@ -172,7 +172,7 @@ class Merger {
         } else {
           add(*tables, entry, "wrong type; options stand below a line [" + kind.key + ".NAME]");
         }
-        damaged_ = true;  // one was meant
+        damaged_ = true;  // a table was intended
         continue;
       }
       const auto [before, fresh] = known.emplace(entry.key, table->position);
@@ -191,7 +191,7 @@ class Merger {
     return list != nullptr && !list->empty() && std::holds_alternative<Table>(list->front().data);
   }
 
-  // Without "given": what stands under a wrong key may be anything, a password as well.
+  // Without "given": the value of a wrong key may be anything, even a password.
   void add(const Table& table, const TableEntry& entry, std::string problem,
            std::string nearest = {}, std::string allowed = {}) {
     Problems named;
@@ -210,14 +210,14 @@ class Merger {
   bool damaged_ = false;
 };
 
-// The file's text; a problem and nothing if it cannot be had.
+// The file's text; nothing, with a problem reported, if it cannot be read.
 std::optional<std::string> read_config_file(const std::string& file, const std::string& remedy,
                                             Problems& problems) {
   const auto refuse = [&](std::string why) {
     problems.add({.position = {file, 0}, .problem = std::move(why)});
     return std::nullopt;
   };
-  // O_NONBLOCK: a FIFO must not hold up the start.
+  // O_NONBLOCK: a FIFO must not block the start.
   const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!fd) return refuse(system_error("cannot be opened", errno).message() + remedy);
   const auto stat = stat_fd(fd.get());
@@ -250,7 +250,7 @@ std::vector<std::string> plugin_files(const std::string& folder, Problems& probl
   }
   errno = 0;
   while (const dirent* entry = ::readdir(
-             directory.get())) {  // NOLINT(concurrency-mt-unsafe): the stream is ours alone
+             directory.get())) {  // NOLINT(concurrency-mt-unsafe): no other thread uses the stream
     const std::string_view name = entry->d_name;
     if (name.starts_with('.') || !name.ends_with(".toml")) continue;
     result.push_back(folder + "/" + std::string(name));
@@ -314,7 +314,8 @@ void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known
   static const std::vector<std::string> core = names_of(core_options());
   for (const TableEntry& entry : table.entries) {
     if (has(names, entry.key)) continue;
-    Problems named;  // for key and place; without "given": it may be anything, a password as well
+    Problems
+        named;  // for key and position; without "given": the value may be anything, even a password
     named.add(table, entry.key, "unknown key");
     Problem problem = named.list().front();
     problem.given.clear();
@@ -322,8 +323,8 @@ void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known
       problem.problem +=
           "; it is one of core's and belongs above the first [table] of scriptorium.toml";
     } else {
-      // A secret is not written in the configuration but in a file that it names; no edit distance
-      // finds that key.
+      // A secret belongs in a file that the configuration names, under a key that edit distance
+      // would not find.
       const std::string in_file = entry.key + "_file";
       problem.did_you_mean = has(names, in_file) ? in_file : suggest(entry.key, names);
     }

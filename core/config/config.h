@@ -12,31 +12,30 @@
 namespace scriptorium {
 
 // environment = "all" | "none" | { keep = [...], drop = [...] }: which variables of a job are kept.
-// Shell-style patterns on the name; `keep` first (absent = all), then `drop`.
+// Shell-style patterns on the name; `keep` applies first (absent = all), then `drop`.
 struct EnvironmentRule {
   enum class Mode { kAll, kNone, kPatterns } mode = Mode::kAll;
   std::optional<std::vector<std::string>> keep;
   std::vector<std::string> drop;
 };
 
-// The top of scriptorium.toml. Defaults stand here and nowhere else.
+// The top-level options of scriptorium.toml. Defaults are defined only here.
 struct CoreConfig {
   std::string cluster;  // required; [A-Za-z0-9][A-Za-z0-9._-]*, at most 64
   std::string state_dir = "/var/lib/scriptorium";
-  std::string user;  // whom the daemon becomes; "" = it stays who starts it
-  std::string host;  // the event's host.name; "" = this machine's
-  std::vector<std::string>
-      plugin_dirs;  // before those beside the command and of the installed place
+  std::string user;                      // the user to run as; "" = the user that starts the daemon
+  std::string host;                      // the event's host.name; "" = this machine's name
+  std::vector<std::string> plugin_dirs;  // searched before the default places
   std::int64_t journal_max_bytes = std::int64_t{1} << 30;
   std::int64_t user_share_percent = 25;
   std::int64_t shutdown_seconds = 30;
-  std::string metrics_listen;      // "127.0.0.1:9417"; "" = not by network
+  std::string metrics_listen;      // "127.0.0.1:9417"; "" = no network
   std::string metrics_socket;      // "" = metrics.sock in state_dir
   std::string metrics_textfile;    // "" = none
   std::string log_level = "info";  // "debug" | "info" | "warning" | "error"
 };
 
-// What every source takes, beside its plugin's own options.
+// Options of every source, in addition to its plugin's.
 struct SourceConfig {
   std::string plugin;                          // absent: the instance's name
   std::string capture = "auto";                // "auto" | "fanotify" | "inotify" | "scan"
@@ -47,18 +46,18 @@ struct SourceConfig {
   EnvironmentRule environment;
 };
 
-// What every sink takes, beside its plugin's own options.
+// Options of every sink, in addition to its plugin's.
 struct SinkConfig {
   std::string plugin;
   std::vector<std::string> kinds = {"job.script"};
   std::int64_t batch_max_events = 500;
   std::int64_t batch_max_bytes = std::int64_t{8} << 20;
-  std::int64_t batch_max_ms = 50;  // how long an event may wait for others to share its batch
+  std::int64_t batch_max_ms = 50;  // how long an event may wait for its batch to fill
   std::int64_t retry_max_ms = 60'000;
   std::int64_t workers = 1;
 };
 
-// One [source.NAME] or [sink.NAME] as it stands in the files.
+// One [source.NAME] or [sink.NAME] table.
 struct InstanceConfig {
   std::string name;
   Table table;
@@ -74,31 +73,31 @@ struct Config {
   CoreConfig core;
   std::vector<SourceInstance> sources;
   std::vector<SinkInstance> sinks;
-  std::vector<std::string> files;  // that were read, in order
+  std::vector<std::string> files;  // files that were read, in order
 };
 
-// "127.0.0.1:9417" or "[::1]:9417": an address that only this machine reaches.
+// "127.0.0.1:9417" or "[::1]:9417": an address that only this machine can reach.
 struct LoopbackAddress {
   bool v6 = false;
   std::uint16_t port = 0;
 };
 std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noexcept;
 
-// The options that core itself knows, for reference pages and `scriptorium plugins`.
+// The options of core itself, for reference pages and `scriptorium plugins`.
 std::vector<OptionInfo> core_options();
 std::vector<OptionInfo> source_options();
 std::vector<OptionInfo> sink_options();
 
-// Reads `file`, then every *.toml in plugins.d beside it, in name order. Every problem of every
-// file goes into `problems`, plugins' own options aside; the result is only good if there were
-// none. `file` missing or unreadable is a problem too, with what to do.
+// Reads `file`, then every *.toml in plugins.d beside it, in name order. Adds every problem of
+// every file to `problems`, except those of plugins' own options; the result is valid only if there
+// were none. A missing or unreadable `file` is a problem too, with a remedy.
 Config load_config(const std::string& file, Problems& problems);
 
-// Parses one text as if it stood in `name`; for tests and fuzzers.
+// Parses one text as if it were the file `name`; for tests and fuzzers.
 Config parse_config(std::string_view text, const std::string& name, Problems& problems);
 
-// Unknown keys of an instance's table, given the plugin's and core's options, with a "did you
-// mean".
+// Reports unknown keys of an instance's table, given the plugin's and core's options, with a "did
+// you mean".
 void check_unknown_keys(const Table& table, const std::vector<OptionInfo>& known,
                         Problems& problems);
 

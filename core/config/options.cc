@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t kDaySeconds = 86'400;
-constexpr std::size_t kMaxPath = 4000;  // PATH_MAX less what we add
+constexpr std::size_t kMaxPath = 4000;  // PATH_MAX minus what we append
 
 // [A-Za-z0-9][A-Za-z0-9._-]*
 bool is_plain_name(std::string_view name, std::size_t most) noexcept {
@@ -78,7 +78,7 @@ std::optional<std::string> kind_problem(const std::string& pattern) {
   return glob_problem(pattern);
 }
 
-// A string, or each string of a list, for which `problem` finds nothing.
+// A string, or a list of strings, that `problem` accepts.
 template <typename T>
 Option<T> checked(Option<T> base, std::string allowed, std::string T::* member,
                   TextProblem problem) {
@@ -114,7 +114,7 @@ Option<T> checked(Option<T> base, std::string allowed, std::vector<std::string> 
   return base;
 }
 
-// `kinds` and the like may not be empty: such an instance would silently get nothing.
+// Lists such as `kinds` must not be empty: the instance would silently receive nothing.
 template <typename T>
 Option<T> not_empty(Option<T> base, std::string problem) {
   base.apply = [info = base.info, apply = std::move(base.apply), problem = std::move(problem)](
@@ -133,11 +133,11 @@ std::vector<std::pair<std::string, std::string>> words(std::initializer_list<con
   return result;
 }
 
-// What is wrong with a pattern on variables' names.
+// The problem of a pattern on variable names, or "".
 std::optional<std::string> name_pattern_problem(const std::string& pattern) {
   if (auto wrong = glob_problem(pattern)) return "bad pattern: " + *wrong;
   if (pattern.find('\0') != std::string::npos) return "bad pattern: no name holds a NUL byte";
-  // NAME=value would be taken for a rule on the value, match nothing, and let a secret through.
+  // NAME=value looks like a rule on the value, but would match nothing and so let a secret through.
   if (pattern.find('=', 1) != std::string::npos)
     return "bad pattern: it is held against the name alone, which has no '='";
   return std::nullopt;
@@ -333,7 +333,7 @@ const Schema<SinkConfig>& sink_schema() {
 
 namespace {
 
-// "absent: the name of the instance" is said in words; "" would read as a default that works.
+// The help says "absent: the name of the instance"; "" would look like a valid default.
 std::vector<OptionInfo> without_empty_defaults(std::vector<OptionInfo> options) {
   for (OptionInfo& o : options) {
     if (o.default_value == "\"\"" && o.name == "plugin") o.default_value.clear();

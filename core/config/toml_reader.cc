@@ -20,16 +20,16 @@ namespace scriptorium {
 namespace {
 
 constexpr std::size_t kMaxDottedParts = 16;  // a.b.c has 3
-constexpr std::size_t kMaxNesting = 32;      // tables and lists in one another
-constexpr int kMaxMistakes = 64;             // of syntax, in one file
-// Begins the name of a table that stands for a header which cannot be used, so that the keys below
-// it do not fall to the table above: as TOML writes it, and as it is read.
+constexpr std::size_t kMaxNesting = 32;      // nesting of tables and lists
+constexpr int kMaxMistakes = 64;             // syntax errors per file
+// Prefix of the name of a table that replaces an invalid header, so that the keys below it are not
+// assigned to the table above: as written in TOML, and as parsed.
 constexpr std::string_view kSkippedHeader = "[\"\\u0001";
 constexpr char kSkippedTable = '\x01';
 
 std::string_view trim_line(std::string_view text) { return trim(text, " \t\r"); }
 
-// The text as lines that can be changed one by one; numbers from 1.
+// The text as lines that can be changed individually; numbers start at 1.
 class Lines {
  public:
   explicit Lines(std::string_view text) {
@@ -77,7 +77,7 @@ std::size_t indentation(std::string_view line) {
   return std::min(line.find_first_not_of(" \t"), line.size());
 }
 
-// "[ sink.archive ]" -> "sink.archive"; "" if the line is no header.
+// "[ sink.archive ]" -> "sink.archive"; "" if the line is not a header.
 std::string_view header_name(std::string_view line) {
   line = trim_line(line);
   while (line.substr(0, 1) == "[") line.remove_prefix(1);
@@ -93,7 +93,7 @@ std::string_view key_of(std::string_view line) {
   return std::all_of(key.begin(), key.end(), is_key_character) ? key : std::string_view{};
 }
 
-// The nearest header line above, 0 if there is none.
+// The nearest header line above; 0 if there is none.
 std::uint32_t section_line(const Lines& lines, std::uint32_t number) {
   for (std::uint32_t i = number - 1; i > 0; --i) {
     if (is_header(lines.line(i)) && trim_line(lines.line(i)).find(']') != std::string_view::npos &&
@@ -115,7 +115,7 @@ std::string full_key(const Lines& lines, std::uint32_t number) {
   return printable(std::string(name) + "." + std::string(key), 100);
 }
 
-// Where the same key of the same table, or the same header, stands first; 0 if not found.
+// The line where the same key of the same table, or the same header, occurs first; 0 if not found.
 std::uint32_t first_line(const Lines& lines, std::uint32_t number) {
   const bool header = is_header(lines.line(number));
   const std::uint32_t from = header ? 1 : section_line(lines, number) + 1;
@@ -130,7 +130,7 @@ std::uint32_t first_line(const Lines& lines, std::uint32_t number) {
   return 0;
 }
 
-// How many '[' are open at the end of a line's value; quotes and comments are left out.
+// The number of '[' open at the end of a line's value, ignoring quotes and comments.
 int open_lists(std::string_view value) {
   int open = 0;
   char quote = 0;
@@ -164,12 +164,12 @@ std::uint32_t open_list_line(const Lines& lines, std::uint32_t number) {
   return 0;
 }
 
-// What toml++ cannot be given. It makes a table for each part of a dotted key and destroys them by
-// recursion, so a key of a hundred thousand parts overflows the stack (3.3 has no limit); and a
-// string that is never closed it reports at the file's end only.
+// Input that toml++ cannot handle. It creates a table for each part of a dotted key and destroys
+// them recursively, so a key of a hundred thousand parts overflows the stack (3.3 has no limit). It
+// reports an unclosed string only at the end of the file.
 struct Scan {
   std::uint32_t too_many_parts = 0;  // a line
-  std::uint32_t unclosed = 0;        // the line on which a multi-line string begins that has no end
+  std::uint32_t unclosed = 0;        // the line on which an unclosed multi-line string begins
 };
 
 Scan scan(std::string_view text) {
@@ -195,7 +195,7 @@ Scan scan(std::string_view text) {
           closed = true;
           break;
         } else if (text[at] == '\n') {
-          if (!multi) break;  // toml++ reports it, on the right line
+          if (!multi) break;  // toml++ reports it on the correct line
           ++line;
         }
       }
@@ -234,7 +234,7 @@ std::variant<toml::table, SyntaxError> parse(const std::string& text) {
   }
 }
 
-// toml++'s words for a mistake, in those of somebody who edits a config.
+// Translates toml++'s error into terms of someone who edits a configuration.
 Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& error,
                  const std::string& name) {
   Problem problem{.position = {name, number}, .key = full_key(lines, number)};
@@ -278,7 +278,7 @@ Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& er
   return problem;
 }
 
-// From toml++'s tree to ours.
+// Converts toml++'s tree to ours.
 class Converter {
  public:
   Converter(std::string name, Problems& problems) : name_(std::move(name)), problems_(problems) {}
@@ -298,14 +298,14 @@ class Converter {
     });
     for (const auto& [key, node] : members) {
       const std::string key_path = options_detail::join_key(result.path, key->str());
-      // A table that a later header opens stands where that header is, a key where it is written.
+      // The position of a table is its header's line, that of a key the line where it is written.
       const auto key_line = key->source().begin.line;
       const auto node_line = node->source().begin.line;
       const std::uint32_t line = node->is_table() && node_line > 0 ? node_line : key_line;
       if (auto made = value(*node, {name_, line}, key_path, depth + 1)) {
         result.entries.push_back({std::string(key->str()), *std::move(made)});
       } else {
-        result.damaged = true;  // it is there, so it is not missing
+        result.damaged = true;  // the key is present, so it is not missing
       }
     }
     return result;
@@ -374,7 +374,7 @@ class Converter {
   Problems& problems_;
 };
 
-// The table in which `line` stands, and those around it but the root.
+// The table that contains `line`, and its parents except the root.
 void mark_damaged(Table& root, std::uint32_t line) {
   std::vector<Table*> best;
   std::vector<Table*> way;
@@ -414,7 +414,7 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
     }
   };
 
-  // Whether the line may be the rest of something that was taken out above it.
+  // Whether the line may be the rest of something that was removed above it.
   const auto follows_changed = [&](std::uint32_t number) {
     const auto says_nothing = [&](std::uint32_t i) {
       return trim_line(lines.line(i)).empty() || trim_line(lines.line(i)).front() == '#';
@@ -459,8 +459,8 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
                     .problem = "too many mistakes; the rest of this file was not read"});
       return give_up();
     }
-    // A list that is not closed runs into the next key or table, and then the mistake is above.
-    // What is further to the right than the list's own key is taken for an item.
+    // An unclosed list extends into the next key or table, so the mistake is above. A line indented
+    // more than the list's key counts as an item.
     const std::uint32_t list = open_list_line(lines, number);
     const bool item = list > 0 && indentation(lines.line(number)) > indentation(lines.line(list));
     const bool header =
@@ -480,7 +480,7 @@ TomlText read_toml(std::string_view text, const std::string& name, Problems& pro
       if (!begins_something) problem.key = list > 0 ? full_key(lines, list) : "";
       problems.add(std::move(problem));
     }
-    if (changed.contains(number)) return give_up();  // no way on
+    if (changed.contains(number)) return give_up();  // no further progress is possible
     if (header) {
       lines.replace(number, std::string(kSkippedHeader) + std::to_string(number) + "\"]");
       changed.insert(number);

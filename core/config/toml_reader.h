@@ -7,16 +7,17 @@
 
 namespace scriptorium {
 
-// One TOML text as a Table with the place of every key, by toml++ (which no other file includes).
+// Parses TOML text into a Table with the position of every key, using toml++ (which no other file
+// includes).
 //
-// toml++ gives up at the first mistake. So that one run reports them all, the line of a mistake is
-// taken out and the rest is read again: a key or table that is there twice keeps its first value; a
-// line that cannot be read leaves its table `damaged`. What may only follow from an earlier mistake
-// is not reported.
+// toml++ stops at the first error. To report them all in one run, the reader removes the line of an
+// error and parses the rest again: a key or table defined twice keeps its first value; a line that
+// cannot be parsed marks its table as `damaged`. Errors that may only be consequences of earlier
+// ones are not reported.
 struct TomlText {
   Table table;  // position: line 1; path: ""
   bool damaged =
-      false;  // something could not be read, so what seems to be missing may have been there
+      false;  // something could not be parsed, so a key that seems to be missing may be there
 };
 TomlText read_toml(std::string_view text, const std::string& name, Problems& problems);
 

@@ -20,10 +20,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{100};
-// In the journal: whose marks these are. Events that are imported once more leave none.
+// Identifies the import's marks in the journal. Events imported again leave no mark.
 constexpr const char* kSource = "import";
 
-// Counts what became durable, from the journal's thread.
+// Counts durable events. Called by the journal's thread.
 struct Counts {
   std::atomic<std::uint64_t> fresh = 0;
   std::atomic<std::uint64_t> known = 0;
@@ -65,7 +65,8 @@ class Import {
   ImportSummary summary_;
   std::atomic<std::uint64_t> read_ = 0;
   std::atomic<bool> stalled_ = false;
-  // The journal's thread calls these until the journal is gone, so they come before it.
+  // The journal's thread calls these until the journal is destroyed, so they are declared before
+  // it.
   Counts counts_;
   UniqueFd lock_;
   std::unique_ptr<Journal> journal_;
@@ -192,8 +193,8 @@ bool Import::idle() const {
   return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->idle(); });
 }
 
-// While the tree is read: shows how far it is, and gives up if the journal is full and stays so, as
-// then nobody takes anything.
+// Runs while the tree is read: shows the progress, and gives up if the journal remains full,
+// because then no sink takes events.
 void Import::watch(const std::stop_token& stop, std::stop_source& give_up) {
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t last = settled();
@@ -213,7 +214,8 @@ void Import::watch(const std::stop_token& stop, std::stop_source& give_up) {
   }
 }
 
-// Until every sink has answered for everything, or none has taken anything for shutdown_seconds.
+// Waits until every sink has settled everything, or no sink has taken anything for
+// shutdown_seconds.
 void Import::deliver(const std::stop_token& stop) {
   const auto patience = std::chrono::seconds(setup_.config.core.shutdown_seconds);
   std::uint64_t last = settled();
@@ -232,7 +234,7 @@ void Import::deliver(const std::stop_token& stop) {
   if (listener_.progress) listener_.progress(read_, settled());
 }
 
-// Ends the sinks and says what each has; false if one hangs.
+// Stops the sinks and records each one's result; false if one hangs.
 bool Import::finish() {
   const SteadyTime deadline =
       clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
@@ -303,7 +305,7 @@ Result<ImportSummary> run_import(const ImportOptions& options, const Setup& setu
   }
   auto import = std::make_unique<Import>(options, setup, tree, adapter, listener, log);
   auto result = import->run(stop);
-  // A sink's thread that does not come back still works on all of this.
+  // A hung sink's thread still uses all of these.
   if (result && result->hangs) [[maybe_unused]]
     const Import* const kept = import.release();
   return result;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMinute = 60'000'000'000;
 constexpr std::int64_t kBefore =
-    60 * kMinute;  // an archiver is seconds late; one that had to catch up, more
+    60 * kMinute;  // an archiver is usually seconds late, but more when it has to catch up
 constexpr std::int64_t kAfter = 5 * kMinute;
 constexpr std::uint64_t kLargestList = std::uint64_t{4} << 30;
 

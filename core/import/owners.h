@@ -12,27 +12,27 @@
 
 namespace scriptorium::import {
 
-// What a scheduler's accounting says of jobs: the one thing about an imported job that its owner
-// could not write.
+// A scheduler's accounting records of jobs: the only data about an imported job that its owner
+// could not have written.
 //
-// Text with a line of column names, then a line a job, columns divided by '|', as `sacct -P` prints
-// it. Needed: JobIDRaw (or JobID), User, Submit (YYYY-MM-DDTHH:MM:SS in UTC). Used where they are
-// there: UID, Group, GID, Account, Partition, QOS.
+// The text is what `sacct -P` prints: a line of column names, then one line per job, columns
+// separated by '|'. Required: JobIDRaw (or JobID), User, Submit (YYYY-MM-DDTHH:MM:SS in UTC).
+// Optional: UID, Group, GID, Account, Partition, QOS.
 //
 // Owns:   all of it; about 250 bytes a job.
 class OwnerList {
  public:
-  // Of a text; `name` stands in the messages. kInvalidConfig if it has not these columns. A line
-  // that does not fit is counted.
+  // Parses a text; `name` is for messages. kInvalidConfig if a required column is missing.
+  // Malformed lines are counted.
   static Result<OwnerList> parse(std::string_view text, const std::string& name);
-  // Of a file that belongs to `trusted_uid` or root and that nobody else may write: who can write
-  // it decides who may read what.
+  // Reads a file that belongs to `trusted_uid` or root and that nobody else may write: anyone who
+  // can write it controls who may read which job.
   static Result<OwnerList> read(const std::string& file, std::uint32_t trusted_uid);
 
   // Fills user, account, partition, qos and submitted_at of an event, and verifies its user, if
   // accounting knows exactly one owner of that id who submitted it within the hour before
-  // `event.time` (five minutes after, as clocks differ). An id that was used again at about that
-  // time by somebody else, or a time that is only a folder's, verifies nobody.
+  // `event.time` (five minutes after, as clocks differ). If another user's job had the same id at
+  // about that time, or the time is only a folder's date, the owner is not verified.
   bool verify(Event& event) const;
 
   std::uint64_t jobs() const noexcept { return jobs_; }

@@ -30,7 +30,7 @@ bool begins_variable(std::string_view line) noexcept {
                      [](char c) { return is_name_start(c) || is_digit(c); });
 }
 
-// Lines as NUL-ended strings. A line that begins no variable goes on with the one before.
+// Lines as NUL-ended strings. A line that does not begin a variable continues the previous one.
 std::string strings_of_lines(std::string_view text) {
   std::string strings;
   strings.reserve(text.size() + 1);
@@ -47,7 +47,7 @@ std::string strings_of_lines(std::string_view text) {
   return strings;
 }
 
-// The scheduler's bytes: a count of 32 bits, then so many NUL-ended strings.
+// The scheduler's format: a 32-bit count, then that many NUL-ended strings.
 ReadEnvironment spool_environment(std::string_view bytes) {
   ReadEnvironment read;
   read.spool_bytes = true;
@@ -66,9 +66,8 @@ ReadEnvironment spool_environment(std::string_view bytes) {
   return read;
 }
 
-// job_archive's reader leaves out every byte that isspace() takes, then turns each NUL into a
-// newline: so a line is a variable, and what is in front is the count of 32 bits (mostly
-// "X\n\n\n").
+// job_archive's reader removes every byte for which isspace() is true, then replaces each NUL by a
+// newline. So each line is a variable, preceded by the 32-bit count (mostly "X\n\n\n").
 ReadEnvironment stripped_environment(std::string_view bytes) {
   ReadEnvironment read;
   const std::size_t header_end = bytes.substr(0, kHeader).rfind("\n\n");
@@ -88,7 +87,7 @@ ReadEnvironment stripped_environment(std::string_view bytes) {
   return read;
 }
 
-// Comfort only, as the user writes the environment.
+// For convenience only: the user controls the environment.
 void read_hints(std::string_view strings, Job& job) {
   for (const Variable& variable : split_environment(strings)) {
     if (variable.name == "SLURM_JOB_NAME" && !variable.value.empty() &&
@@ -100,8 +99,8 @@ void read_hints(std::string_view strings, Job& job) {
   }
 }
 
-// The job's name as a directive gives it; "" = none does. -N is the name for qsub, and a number of
-// nodes for sbatch.
+// The job's name from a directive; "" = none. -N is the name for qsub, but a number of nodes for
+// sbatch.
 std::string name_in(const std::vector<std::string>& directives, bool qsub) {
   constexpr std::string_view kLong = "--job-name=";
   const std::string_view wanted = qsub ? "-N" : "-J";
@@ -116,7 +115,7 @@ std::string name_in(const std::vector<std::string>& directives, bool qsub) {
   return {};
 }
 
-// The time for the event; says in `problems` if the file's own does not count.
+// The time of the event; adds to `problems` if it is not the file's modification time.
 std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
                      std::vector<std::string>& problems) {
   const std::int64_t time = job_time(stat.mtime_ns, period);
@@ -128,8 +127,8 @@ std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
   return time;
 }
 
-// What the script's text tells: the directives of whichever submit command it has any for, and the
-// name among them.
+// Facts from the script's text: the directives of whichever submit command it is for, and the job's
+// name.
 void read_script(std::string_view script, ParsedJob& parsed) {
   parsed.script_info = read_script_info(script, {.prefix = "#SBATCH"});
   bool qsub = false;
@@ -171,7 +170,7 @@ Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
   parsed.user.name = std::move(job.path.user);
   job.script.stat.mtime_ns = time_of(job.script.stat, job.path.period, parsed.problems);
 
-  bool spool_bytes = format == TreeFormat::kJobArchive;  // which copies the script as it is
+  bool spool_bytes = format == TreeFormat::kJobArchive;  // which copies the script unchanged
   if (job.environment) {
     ReadEnvironment read = read_environment(format, *job.environment->bytes);
     spool_bytes = spool_bytes || read.spool_bytes;
@@ -187,7 +186,7 @@ Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
   bool complete = !job.script.truncated;
   std::string_view script = *job.script.bytes;
   if (complete && script.ends_with('\0')) {
-    script.remove_suffix(1);  // the spool's own end of a script
+    script.remove_suffix(1);  // the NUL that ends a script in the spool
   } else if (complete && spool_bytes) {
     complete = false;
     parsed.problems.emplace_back("script: its final NUL is missing, so its end may be");

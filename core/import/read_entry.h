@@ -8,17 +8,18 @@
 #include "core/capture/assemble.h"
 #include "core/import/tree_path.h"
 
-// What another archiver's files say of a job, as pure functions on their bytes.
+// Reads another archiver's files of a job. Pure functions on their bytes.
 namespace scriptorium::import {
 
-// One job of a tree: the files of one TreePath::entry. `script` and `environment` bear those names.
+// One job of a tree: the files of one TreePath::entry. The files `script` and `environment` have
+// these names.
 struct TreeJob {
   TreePath path;
   SpoolFile script;
   std::optional<SpoolFile> environment;
 };
 
-// An event as capture would have made it of the same job, with these differences:
+// The event that capture would have made of the same job, with these differences:
 // - `time`, and with it the id, comes from the modification time of the script file in the tree. If
 //   that is not on the date of its folder (a tree copied without its times), it comes from the
 //   folder.
@@ -29,24 +30,24 @@ struct TreeJob {
 Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
                  const EnvironmentRule& rule, Timestamp now);
 
-// The same for files whose names the scheduler's own adapter knows (Torque's .SC and .JB, which
-// SArchive keeps as they are). The error is the adapter's.
+// The same for files with the scheduler's own names, which its adapter parses (Torque's .SC and
+// .JB, which SArchive copies). The error comes from the adapter.
 Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
                          std::optional<Period> period, const EventOrigin& origin,
                          const EnvironmentRule& rule, Timestamp now);
 
-// An environment as its archiver wrote it, with what is known of it.
+// An environment as its archiver wrote it.
 struct ReadEnvironment {
-  std::string bytes;  // NUL-ended strings, or untouched
+  std::string bytes;  // NUL-ended strings, or the original bytes
   EnvironmentFormat format = EnvironmentFormat::kNulEnded;
-  bool guessed = false;      // where a variable ends is not certain
+  bool guessed = false;      // the ends of variables are ambiguous
   bool spool_bytes = false;  // the scheduler's own bytes
   std::string problem;       // "" = none
 };
 ReadEnvironment read_environment(TreeFormat format, std::string_view bytes);
 
-// The time of a job: `mtime_ns` if it is of the period or a day near it (folders are named in local
-// time), else the period's begin.
+// The time of a job: `mtime_ns` if it is within a day of the period (folders are named in local
+// time), otherwise the start of the period.
 std::int64_t job_time(std::int64_t mtime_ns, const std::optional<Period>& period) noexcept;
 
 }  // namespace scriptorium::import

@@ -38,7 +38,7 @@ Split split(std::string_view path) noexcept {
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-// Takes `suffix` off the end; false if it is not there or nothing would be left.
+// Removes `suffix` from the end; false if it is missing or nothing would be left.
 bool drop_suffix(std::string_view& text, std::string_view suffix) noexcept {
   if (!text.ends_with(suffix) || text.size() == suffix.size()) return false;
   text.remove_suffix(suffix.size());
@@ -135,7 +135,7 @@ std::optional<Period> period_of(std::string_view digits) noexcept {
   if (!is_all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8))
     return std::nullopt;
   const year y{number(digits.substr(0, 4))};
-  // Before Unix there was no batch scheduler of these; eight digits may as well be a job's id.
+  // No year before Unix can be meant; eight digits may also be a job id.
   if (y < year{1980} || y > year{2200}) return std::nullopt;
   const month m{digits.size() >= 6 ? static_cast<unsigned>(number(digits.substr(4, 2))) : 1U};
   const day d{digits.size() == 8 ? static_cast<unsigned>(number(digits.substr(6, 2))) : 1U};

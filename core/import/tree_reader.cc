@@ -9,7 +9,7 @@
 namespace scriptorium::import {
 namespace {
 
-// USER/YYYY/MM below some folders of the site's own; a tree without end is none of ours.
+// Allows USER/YYYY/MM below some folders of the site's own, and bounds a tree of any depth.
 constexpr unsigned kDeepest = 16;
 
 std::string joined(const std::string& folder, const std::string& name) {
@@ -24,12 +24,12 @@ std::string_view kind_of(const Error& error) {
 
 }  // namespace
 
-// The names in one folder that belong to one job.
+// The files of one job in one folder.
 struct TreeReader::Group {
-  TreePath path;                    // of an archiver's own names
-  std::string script, environment;  // names in the folder; "" = there is none
+  TreePath path;                    // if the archiver's own naming scheme matched
+  std::string script, environment;  // names in the folder; "" = none
   std::vector<std::pair<std::string, std::string>>
-      spool;  // name in the folder, name within the adapter's entry
+      spool;  // name in the folder, and name within the adapter's entry
   std::string spool_entry;
 };
 
@@ -64,8 +64,7 @@ bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, u
       visitor.foreign(whole);
       continue;
     }
-    // The adapter's key stands for itself: a '/' cannot be in it, so it is no entry of the other
-    // kind.
+    // The adapter's key contains no '/', so it cannot equal an entry of the other kind.
     Group& group = groups["/" + std::string(spool.entry)];
     group.spool_entry = std::string(spool.entry);
     std::string file(spool.file);
@@ -126,8 +125,8 @@ bool TreeReader::take(const std::string& folder, const Group& group, const Visit
   job.path = group.path;
   found.stat = script->stat;
   job.script = *std::move(script);
-  // A job whose environment cannot be read is better kept without it than not at all; that it is
-  // missing stands in the event.
+  // A job whose environment cannot be read is imported without it; the event says that it is
+  // missing.
   if (!group.environment.empty()) {
     Visitor of_environment = visitor;
     of_environment.skip = [&](const std::string& path, std::string_view kind,

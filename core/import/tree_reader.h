@@ -15,8 +15,7 @@
 
 namespace scriptorium::import {
 
-// The files of one job, named by the tree's archiver or, for SArchive's Torque trees, by the
-// scheduler itself.
+// The files of one job, named by the archiver or, in SArchive's Torque trees, by the scheduler.
 struct AdapterJob {
   SpoolEntry entry;
   std::optional<Period> period;
@@ -27,30 +26,29 @@ struct FoundJob {
   std::variant<TreeJob, AdapterJob> job;
 };
 
-// Walks a tree of another archiver, folder by folder in name order, and reads the jobs in it.
-// Nothing in the tree is believed: no symbolic link is followed, nothing but regular files is
-// opened, no file is read beyond `max_file_bytes`. What is wrong with one job is reported and the
-// next one is read.
+// Walks another archiver's tree, folder by folder in name order, and reads its jobs. The tree is
+// untrusted: the reader follows no symbolic link, opens only regular files, and reads no file
+// beyond `max_file_bytes`. It reports a job's problems and continues with the next job.
 //
 // Owns:    nothing; borrows access and adapter.
-// Memory:  the names of the folders on the way down, and one job's files.
+// Memory:  the names of the folders on the current path, and one job's files.
 class TreeReader {
  public:
   struct Options {
     TreeFormat format = TreeFormat::kSarchive;
     std::uint64_t max_file_bytes = std::uint64_t{128} << 20;
   };
-  // `adapter` may be null: then only the archiver's own names are known.
+  // If `adapter` is null, only the archiver's own names are recognized.
   TreeReader(Options options, SpoolAccess& access, const SpoolAdapter* adapter)
       : options_(options), access_(access), adapter_(adapter) {}
 
   struct Visitor {
     std::function<bool(FoundJob)> job;  // false: stop
     std::function<void(const std::string& path, std::string_view kind, const std::string& why)>
-        skip;                                              // a job that cannot be taken
-    std::function<void(const std::string& path)> foreign;  // a name that is none of ours
+        skip;                                              // a job that cannot be imported
+    std::function<void(const std::string& path)> foreign;  // a name that does not belong to a job
   };
-  // False if a visitor stopped it. An error only if the tree itself cannot be listed.
+  // False if a visitor stopped the walk. An error only if the tree itself cannot be listed.
   Result<bool> walk(const Visitor& visitor);
 
  private:

@@ -9,10 +9,10 @@
 #include "core/base/result.h"
 #include "core/base/thrown.h"
 
-// The one way in which core enters a plugin's code: no exception comes further than this.
+// Core calls plugin code only through these functions, which catch every exception.
 namespace scriptorium {
 
-// What escaped, in words fit for a log; nothing if the call returned.
+// The message of the exception that escaped, fit for a log; nothing if the call returned.
 template <typename Call>
 std::optional<std::string> call_plugin(Call&& call) noexcept {
   try {
@@ -23,8 +23,8 @@ std::optional<std::string> call_plugin(Call&& call) noexcept {
   }
 }
 
-// The Result that the call returned. What escapes becomes an error of `kind`:
-// "`who` threw: no such thing".
+// The Result that the call returned. An escaping exception becomes an error of `kind`: "`who`
+// threw: no such thing".
 template <typename Call>
 std::invoke_result_t<Call> call_plugin(std::string_view who, ErrorKind kind, Call&& call) noexcept {
   try {

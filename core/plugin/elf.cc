@@ -39,14 +39,14 @@ std::optional<T> read_at(int fd, std::uint64_t offset) {
   return result;
 }
 
-// The end of a part of the file; nothing if the sum is beyond all numbers.
+// The end of a part of the file; nothing if the sum overflows.
 std::optional<std::uint64_t> end_of(std::uint64_t offset, std::uint64_t size) {
   std::uint64_t end = 0;
   if (__builtin_add_overflow(offset, size, &end)) return std::nullopt;
   return end;
 }
 
-// Checks the headers of one file against its size.
+// Compares the headers of one file with its size.
 class ElfCheck {
  public:
   ElfCheck(int fd, std::uint64_t size) : fd_(fd), size_(size) {}
@@ -78,11 +78,11 @@ class ElfCheck {
         "build or install the plugin again");
   }
 
-  // Our own executable says what this machine loads.
+  // Our own executable has the class and byte order that this machine loads.
   static Result<void> right_machine(const Header& header) {
     const UniqueFd self{::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
     const auto own = self ? read_at<Header>(self.get(), 0) : std::nullopt;
-    if (!own) return {};  // dlopen() makes the same comparison; only its words are poorer
+    if (!own) return {};  // dlopen() makes the same comparison, with a less helpful message
     const auto text = [](const Header& h) {
       return "class " + std::to_string(h.e_ident[EI_CLASS]) + ", byte order " +
              std::to_string(h.e_ident[EI_DATA]) + ", machine " + std::to_string(h.e_machine);
@@ -113,7 +113,7 @@ class ElfCheck {
     return {};
   }
 
-  // Nothing maps the sections, but they stand last, so a file that lost its tail is seen here.
+  // Sections are not mapped, but they are at the end of the file, so this detects truncation.
   Result<void> sections(const Header& header) const {
     if (header.e_shoff == 0 || header.e_shnum == 0) return {};
     if (header.e_shentsize != sizeof(Section)) return not_a_library();
@@ -135,7 +135,7 @@ class ElfCheck {
 }  // namespace
 
 Result<void> check_elf(const std::string& file) {
-  // O_NONBLOCK: a FIFO with the plugin's name must not hold us.
+  // O_NONBLOCK: a FIFO with the plugin's name must not block us.
   const UniqueFd fd{::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (!fd) {
     return refused("a file that cannot be read (" + system_error("open", errno).message() + ")",

@@ -64,8 +64,8 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// True if only `owner` is in the group: his private one, as most distributions make for each user,
-// whose files have mode 0664 by their umask.
+// True if `owner` is the only member of the group. Most distributions create such a private group
+// for each user, with a umask that makes files mode 0664.
 bool is_private_group(gid_t group, uid_t owner) {
   const auto found = find_group(group);
   const auto user = find_user(owner);
@@ -77,9 +77,9 @@ bool is_private_group(gid_t group, uid_t owner) {
 
 enum class Place { kItself, kAbove };
 
-// Who may write here may run code as us. Of a folder above, a sticky one of root's such as /tmp is
-// good enough, as nobody else can put another thing in the place of what is ours; in the plugin's
-// own folder others could still add NAME.so.
+// Anyone who can write here can run code as us. A parent folder may be a sticky one of root's such
+// as /tmp, because others cannot replace our entries in it. The plugin's own folder may not,
+// because others could add NAME.so to it.
 Result<void> only_ours(std::string_view plugin_file, const std::string& path, std::string_view what,
                        Place place) {
   struct stat st{};
@@ -111,8 +111,8 @@ Result<void> only_ours(std::string_view plugin_file, const std::string& path, st
   return {};
 }
 
-// The file, its folder and every folder that leads there, also by way of links: each decides which
-// code is loaded.
+// Checks the file, its folder and every folder on the path, following links: each of them
+// determines which code is loaded.
 Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::string& path) {
   std::error_code failed;
   std::deque<std::string> left;
@@ -154,7 +154,7 @@ Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::strin
   return {};
 }
 
-// What dlerror() said, out of Boost's sentence around it.
+// The dlerror() message, extracted from Boost's sentence.
 std::string dl_message(const std::exception& e) {
   std::string text = e.what();
   constexpr std::string_view kMarker = "dlerror system message: ";
@@ -179,15 +179,15 @@ const char* kind_name(PluginKind kind) {
   return nullptr;
 }
 
-// Libraries stay open until the process ends, also those that were refused: code of theirs ran
-// (constructors of static objects) and may have left pointers behind. The list is leaked so that no
-// destructor at exit closes them either.
+// Libraries stay open until the process ends, even rejected ones: their static constructors ran and
+// may have left pointers behind. The list is leaked so that no destructor closes them at exit.
 std::vector<boost::dll::shared_library>& open_libraries() {
   static auto& libraries = *new std::vector<boost::dll::shared_library>();
   return libraries;
 }
 
-// `real` is where the links of `file` lead: dlopen() takes the very file that was checked.
+// `real` is `file` with its links resolved, so that dlopen() opens exactly the file that was
+// checked.
 Result<const PluginDescriptor*> find_descriptor(const std::string& file,
                                                 const std::string& real) try {
   // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable)
@@ -207,7 +207,8 @@ Result<const PluginDescriptor*> find_descriptor(const std::string& file,
                  "one that loads", "report it to the plugin's author");
 }
 
-// In the descriptor's own order: each step reads only what the ones before have proved to be there.
+// In the order of the descriptor's members: each step reads only members whose presence the earlier
+// steps have verified.
 Result<void> check_descriptor(const std::string& name, const std::string& file,
                               const PluginDescriptor* d) {
   if (d->abi_version != kPluginAbiVersion) {
@@ -281,8 +282,8 @@ std::vector<std::string> library_names(const std::string& directory) {
 
 // ---- factories
 
-// What the factory's thread works on. Held by both sides, so that a thread that comes back late
-// finds it whole.
+// The factory thread's data. Both sides share ownership, so that it is still valid for a thread
+// that returns late.
 template <typename T, typename Context>
 struct FactoryCall {
   Table table;
@@ -294,9 +295,8 @@ struct FactoryCall {
   FactoryCall(const Table& t, const Context& c) : table(t), context(c) {}
 };
 
-// Threads that did not come back. A thread can be neither stopped from outside nor joined while it
-// hangs, and a std::jthread's destructor would join it; so it goes to a list that is never
-// destroyed, and the process ends with _exit.
+// Hung threads. A hung thread can be neither stopped nor joined, and std::jthread's destructor
+// would join it, so it moves to a list that is never destroyed, and the process ends with _exit.
 std::vector<std::jthread>& hung_threads() {
   static auto& threads = *new std::vector<std::jthread>();
   return threads;
@@ -408,7 +408,7 @@ Result<LoadedPlugin> PluginLoader::load_file(const std::string& name, const std:
 }
 
 std::vector<PluginLoader::Listed> PluginLoader::list() {
-  std::map<std::string, std::vector<std::string>> files;  // by name, in the directories' order
+  std::map<std::string, std::vector<std::string>> files;  // by name, in directory order
   for (const std::string& directory : directories_) {
     for (const std::string& name : library_names(directory))
       files[name].push_back(directory + "/" + name + ".so");

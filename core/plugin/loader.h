@@ -11,17 +11,17 @@
 namespace scriptorium {
 
 // A plugin that passed all checks. Its library stays loaded until the process ends: unloading code
-// under a live vtable or callback is a crash far away.
+// that a live vtable or callback refers to would crash later, in unrelated code.
 struct LoadedPlugin {
   std::string file;
   const PluginDescriptor* descriptor = nullptr;
 };
 
-// Finds and checks plugins in a list of directories. Owns nothing that must be freed.
+// Finds and checks plugins in a list of directories.
 // Threads: the main thread only.
 class PluginLoader {
  public:
-  // First directory that has NAME.so wins.
+  // The first directory that has NAME.so is used.
   explicit PluginLoader(std::vector<std::string> directories)
       : directories_(std::move(directories)) {}
 
@@ -33,7 +33,7 @@ class PluginLoader {
   // file, found, needed, remedy.
   Result<LoadedPlugin> load(const std::string& name);
 
-  // Every NAME.so in the directories, loadable or not: name and either the plugin or why not.
+  // Every NAME.so in the directories, with either the plugin or the reason why it cannot be loaded.
   struct Listed {
     std::string name;
     std::string file;
@@ -50,19 +50,19 @@ class PluginLoader {
   std::vector<LoadedPlugin> loaded_;
 };
 
-// Where the command looks: in `first` (plugin_dirs of the configuration), then in the default
-// places, each folder once.
+// The directories to search: `first` (plugin_dirs of the configuration), then the default places,
+// without duplicates.
 std::vector<std::string> plugin_directories(const std::vector<std::string>& first);
-// The default places: "plugins" beside the executable (a build folder), then
-// the installed place (../lib/scriptorium/plugins from its bin).
+// The default places: "plugins" beside the executable (in a build folder), then
+// ../lib/scriptorium/plugins (when installed).
 std::vector<std::string> default_plugin_directories();
 
 inline constexpr std::chrono::seconds kFactoryTimeLimit{30};
 
-// Make the instance, within the time limit: a factory that throws, answers null or hangs is
-// kInvalidConfig with the plugin's file. The factory runs in a thread of its own while the caller
-// waits for it. After a hang the caller can only end the process (with _exit: the thread still
-// runs).
+// Create the instance within the time limit. A factory that throws, returns null or hangs is
+// kInvalidConfig with the plugin's file. The factory runs in a separate thread while the caller
+// waits. After a hang the caller can only end the process, with _exit because the thread still
+// runs.
 Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
                                           const PluginContext& context,
                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
@@ -73,8 +73,8 @@ Result<std::unique_ptr<FreeSource>> create_free_source(
     const LoadedPlugin& plugin, const Table& table, const PluginContext& context,
     std::chrono::milliseconds limit = kFactoryTimeLimit);
 
-// True once a factory did not come back: flush what was said, then _exit. Destructors of static
-// objects would pull the ground from under the thread that is still in the plugin.
+// True once a factory has hung: flush all output, then call _exit. Destructors of static objects
+// would destroy what the thread in the plugin still uses.
 bool factory_hung() noexcept;
 
 }  // namespace scriptorium

@@ -32,7 +32,7 @@ FilteredEnvironment filter_environment(const Bytes& nul_ended, const Environment
   }
   std::string result;
   std::uint64_t dropped = 0;
-  std::size_t run = 0;  // where the strings begin that are kept but not yet copied
+  std::size_t run = 0;  // start of the kept strings that are not copied yet
   for (std::size_t at = 0; at < all.size();) {
     const std::size_t nul = all.find('\0', at);
     const std::size_t next = nul == std::string_view::npos ? all.size() : nul + 1;
