@@ -30,7 +30,7 @@ std::optional<std::string> hex_decode(std::string_view text);
 // Shell-style pattern: `*`, `?`, `[abc]`, `[a-z]`, `[!a]`, `\x`. Matches the whole name, byte by
 // byte, case-sensitively, in time proportional to pattern length times text length for any pattern.
 bool glob_match(std::string_view pattern, std::string_view text) noexcept;
-// What is wrong with a pattern ("'[' without ']'"), or nothing.
+// The problem of a pattern ("'[' without ']'"), or nothing.
 std::optional<std::string> glob_problem(std::string_view pattern);
 
 // The candidate nearest to what was typed, for "did you mean"; nothing if none is close enough.

@@ -31,7 +31,7 @@ enum class Command {
   kMan,
 };
 
-// What the command line asked for; members that the command does not take keep their defaults.
+// The parsed command line; members that the command does not use keep their defaults.
 struct Arguments {
   Command command = Command::kVersion;
   std::string config_file = kDefaultConfigFile;

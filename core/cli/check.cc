@@ -18,8 +18,8 @@ std::string level_text(Finding::Level level, const Console& console) {
   return {};
 }
 
-// Splits this process as `run` would, so that what is found is what the daemon will find. If that
-// is refused, the rest is looked at as who we are.
+// Separates privileges as `run` would, so that the checks see what the daemon will see. If that is
+// refused, the remaining checks run as the current user.
 Privileges privileges_as_run(const Arguments& arguments, const Console& console) {
   Privileges none;
   if (!console.owns_process) {
@@ -36,8 +36,8 @@ Privileges privileges_as_run(const Arguments& arguments, const Console& console)
   return none;
 }
 
-// What `run` would end with: it stops at the first refusal. If it would start all the same, the
-// fault is another's.
+// The exit code that `run` would end with, at its first error. If it would start anyway, the fault
+// lies outside the configuration.
 int code_as_run(const std::vector<Finding>& findings) {
   const auto refusal = std::find_if(findings.begin(), findings.end(),
                                     [](const Finding& f) { return f.refusal.has_value(); });

@@ -13,7 +13,7 @@
 namespace scriptorium::cli {
 namespace {
 
-// The one definition of the command line, bound to `into`, which must live as long as the result.
+// The definition of the command line, bound to `into`, which must outlive it.
 class Definition {
  public:
   explicit Definition(Arguments& into) : into_(into) {
@@ -80,8 +80,8 @@ class Definition {
     add_import();
 
     add(app_, "version", "Print the version", Command::kVersion);
-    // parse_command_line() answers it, as "COMMAND --help"; here it is for the help and the man
-    // page.
+    // parse_command_line() handles it as "COMMAND --help"; it is defined here for the help and the
+    // man page.
     CLI::App& help = add(app_, "help", "Print the help of a command", Command::kVersion);
     help.add_option("COMMAND", into_.help_of,
                     "A command, such as \"deadletters list\"; none: all of them");
@@ -115,7 +115,7 @@ class Definition {
                 Command command) {
     CLI::App& made = *parent.add_subcommand(name, help);
     made.footer(exit_codes_footer(&parent == &app_ ? name : parent.get_name() + " " + name));
-    add_config(made);  // here as well, so that it may stand behind the command and is in its help
+    add_config(made);  // here as well, so that it may follow the command and appears in its help
     made.callback([this, command] { into_.command = command; });
     return made;
   }
@@ -270,7 +270,7 @@ class Definition {
     import.add_flag("--json", into_.json, "The summary, for programs");
   }
 
-  // ID or --all, and one of them.
+  // Exactly one of ID and --all.
   void add_choice(CLI::App& app) {
     CLI::Option* id = app.add_option("ID", into_.id, kIdHelp);
     CLI::Option* all = app.add_flag("--all", into_.all, "All of them")->excludes(id);
@@ -320,7 +320,7 @@ CommandModel model_of(const CLI::App& app) {
   return model;
 }
 
-// CLI11 only says that a command is missing when it does not know the one that was typed.
+// For an unknown command CLI11 only reports that a command is missing.
 std::optional<std::string> unknown_command(const CommandModel& root,
                                            const std::vector<std::string>& words) {
   const CommandModel* command = &root;
@@ -354,7 +354,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& words) {
   if (!words.empty() && words.front() == "help") {
     std::vector<std::string> asked(words.begin() + 1, words.end());
     asked.emplace_back("--help");
-    // Of a word that is no command, "--help" alone would make the general help.
+    // For an unknown command, "--help" would print the general help.
     const auto unknown = unknown_command(command_model(), asked);
     if (!unknown) return parse_command_line(asked);
     ParsedLine refused;
@@ -366,7 +366,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& words) {
   Definition definition(arguments);
   ParsedLine result;
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 wants them
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 requires
     definition.app().parse(std::move(reversed));
     result.arguments = std::move(arguments);
   } catch (const CLI::ParseError& e) {

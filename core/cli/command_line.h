@@ -9,8 +9,7 @@
 
 namespace scriptorium::cli {
 
-// Either what was asked for, or what to print at once (help, or what is wrong with the line) with
-// the exit code.
+// Either the parsed arguments, or a text to print (help or an error) with the exit code.
 struct ParsedLine {
   std::optional<Arguments> arguments;
   int exit_code = 0;
@@ -18,11 +17,11 @@ struct ParsedLine {
   std::string err;
 };
 
-// `words` without the command's own name. Reads nothing but its argument.
+// `words` is the command line without the program's name. Pure.
 ParsedLine parse_command_line(const std::vector<std::string>& words);
 
-// The same definitions, for the man page and the completions. Hidden commands are in it, and
-// marked.
+// The same definitions, for the man page and the completions. Includes hidden commands, marked as
+// such.
 CommandModel command_model();
 
 }  // namespace scriptorium::cli

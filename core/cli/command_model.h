@@ -5,12 +5,12 @@
 
 namespace scriptorium::cli {
 
-// The command line as it is defined, without its parser: the man page and the shells' completions
-// are made from it.
+// The definition of the command line, independent of its parser. The man page and the shell
+// completions are generated from it.
 struct OptionModel {
-  std::vector<std::string> names;  // "--config", "-c"; of a positional: its name alone
+  std::vector<std::string> names;  // "--config", "-c"; for a positional argument its name
   std::string value;               // "FILE"; "" = a flag
-  std::vector<std::string> words;  // all that the value may be; empty: anything
+  std::vector<std::string> words;  // the allowed values; empty: any
   std::string help;
   std::string default_value;
   bool positional = false;

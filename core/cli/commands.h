@@ -3,8 +3,8 @@
 #include "core/cli/arguments.h"
 #include "core/cli/console.h"
 
-// One function for each command, in a file of its own. Each says on console.err what is wrong, and
-// returns the exit code.
+// One function per command, each in its own file. Each reports errors on console.err and returns
+// the exit code.
 namespace scriptorium::cli {
 
 int run_command(const Arguments& arguments, Console& console);

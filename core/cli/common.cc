@@ -10,8 +10,8 @@
 
 namespace scriptorium::cli {
 bool print_problems(const Problems& problems, Console& console) {
-  // A file's problems come from the reader, from core's options and from each plugin's; a person
-  // goes through it by line.
+  // A file's problems come from the reader, from core's options and from each plugin's, but a
+  // person fixes a file line by line.
   Problems sorted = problems;
   sorted.sort();
   for (const Problem& problem : sorted.list()) console.err << problem.text() << "\n";
@@ -38,7 +38,7 @@ bool become_daemon_user_or_say(const Arguments& arguments, Console& console, int
   Problems problems;
   const CoreConfig core = load_config(arguments.config_file, problems).core;
   if (!problems.empty() && core.cluster.empty())
-    return true;  // its state_dir is not known; the command says what is wrong
+    return true;  // state_dir is unknown; the command reports the problem
   auto became = become_daemon_user(core, arguments.config_file);
   if (!became) code = fail(console, became.error());
   return became.has_value();
@@ -75,7 +75,8 @@ std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir,
 std::optional<std::string> state_dir_of(const Arguments& arguments, Console& console) {
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);
-  // A file that could not be read or parsed has no cluster either; its state_dir would be a guess.
+  // If the file could not be read or parsed, `cluster` is empty too, and state_dir would be a
+  // guess.
   if (!problems.empty() && config.core.cluster.empty()) {
     print_problems(problems, console);
     return std::nullopt;

@@ -19,7 +19,8 @@ std::string coloured(bool colour, const char* code, std::string_view text) {
   return std::string{"\033["} + code + "m" + std::string{text} + "\033[0m";
 }
 
-// Columns that a text takes: code points, colours left out. Wide East Asian letters count as one.
+// The width of a text in columns: its code points without colour sequences. Wide East Asian
+// characters count as one.
 std::size_t columns(std::string_view text) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -118,8 +119,7 @@ std::string terminal_text(std::string_view bytes) {
   std::string result;
   std::size_t begin = 0;
   const auto flush = [&](std::size_t end) {
-    // Text between line ends is escaped by the one function that knows how; it cuts, so it is told
-    // not to.
+    // printable() escapes the text between line ends; the limit keeps it from cutting.
     if (end > begin) result += printable(bytes.substr(begin, end - begin), 4 * (end - begin) + 16);
   };
   for (std::size_t i = 0; i < bytes.size(); ++i) {

@@ -9,7 +9,7 @@
 
 namespace scriptorium::cli {
 
-// Where a command reads and writes; a test gives it strings. Borrows the streams.
+// The streams that a command reads and writes; a test passes string streams. Borrows them.
 struct Console {
   std::istream& in;
   std::ostream& out;
@@ -26,16 +26,16 @@ struct Console {
   std::string red(std::string_view text) const;
 };
 
-// The process's own, by isatty() and NO_COLOR (https://no-color.org).
+// The process's streams, with isatty() and NO_COLOR (https://no-color.org).
 Console standard_console();
 
-// Lines of columns, two spaces apart, the first line in bold. Columns named in `numbers` are set
-// flush right. The text must be printable; colours are counted out.
+// A table with columns two spaces apart and a bold first line. Columns named in `numbers` are
+// right-aligned. The text must be printable; colour sequences have no width.
 class TextTable {
  public:
   explicit TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers = {});
   void add(std::vector<std::string> row);
-  // A whole line beneath the last row.
+  // A full-width line below the last row.
   void note(std::string text);
   std::string text(const Console& console) const;
 
@@ -52,12 +52,11 @@ class TextTable {
 std::string format_seconds(double seconds);
 // "1 job", "2 jobs"; for a noun whose plural ends in s.
 std::string count_of(std::uint64_t count, const std::string& noun);
-// With blanks after it until it has `width` bytes.
+// `text` padded with blanks to `width` bytes.
 std::string padded(std::string text, std::size_t width);
 
-// Bytes as they may go to a terminal: control characters but newline and tab, and what is not
-// UTF-8, escaped. Newlines stay, so a script keeps its lines but cannot move the cursor or set a
-// title.
+// Bytes made safe for a terminal: ill-formed UTF-8 and control characters except newline and tab
+// are escaped. A script keeps its lines but cannot move the cursor or set a title.
 std::string terminal_text(std::string_view bytes);
 
 }  // namespace scriptorium::cli

@@ -40,7 +40,8 @@ std::string letter_text(const Json& letter, const Console& console) {
   return text;
 }
 
-// Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
+// Asks the daemon, or the journal on disk; on failure returns nothing and sets `code` to the exit
+// code.
 std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request,
                         int& code) {
   auto state_dir = state_dir_of(arguments, console);
@@ -49,7 +50,7 @@ std::optional<Json> ask(const Arguments& arguments, Console& console, const Json
     return std::nullopt;
   }
   if (arguments.of_import) {
-    // An import into one sink only has a journal of its own.
+    // An import into a single sink has its own journal.
     const std::string of_sink = import::import_directory(*state_dir, arguments.sink);
     state_dir = stat_path(of_sink) ? of_sink : import::import_directory(*state_dir, "");
   }

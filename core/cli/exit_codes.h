@@ -2,7 +2,7 @@
 
 namespace scriptorium::cli {
 
-// The command's exit codes, after sysexits.h. What each means stands once, in manual.cc.
+// The command's exit codes, after sysexits.h. manual.cc explains each of them.
 enum ExitCode : int {
   kExitGood = 0,
   kExitUsage = 64,

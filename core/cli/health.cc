@@ -19,7 +19,8 @@ using status_answer::number_of;
 using status_answer::sum_of;
 
 constexpr double kJournalWarning = 0.8;
-// Of the jobs of the last hour. A few are nothing: they were gone before the scheduler was asked.
+// Thresholds for the last hour's jobs. A few unverified jobs are normal: they ended before the
+// scheduler was asked.
 constexpr double kUnverifiedShare = 0.1;
 constexpr double kUnverifiedJobs = 10;
 
@@ -59,7 +60,7 @@ class Judge {
     for (const Json& user : member(journal, "over_share")) {
       const Json& name =
           member(user, "user").is_string() ? member(user, "user") : member(user, "user_id");
-      if (!name.is_string()) continue;  // those of whom it is being asked
+      if (!name.is_string()) continue;  // entries whose owner is still being resolved
       say(Health::kWarning, "user " + name.get<std::string>() +
                                 " holds a full share of the journal, " +
                                 whole(number(user, "waiting")) + " entries wait in the spool");
@@ -95,7 +96,7 @@ class Judge {
     std::string text = "SCRIPTORIUM " + std::string(kWords[state_]) + " - ";
     if (state_ == Health::kOk)
       text += whole(captured_) + " captured, " + whole(waiting_) + " waiting";
-    // What is worst comes first.
+    // The worst problem comes first.
     bool first = true;
     for (const Health::State state : {Health::kCritical, Health::kWarning}) {
       for (const auto& [of, what] : said_) {
@@ -104,7 +105,7 @@ class Judge {
         first = false;
       }
     }
-    // The guidelines keep '|' for the figures.
+    // The guidelines reserve '|' for the figures.
     for (char& c : text) {
       if (c == '|') c = '/';
     }

@@ -38,14 +38,14 @@ using Json = nlohmann::ordered_json;
 using import::ImportOptions;
 using import::ImportSummary;
 
-// Of each kind so many are named; the rest is only counted.
+// Messages per kind of problem; further ones are only counted.
 constexpr std::uint64_t kNamedOfAKind = 20;
 
 std::string day(const std::optional<Timestamp>& time) {
   return time ? format_rfc3339(*time, TimePrecision::kSeconds).substr(0, 10) : "-";
 }
 
-// "2026-11-01", or a whole time as RFC 3339.
+// "2026-11-01", or a time in RFC 3339.
 std::optional<Timestamp> time_of(const std::string& text) {
   return parse_rfc3339(text.size() == 10 ? text + "T00:00:00Z" : text);
 }
@@ -59,7 +59,7 @@ bool is_cluster_name(const std::string& name) {
          name.front() != '.' && name.front() != '_' && name.front() != '-';
 }
 
-// ---- what is said meanwhile and at the end
+// ---- progress and summary
 
 class Teller {
  public:
@@ -178,7 +178,7 @@ std::string summary_text(const ImportOptions& options, const ImportSummary& summ
   return text;
 }
 
-// What is left to do, in words, and the exit code.
+// Prints what remains to be done and returns the exit code.
 int verdict(const ImportOptions& options, const ImportSummary& summary, Console& console) {
   std::uint64_t waiting = 0;
   std::uint64_t dead = 0;
@@ -210,8 +210,8 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
 
 // ---- the run
 
-// Turns SIGINT and SIGTERM into a stop request, for as long as it lives. To be made before any
-// other thread.
+// Turns SIGINT and SIGTERM into a stop request during its lifetime. Create it before any other
+// thread.
 class SignalStop {
  public:
   explicit SignalStop(bool active) {
@@ -228,8 +228,8 @@ class SignalStop {
  private:
   void run(const std::stop_token& end) noexcept {
     pollfd fd{signals_.get(), POLLIN, 0};
-    // A stop of the thread itself is seen within this time; nobody waits for it but the end of the
-    // command.
+    // Maximum delay before the thread notices its own stop; only the end of the command waits for
+    // that.
     constexpr int kTickMs = 100;
     while (!end.stop_requested()) {
       if (::poll(&fd, 1, kTickMs) <= 0) continue;
@@ -243,8 +243,8 @@ class SignalStop {
   std::jthread thread_;
 };
 
-// The source that the tree's jobs are counted to: it gives the scheduler's name, and the rule for
-// what is kept of environments.
+// The source that the tree's jobs are attributed to. It determines the scheduler's name and which
+// environment variables are kept.
 Result<const LoadedSource*> source_for(const Arguments& arguments, const Setup& setup) {
   std::string names;
   std::vector<const LoadedSource*> spools;
@@ -363,8 +363,8 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
 
 // ---- as the daemon's user
 
-// A configuration that names the tree as a spool, for the spool opener: it opens nothing else. It
-// stands where only root writes.
+// A configuration that names the tree as a spool, so that the spool opener opens nothing else. Only
+// root can write to its folder.
 class OpenerConfig {
  public:
   static Result<OpenerConfig> make(const std::string& tree) {
@@ -411,14 +411,14 @@ int import_as_user(const Arguments& arguments, Console& console, const CoreConfi
         console, words,
         privileges.error().kind() == ErrorKind::kInvalidConfig ? kExitConfig : kExitCannotCreate);
   }
-  // Without the parent nobody would take the opener's configuration away. Not before: a change of
-  // the user takes this back.
+  // If the parent dies, end too, because only the parent removes the opener's configuration. This
+  // comes after the change of user, which resets it (prctl(2)).
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   return import_tree(arguments, console, privileges->opener.get(), owners);
 }
 
-// Root reads the tree, and the daemon's user does the rest, so that what is made belongs to him: a
-// child becomes that user, with a spool opener of its own for the tree. This process only waits.
+// Root reads the tree, and the daemon's user does the rest, so that new files belong to that user:
+// a child becomes that user, with its own spool opener for the tree. This process only waits.
 int import_from_root(const Arguments& arguments, Console& console, const CoreConfig& core,
                      const import::OwnerList* owners) {
   std::error_code failed;
@@ -436,7 +436,7 @@ int import_from_root(const Arguments& arguments, Console& console, const CoreCon
     console.err.flush();
     ::_exit(code);
   }
-  // A terminal sends SIGINT to both of us; the child ends in order, and we after it.
+  // A terminal sends SIGINT to parent and child; the child ends cleanly, then the parent.
   for (const int signal : {SIGINT, SIGHUP}) std::signal(signal, SIG_IGN);
   sigset_t set;
   sigemptyset(&set);
@@ -462,7 +462,7 @@ int import_from_root(const Arguments& arguments, Console& console, const CoreCon
 int import_command(const Arguments& arguments, Console& console) {
   std::optional<import::OwnerList> list;
   if (!arguments.owners.empty()) {
-    // Before anything else, as it may be root's alone.
+    // Read it first, because only root may have access to it.
     auto read = import::OwnerList::read(arguments.owners, ::geteuid());
     if (!read) return fail(console, read.error());
     list = *std::move(read);

@@ -18,7 +18,7 @@ struct Section {
   std::vector<Fact> facts;
 };
 
-// What the man page and the foot of `--help` say beside commands and options.
+// The parts of the man page and of `--help` that are not commands or options.
 const std::vector<Section>& sections() {
   static const std::vector<Section> all{
       {"FILES",
@@ -79,7 +79,7 @@ const std::vector<Section>& sections() {
   return all;
 }
 
-// What one command can end with. `commands` are whole paths, or "*" for each.
+// One exit code of one or more commands. `commands` are full paths, or "*" for all.
 struct ExitFact {
   std::string_view code;
   std::vector<std::string_view> commands;
@@ -157,7 +157,7 @@ const std::vector<ExitFact>& exit_facts() {
 
 // ---- troff
 
-// Text inside a line: a '-' that can be copied, and no escapes.
+// Escapes text within a line, so that '-' can be copied from the page.
 std::string troff(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -174,7 +174,7 @@ std::string troff(std::string_view text) {
   return result;
 }
 
-// A line of its own: a leading '.' would be a request.
+// A separate line, where a leading '.' would be a request.
 std::string troff_line(std::string_view text) {
   return (text.starts_with('.') ? "\\&" : "") + troff(text) + "\n";
 }
@@ -210,7 +210,7 @@ std::string synopsis(const std::string& path, const CommandModel& command) {
   return line + " [" + italic("OPTION") + "...]";
 }
 
-// Every command that can be called, with its path ("deadletters list").
+// Visits every command that can be called, with its path ("deadletters list").
 template <typename Visit>
 void each_leaf(const CommandModel& command, const std::string& path, const Visit& visit) {
   for (const CommandModel& sub : command.commands) {
@@ -255,7 +255,7 @@ std::vector<std::string> value_words(const CommandModel& command) {
   return words;
 }
 
-// A name for the shells' case: "deadletters list" and all above it.
+// Visits every command, including groups, with its path ("deadletters list").
 template <typename Visit>
 void each_command(const CommandModel& command, const std::string& path, const Visit& visit) {
   visit(path, command);
@@ -332,7 +332,7 @@ std::string single_quoted(std::string_view text) {
   return result + "'";
 }
 
-// zsh's _arguments reads ':' and brackets in a specification.
+// ':' and brackets are special in a specification of zsh's _arguments.
 std::string zsh_text(std::string_view text) {
   std::string result;
   for (const char c : text) {
@@ -387,7 +387,7 @@ std::string zsh_completion(const CommandModel& root) {
     }
     text += "      esac ;;\n  esac\n}\n";
   });
-  // Autoloaded from fpath the file is the function; sourced, it has to register itself.
+  // If autoloaded from fpath, the file is the function; if sourced, it must register itself.
   return text +
          "if [[ ${funcstack[1]} == _scriptorium ]]; then\n  _scriptorium \"$@\"\nelse\n  compdef "
          "_scriptorium scriptorium\nfi\n";

@@ -6,17 +6,16 @@
 
 namespace scriptorium::cli {
 
-// Files, exit codes, signals and examples, as they stand under `--help`; the man page has the same
+// The text below `--help`: files, exit codes, signals and examples. The man page has the same
 // table.
 std::string help_footer();
-// What stands below the help of one command ("deadletters list"): the exit codes that it can end
-// with.
+// The text below the help of one command ("deadletters list"): its exit codes.
 std::string exit_codes_footer(const std::string& command);
 
-// scriptorium(8) in troff with the man macros. `version` stands at its foot.
+// scriptorium(8) in troff with the man macros. `version` appears in its footer.
 std::string man_page(const CommandModel& root, const std::string& version);
 
-// The script that teaches a shell our commands and options: "bash", "zsh" or "fish".
+// The completion script for a shell: "bash", "zsh" or "fish".
 std::string completion(const CommandModel& root, const std::string& shell);
 
 }  // namespace scriptorium::cli

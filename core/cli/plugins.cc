@@ -18,7 +18,7 @@ struct OptionGroup {
   std::vector<OptionInfo> options;
 };
 
-// What is described: a plugin, or core itself.
+// The subject of a description: a plugin, or core itself.
 struct Description {
   std::string name;
   std::string kind;
@@ -58,7 +58,7 @@ std::string default_of(const OptionInfo& option) {
   return option.default_value.empty() ? "no default" : "default " + option.default_value;
 }
 
-// What may stand there; words that the type names already are not said again.
+// The allowed values, without those that the type lists already.
 std::string allowed_of(const OptionInfo& option) {
   return option.type.find('|') == std::string::npos ? option.allowed : std::string{};
 }
@@ -68,9 +68,9 @@ std::string sentence(std::string text) {
   return text + ".";
 }
 
-// ---- a page for the reference
+// ---- reference page
 
-// A cell of a markdown table: one line, and no bar that would end it.
+// A cell of a Markdown table: one line, with bars escaped.
 std::string cell(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -103,7 +103,7 @@ std::string markdown(const Description& what) {
   return text;
 }
 
-// ---- for a person
+// ---- terminal output
 
 std::string for_people(const Description& what, const std::string& file, const Console& console) {
   std::string text = console.bold(what.name) + ": " + what.summary + " (" + what.kind +
@@ -121,7 +121,7 @@ std::string for_people(const Description& what, const std::string& file, const C
   return text;
 }
 
-// Where plugins are looked for. `plugins` must work before there is any configuration.
+// The directories to search. `plugins` must work without a configuration.
 std::vector<std::string> directories(const Arguments& arguments, Console& console) {
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);

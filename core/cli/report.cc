@@ -33,10 +33,10 @@ std::string string_at(const Json& object, const char* outer, const char* inner) 
                                                               : std::string{};
 }
 
-// ---- where to look
+// ---- archives
 
-// The trees of files to which the configuration's sinks write usage.job. Any plugin that has a
-// `root` keeps one.
+// The file trees to which the configured sinks write usage.job: those of all plugins with an option
+// `root`.
 std::vector<std::string> roots_of(const Config& config) {
   std::vector<std::string> roots;
   for (const SinkInstance& sink : config.sinks) {
@@ -50,8 +50,8 @@ std::vector<std::string> roots_of(const Config& config) {
   return roots;
 }
 
-// Problems of the configuration are another command's: a user who asks for a job need not even be
-// able to read all of it.
+// Problems of the configuration are left to other commands: a user who asks about a job may not be
+// allowed to read all of it.
 std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, Console& console) {
   if (!arguments.archive.empty()) return std::vector{arguments.archive};
   Problems problems;
@@ -77,8 +77,7 @@ class Reader {
   Reader(std::vector<std::string> roots, Console& console)
       : roots_(std::move(roots)), console_(console) {}
 
-  // Calls use(event, path) for every record that is an event of these kinds; false if no tree could
-  // be read.
+  // Calls use(event, path) for every event of these kinds; false if no tree could be read.
   template <typename Wanted, typename Use>
   bool each(RecordWalk walk, Wanted wanted, Use use) {
     bool any = false;
@@ -105,7 +104,7 @@ class Reader {
     return any;
   }
   std::uint64_t closed() const noexcept { return closed_; }
-  // Records without this text are passed over unread: a user's name stands in few of them.
+  // Records without this text are not parsed: few contain a given user's name.
   void must_hold(std::string text) { must_hold_ = std::move(text); }
 
  private:
@@ -121,7 +120,7 @@ std::string kind_of(const Json& event) {
              : std::string{};
 }
 
-// Who may see no more than the own folder of the tree is told of that folder.
+// A user who may only read his own folder of the tree gets the contents of that folder.
 std::string own_folder(const std::string& user) {
   if (!user.empty()) return user.find('/') == std::string::npos ? user : std::string{};
   const char* name = std::getenv("USER");
@@ -140,7 +139,7 @@ bool is_job(const Json& event, const std::string& job) {
 
 // ---- the commands
 
-// Whether a node's own document and a job's speak of the same life.
+// Whether a node's document and a job's document describe the same run of the job.
 bool same_life(const Json& job, const Json& node) {
   const auto begin = [](const Json& e) {
     return parse_rfc3339(string_at(e, kUsage, "started_at"));
@@ -169,7 +168,8 @@ std::vector<Record> read_job(Reader& reader, const std::string& job, bool& any) 
       found.push_back({std::move(event), path});
   };
   const RecordWalk walk{.only_directory = own_folder("")};
-  // Nearly always the id stands in the path. An array's tasks lie under numbers of their own.
+  // The path nearly always contains the id, but an array's tasks are stored under their own
+  // numbers.
   any = reader.each(
       walk, [&](std::string_view path) { return path.find(job) != std::string_view::npos; }, take);
   const bool of_array = std::any_of(found.begin(), found.end(), [](const Record& r) {
@@ -183,7 +183,7 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
   bool any = false;
   const std::vector<Record> found = read_job(reader, arguments.job, any);
   if (!any) return kExitUnavailable;
-  // The same document may lie in two trees.
+  // Two trees may contain the same document.
   std::map<std::string, const Json*> lives;
   std::map<std::string, const Json*> nodes;
   for (const Record& record : found) {
@@ -265,7 +265,7 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
                     "2026-11-14T08:00:00Z, nor an age such as 7d",
                 kExitUsage);
   }
-  // As JSON writes it.
+  // As written in JSON.
   if (!arguments.user.empty())
     reader.must_hold(Json(arguments.user).dump(-1, ' ', false, Json::error_handler_t::replace));
   std::map<std::string, JobRow> rows;  // by event, so that two trees with the same jobs count once

@@ -27,8 +27,8 @@ class Walker {
       : walk_(walk), use_(use) {}
 
   Result<WalkCounts> run() {
-    UniqueFd root(
-        ::open(walk_.root.c_str(), kDirectory));  // a link here is the administrator's own
+    UniqueFd root(::open(walk_.root.c_str(),
+                         kDirectory));  // a symbolic link as the root is the administrator's choice
     std::string path;
     if (!root && errno == EACCES && !walk_.only_directory.empty()) {
       root.reset(
@@ -41,14 +41,14 @@ class Walker {
   }
 
  private:
-  // Takes the descriptor.
+  // Takes ownership of the descriptor.
   void enter(int fd, const std::string& path, std::size_t depth) {
     const std::unique_ptr<DIR, DirClose> stream(::fdopendir(fd));
     if (stream == nullptr) return static_cast<void>(UniqueFd(fd));
     std::vector<std::string> below;
     while (const dirent* entry = ::readdir(stream.get())) {
       const std::string_view name = entry->d_name;
-      if (name.starts_with('.')) continue;  // also what is being written
+      if (name.starts_with('.')) continue;  // including files being written
       ++counts_.looked_at;
       const std::string inner = path.empty() ? std::string(name) : path + '/' + std::string(name);
       bool directory = entry->d_type == DT_DIR;

@@ -11,16 +11,16 @@
 namespace scriptorium::cli {
 
 inline constexpr const char* kUsage =
-    "usage";  // the event's member, and part of a file's name; no plugin is meant
+    "usage";  // the event's member and a part of file names; not a plugin's name
 
-// What stands in a tree of files about the use of jobs: every file of the tree whose name says
-// "usage" and ".json", as the tree's own documentation promises. Follows no symbolic link below the
-// root, and opens nothing but regular files.
+// Reads the usage records in a file tree: every file whose name contains "usage" and ".json", as
+// the tree's documentation promises. Follows no symbolic link below the root and opens only regular
+// files.
 struct RecordWalk {
   std::string root;
-  std::function<bool(std::string_view path)> wanted;  // by the path below the root; none: all
-  Timestamp since;             // files that were written before are not opened
-  std::string only_directory;  // beneath the root, tried where the root itself may not be listed
+  std::function<bool(std::string_view path)> wanted;  // selects by path below the root; empty: all
+  Timestamp since;             // files last written before this are not opened
+  std::string only_directory;  // below the root; read if the root itself cannot be listed
 };
 struct WalkCounts {
   std::uint64_t looked_at = 0;  // names
@@ -28,7 +28,7 @@ struct WalkCounts {
   std::uint64_t closed = 0;     // directories and files that we may not open
 };
 
-// Calls use(path, bytes) for each such file. Only a root that cannot be entered is an error.
+// Calls use(path, bytes) for each such file. The only error is a root that cannot be entered.
 Result<WalkCounts> walk_records(
     const RecordWalk& walk,
     const std::function<void(const std::string& path, std::string bytes)>& use);

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kBarWidth = 24;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// ---- reading what may be of any shape
+// ---- reading untrusted JSON
 
 const Json& at(const Json& object, std::initializer_list<const char*> path) {
   static const Json kNothing;
@@ -62,7 +62,7 @@ std::string bytes_text(double value) {
 std::string count_text(double value) {
   return format(value == std::floor(value) ? "%.0f" : "%.2f", value);
 }
-// "2026-11-21 20:17:56" of "2026-11-21T20:17:56.123Z".
+// "2026-11-21 20:17:56" from "2026-11-21T20:17:56.123Z".
 std::string moment(std::string time) {
   const auto t = time.find('T');
   if (t == std::string::npos) return time;
@@ -82,7 +82,7 @@ std::string bar(double ratio) {
   return "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "]";
 }
 
-// Words broken into lines that stand beneath each other.
+// Wraps text into aligned lines.
 std::string wrapped(const std::string& words, std::size_t indent) {
   constexpr std::size_t kWidth = 96;
   std::string result;
@@ -165,7 +165,7 @@ std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
   return result;
 }
 
-// Why there are, or are not, findings: never a 0 that nobody measured.
+// Why there are findings or none; an unmeasured value is never shown as 0.
 std::string measured_text(const Json& usage) {
   const Json& quality = at(usage, {"quality"});
   const std::string status = text(quality, {"status"});
@@ -281,7 +281,7 @@ std::string suggestion_text(const Json& usage, const Console& console) {
   return result;
 }
 
-// The same for a block of nodes[] in usage.job and for the event of a node.
+// Works for a block of nodes[] in usage.job and for a node's event.
 const Json& block_of(const Json& node) { return node.contains(kUsage) ? at(node, {kUsage}) : node; }
 
 std::string nodes_text(const std::vector<const Json*>& nodes, const Console& console) {
@@ -318,7 +318,7 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
       for (const Json& node : list) nodes.push_back(&node);
     }
   }
-  // Of accounting alone there are no nodes, but each may have told of itself.
+  // Accounting has no per-node data, but the nodes may have sent their own events.
   return nodes.empty() ? job.nodes : nodes;
 }
 

@@ -25,15 +25,15 @@ namespace {
 using status_answer::Json;
 using status_answer::member;
 
-// One place where a capture lies.
+// One place where a capture is stored.
 struct Place {
   std::string sink;  // "" = the journal
   StoredJob stored;
 };
 
-// One capture of the job: a job whose id was used again, or whose script grew, has several.
+// One capture of the job. A job whose id was reused, or whose script grew, has several.
 struct Found {
-  Json event;  // schema 1; null if nobody kept it
+  Json event;  // schema 1; null if no place kept it
   std::vector<Place> places;
 
   const StoredFile* file(std::string_view name) const {
@@ -53,7 +53,7 @@ std::string time_of(const Found& found) {
   return string_of(member(found.event, "time")).value_or("");
 }
 
-// ---- look everywhere
+// ---- search
 
 class Search {
  public:
@@ -66,8 +66,8 @@ class Search {
     return result();
   }
 
-  // As run(), also under the ids that the sources name if the job has no script of its own: a
-  // task's is its array's.
+  // Like run(), but if the job has no script of its own, also searches the ids that the sources
+  // suggest: a task's script is its array's.
   std::vector<Found> run_also_kept_under(Logger& log) {
     auto found = run(log);
     if (std::any_of(found.begin(), found.end(), is_script)) return found;
@@ -81,8 +81,8 @@ class Search {
     return found;
   }
 
-  // How many components a heterogeneous job has, of which one is found: their ids follow the
-  // leader's. 0: not known.
+  // The number of components of a heterogeneous job, given one of them: their ids follow the
+  // leader's. 0: unknown.
   std::size_t count_components(const std::string& leader, Logger& log) {
     const auto number = parse_number<std::uint64_t>(leader);
     if (!number) return 0;
@@ -110,7 +110,7 @@ class Search {
     }
     progress("");
   }
-  // What a usage record tells is another question, and `report` answers it.
+  // `report` shows usage records.
   static bool is_script(const Found& found) {
     return string_of(member(found.event, "kind")).value_or("job.script") == "job.script";
   }
@@ -123,11 +123,11 @@ class Search {
               [](const Found& a, const Found& b) { return time_of(a) > time_of(b); });
     return result;
   }
-  // Of what could not be asked: the answer may not be all there is.
+  // Reports a place that could not be searched, as the result may then be incomplete.
   bool anything_failed() const noexcept { return failed_; }
 
  private:
-  // Where the caller's id was "10+1", the entry under 11 must be that component, not a later job of
+  // If the caller's id was "10+1", the entry under 11 must be that component, not a later job with
   // that number.
   bool belongs(const Found& found) const {
     const auto plus = wanted_.find('+');
@@ -146,7 +146,7 @@ class Search {
                                   .log = log,
                                   .clock = system_clock()};
       auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
-      if (!adapter) continue;  // of this, `check` tells
+      if (!adapter) continue;  // `check` reports this
       std::vector<std::string> kept;
       if (const auto thrown = call_plugin([&] {
             kept = (*adapter)->kept_under(
@@ -203,7 +203,7 @@ class Search {
     found.places.push_back({sink, std::move(job)});
   }
 
-  // Once each, however many ids are looked for.
+  // Loaded once, for any number of ids.
   void say(const std::string& text) {
     failed_ = true;
     if (!said_.insert(text).second) return;
@@ -216,7 +216,7 @@ class Search {
 
   const Setup& setup_;
   const std::string wanted_;  // by the caller
-  std::string job_;           // what is looked for now
+  std::string job_;           // the id of the current search
   std::set<std::string> said_;
   Console& console_;
   std::map<std::string, Found> by_id_;
@@ -234,7 +234,7 @@ std::optional<std::string> script_of(const Found& found) {
   return text;
 }
 
-// NUL-ended strings as they were captured, or what a sink made of them.
+// NUL-ended strings as captured, or a sink's conversion of them.
 std::optional<std::string> environment_of(const Found& found) {
   if (const StoredFile* file = found.file("environment")) return *file->bytes;
   const Json& variables = member(found.event, "environment");
@@ -245,9 +245,8 @@ std::optional<std::string> environment_of(const Found& found) {
   return bytes;
 }
 
-// One variable a line, whatever its value: a newline within a value is shown as "\\n", so that it
-// cannot look like another variable. An environment that is not NUL-ended strings is a text of its
-// own.
+// One variable per line: a newline within a value is shown as "\\n", so that it cannot look like
+// another variable. An environment that is not NUL-ended strings is shown as text.
 std::string environment_lines(std::string_view bytes) {
   if (bytes.find('\0') == std::string_view::npos) return terminal_text(bytes);
   std::string lines;
@@ -289,7 +288,7 @@ std::optional<std::string> shown(const Json& value) {
   return text ? std::optional<std::string>{printable(*text)} : std::nullopt;
 }
 
-// "component 2 of 3 of 10 (10+1)", "array 8 0-9%2": what else the id names.
+// Other meanings of the id: "component 2 of 3 of 10 (10+1)", "array 8 0-9%2".
 std::optional<std::string> part_text(const Found& found, std::size_t components) {
   const Json& job = member(found.event, "job");
   if (const Json& het = member(job, "het"); het.is_object()) {
@@ -351,8 +350,8 @@ std::string for_people(const Found& found, const Arguments& arguments, const Con
   const auto bytes = arguments.environment ? environment_of(found) : script_of(found);
   const std::string what = arguments.environment ? "environment" : "script";
   if (!bytes) return text + "\nno " + what + " was kept\n";
-  // Also through a pipe: behind it may be a terminal (`show 4711 | less -R`). The bytes themselves
-  // are --raw's.
+  // Escapes in a pipe too, because it may lead to a terminal (`show 4711 | less -R`). --raw gives
+  // the exact bytes.
   text += "\n" + (arguments.environment ? environment_lines(*bytes) : terminal_text(*bytes));
   if (!text.ends_with('\n')) text += '\n';
   return text;
@@ -410,8 +409,8 @@ int show_command(const Arguments& arguments, Console& console) {
   if (!become_daemon_user_or_say(arguments, console, code)) return code;
   Problems problems;
   const Setup setup = load_setup(arguments.config_file, problems);
-  // A user may be refused a plugin's secret or folder and still read his own files: what can be
-  // asked is asked.
+  // A user without access to a plugin's secret or folder may still read his own files, so every
+  // place that can be searched is searched.
   if (!problems.empty() && setup.sinks.empty()) {
     print_problems(problems, console);
     return kExitConfig;

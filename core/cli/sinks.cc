@@ -23,7 +23,8 @@ using status_answer::number_of;
 constexpr std::chrono::milliseconds kPoll{500};
 constexpr int kBarCells = 30;
 
-// Asks the daemon, or the journal on disk; nothing and an exit code in `code` if that failed.
+// Asks the daemon, or the journal on disk; on failure returns nothing and sets `code` to the exit
+// code.
 std::optional<Json> ask(const Arguments& arguments, Console& console, const Json& request,
                         int& code) {
   const auto state_dir = state_dir_of(arguments, console);
@@ -34,7 +35,7 @@ std::optional<Json> ask(const Arguments& arguments, Console& console, const Json
   return ask_control(*state_dir, request, console, code);
 }
 
-// By the configuration on disk: what a daemon that is not running would start.
+// According to the configuration on disk, which a daemon would start with.
 bool in_configuration(const Arguments& arguments, const std::string& sink) {
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);

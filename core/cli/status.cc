@@ -98,7 +98,7 @@ std::string sources_text(const Json& sources, const Console& console) {
   for (const auto& [name, source] : sources.items()) {
     const double missed = sum_of(member(source, "missed"));
     const double incomplete = number_of(member(source, "incomplete"));
-    // Nobody is asked for owners: then there is nothing to count.
+    // Without an owner resolver there is nothing to count.
     const Json& owners = member(source, "owners");
     const double unverified = sum_of(member(owners, "unverified"));
     table.add({printable(name), text_of(member(source, "plugin")),
@@ -170,7 +170,7 @@ std::string sinks_text(const Json& sinks, const Console& console) {
   for (const auto& [name, sink] : sinks.items()) {
     const double dead = number_of(member(sink, "dead"));
     const Json& waiting = member(sink, "waiting");
-    // The journal's count survives restarts and reloads; an older daemon may not give it.
+    // The journal's count survives restarts and reloads, but an older daemon may not report it.
     const Json& total = member(sink, "acknowledged_total");
     table.add({printable(name), text_of(member(sink, "plugin")),
                text_of(total.is_null() ? member(sink, "acknowledged") : total), text_of(waiting),

@@ -133,7 +133,7 @@ std::vector<std::pair<std::string, std::string>> words(std::initializer_list<con
   return result;
 }
 
-// The problem of a pattern on variable names, or "".
+// The problem of a pattern on variable names, or nothing.
 std::optional<std::string> name_pattern_problem(const std::string& pattern) {
   if (auto wrong = glob_problem(pattern)) return "bad pattern: " + *wrong;
   if (pattern.find('\0') != std::string::npos) return "bad pattern: no name holds a NUL byte";

@@ -135,7 +135,7 @@ std::optional<Period> period_of(std::string_view digits) noexcept {
   if (!is_all_digits(digits) || (digits.size() != 4 && digits.size() != 6 && digits.size() != 8))
     return std::nullopt;
   const year y{number(digits.substr(0, 4))};
-  // No year before Unix can be meant; eight digits may also be a job id.
+  // Batch schedulers of this kind are not older than Unix; other digits may be a job id.
   if (y < year{1980} || y > year{2200}) return std::nullopt;
   const month m{digits.size() >= 6 ? static_cast<unsigned>(number(digits.substr(4, 2))) : 1U};
   const day d{digits.size() == 8 ? static_cast<unsigned>(number(digits.substr(6, 2))) : 1U};
