@@ -158,7 +158,7 @@ Result<UniqueFd> make_state_dir(const std::string& directory) {
 
 // Why state_dir must not be given away; "" = it may be.
 Result<std::string> why_not_give(const UniqueFd& fd, const FileStat& stat) {
-  const std::string owner = "belongs to uid " + std::to_string(stat.owner);
+  std::string owner = "belongs to uid " + std::to_string(stat.owner);
   if (stat.owner != ::geteuid()) return owner;
   if ((stat.mode & (S_IWGRP | S_IWOTH)) != 0)
     return std::string("can be written by others than its owner");

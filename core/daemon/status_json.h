@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/capture/capture.h"
+#include "core/capture/capture_status.h"
 #include "core/daemon/owner_retry.h"
 #include "core/daemon/owner_stage.h"
 #include "core/delivery/dispatcher.h"

@@ -64,7 +64,7 @@ Batch Carrier::attempt(Batch batch, const std::stop_token& stop) {
   // A suspect that came to an end without a crash is innocent; one to be tried again stays suspect.
   if (request.suspect && answer->settlements.front().outcome != Outcome::kRetry)
     context_.crashes->settled(context_.name, batch.events.front().event->id);
-  return conclude(std::move(batch), *std::move(answer), started, stop);
+  return conclude(std::move(batch), *answer, started, stop);
 }
 
 // Takes out events that no sink need see: damaged ones, which the journal has made dead letters,
@@ -155,7 +155,7 @@ bool Carrier::call_sink(std::vector<Delivery> deliveries, bool suspect,
   return true;
 }
 
-Batch Carrier::conclude(Batch batch, Answer answer, Timestamp started,
+Batch Carrier::conclude(Batch batch, const Answer& answer, Timestamp started,
                         const std::stop_token& stop) {
   const HandOverOrder::Request request = request_of(batch);
   const Gate::Outcome outcome = outcome_of(batch, answer);

@@ -35,7 +35,7 @@ class Carrier {
                                   Timestamp started, const std::stop_token& stop);
   bool call_sink(std::vector<Delivery> deliveries, bool suspect, CrashRecord::InHand& in_hand,
                  Answer& answer, const std::stop_token& stop);
-  Batch conclude(Batch batch, Answer answer, Timestamp started, const std::stop_token& stop);
+  Batch conclude(Batch batch, const Answer& answer, Timestamp started, const std::stop_token& stop);
   bool may_keep(Batch& batch, bool refused);
   void tell_gate(const Gate::Outcome& outcome, const Answer& answer, const Batch& kept);
   void put_away(Conclusion& conclusion, const Answer& answer,

@@ -7,7 +7,8 @@ namespace scriptorium::delivery {
 
 void ParkedStore::park(PendingEvent event, std::optional<std::chrono::milliseconds> hint,
                        SteadyTime now) {
-  add(now + back_off_.next(event.attempts, hint), std::move(event));
+  const SteadyTime due = now + back_off_.next(event.attempts, hint);
+  add(due, std::move(event));
 }
 
 void ParkedStore::add(SteadyTime due, PendingEvent event) {
