@@ -205,9 +205,9 @@ bool has_other_members(object json, Members members) {
 
 bool has_extra(object json) {
   if (has_other_members(json, kMembers)) return true;
-  return std::any_of(std::begin(kObjects), std::end(kObjects), [&](const auto& known) {
-    const auto found = find(json, known.first);
-    return found && has_other_members(found->get_object().value(), known.second);
+  return std::any_of(std::begin(kObjects), std::end(kObjects), [&](const auto& nested) {
+    const auto found = find(json, nested.first);
+    return found && has_other_members(found->get_object().value(), nested.second);
   });
 }
 

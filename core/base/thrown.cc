@@ -12,7 +12,7 @@ std::string thrown_text() noexcept {
   } catch (const std::exception& thrown) {
     return printable(thrown.what(), 200);
   } catch (...) {
-    return "something that is no std::exception";
+    return "something that is not a std::exception";
   }
 }
 

@@ -66,7 +66,7 @@ int check_command(const Arguments& arguments, Console& console) {
                     " failed; the daemon would not work as configured",
                 code_as_run(findings));
   }
-  console.out << "configuration is good: " << count_of(setup->sources.size(), "source") << ", "
+  console.out << "configuration is valid: " << count_of(setup->sources.size(), "source") << ", "
               << count_of(setup->sinks.size(), "sink") << "\n";
   return kExitGood;
 }

@@ -28,16 +28,18 @@ class Definition {
     run.add_flag(
         "--once", into_.once,
         "Take what the spool holds, deliver it, and end; 0 only if everything was settled");
-    add(app_, "check", "Do all of start-up but starting, and say every problem", Command::kCheck);
+    add(app_, "check", "Check everything that startup needs, and report every problem",
+        Command::kCheck);
 
     CLI::App& plugins =
         add(app_, "plugins", "List the plugins, or all options of one", Command::kPlugins);
     plugins.add_option("NAME", into_.name,
-                       "Of a plugin; \"core\" for the options that belong to no plugin");
-    plugins.add_flag("--markdown", into_.markdown, "As a page of the reference");
+                       "A plugin; \"core\" for the options of Scriptorium itself");
+    plugins.add_flag("--markdown", into_.markdown, "Print a page of the reference");
 
-    CLI::App& status = add(app_, "status", "Say what the running daemon has captured and delivered",
-                           Command::kStatus);
+    CLI::App& status =
+        add(app_, "status", "Show what the running daemon has captured and delivered",
+            Command::kStatus);
     CLI::Option* json = status.add_flag("--json", into_.json, "The whole answer, for programs");
     CLI::Option* check = status
                              .add_flag("--check", into_.health,
@@ -61,7 +63,7 @@ class Definition {
     add_owners();
 
     CLI::App& show =
-        add(app_, "show", "Show a job's script, its owner and where it lies", Command::kShow);
+        add(app_, "show", "Show a job's script, its owner and where it is stored", Command::kShow);
     show.add_option("JOB", into_.job, "The scheduler's id of the job")->required();
     show.add_flag("--environment", into_.environment, "The variables instead of the script");
     CLI::Option* raw = show.add_flag("--raw", into_.raw,
@@ -70,9 +72,9 @@ class Definition {
 
     add_report();
 
-    CLI::App& setup =
-        add(app_, "setup", "Make what a destination needs once, such as topics or index templates",
-            Command::kSetup);
+    CLI::App& setup = add(app_, "setup",
+                          "Create what a destination needs once, such as topics or index templates",
+                          Command::kSetup);
     setup.add_option("SINK", into_.name, "A sink of the configuration: archive for [sink.archive]")
         ->required();
     setup.add_flag("--print", into_.print, "Only print it");
@@ -84,7 +86,7 @@ class Definition {
     // man page.
     CLI::App& help = add(app_, "help", "Print the help of a command", Command::kVersion);
     help.add_option("COMMAND", into_.help_of,
-                    "A command, such as \"deadletters list\"; none: all of them");
+                    "A command, such as \"deadletters list\"; default: all commands");
 
     CLI::App& completion =
         add(app_, "completion", "Print the completion for a shell", Command::kCompletion);
@@ -121,9 +123,9 @@ class Definition {
   }
 
   void add_report() {
-    CLI::App& report = add(
-        app_, "report", "Tell what jobs used of what they had asked for, and what to ask for next",
-        Command::kReport);
+    CLI::App& report =
+        add(app_, "report", "Show what jobs used of what they requested, and what to request next",
+            Command::kReport);
     CLI::Option* job = report.add_option(
         "JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
     CLI::Option* user = report
@@ -158,7 +160,7 @@ class Definition {
 
   void add_dead_letters() {
     CLI::App& letters = *app_.add_subcommand(
-        "deadletters", "List, show, retry or discard what a sink has refused for good");
+        "deadletters", "List, show, retry or discard events that a sink has rejected for good");
     letters.require_subcommand(1);
     letters.footer(exit_codes_footer("deadletters"));
     const auto add_sink = [this](CLI::App& app) {
@@ -170,7 +172,8 @@ class Definition {
     add_sink(list);
     list.add_flag("--json", into_.json, "For programs");
 
-    CLI::App& show = add(letters, "show", "Show one with its event", Command::kDeadLettersShow);
+    CLI::App& show =
+        add(letters, "show", "Show a dead letter with its event", Command::kDeadLettersShow);
     show.add_option("ID", into_.id, kIdHelp)->required();
     show.add_flag("--json", into_.json, "For programs");
     add_of_import(show);
@@ -197,11 +200,11 @@ class Definition {
     CLI::App& forget =
         add(sinks, "forget", "Remove what waits for a sink that is not configured any more",
             Command::kSinksForget);
-    forget.add_option("SINK", into_.name, "Its name, as \"sinks list\" has it")->required();
+    forget.add_option("SINK", into_.name, "Its name, as \"sinks list\" shows it")->required();
     forget.add_flag("--yes", into_.yes, "Do not ask");
     CLI::App& fill =
         add(sinks, "fill",
-            "Send a sink what an archive holds already; it changes nothing that the sink has",
+            "Send a sink what an archive already holds; what the sink has does not change",
             Command::kSinksFill);
     fill.add_option("SINK", into_.name, "The sink to be filled: search for [sink.search]")
         ->required();
@@ -221,32 +224,33 @@ class Definition {
     owners.footer(exit_codes_footer("owners"));
     CLI::App& list = add(owners, "list", "List them, with the reason", Command::kOwnersList);
     list.add_flag("--json", into_.json, "For programs");
-    CLI::App& retry = add(owners, "retry",
-                          "Ask now, instead of when it is time; what is found moves to its owner",
-                          Command::kOwnersRetry);
+    CLI::App& retry =
+        add(owners, "retry",
+            "Ask now instead of at the next round; jobs whose owner is found move to that owner",
+            Command::kOwnersRetry);
     retry.add_flag("--no-wait", into_.no_wait,
                    "Do not wait for the answers; the daemon continues in any case");
   }
 
   void add_of_import(CLI::App& app) {
     app.add_flag("--import", into_.of_import,
-                 "Those of \"scriptorium import\", which has a journal of its own");
+                 "Those of \"scriptorium import\", which has its own journal");
   }
 
   void add_import() {
     CLI::App& import =
         add(app_, "import",
-            "Bring what another archiver has kept into the sinks, with its dates, each job once",
+            "Import another archiver's jobs into the sinks, with their dates, each job once",
             Command::kImport);
     import
         .add_option("FORMAT", into_.format,
-                    "Who wrote the tree; savescript is the layout that XDMoD reads")
+                    "The archiver that wrote the tree; savescript is the layout that XDMoD reads")
         ->required()
         ->check(CLI::IsMember({"sarchive", "job_archive", "savescript"}));
     import.add_option("DIR", into_.tree, "The top of the tree")->required();
     import
         .add_option("--source", into_.source,
-                    "Whose scheduler and rule for environments count, if there are several sources")
+                    "The source whose scheduler and environment rule apply, if there are several")
         ->type_name("SOURCE");
     import
         .add_option("--cluster", into_.cluster,
@@ -254,19 +258,19 @@ class Definition {
         ->type_name("NAME");
     import
         .add_option("--scheduler", into_.scheduler,
-                    "The scheduler that they ran under, if not the source's")
+                    "The scheduler that the jobs ran under, if not the source's")
         ->type_name("NAME");
     import.add_option("--sink", into_.sink, "Only into this sink")->type_name("SINK");
     import.add_option("--before", into_.before, "Only jobs from before this date or time (UTC)")
         ->type_name("TIME");
     import
-        .add_option(
-            "--owners", into_.owners,
-            "Whose the jobs were, as accounting says: sacct -P with JobIDRaw, User, UID, Submit")
+        .add_option("--owners", into_.owners,
+                    "The jobs' owners, from accounting: output of sacct -P with JobIDRaw, User, "
+                    "UID, Submit")
         ->type_name("FILE");
     import.add_flag("--dry-run", into_.dry_run, "Read and count, and change nothing");
     import.add_flag("--again", into_.again,
-                    "Also what was imported before; sinks that have it change nothing");
+                    "Include jobs that were imported before; sinks that have them do not change");
     import.add_flag("--json", into_.json, "The summary, for programs");
   }
 
@@ -279,8 +283,7 @@ class Definition {
     });
   }
 
-  static constexpr const char* kIdHelp =
-      "Event id; its first 8 digits are enough if no other begins so";
+  static constexpr const char* kIdHelp = "Event id; its first 8 digits suffice if they are unique";
 
   Arguments& into_;
   CLI::App app_{

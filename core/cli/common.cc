@@ -66,7 +66,7 @@ std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir,
   }
   Json json = Json::parse(*answer, nullptr, false);
   if (json.is_discarded()) {
-    code = fail(console, "the daemon's answer is no JSON", kExitSoftware);
+    code = fail(console, "the daemon's answer is not JSON", kExitSoftware);
     return std::nullopt;
   }
   return json;

@@ -94,7 +94,8 @@ bool confirmed(const Arguments& arguments, Console& console) {
       arguments.all ? "every dead letter" : "dead letter " + printable(arguments.id);
   const std::string of = arguments.sink.empty() ? "" : " of sink " + printable(arguments.sink);
   if (!console.in_is_terminal) {
-    console.err << "scriptorium: discarding " << what << of << " cannot be undone; say --yes\n";
+    console.err << "scriptorium: discarding " << what << of
+                << " cannot be undone; confirm with --yes\n";
     return false;
   }
   console.err << "Discard " << what << of << " for good? [y/N] " << std::flush;

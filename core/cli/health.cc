@@ -37,7 +37,7 @@ class Judge {
     captured_ += number(source, "captured");
     const double missed = sum_of(member(source, "missed"));
     missed_ += missed;
-    if (is(source, "spool_there", false)) say(Health::kCritical, name + ": the spool is not there");
+    if (is(source, "spool_there", false)) say(Health::kCritical, name + ": the spool is missing");
     if (missed > 0) say(Health::kWarning, name + ": " + whole(missed) + " missed");
     if (const double gaps = number(member(source, "gaps"), "confirmed"); gaps > 0)
       say(Health::kWarning, name + ": " + whole(gaps) + " jobs whose script was never seen");
@@ -156,7 +156,7 @@ class Judge {
 
 Health judge_health(const std::string& status_json, const HealthLimits& limits) {
   const Json status = Json::parse(status_json, nullptr, false);
-  if (!status.is_object()) return no_answer("the daemon's answer is no JSON object");
+  if (!status.is_object()) return no_answer("the daemon's answer is not a JSON object");
   Judge judge(limits);
   const Json& sources = member(status, "sources");
   const Json& sinks = member(status, "sinks");

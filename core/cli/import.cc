@@ -162,13 +162,13 @@ std::string summary_text(const ImportOptions& options, const ImportSummary& summ
             format_bytes(summary.bytes) + " of scripts and " + "environments\n";
   }
   if (options.owners != nullptr)
-    text += "  the owners of " + std::to_string(summary.verified) +
-            " of them are those of accounting\n";
+    text +=
+        "  the owners of " + std::to_string(summary.verified) + " of them are from accounting\n";
   if (summary.doubtful > 0)
     text += "  " + std::to_string(summary.doubtful) +
-            " of them with a note in their `problems` about what the tree does not tell\n";
+            " of them with a note in their `problems` about what the tree leaves uncertain\n";
   if (summary.foreign > 0)
-    text += "  " + count_of(summary.foreign, "name") + " in the tree that are no job's\n";
+    text += "  " + count_of(summary.foreign, "name") + " in the tree that do not belong to a job\n";
   for (const auto& [name, sink] : summary.sinks) {
     text += "sink " + name + ": " + std::to_string(sink.acknowledged) + " acknowledged, " +
             std::to_string(sink.waiting) + " waiting, " + count_of(sink.dead, "dead letter") + "\n";
@@ -192,15 +192,15 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
                 << (options.sink.empty() ? "" : " --sink " + options.sink) << "\n";
   }
   if (summary.interrupted) {
-    console.err << "scriptorium: interrupted; the same command again goes on from here\n";
+    console.err << "scriptorium: interrupted; run the same command again to continue\n";
     return kExitTryAgain;
   }
   if (summary.stalled || waiting > 0) {
     return fail(
         console,
-        (summary.stalled ? std::string("the import's journal is full and no sink takes anything")
+        (summary.stalled ? std::string("the import's journal is full and no sink accepts events")
                          : count_of(waiting, "delivery") + " could not be made") +
-            "; the same command again goes on from here, once the cause is gone",
+            "; run the same command again to continue, once the cause is fixed",
         kExitUnavailable);
   }
   if (dead > 0) return kExitUnavailable;
@@ -266,7 +266,7 @@ Result<const LoadedSource*> source_for(const Arguments& arguments, const Setup& 
           ? "the configuration has no source with a spool, whose scheduler and rule for "
             "environments the imported "
             "jobs would share; add one"
-          : "the configuration has several sources; say with --source whose jobs these were: " +
+          : "the configuration has several sources; name the one of these jobs with --source: " +
                 names};
 }
 
@@ -288,11 +288,11 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
   const CoreConfig& core = setup->config.core;
   options.origin.cluster = arguments.cluster.empty() ? core.cluster : arguments.cluster;
   if (!is_cluster_name(options.origin.cluster)) {
-    return fail(
-        console,
-        "--cluster: \"" + printable(options.origin.cluster) +
-            "\" is no name of a cluster: a letter or digit, then at most 63 of A-Z a-z 0-9 . _ -",
-        kExitUsage);
+    return fail(console,
+                "--cluster: \"" + printable(options.origin.cluster) +
+                    "\" is not a valid cluster name: a letter or digit, then at most 63 of A-Z a-z "
+                    "0-9 . _ -",
+                kExitUsage);
   }
   options.origin.host = host_of(core);
   options.environment = (*source)->instance.common.environment;
@@ -307,7 +307,7 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
       return fail(
           console,
           "--before: \"" + printable(arguments.before) +
-              "\" is no time; give a date such as 2026-11-21, or 2026-11-21T01:26:22Z (UTC)",
+              "\" is not a time; give a date such as 2026-11-21, or 2026-11-21T01:26:22Z (UTC)",
           kExitUsage);
     }
   }
@@ -453,7 +453,7 @@ int import_from_root(const Arguments& arguments, Console& console, const CoreCon
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   return fail(console,
               "the import was ended by signal " + std::to_string(WTERMSIG(status)) +
-                  "; the same command again goes on",
+                  "; run the same command again to continue",
               kExitSoftware);
 }
 
@@ -469,7 +469,7 @@ int import_command(const Arguments& arguments, Console& console) {
     if (list->odd_lines() > 0)
       console.err << "scriptorium: " << printable(arguments.owners) << ": "
                   << count_of(list->odd_lines(), "line") << " of "
-                  << list->jobs() + list->odd_lines() << " make no sense and do not count\n";
+                  << list->jobs() + list->odd_lines() << " are malformed and are ignored\n";
   }
   const import::OwnerList* owners = list ? &*list : nullptr;
   Problems problems;

@@ -45,22 +45,23 @@ const std::vector<Section>& sections() {
            {"75",
             "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
            {"78",
-            "The configuration is wrong; every problem was printed. check: run would be refused "
-            "for it."},
+            "The configuration is wrong; every problem was printed. check: run would refuse to "
+            "start."},
        }},
       {"SIGNALS",
        {
            {"SIGTERM, SIGINT",
-            "Deliver what is under way within shutdown_seconds, leave the rest in the journal, and "
-            "end."},
-           {"SIGHUP", "Read the configuration again; if it is wrong, say so and keep the old one."},
+            "Deliver what is in flight within shutdown_seconds, leave the rest in the journal, and "
+            "exit."},
+           {"SIGHUP",
+            "Reload the configuration; if it is wrong, report that and keep the old one."},
        }},
       {"EXAMPLES",
        {
            {"scriptorium check --config scriptorium.toml",
             "Try a configuration before it is used."},
            {"scriptorium run --once --config scriptorium.toml",
-            "Archive what a spool holds now, and end."},
+            "Archive what a spool holds now, and exit."},
            {"scriptorium show 4711 --raw > job.sh", "Get a job's script back, byte for byte."},
            {"scriptorium report 4711", "See what a job used, and what to ask for next time."},
            {"scriptorium report --user alice --since 7d",
@@ -69,11 +70,11 @@ const std::vector<Section>& sections() {
             "See what another archiver's tree would bring."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
            {"scriptorium owners retry",
-            "Ask again whose those jobs were that went out unverified."},
+            "Ask again for the owners of jobs that went out unverified."},
            {"scriptorium sinks fill search",
-            "Send a sink that was added what the archive holds already."},
+            "Send a newly added sink what the archive already holds."},
            {"scriptorium deadletters retry --all --sink archive",
-            "Try again what was refused, once its cause is gone."},
+            "Retry what was rejected, once the cause is fixed."},
        }},
   };
   return all;
@@ -87,7 +88,7 @@ struct ExitFact {
 };
 const std::vector<ExitFact>& exit_facts() {
   static const std::vector<ExitFact> all{
-      {"0", {"run"}, "It was told to stop and did; with --once: everything was settled."},
+      {"0", {"run"}, "It stopped as requested; with --once: everything was settled."},
       {"0", {"check"}, "The daemon would work as configured."},
       {"0", {"status"}, "The daemon answered; with --check: all is well."},
       {"0",
@@ -112,7 +113,7 @@ const std::vector<ExitFact>& exit_facts() {
         "owners",
         "owners list"},
        "Done."},
-      {"0", {"owners retry"}, "All were asked about, whatever the answer."},
+      {"0", {"owners retry"}, "Every job was asked about, whatever the answer."},
       {"1", {"status"}, "With --check: a warning."},
       {"2", {"status"}, "With --check: critical."},
       {"64", {"*"}, "The command line is wrong."},
@@ -124,9 +125,9 @@ const std::vector<ExitFact>& exit_facts() {
       {"66", {"import"}, "The tree cannot be read."},
       {"66",
        {"sinks", "sinks forget", "sinks fill"},
-       "There is no such sink, or nothing that may be done with it."},
+       "There is no such sink, or the command cannot be applied to it."},
       {"69", {"run"}, "With --once: not everything could be settled."},
-      {"69", {"check"}, "A check failed, and run would start all the same."},
+      {"69", {"check"}, "A check failed, but run would start anyway."},
       {"69", {"plugins"}, "The plugin cannot be loaded."},
       {"69", {"status"}, "No daemon answers."},
       {"69", {"show"}, "The job was not found, and not everything could be asked."},
@@ -137,7 +138,7 @@ const std::vector<ExitFact>& exit_facts() {
        {"deadletters", "deadletters list", "deadletters show", "deadletters retry",
         "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill", "owners",
         "owners list"},
-       "Neither a daemon nor a journal could be asked."},
+       "Neither a daemon nor a journal could be reached."},
       {"69", {"owners retry"}, "No daemon answers, or the scheduler and its accounting do not."},
       {"70", {"run", "setup", "import"}, "Scriptorium or a plugin is at fault; please report it."},
       {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
@@ -145,7 +146,8 @@ const std::vector<ExitFact>& exit_facts() {
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
       {"78",
        {"check"},
-       "The configuration is wrong, or names what is not there: run would be refused."},
+       "The configuration is wrong, or names something that does not exist; run would refuse to "
+       "start."},
       {"78",
        {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list",
         "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",

@@ -60,8 +60,7 @@ std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, C
   if (print_problems(problems, console)) return std::nullopt;
   console.err << "scriptorium: " << arguments.config_file
               << ": no sink keeps usage.job in files; give a sink that has a root kinds = "
-                 "[\"job.script\", \"usage.*\"], or say "
-                 "--archive DIR\n";
+                 "[\"job.script\", \"usage.*\"], or use --archive DIR\n";
   return std::nullopt;
 }
 
@@ -210,9 +209,9 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
   if (jobs.empty()) {
     return fail(
         console,
-        "nothing is known of what job " + printable(arguments.job) +
+        "no data on what job " + printable(arguments.job) +
             " used: it is still running, ended before usage was kept, or is not in this archive" +
-            (reader.closed() > 0 ? ", parts of which you may not read" : ""),
+            (reader.closed() > 0 ? ", parts of which you cannot read" : ""),
         kExitNoInput);
   }
   const auto started = [](const JobReport& job) {

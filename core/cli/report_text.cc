@@ -173,7 +173,7 @@ std::string measured_text(const Json& usage) {
   if (source.empty()) source = text(usage, {"source", "memory"});
   std::string result;
   if (status == "none")
-    return "no data: nobody saw this job at work, and accounting has no figures of it";
+    return "no data: this job was not observed while it ran, and accounting has no figures for it";
   if (status == "accounting") {
     return "by the scheduler's accounting only: memory is the largest of a few readings, and may "
            "be too low";
@@ -189,8 +189,8 @@ std::string measured_text(const Json& usage) {
     const auto expected = number(quality, {"nodes_expected"});
     result += reporting && expected && *reporting < *expected
                   ? "; only " + count_text(*reporting) + " of " + count_text(*expected) +
-                        " nodes told, so it is not judged"
-                  : "; too much of it was not seen to judge";
+                        " nodes reported, so it is not judged"
+                  : "; too little of it was observed to judge";
   }
   return result;
 }
@@ -247,9 +247,8 @@ std::string findings_text(const Json& usage, const Console& console) {
   const Json& findings = at(usage, {"findings"});
   const std::string status = text(usage, {"quality", "status"});
   if (!findings.is_array() || findings.empty()) {
-    return status == "ok" || status == "accounting"
-               ? "\n" + console.green("Nothing to find fault with.") + "\n"
-               : std::string{};
+    return status == "ok" || status == "accounting" ? "\n" + console.green("No findings.") + "\n"
+                                                    : std::string{};
   }
   std::string result = "\n" + console.bold("Findings") + "\n";
   for (const Json& finding : findings) {

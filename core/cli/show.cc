@@ -62,7 +62,7 @@ class Search {
 
   // Newest first.
   std::vector<Found> run(Logger& log) {
-    look(job_, log);
+    search(job_, log);
     return result();
   }
 
@@ -73,7 +73,7 @@ class Search {
     if (std::any_of(found.begin(), found.end(), is_script)) return found;
     for (const std::string& id : other_ids(log)) {
       by_id_.clear();
-      look(id, log);
+      search(id, log);
       auto others = result();
       std::erase_if(others, [&](const Found& f) { return !is_script(f) || !belongs(f); });
       if (!others.empty()) return others;
@@ -91,7 +91,7 @@ class Search {
     std::size_t count = 0;
     for (; count < kMost && std::chrono::steady_clock::now() < deadline; ++count) {
       by_id_.clear();
-      look(std::to_string(*number + count), log);
+      search(std::to_string(*number + count), log);
       const auto all = result();
       if (std::none_of(all.begin(), all.end(), [&](const Found& f) {
             return string_of(member(member(member(f.event, "job"), "het"), "job_id")) == leader;
@@ -101,7 +101,7 @@ class Search {
     return count;
   }
 
-  void look(const std::string& job, Logger& log) {
+  void search(const std::string& job, Logger& log) {
     job_ = job;
     ask_journal(log);
     for (const LoadedSink& sink : setup_.sinks) {
@@ -123,7 +123,7 @@ class Search {
               [](const Found& a, const Found& b) { return time_of(a) > time_of(b); });
     return result;
   }
-  // Reports a place that could not be searched, as the result may then be incomplete.
+  // True if a place could not be searched, so the result may be incomplete.
   bool anything_failed() const noexcept { return failed_; }
 
  private:
@@ -165,7 +165,7 @@ class Search {
     const Json request{{"command", "find"}, {"job", job_}};
     const auto answer = control(setup_.config.core.state_dir,
                                 request.dump(-1, ' ', false, Json::error_handler_t::replace), log);
-    if (!answer) return say("the journal was not asked: " + answer.error().message());
+    if (!answer) return say("the journal could not be asked: " + answer.error().message());
     const Json events = Json::parse(*answer, nullptr, false);
     if (!events.is_array()) return say("the journal's answer is not understood");
     for (const Json& event : events) {
@@ -425,7 +425,7 @@ int show_command(const Arguments& arguments, Console& console) {
     return fail(console,
                 "no script of job " + printable(arguments.job) +
                     " was kept; \"scriptorium report " + printable(arguments.job) +
-                    "\" tells what it used",
+                    "\" shows what it used",
                 kExitNoInput);
   }
   if (found.empty()) {

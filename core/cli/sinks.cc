@@ -69,7 +69,7 @@ int list(const Arguments& arguments, Console& console) {
     return kExitGood;
   }
   if (sinks->empty()) {
-    console.out << "the journal knows no sink yet\n";
+    console.out << "the journal has no sinks yet\n";
     return kExitGood;
   }
   TextTable table({"SINK", "CONFIGURED", "ACKNOWLEDGED", "WAITING", "BYTES", "OLDEST", "DEAD"},
@@ -104,7 +104,7 @@ bool confirmed(const Arguments& arguments, Console& console, const Json& sink) {
       (oldest.is_number() ? ", the oldest " + format_seconds(number_of(oldest)) + " old" : "") +
       ", " + whole(member(sink, "dead")) + " dead letters";
   if (!console.in_is_terminal) {
-    console.err << "scriptorium: forgetting " << what << " cannot be undone; say --yes\n";
+    console.err << "scriptorium: forgetting " << what << " cannot be undone; confirm with --yes\n";
     return false;
   }
   console.err << "Forget " << what << ", for good? [y/N] " << std::flush;
@@ -125,14 +125,14 @@ int forget(const Arguments& arguments, Console& console) {
   if (!sinks) return code;
   const Json sink = find_sink(*sinks, arguments.name);
   if (sink.is_null())
-    return fail(console, "the journal knows no sink " + printable(arguments.name), kExitNoInput);
+    return fail(console, "the journal has no sink " + printable(arguments.name), kExitNoInput);
   if (!confirmed(arguments, console, sink)) return kExitUsage;
-  const auto gone =
+  const auto forgotten =
       ask(arguments, console, {{"command", "sinks.forget"}, {"sink", arguments.name}}, code);
-  if (!gone) return code;
+  if (!forgotten) return code;
   console.out << "sink " << printable(arguments.name) << " forgotten, with "
-              << whole(member(*gone, "waiting")) << " waiting events and "
-              << whole(member(*gone, "dead")) << " dead letters\n";
+              << whole(member(*forgotten, "waiting")) << " waiting events and "
+              << whole(member(*forgotten, "dead")) << " dead letters\n";
   return kExitGood;
 }
 
@@ -187,10 +187,10 @@ int fill(const Arguments& arguments, Console& console) {
   if (console.out_is_terminal) console.err << "\r\x1b[K";
   console.out << whole(member(*fill, "sent")) << " events sent to " << printable(arguments.name)
               << " from " << from << ", " << whole(member(*fill, "present"))
-              << " were there or on their way\n";
+              << " were already there or in flight\n";
   if (number_of(member(*fill, "not_understood")) > 0)
     console.out << whole(member(*fill, "not_understood"))
-                << " records of the archive could not be understood\n";
+                << " records of the archive could not be parsed\n";
   return kExitGood;
 }
 

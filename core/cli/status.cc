@@ -142,13 +142,13 @@ std::string journal_text(const Json& journal, const Console& console) {
   }
   text += "\n";
   if (const Json& full = member(journal, "full"); full.is_boolean() && full.get<bool>()) {
-    text += "  " + console.red("full: the spool is not read until a sink takes events") + "\n";
+    text += "  " + console.red("full: the spool is not read until a sink accepts events") + "\n";
   }
   for (const Json& user : member(journal, "over_share")) {
     const std::string waiting = text_of(member(user, "waiting")) + " entries (" +
                                 bytes_of(member(user, "waiting_bytes")) + ") wait in the spool";
     if (!member(user, "user_id").is_string()) {
-      text += "  " + waiting + " until the scheduler says whose they are\n";
+      text += "  " + waiting + " until the scheduler names their owners\n";
       continue;
     }
     const Json& name =
@@ -205,7 +205,7 @@ std::string for_people(const Json& status, const Console& console) {
   std::string text = console.bold("scriptorium " + text_of(member(status, "version"))) + ", up " +
                      seconds_of(member(status, "uptime_seconds")) + "\n";
   if (const Json& refused = member(status, "reload_refused"); refused.is_string()) {
-    text += console.red("The last reload was refused, the old configuration is in force: ") +
+    text += console.red("The last reload was refused, the old configuration remains in effect: ") +
             text_of(refused) + "\n";
   }
   text += "\n";
@@ -243,7 +243,7 @@ int status_command(const Arguments& arguments, Console& console) {
     return kExitGood;
   }
   const Json status = Json::parse(*answer, nullptr, false);
-  if (status.is_discarded()) return fail(console, "the daemon's answer is no JSON", kExitSoftware);
+  if (status.is_discarded()) return fail(console, "the daemon's answer is not JSON", kExitSoftware);
   console.out << for_people(status, console);
   return kExitGood;
 }

@@ -110,7 +110,7 @@ class Merger {
                                 ? "[source.NAME] or [sink.NAME]"
                                 : (has(source, key) ? "[source.NAME]" : "[sink.NAME]");
         add(table, entry,
-            std::string("unknown key; an option of a plugin stands below its ") + where + " line");
+            std::string("unknown key; a plugin's options belong below its ") + where + " line");
         continue;
       }
       std::vector<std::string> candidates = {"source", "sink"};
@@ -151,7 +151,7 @@ class Merger {
 
   template <typename F>
   void each_instance(const Table& top, const TableEntry& kind,
-                     std::map<std::string, Position>& known, F make) {
+                     std::map<std::string, Position>& first_positions, F make) {
     const auto* tables = std::get_if<Table>(&kind.value.data);
     if (tables == nullptr) {
       if (is_list_of_tables(kind.value)) {
@@ -170,12 +170,12 @@ class Merger {
           add(*tables, entry,
               "is defined as a list; write [" + kind.key + ".NAME] with single brackets");
         } else {
-          add(*tables, entry, "wrong type; options stand below a line [" + kind.key + ".NAME]");
+          add(*tables, entry, "wrong type; options belong below a line [" + kind.key + ".NAME]");
         }
         damaged_ = true;  // a table was intended
         continue;
       }
-      const auto [before, fresh] = known.emplace(entry.key, table->position);
+      const auto [before, fresh] = first_positions.emplace(entry.key, table->position);
       if (!fresh) {
         problems_.add(*tables, entry.key, "is defined twice; first at " + place(before->second));
         continue;

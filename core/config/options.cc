@@ -139,7 +139,7 @@ std::optional<std::string> name_pattern_problem(const std::string& pattern) {
   if (pattern.find('\0') != std::string::npos) return "bad pattern: no name holds a NUL byte";
   // NAME=value looks like a rule on the value, but would match nothing and so let a secret through.
   if (pattern.find('=', 1) != std::string::npos)
-    return "bad pattern: it is held against the name alone, which has no '='";
+    return "bad pattern: it is matched against the name only, which has no '='";
   return std::nullopt;
 }
 
@@ -165,9 +165,9 @@ const OptionInfo& environment_info() {
       .default_value = "\"all\"",
       .allowed = "\"all\", \"none\", { keep = [...], drop = [...] }",
       .help =
-          "which variables of a job's environment are kept, by shell-style patterns on the name in "
-          "which case counts: "
-          "keep first (absent: all), then drop; what is dropped never reaches the disk"};
+          "which variables of a job's environment are kept, by case-sensitive shell-style patterns "
+          "on the name: keep first (absent: all), then drop; what is dropped never reaches the "
+          "disk"};
   return info;
 }
 
@@ -201,7 +201,8 @@ void read_environment(const Value& value, const Table& table, SourceConfig& into
     if (list != nullptr && list->empty()) {
       options_detail::not_allowed(
           *patterns, *rules, keep,
-          "an empty list keeps nothing; write environment = \"none\" if that is meant", problems);
+          "an empty list keeps nothing; write environment = \"none\" if that is intended",
+          problems);
       good = false;
     }
   }
@@ -240,18 +241,16 @@ const Schema<CoreConfig>& core_schema() {
                      "folder of the journal, the lock and the control socket; one daemon owns it"),
               "an absolute path", &CoreConfig::state_dir, path_problem),
       checked(option("user", &CoreConfig::user,
-                     "user that the daemon becomes when it is started as root; empty: it stays the "
-                     "user that starts it"),
+                     "user that the daemon becomes when it is started as root; empty: the user "
+                     "that starts it"),
               "a user's name: letters, digits, '.', '_' and '-', at most 32", &CoreConfig::user,
               user_problem),
       checked(
           option("host", &CoreConfig::host, "host name that events carry; empty: this machine's"),
           "letters, digits, '.', '_' and '-', at most 253", &CoreConfig::host, host_problem),
       checked(option("plugin_dirs", &CoreConfig::plugin_dirs,
-                     "folders to look for plugins in before the usual ones, which are beside the "
-                     "command and the installed "
-                     "place; the first "
-                     "that has a plugin wins"),
+                     "folders to search for plugins before the default ones (beside the command, "
+                     "then the installed folder); the first that has a plugin is used"),
               "absolute paths", &CoreConfig::plugin_dirs, path_problem),
       integer("journal_max_bytes", &CoreConfig::journal_max_bytes, kMebibyte, std::int64_t{1} << 44,
               "size of the journal in bytes at which capture stops and entries wait in the spool"),
@@ -263,7 +262,7 @@ const Schema<CoreConfig>& core_schema() {
       checked(option("metrics_listen", &CoreConfig::metrics_listen,
                      "address on which metrics are given by HTTP (GET /metrics); empty: on the "
                      "socket only"),
-              "\"127.0.0.1:PORT\" or \"[::1]:PORT\": nothing asks there who is asking",
+              "\"127.0.0.1:PORT\" or \"[::1]:PORT\": there is no authentication",
               &CoreConfig::metrics_listen, metrics_address_problem),
       checked(
           option(
@@ -287,7 +286,7 @@ const Schema<SourceConfig>& source_schema() {
                      "plugin that reads this source; absent: the name of the instance"),
               kInstanceNameRule, &SourceConfig::plugin, plugin_problem),
       choice("capture", &SourceConfig::capture, words({"auto", "fanotify", "inotify", "scan"}),
-             "how changes of the spool are noticed; auto takes the best way that works here"),
+             "how changes of the spool are noticed; auto uses the best method that works here"),
       integer("rescan_seconds", &SourceConfig::rescan_seconds, 1, kDaySeconds,
               "seconds between two scans of the whole spool; absent: 60, and 2 with capture = "
               "\"scan\""),

@@ -250,14 +250,14 @@ Problem describe(const Lines& lines, std::uint32_t number, const SyntaxError& er
       problem.problem += "; it is already in line " + std::to_string(first);
     } else if (const auto quote = error.description.find('\''); quote != std::string::npos) {
       problem.problem +=
-          ": " + printable(error.description.substr(quote), 100) + " is already there";
+          ": " + printable(error.description.substr(quote), 100) + " is already defined";
     }
   } else if (says("could not determine value type") || says("parsing boolean") ||
              says("expected 'nan'") || says("expected 'inf'")) {
     problem.problem = "syntax error: not a value; a text needs quotes";
     problem.allowed = "\"text\", a number, true, false, [a list], { a table }";
   } else if (says("expected a comment or whitespace")) {
-    problem.problem = "syntax error: something else stands behind the value";
+    problem.problem = "syntax error: the value is followed by something else";
     problem.allowed = "a # comment";
   } else if (says("unescaped control characters") ||
              (says("parsing string") && says("end-of-file"))) {
@@ -327,7 +327,7 @@ class Converter {
     if (const auto* boolean = node.as_boolean()) return Value{boolean->get(), std::move(position)};
     if (const auto* number = node.as_floating_point()) {
       if (std::isfinite(number->get())) return Value{number->get(), std::move(position)};
-      refuse(std::move(position), path, "inf and nan are not taken anywhere",
+      refuse(std::move(position), path, "no key accepts inf or nan",
              options_detail::default_text(number->get()));
       return std::nullopt;
     }
@@ -340,8 +340,8 @@ class Converter {
     if (const auto* date = node.as_date()) given << date->get();
     if (const auto* time = node.as_time()) given << time->get();
     if (const auto* both = node.as_date_time()) given << both->get();
-    refuse(std::move(position), path,
-           "no key takes a date or time; if a text is meant, put it in quotes", given.str());
+    refuse(std::move(position), path, "no key accepts a date or time; put a text in quotes",
+           given.str());
     return std::nullopt;
   }
 
@@ -377,15 +377,15 @@ class Converter {
 // The table that contains `line`, and its parents except the root.
 void mark_damaged(Table& root, std::uint32_t line) {
   std::vector<Table*> best;
-  std::vector<Table*> way;
+  std::vector<Table*> chain;
   const auto visit = [&](const auto& self, Table& table) -> void {
     for (TableEntry& entry : table.entries) {
       auto* sub = std::get_if<Table>(&entry.value.data);
       if (sub == nullptr || sub->position.line > line) continue;
-      way.push_back(sub);
-      if (best.empty() || sub->position.line >= best.back()->position.line) best = way;
+      chain.push_back(sub);
+      if (best.empty() || sub->position.line >= best.back()->position.line) best = chain;
       self(self, *sub);
-      way.pop_back();
+      chain.pop_back();
     }
   };
   visit(visit, root);

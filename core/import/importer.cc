@@ -26,7 +26,7 @@ constexpr const char* kSource = "import";
 // Counts durable events. Called by the journal's thread.
 struct Counts {
   std::atomic<std::uint64_t> fresh = 0;
-  std::atomic<std::uint64_t> known = 0;
+  std::atomic<std::uint64_t> already = 0;
 };
 
 class Import {
@@ -103,11 +103,11 @@ Result<void> Import::start_sinks() {
     if (auto started = (*sink)->start(); !started) return started;
     sinks_.push_back(*std::move(sink));
   }
-  const auto gone = journal_->unregistered_sinks();
-  if (gone.empty()) return {};
+  const auto unconfigured = journal_->unregistered_sinks();
+  if (unconfigured.empty()) return {};
   return Error{
       ErrorKind::kInvalidConfig,
-      "an earlier import delivered to [sink." + gone.front() +
+      "an earlier import delivered to [sink." + unconfigured.front() +
           "], which is not configured any more, and would keep every event for it; configure it "
           "again, or remove " +
           summary_.journal + ", which forgets what was imported so far"};
@@ -156,7 +156,7 @@ bool Import::take(FoundJob job, const std::stop_token& stop) {
                             .size = job.stat.size,
                             .event_id = event->id};
   }
-  item.durable = [this](bool fresh) { ++(fresh ? counts_.fresh : counts_.known); };
+  item.durable = [this](bool fresh) { ++(fresh ? counts_.fresh : counts_.already); };
   return journal_->append(std::move(item), stop);
 }
 
@@ -279,7 +279,7 @@ Result<ImportSummary> Import::run(const std::stop_token& stop) {
   summary_.interrupted = stop.stop_requested();
   summary_.hangs = !finish();
   summary_.imported = counts_.fresh;
-  summary_.already = counts_.known;
+  summary_.already = counts_.already;
   if (!read) return read.error();
   return std::move(summary_);
 }

@@ -81,8 +81,8 @@ Result<OwnerList> OwnerList::parse(std::string_view text, const std::string& nam
     if (at[needed]) continue;
     return Error{ErrorKind::kInvalidConfig,
                  name + ":1: no column " + std::string(kNames[needed]) +
-                     "; the first line must name the columns, divided by '|', JobIDRaw, User and "
-                     "Submit among them, as in: TZ=UTC "
+                     "; the first line must name the columns, separated by '|', including "
+                     "JobIDRaw, User and Submit, as in: TZ=UTC "
                      "sacct -a -X -D -P -S 2020-01-01 -o "
                      "JobIDRaw,User,UID,Group,GID,Account,Partition,QOS,Submit"};
   }

@@ -82,7 +82,7 @@ ReadEnvironment stripped_environment(std::string_view bytes) {
   } else {
     read.bytes = strings_of_lines(bytes);
     read.guessed = true;
-    read.problem = "environment: one text, so where a value of several lines ends is a guess";
+    read.problem = "environment: a single text, so the end of a value of several lines is a guess";
   }
   return read;
 }
@@ -122,7 +122,7 @@ std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
   if (time != stat.mtime_ns) {
     problems.push_back("time: the file's own, " +
                        format_rfc3339({stat.mtime_ns}, TimePrecision::kSeconds) +
-                       ", is not of its folder's date; the folder's counts");
+                       ", is not on its folder's date; the folder's date counts");
   }
   return time;
 }
@@ -158,7 +158,7 @@ ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
   ReadEnvironment read;
   read.bytes = strings_of_lines(bytes);
   read.guessed = true;
-  read.problem = "environment: one text, so where a value of several lines ends is a guess";
+  read.problem = "environment: a single text, so the end of a value of several lines is a guess";
   return read;
 }
 

@@ -124,8 +124,8 @@ std::optional<TreeFormat> parse_tree_format(std::string_view name) noexcept {
 }
 
 const char* to_string(TreeFormat format) noexcept {
-  for (const auto& [text, known] : kFormats) {
-    if (known == format) return text;
+  for (const auto& [text, candidate] : kFormats) {
+    if (candidate == format) return text;
   }
   return "?";
 }

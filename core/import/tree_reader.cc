@@ -80,7 +80,7 @@ bool TreeReader::folder(const std::string& path, std::vector<SpoolName> names, u
     const std::string below = joined(path, name);
     if (depth + 1 >= kDeepest) {
       visitor.skip(below, "too deep",
-                   "more than " + std::to_string(kDeepest) + " folders beneath each other");
+                   "folders nested more than " + std::to_string(kDeepest) + " levels deep");
       continue;
     }
     auto inside = access_.list(below);

@@ -68,13 +68,13 @@ class ElfCheck {
 
  private:
   static Error not_a_library() {
-    return refused("a file that is no ELF library", "a shared library",
+    return refused("a file that is not an ELF library", "a shared library",
                    "build or install the plugin again");
   }
   Error truncated(std::optional<std::uint64_t> needed) const {
     return refused(
         "a truncated library of " + std::to_string(size_) + " bytes",
-        needed ? "at least " + std::to_string(*needed) + " bytes" : std::string{"sound headers"},
+        needed ? "at least " + std::to_string(*needed) + " bytes" : std::string{"intact headers"},
         "build or install the plugin again");
   }
 
@@ -144,7 +144,7 @@ Result<void> check_elf(const std::string& file) {
   const auto stat = stat_fd(fd.get());
   if (!stat) return Error{ErrorKind::kInvalidConfig, stat.error().message()};
   if (!stat->is_regular())
-    return refused("something that is no regular file", "a shared library",
+    return refused("something that is not a regular file", "a shared library",
                    "put the plugin's library there");
   return ElfCheck(fd.get(), stat->size).run();
 }

@@ -137,8 +137,8 @@ Result<void> only_ours_on_the_way(std::string_view plugin_file, const std::strin
     if (std::filesystem::is_symlink(next, failed)) {
       const auto target = std::filesystem::read_symlink(next, failed);
       if (failed || ++links > kMostLinks) {
-        return refused(plugin_file, "a link that leads nowhere (" + next + ")", "one that does",
-                       "repair the link");
+        return refused(plugin_file, "a link to a missing file (" + next + ")",
+                       "a link to an existing file", "repair the link");
       }
       if (target.is_absolute()) at.clear();
       put_in_front(target);
@@ -200,7 +200,7 @@ Result<const PluginDescriptor*> find_descriptor(const std::string& file,
   return &library.get<const PluginDescriptor>(kSymbol);
 } catch (const std::exception& e) {
   return refused(file, "a library that does not load (" + dl_message(e) + ")",
-                 "one whose symbols and libraries are all there",
+                 "one whose symbols and libraries all exist",
                  "install what is missing, or rebuild the plugin");
 } catch (...) {
   return refused(file, "a library whose start-up code throws (" + thrown_text() + ")",
@@ -311,7 +311,7 @@ Result<std::unique_ptr<T>> call_factory(Factory<T, Context> factory, const std::
   auto made = factory(call.table, call.context);
   if (!made) return Error{made.error().kind(), file + ": " + made.error().message()};
   if (*made == nullptr) {
-    return refused(file, "a factory that answers with nothing for " + call.table.path,
+    return refused(file, "a factory that returns null for " + call.table.path,
                    "an instance or an error", "report it to the plugin's author");
   }
   return made;
@@ -446,12 +446,12 @@ std::vector<std::string> default_plugin_directories() {
 
 std::vector<std::string> plugin_directories(const std::vector<std::string>& first) {
   std::vector<std::string> result;
-  std::vector<std::string> known;
+  std::vector<std::string> seen;
   const auto add = [&](const std::string& directory) {
     const auto real = resolve_links(directory);
     const std::string key = real ? *real : directory;
-    if (std::find(known.begin(), known.end(), key) != known.end()) return;
-    known.push_back(key);
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) return;
+    seen.push_back(key);
     result.push_back(directory);
   };
   for (const std::string& directory : first) add(directory);

@@ -1,4 +1,4 @@
-// A sink that throws an int, which is no std::exception, in the call that its option `at` names.
+// A sink that throws an int, which is not a std::exception, in the call that its option `at` names.
 #include <string>
 #include <utility>
 

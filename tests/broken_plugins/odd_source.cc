@@ -1,6 +1,6 @@
-// A spool adapter that throws an int, which is no std::exception, in the call that its option `at`
-// names; with "crash" it ends the process by a segmentation fault when it parses a script with the
-// word "poison". Its spool holds a folder for each job with a file "script".
+// A spool adapter that throws an int, which is not a std::exception, in the call that its option
+// `at` names; with "crash" it ends the process by a segmentation fault when it parses a script with
+// the word "poison". Its spool holds a folder for each job with a file "script".
 #include <array>
 #include <span>
 #include <string>

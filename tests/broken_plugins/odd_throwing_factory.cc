@@ -1,4 +1,4 @@
-// Its factory throws what is no std::exception.
+// Its factory throws something that is not a std::exception.
 #include "tests/broken_plugins/plain_sink.h"
 
 namespace {

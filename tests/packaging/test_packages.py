@@ -132,7 +132,7 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
     assert check.returncode == 69 and failed == ["cluster"], check.stdout + check.stderr
     edit_config(root, ('cluster = "change-me"', 'cluster = "the-sites-own"'))
     check = root.run("scriptorium", "check")
-    assert "configuration is good: 1 source, 1 sink" in check and not re.search("^failed", check, re.M), check
+    assert "configuration is valid: 1 source, 1 sink" in check and not re.search("^failed", check, re.M), check
     assert "everything else runs as scriptorium, without capabilities" in check, check
     # The plugins that are packages of their own are found, and off.
     listed = root.run("scriptorium", "plugins")

@@ -255,7 +255,7 @@ def test_what_a_sink_cannot_take_now_waits_and_the_next_run_goes_on(make_daemon,
     summary, result = run(daemon, "sarchive", work / "tree", check=False)
     assert result.returncode == EX_UNAVAILABLE
     assert summary["sinks"]["archive"]["waiting"] == 50 and summary["sinks"]["archive"]["last_error"]
-    assert "the same command again goes on" in result.stderr
+    assert "run the same command again to continue" in result.stderr
     for day in {day for day, _, _ in made.values()}:
         (work / "archive" / day).unlink()
     summary, _ = run(daemon, "sarchive", work / "tree")
@@ -274,7 +274,7 @@ def test_a_full_journal_ends_the_import_and_the_next_run_goes_on(make_daemon, sp
     (work / "archive").mkdir(mode=0o750)
     (work / "archive" / "20241103").write_text("a file stands in the way of the folder")
     summary, result = run(daemon, "sarchive", work / "tree", check=False)
-    assert result.returncode == EX_UNAVAILABLE and "the import's journal is full and no sink takes anything" in result.stderr
+    assert result.returncode == EX_UNAVAILABLE and "the import's journal is full and no sink accepts events" in result.stderr
     assert 0 < summary["sinks"]["archive"]["waiting"] < 600
     (work / "archive" / "20241103").unlink()
     summary, _ = run(daemon, "sarchive", work / "tree")

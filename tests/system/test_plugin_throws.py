@@ -1,4 +1,4 @@
-"""A plugin may throw anything, also what is no std::exception, in any call: the command says so and does not crash."""
+"""A plugin may throw anything, also something that is not a std::exception, in any call: the command says so and does not crash."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def odd_sink(make_daemon, at):
 def test_a_command_names_what_a_sink_throws_and_ends_in_order(make_daemon, spool, at, command, code):
     result = odd_sink(make_daemon, at).command(*command, check=False)
     assert result.returncode == code, f"{result.returncode}: {result.stdout}{result.stderr}"
-    assert "something that is no std::exception" in result.stdout + result.stderr
+    assert "something that is not a std::exception" in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("at", ["start", "deliver", "stop", "status_json", "batches_under_way"])
@@ -57,11 +57,11 @@ def test_a_source_that_throws_ends_neither_check_nor_the_daemon(make_daemon, spo
     checked = daemon.command("check", check=False)
     assert checked.returncode in (EX_OK, EX_UNAVAILABLE, EX_CONFIG), f"{checked.returncode}: {checked.stderr}"
     if at in ("spool_root", "check_root", "make_resolver", "resolver_check"):
-        assert "something that is no std::exception" in checked.stdout, checked.stdout
+        assert "something that is not a std::exception" in checked.stdout, checked.stdout
 
     once = daemon.command("run", "--once", check=False)
     assert once.returncode in (EX_OK, EX_UNAVAILABLE, EX_CONFIG), f"{once.returncode}: {once.stderr}"
     if at in ("scheduler", "spool_root", "check_root", "make_resolver", "make_number_resolver"):
-        assert once.returncode == EX_CONFIG and "something that is no std::exception" in once.stderr, once.stderr
+        assert once.returncode == EX_CONFIG and "something that is not a std::exception" in once.stderr, once.stderr
     else:
         assert "7" in archive.scripts(), once.stderr

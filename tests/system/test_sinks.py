@@ -83,7 +83,7 @@ def filled(daemon):
     """What a fill says that it sent, and that was there or on its way. Which of the two an event counts as is a matter of time:
     the fill may be a second one if the first came to its end, and what the journal still holds gets to the sink by itself."""
     said = daemon.command("sinks", "fill", "new").stdout
-    counts = re.fullmatch(r"(\d+) events sent to new from archive, (\d+) were there or on their way\n", said)
+    counts = re.fullmatch(r"(\d+) events sent to new from archive, (\d+) were already there or in flight\n", said)
     assert counts, said
     return int(counts[1]), int(counts[2])
 

@@ -156,7 +156,7 @@ def test_the_report_of_an_accounted_job_says_what_it_used_and_how_that_is_known(
     assert len(rows) == 5
     assert rows[0]["wasted_core_hours"] == max(r["wasted_core_hours"] for r in rows)
     missing = daemon.command("report", accounted.jobs["cancelled"], check=False)
-    assert missing.returncode == 66 and "nothing is known" in missing.stderr
+    assert missing.returncode == 66 and "no data on what job" in missing.stderr
 
 
 def test_jobs_of_one_node_are_left_to_their_node_where_the_site_says_so(accounted, make_daemon, archive):

@@ -6,9 +6,9 @@ namespace scriptorium {
 
 bool RepeatLimit::allows(std::string_view key, SteadyTime now) {
   return logged_.with([&](Logged& logged) {
-    if (const auto known = logged.find(key); known != logged.end()) {
-      if (interval_ == kOnce || now - known->second < interval_) return false;
-      known->second = now;
+    if (const auto last = logged.find(key); last != logged.end()) {
+      if (interval_ == kOnce || now - last->second < interval_) return false;
+      last->second = now;
       return true;
     }
     if (logged.size() >= most_keys_) {

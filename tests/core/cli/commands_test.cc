@@ -127,7 +127,7 @@ TEST_F(CommandsTest, CheckOfAGoodConfigSaysSoAndLeavesNothingBehind) {
   config("[sink.null]\n[sink.more]\nplugin = \"good\"\n");
   const Said said = run({"check"});
   EXPECT_EQ(said.code, 0) << said.out << said.err;
-  EXPECT_THAT(said.out, ContainsRegex("configuration is good: 1 source, 2 sinks\n$"));
+  EXPECT_THAT(said.out, ContainsRegex("configuration is valid: 1 source, 2 sinks\n$"));
   EXPECT_THAT(said.out, HasSubstr("state_dir: " + state_ + " is writable"));
   EXPECT_EQ(said.err, "");
   EXPECT_TRUE(std::filesystem::is_empty(state_));
@@ -307,7 +307,7 @@ TEST_F(CommandsTest, DiscardAsksOnATerminalAndWantsYesElsewhere) {
   FakeDaemon daemon(state_, R"({"ok": true, "result": {"count": 2}})");
   const Said piped = run({"deadletters", "discard", "--all"});
   EXPECT_EQ(piped.code, 64);
-  EXPECT_THAT(piped.err, HasSubstr("say --yes"));
+  EXPECT_THAT(piped.err, HasSubstr("confirm with --yes"));
   EXPECT_NE(run({"deadletters", "discard", "--all"}, "n\n", true).code, 0);
   EXPECT_TRUE(daemon.requests().empty());
   EXPECT_EQ(run({"deadletters", "discard", "--all"}, "y\n", true).out,

@@ -185,7 +185,7 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
   brief["usage"].erase("suggest");
   keep(brief, "4711.usage.json");
   EXPECT_THAT(run({"4711"}).out,
-              AllOf(HasSubstr("too short to judge"), Not(HasSubstr("Nothing to find fault with"))));
+              AllOf(HasSubstr("too short to judge"), Not(HasSubstr("No findings"))));
 
   Json parts = job("4712");
   parts["usage"]["quality"] = {
@@ -199,14 +199,14 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
                      {"findings", Json::array()}};
   keep(unseen, "4713.usage.json");
   const std::string out = run({"4713"}).out;
-  EXPECT_THAT(out, HasSubstr("no data: nobody saw this job"));
+  EXPECT_THAT(out, HasSubstr("no data: this job was not observed"));
   EXPECT_THAT(out, HasSubstr("CPU        no data"));
   EXPECT_THAT(out, Not(HasSubstr("0 %"))) << "nothing that was not measured is 0";
 
   Json good = job("4714");
   good["usage"]["findings"] = Json::array();
   keep(good, "4714.usage.json");
-  EXPECT_THAT(run({"4714"}).out, HasSubstr("Nothing to find fault with."));
+  EXPECT_THAT(run({"4714"}).out, HasSubstr("No findings."));
 }
 
 TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
@@ -285,7 +285,7 @@ TEST_F(ReportTest, AJobOfWhichNothingIsKnownIsSaidNotToBeKnown) {
   const Said said = run({"4711"});
   EXPECT_EQ(said.code, 66);
   EXPECT_EQ(said.out, "");
-  EXPECT_THAT(said.err, HasSubstr("nothing is known of what job 4711 used"));
+  EXPECT_THAT(said.err, HasSubstr("no data on what job 4711 used"));
 }
 
 TEST_F(ReportTest, WhatIsNoRecordOfUsageIsPassedOver) {

@@ -223,12 +223,12 @@ TEST_F(ParseConfigTest, EachWrongTopKeyIsExplained) {
       {"clustr = \"x\"", "f.toml:1: clustr: unknown key; did you mean \"cluster\"?"},
       {"zzz = 1", "f.toml:1: zzz: unknown key"},
       {"batch_max_ms = 5",
-       "f.toml:1: batch_max_ms: unknown key; an option of a plugin stands below its [sink.NAME] "
+       "f.toml:1: batch_max_ms: unknown key; a plugin's options belong below its [sink.NAME] "
        "line"},
       {"capture = \"scan\"",
-       "f.toml:1: capture: unknown key; an option of a plugin stands below its [source.NAME] line"},
+       "f.toml:1: capture: unknown key; a plugin's options belong below its [source.NAME] line"},
       {"plugin = \"file\"",
-       "f.toml:1: plugin: unknown key; an option of a plugin stands below its [source.NAME] or "
+       "f.toml:1: plugin: unknown key; a plugin's options belong below its [source.NAME] or "
        "[sink.NAME] line"},
       {"\"a b\\n\" = 1", "f.toml:1: \"a b\\n\": unknown key"},
       {"state_dir = \"\"", "f.toml:1: state_dir: is empty; allowed: an absolute path; given: \"\""},
@@ -318,7 +318,7 @@ TEST_F(ParseConfigTest, WrongTablesAreExplained) {
           "f.toml:4: sink.x: is defined as a list; write [sink.NAME] with single brackets"));
   EXPECT_THAT(
       problems_of(cluster + "[sink]\nroot = \"/x\"\n"),
-      ElementsAre("f.toml:5: sink.root: wrong type; options stand below a line [sink.NAME]"));
+      ElementsAre("f.toml:5: sink.root: wrong type; options belong below a line [sink.NAME]"));
   EXPECT_THAT(problems_of(cluster + "[sink.k]\n"),
               ElementsAre("f.toml:4: sink.k: duplicate table; it is already in line 3"));
 }
@@ -393,11 +393,12 @@ TEST_F(ParseConfigTest, EachWrongSourceOptionIsExplained) {
       {"environment = { keep = [\"[z-a]\"] }",
        "environment.keep: bad pattern: the range 'z-a' is the wrong way round; given: \"[z-a]\""},
       {"environment = { drop = [\"SECRET=*\"] }",
-       "environment.drop: bad pattern: it is held against the name alone, which has no '='; given: "
+       "environment.drop: bad pattern: it is matched against the name only, which has no '='; "
+       "given: "
        "\"SECRET=*\""},
       {"environment = { keep = [] }",
        "environment.keep: an empty list keeps nothing; write environment = \"none\" if that is "
-       "meant; given: []"},
+       "intended; given: []"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -410,9 +411,8 @@ TEST_F(ParseConfigTest, EachPatternThatIsWrongIsReportedAtItsOwnLine) {
   EXPECT_THAT(
       problems_in_source("[source.s.environment]\nkeep = [\n  \"OK\",\n  \"[\",\n  \"a=b\",\n]\n"),
       ElementsAre("f.toml:7: source.s.environment.keep: bad pattern: '[' without ']'; given: \"[\"",
-                  "f.toml:8: source.s.environment.keep: bad pattern: it is held against the name "
-                  "alone, which has no "
-                  "'='; given: \"a=b\""));
+                  "f.toml:8: source.s.environment.keep: bad pattern: it is matched against the "
+                  "name only, which has no '='; given: \"a=b\""));
 }
 
 TEST_F(ParseConfigTest, EnvironmentTakesItsThreeShapes) {
@@ -590,10 +590,10 @@ TEST_F(LoadConfigTest, PluginsDHoldsSourcesAndSinksOnly) {
               ElementsAre("plugins.d/a.toml:1: state_dir: belongs in scriptorium.toml; a file of "
                           "plugins.d holds [source.NAME] and [sink.NAME] "
                           "tables only",
-                          "plugins.d/a.toml:2: plugin: unknown key; an option of a plugin stands "
+                          "plugins.d/a.toml:2: plugin: unknown key; a plugin's options belong "
                           "below its [source.NAME] or [sink.NAME] line",
-                          "plugins.d/a.toml:3: root: unknown key; an option of a plugin stands "
-                          "below its [source.NAME] or [sink.NAME] line",
+                          "plugins.d/a.toml:3: root: unknown key; a plugin's options belong below "
+                          "its [source.NAME] or [sink.NAME] line",
                           "plugins.d/a.toml:4: sinks: unknown table; did you mean \"sink\"?"));
 }
 

@@ -105,9 +105,10 @@ TEST_F(TomlReaderTest, EmptyTextIsAnEmptyTable) {
 }
 
 TEST_F(TomlReaderTest, KeysThatAreNoBareWordsAreQuotedInPaths) {
-  EXPECT_THAT(read("[sink.\"a\\nb\"]\nx.\"y z\" = nan\n"),
-              ElementsAre("f.toml:2: sink.\"a\\nb\".x.\"y z\": wrong type: inf and nan are not "
-                          "taken anywhere; given: nan"));
+  EXPECT_THAT(
+      read("[sink.\"a\\nb\"]\nx.\"y z\" = nan\n"),
+      ElementsAre(
+          "f.toml:2: sink.\"a\\nb\".x.\"y z\": wrong type: no key accepts inf or nan; given: nan"));
 }
 
 constexpr const char* kNotAValue =
@@ -135,7 +136,8 @@ TEST_F(TomlReaderTest, EveryMistakeOfSyntaxIsReportedInOneRun) {
           "f.toml:3: host: syntax error: the text's closing quote is missing, or it holds a "
           "control character",
           "f.toml:4: sink.a: syntax error in table header: expected ']', saw '\\n'",
-          "f.toml:7: sink.b.size: syntax error: something else stands behind the value; allowed: a "
+          "f.toml:7: sink.b.size: syntax error: the value is followed by something else; allowed: "
+          "a "
           "# comment",
           "f.toml:8: sink.b.path: syntax error in string: unknown escape sequence '\\q'",
           std::string("f.toml:9: sink.b.flag") + kNotAValue,
@@ -176,8 +178,8 @@ TEST_F(TomlReaderTest, DuplicatesKeepTheFirstValueAndNameItsLine) {
                    "a = 3\n"),
               ElementsAre("f.toml:3: sink.a.x: duplicate key; it is already in line 2",
                           "f.toml:6: sink.a: duplicate table; it is already in line 1",
-                          "f.toml:9: sink.c.t: duplicate key: 'p' is already there",
-                          "f.toml:11: sink.a: duplicate key: 'a' is already there"));
+                          "f.toml:9: sink.c.t: duplicate key: 'p' is already defined",
+                          "f.toml:11: sink.a: duplicate key: 'a' is already defined"));
   EXPECT_THAT(keys(table({"sink", "a"})), ElementsAre("x@2=1"));
   EXPECT_THAT(keys(table({"sink", "b"})), ElementsAre("x@5=3"));
   EXPECT_FALSE(read_.damaged) << "nothing is missing: the first value counts";
@@ -224,15 +226,15 @@ TEST_F(TomlReaderTest, DatesAndNumbersWithoutEndAreRefusedInWords) {
   EXPECT_THAT(
       read("a = 2026-11-21\nb = 12:30:00\nc = 2026-11-21T12:30:00Z\nd = -inf\ne = [1, nan]\n[t]\nf "
            "= 1\n"),
-      ElementsAre("f.toml:1: a: wrong type: no key takes a date or time; if a text is meant, put "
-                  "it in quotes; given: 2026-11-21",
-                  "f.toml:2: b: wrong type: no key takes a date or time; if a text is meant, put "
-                  "it in quotes; given: 12:30:00",
-                  "f.toml:3: c: wrong type: no key takes a date or time; if a text is meant, put "
-                  "it in quotes; given: "
-                  "2026-11-21T12:30:00Z",
-                  "f.toml:4: d: wrong type: inf and nan are not taken anywhere; given: -inf",
-                  "f.toml:5: e: wrong type: inf and nan are not taken anywhere; given: nan"));
+      ElementsAre(
+          "f.toml:1: a: wrong type: no key accepts a date or time; put a text in quotes; given: "
+          "2026-11-21",
+          "f.toml:2: b: wrong type: no key accepts a date or time; put a text in quotes; given: "
+          "12:30:00",
+          "f.toml:3: c: wrong type: no key accepts a date or time; put a text in quotes; given: "
+          "2026-11-21T12:30:00Z",
+          "f.toml:4: d: wrong type: no key accepts inf or nan; given: -inf",
+          "f.toml:5: e: wrong type: no key accepts inf or nan; given: nan"));
   EXPECT_TRUE(read_.table.damaged) << "a date for a required key is one problem, not two";
   EXPECT_FALSE(table({"t"}).damaged);
 }

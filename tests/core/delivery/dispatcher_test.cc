@@ -514,7 +514,7 @@ TEST_F(DispatcherTest, APluginThatThrowsAFewTimesLosesNothing) {
   ASSERT_TRUE(becomes_idle(dispatch("archive", sink_)) && sink_.wait_batches(3));
   EXPECT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 1; }));
   EXPECT_TRUE(dead_letters("archive").empty());
-  EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "something that is no std::exception");
+  EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "something that is not a std::exception");
 }
 
 // ---- several sinks, several workers

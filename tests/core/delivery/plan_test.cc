@@ -306,7 +306,7 @@ TEST(CallPluginTest, SaysNothingOfACallThatReturns) {
 
 TEST(CallPluginTest, GivesWhatAnExceptionSaysFitForALog) {
   EXPECT_EQ(call_plugin([] { throw std::runtime_error("no\nroute"); }), "no\\nroute");
-  EXPECT_EQ(call_plugin([] { throw 7; }), "something that is no std::exception");
+  EXPECT_EQ(call_plugin([] { throw 7; }), "something that is not a std::exception");
 }
 
 }  // namespace

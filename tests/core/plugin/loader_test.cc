@@ -140,7 +140,7 @@ TEST_F(PluginLoaderTest, RefusesAnUndefinedSymbolByItsName) {
       refusal("undefined_symbol"),
       AllOf(StartsWith(kPlugins + "/undefined_symbol.so: found a library that does not load ("),
             HasSubstr("missing_everywhere"),
-            HasSubstr("needed one whose symbols and libraries are all there"),
+            HasSubstr("needed one whose symbols and libraries all exist"),
             HasSubstr("install what is missing")));
 }
 
@@ -189,19 +189,19 @@ TEST_F(PluginLoaderTest, RefusesHeadersThatPromiseMoreThanAllNumbers) {
   std::memcpy(bytes.data() + header.e_phoff, &segment, sizeof segment);
   own_.write("good.so", bytes);
   EXPECT_THAT(own_refusal("good"),
-              AllOf(HasSubstr("found a truncated library"), HasSubstr("needed sound headers")));
+              AllOf(HasSubstr("found a truncated library"), HasSubstr("needed intact headers")));
 }
 
 TEST_F(PluginLoaderTest, RefusesWhatIsNoLibraryAtAll) {
   own_.write("good.so", std::string(4096, 'x'));
   EXPECT_THAT(own_refusal("good"),
-              HasSubstr("found a file that is no ELF library; needed a shared library"));
+              HasSubstr("found a file that is not an ELF library; needed a shared library"));
   std::filesystem::remove(own_.path_to("good.so"));
   own_.make_directory("good.so");
-  EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is no regular file"));
+  EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is not a regular file"));
   std::filesystem::remove(own_.path_to("good.so"));
   ASSERT_EQ(::mkfifo(own_.path_to("good.so").c_str(), 0600), 0);
-  EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is no regular file"));
+  EXPECT_THAT(own_refusal("good"), HasSubstr("found something that is not a regular file"));
   std::filesystem::remove(own_.path_to("good.so"));
   std::filesystem::create_symlink("nowhere.so", own_.path_to("good.so"));
   EXPECT_THAT(own_refusal("good"), AllOf(HasSubstr("found a file that cannot be reached"),
@@ -358,15 +358,14 @@ TEST_F(PluginLoaderTest, TurnsWhatAFactoryThrowsIntoARefusal) {
             HasSubstr("needed an instance or an error"),
             HasSubstr("report it to the plugin's author")));
   EXPECT_THAT(create("odd_throwing_factory").error().message(),
-              HasSubstr("throws for sink.test (something that is no std::exception)"));
+              HasSubstr("throws for sink.test (something that is not a std::exception)"));
 }
 
 TEST_F(PluginLoaderTest, RefusesAFactoryThatGivesNothing) {
-  EXPECT_THAT(
-      create("null_factory").error().message(),
-      AllOf(StartsWith(kPlugins +
-                       "/null_factory.so: found a factory that answers with nothing for sink.test"),
-            HasSubstr("needed an instance or an error"), HasSubstr("report it")));
+  EXPECT_THAT(create("null_factory").error().message(),
+              AllOf(StartsWith(kPlugins +
+                               "/null_factory.so: found a factory that returns null for sink.test"),
+                    HasSubstr("needed an instance or an error"), HasSubstr("report it")));
 }
 
 TEST_F(PluginLoaderTest, PassesAFactorysOwnWordsOn) {
