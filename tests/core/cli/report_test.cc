@@ -191,7 +191,7 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
   parts["usage"]["quality"] = {
       {"status", "partial"}, {"nodes_reporting", 1}, {"nodes_expected", 4}};
   keep(parts, "4712.usage.json");
-  EXPECT_THAT(run({"4712"}).out, HasSubstr("only 1 of 4 nodes told"));
+  EXPECT_THAT(run({"4712"}).out, HasSubstr("only 1 of 4 nodes reported"));
 
   Json unseen = job("4713");
   unseen["usage"] = {{"elapsed_seconds", 3.0},
