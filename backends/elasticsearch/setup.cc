@@ -10,41 +10,41 @@
 namespace scriptorium::elasticsearch {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // What the shipped policies say; retention_days replaces it.
 constexpr const char* kShippedRetention = "730d";
 
-std::optional<Json> embedded(const std::string& name) {
+std::optional<OrderedJson> embedded(const std::string& name) {
   for (const EmbeddedFile& file : embedded_files()) {
-    if (file.name == name) return Json::parse(file.text);
+    if (file.name == name) return OrderedJson::parse(file.text);
   }
   return std::nullopt;
 }
 
 // Every text "730d" in it.
-void set_retention(Json& json, const std::string& days) {
+void set_retention(OrderedJson& json, const std::string& days) {
   if (json.is_string() && json.get_ref<const std::string&>() == kShippedRetention) {
     json = days;
   } else if (json.is_structured()) {
-    for (Json& child : json) set_retention(child, days);
+    for (OrderedJson& child : json) set_retention(child, days);
   }
 }
 
 // Takes the deletion out of a policy; false if nothing remains of it.
-bool keep_for_ever(Json& body) {
-  Json& policy = body["policy"];
+bool keep_for_ever(OrderedJson& body) {
+  OrderedJson& policy = body["policy"];
   if (policy.contains("phases")) {
     policy["phases"].erase("delete");
-    for (const Json& phase : policy["phases"]) {
-      if (!phase.value("actions", Json::object()).empty()) return true;
+    for (const OrderedJson& phase : policy["phases"]) {
+      if (!phase.value("actions", OrderedJson::object()).empty()) return true;
     }
     return false;
   }
-  Json first = policy["states"].at(0);
-  first["transitions"] = Json::array();
-  const bool remains = !first.value("actions", Json::array()).empty();
-  policy["states"] = Json::array({std::move(first)});
+  OrderedJson first = policy["states"].at(0);
+  first["transitions"] = OrderedJson::array();
+  const bool remains = !first.value("actions", OrderedJson::array()).empty();
+  policy["states"] = OrderedJson::array({std::move(first)});
   return remains;
 }
 
@@ -63,14 +63,14 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product,
     return Error{ErrorKind::kInvalidConfig,
                  "there is no index template " + base + ".json in this build"};
   const std::string name = config.index_name.template_name(family);
-  const Json patterns = Json::array({pattern_of(config, family)});
+  const OrderedJson patterns = OrderedJson::array({pattern_of(config, family)});
 
   auto policy = embedded(base + "-policy.json");
   const bool has_policy = policy && (config.retention_days > 0 || keep_for_ever(*policy));
   if (has_policy) {
     set_retention(*policy, std::to_string(config.retention_days) + "d");
-    if (Json& inner = (*policy)["policy"]; inner.contains("ism_template")) {
-      for (Json& entry : inner["ism_template"]) entry["index_patterns"] = patterns;
+    if (OrderedJson& inner = (*policy)["policy"]; inner.contains("ism_template")) {
+      for (OrderedJson& entry : inner["ism_template"]) entry["index_patterns"] = patterns;
     }
     steps.push_back(
         {.kind = SetupStep::Kind::kPolicy,
@@ -81,10 +81,10 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product,
          .without_policy = {},
          .deletes = config.retention_days > 0});
   }
-  Json& made = *shipped;
+  OrderedJson& made = *shipped;
   made["index_patterns"] = patterns;
-  Json bare = made;
-  Json& settings = bare["template"]["settings"];
+  OrderedJson bare = made;
+  OrderedJson& settings = bare["template"]["settings"];
   const bool names_policy = settings.contains("index") && settings["index"].erase("lifecycle") > 0;
   if (names_policy && has_policy) {
     made["template"]["settings"]["index"]["lifecycle"]["name"] = name;
@@ -102,14 +102,14 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product,
 
 }  // namespace
 
-std::vector<std::string> families(const ElasticsearchConfig& config) {
+std::vector<std::string> configured_families(const ElasticsearchConfig& config) {
   return config.index_name.has_family() ? std::vector<std::string>{"job", "usage"}
                                         : std::vector<std::string>{"job"};
 }
 
 Result<std::vector<SetupStep>> setup_steps(const ElasticsearchConfig& config, Product product) try {
   std::vector<SetupStep> steps;
-  for (const std::string& family : families(config)) {
+  for (const std::string& family : configured_families(config)) {
     if (auto added = add_steps(config, product, family, steps); !added) return added.error();
   }
   return steps;

@@ -139,13 +139,13 @@ std::string words_of(const char* text) {
 }
 
 // What is wrong with it; nothing if it may go to librdkafka.
-struct Verdict {
+struct PropertyVerdict {
   std::string problem;
   std::string allowed;
   std::string did_you_mean;
 };
 
-Verdict refuse(const std::string& name, const std::string& text, PropertyTable kind) {
+PropertyVerdict refuse(const std::string& name, const std::string& text, PropertyTable kind) {
   if (const auto own = std::ranges::find(kOwn, name, &Own::property); own != kOwn.end()) {
     return {.problem = "has an option of its own: use " + std::string(own->option)};
   }
@@ -166,8 +166,8 @@ Verdict refuse(const std::string& name, const std::string& text, PropertyTable k
   return {};
 }
 
-Verdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name, const std::string& text,
-                       PropertyTable kind) {
+PropertyVerdict ask_librdkafka(rd_kafka_conf_t* conf, const std::string& name,
+                               const std::string& text, PropertyTable kind) {
   std::array<char, 512> words{};
   // The file's contents are not known here, and need not fit this property's range to be asked
   // for.
@@ -200,7 +200,7 @@ std::vector<Property> read_properties(const Value& value, const Table& parent, s
   flatten(*table, {}, items);
   for (const Item& item : items) {
     std::string text;
-    Verdict verdict;
+    PropertyVerdict verdict;
     if (!value_text(*item.value, text)) {
       verdict = {.problem = "wrong type", .allowed = "string, integer, true or false"};
     } else if (kind == PropertyTable::kSecretFiles &&

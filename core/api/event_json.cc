@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSchema = "scriptorium.event/1";
+constexpr const char* kEventSchema = "scriptorium.event/1";
 
 void note_lossy(std::vector<std::string>& list, const char* where) {
   if (std::find(list.begin(), list.end(), where) == list.end()) list.emplace_back(where);
@@ -128,7 +128,7 @@ class Writer {
   std::string write() {
     text_.reserve(likely_size());
     open(extra_.is_object() ? &extra_ : nullptr);
-    add_plain("schema", kSchema);
+    add_plain("schema", kEventSchema);
     add_unchecked("id", event_.id);
     add_unchecked("kind", event_.kind);
     add_time("time", event_.time, TimePrecision::kMilliseconds);
