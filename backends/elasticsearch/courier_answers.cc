@@ -154,7 +154,7 @@ void Courier::answered(Parcel parcel, const HttpResponse& response) {
   const RequestAction action = judge_request(response.status, error);
   const std::string reason = "request: " + short_reason(response.status, error.type);
   const auto hint =
-      parse_retry_after(response.retry_after, context_.clock.now().nanoseconds / 1'000'000'000);
+      parse_retry_after(response.retry_after, context_.clock.now().nanoseconds / kSecond);
   const auto trial = parcel.trial;
   if (action != RequestAction::kNextHost) host_worked(parcel.host);
   cut_in_a_row_ = 0;

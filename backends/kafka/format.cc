@@ -28,7 +28,7 @@ std::string quote(std::string_view text) { return dump(Json(std::string(text)));
 
 // Digits as serde's chrono writes them: 0, 3, 6 or 9.
 TimePrecision shortest_precision(Timestamp time) {
-  if (time.nanoseconds % 1'000'000'000 == 0) return TimePrecision::kSeconds;
+  if (time.nanoseconds % kSecond == 0) return TimePrecision::kSeconds;
   if (time.nanoseconds % 1'000'000 == 0) return TimePrecision::kMilliseconds;
   return time.nanoseconds % 1000 == 0 ? TimePrecision::kMicroseconds : TimePrecision::kNanoseconds;
 }

@@ -5,18 +5,16 @@
 namespace scriptorium {
 namespace {
 
-constexpr std::int64_t kNanosPerSecond = 1'000'000'000;
-
 struct Civil {
   int year, month, day, hour, minute, second;
   std::int64_t nanos;
 };
 
 Civil split(Timestamp time) {
-  std::int64_t seconds = time.nanoseconds / kNanosPerSecond;
-  std::int64_t nanos = time.nanoseconds % kNanosPerSecond;
+  std::int64_t seconds = time.nanoseconds / kSecond;
+  std::int64_t nanos = time.nanoseconds % kSecond;
   if (nanos < 0) {
-    nanos += kNanosPerSecond;
+    nanos += kSecond;
     --seconds;
   }
   const auto days = std::chrono::floor<std::chrono::days>(
@@ -108,8 +106,7 @@ std::optional<Timestamp> parse_rfc3339(std::string_view text) {
   const std::int64_t days = std::chrono::sys_days{date}.time_since_epoch().count();
   // 32-bit years outside 1678..2262 do not fit into 64-bit nanoseconds.
   if (days < -106'000 || days > 106'000) return std::nullopt;
-  return Timestamp{((days * 24 + *hour) * 60 + *minute) * 60 * kNanosPerSecond +
-                   *second * kNanosPerSecond + nanos};
+  return Timestamp{((days * 24 + *hour) * 60 + *minute) * 60 * kSecond + *second * kSecond + nanos};
 }
 
 CivilDate civil_date(Timestamp time) {

@@ -15,6 +15,8 @@ struct Timestamp {
 
   auto operator<=>(const Timestamp&) const = default;
 };
+// A second in nanoseconds, for Timestamp's arithmetic.
+inline constexpr std::int64_t kSecond = 1'000'000'000;
 
 enum class TimePrecision { kSeconds = 0, kMilliseconds = 3, kMicroseconds = 6, kNanoseconds = 9 };
 

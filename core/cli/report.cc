@@ -24,8 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
-
 std::string string_at(const Json& object, const char* outer, const char* inner) {
   if (!object.is_object() || !object.contains(outer) || !object.at(outer).is_object()) return {};
   const Json& below = object.at(outer);

@@ -79,7 +79,7 @@ class Walker {
   void read(int directory, const char* name, const std::string& path) {
     struct stat st{};
     if (::fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) return;
-    if (st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec < walk_.since.nanoseconds) return;
+    if (st.st_mtim.tv_sec * kSecond + st.st_mtim.tv_nsec < walk_.since.nanoseconds) return;
     const UniqueFd fd(
         ::openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (!fd) {

@@ -7,6 +7,7 @@
 
 #include "core/base/ascii.h"
 #include "core/base/number.h"
+#include "core/base/time.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -16,7 +17,6 @@ using namespace std::literals;
 constexpr std::size_t kNumberFields = 11;
 constexpr std::size_t kTextFields = 5;
 constexpr std::string_view kNone = "N/A";
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // "N/A" is nothing; false if the field is neither that nor a number.
 template <typename Number>

@@ -23,7 +23,6 @@ constexpr std::string_view kJobRecord = "JB";
 constexpr std::string_view kNewRecord = "JC";
 constexpr std::array kRead{kScript, kArrayRecord, kJobRecord};
 constexpr std::size_t kMaxFileName = 255;
-constexpr std::size_t kMaxJobId = 1047;  // PBS_MAXSVRJOBID
 constexpr std::size_t kMaxAccountName = 256;
 constexpr std::size_t kMaxText = 4096;  // of what is only a hint
 
@@ -86,12 +85,12 @@ std::optional<std::string> text_of(const Record& record, std::string_view name,
 }
 
 std::optional<Timestamp> time_of(const Record& record, std::string_view name) {
-  constexpr std::int64_t kLatest = INT64_MAX / 1'000'000'000;
+  constexpr std::int64_t kLatest = INT64_MAX / kSecond;
   const std::string* value = record.find(name);
   if (value == nullptr) return std::nullopt;
   const auto seconds = parse_number<std::int64_t>(*value);
   if (!seconds || *seconds <= 0 || *seconds >= kLatest) return std::nullopt;
-  return Timestamp{*seconds * 1'000'000'000};
+  return Timestamp{*seconds * kSecond};
 }
 
 // A name that a user can have on a Unix system: anything else in its place is nobody's.

@@ -234,7 +234,6 @@ constexpr std::size_t kHeader = 88;
 constexpr std::size_t kSizes = 64;  // where in a header the lengths are
 constexpr std::int32_t kEnd = -711;
 constexpr std::size_t kJobId = 40;
-constexpr std::size_t kMaxJobId = 1047;
 constexpr std::size_t kFixed = 2240;  // of 4.2, the only one whose other offsets are known
 constexpr std::size_t kFilePrefix = 1087;
 constexpr std::size_t kMaxFilePrefix = 62;

@@ -12,6 +12,8 @@
 // entity, document type or address is ever followed.
 namespace scriptorium::torque {
 
+inline constexpr std::size_t kMaxJobId = 1047;  // bytes; PBS_MAXSVRJOBID
+
 struct Attribute {
   std::string name;      // "Resource_List"
   std::string resource;  // "qos"; "" = the attribute has no parts

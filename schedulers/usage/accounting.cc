@@ -12,6 +12,7 @@
 #include "core/base/pause.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
+#include "core/base/time.h"
 #include "schedulers/usage/job_events.h"
 #include "schedulers/usage/slurm_text.h"
 
@@ -20,7 +21,6 @@ namespace {
 
 using namespace std::literals;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kWindow = std::int64_t{6} * 3600 * kSecond;
 constexpr auto kPatience = 120s;
 constexpr std::size_t kIdDigits = 16;  // of an event's id, in the cursor

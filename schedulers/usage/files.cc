@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "core/base/file.h"
+#include "core/base/time.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -51,8 +52,7 @@ int Files::identify(const std::string& path, Identity& into) noexcept {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return -errno;
   into.inode = found.st_ino;
-  into.mtime_ns =
-      static_cast<std::int64_t>(found.st_mtim.tv_sec) * 1'000'000'000 + found.st_mtim.tv_nsec;
+  into.mtime_ns = static_cast<std::int64_t>(found.st_mtim.tv_sec) * kSecond + found.st_mtim.tv_nsec;
   into.owner = found.st_uid;
   return 0;
 }

@@ -9,7 +9,6 @@
 namespace scriptorium::usage {
 namespace {
 
-constexpr double kMiB = 1048576.0;
 constexpr double kMuch = 1e15;  // "any"
 
 template <typename List, typename Member>

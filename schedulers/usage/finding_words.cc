@@ -6,12 +6,6 @@
 #include "core/base/text.h"
 
 namespace scriptorium::usage {
-namespace {
-
-constexpr double kMiB = 1048576.0;
-constexpr double kGiB = 1024.0 * kMiB;
-
-}  // namespace
 
 std::string percent(double ratio) {
   return format(ratio < 0.0995 ? "%.1f %%" : "%.0f %%", ratio * 100);

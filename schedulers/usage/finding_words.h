@@ -8,6 +8,9 @@
 // Numbers as a job's owner reads and writes them. Pure.
 namespace scriptorium::usage {
 
+inline constexpr std::uint64_t kMiB = 1048576;
+inline constexpr std::uint64_t kGiB = 1024 * kMiB;
+
 // snprintf into at most 511 bytes.
 template <typename... Values>
 std::string format(const char* pattern, Values... values) {

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/base/time.h"
+
 namespace scriptorium::usage {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // Thousandths are finer than anything that we measure, and shorter to read.
 template <typename Value>

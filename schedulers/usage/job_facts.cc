@@ -13,10 +13,6 @@ template <typename T>
 void keep_least(std::optional<T>& least, const std::optional<T>& other) {
   if (other) least = least ? std::min(*least, *other) : *other;
 }
-template <typename T>
-void keep_most(std::optional<T>& most, const std::optional<T>& other) {
-  if (other) most = most ? std::max(*most, *other) : *other;
-}
 
 std::optional<double> ratio(const std::optional<double>& part,
                             const std::optional<double>& whole) noexcept {

@@ -10,6 +10,7 @@
 #include "core/base/number.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
+#include "core/base/time.h"
 #include "schedulers/usage/job_events.h"
 
 namespace scriptorium::usage {
@@ -24,7 +25,6 @@ constexpr int kAbsences = 2;  // answers without a job, from which on slurmctld 
 // The nodes of a large srun job all end at once, and none of them knows whether it is the first.
 constexpr std::size_t kSpreadSeconds = 10;
 constexpr std::size_t kMostInAQuestion = 500;
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kRecent = 60 * kSecond;
 
 // Nothing but a number may go into a command line.

@@ -26,10 +26,6 @@ template <typename T>
 void keep(std::optional<T>& into, const std::optional<T>& now) {
   if (now) into = now;
 }
-template <typename T>
-void keep_most(std::optional<T>& into, const std::optional<T>& now) {
-  if (now && (!into || *into < *now)) into = now;
-}
 
 std::optional<double> ratio(double part, double whole) noexcept {
   if (!(whole > 0)) return std::nullopt;

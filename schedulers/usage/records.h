@@ -62,6 +62,12 @@ struct RatioStatistics {
   std::optional<double> avg, min, max, p50;
 };
 
+// Combines measurements of which any may be absent: the larger one.
+template <typename T>
+void keep_most(std::optional<T>& most, const std::optional<T>& other) {
+  if (other && (!most || *most < *other)) most = other;
+}
+
 // ---- one instant: usage.sample
 
 struct CpuNow {

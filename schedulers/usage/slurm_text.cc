@@ -7,11 +7,11 @@
 
 #include "core/base/accounts.h"
 #include "core/base/number.h"
+#include "core/base/time.h"
 
 namespace scriptorium::usage {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 // In the order of parse_queue().
 constexpr std::array<const char*, 23> kQueueFields{
     "JobID",     "ArrayJobID", "ArrayTaskID", "UserID",     "GroupID",    "SubmitTime",

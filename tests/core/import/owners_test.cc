@@ -1,4 +1,5 @@
 #include "core/import/owners.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +13,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::int64_t kNoon = 1'730'635'200 * kSecond;  // 2024-11-03T12:00:00Z
 
 constexpr const char* kList =

@@ -1,4 +1,5 @@
 #include "schedulers/slurm/late.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // A squeue and a sacct of our own: shell scripts that answer as the test says, and write down how
 // they were called.

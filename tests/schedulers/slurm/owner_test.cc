@@ -1,4 +1,5 @@
 #include "schedulers/slurm/owner.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +23,6 @@ namespace {
 using namespace std::literals;
 using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // A squeue of our own: a shell script that answers as the test says, and writes down how it was
 // called.

@@ -1,4 +1,5 @@
 #include "schedulers/slurm/sacct.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +19,6 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using State = OwnerAnswer::State;
-constexpr std::int64_t kSecond = 1'000'000'000;
 using Ids = std::vector<std::uint64_t>;
 
 std::string recorded() {

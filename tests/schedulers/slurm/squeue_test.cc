@@ -1,4 +1,5 @@
 #include "schedulers/slurm/squeue.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr std::string_view kGuard = "X0123456789abcdef0123456789abcdef";
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 std::string recorded_bytes() {
   return fixtures::fixture_bytes(fixtures::fixture_path("squeue/squeue.answer"));

@@ -1,4 +1,5 @@
 #include "schedulers/torque/parse.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,8 +18,6 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // An entry as it stands in the spool: its script, and its record under the suffix.
 SpoolEntry entry(const std::string& folder, const std::string& stem,

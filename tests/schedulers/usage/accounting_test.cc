@@ -1,4 +1,5 @@
 #include "schedulers/usage/accounting.h"
+#include "core/base/time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,8 +24,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 using Json = nlohmann::json;
-
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 // What sacct of Slurm 22.05 with jobacct_gather/linux printed, X standing for the guard: a job of 2
 // CPUs of which one was busy, with a newline in its name; one on two nodes; one cancelled while it

@@ -4,12 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "schedulers/usage/finding_words.h"
 #include "schedulers/usage/findings.h"
 
 namespace scriptorium::usage::fixtures {
 
-inline constexpr std::uint64_t kMiB = 1048576;
-inline constexpr std::uint64_t kGiB = 1024 * kMiB;
 inline constexpr Timestamp kStart{1795219200LL * 1'000'000'000};
 
 inline Timestamp after(double seconds) {
