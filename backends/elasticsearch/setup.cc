@@ -102,14 +102,14 @@ Result<void> add_steps(const ElasticsearchConfig& config, Product product,
 
 }  // namespace
 
-std::vector<std::string> configured_families(const ElasticsearchConfig& config) {
+std::vector<std::string> families(const ElasticsearchConfig& config) {
   return config.index_name.has_family() ? std::vector<std::string>{"job", "usage"}
                                         : std::vector<std::string>{"job"};
 }
 
 Result<std::vector<SetupStep>> setup_steps(const ElasticsearchConfig& config, Product product) try {
   std::vector<SetupStep> steps;
-  for (const std::string& family : configured_families(config)) {
+  for (const std::string& family : families(config)) {
     if (auto added = add_steps(config, product, family, steps); !added) return added.error();
   }
   return steps;

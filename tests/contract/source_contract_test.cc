@@ -8,6 +8,7 @@
 #include <random>
 
 #include "core/capture/capture.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -16,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-constexpr std::chrono::seconds kPatience{60};
+using test::kPatience;
 
 class SourceContractTest : public testing::TestWithParam<test::SourceCase> {
  protected:

@@ -16,7 +16,7 @@
 namespace scriptorium::elasticsearch {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 using namespace std::string_literals;
 
 class DocumentTest : public ::testing::Test {
@@ -24,45 +24,48 @@ class DocumentTest : public ::testing::Test {
   DocumentTest() { config_.index_name = *IndexName::parse(IndexName::kDefault); }
 
   // The document, and the action before it in action_. Names that stand twice are a failure.
-  Json render(const Event& event) {
+  OrderedJson render(const Event& event) {
     std::string body;
     cuts_ = append_document(event, config_, replacing_, body);
     EXPECT_TRUE(body.ends_with('\n'));
     EXPECT_EQ(std::ranges::count(body, '\n'), 2);
     const std::size_t line = body.find('\n');
-    action_ = Json::parse(body.substr(0, line));
+    action_ = OrderedJson::parse(body.substr(0, line));
     std::vector<std::set<std::string>> names;
-    return Json::parse(body.substr(line + 1), [&names](int, Json::parse_event_t what, Json& value) {
-      if (what == Json::parse_event_t::object_start) names.emplace_back();
-      if (what == Json::parse_event_t::object_end) names.pop_back();
-      if (what == Json::parse_event_t::key) {
-        EXPECT_TRUE(names.back().insert(value.get<std::string>()).second)
-            << value << " stands there twice";
-      }
-      return true;
-    });
+    return OrderedJson::parse(body.substr(line + 1),
+                              [&names](int, OrderedJson::parse_event_t what, OrderedJson& value) {
+                                if (what == OrderedJson::parse_event_t::object_start)
+                                  names.emplace_back();
+                                if (what == OrderedJson::parse_event_t::object_end)
+                                  names.pop_back();
+                                if (what == OrderedJson::parse_event_t::key) {
+                                  EXPECT_TRUE(names.back().insert(value.get<std::string>()).second)
+                                      << value << " stands there twice";
+                                }
+                                return true;
+                              });
   }
 
   ElasticsearchConfig config_;
   Replacing replacing_ = Replacing::kInPlace;
   Cuts cuts_;
-  Json action_;
+  OrderedJson action_;
 };
 
 TEST_F(DocumentTest, IsTheEventWithItsTimeInFront) {
   const auto event = test::make_event("4711", "#!/bin/sh\necho \"a\\b\"\t\x01\n",
                                       {"HOME=/home/alice", "A=b=c", "EMPTY="});
-  const Json document = render(*event);
+  const OrderedJson document = render(*event);
   EXPECT_EQ(document["@timestamp"], document["time"]);
-  Json rest = document;
+  OrderedJson rest = document;
   rest.erase("@timestamp");
-  EXPECT_EQ(Json::parse(rest.dump()).flatten().dump(), [&] {
+  EXPECT_EQ(OrderedJson::parse(rest.dump()).flatten().dump(), [&] {
     // The members' order differs; nothing else does.
-    const Json expected = Json::parse(event_json(*event));
-    Json ordered = Json::object();
+    const OrderedJson expected = OrderedJson::parse(event_json(*event));
+    OrderedJson ordered = OrderedJson::object();
     for (const auto& [key, value] : rest.items()) ordered[key] = expected.at(key);
     EXPECT_EQ(expected.size(), rest.size());
-    ordered["script"] = Json::object();
+    ordered["script"] = OrderedJson::object();
     for (const auto& [key, value] : rest["script"].items())
       ordered["script"][key] = expected["script"].at(key);
     return ordered.flatten().dump();
@@ -84,7 +87,7 @@ TEST_F(DocumentTest, IsTheSameAtEveryAttempt) {
 
 TEST_F(DocumentTest, CutsALongScriptAtACharacterAndSaysSo) {
   config_.script_max_bytes = 1024;
-  const Json document =
+  const OrderedJson document =
       render(*test::make_event("1", "#!/bin/sh\n" + std::string(1013, 'x') + "\u20ac and more"));
   EXPECT_EQ(document["script"]["text"].get<std::string>().size(), 1023U);
   EXPECT_EQ(document["script"]["truncated"], true);
@@ -94,7 +97,7 @@ TEST_F(DocumentTest, CutsALongScriptAtACharacterAndSaysSo) {
 
 TEST_F(DocumentTest, MakesBytesThatAreNotUtf8SearchableAndKeepsThem) {
   const std::string script = "#!/bin/sh\n# caf\xe9\n"s;
-  const Json document = render(*test::make_event("1", script));
+  const OrderedJson document = render(*test::make_event("1", script));
   EXPECT_EQ(document["script"]["text"], "#!/bin/sh\n# caf\ufffd\n");
   EXPECT_EQ(document["script"]["encoding"], "base64");
   EXPECT_EQ(document["script"]["raw"], base64_encode(script));
@@ -103,18 +106,18 @@ TEST_F(DocumentTest, MakesBytesThatAreNotUtf8SearchableAndKeepsThem) {
 
 TEST_F(DocumentTest, CutsBytesThatAreNotUtf8Too) {
   config_.script_max_bytes = 1024;
-  const Json document = render(*test::make_event("1", std::string(5000, '\xe9')));
+  const OrderedJson document = render(*test::make_event("1", std::string(5000, '\xe9')));
   EXPECT_LE(document["script"]["text"].get<std::string>().size(), 1024U);
   EXPECT_EQ(base64_decode(document["script"]["raw"].get<std::string>())->size(), 1024U);
   EXPECT_EQ(document["script"]["truncated"], true);
 }
 
 TEST_F(DocumentTest, CutsLongValuesAndLeavesOutNamesThatServersRefuse) {
-  const Json document =
+  const OrderedJson document =
       render(*test::make_event("1", "x",
                                {"LONG=" + std::string(7999, 'v') + "\u20ac", "=odd",
                                 std::string(600, 'N') + "=1", "GOOD=1", "", "NOVALUE"}));
-  const Json& environment = document["environment"];
+  const OrderedJson& environment = document["environment"];
   EXPECT_EQ(environment["LONG"].get<std::string>(), std::string(7999, 'v'));
   EXPECT_EQ(environment["GOOD"], "1");
   EXPECT_EQ(environment["NOVALUE"], "");
@@ -129,23 +132,23 @@ TEST_F(DocumentTest, BoundsTheWholeEnvironment) {
   std::vector<std::string> variables;
   for (int i = 0; i < 5000; ++i)
     variables.push_back("VARIABLE_" + std::to_string(i) + "=some value");
-  const Json document = render(*test::make_event("1", "x", variables));
+  const OrderedJson document = render(*test::make_event("1", "x", variables));
   EXPECT_LT(document["environment"].dump().size(), 32'000U);
   EXPECT_GT(document["environment"].size(), 500U);
   EXPECT_EQ(document["environment_truncated"], true);
 }
 
 TEST_F(DocumentTest, KeepsTheLastOfEqualNamesEvenIfTheyAreEqualOnlyAfterwards) {
-  const Json document =
+  const OrderedJson document =
       render(*test::make_event("1", "x", {"A=1", "B=2", "A=3", "N\xff=4", "N\xfe=5"}));
   EXPECT_EQ(document["environment"].dump(), "{\"A\":\"3\",\"B\":\"2\",\"N\ufffd\":\"5\"}");
-  EXPECT_EQ(document["lossy"], Json::array({"environment"}));
+  EXPECT_EQ(document["lossy"], OrderedJson::array({"environment"}));
 }
 
 TEST_F(DocumentTest, LeavesTextsOutIfTold) {
   config_.script_text = false;
   config_.environment = false;
-  const Json document = render(*test::make_event("1", "#!/bin/sh\nSECRET\n", {"A=SECRET"}));
+  const OrderedJson document = render(*test::make_event("1", "#!/bin/sh\nSECRET\n", {"A=SECRET"}));
   EXPECT_EQ(document.dump().find("SECRET"), std::string::npos);
   EXPECT_TRUE(document["script"].contains("sha256"));
   EXPECT_TRUE(document.contains("environment_size"));
@@ -156,7 +159,7 @@ TEST_F(DocumentTest, BoundsListsThatComeFromTheScript) {
   event.script.emplace();
   for (int i = 0; i < 10'000; ++i)
     event.script->directives.push_back("--comment=" + std::to_string(i) + std::string(20, 'x'));
-  const Json document = render(event);
+  const OrderedJson document = render(event);
   EXPECT_LT(document["script"]["directives"].dump().size(), 80'000U);
   EXPECT_EQ(document["script"]["truncated"], true);
 }
@@ -168,9 +171,9 @@ TEST_F(DocumentTest, LabelsOfTheConfigurationGoBeforeTheEventsOwn) {
   event.extra_json =
       R"({"labels":{"site":"forged","n":3,"deep":{"a":1},"bad.name":"x","":"y","ok":"\u20ac"},"usage":{"seq":1},)"
       R"("@timestamp":"never","environment":{"A":"1"},"environment_truncated":false})";
-  const Json document = render(event);
+  const OrderedJson document = render(event);
   EXPECT_EQ(document["labels"],
-            Json::parse(R"({"n":"3","ok":"\u20ac","site":"north","cell":"7"})"));
+            OrderedJson::parse(R"({"n":"3","ok":"\u20ac","site":"north","cell":"7"})"));
   EXPECT_EQ(document["usage"]["seq"], 1);
   EXPECT_EQ(document["@timestamp"], document["time"]);
   EXPECT_EQ(action_["create"]["_index"], "scriptorium-usage-2026.11");
@@ -181,7 +184,7 @@ TEST_F(DocumentTest, AnEventWithoutFilesIsADocument) {
   event.files.clear();
   event.script = ScriptInfo{};
   event.environment_format = EnvironmentFormat::kNone;
-  EXPECT_EQ(render(event)["script"], Json::object());
+  EXPECT_EQ(render(event)["script"], OrderedJson::object());
   event.script.reset();
   EXPECT_FALSE(render(event).contains("script"));
 }
@@ -190,7 +193,7 @@ TEST_F(DocumentTest, WhatLooksLikeStructureInATextIsText) {
   Event event = test::make_event_value("1", "\"script\":{\"x");
   event.job.name = R"("script":{"text":"forged"},)";
   event.script.emplace();
-  const Json document = render(event);
+  const OrderedJson document = render(event);
   EXPECT_EQ(document["job"]["name"], *event.job.name);
   EXPECT_EQ(document["script"]["text"], "\"script\":{\"x");
 }
@@ -199,14 +202,14 @@ TEST_F(DocumentTest, WhatLooksLikeStructureInATextIsText) {
 
 TEST_F(DocumentTest, TakesThePlaceOfTheEventThatItReplacesWithAllItHas) {
   const Event owned = test::make_owned_event(test::make_unverified_event("4711"));
-  const Json document = render(owned);
+  const OrderedJson document = render(owned);
   EXPECT_EQ(action_.dump(),
             R"({"index":{"_index":"scriptorium-job-2026.11","_id":")" + *owned.replaces + "\"}}");
   EXPECT_EQ(document["id"], owned.id);
   EXPECT_EQ(document["replaces"], *owned.replaces);
   EXPECT_EQ(
       document["user"],
-      Json::parse(
+      OrderedJson::parse(
           R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true})"));
   EXPECT_EQ(document["script"]["text"], test::kScript);
   EXPECT_EQ(document["environment"]["HOME"], "/home/alice");
@@ -215,7 +218,7 @@ TEST_F(DocumentTest, TakesThePlaceOfTheEventThatItReplacesWithAllItHas) {
 TEST_F(DocumentTest, WithoutItsBytesItChangesOnlyWhatALateOwnerCan) {
   const Event owned =
       test::without_bytes(test::make_owned_event(test::make_unverified_event("4711")));
-  const Json change = render(owned);
+  const OrderedJson change = render(owned);
   EXPECT_EQ(action_.dump(), R"({"update":{"_index":"scriptorium-job-2026.11","_id":")" +
                                 *owned.replaces + R"(","retry_on_conflict":3}})");
   std::set<std::string> names;
@@ -227,7 +230,7 @@ TEST_F(DocumentTest, WithoutItsBytesItChangesOnlyWhatALateOwnerCan) {
             R"({"name":"alice","id":"1001","group":{"name":"chem","id":"2001"},"verified":true,)"
             R"("unverified_reason":null})");
   EXPECT_EQ(change["doc"]["job"]["account"], "chem");
-  const Json& alone = change["upsert"];  // a document by itself
+  const OrderedJson& alone = change["upsert"];  // a document by itself
   EXPECT_EQ(alone["@timestamp"], alone["time"]);
   EXPECT_EQ(alone["kind"], "job.script");
   EXPECT_EQ(alone["user"]["verified"], true);
@@ -262,7 +265,7 @@ TEST_F(DocumentTest, GoesBesideTheFirstWhereNothingMayBeChanged) {
   for (Event owned :
        {test::make_owned_event(test::make_unverified_event("1")),
         test::without_bytes(test::make_owned_event(test::make_unverified_event("1")))}) {
-    const Json document = render(owned);
+    const OrderedJson document = render(owned);
     EXPECT_EQ(action_["create"]["_id"], owned.id);
     EXPECT_EQ(document["id"], owned.id);
     EXPECT_EQ(document["replaces"], *owned.replaces);

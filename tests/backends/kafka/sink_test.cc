@@ -15,6 +15,7 @@
 #include "tests/backends/kafka/config_builder.h"
 #include "tests/backends/kafka/mock_cluster.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/scripted_sink.h"
 #include "tests/support/temp_dir.h"
@@ -24,6 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::kPatience;
 using test::make_event;
 using test::make_event_value;
 using test::MockCluster;
@@ -32,7 +34,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kTopic = "jobs";
-constexpr seconds kPatience{60};  // of a busy machine; the ordinary is milliseconds
 
 class KafkaSinkTest : public ::testing::Test {
  protected:

@@ -21,6 +21,7 @@
 #include "core/base/guarded.h"
 #include "tests/core/capture/toy_spool.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 
 namespace scriptorium {
@@ -28,9 +29,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using test::kPatience;
 using test::ToySpool;
-
-constexpr seconds kPatience{60};  // never waited for in a test that passes
 
 // One capture over a toy spool, with a sink's view of the journal to see what comes out.
 class CaptureTest : public testing::TestWithParam<std::string> {

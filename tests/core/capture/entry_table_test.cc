@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using In = EntryTable;
-using Kind = EntryAction::Kind;
+using Action = EntryAction::Kind;
 
 constexpr std::string_view kKey = "hash.1/job.11";
 constexpr SteadyTime kStart{std::chrono::hours(1)};
@@ -94,7 +94,7 @@ struct Row {
   bool content_notifications;
   std::vector<Step> given;
   EntryTable::Input when;
-  std::vector<Kind> then;
+  std::vector<Action> then;
   std::string reason = "";  // of the one that counts
 };
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
@@ -102,19 +102,23 @@ void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 using State = Assessment::State;
 
 const std::vector<Row> kRows = {
-    {"AnEntryThatAppearsWaitsForItsContent", true, {}, appeared(), {Kind::kCountNumber}},
+    {"AnEntryThatAppearsWaitsForItsContent", true, {}, appeared(), {Action::kCountNumber}},
     {"WithoutContentItIsReadAtOnce",
      false,
      {},
      appeared(),
-     {Kind::kCountNumber, Kind::kReadAtOnce}},
+     {Action::kCountNumber, Action::kReadAtOnce}},
     {"ItsInspectionIsDueWhenNoContentCame",
      true,
      {appeared()},
      timer(milliseconds{300}),
-     {Kind::kInspect}},
+     {Action::kInspect}},
     {"NotBefore", true, {appeared()}, timer(milliseconds{299}), {}},
-    {"WholeContentIsTaken", true, {arrived(), script()}, content(State::kComplete), {Kind::kTake}},
+    {"WholeContentIsTaken",
+     true,
+     {arrived(), script()},
+     content(State::kComplete),
+     {Action::kTake}},
     {"IncompleteContentIsInspectedLater",
      true,
      {arrived(), script()},
@@ -124,38 +128,38 @@ const std::vector<Row> kRows = {
      true,
      {arrived(), script(), content(State::kIncomplete)},
      timer(milliseconds{200}),
-     {Kind::kInspect}},
+     {Action::kInspect}},
     {"UntilItsTimeIsUp",
      true,
      {arrived(), script()},
      content(State::kIncomplete, seconds{60}),
-     {Kind::kTake}},
+     {Action::kTake}},
     {"WithoutContentAnIncompleteEntryIsWatched",
      false,
      {appeared(), begin(), script()},
      inspected(true, State::kIncomplete),
-     {Kind::kWatch}},
+     {Action::kWatch}},
     {"WhatIsNotAJobIsIgnored",
      true,
      {arrived(), script()},
      content(State::kIgnore),
-     {Kind::kCountIgnored, Kind::kRelease},
+     {Action::kCountIgnored, Action::kRelease},
      "reason"},
     {"OnceOnly",
      true,
      {arrived(), script(), content(State::kIgnore), arrived(), script()},
      content(State::kIgnore),
-     {Kind::kRelease}},
+     {Action::kRelease}},
     {"ADuplicateOfAnUnknownScriptIsTaken",
      true,
      {arrived(), script()},
      content(State::kDuplicate),
-     {Kind::kTake}},
+     {Action::kTake}},
     {"AnEmptyEntryIsIgnoredInTheEnd",
      true,
      {appeared(), begin(seconds{60})},
      inspected(true, State::kIncomplete, seconds{60}),
-     {Kind::kCountIgnored, Kind::kIgnoreEmpty},
+     {Action::kCountIgnored, Action::kIgnoreEmpty},
      "empty entry"},
 
     {"WhatVanishesUnreadMayStillBeInTheQueue", true, {appeared(), begin()}, inspected(false), {}},
@@ -168,20 +172,20 @@ const std::vector<Row> kRows = {
      true,
      {appeared(), begin(), inspected(false), begin()},
      inspected(false, State::kIncomplete, {}, 2),
-     {Kind::kCountMissed, Kind::kRelease},
+     {Action::kCountMissed, Action::kRelease},
      "vanished"},
     {"WithoutAQueueItIsMissedAtOnce",
      false,
      {appeared(), begin()},
      inspected(false),
-     {Kind::kCountMissed, Kind::kRelease},
+     {Action::kCountMissed, Action::kRelease},
      "vanished"},
-    {"WhatNobodySawIsNotMissed", false, {begin()}, inspected(false), {Kind::kRelease}},
+    {"WhatNobodySawIsNotMissed", false, {begin()}, inspected(false), {Action::kRelease}},
     {"WhatCouldNotBeReadIsMissedForThat",
      false,
      {appeared(), begin(), unreadable(), begin()},
      inspected(false),
-     {Kind::kCountMissed, Kind::kRelease},
+     {Action::kCountMissed, Action::kRelease},
      "unreadable"},
     {"WhatIsUnreadableWaits", false, {appeared(), begin()}, unreadable(), {}},
     {"TheOldNotificationOfWhatWasMissedIsNothing",
@@ -193,71 +197,83 @@ const std::vector<Row> kRows = {
      false,
      {appeared(), begin(), inspected(false), removed(true)},
      appeared(),
-     {Kind::kCountNumber, Kind::kReadAtOnce}},
+     {Action::kCountNumber, Action::kReadAtOnce}},
     {"SoItIsWhenNothingIsQueuedAnyMore",
      false,
      {appeared(), begin(), inspected(false), drained()},
      appeared(),
-     {Kind::kCountNumber, Kind::kReadAtOnce}},
+     {Action::kCountNumber, Action::kReadAtOnce}},
     {"WhatWasReadOfAVanishedEntryIsTaken",
      false,
      {appeared(), begin(), script()},
      inspected(false, State::kIncomplete),
-     {Kind::kTake}},
+     {Action::kTake}},
     {"ARecordFileAloneIsNotMissed",
      true,
      {arrived(true), begin()},
      inspected(false),
-     {Kind::kRelease}},
+     {Action::kRelease}},
 
-    {"WhatIsTakenIsRemembered", true, {arrived(), script()}, captured(), {Kind::kRelease}},
+    {"WhatIsTakenIsRemembered", true, {arrived(), script()}, captured(), {Action::kRelease}},
     {"TheSameEventAgainIsADuplicate",
      true,
      {arrived(), script(), captured(), arrived(), script()},
      captured_again(),
-     {Kind::kCountDuplicate, Kind::kRelease}},
+     {Action::kCountDuplicate, Action::kRelease}},
     {"ItsRemovalForgetsTheMark",
      true,
      {arrived(), script(), captured()},
      removed(true),
-     {Kind::kForgetMark}},
+     {Action::kForgetMark}},
     {"ButNotIfTheNameStandsAgain", true, {arrived(), script(), captured()}, removed(false), {}},
-    {"AScanVerifiesTheRecord", true, {arrived(), script(), captured()}, listed(), {Kind::kVerify}},
-    {"AScanInspectsWhatItDoesNotKnow", true, {}, listed(), {Kind::kCountNumber, Kind::kInspect}},
+    {"AScanVerifiesTheRecord",
+     true,
+     {arrived(), script(), captured()},
+     listed(),
+     {Action::kVerify}},
+    {"AScanInspectsWhatItDoesNotKnow",
+     true,
+     {},
+     listed(),
+     {Action::kCountNumber, Action::kInspect}},
     {"AScanLeavesWhatIsDueAlone", true, {appeared()}, listed(), {}},
     {"AnotherDeviceAfterAMountIsKeptInTheMark",
      true,
      {arrived(), script(), captured()},
      In::Verified{kKey, {.file = "script", .device = 2, .inode = 7, .mtime_ns = 1000, .size = 4}},
-     {Kind::kSetMark}},
+     {Action::kSetMark}},
     {"WhatNoScanListsIsForgotten",
      true,
      {arrived(), script(), captured()},
      In::Unlisted{kKey},
-     {Kind::kForgetMark}},
+     {Action::kForgetMark}},
     {"ALaterStateOfItIsInspected",
      false,
      {begin(), script(), captured()},
      file_made(true),
-     {Kind::kInspect}},
+     {Action::kInspect}},
     {"AnIgnoredEntryThatGetsAScriptIsInspected",
      false,
      {begin(), script(), content(State::kIgnore)},
      file_made(false),
-     {Kind::kCountNumber, Kind::kInspect}},
+     {Action::kCountNumber, Action::kInspect}},
     {"AScriptWithoutADirectoryIsGoneWithItsFile",
      false,
      {begin(), script(), captured()},
      In::FileRemoved{kKey, "script", false, false},
-     {Kind::kForgetMark}},
+     {Action::kForgetMark}},
     {"ItsPartStaysWatched",
      false,
      {begin(), script()},
      captured(CaptureRecord::Kind::kPartial),
-     {Kind::kRelease}},
+     {Action::kRelease}},
 
     {"WhatIsRefusedWaits", true, {arrived(), script()}, refused(), {}},
-    {"AndIsOfferedAgain", true, {arrived(), script(), refused()}, In::Offered{kKey}, {Kind::kTake}},
+    {"AndIsOfferedAgain",
+     true,
+     {arrived(), script(), refused()},
+     In::Offered{kKey},
+     {Action::kTake}},
     {"NotTwice",
      true,
      {arrived(), script(), refused(), In::Offered{kKey}, captured()},
@@ -270,20 +286,20 @@ const std::vector<Row> kRows = {
      true,
      {arrived(), script(), refused()},
      In::WaitedInVain{kKey},
-     {Kind::kCountMissed, Kind::kRelease},
+     {Action::kCountMissed, Action::kRelease},
      "journal full"},
 
     {"AnEntryThatIsNoJobIsIgnored",
      true,
      {arrived(), script()},
      unparsable(true, true),
-     {Kind::kRelease, Kind::kCountMissed},
+     {Action::kRelease, Action::kCountMissed},
      "vanished"},
     {"AnUnparsableOneIsMissed",
      true,
      {arrived(), script()},
      unparsable(false, true),
-     {Kind::kRelease, Kind::kCountMissed},
+     {Action::kRelease, Action::kCountMissed},
      "unparsable"},
 };
 
@@ -302,7 +318,7 @@ TEST_P(EntryTableTransitionTest, AnswersWithTheActionsThatFollow) {
       table.on(std::get<EntryTable::Input>(step));
     }
   }
-  std::vector<Kind> kinds;
+  std::vector<Action> kinds;
   std::string reason;
   for (const EntryAction& action : table.on(row.when)) {
     EXPECT_EQ(action.key, kKey);
@@ -345,9 +361,9 @@ TEST_F(EntryTableTest, AMarkIsARecordThatIsVerifiedAndNotInspected) {
   table_.begin_scan(1, true);
   ASSERT_NE(table_.record(kKey), nullptr);
   EXPECT_EQ(*table_.record(kKey)->event_id.begin(), 0xaa);
-  EXPECT_EQ(table_.on(listed()).front().kind, Kind::kVerify);
+  EXPECT_EQ(table_.on(listed()).front().kind, Action::kVerify);
   EXPECT_TRUE(table_.on(In::Verified{kKey, record().identity}).empty());
-  EXPECT_EQ(table_.on(removed(true)).front().kind, Kind::kForgetMark);
+  EXPECT_EQ(table_.on(removed(true)).front().kind, Action::kForgetMark);
 }
 
 TEST_F(EntryTableTest, AMarkWithoutAnEventIdIsOfNoUse) {
@@ -362,7 +378,7 @@ TEST_F(EntryTableTest, AScanByInodesAloneSkipsARecordInTheSameDirectory) {
   table_.begin_scan(2, false);
   table_.listed_with(kKey, 3);
   EXPECT_TRUE(table_.on(listed(3)).empty());
-  EXPECT_EQ(table_.on(listed(4)).front().kind, Kind::kVerify);
+  EXPECT_EQ(table_.on(listed(4)).front().kind, Action::kVerify);
 }
 
 TEST_F(EntryTableTest, WhatAScanHasNotListedIsSaid) {
@@ -405,8 +421,8 @@ TEST_F(EntryTableTest, BytesBeyondTheBoundAreLetGoAndReadAgain) {
   }
   EXPECT_LE(table_.entries().held_bytes(), EntryTable::kHeldBytesLimit);
   EXPECT_EQ(table_.waiting().size(), 5U);
-  EXPECT_EQ(table_.on(In::Offered{"job.4"}).front().kind, Kind::kInspect);
-  EXPECT_EQ(table_.on(In::Offered{"job.0"}).front().kind, Kind::kTake);
+  EXPECT_EQ(table_.on(In::Offered{"job.4"}).front().kind, Action::kInspect);
+  EXPECT_EQ(table_.on(In::Offered{"job.0"}).front().kind, Action::kTake);
 }
 
 TEST_F(EntryTableTest, AUserAtHisShareMayHoldHalfOfThat) {
@@ -429,7 +445,7 @@ TEST_F(EntryTableTest, OfManyThatWaitForRoomOnlySomeAreKeptAndTheRestIsLeftToASc
     table_.add_file(key, script(), kStart);
     for (const EntryAction& action :
          table_.on(In::Refused{.key = key, .whole = true, .now = kStart})) {
-      left += action.kind == Kind::kLeaveToScan ? 1 : 0;
+      left += action.kind == Action::kLeaveToScan ? 1 : 0;
       first += action.first ? 1 : 0;
     }
   }

@@ -18,7 +18,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using Kind = NumberUse::Kind;
 
-constexpr seconds kPatience{10};
+constexpr seconds kGapPatience{10};
 
 TEST(NumberRangesTest, AddAndRemoveAgreeWithASetOfNumbers) {
   std::mt19937 random(4711);
@@ -124,7 +124,7 @@ class GapTrackerTest : public testing::Test {
   }
 
   SteadyTime now_{std::chrono::hours(1)};
-  GapTracker tracker_{kPatience};
+  GapTracker tracker_{kGapPatience};
 };
 
 TEST_F(GapTrackerTest, NumbersInARowLeaveNothingToSay) {
@@ -150,11 +150,12 @@ TEST_F(GapTrackerTest, NumbersThatNobodyExplainsAreSuspectedOnceAndNotBeforeThei
 TEST_F(GapTrackerTest, JobsWithoutScriptAndTasksOfAnArrayAreExplained) {
   listen();
   seen({5, 12});
-  const auto verdict = judge_after(kPatience, std::vector<NumberUse>{{6, Kind::kWithoutScript},
-                                                                     {7, Kind::kPartOfAnother},
-                                                                     {8, Kind::kPartOfAnother},
-                                                                     {9, Kind::kPartOfAnother},
-                                                                     {11, Kind::kWithoutScript}});
+  const auto verdict =
+      judge_after(kGapPatience, std::vector<NumberUse>{{6, Kind::kWithoutScript},
+                                                       {7, Kind::kPartOfAnother},
+                                                       {8, Kind::kPartOfAnother},
+                                                       {9, Kind::kPartOfAnother},
+                                                       {11, Kind::kWithoutScript}});
   EXPECT_EQ(verdict.suspected, 1U);
   const GapStatus status = tracker_.status();
   EXPECT_EQ(status.without_script, 2U);
@@ -200,7 +201,7 @@ TEST_F(GapTrackerTest, EntriesInAnotherOrderAreNoGap) {
 TEST_F(GapTrackerTest, AnEntryThatComesAfterItsNumberWasSuspectedEndsTheSuspicion) {
   listen();
   seen({5, 9});
-  judge_after(kPatience, std::vector<NumberUse>{});
+  judge_after(kGapPatience, std::vector<NumberUse>{});
   seen({7});
   EXPECT_EQ(tracker_.status().suspected, 2U);
   EXPECT_EQ(tracker_.status().late, 1U);
@@ -217,9 +218,9 @@ TEST_F(GapTrackerTest, WhatIsMissingInTheSpoolAtTheFirstStartMayHaveEndedLongAgo
 TEST_F(GapTrackerTest, WhatCameAndWentBetweenTwoRunsIsAGap) {
   listen();
   seen({5, 9});
-  judge_after(kPatience, std::vector<NumberUse>{});
+  judge_after(kGapPatience, std::vector<NumberUse>{});
   const std::string kept = tracker_.save();
-  GapTracker next{kPatience};
+  GapTracker next{kGapPatience};
   next.load(kept, now_);
   for (const std::uint64_t number : {14U, 8U, 3U, 12U, 9U}) next.seen(number, now_);
   next.scanned(now_);
@@ -231,7 +232,7 @@ TEST_F(GapTrackerTest, WhatCameAndWentBetweenTwoRunsIsAGap) {
 
 TEST_F(GapTrackerTest, TextThatItDidNotWriteIsAsNone) {
   for (const char* text : {"", "2 5", "1", "1 x", "1 9 s:8-4 q s:-- s:5-99 w:3", "1 9  s:4-5"}) {
-    GapTracker tracker{kPatience};
+    GapTracker tracker{kGapPatience};
     tracker.load(text, now_);
     tracker.scanned(now_);
     tracker.seen(10, now_);
@@ -278,7 +279,7 @@ TEST_F(GapTrackerTest, ASchedulerThatCannotBeAskedDelaysTheSuspicionAndDoesNotPr
 TEST_F(GapTrackerTest, WithNobodyToAskTheTimeAloneDecides) {
   listen();
   seen({5, 7});
-  EXPECT_EQ(tracker_.judge(now_ + kPatience, false, std::nullopt).suspected, 1U);
+  EXPECT_EQ(tracker_.judge(now_ + kGapPatience, false, std::nullopt).suspected, 1U);
 }
 
 TEST_F(GapTrackerTest, MemoryIsBoundedAndTheCountStaysRight) {
@@ -287,7 +288,7 @@ TEST_F(GapTrackerTest, MemoryIsBoundedAndTheCountStaysRight) {
     now_ += std::chrono::milliseconds{1};
     seen({n});
   }
-  judge_after(kPatience, std::vector<NumberUse>{});
+  judge_after(kGapPatience, std::vector<NumberUse>{});
   const GapStatus status = tracker_.status();
   EXPECT_EQ(status.suspected, 5000U);
   EXPECT_EQ(status.ranges.size(), GapStatus::kRangesShown);
@@ -314,7 +315,7 @@ TEST_F(GapTrackerTest, EntriesThatStandAreNoNewsWhenTheSpoolIsListedAsAWholeAgai
 TEST_F(GapTrackerTest, NoAnswerOfTheSchedulerCanDoHarm) {
   listen();
   seen({5, 20, 15});
-  judge_after(kPatience, std::vector<NumberUse>{});
+  judge_after(kGapPatience, std::vector<NumberUse>{});
   constexpr std::uint64_t kMost = UINT64_MAX;
   std::vector<NumberUse> answer;
   for (const std::uint64_t n : std::vector<std::uint64_t>{0, 1, 5, 7, 7, 8, 8, 15, 19, 20, 21, 4711,
@@ -336,12 +337,12 @@ TEST_F(GapTrackerTest, NoAnswerOfTheSchedulerCanDoHarm) {
 }
 
 TEST_F(GapTrackerTest, AKeptStateWithOverlappingRangesIsLoadedWithoutHarm) {
-  GapTracker tracker{kPatience};
+  GapTracker tracker{kGapPatience};
   tracker.load("1 100 s:10-50 s:20-30 c:25-60 w:5-12 s:0-18446744073709551615 c:50-50", now_);
   tracker.scanned(now_);
   const std::vector<NumberUse> answer{
       {25, Kind::kOwnEntry}, {50, Kind::kOwnEntry}, {30, Kind::kPartOfAnother}};
-  now_ += kPatience;
+  now_ += kGapPatience;
   tracker.judge(now_, true, answer);
   const GapStatus status = tracker.status();
   EXPECT_EQ(status.waiting, 0U);
@@ -353,7 +354,7 @@ TEST_F(GapTrackerTest, WhateverHappensItKeepsEachMissingNumberOnce) {
   for (const std::uint64_t seed : {1U, 2U, 3U, 4711U}) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 random(seed);
-    GapTracker tracker{kPatience};
+    GapTracker tracker{kGapPatience};
     std::set<std::uint64_t> missing;
     std::uint64_t highest = 100;
     tracker.scanned(now_);
@@ -383,14 +384,14 @@ TEST_F(GapTrackerTest, WhateverHappensItKeepsEachMissingNumberOnce) {
           if (random() % 20 != 0) break;
           // A restart; it keeps no more than the newest ranges, so the model begins with those too.
           const GapStatus before = tracker.status();
-          GapTracker next{kPatience};
+          GapTracker next{kGapPatience};
           next.load(tracker.save(), now_);
           next.scanned(now_);
           tracker = std::move(next);
           const GapStatus after = tracker.status();
           if (before.waiting + before.suspected + before.confirmed !=
               after.waiting + after.suspected + after.confirmed) {
-            tracker = GapTracker{kPatience};
+            tracker = GapTracker{kGapPatience};
             tracker.scanned(now_);
             tracker.seen(highest, now_);
             missing.clear();
@@ -420,8 +421,8 @@ TEST_F(GapTrackerTest, ItIsDueSoonForTheFirstQuestionAndThenWhenTheTimeIsOver) {
   const SteadyTime begun = now_;
   EXPECT_EQ(tracker_.due(), begun + GapTracker::kFirstQuestion);
   judge_after(GapTracker::kFirstQuestion, std::vector<NumberUse>{});
-  EXPECT_EQ(tracker_.due(), begun + kPatience);
-  judge_after(kPatience, std::vector<NumberUse>{});
+  EXPECT_EQ(tracker_.due(), begun + kGapPatience);
+  judge_after(kGapPatience, std::vector<NumberUse>{});
   EXPECT_FALSE(tracker_.due());
 }
 

@@ -9,7 +9,7 @@
 namespace scriptorium {
 namespace {
 
-using Kind = StructureEvent::Kind;
+using Change = StructureEvent::Kind;
 
 std::string inotify_bytes(int watch, std::uint32_t mask, std::string_view name) {
   inotify_event head{};
@@ -38,23 +38,23 @@ bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
 struct MaskRow {
   std::uint32_t mask;
-  Kind kind;
+  Change kind;
   bool is_directory;
   bool moved;
 };
 
 TEST(ParseStructureTest, EachMaskIsOneKindOfEvent) {
   const std::vector<MaskRow> rows = {
-      {IN_CREATE | IN_ISDIR, Kind::kAppeared, true, false},
-      {IN_MOVED_TO, Kind::kAppeared, false, true},
-      {IN_DELETE, Kind::kGone, false, false},
-      {IN_MOVED_FROM | IN_ISDIR, Kind::kGone, true, true},
-      {IN_CLOSE_WRITE, Kind::kWritten, false, false},
-      {IN_DELETE_SELF, Kind::kSelfGone, false, false},
-      {IN_MOVE_SELF, Kind::kSelfGone, false, false},
-      {IN_IGNORED, Kind::kWatchEnded, false, false},
-      {IN_UNMOUNT, Kind::kUnmounted, false, false},
-      {IN_Q_OVERFLOW, Kind::kOverflow, false, false},
+      {IN_CREATE | IN_ISDIR, Change::kAppeared, true, false},
+      {IN_MOVED_TO, Change::kAppeared, false, true},
+      {IN_DELETE, Change::kGone, false, false},
+      {IN_MOVED_FROM | IN_ISDIR, Change::kGone, true, true},
+      {IN_CLOSE_WRITE, Change::kWritten, false, false},
+      {IN_DELETE_SELF, Change::kSelfGone, false, false},
+      {IN_MOVE_SELF, Change::kSelfGone, false, false},
+      {IN_IGNORED, Change::kWatchEnded, false, false},
+      {IN_UNMOUNT, Change::kUnmounted, false, false},
+      {IN_Q_OVERFLOW, Change::kOverflow, false, false},
   };
   for (const MaskRow& row : rows) {
     const auto events = parse_structure(inotify_bytes(3, row.mask, "job.1"), 0);

@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr uid_t kSomebody = 54321;
+constexpr uid_t kOwner = 54321;
 constexpr gid_t kHisGroup = 54322;
 
 // A path that only we may write, asked of somebody who is not root.
@@ -23,7 +23,7 @@ class TrustedPathTest : public testing::Test {
   void mode(const std::string& path, mode_t mode) const {
     ASSERT_EQ(::chmod(dir_.path_to(path).c_str(), mode), 0);
   }
-  Result<void> check(const std::string& path, bool and_itself = true, uid_t uid = kSomebody) const {
+  Result<void> check(const std::string& path, bool and_itself = true, uid_t uid = kOwner) const {
     return check_not_writable_by(path, uid, {kHisGroup}, and_itself);
   }
 
@@ -60,9 +60,9 @@ TEST_F(TrustedPathTest, AnOwnerMayWriteWhateverTheModeSays) {
   mode("etc/conf.d/file", 0400);
   // Who is not root owns the file already.
   if (::geteuid() == 0) {
-    ASSERT_EQ(::chown(file_.c_str(), kSomebody, kHisGroup), 0);
+    ASSERT_EQ(::chown(file_.c_str(), kOwner, kHisGroup), 0);
   }
-  EXPECT_FALSE(check(file_, true, ::geteuid() == 0 ? kSomebody : ::geteuid()));
+  EXPECT_FALSE(check(file_, true, ::geteuid() == 0 ? kOwner : ::geteuid()));
 }
 
 TEST_F(TrustedPathTest, HisGroupCounts) {

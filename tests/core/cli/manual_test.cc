@@ -82,7 +82,7 @@ TEST(ManualTest, ManPageAndHelpHaveTheSameFacts) {
 
 TEST(ManualTest, ManPageIsTroffWithoutWarnings) {
   if (!has_program("groff")) GTEST_SKIP() << "groff is not installed";
-  const test::TempDir own;
+  const scriptorium::test::TempDir own;
   const std::string file = own.write("scriptorium.8", man_page(command_model(), "1.2.3"));
   EXPECT_EQ(output_of("groff -ww -man -Tutf8 " + file + " >/dev/null"), "");
   const std::string text =
@@ -109,7 +109,7 @@ class BashCompletionTest : public ::testing::Test {
                      "\"${COMPREPLY[@]:-}\"' bash" +
                      list);
   }
-  test::TempDir own_;
+  scriptorium::test::TempDir own_;
 };
 
 TEST_F(BashCompletionTest, OffersCommandsOptionsAndWords) {
@@ -137,7 +137,7 @@ TEST(ManualTest, CompletionsOfEachShellNameEveryVisibleCommand) {
       }
     }
     if (has_program(shell)) {
-      const test::TempDir own;
+      const scriptorium::test::TempDir own;
       EXPECT_EQ(output_of(std::string{shell} + " -n " + own.write("script", script)), "");
     }
   }

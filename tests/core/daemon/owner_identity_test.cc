@@ -8,6 +8,7 @@
 #include "core/capture/capture.h"
 #include "core/daemon/owner_stage.h"
 #include "tests/core/capture/toy_spool.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -17,8 +18,7 @@ namespace scriptorium {
 namespace {
 
 using std::chrono::seconds;
-
-constexpr seconds kPatience{60};
+using test::kPatience;
 
 // A scheduler that knows every job and would answer, but that has used the number again or requeued
 // the job: only the entry itself can tell whose it is.

@@ -8,6 +8,7 @@
 
 #include "core/api/sink.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -15,9 +16,8 @@ namespace scriptorium {
 namespace {
 
 using std::chrono::seconds;
+using test::kPatience;
 using testing::HasSubstr;
-
-constexpr seconds kPatience{60};
 
 // What keeps account of jobs: knows some, has not heard of others, or does not answer.
 class FakeAccounting final : public LateOwnerResolver {

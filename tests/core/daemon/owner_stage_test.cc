@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -15,8 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr seconds kPatience{60};
+using test::kPatience;
 
 // A scheduler that knows some jobs, or does not answer.
 class FakeResolver final : public OwnerResolver {

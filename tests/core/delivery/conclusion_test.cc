@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "tests/core/delivery/settlements.h"
 #include "tests/support/event_factory.h"
 
 namespace scriptorium::delivery {
@@ -15,17 +16,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 constexpr Timestamp kStarted{7'000'000'000};
-
-Settler::Settlement acknowledged() { return {.outcome = Outcome::kAcknowledged}; }
-Settler::Settlement rejected(std::string reason) {
-  return {.outcome = Outcome::kRejected, .reason = std::move(reason)};
-}
-Settler::Settlement refused(std::optional<seconds> hint = std::nullopt) {
-  return {.outcome = Outcome::kRetry, .reason = "busy", .hint = hint};
-}
-Settler::Settlement dropped() {
-  return {.outcome = Outcome::kRetry, .reason = "dropped", .by_destructor = true};
-}
 
 class ConclusionTest : public testing::Test {
  protected:
@@ -84,7 +74,7 @@ TEST_F(ConclusionTest, ParksWhatWasRefusedInABatchThatWasPartlyTaken) {
       conclude(batch(2), {.settlements = {acknowledged(), refused(seconds{9})}}, true, kStarted);
   ASSERT_THAT(settled(conclusion), ElementsAre(1, 2));
   EXPECT_EQ(conclusion.settled[1].record.outcome, Outcome::kRetry);
-  EXPECT_EQ(conclusion.settled[1].record.reason, "busy");
+  EXPECT_EQ(conclusion.settled[1].record.reason, "503");
   EXPECT_EQ(conclusion.settled[1].hint, seconds{9});
   EXPECT_TRUE(conclusion.settled[1].event.is_parked);
   EXPECT_TRUE(conclusion.kept.empty());

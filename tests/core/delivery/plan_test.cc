@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/plugin/call_plugin.h"
+#include "tests/core/delivery/settlements.h"
 
 namespace scriptorium::delivery {
 namespace {
@@ -115,11 +116,6 @@ TEST(BatchLimitsTest, LetsOneEventInHoweverLargeItIs) {
 
 // ---- decide
 
-Settler::Settlement acknowledged() { return {.outcome = Outcome::kAcknowledged}; }
-Settler::Settlement retried() { return {.outcome = Outcome::kRetry, .reason = "503"}; }
-Settler::Settlement rejected() { return {.outcome = Outcome::kRejected, .reason = "413"}; }
-Settler::Settlement dropped() { return {.outcome = Outcome::kRetry, .by_destructor = true}; }
-
 struct DecideCase {
   std::string name;
   std::vector<Settler::Settlement> settlements;
@@ -144,23 +140,23 @@ INSTANTIATE_TEST_SUITE_P(
                    {},
                    {Decision::kAcknowledged, Decision::kAcknowledged}},
         DecideCase{"AllRefusedKeepsTheBatch",
-                   {retried(), retried()},
+                   {refused(), refused()},
                    {0, 0},
                    {},
                    {Decision::kKeep, Decision::kKeep}},
-        DecideCase{"OneRefusedAloneIsKept", {retried()}, {0}, {}, {Decision::kKeep}},
+        DecideCase{"OneRefusedAloneIsKept", {refused()}, {0}, {}, {Decision::kKeep}},
         DecideCase{"OneRefusedAmongOthersIsParked",
-                   {acknowledged(), retried(), rejected()},
+                   {acknowledged(), refused(), rejected()},
                    {0, 0, 0},
                    {},
                    {Decision::kAcknowledged, Decision::kPark, Decision::kDeadLetter}},
         DecideCase{"ARejectionAloneShowsThatTheDestinationIsUp",
-                   {retried(), rejected()},
+                   {refused(), rejected()},
                    {0, 0},
                    {},
                    {Decision::kPark, Decision::kDeadLetter}},
         DecideCase{"WhatMayNotBeKeptIsParked",
-                   {retried(), retried()},
+                   {refused(), refused()},
                    {0, 0},
                    {.may_keep = false},
                    {Decision::kPark, Decision::kPark}},
@@ -176,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {Decision::kKeep, Decision::kKeep}},
         DecideCase{
             "AfterAnExceptionTheUnsettledAreTriedAlone",
-            {acknowledged(), dropped(), retried(), dropped()},
+            {acknowledged(), dropped(), refused(), dropped()},
             {0, 0, 0, 0},
             {.threw = true},
             {Decision::kAcknowledged, Decision::kTryAlone, Decision::kPark, Decision::kTryAlone}},
@@ -202,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {.threw = true},
                    {Decision::kAcknowledged}},
         DecideCase{"ThrewAfterItAskedForRetry",
-                   {retried()},
+                   {refused()},
                    {2},
                    {.threw = true, .may_keep = false},
                    {Decision::kPark}}),

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kNoon = 1'730'635'200 * kSecond;  // 2024-11-03T12:00:00Z
+constexpr std::int64_t kWritten = 1'730'635'200 * kSecond;  // 2024-11-03T12:00:00Z
 
 constexpr const char* kList =
     "JobIDRaw|User|UID|Group|GID|Account|Partition|QOS|Submit\n"
@@ -24,7 +24,7 @@ constexpr const char* kList =
 
 class OwnersTest : public testing::Test {
  protected:
-  static Event job(const std::string& id, std::int64_t time = kNoon) {
+  static Event job(const std::string& id, std::int64_t time = kWritten) {
     Event event;
     event.job.id = id;
     event.time = {time};
@@ -49,7 +49,7 @@ TEST_F(OwnersTest, TheOwnerOfAccountingReplacesWhatTheTreeClaims) {
   EXPECT_TRUE(event.user.verified);
   EXPECT_EQ(event.job.account, "proj1");
   EXPECT_EQ(event.job.partition, "batch");
-  EXPECT_EQ(event.job.submitted_at, Timestamp{kNoon - 2 * kSecond});
+  EXPECT_EQ(event.job.submitted_at, Timestamp{kWritten - 2 * kSecond});
 }
 
 TEST_F(OwnersTest, AnIdThatWasUsedAgainVerifiesNobodyOfTheOtherTime) {
@@ -57,7 +57,7 @@ TEST_F(OwnersTest, AnIdThatWasUsedAgainVerifiesNobodyOfTheOtherTime) {
   EXPECT_FALSE(list().verify(event)) << "the same id a year before";
   EXPECT_FALSE(event.user.verified);
   EXPECT_EQ(event.user.name, "claimed");
-  Event old = job("13", kNoon - 366 * 86'400 * kSecond);
+  Event old = job("13", kWritten - 366 * 86'400 * kSecond);
   EXPECT_TRUE(list().verify(old));
 }
 
@@ -70,7 +70,7 @@ TEST_F(OwnersTest, TwoOwnersAtAboutTheSameTimeVerifyNobody) {
 TEST_F(OwnersTest, OnlyTheHourBeforeCounts) {
   for (const auto& [late, counts] : {std::pair{-299, true}, std::pair{-301, false},
                                      std::pair{3599, true}, std::pair{3601, false}}) {
-    Event event = job("11", kNoon - 2 * kSecond + late * kSecond);
+    Event event = job("11", kWritten - 2 * kSecond + late * kSecond);
     EXPECT_EQ(list().verify(event), counts) << late;
   }
 }

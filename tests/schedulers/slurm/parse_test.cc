@@ -22,7 +22,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Role = SpoolPath::Role;
-using State = Assessment::State;
 
 const std::string kWholeScript = "#!/bin/sh\ntrue\n\0"s;
 
@@ -116,7 +115,7 @@ TEST(SlurmFixturesTest, AreAllThere) {
 TEST(SlurmFixturesTest, EachIsCompleteAndKeepsItsExactBytes) {
   for (const auto& recorded : recorded_entries()) {
     SCOPED_TRACE(recorded.name + " " + recorded.key);
-    EXPECT_EQ(assess_entry(whole(recorded)).state, State::kComplete);
+    EXPECT_EQ(assess_entry(whole(recorded)).state, Assessment::State::kComplete);
     const ParsedJob job = parsed(whole(recorded));
     ASSERT_TRUE(job.script && job.environment);
     EXPECT_EQ(*job.script + '\0', recorded.script);
@@ -151,7 +150,8 @@ TEST(SlurmFixturesTest, NoShorterEnvironmentIsComplete) {
     }
     for (std::size_t length = 0; length < recorded.environment.size(); length += 37) {
       entry.files[0] = spool_file("environment", recorded.environment.substr(0, length));
-      ASSERT_EQ(assess_entry(entry).state, State::kIncomplete) << recorded.name << " at " << length;
+      ASSERT_EQ(assess_entry(entry).state, Assessment::State::kIncomplete)
+          << recorded.name << " at " << length;
       ASSERT_EQ(assess_entry(entry).reason, "environment short");
     }
   }
@@ -167,7 +167,8 @@ TEST(SlurmFixturesTest, NoShorterScriptIsComplete) {
     while (!bytes->empty()) {
       bytes->pop_back();
       const Assessment now = assess_entry(entry);
-      ASSERT_EQ(now.state, State::kIncomplete) << recorded.name << " at " << bytes->size();
+      ASSERT_EQ(now.state, Assessment::State::kIncomplete)
+          << recorded.name << " at " << bytes->size();
       ASSERT_EQ(now.reason, "script short");
     }
   }
@@ -240,7 +241,7 @@ class SlurmAssessTest : public ::testing::Test {
   }
   std::string_view why_incomplete() const {
     const Assessment now = assess_entry(entry_);
-    EXPECT_EQ(now.state, State::kIncomplete);
+    EXPECT_EQ(now.state, Assessment::State::kIncomplete);
     return now.reason;
   }
 };
@@ -265,7 +266,7 @@ TEST_F(SlurmAssessTest, SaysWhatIsMissing) {
 TEST_F(SlurmAssessTest, FilesMayComeInAnyOrder) {
   add("script", kWholeScript);
   add("environment", environment_file({"A=1"}));
-  EXPECT_EQ(assess_entry(entry_).state, State::kComplete);
+  EXPECT_EQ(assess_entry(entry_).state, Assessment::State::kComplete);
 }
 
 TEST_F(SlurmAssessTest, ATearBetweenTwoStringsIsSeen) {
@@ -287,12 +288,12 @@ TEST_F(SlurmAssessTest, TooManyStringsAreTakenAtOnceAsWaitingHealsNothing) {
   add("environment", environment_file({"A=1"}) + "B=2\0"s);
   EXPECT_EQ(why_incomplete(), "script missing");
   add("script", kWholeScript);
-  EXPECT_EQ(assess_entry(entry_).state, State::kComplete);
+  EXPECT_EQ(assess_entry(entry_).state, Assessment::State::kComplete);
 }
 
 TEST_F(SlurmAssessTest, AHardLinkedScriptAloneIsADuplicate) {
   add("script", kWholeScript, 2);
-  EXPECT_EQ(assess_entry(entry_).state, State::kDuplicate);
+  EXPECT_EQ(assess_entry(entry_).state, Assessment::State::kDuplicate);
   entry_.files[0] = spool_file("script", "#!/bin/sh\n", 2);
   EXPECT_EQ(why_incomplete(), "environment missing");
 }
@@ -300,14 +301,14 @@ TEST_F(SlurmAssessTest, AHardLinkedScriptAloneIsADuplicate) {
 TEST_F(SlurmAssessTest, AHardLinkedScriptWithItsEnvironmentIsTheArraysOwn) {
   add("script", kWholeScript, 3);
   add("environment", environment_file({"A=1"}));
-  EXPECT_EQ(assess_entry(entry_).state, State::kComplete);
+  EXPECT_EQ(assess_entry(entry_).state, Assessment::State::kComplete);
 }
 
 TEST_F(SlurmAssessTest, FilesOverTheLimitAreTakenOnceTheyStandStill) {
   add("environment", environment_file({"A=1"}));
   add("script", "#!/bin/sh\n", 1, true);
   const Assessment now = assess_entry(entry_);
-  EXPECT_EQ(now.state, State::kSettling);
+  EXPECT_EQ(now.state, Assessment::State::kSettling);
   EXPECT_GT(now.settle, 0ms);
 }
 

@@ -14,18 +14,18 @@
 #include "schedulers/torque/parse.h"
 #include "schedulers/torque/source.h"
 #include "tests/schedulers/torque/fixtures.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium::torque {
 namespace {
 
+using test::kPatience;
 using namespace std::literals;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr std::chrono::seconds kPatience{60};  // never waited for in a test that passes
 
 // server_priv/jobs, as 6.1 writes it.
 class TorqueSpool {
