@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""check_tree.py CHECK [ARGUMENT]: one check of the source tree; prints every problem as file:line: words and exits 1.
+"""check_tree.py CHECK [ARGUMENT]: one check of the source tree; prints every problem as file:line:
+words and exits 1.
 
-  includes            arrows go one way: a plugin includes core/api, core/base, its own folder and the system; core/api and
-                      core/base include nothing above them; core includes and names no plugin; headers say #pragma once, and are what their .cc includes first
-  messages            every error and warning id of the sources stands once in docs/messages.md, and nothing else does
+  includes            arrows go one way: a plugin includes core/api, core/base, its own folder and
+                      the system; core/api and core/base include nothing above them; core includes
+                      and names no plugin; headers say #pragma once, and are what their .cc includes
+                      first
+  messages            every error and warning id of the sources stands once in docs/messages.md, and
+                      nothing else does
   faults              every named fault point stands in docs/testing.md, and nothing else does
   private             nothing refers to places that a user of this repository does not have
   shell               shellcheck on every shell script
-  examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs, packaging/scriptorium.toml and each file
-                      of plugins.d, as it stands and with its comments taken away, is a configuration that COMMAND takes
+  columns             prose and code end at column 100: C++, Python, Markdown, and the comments of
+                      shell scripts
+  examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs,
+                      packaging/scriptorium.toml and each file of plugins.d, as it stands and with
+                      its comments taken away, is a configuration that COMMAND takes
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
 Exit 77: skipped, with the reason.
 """
@@ -19,6 +26,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tokenize
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 problems = []
@@ -49,7 +57,7 @@ def sources(*folders):
         yield from files(f"{folder}/**/*.h", f"{folder}/**/*.cc")
 
 
-# ---- includes -----------------------------------------------------------------------------------------------------
+# ---- includes ------------------------------------------------------------------------------------
 def check_includes():
     for file in sources("core", "backends", "schedulers"):
         path = file.relative_to(ROOT)
@@ -57,12 +65,15 @@ def check_includes():
         own = f"{top}/{folder}/"
         if file.suffix == ".h" and "#pragma once" not in file.read_text():
             problem(file, 1, "no #pragma once")
-        # Then compiling the file shows that the header compiles alone; tests/headers compiles those that have no file.
+        # Then compiling the file shows that the header compiles alone; tests/headers compiles those
+        # that have no file.
         header = file.with_suffix(".h")
         if file.suffix == ".cc" and header.is_file():
             first = re.search(r'^\s*#\s*include\s*(\S+)', file.read_text(), re.M)
             if not first or first.group(1) != f'"{header.relative_to(ROOT)}"':
-                problem(file, 1, f'"{header.relative_to(ROOT)}" is to be the first include, so that it is seen to compile alone')
+                problem(file, 1,
+                        f'"{header.relative_to(ROOT)}" is to be the first include, so that it is '
+                        f'seen to compile alone')
         for number, line in lines(file):
             found = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
             if found:
@@ -71,28 +82,36 @@ def check_includes():
                     problem(file, number, f'"{name}" is not a path from the top of the tree')
                 elif top != "core":
                     if not name.startswith(("core/api/", "core/base/", own)):
-                        problem(file, number, f'a plugin may include core/api, core/base and its own folder only, not "{name}"')
+                        problem(file, number,
+                                f'a plugin may include core/api, core/base and its own folder '
+                                f'only, not "{name}"')
                 elif folder == "base" and not name.startswith("core/base/"):
                     problem(file, number, f'core/base may include core/base only, not "{name}"')
                 elif folder == "api" and not name.startswith(("core/base/", "core/api/")):
-                    problem(file, number, f'core/api may include core/api and core/base only, not "{name}"')
+                    problem(file, number,
+                            f'core/api may include core/api and core/base only, not "{name}"')
                 elif not name.startswith("core/"):
                     problem(file, number, f'core must not include a plugin: "{name}"')
-            third_party = re.match(r"\s*#\s*include\s*<(nlohmann/|toml|CLI/|sqlite3|zstd|spdlog/|fmt/|boost/|openssl/|sys/acl)", line)
-            if third_party and file.suffix == ".h" and path.parts[:2] in (("core", "api"), ("core", "base")):
-                problem(file, number, f"a third-party header ({third_party.group(1)}) in core/api or core/base")
-    plugins = sorted(p.name for folder in ("backends", "schedulers") for p in (ROOT / folder).iterdir() if p.is_dir())
+            third_party = re.match(r"\s*#\s*include\s*<(nlohmann/|toml|CLI/|sqlite3|zstd|spdlog/|"
+                                   r"fmt/|boost/|openssl/|sys/acl)", line)
+            if third_party and file.suffix == ".h" and path.parts[:2] in (("core", "api"),
+                                                                          ("core", "base")):
+                problem(file, number,
+                        f"a third-party header ({third_party.group(1)}) in core/api or core/base")
+    plugins = sorted(p.name for folder in ("backends", "schedulers")
+                     for p in (ROOT / folder).iterdir() if p.is_dir())
     # Words of the language or of every program; a mention of these is no mention of the plugin.
     plugins = [p for p in plugins if p not in ("file", "null", "stdout")]
     for file in sources("core"):
         for number, line in lines(file):
             code = line.split("//")[0]
             for name in plugins:
-                if re.search(rf'"{name}"', code) and "plugin" not in line.lower() and "example" not in line.lower():
+                if re.search(rf'"{name}"', code) and "plugin" not in line.lower() \
+    and "example" not in line.lower():
                     problem(file, number, f'core names the plugin "{name}"')
 
 
-# ---- messages -----------------------------------------------------------------------------------------------------
+# ---- messages ------------------------------------------------------------------------------------
 def check_messages():
     page = ROOT / "docs" / "messages.md"
     documented = {}
@@ -103,25 +122,30 @@ def check_messages():
             found = re.match(r"\|\s*`?([A-Z][A-Z0-9_]{3,})`?\s*\|", line)
             if found:
                 if found.group(1) in documented:
-                    problem(page, number, f"{found.group(1)} stands here and in line {documented[found.group(1)]}")
+                    problem(page, number,
+                            f"{found.group(1)} stands here and in line "
+                            f"{documented[found.group(1)]}")
                 documented[found.group(1)] = number
     mentioned = set()
     for file in sources("core", "backends", "schedulers"):
         text = file.read_text()
         mentioned.update(re.findall(r'"([A-Z][A-Z0-9_]{3,})"', text))
-        for found in re.finditer(r'\b(\w+)\(\s*(?:LogLevel::k(\w+),\s*)?"([A-Z][A-Z0-9_]{3,})",\s*(?:"|\w)', text):
+        for found in re.finditer(
+            r'\b(\w+)\(\s*(?:LogLevel::k(\w+),\s*)?"([A-Z][A-Z0-9_]{3,})",\s*(?:"|\w)', text):
             call, level, name = found.groups()
-            if call in ("info", "debug", "getenv", "setenv", "FAULT_POINT", "FAULT_ERROR") or level in ("Info", "Debug"):
+            if call in ("info", "debug", "getenv", "setenv", "FAULT_POINT",
+                        "FAULT_ERROR") or level in ("Info", "Debug"):
                 continue
             if call in ("error", "warning") or "_" in name:
                 if name not in documented:
-                    problem(file, text.count("\n", 0, found.start()) + 1, f"{name} is not explained in docs/messages.md")
+                    problem(file, text.count("\n", 0, found.start()) + 1,
+                            f"{name} is not explained in docs/messages.md")
     for name, number in documented.items():
         if name not in mentioned:
             problem(page, number, f"{name} is in no source")
 
 
-# ---- fault points ---------------------------------------------------------------------------------------------------
+# ---- fault points --------------------------------------------------------------------------------
 def check_faults():
     page = ROOT / "docs" / "testing.md"
     text = page.read_text() if page.exists() else ""
@@ -140,21 +164,23 @@ def check_faults():
         problem(page, 1, f"fault point {name} is in no source")
 
 
-# ---- private places -------------------------------------------------------------------------------------------------
+# ---- private places ------------------------------------------------------------------------------
 def check_private():
     words = re.compile(r"\.\./shared|/work/|\bfacts/[a-z]+\.md|\bDESIGN\.md|\bSTYLE\.md|/tmp/brief")
     skipped = {pathlib.Path(__file__).resolve()}
-    for file in files("*", ".ci/*", "core/**/*", "backends/**/*", "schedulers/**/*", "cmake/**/*", "tests/**/*", "docs/**/*",
+    for file in files("*", ".ci/*", "core/**/*", "backends/**/*", "schedulers/**/*", "cmake/**/*",
+                      "tests/**/*", "docs/**/*",
                       "examples/**/*", "packaging/**/*", "plugins.d/*", "changelog.d/*"):
         if file in skipped or "fixtures" in file.parts and file.suffix not in (".md", ".sh"):
             continue
         for number, line in lines(file):
             found = words.search(line)
             if found and "fuzz/work" not in line:
-                problem(file, number, f'"{found.group(0)}" means nothing to who has only this repository')
+                problem(file, number,
+                        f'"{found.group(0)}" means nothing to who has only this repository')
 
 
-# ---- shell ----------------------------------------------------------------------------------------------------------
+# ---- shell ---------------------------------------------------------------------------------------
 def check_shell():
     if not shutil.which("shellcheck"):
         skip("shellcheck is not installed")
@@ -170,14 +196,84 @@ def check_shell():
                 scripts.append(file)
     # A recorder of fixtures is run by hand, once a release: its warnings count, its style does not.
     recorders = [s for s in scripts if "fixtures" in s.parts]
-    for severity, chosen in (("style", [s for s in scripts if s not in recorders]), ("warning", recorders)):
+    for severity, chosen in (("style", [s for s in scripts if s not in recorders]),
+                             ("warning", recorders)):
         if chosen:
-            result = subprocess.run(["shellcheck", "-f", "gcc", "-S", severity, *map(str, chosen)], capture_output=True, text=True)
+            result = subprocess.run(["shellcheck", "-f", "gcc", "-S", severity, *map(str, chosen)],
+                                    capture_output=True, text=True)
             problems.extend(result.stdout.replace(str(ROOT) + "/", "").splitlines())
     print(f"{len(scripts)} scripts")
 
 
-# ---- examples -------------------------------------------------------------------------------------------------------
+# ---- columns -------------------------------------------------------------------------------------
+COLUMNS = 100
+
+
+def python_strings(file):
+    """The lines of multi-line strings that are no docstrings: what they hold has its own rules."""
+    inside, previous = set(), None
+    with tokenize.open(file) as stream:
+        for token in tokenize.generate_tokens(stream.readline):
+            begins = previous in (None, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+            if token.type == tokenize.STRING and token.start[0] < token.end[0] and not begins:
+                inside.update(range(token.start[0], token.end[0] + 1))
+            if token.type not in (tokenize.NL, tokenize.COMMENT):
+                previous = token.type
+    return inside
+
+
+def may_be_long(file, kind, number, line, state):
+    """Whether nothing can be broken here: strings of another language, tables, links, addresses."""
+    if "://" in line or "noqa" in line:
+        return True
+    if kind == ".py":
+        return number in state
+    if kind == ".md":
+        return re.match(r"\s*(\||    |`[^`]*`$)", line) or "](" in line or number in state
+    if kind in (".cc", ".h"):
+        return number in state or re.match(r'\s*(//.*/\S{40,}|R?".*"(sv)?[,;)}]*$)', line)
+    return not re.match(r"\s*# ", line)
+
+
+def literal_lines(file, begin, end):
+    """The lines from one that matches `begin` to the next that matches `end`."""
+    inside, open_ = set(), False
+    for number, line in lines(file):
+        was_open = open_
+        if open_ and re.search(end, line):
+            open_ = False
+        elif not open_ and re.search(begin, line):
+            open_ = not re.search(end, line[re.search(begin, line).end():])
+            was_open = True
+        if was_open:
+            inside.add(number)
+    return inside
+
+
+def check_columns():
+    kinds = (".py", ".md", ".cc", ".h", ".sh")
+    folders = ("backends", "cmake", "core", "docs", "examples", "packaging", "schedulers", "tests")
+    every = [f for folder in folders for f in files(f"{folder}/**/*")] + list(files("*"))
+    for file in every:
+        head = file.read_bytes()[:20]
+        shell = not file.suffix and head.startswith((b"#!/bin/", b"#!/usr/bin/env bash"))
+        if file.suffix not in kinds and not shell or "docs/reference" in str(file):
+            continue
+        if not any(len(line) > COLUMNS for _, line in lines(file)):
+            continue
+        state = set()
+        if file.suffix == ".py":
+            state = python_strings(file)
+        elif file.suffix == ".md":
+            state = literal_lines(file, r"^\s*```", r"^\s*```")
+        elif file.suffix in (".cc", ".h"):
+            state = literal_lines(file, r'R"\w*\(', r'\)\w*"')
+        for number, line in lines(file):
+            if len(line) > COLUMNS and not may_be_long(file, file.suffix, number, line, state):
+                problem(file, number, f"ends at column {len(line)}, not {COLUMNS} or before")
+
+
+# ---- examples ------------------------------------------------------------------------------------
 SOURCE = '\n[source.slurm]\nspool = "/var/spool/slurmctld"\nresolve = "none"\n'
 SINK = '\n[sink.archive]\nplugin = "file"\nroot = "/var/lib/scriptorium/archive"\n'
 
@@ -191,7 +287,8 @@ def completed(text):
 
 
 def uncommented(text):
-    """Options and tables that stand behind a '#' for the reader to switch on: '#key = value' and '#[sink.x]'."""
+    """Options and tables that stand behind a '#' for the reader to switch on: '#key = value' and
+    '#[sink.x]'."""
     return re.sub(r"^#\s?(?=[a-z_]+\s*=\s|\[(?:source|sink)\.)", "", text, flags=re.M)
 
 
@@ -202,9 +299,11 @@ def take(command, where, line, text, plugins_d=None):
         if plugins_d is not None:
             (config.parent / "plugins.d").mkdir()
             (config.parent / "plugins.d" / where.name).write_text(plugins_d)
-        result = subprocess.run([command, "check", "--config", str(config)], capture_output=True, text=True, timeout=60,
+        result = subprocess.run([command, "check", "--config", str(config)], capture_output=True,
+                                text=True, timeout=60,
                                 stdin=subprocess.DEVNULL)
-        # The folders of an example need not exist on this machine: then single checks fail, of a configuration that was read.
+        # The folders of an example need not exist on this machine: then single checks fail, of a
+        # configuration that was read.
         if result.returncode != 0 and not re.search(r"\d+ checks? of \d+ failed", result.stderr):
             words = (result.stderr + result.stdout).replace(folder + "/", "").strip()
             problem(where, line, f"exit {result.returncode}: {words}")
@@ -214,7 +313,8 @@ def check_examples(command):
     if not pathlib.Path(command).exists():
         skip(f"{command} is not built")
     count = 0
-    for file in files("README.md", "docs/**/*.md", "backends/*/README.md", "schedulers/*/README.md"):
+    for file in files("README.md", "docs/**/*.md", "backends/*/README.md",
+                      "schedulers/*/README.md"):
         text = file.read_text()
         for found in re.finditer(r"^```toml\n(.*?)^```", text, re.M | re.S):
             take(command, file, text.count("\n", 0, found.start()) + 1, completed(found.group(1)))
@@ -235,7 +335,7 @@ def check_examples(command):
         problems.append("no example found: this check looks in the wrong places")
 
 
-# ---- exports --------------------------------------------------------------------------------------------------------
+# ---- exports -------------------------------------------------------------------------------------
 def check_exports(folder):
     if not shutil.which("nm"):
         skip("nm is not installed")
@@ -243,14 +343,18 @@ def check_exports(folder):
     if not plugins:
         problems.append(f"{folder}: no plugins")
     for file in plugins:
-        text = subprocess.run(["nm", "-D", "--defined-only", "-P", str(file)], capture_output=True, text=True, check=True).stdout
-        names = sorted(line.split()[0] for line in text.splitlines() if line and not line.split()[0].startswith("__odr_asan"))
+        text = subprocess.run(["nm", "-D", "--defined-only", "-P", str(file)], capture_output=True,
+                              text=True, check=True).stdout
+        names = sorted(line.split()[0] for line in text.splitlines() if line
+                       and not line.split()[0].startswith("__odr_asan"))
         if names != ["scriptorium_plugin"]:
-            problems.append(f"{file.name}: exports {names[:5]}, and must export scriptorium_plugin only")
+            problems.append(
+                f"{file.name}: exports {names[:5]}, and must export scriptorium_plugin only")
 
 
 def main():
-    checks = {name[len("check_"):]: function for name, function in globals().items() if name.startswith("check_")}
+    checks = {name[len("check_"):]: function for name, function in globals().items()
+              if name.startswith("check_")}
     if len(sys.argv) < 2 or sys.argv[1] not in checks:
         print(__doc__)
         sys.exit(64)

@@ -1,7 +1,8 @@
-"""A clean root of this machine's Debian to install our packages in, and the packages: of this tree, and of the commit before.
+"""A clean root of this machine's Debian to install our packages in, and the packages: of this tree,
+and of the commit before.
 
-Roots come from Debian's own packages by mmdebstrap, are kept in build/rootfs as archives (delete them to have them made
-anew), and unpacked for each test that asks for one.
+Roots come from Debian's own packages by mmdebstrap, are kept in build/rootfs as archives (delete
+them to have them made anew), and unpacked for each test that asks for one.
 """
 
 import os
@@ -27,8 +28,11 @@ SUITE = platform.freedesktop_os_release().get("VERSION_CODENAME", "bookworm")
 def run(*command, **kwargs):
     """A command that must succeed; what it said stands in the failure."""
     kwargs.setdefault("timeout", 1800)
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, stdin=subprocess.DEVNULL, **kwargs)
-    assert result.returncode == 0, f"{' '.join(map(str, command))}: exit {result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True,
+                            stdin=subprocess.DEVNULL, **kwargs)
+    assert result.returncode == 0, \
+        f"{' '.join(map(str, command))}: exit " \
+        f"{result.returncode}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
     return result
 
 
@@ -44,13 +48,15 @@ def need(*tools, root=False):
 def packages():
     """Folder with the packages of this tree."""
     need("dpkg-buildpackage", "dh", "rpmbuild", "cmake", "ninja")
-    run("nice", ROOT / "quickstart", "packages")  # other tests run beside it, and they have deadlines
+    # other tests run beside it, and they have deadlines
+    run("nice", ROOT / "quickstart", "packages")
     return BUILD / "packages"
 
 
 @pytest.fixture(scope="session")
 def packages_before():
-    """Folder with the Debian packages of the commit before: of HEAD where the tree is changed, else of the one before it."""
+    """Folder with the Debian packages of the commit before: of HEAD where the tree is changed, else
+    of the one before it."""
     need("dpkg-buildpackage", "dh", "cmake", "ninja", "git")
     git = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT)]
     changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True)
@@ -76,38 +82,49 @@ def packages_before():
                 shutil.copytree(ROOT / part, source / part, dirs_exist_ok=True)
             else:
                 shutil.copy(ROOT / part, source / part)
-    # As deep as build/release is in its tree: with the same relative paths, ccache knows what has not changed.
+    # As deep as build/release is in its tree: with the same relative paths, ccache knows what has
+    # not changed.
     release = source / "build" / "release"
-    run("cmake", "-S", source, "-B", release, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DSCRIPTORIUM_TESTS=OFF")
+    run("cmake", "-S", source, "-B", release, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+        "-DSCRIPTORIUM_TESTS=OFF")
     run("nice", "cmake", "--build", release)
     # Nobody debugs these.
     run("nice", source / "packaging" / "build-packages", release, into, "deb",
-        env={**os.environ, "SCRIPTORIUM_PACKAGE_VERSION": "0.0.1~before", "DEB_BUILD_OPTIONS": "noautodbgsym"})
+        env={**os.environ, "SCRIPTORIUM_PACKAGE_VERSION": "0.0.1~before",
+             "DEB_BUILD_OPTIONS": "noautodbgsym"})
     shutil.rmtree(source)
     done.write_text(commit)
     return into
 
 
 class Root:
-    """A Debian in a folder. Commands run in it with /proc and /dev of their own, which end with them."""
+    """A Debian in a folder. Commands run in it with /proc and /dev of their own, which end with
+    them."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
 
     def command(self, *command):
-        script = ('mount --make-rprivate / && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && '
+        script = ('mount --make-rprivate / && mount -t proc proc "$0/proc" && mount --rbind '
+                  '/dev "$0/dev" && '
                   'mount --bind /etc/resolv.conf "$0/etc/resolv.conf" && exec chroot "$0" "$@"')
-        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, str(self.path), *map(str, command)]
+        return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script,
+                str(self.path), *map(str, command)]
 
     def try_run(self, *command, **kwargs):
         kwargs.setdefault("timeout", 900)
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
-                       "HOME": "/root", **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}
-        return subprocess.run(self.command(*command), capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment, **kwargs)
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                       "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8",
+                       "HOME": "/root",
+                       **{k: v for k, v in os.environ.items() if k.lower().endswith("_proxy")}}
+        return subprocess.run(self.command(*command), capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, env=environment, **kwargs)
 
     def run(self, *command, **kwargs):
         result = self.try_run(*command, **kwargs)
-        assert result.returncode == 0, f"{' '.join(map(str, command))}: exit {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+        assert result.returncode == 0, \
+        f"{' '.join(map(str, command))}: exit " \
+        f"{result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
         return result.stdout
 
     def file(self, path):
@@ -123,18 +140,21 @@ class Root:
             shutil.copy(found[0], self.file("packages"))
             chosen.append(f"/packages/{found[0].name}")
         # The root's lists may be older than the mirror's files.
-        self.run("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "$@"; }; '
+        self.run("sh", "-c", 'install() { apt-get install -y --no-install-recommends -o '
+                             'Dpkg::Use-Pty=0 "$@"; }; '
                  'install "$@" || { apt-get update && install "$@"; }', "sh", *chosen)
         shutil.rmtree(self.file("packages"))
 
     def everything(self):
         """Every path but those in which apt and dpkg keep their own books."""
-        books = ("var/lib/dpkg", "var/lib/apt", "var/cache", "var/log/apt", "var/log/dpkg.log", "var/log/alternatives.log", "proc", "dev", "sys",
+        books = ("var/lib/dpkg", "var/lib/apt", "var/cache", "var/log/apt", "var/log/dpkg.log",
+                 "var/log/alternatives.log", "proc", "dev", "sys",
                  "run", "tmp", "var/lib/systemd/deb-systemd-helper-masked")
         found = set()
         for folder, folders, files in os.walk(self.path):
             below = os.path.relpath(folder, self.path)
-            folders[:] = [f for f in folders if os.path.normpath(os.path.join(below, f)) not in books]
+            folders[:] = [f for f in folders
+                          if os.path.normpath(os.path.join(below, f)) not in books]
             for name in files + folders:
                 path = os.path.normpath(os.path.join(below, name))
                 if path not in books:
@@ -143,7 +163,8 @@ class Root:
 
 
 class Booted(Root):
-    """A root whose own systemd runs as pid 1 of namespaces, in a control group of its own. Nothing of it outlives stop()."""
+    """A root whose own systemd runs as pid 1 of namespaces, in a control group of its own. Nothing
+    of it outlives stop()."""
 
     BOOT = r"""
 set -e
@@ -181,13 +202,18 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
         try:
             self.group.mkdir()
         except OSError as e:
-            pytest.skip(f"systemd cannot run as pid 1 of a namespace here: no control group of its own ({e})")
+            pytest.skip(f"systemd cannot run as pid 1 of a namespace here: no control group of "
+                        f"its own ({e})")
         self.log = open(self.path.with_suffix(".boot.log"), "w+b")
-        join = f'echo $$ >"{self.group}/cgroup.procs" && exec unshare --mount --pid --ipc --uts --cgroup --fork --kill-child sh -c "$1" "$0"'
-        self.process = subprocess.Popen(["sh", "-c", join, str(self.path), self.BOOT], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        join = f'echo $$ >"{self.group}/cgroup.procs" && exec unshare --mount --pid --ipc --uts ' \
+               f'--cgroup --fork --kill-child sh -c "$1" "$0"'
+        self.process = subprocess.Popen(["sh", "-c", join, str(self.path), self.BOOT],
+                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.init = None
         try:
-            harness.wait_for(self.running, lambda: f"systemd runs in {self.path}: {self.boot_log()}", seconds=60, step=0.1)
+            harness.wait_for(self.running,
+                             lambda: f"systemd runs in {self.path}: {self.boot_log()}", seconds=60,
+                             step=0.1)
         except AssertionError:
             self.stop()
             raise
@@ -197,11 +223,13 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
 
     def running(self):
         assert self.process.poll() is None, self.boot_log()
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        children = pathlib.Path(
+            f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         if not children or pathlib.Path(f"/proc/{children[0]}/comm").read_text() != "systemd\n":
             return False
         self.init = children[0]
-        return self.try_run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded")
+        return self.try_run("systemctl", "is-system-running").stdout.strip() in ("running",
+                                                                                 "degraded")
 
     def command(self, *command):
         return ["nsenter", "-t", self.init, "-m", "-p", "-u", "-i", "-C", "--", *map(str, command)]
@@ -226,17 +254,23 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
 def root_archive(name, *include):
     need("mmdebstrap", "unshare", "tar", root=True)
     # Another list of packages is another archive.
-    archive = BUILD / "rootfs" / f"{SUITE}-{name}-{harness.sha256(' '.join(include).encode())[:8]}.tar"
+    archive = BUILD / "rootfs" \
+        / f"{SUITE}-{name}-{harness.sha256(' '.join(include).encode())[:8]}.tar"
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
         unfinished = archive.with_suffix(".new.tar")
         # The lists stay: apt-get install in the root then needs no update of its own.
-        result = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--skip=cleanup/apt/lists", "--include=" + ",".join(include), SUITE,
-                                 str(unfinished)], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=1200)
+        result = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase",
+                                 "--skip=cleanup/apt/lists", "--include=" + ",".join(include),
+                                 SUITE,
+                                 str(unfinished)], capture_output=True, text=True,
+                                stdin=subprocess.DEVNULL, timeout=1200)
         if result.returncode != 0:
             unfinished.unlink(missing_ok=True)
-            if "Could not resolve" in result.stderr or "Could not connect" in result.stderr or "Cannot initiate" in result.stderr:
-                pytest.skip("Debian's mirror cannot be reached: " + result.stderr.strip().splitlines()[-1])
+            if "Could not resolve" in result.stderr or "Could not connect" in result.stderr \
+        or "Cannot initiate" in result.stderr:
+                pytest.skip("Debian's mirror cannot be reached: "
+                            + result.stderr.strip().splitlines()[-1])
             pytest.fail(f"mmdebstrap: exit {result.returncode}\n{result.stderr[-3000:]}")
         unfinished.rename(archive)
     return archive
@@ -269,7 +303,8 @@ def booted_root(clean_root):
 @pytest.fixture
 def compiler_root():
     """Debian with a compiler and what scriptorium-dev depends on."""
-    root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make", "libexpected-dev", "libsimdjson-dev",
+    root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make",
+                                 "libexpected-dev", "libsimdjson-dev",
                                  "libssl-dev"))
     yield root
     shutil.rmtree(root.path, ignore_errors=True)

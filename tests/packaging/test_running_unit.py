@@ -1,6 +1,8 @@
-"""The installed unit under a systemd of its own: what the sandbox forbids, and that capture loses nothing in it.
+"""The installed unit under a systemd of its own: what the sandbox forbids, and that capture loses
+nothing in it.
 
-The spool's writer runs beside the unit, as a scheduler does: in the system's mounts, not in the unit's.
+The spool's writer runs beside the unit, as a scheduler does: in the system's mounts, not in the
+unit's.
 """
 
 import json
@@ -59,10 +61,12 @@ class Service:
         assert self.show("Result") == "success", self.log()
 
     def show(self, name):
-        return self.root.run("systemctl", "show", "scriptorium", "--value", f"--property={name}").strip()
+        return self.root.run("systemctl", "show", "scriptorium", "--value",
+                             f"--property={name}").strip()
 
     def log(self):
-        return self.root.run("journalctl", "-u", "scriptorium", "-o", "cat", "--no-pager", "-n", "30")
+        return self.root.run("journalctl", "-u", "scriptorium", "-o", "cat", "--no-pager", "-n",
+                             "30")
 
     def status(self):
         return json.loads(self.root.run("scriptorium", "status", "--json"))
@@ -72,7 +76,8 @@ class Service:
         return {key: value.strip() for key, value in (line.split(":", 1) for line in lines)}
 
     def storm(self, jobs, **options):
-        command = ["spool-storm", SPOOL, "--jobs", str(jobs), "--manifest", f"/root/manifest-{options.get('first_id', 1)}"]
+        command = ["spool-storm", SPOOL, "--jobs", str(jobs), "--manifest",
+                   f"/root/manifest-{options.get('first_id', 1)}"]
         for key, value in options.items():
             command += ["--" + key.replace("_", "-"), str(value)]
         return subprocess.Popen(self.root.command(*command), stdout=subprocess.PIPE, text=True)
@@ -92,7 +97,8 @@ class Service:
             last.update(self.status())
             sink = last["sinks"]["archive"]
             return sink["acknowledged_total"] >= count and sink["waiting"] == 0
-        wait_for(look, lambda: f"{count} are acknowledged: {json.dumps(last)[:1500]}\n{self.log()}", seconds, step=0.2)
+        wait_for(look, lambda: f"{count} are acknowledged: "
+                               f"{json.dumps(last)[:1500]}\n{self.log()}", seconds, step=0.2)
         return last
 
     def compare(self):
@@ -115,21 +121,26 @@ def test_under_the_unit_no_job_is_lost_and_nobody_has_more_rights_than_it_says(s
     service.compare()
     source = status["sources"]["slurm"]
     assert source["capture"] == "fanotify" and source["missed"] == {"vanished": 0}, source
-    assert status["privileges"]["separated"] is True and status["privileges"]["user"] == "scriptorium", status["privileges"]
+    assert status["privileges"]["separated"] is True and status["privileges"]["user"] \
+        == "scriptorium", status["privileges"]
 
     main = service.show("MainPID")
     opener = service.root.run("cat", f"/proc/{main}/task/{main}/children").split()[0]
     have, its = service.process_status(main), service.process_status(opener)
     passwd = service.root.run("id", "-u", "scriptorium").strip()
     for one, rights in ((have, 0), (its, 1 << CAP_DAC_READ_SEARCH | 1 << CAP_SYS_ADMIN)):
-        assert (int(one["CapEff"], 16), int(one["CapPrm"], 16), int(one["CapAmb"], 16)) == (rights, rights, 0), one
-        assert one["NoNewPrivs"] == "1" and one["Seccomp"] == "2" and one["Uid"].split() == [passwd] * 4, one
+        assert (int(one["CapEff"], 16), int(one["CapPrm"], 16),
+                int(one["CapAmb"], 16)) == (rights, rights, 0), one
+        assert one["NoNewPrivs"] == "1" and one["Seccomp"] == "2" and one["Uid"].split() \
+        == [passwd] * 4, one
 
-    # The sandbox, as who is in it sees it. Root is asked to write, so that it is the mounts that refuse.
+    # The sandbox, as who is in it sees it. Root is asked to write, so that it is the mounts that
+    # refuse.
     inside = ["nsenter", "-t", main, "-m", "--"]
     for place in (SPOOL, "/etc/scriptorium", "/usr/lib/scriptorium/plugins", "/var/spool"):
         refused = service.root.try_run(*inside, "touch", f"{place}/written-by-the-test")
-        assert refused.returncode != 0 and "Read-only file system" in refused.stderr, (place, refused)
+        assert refused.returncode != 0 and "Read-only file system" in refused.stderr, (place,
+                                                                                       refused)
     assert service.root.try_run(*inside, "touch", "/var/lib/scriptorium/probe").returncode == 0
     assert service.root.try_run(*inside, "ls", "/root").stdout == "", "ProtectHome hides it"
     # Neither a mount of ours in the spool nor one that would keep it from being unmounted.
@@ -140,7 +151,8 @@ def test_under_the_unit_no_job_is_lost_and_nobody_has_more_rights_than_it_says(s
 
 def test_the_metrics_file_can_be_read_by_node_exporter_whatever_the_units_umask(service):
     file = service.root.file("/var/lib/scriptorium/scriptorium.prom")
-    service.configure(CONFIG.replace("user =", 'metrics_textfile = "/var/lib/scriptorium/scriptorium.prom"\nuser ='))
+    service.configure(CONFIG.replace(
+        "user =", 'metrics_textfile = "/var/lib/scriptorium/scriptorium.prom"\nuser ='))
     service.start()
     wait_for(file.exists, "the file is written")
     assert file.stat().st_mode & 0o777 == 0o644
@@ -154,18 +166,22 @@ def test_a_daemon_that_is_killed_or_hangs_comes_back_and_nothing_is_lost(service
     wait_for(lambda: service.status()["sources"]["slurm"]["captured"] > 50, "it captures", step=0.1)
     first = service.show("MainPID")
     service.root.run("systemctl", "kill", "--kill-whom=main", "--signal=KILL", "scriptorium")
-    wait_for(lambda: service.show("NRestarts") == "1" and service.show("SubState") == "running", lambda: f"it was started again\n{service.log()}",
+    wait_for(lambda: service.show("NRestarts") == "1" and service.show("SubState") == "running",
+             lambda: f"it was started again\n{service.log()}",
              step=0.1)
     # Alive, it feeds the watchdog: two of its periods later it is the same process.
     second = service.show("MainPID")
     seen = {service.show("WatchdogTimestampMonotonic")}
-    wait_for(lambda: seen.add(service.show("WatchdogTimestampMonotonic")) or len(seen) >= 6, "it says that it lives", step=0.1)
+    wait_for(lambda: seen.add(service.show("WatchdogTimestampMonotonic")) or len(seen) >= 6,
+             "it says that it lives", step=0.1)
     assert service.show("MainPID") == second != first
     # Stopped, it does not.
     service.root.run("systemctl", "kill", "--kill-whom=main", "--signal=STOP", "scriptorium")
     wait_for(lambda: service.show("NRestarts") == "2" and service.show("SubState") == "running",
-             lambda: f"the watchdog ended it, and it was started again\n{service.log()}", seconds=120, step=0.2)
-    assert "watchdog" in service.root.run("journalctl", "--no-pager", "-o", "cat", "-u", "scriptorium").lower()
+             lambda: f"the watchdog ended it, and it was started again\n{service.log()}",
+             seconds=120, step=0.2)
+    assert "watchdog" in service.root.run("journalctl", "--no-pager", "-o", "cat", "-u",
+                                          "scriptorium").lower()
     assert storm.wait(300) == 0
     service.wait_acknowledged(storm_jobs(3000))
     service.compare()
@@ -176,7 +192,8 @@ def test_a_configuration_that_is_wrong_is_said_once_and_not_tried_again(service)
     service.configure(CONFIG + "\nno_such_key = 1\n")
     refused = service.root.try_run("systemctl", "start", "scriptorium")
     assert refused.returncode != 0
-    assert service.show("ExecMainStatus") == str(harness.EX_CONFIG) and service.show("NRestarts") == "0", service.log()
+    assert service.show("ExecMainStatus") == str(harness.EX_CONFIG) and service.show("NRestarts") \
+        == "0", service.log()
     assert "no_such_key" in service.log()
     service.configure(CONFIG)
     service.root.run("systemctl", "reset-failed", "scriptorium")
@@ -191,14 +208,18 @@ def test_a_credential_that_only_root_can_read_reaches_the_sink(service, packages
     secret = service.root.file("/etc/scriptorium/es-password")
     secret.write_text("hidden\n")
     secret.chmod(0o600)
-    service.configure(CONFIG + '[sink.search]\nplugin = "elasticsearch"\nhosts = ["http://127.0.0.1:9"]\nuser = "x"\n'
+    service.configure(
+        CONFIG + '[sink.search]\nplugin = "elasticsearch"\nhosts = '
+                 '["http://127.0.0.1:9"]\nuser = "x"\n'
                       'password_file = "es-password"\n')
-    service.drop_in("test.conf", "[Service]\nLoadCredential=es-password:/etc/scriptorium/es-password\n")
+    service.drop_in("test.conf",
+                    "[Service]\nLoadCredential=es-password:/etc/scriptorium/es-password\n")
     service.start()
     storm = service.storm(10)
     assert storm.wait(60) == 0
     service.wait_acknowledged(10)
-    wait_for(lambda: service.status()["sinks"]["search"]["retries"], lambda: f"the other sink tries\n{service.log()}")
+    wait_for(lambda: service.status()["sinks"]["search"]["retries"],
+             lambda: f"the other sink tries\n{service.log()}")
     reasons = " ".join(service.status()["sinks"]["search"]["retries"])
     assert "credential" not in reasons and "password" not in reasons, reasons
     assert "hidden" not in service.log()
@@ -209,15 +230,20 @@ def test_without_any_capability_it_captures_by_inotify_as_the_spools_owner(servi
     service.root.run("chown", "spooler:", SPOOL)
     drop_in = service.root.file("/usr/share/scriptorium/systemd/inotify.conf").read_text()
     assert "#User=slurm\n#Group=slurm\n" in drop_in
-    service.drop_in("inotify.conf", drop_in.replace("#User=slurm\n#Group=slurm\n", "User=spooler\nGroup=spooler\n"))
+    service.drop_in("inotify.conf",
+                    drop_in.replace("#User=slurm\n#Group=slurm\n", "User=spooler\nGroup=spooler\n"))
     service.configure(CONFIG.replace('user = "scriptorium"\n', ""))
     service.start()
     status = service.status()
-    assert status["sources"]["slurm"]["capture"] == "inotify" and status["privileges"]["user"] == "spooler", status["privileges"]
+    assert status["sources"]["slurm"]["capture"] == "inotify" and status["privileges"]["user"] \
+        == "spooler", status["privileges"]
     have = service.process_status(service.show("MainPID"))
-    assert {have[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb", "CapInh")} == {"0" * 16}, have
-    storm = subprocess.Popen(service.root.command("setpriv", "--reuid=spooler", "--regid=spooler", "--clear-groups", "spool-storm", SPOOL,
-                                                  "--jobs", "500", "--rate", "500", "--manifest", "/tmp/manifest"), stdout=subprocess.DEVNULL)
+    assert {have[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb",
+                                    "CapInh")} == {"0" * 16}, have
+    storm = subprocess.Popen(service.root.command("setpriv", "--reuid=spooler", "--regid=spooler",
+                                                  "--clear-groups", "spool-storm", SPOOL,
+                                                  "--jobs", "500", "--rate", "500", "--manifest",
+                                                  "/tmp/manifest"), stdout=subprocess.DEVNULL)
     assert storm.wait(120) == 0
     service.root.run("mv", "/tmp/manifest", "/root/manifest-1")
     service.wait_acknowledged(500)
@@ -225,30 +251,37 @@ def test_without_any_capability_it_captures_by_inotify_as_the_spools_owner(servi
     service.stop()
 
 
-def test_on_a_compute_node_it_sees_other_users_processes_and_holds_no_capability(packages, booted_root):
+def test_on_a_compute_node_it_sees_other_users_processes_and_holds_no_capability(packages,
+                                                                                 booted_root):
     need(str(STORM))
     if not list(packages.glob("scriptorium-usage_*.deb")):
         pytest.skip("this build has no plugin usage")
     booted_root.install(packages, "scriptorium", "scriptorium-usage")
     service = Service(booted_root)
-    service.drop_in("usage.conf", booted_root.file("/usr/share/scriptorium/systemd/usage.conf").read_text())
+    service.drop_in("usage.conf",
+                    booted_root.file("/usr/share/scriptorium/systemd/usage.conf").read_text())
     head, _, rest = CONFIG.partition("[source.slurm]")
-    service.configure(head + '[source.usage]\nresolve = "none"\n' + rest[rest.index("[sink.archive]"):])
+    service.configure(head + '[source.usage]\nresolve = "none"\n'
+                      + rest[rest.index("[sink.archive]"):])
     service.start()
     status = service.status()
-    assert status["sources"]["usage"]["plugin"] == "usage" and status["sources"]["usage"]["last_error"] is None, status["sources"]
-    assert status["privileges"]["capabilities"] == [] and status["privileges"]["separated"] is False, status["privileges"]
+    assert status["sources"]["usage"]["plugin"] == "usage" \
+        and status["sources"]["usage"]["last_error"] is None, status["sources"]
+    assert status["privileges"]["capabilities"] == [] and status["privileges"]["separated"] \
+        is False, status["privileges"]
     main = service.show("MainPID")
     have = service.process_status(main)
     assert {have[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}, have
     # As the daemon's user, in its mounts: the processes of root, and the node's own numbers.
-    inside = ["nsenter", "-t", main, "-m", "--", "setpriv", "--reuid=scriptorium", "--regid=scriptorium", "--clear-groups"]
+    inside = ["nsenter", "-t", main, "-m", "--", "setpriv", "--reuid=scriptorium",
+              "--regid=scriptorium", "--clear-groups"]
     for file in ("/proc/1/status", "/proc/stat", "/proc/meminfo"):
         assert booted_root.run(*inside, "cat", file), file
     service.stop()
 
 
-def test_an_upgrade_restarts_the_running_service_and_loses_no_job(packages, packages_before, booted_root):
+def test_an_upgrade_restarts_the_running_service_and_loses_no_job(packages, packages_before,
+                                                                  booted_root):
     booted_root.install(packages_before, "scriptorium")
     service = Service(booted_root)
     service.start()
@@ -258,7 +291,8 @@ def test_an_upgrade_restarts_the_running_service_and_loses_no_job(packages, pack
     wait_for(lambda: service.status()["sources"]["slurm"]["captured"] > 50, "it captures", step=0.1)
     booted_root.install(packages, "scriptorium")
     assert storm.poll() is None, "the storm was over before the upgrade: this run shows nothing"
-    wait_for(lambda: service.show("SubState") == "running" and service.show("MainPID") not in ("0", before),
+    wait_for(lambda: service.show("SubState") == "running"
+             and service.show("MainPID") not in ("0", before),
              lambda: f"the new version runs\n{service.log()}", step=0.2)
     assert storm.wait(300) == 0
     status = service.wait_acknowledged(jobs)

@@ -16,7 +16,8 @@ from harness import Archive, Daemon, Slurm, Spool, Storm  # noqa: E402
 
 def pytest_configure(config):
     if not harness.SCRIPTORIUM.exists():
-        raise pytest.UsageError(f"{harness.SCRIPTORIUM} is not there: build it (cmake --build --preset dev), "
+        raise pytest.UsageError(
+            f"{harness.SCRIPTORIUM} is not there: build it (cmake --build --preset dev), "
                                 "or point SCRIPTORIUM_BUILD_DIR at a build folder")
 
 
@@ -30,8 +31,11 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture
 def work(request):
-    """A short-named folder of the test's own (a Unix socket's path is bounded), kept if the test failed."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix="scr-", dir=harness.test_directory(getattr(request.module, "ON_DISK", False))))
+    """A short-named folder of the test's own (a Unix socket's path is bounded), kept if the test
+    failed."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix="scr-",
+                                         dir=harness.test_directory(getattr(request.module,
+                                                                            "ON_DISK", False))))
     path.chmod(0o755)
     yield path
     if getattr(request.node, "failed_in_call", True):
@@ -72,7 +76,8 @@ def make_daemon(work):
 
     def make(sources=None, sinks=None, environment=None, directory=None, **core):
         directory = pathlib.Path(directory or work)
-        daemon = Daemon(directory, harness.config_text(directory, sources, sinks, **core), environment)
+        daemon = Daemon(directory, harness.config_text(directory, sources, sinks, **core),
+                        environment)
         daemons.append(daemon)
         return daemon
     yield make
@@ -82,7 +87,8 @@ def make_daemon(work):
 
 @pytest.fixture(scope="session")
 def slurm():
-    """One real Slurm for the session; every test that needs it skips with the reason where it cannot be had."""
+    """One real Slurm for the session; every test that needs it skips with the reason where it
+    cannot be had."""
     reason = harness.slurm_missing()
     if reason:
         pytest.skip(reason)

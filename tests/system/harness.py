@@ -1,7 +1,7 @@
 """What the system tests stand on: a spool, a daemon, a Slurm, an archive. Standard library only.
 
-Nothing here sleeps in the hope that something has happened by then: `wait_for` polls a condition and fails with words at
-its deadline.
+Nothing here sleeps in the hope that something has happened by then: `wait_for` polls a condition
+and fails with words at its deadline.
 """
 
 import hashlib
@@ -31,16 +31,19 @@ PATIENCE = 4.0 if SANITIZED else 1.0
 IS_ROOT = os.geteuid() == 0
 
 # sysexits.h, as the command uses them
-EX_OK, EX_USAGE, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 0, 64, 66, 69, 73, 75, 78
+EX_OK, EX_USAGE, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 0, 64, 66, 69, \
+        73, 75, 78
 
 
 def storm_jobs(jobs):
-    """How many jobs a storm has here: fewer under a sanitizer, which is there for memory and threads, not for load."""
+    """How many jobs a storm has here: fewer under a sanitizer, which is there for memory and
+    threads, not for load."""
     return max(50, jobs // 10) if SANITIZED else jobs
 
 
 def wait_for(condition, what, seconds=60.0, step=0.02):
-    """Polls until condition() is true and returns its value. `what` says in the failure what did not happen."""
+    """Polls until condition() is true and returns its value. `what` says in the failure what did
+    not happen."""
     deadline = time.monotonic() + seconds * PATIENCE
     last_error = None
     while True:
@@ -51,14 +54,16 @@ def wait_for(condition, what, seconds=60.0, step=0.02):
         except (OSError, KeyError, ValueError, AssertionError) as e:
             last_error = e
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds * PATIENCE:.0f} s: {what() if callable(what) else what}"
+            raise AssertionError(
+                f"not within {seconds * PATIENCE:.0f} s: {what() if callable(what) else what}"
                                  + (f" (last: {last_error!r})" if last_error else ""))
         time.sleep(step)
 
 
 def test_directory(on_disk=False):
-    """Where tests work: SCRIPTORIUM_TEST_DIR, else in memory where there is room for a storm (a test kills processes, not the
-    machine, so nothing is lost by it but time), else or if the module says ON_DISK = True on the disk."""
+    """Where tests work: SCRIPTORIUM_TEST_DIR, else in memory where there is room for a storm (a
+    test kills processes, not the machine, so nothing is lost by it but time), else or if the module
+    says ON_DISK = True on the disk."""
     chosen = os.environ.get("SCRIPTORIUM_TEST_DIR")
     if chosen:
         return chosen
@@ -75,7 +80,8 @@ def sha256(data):
 
 
 def ordinary_user():
-    """A user who is neither root nor the daemon's: ourselves, or one that every Debian system has."""
+    """A user who is neither root nor the daemon's: ourselves, or one that every Debian system
+    has."""
     if not IS_ROOT:
         return pwd.getpwuid(os.geteuid())
     for name in ("games", "daemon", "nobody"):
@@ -87,7 +93,8 @@ def ordinary_user():
 
 
 class Spool:
-    """A spool folder, written as slurmctld writes it: mkdir, creat, write per variable, close; never a rename."""
+    """A spool folder, written as slurmctld writes it: mkdir, creat, write per variable, close;
+    never a rename."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -127,7 +134,8 @@ class Spool:
         if script is None:
             script = b"#!/bin/bash\n#SBATCH --time=1\necho job %d\n" % job_id
         if environment is None:
-            environment = [b"SLURM_JOB_NAME=job-%d" % job_id, b"A=b=c", b"LINES=one\ntwo", b"PATH=/usr/bin:/bin"]
+            environment = [b"SLURM_JOB_NAME=job-%d" % job_id, b"A=b=c", b"LINES=one\ntwo",
+                           b"PATH=/usr/bin:/bin"]
         self.make_entry(job_id)
         self.write_environment(job_id, environment)
         self.write_script(job_id, script)
@@ -169,7 +177,8 @@ class Storm:
 
 
 class Archive:
-    """A file tree with layout "{job_id}.{ext}": one job, one name, so a second copy under a suffix shows up as extra."""
+    """A file tree with layout "{job_id}.{ext}": one job, one name, so a second copy under a suffix
+    shows up as extra."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -178,7 +187,8 @@ class Archive:
         """Names of all script files, without the extension."""
         try:
             with os.scandir(self.path) as entries:
-                return {e.name[:-3] for e in entries if e.name.endswith(".sh") and not e.name.startswith(".")}
+                return {e.name[:-3] for e in entries if e.name.endswith(".sh")
+                        and not e.name.startswith(".")}
         except FileNotFoundError:
             return set()
 
@@ -192,11 +202,13 @@ class Archive:
             for name in names:
                 file = pathlib.Path(directory) / name
                 info = file.lstat()
-                result[str(file.relative_to(self.path))] = (info.st_ino, info.st_mtime_ns, sha256(file.read_bytes()))
+                result[str(file.relative_to(self.path))] = (info.st_ino, info.st_mtime_ns,
+                                                            sha256(file.read_bytes()))
         return result
 
     def compare(self, manifest):
-        """Fails with numbers unless the archive holds exactly the manifest's jobs, byte for byte, each once."""
+        """Fails with numbers unless the archive holds exactly the manifest's jobs, byte for byte,
+        each once."""
         have = self.scripts()
         want = set(manifest)
         lost = sorted(want - have, key=str)
@@ -223,19 +235,21 @@ class Daemon:
         self.directory = pathlib.Path(directory)
         self.config = self.directory / "scriptorium.toml"
         self.config.write_text(config_text)
-        self.state_dir = pathlib.Path(re.search(r'^state_dir\s*=\s*"([^"]*)"', config_text, re.M).group(1))
+        self.state_dir = pathlib.Path(re.search(r'^state_dir\s*=\s*"([^"]*)"', config_text,
+                                                re.M).group(1))
         self.log_file = self.directory / "daemon.log"
         self.environment = environment or {}
         self.process = None
 
-    # ---- running -------------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------
     def start(self, ready=True, environment=None):
         assert self.process is None or self.process.poll() is not None, "it already runs"
         env = {**os.environ, **self.environment, **(environment or {})}
         env.pop("NOTIFY_SOCKET", None)
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen([str(SCRIPTORIUM), "run", "--config", str(self.config)],
-                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            env=env)
         if ready:
             self.wait_ready()
         return self
@@ -248,7 +262,8 @@ class Daemon:
             wait_for(answering, "the daemon answers on its socket", seconds)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.log_tail()}") from None
-        assert self.process.poll() is None, f"the daemon ended with {self.process.returncode}:\n{self.log_tail()}"
+        assert self.process.poll() is None, \
+        f"the daemon ended with {self.process.returncode}:\n{self.log_tail()}"
         return self
 
     def running(self):
@@ -265,19 +280,21 @@ class Daemon:
         try:
             return self.process.wait(seconds * PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"SIGTERM did not end the daemon within {seconds} s\n{self.log_tail()}") from None
+            raise AssertionError(
+                f"SIGTERM did not end the daemon within {seconds} s\n{self.log_tail()}") from None
 
     def wait_exit(self, seconds=60):
         try:
             return self.process.wait(seconds * PATIENCE)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the daemon did not end within {seconds} s\n{self.log_tail()}") from None
+            raise AssertionError(
+                f"the daemon did not end within {seconds} s\n{self.log_tail()}") from None
 
     def cleanup(self):
         if self.running():
             self.kill()
 
-    # ---- asking --------------------------------------------------------------------------------------------------
+    # ---- asking ----------------------------------------------------------------------------------
     def request(self, request):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
             s.settimeout(30 * PATIENCE)
@@ -304,7 +321,8 @@ class Daemon:
         return self.status()["sinks"][name]
 
     def wait_status(self, condition, what, seconds=60):
-        """Until condition(status) is true; returns that status. A daemon that ends meanwhile fails the test."""
+        """Until condition(status) is true; returns that status. A daemon that ends meanwhile fails
+        the test."""
         last = {}
 
         def look():
@@ -314,10 +332,12 @@ class Daemon:
         try:
             return wait_for(look, what, seconds, step=0.05)
         except AssertionError as e:
-            raise AssertionError(f"{e}\nlast status: {json.dumps(last.get('status'))}\n{self.log_tail()}") from None
+            raise AssertionError(
+                f"{e}\nlast status: {json.dumps(last.get('status'))}\n{self.log_tail()}") from None
 
     def wait_acknowledged(self, count, sink="archive", seconds=120):
-        return self.wait_status(lambda s: s["sinks"][sink]["acknowledged_total"] >= count and s["sinks"][sink]["waiting"] == 0,
+        return self.wait_status(lambda s: s["sinks"][sink]["acknowledged_total"] >= count
+                                and s["sinks"][sink]["waiting"] == 0,
                                 f"{sink} has acknowledged {count} and nothing waits", seconds)
 
     def log_text(self):
@@ -328,20 +348,26 @@ class Daemon:
 
     def wait_log(self, pattern, seconds=30, count=1):
         try:
-            wait_for(lambda: len(re.findall(pattern, self.log_text())) >= count, f"the log says {pattern!r}", seconds)
+            wait_for(lambda: len(re.findall(pattern, self.log_text())) >= count,
+                     f"the log says {pattern!r}", seconds)
         except AssertionError as e:
             raise AssertionError(f"{e}\n{self.log_tail()}") from None
 
     def command(self, *arguments, check=True, seconds=120, **kwargs):
-        return scriptorium(*arguments, "--config", str(self.config), check=check, seconds=seconds, **kwargs)
+        return scriptorium(*arguments, "--config", str(self.config), check=check, seconds=seconds,
+                           **kwargs)
 
 
 def scriptorium(*arguments, check=True, seconds=120, env=None, **kwargs):
     """Runs one command to its end; returns the CompletedProcess with text output."""
-    result = subprocess.run([str(SCRIPTORIUM), *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
-                            text=kwargs.pop("text", True), timeout=seconds * PATIENCE, env={**os.environ, **(env or {})}, **kwargs)
+    result = subprocess.run([str(SCRIPTORIUM), *map(str, arguments)], stdin=subprocess.DEVNULL,
+                            capture_output=True,
+                            text=kwargs.pop("text", True), timeout=seconds * PATIENCE,
+                            env={**os.environ, **(env or {})}, **kwargs)
     if check:
-        assert result.returncode == 0, f"{' '.join(map(str, arguments))} exited {result.returncode}\n{result.stdout}\n{result.stderr}"
+        assert result.returncode == 0, \
+        f"{' '.join(map(str, arguments))} exited " \
+        f"{result.returncode}\n{result.stdout}\n{result.stderr}"
     return result
 
 
@@ -357,11 +383,13 @@ def toml(value):
 
 
 def config_text(work, sources=None, sinks=None, **core):
-    """A config with one Slurm source on work/spool and one file sink on work/archive, both to be changed by options:
-    config_text(work, sources={"slurm": {"capture": "inotify"}}) merges into the default."""
+    """A config with one Slurm source on work/spool and one file sink on work/archive, both to be
+    changed by options: config_text(work, sources={"slurm": {"capture": "inotify"}}) merges into the
+    default."""
     top = {"cluster": "lab", "state_dir": str(work / "state"), **core}
     all_sources = {"slurm": {"spool": str(work / "spool"), "resolve": "none"}}
-    all_sinks = {"archive": {"plugin": "file", "root": str(work / "archive"), "layout": "{job_id}.{ext}", "retry_max_ms": 500,
+    all_sinks = {"archive": {"plugin": "file", "root": str(work / "archive"),
+                             "layout": "{job_id}.{ext}", "retry_max_ms": 500,
                              "acl": "best-effort"}}
     for merged, given in ((all_sources, sources), (all_sinks, sinks)):
         for name, options in (given or {}).items():
@@ -372,7 +400,8 @@ def config_text(work, sources=None, sinks=None, **core):
     lines = [f"{key} = {toml(value)}" for key, value in top.items()]
     for kind, instances in (("source", all_sources), ("sink", all_sinks)):
         for name, options in instances.items():
-            lines += ["", f"[{kind}.{name}]"] + [f"{key} = {toml(value)}" for key, value in options.items() if value is not None]
+            lines += ["", f"[{kind}.{name}]"] + [f"{key} = {toml(value)}" for key, value
+                                                 in options.items() if value is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -385,10 +414,12 @@ class Slurm:
 
     def up(self, *options):
         self.options = list(options) or self.options
-        return subprocess.run([str(SLURM_LAB), "up", str(self.directory), *self.options], capture_output=True, text=True, timeout=180)
+        return subprocess.run([str(SLURM_LAB), "up", str(self.directory), *self.options],
+                              capture_output=True, text=True, timeout=180)
 
     def down(self):
-        subprocess.run([str(SLURM_LAB), "down", str(self.directory), "--purge"], capture_output=True, text=True, timeout=180)
+        subprocess.run([str(SLURM_LAB), "down", str(self.directory), "--purge"],
+                       capture_output=True, text=True, timeout=180)
 
     @property
     def state(self):
@@ -399,7 +430,8 @@ class Slurm:
         return self.directory / "etc" / "slurm.conf"
 
     def environment(self, user=None):
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SBATCH", "SQUEUE"))}
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith(("SLURM", "SBATCH", "SQUEUE"))}
         env["SLURM_CONF"] = str(self.conf)
         if user is not None:
             env.update(USER=user.pw_name, LOGNAME=user.pw_name, HOME="/tmp")
@@ -411,16 +443,19 @@ class Slurm:
             os.setgroups([])
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
-        result = subprocess.run(list(command), capture_output=True, text=text, input=stdin, timeout=seconds, cwd="/tmp",
+        result = subprocess.run(list(command), capture_output=True, text=text, input=stdin,
+                                timeout=seconds, cwd="/tmp",
                                 env={**self.environment(user), **(env or {})},
                                 preexec_fn=become if user is not None and IS_ROOT else None)
         if check:
-            assert result.returncode == 0, f"{command}: {result.returncode}: {result.stdout} {result.stderr}"
+            assert result.returncode == 0, \
+        f"{command}: {result.returncode}: {result.stdout} {result.stderr}"
         return result
 
     def sbatch(self, *options, script="#!/bin/bash\ntrue\n", user=None, env=None):
         """Submits a script on standard input; returns the job id as text."""
-        result = self.run("sbatch", "--parsable", "-o", "/dev/null", *options, user=user, env=env, stdin=script)
+        result = self.run("sbatch", "--parsable", "-o", "/dev/null", *options, user=user, env=env,
+                          stdin=script)
         return result.stdout.strip().split(";")[0]
 
     def batch_script(self, job):
@@ -441,10 +476,13 @@ def _alive(pid):
 
 
 def slurm_missing():
-    """Why no real Slurm can be started here; "" if nothing stands in the way that can be seen beforehand."""
+    """Why no real Slurm can be started here; "" if nothing stands in the way that can be seen
+    beforehand."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = [c for c in ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol") if not shutil.which(c, path=path)]
-    return f"no {', '.join(missing)} here; apt-get install munge slurmctld slurmd slurm-client" if missing else ""
+    missing = [c for c in ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")
+               if not shutil.which(c, path=path)]
+    return f"no {', '.join(missing)} here; apt-get install munge slurmctld slurmd slurm-client" \
+        if missing else ""
 
 
 def is_mode_private(path):

@@ -1,6 +1,8 @@
-"""Real Kafka brokers for the system tests: starting, breaking and reading them, and what a message must hold.
+"""Real Kafka brokers for the system tests: starting, breaking and reading them, and what a message
+must hold.
 
-A test that cannot have a broker (no Java, no jars and no network, no kcat) is skipped with the reason; see needs_broker().
+A test that cannot have a broker (no Java, no jars and no network, no kcat) is skipped with the
+reason; see needs_broker().
 """
 
 import base64
@@ -28,20 +30,24 @@ PLUGIN = harness.BUILD / "plugins" / "kafka.so"
 SCHEMAS = harness.ROOT / "docs" / "schema"
 VERSIONS = {"3.9": "kafka3", "4.1": "kafka4"}
 # What anonymous clients (the plaintext port) may do: all. SASL and TLS users: what they were given.
-ACLS = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer super.users=User:ANONYMOUS"
+ACLS = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer " \
+       "super.users=User:ANONYMOUS"
 NO_AUTO_TOPICS = "auto.create.topics.enable=false"
 
 
-# ---- what is there ------------------------------------------------------------------------------------------------
+# ---- what is there -------------------------------------------------------------------------------
 def needs_broker(version="3.9"):
     """The folder of that Kafka's jars, or a skipped test that names what is missing."""
-    for thing, remedy in ((PLUGIN, "this build has no Kafka sink"), (ADMIN, "build the target kafka_admin")):
+    for thing, remedy in ((PLUGIN, "this build has no Kafka sink"),
+                          (ADMIN, "build the target kafka_admin")):
         if not thing.exists():
             pytest.skip(f"no {thing.name}: {remedy}")
-    for command, package in (("java", "openjdk-17-jre-headless"), ("kcat", "kcat"), ("openssl", "openssl")):
+    for command, package in (("java", "openjdk-17-jre-headless"), ("kcat", "kcat"),
+                             ("openssl", "openssl")):
         if not shutil.which(command):
             pytest.skip(f"no {command}; apt-get install {package}")
-    result = subprocess.run([str(SERVERS / "fetch"), VERSIONS[version]], capture_output=True, text=True, timeout=600)
+    result = subprocess.run([str(SERVERS / "fetch"), VERSIONS[version]], capture_output=True,
+                            text=True, timeout=600)
     if result.returncode == 77:
         pytest.skip(f"Kafka {version}: {result.stderr.strip()}")
     assert result.returncode == 0, f"fetch {VERSIONS[version]}: {result.stderr}"
@@ -55,7 +61,8 @@ def librdkafka_version():
 
 
 def free_ports(count):
-    """The first of `count` ports in a row that nobody listens on, below the range of outgoing connections."""
+    """The first of `count` ports in a row that nobody listens on, below the range of outgoing
+    connections."""
     chance = random.SystemRandom()
     for _ in range(200):
         first = chance.randrange(14000, 31000, 40)
@@ -76,17 +83,19 @@ def free_ports(count):
 
 
 def make_certificates(directory):
-    subprocess.run([str(SERVERS / "tls" / "make-certs.sh"), str(directory)], check=True, capture_output=True)
+    subprocess.run([str(SERVERS / "tls" / "make-certs.sh"), str(directory)], check=True,
+                   capture_output=True)
     for file in pathlib.Path(directory).iterdir():
         file.chmod(0o600)
     return pathlib.Path(directory)
 
 
-# ---- brokers ------------------------------------------------------------------------------------------------------
+# ---- brokers -------------------------------------------------------------------------------------
 class Broker:
     """One real broker in a folder; its data outlives kill() and start()."""
 
-    def __init__(self, directory, version="3.9", certificates=None, extra="", properties=None, java_options=""):
+    def __init__(self, directory, version="3.9", certificates=None, extra="", properties=None,
+                 java_options=""):
         self.directory = pathlib.Path(directory)
         self.version = version
         self.libraries = needs_broker(version)
@@ -111,7 +120,8 @@ class Broker:
         return f"127.0.0.1:{self.port + 3}"
 
     def environment(self):
-        env = {**os.environ, "LIB": str(self.libraries), "EXTRA": self.extra, "JAVA_OPTIONS": self.java_options}
+        env = {**os.environ, "LIB": str(self.libraries), "EXTRA": self.extra,
+               "JAVA_OPTIONS": self.java_options}
         if self.properties:
             env["PROPERTIES"] = str(self.properties)
         return env
@@ -124,17 +134,22 @@ class Broker:
         return [self.directory / "pid"]
 
     def start(self):
-        result = subprocess.run(self.start_command(), capture_output=True, text=True, timeout=300, env=self.environment())
+        result = subprocess.run(self.start_command(), capture_output=True, text=True, timeout=300,
+                                env=self.environment())
         assert result.returncode == 0, f"the broker did not start: {result.stderr[-3000:]}"
         self.guard_it()
         return self
 
     def guard_it(self):
-        """Ends the brokers when this process ends in whatever way: they would outlive a killed pytest."""
+        """Ends the brokers when this process ends in whatever way: they would outlive a killed
+        pytest."""
         if self.guard is None:
             files = " ".join(f"'{f}'" for f in self.pid_files())
-            self.guard = subprocess.Popen(["sh", "-c", f'read -r _; for f in {files}; do kill -9 "$(cat "$f")"; done'],
-                                          stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.guard = subprocess.Popen(["sh", "-c",
+                                           f'read -r _; for f in {files}; do kill -9 '
+                                           f'"$(cat "$f")"; done'],
+                                          stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                          stderr=subprocess.DEVNULL)
 
     def pids(self):
         return [int(file.read_text()) for file in self.pid_files() if file.exists()]
@@ -169,15 +184,18 @@ class Broker:
             self.guard.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    # ---- topics, rights ------------------------------------------------------------------------------------------
+    # ---- topics, rights --------------------------------------------------------------------------
     def admin(self, *arguments):
-        result = subprocess.run([str(ADMIN), self.bootstrap, *arguments], capture_output=True, text=True, timeout=120)
+        result = subprocess.run([str(ADMIN), self.bootstrap, *arguments], capture_output=True,
+                                text=True, timeout=120)
         assert result.returncode == 0, f"kafka-admin {' '.join(arguments)}: {result.stderr}"
         return result.stdout.strip()
 
     def create(self, topic, partitions=1, replicas="", **settings):
-        """A topic that exists on the broker when this returns; settings with "_" for ".": max_message_bytes=65536."""
-        self.admin("create", topic, f"partitions={partitions}", *([f"replicas={replicas}"] if replicas else []),
+        """A topic that exists on the broker when this returns; settings with "_" for ".":
+        max_message_bytes=65536."""
+        self.admin("create", topic, f"partitions={partitions}",
+                   *([f"replicas={replicas}"] if replicas else []),
                    *(f"{key.replace('_', '.')}={value}" for key, value in settings.items()))
         harness.wait_for(lambda: int(self.admin("leader", topic)) >= 0, f"{topic} has a leader")
         return topic
@@ -188,10 +206,11 @@ class Broker:
     def revoke(self, user, topic):
         self.admin("revoke", user, topic, "write", "describe")
 
-    # ---- reading -------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
     def read(self, topic):
         """Every message of a topic, in the order of its partitions."""
-        result = subprocess.run(["kcat", "-C", "-b", self.bootstrap, "-t", topic, "-o", "beginning", "-e", "-q", "-J",
+        result = subprocess.run(["kcat", "-C", "-b", self.bootstrap, "-t", topic, "-o",
+                                 "beginning", "-e", "-q", "-J",
                                  "-X", "log_level=0"], capture_output=True, timeout=300)
         assert result.returncode == 0, f"kcat: {result.stderr.decode()[-2000:]}"
         return [Message(json.loads(line)) for line in result.stdout.splitlines()]
@@ -199,11 +218,13 @@ class Broker:
     def count(self, topic):
         """How many messages a topic holds, by its offsets; cheap."""
         ends = [word for p in range(self.partitions(topic)) for word in ("-t", f"{topic}:{p}:-1")]
-        result = subprocess.run(["kcat", "-Q", "-b", self.bootstrap, *ends, "-X", "log_level=0"], capture_output=True, text=True, timeout=60)
+        result = subprocess.run(["kcat", "-Q", "-b", self.bootstrap, *ends, "-X", "log_level=0"],
+                                capture_output=True, text=True, timeout=60)
         return sum(int(n) for n in re.findall(r"offset (\d+)$", result.stdout, re.M))
 
     def partitions(self, topic):
-        result = subprocess.run(["kcat", "-L", "-J", "-b", self.bootstrap, "-t", topic, "-X", "log_level=0"], capture_output=True,
+        result = subprocess.run(["kcat", "-L", "-J", "-b", self.bootstrap, "-t", topic, "-X",
+                                 "log_level=0"], capture_output=True,
                                 text=True, timeout=60)
         return len(json.loads(result.stdout)["topics"][0]["partitions"])
 
@@ -263,27 +284,32 @@ def certificates(tmp_path_factory):
 
 @pytest.fixture
 def new_topic(broker):
-    """new_topic("jobs", partitions=3, ...): a topic of the module's broker, of a name of its own."""
+    """new_topic("jobs", partitions=3, ...): a topic of the module's broker, of a name of its
+    own."""
     def make(name="jobs", **options):
         return broker.create(f"{name}-{uuid.uuid4().hex[:8]}", **options)
     return make
 
 
-# ---- the daemon's side ----------------------------------------------------------------------------------------------
+# ---- the daemon's side ---------------------------------------------------------------------------
 def config_text(work, sources=None, sinks=None, **core):
-    """harness.config_text, and tables in a sink's options: {"kafka": {"librdkafka": {"linger.ms": 5}}}."""
-    flat = {name: options if options is None else {k: v for k, v in options.items() if not isinstance(v, dict)}
+    """harness.config_text, and tables in a sink's options: {"kafka": {"librdkafka": {"linger.ms":
+    5}}}."""
+    flat = {name: options if options is None
+            else {k: v for k, v in options.items() if not isinstance(v, dict)}
             for name, options in (sinks or {}).items()}
     text = harness.config_text(work, sources, flat, **core)
     for name, options in (sinks or {}).items():
         for key, table in (options or {}).items():
             if isinstance(table, dict):
-                text += f"\n[sink.{name}.{key}]\n" + "".join(f"{json.dumps(k)} = {harness.toml(v)}\n" for k, v in table.items())
+                text += f"\n[sink.{name}.{key}]\n" \
+        + "".join(f"{json.dumps(k)} = {harness.toml(v)}\n" for k, v in table.items())
     return text
 
 
 def kafka_sink(broker, topic, **options):
-    return {"plugin": "kafka", "brokers": broker.bootstrap, "topic": topic, "retry_max_ms": 500, **options}
+    return {"plugin": "kafka", "brokers": broker.bootstrap, "topic": topic, "retry_max_ms": 500,
+            **options}
 
 
 def secret_file(directory, name, text):
@@ -297,16 +323,20 @@ def tls(certificates, **options):
     return {"tls_ca_file": str(certificates / "ca.pem"), **options}
 
 
-def sasl(work, certificates, broker, topic, mechanism="PLAIN", user="scriptorium", password=None, **options):
+def sasl(work, certificates, broker, topic, mechanism="PLAIN", user="scriptorium", password=None,
+         **options):
     password = password or ("plain-secret" if mechanism == "PLAIN" else "scram-secret")
     name = f"password-{uuid.uuid4().hex[:8]}"
-    return kafka_sink(broker, topic, **{"brokers": broker.sasl, **tls(certificates), "sasl_mechanism": mechanism, "sasl_username": user,
-                                        "sasl_password_file": secret_file(work, name, password), **options})
+    return kafka_sink(broker, topic, **{"brokers": broker.sasl, **tls(certificates),
+                                        "sasl_mechanism": mechanism, "sasl_username": user,
+                                        "sasl_password_file": secret_file(work, name, password),
+                                        **options})
 
 
 def mtls(certificates, broker, topic, client=None, **options):
     client = client or certificates
-    return kafka_sink(broker, topic, **{"brokers": broker.mtls, **tls(certificates), "tls_certificate_file": str(client / "client.pem"),
+    return kafka_sink(broker, topic, **{"brokers": broker.mtls, **tls(certificates),
+                                        "tls_certificate_file": str(client / "client.pem"),
                                         "tls_key_file": str(client / "client.key"), **options})
 
 
@@ -320,7 +350,8 @@ def unsecured_token(user, seconds=3600):
 
 @pytest.fixture
 def make_kafka_daemon(work, spool):  # the spool must be there before a daemon starts
-    """make_kafka_daemon({"kafka": kafka_sink(broker, topic)}, archive=False, ...): a Daemon, not yet started."""
+    """make_kafka_daemon({"kafka": kafka_sink(broker, topic)}, archive=False, ...): a Daemon, not
+    yet started."""
     daemons = []
 
     def make(sinks, archive=True, sources=None, environment=None, **core):
@@ -346,24 +377,28 @@ def cpu_by_thread(pid):
     return busy
 
 
-# For daemons whose processor time is measured: fanotify hears of every file that is closed on the file system of the spool, and
-# so of what other tests do there at the same time.
+# For daemons whose processor time is measured: fanotify hears of every file that is closed on the
+# file system of the spool, and so of what other tests do there at the same time.
 OWN_EVENTS_ONLY = {"slurm": {"capture": "inotify"}}
 
 
 def assert_quiet(daemon, why, seconds):
-    """At most a twentieth of a core for so many seconds (processor time, so a busy machine does not matter). Returns the share."""
+    """At most a twentieth of a core for so many seconds (processor time, so a busy machine does not
+    matter). Returns the share."""
     start, before = time.monotonic(), cpu_by_thread(daemon.process.pid)
-    harness.wait_for(lambda: time.monotonic() - start >= seconds, "the time is over", seconds + 30, step=0.25)
+    harness.wait_for(lambda: time.monotonic() - start >= seconds, "the time is over", seconds + 30,
+                     step=0.25)
     passed, after = time.monotonic() - start, cpu_by_thread(daemon.process.pid)
     shares = {name: (busy - before.get(name, 0)) / passed for name, busy in after.items()}
     share = sum(shares.values())
-    most = ", ".join(f"{name} {part:.1%}" for name, part in sorted(shares.items(), key=lambda x: -x[1])[:5])
-    assert share <= (0.5 if harness.SANITIZED else 0.05), f"{share:.1%} of a core while {why}: {most}"
+    most = ", ".join(f"{name} {part:.1%}" for name, part in sorted(shares.items(),
+                                                                   key=lambda x: -x[1])[:5])
+    assert share <= (0.5 if harness.SANITIZED
+                     else 0.05), f"{share:.1%} of a core while {why}: {most}"
     return share
 
 
-# ---- messages -------------------------------------------------------------------------------------------------------
+# ---- messages ------------------------------------------------------------------------------------
 class Message:
     """One message as a consumer sees it."""
 
@@ -383,11 +418,13 @@ class Message:
 
 def script_bytes(event):
     script = event["script"]
-    return base64.b64decode(script["text"]) if script["encoding"] == "base64" else script["text"].encode()
+    return base64.b64decode(script["text"]) if script["encoding"] == "base64" \
+        else script["text"].encode()
 
 
 def murmur2_partition(key, partitions):
-    """The partition of a key as Java's producers choose it (org.apache.kafka.common.utils.Utils.murmur2)."""
+    """The partition of a key as Java's producers choose it
+    (org.apache.kafka.common.utils.Utils.murmur2)."""
     data, m, mask = key.encode(), 0x5BD1E995, 0xFFFFFFFF
     h = (0x9747B28C ^ len(data)) & mask
     for i in range(0, len(data) - 3, 4):
@@ -403,7 +440,9 @@ def murmur2_partition(key, partitions):
 
 def validator(name):
     """A validator of docs/schema/NAME, which may refer to its neighbours."""
-    jsonschema = pytest.importorskip("jsonschema", reason="python3-jsonschema is not installed: no message was held against its schema")
+    jsonschema = pytest.importorskip("jsonschema",
+                                     reason="python3-jsonschema is not installed: no message was "
+                                            "held against its schema")
     store = {}
     for file in SCHEMAS.glob("*.schema.json"):
         schema = json.loads(file.read_text())
@@ -415,19 +454,21 @@ def validator(name):
 
 
 def assert_valid(schema, document, who):
-    errors = [f"{'/'.join(map(str, e.path))}: {e.message[:200]}" for e in schema.iter_errors(document)]
+    errors = [f"{'/'.join(map(str, e.path))}: {e.message[:200]}"
+              for e in schema.iter_errors(document)]
     assert not errors, (who, errors)
 
 
 def compare(messages, manifest, duplicates=0):
-    """Fails with numbers unless the messages (format "event") hold exactly the manifest's jobs, byte for byte, none missing, and at
-    most `duplicates` of them twice. Returns how many were."""
+    """Fails with numbers unless the messages (format "event") hold exactly the manifest's jobs,
+    byte for byte, none missing, and at most `duplicates` of them twice. Returns how many were."""
     events = [m.json() for m in messages]
     ids = collections.Counter(e["id"] for e in events)
     have = {e["job"]["id"]: e for e in events}
     lost = sorted(set(manifest) - set(have))
     extra = sorted(set(have) - set(manifest))
-    assert not lost, f"{len(lost)} of {len(manifest)} jobs are not at the consumer, such as {lost[:5]}"
+    assert not lost, f"{len(lost)} of {len(manifest)} jobs are not at the consumer, such " \
+                     f"as {lost[:5]}"
     assert not extra, f"{len(extra)} jobs that nobody submitted, such as {extra[:5]}"
     assert len(ids) == len(manifest), f"{len(ids)} distinct event ids for {len(manifest)} jobs"
     wrong = []

@@ -1,4 +1,5 @@
-"""Capture without CAP_SYS_ADMIN, as an ordinary user: what inotify can give, and an honest count of the rest."""
+"""Capture without CAP_SYS_ADMIN, as an ordinary user: what inotify can give, and an honest count of
+the rest."""
 
 import os
 import pathlib
@@ -26,21 +27,24 @@ def as_ordinary_user(monkeypatch, ordinary_user, work, spool):
         os.setgroups([])
         os.setgid(ordinary_user.pw_gid)
         os.setuid(ordinary_user.pw_uid)
-    monkeypatch.setattr(harness.subprocess, "Popen", lambda *a, **o: original(*a, **o, preexec_fn=become))
+    monkeypatch.setattr(harness.subprocess, "Popen", lambda *a,
+                        **o: original(*a, **o, preexec_fn=become))
 
 
 def make_hash_directories(spool):
     for digit in range(10):
         os.mkdir(spool.hash_directory(digit), 0o700)
         if harness.IS_ROOT:
-            os.chown(spool.hash_directory(digit), spool.path.stat().st_uid, spool.path.stat().st_gid)
+            os.chown(spool.hash_directory(digit), spool.path.stat().st_uid,
+                     spool.path.stat().st_gid)
 
 
 def ready(daemon):
     daemon.start()
     source = daemon.source()
     assert source["capture"] == "inotify" and "CAP_SYS_ADMIN" in source["why_not_better"], source
-    assert int(next(line.split()[1] for line in pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
+    assert int(next(line.split()[1] for line
+                    in pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines()
                     if line.startswith("CapEff")), 16) == 0
     daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] >= 1, "the first scan")
     return daemon
@@ -48,20 +52,24 @@ def ready(daemon):
 
 def accounted(daemon, jobs):
     status = daemon.wait_status(
-        lambda s: s["sources"]["slurm"]["captured"] + sum(s["sources"]["slurm"]["missed"].values()) >= jobs
+        lambda s: s["sources"]["slurm"]["captured"] + sum(s["sources"]["slurm"]["missed"].values())
+        >= jobs
         and s["sources"]["slurm"]["pending"] == 0, f"{jobs} are captured or missed")
     return status["sources"]["slurm"]
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, 1, 5, 50, 2000])
-def test_captured_and_missed_are_exactly_what_was_written(make_daemon, archive, spool, work, as_ordinary_user, lifetime_ms):
+def test_captured_and_missed_are_exactly_what_was_written(make_daemon, archive, spool, work,
+                                                          as_ordinary_user, lifetime_ms):
     make_hash_directories(spool)
-    daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400, "incomplete_after_seconds": 5}}))
+    daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400,
+                                                  "incomplete_after_seconds": 5}}))
     storm = Storm(spool, work, harness.storm_jobs(1000), rate=500, lifetime_ms=lifetime_ms).finish()
     written = len(storm.manifest())
     source = accounted(daemon, written)
     missed = sum(source["missed"].values())
-    print(f"lifetime {lifetime_ms} ms: {source['captured']} of {written} captured, {source['incomplete']} of them in part")
+    print(f"lifetime {lifetime_ms} ms: {source['captured']} of {written} captured, "
+          f"{source['incomplete']} of them in part")
     assert source["captured"] + missed == written, source
     assert set(source["missed"]) <= {"vanished"}
     daemon.wait_acknowledged(source["captured"])
@@ -77,8 +85,8 @@ def test_captured_and_missed_are_exactly_what_was_written(make_daemon, archive, 
         assert missed == 0, source
 
 
-def test_hash_directories_that_are_made_with_the_first_jobs_cost_no_job_that_stays(make_daemon, archive, spool, work,
-                                                                                   as_ordinary_user):
+def test_hash_directories_that_are_made_with_the_first_jobs_cost_no_job_that_stays(
+        make_daemon, archive, spool, work, as_ordinary_user):
     daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400}}))
     storm = Storm(spool, work, 100).finish()
     daemon.wait_acknowledged(100)
@@ -86,10 +94,13 @@ def test_hash_directories_that_are_made_with_the_first_jobs_cost_no_job_that_sta
     assert accounted(daemon, 100)["captured"] == 100
 
 
-def test_a_file_that_is_open_is_read_to_its_end_though_its_entry_goes_first(make_daemon, archive, spool, work, as_ordinary_user):
+def test_a_file_that_is_open_is_read_to_its_end_though_its_entry_goes_first(make_daemon, archive,
+                                                                            spool, work,
+                                                                            as_ordinary_user):
     """The scheduler's writer is slow, and the entry is removed in the moment it is whole."""
     make_hash_directories(spool)
-    daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400, "incomplete_after_seconds": 60}}))
+    daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400,
+                                                  "incomplete_after_seconds": 60}}))
     code = f"""
 import sys
 sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
@@ -110,16 +121,19 @@ spool.remove(11)
 """
     # The one that runs this test may stand where only root can reach it.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-    writer = harness.subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    writer = harness.subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, text=True)
     assert writer.stdout.readline() == "written\n"
     daemon.wait_acknowledged(1)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0, "the first one is behind us")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0,
+                       "the first one is behind us")
     writer.stdin.write("\n")
     writer.stdin.flush()
     assert writer.stdout.readline() == "begun\n"
     # The count of the environment, its one string, and the script's first line.
     begun = len(b"\x01\0\0\0A=1\0" + b"#!/bin/sh\n")
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending_bytes"] == begun, "it has read the beginning")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["pending_bytes"] == begun,
+                       "it has read the beginning")
     writer.stdin.write("\n")
     writer.stdin.flush()
     assert writer.wait(60) == 0

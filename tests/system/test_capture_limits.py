@@ -1,4 +1,5 @@
-"""Capture where something is short: queues, watches, descriptors; and writers that are slow, odd or never done."""
+"""Capture where something is short: queues, watches, descriptors; and writers that are slow, odd or
+never done."""
 
 import os
 import pathlib
@@ -35,7 +36,8 @@ def limited(monkeypatch):
     original = subprocess.Popen
 
     def limit(become):
-        monkeypatch.setattr(harness.subprocess, "Popen", lambda *a, **o: original(*a, **o, preexec_fn=become))
+        monkeypatch.setattr(harness.subprocess, "Popen", lambda *a,
+                            **o: original(*a, **o, preexec_fn=become))
     yield limit
     monkeypatch.setattr(harness.subprocess, "Popen", original)
 
@@ -43,13 +45,16 @@ def limited(monkeypatch):
 def wait_until_held(pid):
     """SIGSTOP has come to every thread of it."""
     def held():
-        return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))
+        return all(stat.read_text().rpartition(")")[2].split()[0] == "T"
+                   for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"))
     harness.wait_for(held, "all threads are held")
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])
-def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_storm, archive, spool, way):
-    # The kernel's limit stays as it is, as others need it too: the daemon is held until it is reached.
+def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_storm, archive, spool,
+                                                           way):
+    # The kernel's limit stays as it is, as others need it too: the daemon is held until it is
+    # reached.
     limit = read_limit("max_queued_events")
     if limit > 100_000:
         pytest.skip(f"fs.inotify.max_queued_events is {limit}: it would take too long to fill")
@@ -68,12 +73,15 @@ def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_sto
     daemon.wait_acknowledged(200)
     archive.compare(storm.manifest())
     # The word of it stands at the queue's end, and what was found meanwhile may be all there is.
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["overflows"] >= 1 and s["sources"]["slurm"]["scans"] >= 2, "the overflow")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["overflows"] >= 1
+                       and s["sources"]["slurm"]["scans"] >= 2, "the overflow")
     assert "fs.inotify.max_queued_events" in daemon.log_text()
     assert daemon.terminate() == 0
 
 
-def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(make_daemon, make_storm, archive, limited):
+def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(make_daemon,
+                                                                                make_storm,
+                                                                                archive, limited):
     if not harness.IS_ROOT:
         pytest.skip("only root can give a user namespace its own limit here")
     import ctypes
@@ -101,14 +109,16 @@ def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])
-def test_few_descriptors_lose_nothing_that_can_be_kept(make_daemon, make_storm, archive, spool, limited, way):
+def test_few_descriptors_lose_nothing_that_can_be_kept(make_daemon, make_storm, archive, spool,
+                                                       limited, way):
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
     limited(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
     daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
     fanotify = daemon.source()["capture"] == "fanotify"
     storm = make_storm(harness.storm_jobs(1000), lifetime_ms=0 if fanotify else -1).finish()
-    daemon.wait_status(lambda s: total(s["sources"]["slurm"]) >= len(storm.manifest()), "all are accounted for")
+    daemon.wait_status(lambda s: total(s["sources"]["slurm"]) >= len(storm.manifest()),
+                       "all are accounted for")
     daemon.wait_acknowledged(len(storm.manifest()))
     archive.compare(storm.manifest())
 
@@ -117,7 +127,8 @@ def test_descriptors_stay_few_in_a_storm_of_large_scripts(make_daemon, make_stor
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
     daemon = make_daemon(sources={"slurm": {"rescan_seconds": 86400}}).start()
-    storm = make_storm(harness.storm_jobs(1000), lifetime_ms=0 if daemon.source()["capture"] == "fanotify" else -1,
+    storm = make_storm(harness.storm_jobs(1000), lifetime_ms=0 if daemon.source()["capture"]
+                       == "fanotify" else -1,
                        script_bytes=65536)
     most = 0
     while storm.running():
@@ -128,8 +139,10 @@ def test_descriptors_stay_few_in_a_storm_of_large_scripts(make_daemon, make_stor
     assert 0 < most < 300, f"{most} descriptors were open at once"
 
 
-def test_an_entry_that_cannot_be_read_waits_until_it_can(make_daemon, archive, spool, work, ordinary_user):
-    """As another user in group access to the spool: the rights of one entry are wrong until somebody mends them."""
+def test_an_entry_that_cannot_be_read_waits_until_it_can(make_daemon, archive, spool, work,
+                                                         ordinary_user):
+    """As another user in group access to the spool: the rights of one entry are wrong until
+    somebody mends them."""
     if not harness.IS_ROOT:
         pytest.skip("only root can start the daemon as another user")
     os.chmod(spool.path, 0o755)
@@ -137,13 +150,15 @@ def test_an_entry_that_cannot_be_read_waits_until_it_can(make_daemon, archive, s
     os.chmod(spool.hash_directory(5), 0o755)
     spool.write(5)
     os.chmod(spool.entry(5), 0o700)
-    daemon = start_as(make_daemon, ordinary_user, work, {"rescan_seconds": 1, "incomplete_after_seconds": 1})
+    daemon = start_as(make_daemon, ordinary_user, work,
+                      {"rescan_seconds": 1, "incomplete_after_seconds": 1})
     daemon.wait_log("SPOOL_UNREADABLE")
     spool.write(15)
     os.chmod(spool.entry(15), 0o700)
     daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 2, "both wait")
     spool.remove(15)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["missed"].get("unreadable") == 1, "the one that went is counted")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["missed"].get("unreadable") == 1,
+                       "the one that went is counted")
     for name in ("script", "environment"):
         os.chmod(spool.entry(5) / name, 0o644)
     os.chmod(spool.entry(5), 0o755)
@@ -185,20 +200,24 @@ def test_a_file_that_is_closed_many_times_is_taken_once_and_whole(make_daemon, a
     assert total(daemon.source()) == 1
 
 
-def test_a_file_that_grows_after_it_was_taken_is_followed_by_a_new_event(make_daemon, archive, spool):
+def test_a_file_that_grows_after_it_was_taken_is_followed_by_a_new_event(make_daemon, archive,
+                                                                         spool):
     daemon = make_daemon(sources={"slurm": {"rescan_seconds": 86400}}).start()
     if daemon.source()["capture"] != "fanotify":
         pytest.skip(f"no fanotify here: {daemon.source()['why_not_better']}")
     spool.write(8, b"#!/bin/sh\ntrue\n")
     daemon.wait_acknowledged(1)
-    spool.write_script(8, b"#!/bin/sh\ntrue\necho and more\n")  # the scheduler never does; an administrator may
+    # the scheduler never does; an administrator may
+    spool.write_script(8, b"#!/bin/sh\ntrue\necho and more\n")
     daemon.wait_acknowledged(2)
     scripts = {(archive.path / f"{name}.sh").read_bytes() for name in archive.scripts()}
     assert scripts == {b"#!/bin/sh\ntrue\n", b"#!/bin/sh\ntrue\necho and more\n"}
 
 
-def test_a_hundred_entries_that_are_never_finished_hold_nothing_up(make_daemon, make_storm, archive, spool):
-    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 2, "rescan_seconds": 86400}}).start()
+def test_a_hundred_entries_that_are_never_finished_hold_nothing_up(make_daemon, make_storm,
+                                                                   archive, spool):
+    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 2,
+                                            "rescan_seconds": 86400}}).start()
     for job in range(1, 101):
         spool.make_entry(job)
         spool._creat(spool.entry(job) / "script", 0o700, [b"#!/bin/sh\nhalf a scr"])

@@ -1,4 +1,5 @@
-"""Where a spool may lie, and what may happen to the place: other file systems, other mounts, other namespaces."""
+"""Where a spool may lie, and what may happen to the place: other file systems, other mounts, other
+namespaces."""
 
 import contextlib
 import ctypes
@@ -17,14 +18,16 @@ MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 
 
 def run(*command, check=True):
-    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120 * PATIENCE)
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True,
+                            timeout=120 * PATIENCE)
     if check and result.returncode != 0:
         pytest.skip(f"{' '.join(map(str, command))}: {result.stderr.strip() or result.returncode}")
     return result
 
 
 class Mounts:
-    """Mounts of one test, undone in reverse order whatever happens. A mount that is refused skips the test, aloud."""
+    """Mounts of one test, undone in reverse order whatever happens. A mount that is refused skips
+    the test, aloud."""
 
     def __init__(self):
         self.points = []
@@ -64,23 +67,28 @@ def image(work, name, size, *mkfs):
 
 
 def make_place(kind, work, mounts):
-    """A mounted file system of this kind; where the scheduler writes, and where the daemon looks."""
+    """A mounted file system of this kind; where the scheduler writes, and where the daemon
+    looks."""
     place = work / "place"
     place.mkdir()
     if kind == "tmpfs":
         mounts.mount("-t", "tmpfs", "tmpfs", at=place)
     elif kind == "ext4":
-        mounts.mount("-o", "loop", image(work, "ext4.img", 128 << 20, "mkfs.ext4", "-q", "-F"), at=place)
+        mounts.mount("-o", "loop", image(work, "ext4.img", 128 << 20, "mkfs.ext4", "-q", "-F"),
+                     at=place)
     elif kind == "xfs":
-        mounts.mount("-o", "loop", image(work, "xfs.img", 320 << 20, "mkfs.xfs", "-q", "-f"), at=place)
+        mounts.mount("-o", "loop", image(work, "xfs.img", 320 << 20, "mkfs.xfs", "-q", "-f"),
+                     at=place)
     elif kind == "overlay":
-        # On a file system of its own: an overlay on an overlay or on some network file systems is refused.
+        # On a file system of its own: an overlay on an overlay or on some network file systems is
+        # refused.
         base = work / "base"
         base.mkdir()
         mounts.mount("-t", "tmpfs", "tmpfs", at=base)
         for name in ("lower", "upper", "worker"):
             (base / name).mkdir()
-        mounts.mount("-t", "overlay", "overlay", "-o", f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/worker", at=place)
+        mounts.mount("-t", "overlay", "overlay", "-o",
+                     f"lowerdir={base}/lower,upperdir={base}/upper,workdir={base}/worker", at=place)
     elif kind == "bind":
         real = work / "real"
         (real / "spool").mkdir(parents=True)
@@ -104,7 +112,8 @@ def needs_fanotify(daemon):
 
 @pytest.mark.parametrize("lifetime_ms", [0, -1])
 @pytest.mark.parametrize("kind", ["tmpfs", "ext4", "xfs", "overlay", "bind"])
-def test_on_every_file_system_nothing_is_lost(make_daemon, mounts, work, archive, kind, lifetime_ms):
+def test_on_every_file_system_nothing_is_lost(make_daemon, mounts, work, archive, kind,
+                                              lifetime_ms):
     writes, looks = make_place(kind, work, mounts)
     spool = Spool(writes)
     daemon = make_daemon(sources={"slurm": {"spool": looks, "rescan_seconds": 3600}}).start()
@@ -115,7 +124,8 @@ def test_on_every_file_system_nothing_is_lost(make_daemon, mounts, work, archive
     daemon.terminate()
 
 
-def test_what_another_mount_shows_that_is_not_the_spool_is_not_captured(make_daemon, mounts, work, archive):
+def test_what_another_mount_shows_that_is_not_the_spool_is_not_captured(make_daemon, mounts, work,
+                                                                        archive):
     """Another cluster's spool on the same file system has the same names and the same owner."""
     place = make_place("ext4", work, mounts)[0].parent
     spool, other = Spool(place / "spool"), Spool(place / "other")
@@ -129,7 +139,8 @@ def test_what_another_mount_shows_that_is_not_the_spool_is_not_captured(make_dae
 
 
 def own_namespace(setup):
-    """For Popen: a mount namespace of its own with private propagation, as every hardened unit has; then setup()."""
+    """For Popen: a mount namespace of its own with private propagation, as every hardened unit has;
+    then setup()."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def mount(source, target, flags):
@@ -159,7 +170,9 @@ def started_with(monkeypatch, become):
 
 
 @pytest.mark.parametrize("read_only", [False, True], ids=["private", "read-only-bind"])
-def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon, mounts, work, archive, monkeypatch, read_only):
+def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon, mounts, work,
+                                                                    archive, monkeypatch,
+                                                                    read_only):
     spool = Spool(make_place("tmpfs", work, mounts)[0])
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
@@ -178,27 +191,32 @@ def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon,
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])
-def test_a_file_system_that_is_unmounted_and_mounted_again_is_noticed_at_once(make_daemon, mounts, work, archive, way):
+def test_a_file_system_that_is_unmounted_and_mounted_again_is_noticed_at_once(make_daemon, mounts,
+                                                                              work, archive, way):
     file = image(work, "ext4.img", 128 << 20, "mkfs.ext4", "-q", "-F")
     place = work / "place"
     place.mkdir()
     mounts.mount("-o", "loop", file, at=place)
     spool = Spool(place)
     # Neither a scan nor a second look may be what notices it.
-    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": way, "rescan_seconds": 86400}}).start()
+    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": way,
+                                            "rescan_seconds": 86400}}).start()
     first = Storm(spool, work, 50).finish().manifest()
     check_nothing_lost(daemon, archive, first)
 
     mounts.unmount(place)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is False, "it is noticed that the spool is gone")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is False,
+                       "it is noticed that the spool is gone")
     assert "SPOOL_GONE" in daemon.log_text()
     assert os.listdir(place) == [], "the bare place of the mount is empty"
     scans = daemon.source()["scans"]
 
     mounts.mount("-o", "loop", file, at=place)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is True, "it is noticed that the spool is back")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is True,
+                       "it is noticed that the spool is back")
     daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] > scans, "it is scanned")
-    # Short-lived ones with fanotify: the mark must be on the new file system. With inotify those that stay.
+    # Short-lived ones with fanotify: the mark must be on the new file system. With inotify those
+    # that stay.
     lifetime = 0 if daemon.source()["capture"] == "fanotify" else -1
     second = Storm(spool, work, 50, first_id=51, lifetime_ms=lifetime).finish().manifest()
     check_nothing_lost(daemon, archive, {**first, **second})
@@ -206,7 +224,8 @@ def test_a_file_system_that_is_unmounted_and_mounted_again_is_noticed_at_once(ma
     daemon.terminate()
 
 
-def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemon, mounts, work, archive):
+def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemon, mounts, work,
+                                                                      archive):
     file = image(work, "ext4.img", 128 << 20, "mkfs.ext4", "-q", "-F")
     place = work / "place"
     place.mkdir()
@@ -222,7 +241,8 @@ def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemo
     daemon.start()
     assert daemon.source()["spool_there"] is False
     mounts.mount("-o", "loop", file, at=place)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is True and s["sources"]["slurm"]["scans"] >= 1, "it is found")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is True
+                       and s["sources"]["slurm"]["scans"] >= 1, "it is found")
     second = Storm(spool, work, 10, first_id=51).finish().manifest()
     check_nothing_lost(daemon, archive, {**first, **second})
     assert daemon.source()["captured"] == 10, "what the journal knew was captured again"
@@ -233,7 +253,8 @@ def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemo
 
 @pytest.mark.parametrize("way", ["auto", "scan"])
 def test_what_another_host_writes_is_found_by_the_scan(make_daemon, mounts, work, archive, way):
-    """bindfs stands for the network file system: it writes beneath our mount, and no notification comes through it."""
+    """bindfs stands for the network file system: it writes beneath our mount, and no notification
+    comes through it."""
     if not shutil.which("bindfs") or not os.path.exists("/dev/fuse"):
         pytest.skip("no bindfs or no /dev/fuse here; apt-get install bindfs")
     real, place = work / "real", work / "place"
@@ -241,7 +262,8 @@ def test_what_another_host_writes_is_found_by_the_scan(make_daemon, mounts, work
     place.mkdir()
     run("bindfs", real, place)
     mounts.points.append(place)
-    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": way, "rescan_seconds": 1}}).start()
+    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": way,
+                                            "rescan_seconds": 1}}).start()
     storm = Storm(Spool(real), work, 200, rate=500).finish()
     check_nothing_lost(daemon, archive, storm.manifest())
     assert daemon.source()["captured_by"]["scan"] == 200
@@ -249,7 +271,8 @@ def test_what_another_host_writes_is_found_by_the_scan(make_daemon, mounts, work
     mounts.unmount(place)
 
 
-def test_a_network_file_system_that_dies_is_said_and_found_again(make_daemon, mounts, work, archive):
+def test_a_network_file_system_that_dies_is_said_and_found_again(make_daemon, mounts, work,
+                                                                 archive):
     if not shutil.which("bindfs") or not os.path.exists("/dev/fuse"):
         pytest.skip("no bindfs or no /dev/fuse here; apt-get install bindfs")
     real, place = work / "real", work / "place"
@@ -258,7 +281,8 @@ def test_a_network_file_system_that_dies_is_said_and_found_again(make_daemon, mo
     server = subprocess.Popen(["bindfs", "-f", real, place])
     mounts.points.append(place)
     wait_for(lambda: os.path.ismount(place), "bindfs has mounted")
-    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": "scan", "rescan_seconds": 1}}).start()
+    daemon = make_daemon(sources={"slurm": {"spool": place, "capture": "scan",
+                                            "rescan_seconds": 1}}).start()
     first = Storm(Spool(real), work, 20).finish().manifest()
     check_nothing_lost(daemon, archive, first)
     server.kill()  # from now on every call says ENOTCONN
@@ -272,7 +296,8 @@ def test_a_network_file_system_that_dies_is_said_and_found_again(make_daemon, mo
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])
-def test_a_spool_that_is_renamed_away_and_made_anew_is_followed(make_daemon, make_storm, archive, spool, work, way):
+def test_a_spool_that_is_renamed_away_and_made_anew_is_followed(make_daemon, make_storm, archive,
+                                                                spool, work, way):
     daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
     first = make_storm(20).finish().manifest()
     check_nothing_lost(daemon, archive, first)

@@ -58,11 +58,14 @@ def unknown_group(daemon, work):
 def factory_refuses(daemon, work):
     edit(daemon, r'^plugin = "file"$', 'plugin = "refusing_factory"')
     edit(daemon, r'^(root|layout|acl) = .*\n', '')
-    daemon.config.write_text(f'plugin_dirs = ["{harness.TEST_PLUGINS}"]\n' + daemon.config.read_text())
+    daemon.config.write_text(f'plugin_dirs = ["{harness.TEST_PLUGINS}"]\n'
+                             + daemon.config.read_text())
 
 
-FAULTS = {no_spool: EX_CONFIG, not_a_spool: EX_CONFIG, root_below_nothing: EX_CONFIG, root_is_a_file: EX_CONFIG,
-          state_dir_is_a_file: EX_CANTCREAT, unknown_plugin: EX_CONFIG, unknown_key: EX_CONFIG, unknown_user: EX_CONFIG,
+FAULTS = {no_spool: EX_CONFIG, not_a_spool: EX_CONFIG, root_below_nothing: EX_CONFIG,
+          root_is_a_file: EX_CONFIG,
+          state_dir_is_a_file: EX_CANTCREAT, unknown_plugin: EX_CONFIG, unknown_key: EX_CONFIG,
+          unknown_user: EX_CONFIG,
           unknown_group: EX_CONFIG, factory_refuses: EX_CONFIG}
 
 
@@ -91,7 +94,8 @@ def checked_within_2_s(daemon, environment=None):
 
 
 def test_check_reports_a_slurm_conf_that_is_not_there(make_daemon, spool, work):
-    daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld", "slurm_conf": str(work / "slurm.conf")}})
+    daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld",
+                                            "slurm_conf": str(work / "slurm.conf")}})
     result = checked_within_2_s(daemon)
     assert result.returncode == EX_UNAVAILABLE
     assert f"slurm_conf: there is no {work}/slurm.conf" in result.stdout
@@ -106,7 +110,8 @@ def test_check_compares_cluster_and_spool_with_slurms_own(make_daemon, spool, wo
     assert 'Slurm\'s StateSaveLocation is "/var/spool/elsewhere"' in result.stdout
 
 
-@pytest.mark.skipif(not IS_ROOT, reason="only root can give a folder to a group that is not its user's")
+@pytest.mark.skipif(not IS_ROOT,
+                    reason="only root can give a folder to a group that is not its user's")
 def test_a_plugin_folder_that_a_group_may_write_stops_the_start(make_daemon, spool, work):
     folder = work / "plugins"
     folder.mkdir()
@@ -118,17 +123,19 @@ def test_a_plugin_folder_that_a_group_may_write_stops_the_start(make_daemon, spo
     for command in (("run", "--once"), ("check",)):
         result = daemon.command(*command, check=False)
         assert result.returncode == EX_CONFIG
-        assert f"that group 54321 may write ({folder}, mode 0775)" in result.stderr and f"chmod g-w {folder}" in result.stderr
+        assert f"that group 54321 may write ({folder}, mode 0775)" in result.stderr \
+        and f"chmod g-w {folder}" in result.stderr
     folder.chmod(0o755)
     assert daemon.command("run", "--once", check=False).returncode == EX_OK
 
 
 def test_plugin_dirs_adds_to_the_default(make_daemon, spool, work):
     (work / "more").mkdir(mode=0o755)
-    assert make_daemon(plugin_dirs=[str(work / "more")]).command("check", check=False).returncode == EX_OK
+    assert make_daemon(plugin_dirs=[str(work / "more")]).command("check",
+                                                                 check=False).returncode == EX_OK
 
 
-# ---- a root that was there before ---------------------------------------------------------------------------------
+# ---- a root that was there before ----------------------------------------------------------------
 def as_uid(uid, gid, groups=()):
     def become():
         os.setgroups(list(groups))
@@ -153,13 +160,16 @@ def test_support_staff_reach_what_is_in_a_root_that_was_made_by_hand(make_daemon
     spool.write(1)
     daemon = make_daemon(sinks={"archive": {"acl_groups": ["23456"], "acl": "required"}})
     daemon.command("run", "--once")
-    harness.subprocess.run(["cat", str(archive.path / "1.sh")], check=True, capture_output=True, preexec_fn=as_uid(12345, 12345, [23456]))
-    refused = harness.subprocess.run(["ls", str(archive.path)], capture_output=True, preexec_fn=as_uid(12346, 12346))
+    harness.subprocess.run(["cat", str(archive.path / "1.sh")], check=True, capture_output=True,
+                           preexec_fn=as_uid(12345, 12345, [23456]))
+    refused = harness.subprocess.run(["ls", str(archive.path)], capture_output=True,
+                                     preexec_fn=as_uid(12346, 12346))
     assert refused.returncode != 0, "others still may not"
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can run a daemon as another user")
-def test_check_prints_the_setfacl_line_for_a_root_that_is_not_the_daemons(make_daemon, spool, work, archive):
+def test_check_prints_the_setfacl_line_for_a_root_that_is_not_the_daemons(make_daemon, spool, work,
+                                                                          archive):
     archive.path.mkdir()
     archive.path.chmod(0o770)
     if not has_access_lists(archive.path):
@@ -168,15 +178,18 @@ def test_check_prints_the_setfacl_line_for_a_root_that_is_not_the_daemons(make_d
     spool.path.chmod(0o755)
     daemon = make_daemon(sinks={"archive": {"acl_groups": ["23456"], "acl": "required"}})
     os.chmod(daemon.config, 0o644)
-    result = harness.subprocess.run([str(harness.SCRIPTORIUM), "check", "--config", str(daemon.config)], capture_output=True, text=True,
+    result = harness.subprocess.run([str(harness.SCRIPTORIUM), "check", "--config",
+                                     str(daemon.config)], capture_output=True, text=True,
                                     preexec_fn=as_uid(12345, 12345))
     assert result.returncode != EX_OK
-    assert f"setfacl -m g:23456:rx -- {archive.path}" in result.stdout, result.stdout + result.stderr
+    assert f"setfacl -m g:23456:rx -- {archive.path}" in result.stdout, \
+        result.stdout + result.stderr
 
 
-# ---- root beside a daemon of another user ---------------------------------------------------------------------------
+# ---- root beside a daemon of another user --------------------------------------------------------
 @pytest.mark.skipif(not IS_ROOT, reason="only root leaves files of root")
-def test_no_command_of_roots_leaves_a_file_of_roots_in_another_users_state_dir(make_daemon, spool, work, archive):
+def test_no_command_of_roots_leaves_a_file_of_roots_in_another_users_state_dir(make_daemon, spool,
+                                                                               work, archive):
     spool.path.chmod(0o755)
     state = work / "state"
     for folder in (state, archive.path):
@@ -187,7 +200,8 @@ def test_no_command_of_roots_leaves_a_file_of_roots_in_another_users_state_dir(m
     spool.write(1)
     for name in spool.path.rglob("*"):
         os.chmod(name, 0o755)
-    ran = harness.subprocess.run([str(harness.SCRIPTORIUM), "run", "--once", "--config", str(daemon.config)], capture_output=True, text=True,
+    ran = harness.subprocess.run([str(harness.SCRIPTORIUM), "run", "--once", "--config",
+                                  str(daemon.config)], capture_output=True, text=True,
                                  preexec_fn=as_uid(12345, 12345))
     assert ran.returncode == EX_OK, ran.stderr
     (work / "old").mkdir()
@@ -195,7 +209,8 @@ def test_no_command_of_roots_leaves_a_file_of_roots_in_another_users_state_dir(m
     def not_theirs():
         return [str(p) for p in state.rglob("*") if p.lstat().st_uid != 12345]
     assert not_theirs() == []
-    for command in (("show", "1"), ("show", "99"), ("deadletters", "list"), ("deadletters", "retry", "--all"), ("check",),
+    for command in (("show", "1"), ("show", "99"), ("deadletters", "list"),
+                    ("deadletters", "retry", "--all"), ("check",),
                     ("import", "sarchive", str(work / "old"))):
         result = daemon.command(*command, check=False)
         assert not_theirs() == [], f"{command}: {result.stdout}{result.stderr}"

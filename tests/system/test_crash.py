@@ -16,26 +16,31 @@ def finish_and_compare(daemon, storm, archive, seconds=300):
     storm.finish(seconds)
     manifest = storm.manifest()
     harness.wait_for(lambda: set(manifest) <= archive.scripts(),
-                     lambda: f"{len(set(manifest) - archive.scripts())} of {len(manifest)} jobs are not archived", seconds)
+                     lambda: f"{len(set(manifest) - archive.scripts())} of {len(manifest)} jobs "
+                             f"are not archived", seconds)
     daemon.wait_acknowledged(len(manifest), seconds=seconds)
     archive.compare(manifest)
     status = daemon.sink()
-    assert status["acknowledged_total"] == len(manifest), f"{status['acknowledged']} settled, {len(manifest)} jobs: one was settled twice"
+    assert status["acknowledged_total"] == len(manifest), \
+        f"{status['acknowledged']} settled, {len(manifest)} jobs: one was settled twice"
     assert status["dead"] == 0, status
 
 
-def test_sigkill_at_random_moments_of_a_storm_of_20000_jobs_loses_none_and_doubles_none(make_daemon, make_storm, archive):
+def test_sigkill_at_random_moments_of_a_storm_of_20000_jobs_loses_none_and_doubles_none(
+    make_daemon, make_storm, archive):
     jobs = harness.storm_jobs(20_000)
     chance = random.Random(SEED)
     daemon = make_daemon(shutdown_seconds=60).start()
     storm = make_storm(jobs, rate=1500, script_bytes=1000, variables=20)
     kills = 0
     while storm.running():
-        # A random moment, told by the storm's own progress or by the time if the daemon is slow to show any.
+        # A random moment, told by the storm's own progress or by the time if the daemon is slow to
+        # show any.
         target = len(archive.scripts()) + chance.randrange(50, 2000)
         moment = chance.uniform(0.05, 2.0)
         try:
-            harness.wait_for(lambda t=target: len(archive.scripts()) >= t or not storm.running(), "progress", moment / harness.PATIENCE,
+            harness.wait_for(lambda t=target: len(archive.scripts()) >= t or not storm.running(),
+                             "progress", moment / harness.PATIENCE,
                              step=0.005)
         except AssertionError:
             pass  # the time is up: that is a moment as good as any
@@ -43,12 +48,13 @@ def test_sigkill_at_random_moments_of_a_storm_of_20000_jobs_loses_none_and_doubl
         kills += 1
         # Every third time it dies again while it starts.
         daemon.start(ready=kills % 3 != 0)
-    assert kills >= (3 if harness.SANITIZED else 5), f"only {kills} kills: the storm was over too soon"
+    assert kills >= (3 if harness.SANITIZED
+                     else 5), f"only {kills} kills: the storm was over too soon"
     daemon.wait_ready()
     finish_and_compare(daemon, storm, archive)
 
 
-# ---- named fault points ------------------------------------------------------------------------------------------
+# ---- named fault points --------------------------------------------------------------------------
 def fault_points(macro):
     """Every named point in the sources, so that a new one is tested without a word here."""
     names = set()
@@ -62,16 +68,19 @@ def is_fault_build():
     return b"SCRIPTORIUM_FAULT" in harness.SCRIPTORIUM.read_bytes()
 
 
-needs_fault_build = pytest.mark.skipif(not is_fault_build(), reason="this build has no fault points (preset dev has)")
+needs_fault_build = pytest.mark.skipif(not is_fault_build(),
+                                       reason="this build has no fault points (preset dev has)")
 
 
-# Points that the common run, a storm of 300 jobs into one file sink, does not come by: how to come by them.
+# Points that the common run, a storm of 300 jobs into one file sink, does not come by: how to come
+# by them.
 #   start    it lies in the start, so it is reached once in a life
 #   large    scripts of 1.5 MB, as a checkpoint comes every 32 MiB of the write-ahead log
 #   damage   the journal's file is damaged before the daemon starts with the fault
 #   poison   a second sink throws at two of the jobs, which come from a second source
 #   SIGTERM, SIGHUP   the daemon gets this signal in the middle of the storm
-#   resolve  owners are asked of a scheduler that does not answer, so events wait for a second before they go out
+#   resolve  owners are asked of a scheduler that does not answer, so events wait for a second
+#            before they go out
 SCENARIO = {
     "journal.quarantine": "damage",
     "delivery.before_dead": "poison",
@@ -87,7 +96,8 @@ ELSEWHERE = {
     "journal.before_release": "test_sinks.py: a kill at any step of a release",
     "journal.after_release": "test_sinks.py: a kill at any step of a release",
     "fill.before": "test_sinks.py: a kill in the middle of a fill",
-    **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced", "file.replaced_contents_removed"),
+    **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced",
+                     "file.replaced_contents_removed"),
                     "test_owners_later.py: a kill at any step"),
 }
 
@@ -114,7 +124,8 @@ def damage_journal(daemon):
 
 @needs_fault_build
 @pytest.mark.parametrize("name, nth", kill_cases())
-def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_daemon, make_storm, work, archive, name, nth):
+def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_daemon, make_storm,
+                                                                          work, archive, name, nth):
     reached = work / "reached"
     fault = {"SCRIPTORIUM_FAULT": f"{name}:{nth}:kill", "SCRIPTORIUM_FAULT_LOG": str(reached)}
     scenario = SCENARIO.get(name, "")
@@ -134,9 +145,11 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
         squeue = work / "squeue"
         squeue.write_text("#!/bin/sh\necho 'squeue: error: nobody answers' >&2\nexit 1\n")
         squeue.chmod(0o755)
-        sources = {"slurm": {"resolve": "slurmctld", "resolve_timeout_seconds": 1, "squeue": str(squeue)}}
+        sources = {"slurm": {"resolve": "slurmctld", "resolve_timeout_seconds": 1,
+                             "squeue": str(squeue)}}
     # Small batches, so that every step comes by many times.
-    daemon = make_daemon(sources, {"archive": {"batch_max_events": 20, "batch_max_ms": 5}, **sinks}, **core)
+    daemon = make_daemon(sources, {"archive": {"batch_max_events": 20, "batch_max_ms": 5},
+                                   **sinks}, **core)
     if scenario == "damage":
         before = make_storm(50).finish()
         daemon.start()
@@ -147,8 +160,10 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
     storms = []
 
     def next_storm():
-        # A slow machine commits more jobs at once, so it reaches a point less often in the same number of jobs.
-        storms.append(make_storm(300, first_id=1001 * (len(storms) + 1), rate=600, script_bytes=1_500_000 if scenario == "large" else 2048))
+        # A slow machine commits more jobs at once, so it reaches a point less often in the same
+        # number of jobs.
+        storms.append(make_storm(300, first_id=1001 * (len(storms) + 1), rate=600,
+                                 script_bytes=1_500_000 if scenario == "large" else 2048))
     next_storm()
     died = 0
     signal_number = getattr(signal, scenario, None)
@@ -157,17 +172,21 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
         if signal_number is not None:
             daemon.wait_ready()
             seen = len(archive.scripts())
-            harness.wait_for(lambda s=seen: len(archive.scripts()) > s or not storms[-1].running(), "another job is archived")
+            harness.wait_for(lambda s=seen: len(archive.scripts()) > s or not storms[-1].running(),
+                             "another job is archived")
             daemon.process.send_signal(signal_number)
         while True:
-            harness.wait_for(lambda: not daemon.running() or (not storms[-1].running() and settled(daemon, archive, storms)),
-                             lambda: f"the daemon dies at its point, or is done\n{daemon.log_tail()}", 60)
+            harness.wait_for(lambda: not daemon.running()
+                             or (not storms[-1].running() and settled(daemon, archive, storms)),
+                             lambda: f"the daemon dies at its point, or is "
+                                     f"done\n{daemon.log_tail()}", 60)
             if scenario or not daemon.running() or len(storms) == 5:
                 break
             next_storm()
         if daemon.running():
             break
-        assert daemon.process.returncode == -9, f"ended with {daemon.process.returncode}, not by its fault\n{daemon.log_tail()}"
+        assert daemon.process.returncode == -9, \
+        f"ended with {daemon.process.returncode}, not by its fault\n{daemon.log_tail()}"
         died += 1
         daemon.start(ready=False, environment=fault)
     if daemon.running():
@@ -175,7 +194,8 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
         daemon.process.terminate()
         if daemon.wait_exit() == -9:
             died += 1
-    assert reached.exists() and died > 0, f"dead test: {name} was not reached {nth} times in this run"
+    assert reached.exists() and died > 0, \
+        f"dead test: {name} was not reached {nth} times in this run"
     daemon.start()
     for storm in storms:
         storm.finish()
@@ -183,11 +203,14 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
     if scenario == "damage":
         manifest.update(before.manifest())
     if scenario == "poison":
-        manifest.update({job: (harness.sha256(b"#!/bin/sh\n"), harness.sha256(b"A=1\0")) for job in ("poison-1", "poison-2")})
-        daemon.wait_status(lambda s: s["sinks"]["poisoned"]["dead"] == 2 and s["sinks"]["poisoned"]["waiting"] == 0,
+        manifest.update({job: (harness.sha256(b"#!/bin/sh\n"), harness.sha256(b"A=1\0"))
+                         for job in ("poison-1", "poison-2")})
+        daemon.wait_status(lambda s: s["sinks"]["poisoned"]["dead"] == 2
+                           and s["sinks"]["poisoned"]["waiting"] == 0,
                            "both poisoned jobs are dead letters of the throwing sink")
     harness.wait_for(lambda: set(manifest) <= archive.scripts(),
-                     lambda: f"{len(set(manifest) - archive.scripts())} of {len(manifest)} jobs are not archived\n{daemon.log_tail()}")
+                     lambda: f"{len(set(manifest) - archive.scripts())} of {len(manifest)} jobs "
+                             f"are not archived\n{daemon.log_tail()}")
     daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0, "nothing waits")
     archive.compare(manifest)
     if scenario != "damage":  # a journal that was salvaged counts anew
@@ -206,13 +229,17 @@ def settled(daemon, archive, storms):
 @needs_fault_build
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
 # Those of a start that finds damage are test_journal_damage.py's: there an error ends the start.
-@pytest.mark.parametrize("name", [name for name in fault_points("FAULT_ERROR") if not re.match(r"journal\.(quarantine|salvage)", name)])
-def test_an_error_at_a_fault_point_delays_and_loses_nothing(make_daemon, make_storm, work, archive, name, error):
+@pytest.mark.parametrize("name", [name for name in fault_points("FAULT_ERROR")
+                                  if not re.match(r"journal\.(quarantine|salvage)", name)])
+def test_an_error_at_a_fault_point_delays_and_loses_nothing(make_daemon, make_storm, work, archive,
+                                                            name, error):
     reached = work / "reached"
     fault = ",".join(f"{name}:{nth}:error={error}" for nth in (2, 3, 7))
     daemon = make_daemon(sinks={"archive": {"batch_max_events": 20, "batch_max_ms": 5}},
-                         environment={"SCRIPTORIUM_FAULT": fault, "SCRIPTORIUM_FAULT_LOG": str(reached)}).start()
+                         environment={"SCRIPTORIUM_FAULT": fault,
+                                      "SCRIPTORIUM_FAULT_LOG": str(reached)}).start()
     storm = make_storm(300, rate=600)
     finish_and_compare(daemon, storm, archive, seconds=60)
-    assert len(reached.read_text().split()) >= 3, f"dead test: {name} was reached only {reached.read_text().split()}"
+    assert len(reached.read_text().split()) >= 3, \
+        f"dead test: {name} was reached only {reached.read_text().split()}"
     assert daemon.running()

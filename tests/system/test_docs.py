@@ -1,8 +1,10 @@
-"""Each command in README.md and docs/ is run, or stands in NOT_RUN with what runs it instead. Links lead somewhere, options exist.
+"""Each command in README.md and docs/ is run, or stands in NOT_RUN with what runs it instead. Links
+lead somewhere, options exist.
 
-A block that is marked ```sh or ```console, or that shows a prompt, is a script: `bash -eu` runs it in a folder of its own, with a
-daemon that holds a job 4711, an old archive to import, and a dead letter. Places that an installed system has (/etc/scriptorium,
-/var/lib/scriptorium, ...) are replaced by places in that folder; sudo and systemctl by stand-ins. Daemon and commands are an
+A block that is marked ```sh or ```console, or that shows a prompt, is a script: `bash -eu` runs it
+in a folder of its own, with a daemon that holds a job 4711, an old archive to import, and a dead
+letter. Places that an installed system has (/etc/scriptorium, /var/lib/scriptorium, ...) are
+replaced by places in that folder; sudo and systemctl by stand-ins. Daemon and commands are an
 ordinary user's, so that a command that slips in cannot change the machine that tests it.
 """
 
@@ -21,22 +23,29 @@ from harness import ROOT, Daemon, scriptorium
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
-# (page, beginning of the block) -> what runs it instead, or why nothing does. One that fits no block any more fails.
+# (page, beginning of the block) -> what runs it instead, or why nothing does. One that fits no
+# block any more fails.
 NOT_RUN = {
     ("README.md", "./quickstart "): "CI itself: it builds everything and starts a Slurm",
     ("README.md", "alice$ sbatch"): "system_slurm does the same with a real Slurm",
-    ("docs/consume.md", "kcat -C -q -e -b kafka1.example.org:9093"): "a broker with logins; system_kafka_rights has one",
+    ("docs/consume.md", "kcat -C -q -e -b kafka1.example.org:9093"):
+        "a broker with logins; system_kafka_rights has one",
     ("docs/consume.md", "kcat "): "system_kafka_consume, on a real broker",
-    ("docs/consume.md", "kafka-topics.sh "): "Kafka's own scripts; tests/support/kafka-admin does it for the tests",
+    ("docs/consume.md", "kafka-topics.sh "): "Kafka's own scripts; tests/support/kafka-admin does "
+                                             "it for the tests",
     ("docs/install.md", "apt install "): "the tests of the packages, in a root of their own",
-    ("docs/install.md", "useradd "): "it changes the machine; the tests of the packages do the same in a root of their own",
-    ("docs/install.md", "cmake --preset release"): "CI itself: the release build and its installation",
+    ("docs/install.md", "useradd "): "it changes the machine; the tests of the packages do the "
+                                     "same in a root of their own",
+    ("docs/install.md", "cmake --preset release"): "CI itself: the release build and "
+                                                   "its installation",
     ("docs/migrate.md", "TZ=UTC sacct "): "system_import, on a real Slurm with its accounting",
     ("docs/performance.md", "cmake --preset release"): "by hand, on an idle machine: the bench",
     ("docs/performance.md", "perf record"): "by hand: perf needs the kernel's leave",
     ("docs/performance.md", "mkdir /tmp/journal && valgrind"): "by hand: the bench under valgrind",
-    ("docs/operate.md", "scriptorium sinks list "): "system_sinks, with a second sink to fill and to forget",
-    ("docs/operate.md", "scriptorium owners list "): "system_owners_later, on a real Slurm with its accounting",
+    ("docs/operate.md", "scriptorium sinks list "): "system_sinks, with a second sink to fill "
+                                                    "and to forget",
+    ("docs/operate.md", "scriptorium owners list "): "system_owners_later, on a real Slurm with "
+                                                     "its accounting",
     ("docs/search-in-kibana.md", "curl "): "system_elasticsearch_assets; it needs a Kibana",
     ("docs/testing.md", "./quickstart test"): "CI itself",
     ("docs/testing.md", "build/fuzz/"): "CI itself: every fuzz target",
@@ -60,7 +69,8 @@ class Block:
         return None
 
     def script(self):
-        """The commands alone: what stands behind a prompt, with its continuation lines; without prompts, all of it."""
+        """The commands alone: what stands behind a prompt, with its continuation lines; without
+        prompts, all of it."""
         if not re.search(r"^(\w*[$#]) ", self.text, re.M) or self.language == "sh":
             return self.text
         kept, open_quote = [], False
@@ -78,7 +88,8 @@ def blocks():
         text = page.read_text()
         for found in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.M | re.S):
             language, body = found.groups()
-            if language in ("sh", "bash", "console") or language == "" and re.search(r"^(\$ |scriptorium [a-z])", body, re.M):
+            if language in ("sh", "bash", "console") or language == "" \
+        and re.search(r"^(\$ |scriptorium [a-z])", body, re.M):
                 yield Block(page, text.count("\n", 0, found.start()) + 1, language, body)
 
 
@@ -94,7 +105,8 @@ case "$1" in start|stop|restart|reload|enable|status|edit) ;; *) echo "systemctl
 [ -f "{root}/packaging/systemd/$2.service" ] || {{ echo "systemctl: no unit $2" >&2; exit 1; }}
 [ "$1" != reload ] || kill -HUP "$(cat {work}/pid)"
 """,
-    # The command with the configuration that the page's reader has; `run` on a state_dir of its own, and ended once it answers.
+    # The command with the configuration that the page's reader has; `run` on a state_dir of its
+    # own, and ended once it answers.
     "scriptorium": """#!/usr/bin/env python3
 import os, signal, subprocess, sys, time
 arguments = sys.argv[1:]
@@ -120,13 +132,15 @@ class OrdinaryDaemon(Daemon):
 
     def __init__(self, directory, config_text, user):
         super().__init__(directory, config_text)
-        self.user = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if harness.IS_ROOT else {}
+        self.user = {"user": user.pw_uid, "group": user.pw_gid,
+                     "extra_groups": []} if harness.IS_ROOT else {}
 
     def start(self):
         for path in [self.directory, *self.directory.rglob("*")] if self.user else []:
             os.chown(path, self.user["user"], self.user["group"], follow_symlinks=False)
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config", str(self.config)], stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
+                                             str(self.config)], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, **self.user)
         return self.wait_ready()
 
@@ -168,7 +182,8 @@ def reader(work, ordinary_user):
         text = harness.config_text(work, sources, sinks, plugin_dirs=plugins)
         daemon = OrdinaryDaemon(work, text, ordinary_user)
         daemons.append(daemon)
-        for name, change in (("scriptorium.toml", {}), ("run.toml", {"state": "run", "archive": "run-archive"}),
+        for name, change in (("scriptorium.toml", {}),
+                             ("run.toml", {"state": "run", "archive": "run-archive"}),
                              ("import.toml", {"archive": "archive"})):
             own = text
             for old_name, new_name in change.items():
@@ -178,19 +193,26 @@ def reader(work, ordinary_user):
         (work / "pid").write_text(str(daemon.process.pid))
         os.chmod(work / "pid", 0o644)
         daemon.wait_status(lambda s: (s["sinks"]["archive"]["last_error"] if waits else
-                                      s["sinks"]["archive"]["acknowledged"] == (2 if letters else 1))
-                           and (not letters or s["sinks"]["thrower"]["dead"] == 1), "the daemon has what the pages speak of")
+                                      s["sinks"]["archive"]["acknowledged"]
+                                      == (2 if letters else 1))
+                           and (not letters or s["sinks"]["thrower"]["dead"] == 1),
+                           "the daemon has what the pages speak of")
         script = block.script()
         if letters:
-            script = script.replace(DEAD, daemon.request({"command": "deadletters.list"})[0]["event_id"][:8])
-        for place, here in {"/etc/scriptorium": work / "etc", "/var/lib/scriptorium": work / "state", "/srv/old-archive": work / "old",
+            script = script.replace(
+                DEAD, daemon.request({"command": "deadletters.list"})[0]["event_id"][:8])
+        for place, here in {"/etc/scriptorium": work / "etc", "/var/lib/scriptorium": work
+                            / "state", "/srv/old-archive": work / "old",
                             "/tmp/": f"{work}/here/"}.items():
             script = script.replace(place, str(here))
         # "beside journal.db", as the page says; else where nothing lies.
-        where = work / "state" if "journal.db" in script and "/journal.db" not in script else work / "here"
-        return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=where, stdin=subprocess.DEVNULL, text=True,
+        where = work / "state" if "journal.db" in script and "/journal.db" not in script \
+        else work / "here"
+        return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=where,
+                              stdin=subprocess.DEVNULL, text=True,
                               capture_output=True, timeout=120 * harness.PATIENCE,
-                              env={**os.environ, "PATH": f"{work}/bin:{os.environ['PATH']}", "HOME": str(work / "here")},
+                              env={**os.environ, "PATH": f"{work}/bin:{os.environ['PATH']}",
+                                   "HOME": str(work / "here")},
                               **daemon.user)
     yield run
     for daemon in daemons:
@@ -204,7 +226,8 @@ def test_the_commands_of_the_pages_work(reader, block):
     if DEAD in block.text and not (harness.TEST_PLUGINS / "throwing.so").exists():
         pytest.skip("no dead letter without the test plugins: build the target broken_plugins")
     result = reader(block)
-    assert result.returncode == 0, f"{block.name}\n{block.script()}\n--- {result.returncode}\n{result.stdout}\n{result.stderr}"
+    assert result.returncode == 0, \
+        f"{block.name}\n{block.script()}\n--- {result.returncode}\n{result.stdout}\n{result.stderr}"
 
 
 def test_what_is_not_run_is_known_and_few(capsys):
@@ -214,14 +237,15 @@ def test_what_is_not_run_is_known_and_few(capsys):
         reason = block.reason_not_to_run()
         if reason:
             lines.append(f"not run: {block.name}: {reason}")
-            used.add(next(k for k, r in NOT_RUN.items() if r == reason and block.text.startswith(k[1])))
+            used.add(next(k for k, r in NOT_RUN.items() if r == reason
+                          and block.text.startswith(k[1])))
     with capsys.disabled():
         print(f"\n{len(RUN)} blocks of commands are run, {len(lines)} are not:", *lines, sep="\n  ")
     assert not set(NOT_RUN) - used, "such a block is not there any more"
     assert len(RUN) >= 12
 
 
-# ---- what a script would not find -----------------------------------------------------------------------------------
+# ---- what a script would not find ----------------------------------------------------------------
 def help_of(path, cache={}):
     if path not in cache:
         cache[path] = scriptorium(*path, "--help", check=False)
@@ -229,24 +253,32 @@ def help_of(path, cache={}):
 
 
 def test_every_command_and_option_that_a_page_names_exists():
-    """In inline code and in every block, run or not: `scriptorium deadletters retry --all` has such a command and option."""
-    commands = set(re.findall(r"^  (\w+)\s{2,}", help_of(()).stdout.split("Subcommands:")[1].split("\n\n")[0], re.M))
+    """In inline code and in every block, run or not: `scriptorium deadletters retry --all` has such
+    a command and option."""
+    commands = set(re.findall(r"^  (\w+)\s{2,}",
+                              help_of(()).stdout.split("Subcommands:")[1].split("\n\n")[0], re.M))
     commands |= {"man", "completion"}
     seen, wrong = 0, []
-    for page in [*PAGES, *sorted(ROOT.glob("backends/*/README.md")), *sorted(ROOT.glob("schedulers/*/README.md"))]:
+    for page in [*PAGES, *sorted(ROOT.glob("backends/*/README.md")),
+                 *sorted(ROOT.glob("schedulers/*/README.md"))]:
         text = page.read_text()
-        codes = re.findall(r"(?<!`)`(?!`)([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
-        codes += [line for body in re.findall(r"^```(?:sh|console|bash)?\n(.*?)^```", text, re.M | re.S) for line in body.splitlines()]
+        codes = re.findall(r"(?<!`)`(?!`)([^`]+)`",
+                           re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+        codes += [line for body in re.findall(r"^```(?:sh|console|bash)?\n(.*?)^```", text,
+                                              re.M | re.S) for line in body.splitlines()]
         for code in codes:
-            for found in re.finditer(r"(?:^|[$#;&|] )\s*scriptorium ([a-z]\w*)([^|;&#\n]*)", code.strip()):
+            for found in re.finditer(r"(?:^|[$#;&|] )\s*scriptorium ([a-z]\w*)([^|;&#\n]*)",
+                                     code.strip()):
                 words = found.group(2).split()
                 path = (found.group(1),)
                 if path[0] not in commands:
-                    if path[0] == "import" or not re.match(r"\w+$", path[0]) or path[0] in ("user",):
+                    if path[0] == "import" or not re.match(r"\w+$", path[0]) or path[0] in ("user",
+                                                                                            ):
                         continue
                     wrong.append(f"{page.name}: scriptorium {path[0]}")
                     continue
-                if path in (("deadletters",), ("sinks",)) and words and re.fullmatch(r"[a-z]+", words[0]):
+                if path in (("deadletters",), ("sinks",)) and words and re.fullmatch(r"[a-z]+",
+                                                                                     words[0]):
                     path += (words[0],)
                     if help_of(path).returncode != 0:
                         wrong.append(f"{page.name}: scriptorium {' '.join(path)}")
@@ -281,31 +313,38 @@ def test_every_link_leads_somewhere():
             if not target.exists():
                 broken.append(f"{page.relative_to(ROOT)}: {link}")
             elif fragment and target.suffix == ".md":
-                headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", target.read_text(), flags=re.M | re.S), re.M)
+                headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", target.read_text(),
+                                                           flags=re.M | re.S), re.M)
                 if fragment not in {anchor(h) for h in headings}:
                     broken.append(f"{page.relative_to(ROOT)}: {link}: no such heading")
     assert not broken, "\n".join(broken)
 
 
 def test_every_page_and_every_message_can_be_reached():
-    index = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in links(ROOT / "docs" / "README.md") if "://" not in link}
-    missing = [p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md" and p.resolve() not in index]
+    index = {(ROOT / "docs" / link.partition("#")[0]).resolve()
+             for link in links(ROOT / "docs" / "README.md") if "://" not in link}
+    missing = [p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md"
+               and p.resolve() not in index]
     assert not missing, f"docs/README.md does not name {missing}"
     sections = re.findall(r"^## (.*)$", (ROOT / "docs" / "messages.md").read_text(), re.M)
-    linked = {link.partition("#")[2] for link in links(ROOT / "docs" / "operate.md") if link.startswith("messages.md#")}
+    linked = {link.partition("#")[2] for link in links(ROOT / "docs" / "operate.md")
+              if link.startswith("messages.md#")}
     unlinked = [s for s in sections if anchor(s) not in linked]
     assert not unlinked, f"docs/operate.md does not lead to these parts of messages.md: {unlinked}"
 
 
 def test_ids_that_a_page_names_are_explained_or_only_informative():
-    explained = set(re.findall(r"^\|\s*`([A-Z][A-Z0-9_]+)`", (ROOT / "docs" / "messages.md").read_text(), re.M))
+    explained = set(re.findall(r"^\|\s*`([A-Z][A-Z0-9_]+)`",
+                               (ROOT / "docs" / "messages.md").read_text(), re.M))
     told = set()
     for folder in ("core", "backends", "schedulers"):
         for source in (ROOT / folder).rglob("*.cc"):
             told |= set(re.findall(r'\b(?:info|debug)\(\s*"([A-Z][A-Z0-9_]+)"', source.read_text()))
     unknown = []
-    for page in (ROOT / "docs" / n for n in ("operate.md", "secure.md", "configure.md", "migrate.md", "capture.md", "delivery.md")):
+    for page in (ROOT / "docs" / n for n in ("operate.md", "secure.md", "configure.md",
+                                             "migrate.md", "capture.md", "delivery.md")):
         for name in set(re.findall(r"`([A-Z]{2,}_[A-Z_]+)`", page.read_text())):
-            if name not in explained | told and not name.startswith(("CAP_", "FAN_", "IN_", "SLURM_CONF")):
+            if name not in explained | told and not name.startswith(("CAP_", "FAN_", "IN_",
+                                                                     "SLURM_CONF")):
                 unknown.append(f"{page.name}: {name}")
     assert not unknown, "\n".join(unknown)

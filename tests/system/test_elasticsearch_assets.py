@@ -1,4 +1,5 @@
-"""What the Elasticsearch sink ships as files, and the page that explains the query bar: all that can be known without a server."""
+"""What the Elasticsearch sink ships as files, and the page that explains the query bar: all that
+can be known without a server."""
 
 import json
 import re
@@ -17,7 +18,8 @@ SCHEMA = json.loads((harness.ROOT / "docs" / "schema" / "event-1.schema.json").r
 
 
 def test_the_generator_makes_exactly_the_files_that_are_there():
-    result = subprocess.run([sys.executable, "-B", str(TEMPLATES / "generate.py"), "--check"], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-B", str(TEMPLATES / "generate.py"), "--check"],
+                            capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -44,14 +46,17 @@ def leaves(schema, prefix=""):
         if member.get("properties"):
             found.update(leaves(member, f"{prefix}{name}."))
         else:
-            found[prefix + name] = "boolean" if isinstance(member.get("const"), bool) else member.get("type", "string")
+            found[prefix + name] = "boolean" if isinstance(member.get("const"),
+                                                           bool) else member.get("type", "string")
     return found
 
 
 @pytest.mark.parametrize("flavor", ["elasticsearch", "opensearch"])
 def test_every_member_of_the_event_has_a_field_of_its_type(flavor):
-    fields = mapped(json.loads((TEMPLATES / f"{flavor}-job.json").read_text())["template"]["mappings"]["properties"])
-    allowed = {"string": {"keyword", "text"}, "time": {"date"}, "boolean": {"boolean"}, "integer": {"long", "integer"},
+    fields = mapped(json.loads(
+        (TEMPLATES / f"{flavor}-job.json").read_text())["template"]["mappings"]["properties"])
+    allowed = {"string": {"keyword", "text"}, "time": {"date"}, "boolean": {"boolean"},
+               "integer": {"long", "integer"},
                "object": {"flattened", "flat_object"}}
     members = leaves(SCHEMA)
     assert len(members) > 40
@@ -62,7 +67,8 @@ def test_every_member_of_the_event_has_a_field_of_its_type(flavor):
 
 def usage_leaves(kind):
     """{path: JSON type} of every member below "usage" that the schema of a kind names."""
-    documents = {file.name: json.loads(file.read_text()) for file in (harness.ROOT / "docs" / "schema").glob("*.json")}
+    documents = {file.name: json.loads(file.read_text())
+                 for file in (harness.ROOT / "docs" / "schema").glob("*.json")}
 
     def walk(document, member, path, found):
         while "$ref" in member:
@@ -79,7 +85,8 @@ def usage_leaves(kind):
             for name, inner in member["properties"].items():
                 walk(document, inner, f"{path}.{name}", found)
         elif "allOf" not in member and "required" not in member:
-            found[path] = "time" if "T[0-9]" in member.get("pattern", "") else member.get("type", "string")
+            found[path] = "time" if "T[0-9]" in member.get("pattern", "") else member.get("type",
+                                                                                          "string")
     found = {}
     name = f"usage-{kind}-1.schema.json"
     walk(name, documents[name]["properties"]["usage"], "usage", found)
@@ -89,12 +96,15 @@ def usage_leaves(kind):
 @pytest.mark.parametrize("kind", ["sample", "node", "job"])
 @pytest.mark.parametrize("flavor", ["elasticsearch", "opensearch"])
 def test_every_member_of_a_usage_event_has_a_field_of_its_type(flavor, kind):
-    fields = mapped(json.loads((TEMPLATES / f"{flavor}-usage.json").read_text())["template"]["mappings"]["properties"])
-    allowed = {"string": {"keyword", "text"}, "time": {"date"}, "integer": {"long"}, "number": {"double"}}
+    fields = mapped(json.loads(
+        (TEMPLATES / f"{flavor}-usage.json").read_text())["template"]["mappings"]["properties"])
+    allowed = {"string": {"keyword", "text"}, "time": {"date"}, "integer": {"long"},
+               "number": {"double"}}
     members = usage_leaves(kind)
     assert len(members) > 25
     for path, json_type in members.items():
-        # Only the names of a job's nodes are fields; the rest of a node's block is searched in its own document.
+        # Only the names of a job's nodes are fields; the rest of a node's block is searched in its
+        # own document.
         if path.startswith("usage.nodes.") and path != "usage.nodes.host.name":
             continue
         if path.startswith("usage.findings.suggest."):
@@ -124,32 +134,40 @@ def test_patterns_of_indices_streams_and_their_policies_belong_together():
         for family in ("job", "usage"):
             for stream in ("", "-stream"):
                 template = json.loads((TEMPLATES / f"{flavor}-{family}{stream}.json").read_text())
-                policy = json.loads((TEMPLATES / f"{flavor}-{family}{stream}-policy.json").read_text())["policy"]
+                policy = json.loads(
+                    (TEMPLATES / f"{flavor}-{family}{stream}-policy.json").read_text())["policy"]
                 pattern = f"scriptorium-stream-{family}*" if stream else f"scriptorium-{family}-*"
                 assert template["index_patterns"] == [pattern]
                 assert ("data_stream" in template) == bool(stream)
                 assert not pattern.startswith("logs-"), "Elastic's own template takes logs-*-*"
                 if flavor == "opensearch":
                     assert policy["ism_template"][0]["index_patterns"] == [pattern]
-                    rollover = any("rollover" in action for action in policy["states"][0]["actions"])
+                    rollover = any("rollover" in action
+                                   for action in policy["states"][0]["actions"])
                 else:
-                    assert template["template"]["settings"]["index"]["lifecycle"]["name"] == pattern.rstrip("-*")
+                    assert template["template"]["settings"]["index"]["lifecycle"]["name"] \
+                == pattern.rstrip("-*")
                     rollover = "rollover" in policy["phases"]["hot"]["actions"]
-                assert rollover == bool(stream), "a rollover fails on an index without a write alias"
+                assert rollover == bool(stream), \
+                "a rollover fails on an index without a write alias"
 
 
 @pytest.mark.parametrize("file", ["kibana.ndjson", "dashboards.ndjson"])
 def test_saved_objects_are_whole_and_ask_for_fields_that_exist(file):
-    objects = [json.loads(line) for line in (ASSETS / file).read_text(encoding="utf-8").splitlines()]
+    objects = [json.loads(line)
+               for line in (ASSETS / file).read_text(encoding="utf-8").splitlines()]
     ids = {(o["type"], o["id"]) for o in objects}
     assert len(ids) == len(objects)
-    fields = mapped(json.loads((TEMPLATES / "opensearch-job.json").read_text())["template"]["mappings"]["properties"])
+    fields = mapped(json.loads(
+        (TEMPLATES / "opensearch-job.json").read_text())["template"]["mappings"]["properties"])
     titles = {o["attributes"]["title"] for o in objects}
-    assert {"scriptorium-job-*,scriptorium-stream-job*", "HPC job scripts", "Failures of capture", "Job scripts by interpreter"} <= titles
+    assert {"scriptorium-job-*,scriptorium-stream-job*", "HPC job scripts", "Failures of capture",
+            "Job scripts by interpreter"} <= titles
     for o in objects:
         references = {r["name"]: (r["type"], r["id"]) for r in o["references"]}
         assert set(references.values()) <= ids, o["id"]
-        source = json.loads(o["attributes"].get("kibanaSavedObjectMeta", {}).get("searchSourceJSON", "{}"))
+        source = json.loads(o["attributes"].get("kibanaSavedObjectMeta",
+                                                {}).get("searchSourceJSON", "{}"))
         if "indexRefName" in source:
             assert source["indexRefName"] in references, o["id"]
         query = source.get("query", {}).get("query")
@@ -169,11 +187,13 @@ def test_saved_objects_are_whole_and_ask_for_fields_that_exist(file):
 
 
 def test_the_translator_makes_what_kibana_sends():
-    """The recorded pairs are Kibana's own; each query must be one of the two that we make of its line."""
+    """The recorded pairs are Kibana's own; each query must be one of the two that we make of its
+    line."""
     seen = 0
     for text, query, _ in search_lab.vectors("elasticsearch"):
         seen += 1
-        assert query in both_forms(text), f"{text}\nrecorded: {json.dumps(query)}\nmade:     {json.dumps(both_forms(text))}"
+        assert query in both_forms(text), \
+                f"{text}\nrecorded: {json.dumps(query)}\nmade:     {json.dumps(both_forms(text))}"
     assert seen == sum(1 for _ in (FIXTURES / "kql-vectors.ndjson").open()) >= 34
 
 
@@ -182,7 +202,8 @@ def test_the_translator_refuses_what_the_query_bar_refuses():
         with pytest.raises(KqlError):
             kql(text)
     assert kql('script.text: "a \\"b\\" \\\\ c"') == kql('script.text:"a \\"b\\" \\\\ c"')
-    assert kql('script.text: "--mem=4G"')["bool"]["should"] == [{"match_phrase": {"script.text": "--mem=4G"}}]
+    assert kql('script.text: "--mem=4G"')["bool"]["should"] \
+                == [{"match_phrase": {"script.text": "--mem=4G"}}]
 
 
 def test_the_page_has_ten_questions_each_with_documents_on_both_sides():
@@ -193,15 +214,19 @@ def test_the_page_has_ten_questions_each_with_documents_on_both_sides():
         assert title.endswith("?")
         both_forms(text)
         sides = QUESTIONS["questions"][str(number)]
-        assert sides["must"] and sides["must_not"] and set(sides["must"] + sides["must_not"]) <= names
+        assert sides["must"] and sides["must_not"] and set(sides["must"]
+                                                           + sides["must_not"]) <= names
 
 
 def test_the_page_names_files_and_fields_that_exist():
     text = PAGE.read_text(encoding="utf-8")
     for file in re.findall(r"file=@(\S+)", text):
         assert (harness.ROOT / file).is_file(), file
-    fields = mapped(json.loads((TEMPLATES / "opensearch-job.json").read_text())["template"]["mappings"]["properties"])
+    fields = mapped(json.loads(
+        (TEMPLATES / "opensearch-job.json").read_text())["template"]["mappings"]["properties"])
     for _, query in questions().values():
-        for field in re.findall(r"([a-z_@]+(?:\.[a-zA-Z_]+)*)\s*(?::|>=)", re.sub(r'"[^"]*"', "", query)):
-            known = field in fields or field.startswith("environment.") or field.removesuffix(".words") in fields
+        for field in re.findall(r"([a-z_@]+(?:\.[a-zA-Z_]+)*)\s*(?::|>=)",
+                                re.sub(r'"[^"]*"', "", query)):
+            known = field in fields or field.startswith("environment.") \
+                or field.removesuffix(".words") in fields
             assert known, f"{field}: no such field"

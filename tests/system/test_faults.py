@@ -1,6 +1,6 @@
-"""What the machine around the daemon can do to it: disks that stall, fill or turn read-only, clocks that jump, names that move,
-processes that cannot be made. Nothing is lost by any of it, and what is not hit continues. docs/testing.md says which fault of
-which kind is tested where."""
+"""What the machine around the daemon can do to it: disks that stall, fill or turn read-only, clocks
+that jump, names that move, processes that cannot be made. Nothing is lost by any of it, and what is
+not hit continues. docs/testing.md says which fault of which kind is tested where."""
 
 import gzip
 import http.server
@@ -24,7 +24,7 @@ import harness
 from harness import wait_for
 
 
-# ---- the archive's disk --------------------------------------------------------------------------------------------
+# ---- the archive's disk --------------------------------------------------------------------------
 @pytest.fixture
 def mount_tmpfs(work):
     """mount(name, options): a tmpfs in the test's folder."""
@@ -35,7 +35,8 @@ def mount_tmpfs(work):
             pytest.skip("mounting a tmpfs needs root")
         path = work / name
         path.mkdir()
-        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=750", "tmpfs", str(path)], capture_output=True, text=True)
+        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=750", "tmpfs",
+                                 str(path)], capture_output=True, text=True)
         if result.returncode != 0:
             pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
         mounted.append(path)
@@ -53,7 +54,10 @@ def retries_for(words, sink="archive"):
     return lambda s: any(words in reason for reason in s["sinks"][sink]["retries"])
 
 
-def test_with_every_inode_of_the_archives_disk_used_jobs_wait_until_there_are_more(make_daemon, make_storm, mount_tmpfs, archive):
+def test_with_every_inode_of_the_archives_disk_used_jobs_wait_until_there_are_more(make_daemon,
+                                                                                   make_storm,
+                                                                                   mount_tmpfs,
+                                                                                   archive):
     mount_tmpfs("archive", "size=64m,nr_inodes=100")
     daemon = make_daemon().start()
     storm = make_storm(100).finish()  # three files each
@@ -65,7 +69,8 @@ def test_with_every_inode_of_the_archives_disk_used_jobs_wait_until_there_are_mo
     assert daemon.sink()["dead"] == 0
 
 
-def test_an_archive_that_is_remounted_read_only_is_waited_for(make_daemon, make_storm, mount_tmpfs, archive):
+def test_an_archive_that_is_remounted_read_only_is_waited_for(make_daemon, make_storm, mount_tmpfs,
+                                                              archive):
     mount_tmpfs("archive", "size=64m")
     daemon = make_daemon().start()
     make_storm(50).finish()
@@ -81,12 +86,17 @@ def test_an_archive_that_is_remounted_read_only_is_waited_for(make_daemon, make_
     assert daemon.sink()["dead"] == 0
 
 
-# A disk quota cannot be had everywhere (tmpfs and the tools for it are missing on most machines), so the error is the fault point's.
-@pytest.mark.skipif(b"SCRIPTORIUM_FAULT" not in harness.SCRIPTORIUM.read_bytes(), reason="this build has no fault points (preset dev has)")
+# A disk quota cannot be had everywhere (tmpfs and the tools for it are missing on most machines),
+# so the error is the fault point's.
+@pytest.mark.skipif(b"SCRIPTORIUM_FAULT" not in harness.SCRIPTORIUM.read_bytes(),
+                    reason="this build has no fault points (preset dev has)")
 @pytest.mark.parametrize("error", ["EDQUOT", "EFBIG", "ESTALE"])
-def test_a_quota_a_size_limit_or_a_stale_handle_delays_and_loses_nothing(make_daemon, make_storm, archive, error):
-    fault = ",".join(f"{name}:{nth}:error={error}" for name in ("file.write", "file.rename") for nth in (2, 5))
-    daemon = make_daemon(sinks={"archive": {"batch_max_events": 10}}, environment={"SCRIPTORIUM_FAULT": fault}).start()
+def test_a_quota_a_size_limit_or_a_stale_handle_delays_and_loses_nothing(make_daemon, make_storm,
+                                                                         archive, error):
+    fault = ",".join(f"{name}:{nth}:error={error}" for name in ("file.write", "file.rename")
+                     for nth in (2, 5))
+    daemon = make_daemon(sinks={"archive": {"batch_max_events": 10}},
+                         environment={"SCRIPTORIUM_FAULT": fault}).start()
     storm = make_storm(60).finish()
     daemon.wait_acknowledged(60)
     archive.compare(storm.manifest())
@@ -96,21 +106,23 @@ def test_a_quota_a_size_limit_or_a_stale_handle_delays_and_loses_nothing(make_da
 
 def filesystem_of(place):
     """The type of the uppermost mount there, without asking that file system itself."""
-    types = [line.split(" - ")[1].split()[0] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    types = [line.split(" - ")[1].split()[0]
+             for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
              if line.split()[4] == str(place)]
     return types[-1] if types else ""
 
 
 @pytest.fixture
 def bindfs(work):
-    """A file system that a process of ours serves, so that it can be made to stall and to die: (mount point, serve())."""
+    """A file system that a process of ours serves, so that it can be made to stall and to die:
+    (mount point, serve())."""
     if not shutil.which("bindfs") or not os.path.exists("/dev/fuse") or not harness.IS_ROOT:
         pytest.skip("needs root, bindfs and /dev/fuse; apt-get install bindfs")
     (work / "behind").mkdir()
     place = work / "archive"
     place.mkdir()
-    # What lies below the mount takes no file, as on a site that protects its mount points: nothing can be written there
-    # between the end of one server and the start of the next.
+    # What lies below the mount takes no file, as on a site that protects its mount points: nothing
+    # can be written there between the end of one server and the start of the next.
     for mount in (["--bind", str(place), str(place)], ["-o", "remount,bind,ro", str(place)]):
         subprocess.run(["mount", *mount], check=True)
     servers = []
@@ -129,17 +141,20 @@ def bindfs(work):
     subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
 
-def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_the_end(bindfs, make_daemon, make_storm, work, archive):
+def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_the_end(
+    bindfs, make_daemon, make_storm, work, archive):
     place, serve = bindfs
     server = serve()
     other = harness.Archive(work / "other")
-    daemon = make_daemon(sinks={"other": {"plugin": "file", "root": str(other.path), "layout": "{job_id}.{ext}", "acl": "none"},
+    daemon = make_daemon(sinks={"other": {"plugin": "file", "root": str(other.path),
+                                          "layout": "{job_id}.{ext}", "acl": "none"},
                                 "archive": {"acl": "none"}}, shutdown_seconds=2).start()
     make_storm(20).finish()
     daemon.wait_acknowledged(20)
     server.send_signal(signal.SIGSTOP)
     storm = make_storm(30, first_id=101).finish()
-    status = daemon.wait_status(lambda s: s["sinks"]["other"]["acknowledged_total"] == 50, "the other sink has all", 20)
+    status = daemon.wait_status(lambda s: s["sinks"]["other"]["acknowledged_total"] == 50,
+                                "the other sink has all", 20)
     assert status["sinks"]["archive"]["acknowledged_total"] == 20
     assert status["sinks"]["archive"]["waiting"] == 30
     begun = time.monotonic()
@@ -157,7 +172,8 @@ def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_t
     server.kill()
     server.wait()
     make_storm(10, first_id=201).finish()
-    daemon.wait_status(lambda s: s["sinks"]["archive"]["retries"] and s["sinks"]["other"]["acknowledged_total"] == 60,
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["retries"]
+                       and s["sinks"]["other"]["acknowledged_total"] == 60,
                        "the archive's deliveries are tried again, the other sink has all", 20)
     subprocess.run(["umount", "-l", str(place)], check=True)
     serve()
@@ -165,7 +181,7 @@ def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_t
     assert len(archive.scripts()) == 60 and daemon.sink()["dead"] == 0
 
 
-# ---- the clock -----------------------------------------------------------------------------------------------------
+# ---- the clock -----------------------------------------------------------------------------------
 CLOCK = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -211,27 +227,34 @@ time_t time(time_t* t) {
 
 @pytest.fixture
 def clock(work):
-    """(environment, set(seconds)): the wall clock of a process, and of nobody else, set off by so many seconds at any time."""
+    """(environment, set(seconds)): the wall clock of a process, and of nobody else, set off by so
+    many seconds at any time."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or harness.SANITIZED:
-        pytest.skip("needs a C compiler, and a build without sanitizers (they want to be preloaded first)")
+        pytest.skip(
+            "needs a C compiler, and a build without sanitizers (they want to be preloaded first)")
     source, library, offset = work / "clock.c", work / "clock.so", work / "clock.offset"
     source.write_text(CLOCK)
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)], check=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(source)],
+                   check=True)
     offset.write_bytes(b"\0" * 4096)
     file = open(offset, "r+b")
     memory = mmap.mmap(file.fileno(), 4096)
-    yield ({"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(offset)}, lambda seconds: memory.__setitem__(slice(0, 8), struct.pack("=q", seconds)))
+    yield ({"LD_PRELOAD": str(library), "CLOCK_SHIFT": str(offset)},
+           lambda seconds: memory.__setitem__(slice(0, 8), struct.pack("=q", seconds)))
     memory.close()
     file.close()
 
 
-def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(clock, make_daemon, make_storm, work, archive):
+def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(clock, make_daemon,
+                                                                            make_storm, work,
+                                                                            archive):
     environment, shift = clock
     daemon = make_daemon(sinks={"archive": {"retry_max_ms": 2000}}, environment=environment).start()
     make_storm(30).finish()
     daemon.wait_acknowledged(30)
-    # The archive is away; while its deliveries wait for their back-off the clock goes back, as at the end of summer and by far.
+    # The archive is away; while its deliveries wait for their back-off the clock goes back, as at
+    # the end of summer and by far.
     archive.path.rename(work / "away")
     archive.path.write_text("")
     make_storm(30, first_id=101).finish()
@@ -240,11 +263,13 @@ def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(cloc
     archive.path.unlink()
     (work / "away").rename(archive.path)
     daemon.wait_acknowledged(60, seconds=20)
-    # A day ahead, everything is inspected again: nothing comes twice, for no id is made of our clock.
+    # A day ahead, everything is inspected again: nothing comes twice, for no id is made of our
+    # clock.
     shift(86400)
     scans = daemon.source()["scans"]
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] > scans, "the spool is scanned again")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] > scans,
+                       "the spool is scanned again")
     before = archive.snapshot()
     # After the 32-bit seconds have ended, and then before all that it knows, also at the start.
     for first, years in ((1001, 20), (2001, -20)):
@@ -252,18 +277,22 @@ def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(cloc
         shift(years * 365 * 86400)
         daemon.start()
         make_storm(20, first_id=first).finish()
-        daemon.wait_status(lambda s, f=first: {str(f + i) for i in range(20)} <= archive.scripts() and s["sinks"]["archive"]["waiting"] == 0,
+        daemon.wait_status(lambda s, f=first: {str(f + i) for i in range(20)} <= archive.scripts()
+                           and s["sinks"]["archive"]["waiting"] == 0,
                            "the new ones are archived", 30)
         assert daemon.command("status", check=False).returncode == 0
         year = int(archive.metadata(first)["captured_at"][:4])
-        assert abs(year - time.gmtime().tm_year - years) <= 1, f"the daemon's clock was not set off: {year}"
+        assert abs(year - time.gmtime().tm_year
+                   - years) <= 1, f"the daemon's clock was not set off: {year}"
     after = archive.snapshot()
     assert {name: after[name] for name in before} == before
     assert daemon.sink()["dead"] == 0 and daemon.sink()["acknowledged_total"] == 100
 
 
-# ---- processes -----------------------------------------------------------------------------------------------------
-def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(make_daemon, make_storm, work, archive):
+# ---- processes -----------------------------------------------------------------------------------
+def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(make_daemon,
+                                                                                make_storm, work,
+                                                                                archive):
     if b"WATCHDOG=1" not in harness.SCRIPTORIUM.read_bytes():
         pytest.skip("built without libsystemd")
     daemon = make_daemon()
@@ -273,8 +302,10 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
         os.chmod(address, 0o777)
         env = {**os.environ, "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1500000"}
         with open(daemon.log_file, "ab") as log:
-            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config", str(daemon.config)],
-                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
+                                               str(daemon.config)],
+                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                              env=env)
         daemon.wait_ready()
 
         def pings(seconds):
@@ -289,7 +320,8 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
             return count
         assert pings(3) >= 2, "it tells that it lives, three times in each period"
         daemon.process.send_signal(signal.SIGSTOP)
-        wait_for(lambda: pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T", "it is stopped")
+        wait_for(lambda: pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(
+            ")", 1)[1].split()[0] == "T", "it is stopped")
         pings(0.1)
         storm = make_storm(500, rate=500).finish()
         assert pings(2) == 0, "a stopped process tells that it lives"
@@ -299,7 +331,8 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
         archive.compare(storm.manifest())
 
 
-def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_asked_again(make_daemon, make_storm, work, archive):
+def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_asked_again(
+    make_daemon, make_storm, work, archive):
     if not harness.IS_ROOT:
         pytest.skip("needs root, to be a user whose processes are counted, and who has none")
     uid = 200_000_000 + os.getpid()
@@ -312,7 +345,8 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
         os.chown(work / name, uid, uid)
     asked.write_text("")
     os.chmod(asked, 0o666)
-    daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld", "resolve_timeout_seconds": 2, "squeue": str(squeue), "rescan_seconds": 1}},
+    daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld", "resolve_timeout_seconds": 2,
+                                            "squeue": str(squeue), "rescan_seconds": 1}},
                          sinks={"archive": {"acl": "none"}})
 
     def start(most=None):
@@ -323,8 +357,10 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
             if most is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
         with open(daemon.log_file, "ab") as log:
-            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config", str(daemon.config)],
-                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=become)
+            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
+                                               str(daemon.config)],
+                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                              preexec_fn=become)
         daemon.wait_ready()
 
     def entries(first):
@@ -351,7 +387,7 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
     assert daemon.sink()["dead"] == 0
 
 
-# ---- names ---------------------------------------------------------------------------------------------------------
+# ---- names ---------------------------------------------------------------------------------------
 class BulkServer(http.server.ThreadingHTTPServer):
     """As much of Elasticsearch as the sink needs: it keeps the ids of what it is given."""
 
@@ -370,12 +406,15 @@ class BulkServer(http.server.ThreadingHTTPServer):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
-                result = {"version": {"number": "8.19.0", "build_flavor": "default"}, "tagline": "You Know, for Search"}
+                result = {"version": {"number": "8.19.0", "build_flavor": "default"},
+                          "tagline": "You Know, for Search"}
                 if self.path.startswith("/_bulk") or "/_bulk" in self.path:
                     items = [json.loads(line) for line in body.splitlines()[::2]]
                     ids = [next(iter(item.values()))["_id"] for item in items]
                     self.server.ids += ids
-                    result = {"took": 1, "errors": False, "items": [{"create": {"_id": i, "status": 201, "result": "created"}} for i in ids]}
+                    result = {"took": 1, "errors": False,
+                              "items": [{"create": {"_id": i, "status": 201, "result": "created"}}
+                                        for i in ids]}
                 elif self.path != "/":
                     result = {}
                 data = b"" if self.command == "HEAD" else json.dumps(result).encode()
@@ -416,11 +455,13 @@ def test_a_destination_whose_name_leads_elsewhere_is_followed(make_daemon, make_
     port = first.server_address[1]
     hosts = work / "hosts"
     hosts.write_text("127.0.0.2 search.test\n")
-    daemon = make_daemon(sinks={"archive": None, "search": {"plugin": "elasticsearch", "hosts": [f"http://search.test:{port}"],
+    daemon = make_daemon(sinks={"archive": None, "search": {"plugin": "elasticsearch",
+                                                            "hosts": [f"http://search.test:{port}"],
                                                             "retry_max_ms": 1000}})
     with open(daemon.log_file, "ab") as log:
         daemon.process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f'mount --bind "{hosts}" /etc/hosts && exec "$@"', "sh", str(harness.SCRIPTORIUM), "run",
+            ["unshare", "-m", "sh", "-c", f'mount --bind "{hosts}" /etc/hosts && exec "$@"', "sh",
+             str(harness.SCRIPTORIUM), "run",
              "--config", str(daemon.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     daemon.wait_ready()
     make_storm(20).finish()
@@ -429,7 +470,8 @@ def test_a_destination_whose_name_leads_elsewhere_is_followed(make_daemon, make_
     second = BulkServer(("127.0.0.3", port))
     first.stop()
     make_storm(20, first_id=101).finish()
-    daemon.wait_status(lambda s: s["sinks"]["search"]["waiting"] == 20 or second.ids, "the old address answers no more")
+    daemon.wait_status(lambda s: s["sinks"]["search"]["waiting"] == 20 or second.ids,
+                       "the old address answers no more")
     hosts.write_text("127.0.0.3 search.test\n")
     daemon.wait_acknowledged(40, "search", 40)
     assert len(set(second.ids)) == 20 and not set(first.ids) & set(second.ids)
@@ -437,22 +479,27 @@ def test_a_destination_whose_name_leads_elsewhere_is_followed(make_daemon, make_
     second.stop()
 
 
-# ---- one entry for very many jobs --------------------------------------------------------------------------------------
+# ---- one entry for very many jobs ----------------------------------------------------------------
 def resident_mb(pid):
-    return int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) / 1024
+    return int(re.search(r"VmHWM:\s+(\d+)",
+                         pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) / 1024
 
 
-def test_an_array_of_75000_tasks_is_one_event_and_costs_no_memory(fresh_slurm, make_daemon, work, archive, ordinary_user):
+def test_an_array_of_75000_tasks_is_one_event_and_costs_no_memory(fresh_slurm, make_daemon, work,
+                                                                  archive, ordinary_user):
     from test_slurm import LAYOUT, slurm_source, wait_event
-    slurm = fresh_slurm("--nodes", "1", "--conf", "MaxArraySize=75001", "--conf", "MaxJobCount=80000")
+    slurm = fresh_slurm("--nodes", "1", "--conf", "MaxArraySize=75001", "--conf",
+                        "MaxJobCount=80000")
     daemon = make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
     job = slurm.sbatch("--hold", "-a", "0-74999", user=ordinary_user)
     _, event = wait_event(archive, job)
-    assert event["user"]["verified"] is True and event["job"]["array"]["task_spec"] == "0-74999", event["job"]
+    assert event["user"]["verified"] is True and event["job"]["array"]["task_spec"] == "0-74999", \
+        event["job"]
     # Tasks of their own, with job ids of their own and no entry in the spool.
     for task in range(5, 10):
         slurm.run("scontrol", "update", f"JobId={job}_{task}", "Nice=1")
-        own = re.search(r"JobId=(\d+)", slurm.run("scontrol", "show", "job", f"{job}_{task}").stdout).group(1)
+        own = re.search(r"JobId=(\d+)",
+                        slurm.run("scontrol", "show", "job", f"{job}_{task}").stdout).group(1)
         assert own != job, "the task did not become a job of its own"
     slurm.run("scancel", job)
     status = daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0, "nothing waits")

@@ -18,7 +18,8 @@ def small_disk(work):
             pytest.skip("mounting a tmpfs needs root")
         path = work / name
         path.mkdir()
-        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=750", "tmpfs", str(path)], capture_output=True, text=True)
+        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=750", "tmpfs",
+                                 str(path)], capture_output=True, text=True)
         if result.returncode != 0:
             pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
         mounted.append(path)
@@ -40,18 +41,21 @@ def fill(path):
     return ballast
 
 
-def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, make_storm, small_disk, archive):
+def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, make_storm,
+                                                                small_disk, archive):
     small_disk("archive", "8m")
     ballast = fill(archive.path)
     with open(ballast, "r+b") as file:
         file.truncate(ballast.stat().st_size - 200_000)  # room for some, not for all
     daemon = make_daemon().start()
     storm = make_storm(300, rate=500).finish()
-    status = daemon.wait_status(lambda s: any("no space left" in reason for reason in s["sinks"]["archive"]["retries"]),
+    status = daemon.wait_status(lambda s: any("no space left" in reason
+                                              for reason in s["sinks"]["archive"]["retries"]),
                                 "the archive is full and status says so")
     assert status["sinks"]["archive"]["waiting"] > 0
     assert "no space left" in (daemon.sink()["last_error"] or "")
-    torn = [f for f in archive.scripts() if harness.sha256((archive.path / f"{f}.sh").read_bytes()) != storm.manifest()[f][0]]
+    torn = [f for f in archive.scripts() if harness.sha256((archive.path / f"{f}.sh").read_bytes())
+            != storm.manifest()[f][0]]
     assert not torn, f"torn files are visible: {torn}"
 
     ballast.unlink()
@@ -60,7 +64,8 @@ def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, mak
     assert daemon.sink()["dead"] == 0
 
 
-def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemon, make_storm, small_disk, work, archive):
+def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemon, make_storm,
+                                                                      small_disk, work, archive):
     state = small_disk("state", "16m")
     state.chmod(0o700)
     daemon = make_daemon(state_dir=str(state)).start()
@@ -73,51 +78,63 @@ def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemo
     archive.compare(storm.manifest())
 
 
-def test_at_journal_max_bytes_capture_waits_and_goes_on_when_the_sink_is_back(make_daemon, make_storm, small_disk, archive):
+def test_at_journal_max_bytes_capture_waits_and_goes_on_when_the_sink_is_back(make_daemon,
+                                                                              make_storm,
+                                                                              small_disk, archive):
     small_disk("archive", "64m")
     ballast = fill(archive.path)
     jobs = harness.storm_jobs(3000)
     daemon = make_daemon(journal_max_bytes=1 << 20).start()
     storm = make_storm(jobs, script_bytes=4000).finish()
-    status = daemon.wait_status(lambda s: s["journal"]["bytes"] > 0.9 * s["journal"]["limit_bytes"], "the journal is full")
-    assert status["journal"]["bytes"] < 2 * status["journal"]["limit_bytes"], "the limit does not hold"
+    status = daemon.wait_status(lambda s: s["journal"]["bytes"] > 0.9
+                                * s["journal"]["limit_bytes"], "the journal is full")
+    assert status["journal"]["bytes"] < 2 * status["journal"]["limit_bytes"], \
+        "the limit does not hold"
     ballast.unlink()
-    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0 and len(archive.scripts()) >= jobs, "all are archived", 120)
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0 and len(archive.scripts())
+                       >= jobs, "all are archived", 120)
     archive.compare(storm.manifest())
 
 
 def pinned(path):
     """Bytes that the file system has in use beyond the files that are to be seen there."""
     disk = os.statvfs(path)
-    visible = sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for folder, _, names in os.walk(path) for name in names)
+    visible = sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for folder, _, names
+                  in os.walk(path) for name in names)
     return (disk.f_blocks - disk.f_bfree) * disk.f_frsize - visible
 
 
-def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_job_is_lost(make_daemon, small_disk, work):
+def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_job_is_lost(
+    make_daemon, small_disk, work):
     site = small_disk("site", "400m")
     spool, archive = harness.Spool(site / "spool"), harness.Archive(site / "archive")
     down = small_disk("down", "1m")
     ballast = fill(down)
     daemon = make_daemon(state_dir=str(site / "state"), journal_max_bytes=1 << 20,
                          sources={"slurm": {"spool": spool.path}},
-                         sinks={"archive": {"root": str(archive.path)}, "down": {"plugin": "file", "root": str(down)}}).start()
+                         sinks={"archive": {"root": str(archive.path)},
+                                "down": {"plugin": "file", "root": str(down)}}).start()
     if daemon.source()["capture"] != "fanotify":
         pytest.skip("only fanotify's notifications keep files")
     jobs = harness.storm_jobs(3000)
     storm = harness.Storm(spool, work, jobs, script_bytes=4000, lifetime_ms=300)
     storm.finish()
-    daemon.wait_status(lambda s: s["journal"]["full"] and s["sources"]["slurm"]["waiting_for_room"] > 0, "jobs wait for room")
+    daemon.wait_status(lambda s: s["journal"]["full"] and s["sources"]["slurm"]["waiting_for_room"]
+                       > 0, "jobs wait for room")
     # As slurmctld saves its state.
     for _ in range(80):
         new = spool.path / "job_state.new"
         new.write_bytes(b"x" * (2 << 20))
         os.replace(new, spool.path / "job_state")
-    harness.wait_for(lambda: pinned(site) <= 40 << 20, lambda: f"{pinned(site) >> 20} MB of deleted files are kept", 30)
+    harness.wait_for(lambda: pinned(site) <= 40 << 20,
+                     lambda: f"{pinned(site) >> 20} MB of deleted files are kept", 30)
     assert daemon.source()["waiting_for_room"] > 0, "the journal had room, so this shows nothing"
     ballast.unlink()
     subprocess.run(["mount", "-o", "remount,size=400m", str(down)], check=True)
-    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0 and s["sinks"]["archive"]["waiting"] == 0
-                                and s["sinks"]["down"]["waiting"] == 0 and len(archive.scripts()) >= jobs, "all are archived", 120)
+    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0
+                                and s["sinks"]["archive"]["waiting"] == 0
+                                and s["sinks"]["down"]["waiting"] == 0 and len(archive.scripts())
+                                >= jobs, "all are archived", 120)
     archive.compare(storm.manifest())
     assert status["sources"]["slurm"]["missed"] == {"vanished": 0}
     assert status["sources"]["slurm"]["gaps"]["suspected"] == 0

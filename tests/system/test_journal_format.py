@@ -1,4 +1,5 @@
-"""A journal of another format: never damaged. A newer one is refused in words by everything that would open it."""
+"""A journal of another format: never damaged. A newer one is refused in words by everything that
+would open it."""
 
 import hashlib
 import json
@@ -9,15 +10,19 @@ from harness import EX_CONFIG, Archive
 
 
 def digest(folder):
-    """Of everything in a state_dir that belongs to the journal. SQLite may leave an empty -wal, and -shm is no content."""
+    """Of everything in a state_dir that belongs to the journal. SQLite may leave an empty -wal, and
+    -shm is no content."""
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())
-            if p.name.startswith(("journal.db", "bad.")) and not p.name.endswith("-shm") and p.stat().st_size > 0}
+            if p.name.startswith(("journal.db", "bad.")) and not p.name.endswith("-shm")
+            and p.stat().st_size > 0}
 
 
 def waiting_daemon(make_daemon, make_storm, archive):
-    """A daemon that has ended and left 10 events in its journal, because something stands in the way of the archive's folder."""
+    """A daemon that has ended and left 10 events in its journal, because something stands in the
+    way of the archive's folder."""
     storm = make_storm(10).finish()
-    daemon = make_daemon(sinks={"archive": {"layout": "blocked/{job_id}.{ext}"}}, shutdown_seconds=1)
+    daemon = make_daemon(sinks={"archive": {"layout": "blocked/{job_id}.{ext}"}},
+                         shutdown_seconds=1)
     archive.path.mkdir(mode=0o750)
     (archive.path / "blocked").write_text("a file, not a folder")
     daemon.command("run", "--once", check=False)
@@ -31,11 +36,13 @@ def edit(daemon, *statements):
     db.close()
 
 
-def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm, archive):
+def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm,
+                                                                     archive):
     daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
     edit(daemon, "PRAGMA user_version=4")
     before = digest(daemon.state_dir)
-    words = "found journal format 4, this program needs 3 or older; install the newer Scriptorium again, which wrote it"
+    words = "found journal format 4, this program needs 3 or older; install the newer " \
+            "Scriptorium again, which wrote it"
     for command in (["run"], ["run", "--once"], ["deadletters", "list"]):
         result = daemon.command(*command, check=False)
         assert result.returncode == EX_CONFIG and words in result.stderr, (command, result.stderr)
@@ -51,9 +58,11 @@ def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon
     Archive(archive.path / "blocked").compare(storm.manifest())
 
 
-def test_what_a_newer_program_of_the_same_format_added_is_left_alone(make_daemon, make_storm, archive):
+def test_what_a_newer_program_of_the_same_format_added_is_left_alone(make_daemon, make_storm,
+                                                                     archive):
     daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
-    edit(daemon, "CREATE TABLE forecast(day TEXT, jobs INTEGER)", "INSERT INTO forecast VALUES('2027-01-01', 17)",
+    edit(daemon, "CREATE TABLE forecast(day TEXT, jobs INTEGER)",
+         "INSERT INTO forecast VALUES('2027-01-01', 17)",
          "ALTER TABLE events ADD COLUMN colour TEXT", "UPDATE events SET colour='red'")
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")
@@ -77,4 +86,5 @@ def test_an_imports_journal_of_a_newer_format_is_refused_too(make_daemon, spool,
     assert result.returncode == EX_CONFIG and "found journal format 9" in result.stderr
     assert digest(daemon.state_dir / "import") == before
     # The daemon's own is another file, and works.
-    assert json.loads(daemon.command("deadletters", "list", "--json", check=False).stdout or "[]") == []
+    assert json.loads(daemon.command("deadletters", "list", "--json", check=False).stdout
+                      or "[]") == []

@@ -18,26 +18,35 @@ def cluster(request):
 
 def impatient_producer(cluster, topic):
     """What the broker says to one that asks once and takes the answer."""
-    result = subprocess.run(["kcat", "-P", "-b", cluster.bootstrap, "-t", topic, "-X", "acks=all", "-X", "retries=0",
-                             "-X", "message.timeout.ms=10000"], input="never stored\n", capture_output=True, text=True, timeout=60)
+    result = subprocess.run(["kcat", "-P", "-b", cluster.bootstrap, "-t", topic, "-X", "acks=all",
+                             "-X", "retries=0",
+                             "-X", "message.timeout.ms=10000"], input="never stored\n",
+                            capture_output=True, text=True, timeout=60)
     return result.stderr
 
 
-def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_leader_does_not(make_kafka_daemon, cluster, make_storm):
-    # Leader on the broker that stays: its requests wait. Leader on one that dies: the next one says NOT_ENOUGH_REPLICAS.
+def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_leader_does_not(
+    make_kafka_daemon, cluster, make_storm):
+    # Leader on the broker that stays: its requests wait. Leader on one that dies: the next one says
+    # NOT_ENOUGH_REPLICAS.
     topics = {"stays": cluster.create(f"stays-{uuid.uuid4().hex[:8]}", replicas="1,2,3"),
               "dies": cluster.create(f"dies-{uuid.uuid4().hex[:8]}", replicas="2,3,1")}
-    daemon = make_kafka_daemon({name: kafka_sink(cluster, topic, stalled_after_seconds=3, librdkafka={"reconnect.backoff.max.ms": 1000})
-                                for name, topic in topics.items()}, archive=False, sources=kafka_lab.OWN_EVENTS_ONLY).start()
+    daemon = make_kafka_daemon({name: kafka_sink(cluster, topic, stalled_after_seconds=3,
+                                                 librdkafka={"reconnect.backoff.max.ms": 1000})
+                                for name, topic in topics.items()}, archive=False,
+                               sources=kafka_lab.OWN_EVENTS_ONLY).start()
     jobs = harness.storm_jobs(4000)
     first = make_storm(jobs, rate=500)
-    daemon.wait_status(lambda s: all(s["sinks"][n]["acknowledged"] >= jobs // 10 for n in topics), "both sinks deliver")
+    daemon.wait_status(lambda s: all(s["sinks"][n]["acknowledged"] >= jobs // 10 for n in topics),
+                       "both sinks deliver")
     cluster.kill_nodes(2, 3)
     first.finish()
     for name in topics:
         daemon.wait_log(rf"KAFKA_STALLED.*\b{name}\b", seconds=60)
-    # Without a dead broker in the in-sync set there is one replica of the two that it takes; nothing is appended.
-    harness.wait_for(lambda: cluster.admin("leader", topics["dies"]) == "1", "the broker that stays leads", seconds=60)
+    # Without a dead broker in the in-sync set there is one replica of the two that it takes;
+    # nothing is appended.
+    harness.wait_for(lambda: cluster.admin("leader", topics["dies"]) == "1",
+                     "the broker that stays leads", seconds=60)
     assert "Not enough in-sync replicas" in impatient_producer(cluster, topics["dies"])
     share = kafka_lab.assert_quiet(daemon, "two of three brokers are dead", seconds=5)
     print(f"two of three brokers dead: {share:.2%} of a core")
@@ -54,7 +63,8 @@ def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_le
     leader = {name: int(cluster.admin("leader", topic)) for name, topic in topics.items()}
     victim = leader["dies"] if leader["dies"] != 1 else 2
     second = make_storm(jobs // 2, first_id=jobs + 1, rate=500)
-    daemon.wait_status(lambda s: all(s["sinks"][n]["acknowledged"] >= jobs + jobs // 20 for n in topics), "both sinks deliver again")
+    daemon.wait_status(lambda s: all(s["sinks"][n]["acknowledged"] >= jobs + jobs // 20
+                                     for n in topics), "both sinks deliver again")
     cluster.kill_nodes(victim)
     second.finish()
     manifest.update(second.manifest())

@@ -1,5 +1,5 @@
-"""Brokers and daemons that die, hang and come back under load: nothing missing at the consumer, and nothing twice but after a
-SIGKILL of the daemon."""
+"""Brokers and daemons that die, hang and come back under load: nothing missing at the consumer, and
+nothing twice but after a SIGKILL of the daemon."""
 
 import random
 import signal
@@ -31,14 +31,18 @@ def topic(broker):
 
 @pytest.fixture
 def daemon(make_kafka_daemon, broker, topic):
-    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, topic, librdkafka={"reconnect.backoff.max.ms": 1000})}, archive=False,
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, topic,
+                                                    librdkafka={
+                                                        "reconnect.backoff.max.ms": 1000})},
+                               archive=False,
                                sources=kafka_lab.OWN_EVENTS_ONLY, shutdown_seconds=5)
     yield daemon.start()
     broker.thaw()
 
 
 def finish(daemon, broker, topic, *storms, duplicates=0):
-    """Until all is acknowledged; then what a consumer has. Returns how many messages were there twice."""
+    """Until all is acknowledged; then what a consumer has. Returns how many messages were there
+    twice."""
     manifest = {}
     for storm in storms:
         manifest.update(storm.finish().manifest())
@@ -49,10 +53,12 @@ def finish(daemon, broker, topic, *storms, duplicates=0):
 
 
 def acknowledged(daemon, count):
-    daemon.wait_status(lambda s: s["sinks"]["kafka"]["acknowledged"] >= count, f"{count} are acknowledged")
+    daemon.wait_status(lambda s: s["sinks"]["kafka"]["acknowledged"] >= count,
+                       f"{count} are acknowledged")
 
 
-def test_a_broker_killed_and_started_again_under_load_costs_nothing(daemon, broker, topic, make_storm):
+def test_a_broker_killed_and_started_again_under_load_costs_nothing(daemon, broker, topic,
+                                                                    make_storm):
     jobs = harness.storm_jobs(6000)
     storm = make_storm(jobs, rate=600)
     for part in (1, 2):
@@ -69,17 +75,21 @@ def test_a_hung_broker_costs_no_processor_and_loses_nothing(daemon, broker, topi
     broker.freeze()
     storm.finish()
     # Capturing is work of its own, so it is over before the clock starts.
-    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] == jobs, "all are captured")
+    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] == jobs,
+                                "all are captured")
     assert status["sinks"]["kafka"]["waiting"] > 0, status
     kafka_lab.assert_quiet(daemon, "the broker hangs", seconds=10)
     broker.thaw()
     finish(daemon, broker, topic, storm)
 
 
-def test_sigterm_with_messages_in_flight_leaves_none_out_and_none_twice(daemon, broker, topic, make_storm):
+def test_sigterm_with_messages_in_flight_leaves_none_out_and_none_twice(daemon, broker, topic,
+                                                                        make_storm):
     jobs = harness.storm_jobs(4000) // 4
     storms = []
-    for part in range(4):  # each life has a storm of its own, so that something is under way at its end however slow we are
+    # each life has a storm of its own, so that something is under way at its end however slow we
+    # are
+    for part in range(4):
         storms.append(make_storm(jobs, first_id=1 + part * jobs, rate=800))
         acknowledged(daemon, jobs // 5)
         assert daemon.terminate() == 0
@@ -88,7 +98,8 @@ def test_sigterm_with_messages_in_flight_leaves_none_out_and_none_twice(daemon, 
 
 
 @pytest.mark.parametrize("broker_is", ["away", "hung"])
-def test_sigterm_while_nothing_answers_ends_in_time_and_keeps_everything(daemon, broker, topic, make_storm, broker_is):
+def test_sigterm_while_nothing_answers_ends_in_time_and_keeps_everything(daemon, broker, topic,
+                                                                         make_storm, broker_is):
     storm = make_storm(harness.storm_jobs(1000), rate=500)
     acknowledged(daemon, 50)
     (broker.kill if broker_is == "away" else broker.freeze)()
@@ -97,20 +108,23 @@ def test_sigterm_while_nothing_answers_ends_in_time_and_keeps_everything(daemon,
     assert daemon.terminate(30) == 0
     (broker.start if broker_is == "away" else broker.thaw)()
     daemon.start()
-    # What a broker stored and could not answer for any more comes again after the restart: a hung one stores what lies in its
-    # socket once it wakes up, and a killed one may have died between the two.
+    # What a broker stored and could not answer for any more comes again after the restart: a hung
+    # one stores what lies in its socket once it wakes up, and a killed one may have died between
+    # the two.
     twice = finish(daemon, broker, topic, storm, duplicates=500)
     print(f"SIGTERM, broker {broker_is}: {twice} messages twice")
 
 
-def test_sigkill_with_messages_in_flight_loses_none_and_at_most_what_was_in_flight_comes_twice(daemon, broker, topic, make_storm):
+def test_sigkill_with_messages_in_flight_loses_none_and_at_most_what_was_in_flight_comes_twice(
+    daemon, broker, topic, make_storm):
     chance = random.Random(SEED)
     jobs = harness.storm_jobs(5000)
     storm = make_storm(jobs, rate=800)
     kills = 4
     for kill in range(kills):
         target = jobs * (kill + 1) // (kills + 2) + chance.randrange(100)
-        harness.wait_for(lambda t=target: broker.count(topic) >= t, f"{target} messages", step=0.005)
+        harness.wait_for(lambda t=target: broker.count(topic) >= t, f"{target} messages",
+                         step=0.005)
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
         daemon.start()

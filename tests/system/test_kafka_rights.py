@@ -1,5 +1,5 @@
-"""Rights that are missing or taken away, topics that are not there or deleted: events wait, one loud line says why, and they
-arrive once an administrator has mended it."""
+"""Rights that are missing or taken away, topics that are not there or deleted: events wait, one
+loud line says why, and they arrive once an administrator has mended it."""
 
 import concurrent.futures
 import re
@@ -20,7 +20,8 @@ def brokers(request, certificates):
     directory = kafka_lab.brokers_directory(request)
     try:
         for version in kafka_lab.VERSIONS:
-            broker = kafka_lab.Broker(directory / version, version, certificates, extra=f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}")
+            broker = kafka_lab.Broker(directory / version, version, certificates,
+                                      extra=f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}")
             running[version.replace(".", "")] = broker
         with concurrent.futures.ThreadPoolExecutor() as pool:
             list(pool.map(kafka_lab.Broker.start, running.values()))
@@ -33,10 +34,12 @@ def brokers(request, certificates):
 
 # Four sinks for each broker, in one daemon:
 #   revoked   may write, then may not
-#   stranger  may write nowhere, so that the broker gives its producer no id, which ends it with a fatal error
+#   stranger  may write nowhere, so that the broker gives its producer no id, which ends it with a
+#             fatal error
 #   later     its topic is not there yet
 #   deleted   its topic is deleted while events come
-REASONS = {"revoked": "no right to write", "stranger": "no right to write", "later": "topic does not exist", "deleted": "topic does not exist"}
+REASONS = {"revoked": "no right to write", "stranger": "no right to write",
+           "later": "topic does not exist", "deleted": "topic does not exist"}
 IMPATIENT = {"topic.metadata.propagation.max.ms": 1000, "topic.metadata.refresh.interval.ms": 1000}
 
 
@@ -46,8 +49,10 @@ class Case:
         self.sink = f"{what}-{version}"
         self.topic = f"{self.sink}-{uuid.uuid4().hex[:8]}"
         self.user = {"revoked": "scriptorium", "stranger": "stranger"}.get(what)
-        self.options = sasl(work, certificates, broker, self.topic, user=self.user) if self.user else kafka_sink(broker, self.topic,
-                                                                                                                librdkafka=IMPATIENT)
+        if self.user:
+            self.options = sasl(work, certificates, broker, self.topic, user=self.user)
+        else:
+            self.options = kafka_sink(broker, self.topic, librdkafka=IMPATIENT)
         if what != "later":
             broker.create(self.topic)
         if what == "revoked":
@@ -67,18 +72,23 @@ class Case:
             self.broker.create(self.topic)
 
 
-def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_daemon, brokers, certificates, make_storm, work):
-    cases = [Case(what, version, broker, work, certificates) for version, broker in brokers.items() for what in REASONS]
+def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_daemon, brokers,
+                                                                    certificates, make_storm, work):
+    cases = [Case(what, version, broker, work, certificates) for version, broker in brokers.items()
+             for what in REASONS]
     daemon = make_kafka_daemon({case.sink: case.options for case in cases}, archive=False)
     checked = daemon.command("check", check=False)
     assert checked.returncode == harness.EX_UNAVAILABLE
     said = checked.stdout + checked.stderr
     for topic in (case.topic for case in cases if case.what == "later"):
-        assert re.search(rf"topic {topic}: the topic does not exist.*--create --topic {topic}", said), said
+        assert re.search(rf"topic {topic}: the topic does not exist.*--create --topic {topic}",
+                         said), said
 
     daemon.start()
-    # A stranger's producer is given up before there is a message to send: that must be said as well.
-    daemon.wait_status(lambda s: all(s["sinks"][c.sink]["plugin_status"]["producers_given_up"] >= 1 for c in cases if c.what == "stranger"),
+    # A stranger's producer is given up before there is a message to send: that must be said as
+    # well.
+    daemon.wait_status(lambda s: all(s["sinks"][c.sink]["plugin_status"]["producers_given_up"] >= 1
+                                     for c in cases if c.what == "stranger"),
                        "the strangers' producers are given up")
     first = make_storm(50).finish().manifest()
     for case in cases:
@@ -88,19 +98,25 @@ def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_d
         case.spoil()
     second = make_storm(50, first_id=51).finish().manifest()
     for case in cases:
-        daemon.wait_status(lambda s, c=case: REASONS[c.what] in (s["sinks"][c.sink]["last_error"] or ""), f"status says why {case.sink} waits")
+        daemon.wait_status(lambda s,
+                           c=case: REASONS[c.what] in (s["sinks"][c.sink]["last_error"] or ""),
+                           f"status says why {case.sink} waits")
     status, log = daemon.status()["sinks"], daemon.log_text()
     for case in cases:
         it = status[case.sink]
-        assert it["dead"] == 0 and it["waiting"] == (50 if case.delivers_at_first else 100), (case.sink, it)
+        assert it["dead"] == 0 and it["waiting"] == (50 if case.delivers_at_first
+                                                     else 100), (case.sink, it)
         message = "KAFKA_NOT_AUTHORIZED" if case.user else "KAFKA_TOPIC"
-        loud = [line for line in log.splitlines() if re.search(rf"\b{message}\b.*\bsink={case.sink}\b", line)]
-        assert len(loud) == 1 and case.topic in loud[0], f"{case.sink}: {len(loud)} lines\n" + "\n".join(loud)
+        loud = [line for line in log.splitlines()
+                if re.search(rf"\b{message}\b.*\bsink={case.sink}\b", line)]
+        assert len(loud) == 1 and case.topic in loud[0], f"{case.sink}: {len(loud)} lines\n" \
+            + "\n".join(loud)
 
     for case in cases:
         case.mend()
     for case in cases:
         daemon.wait_acknowledged(100, case.sink)
         # The first fifty of a deleted topic went with it.
-        kafka_lab.compare(case.broker.read(case.topic), second if case.what == "deleted" else {**first, **second})
+        kafka_lab.compare(case.broker.read(case.topic), second if case.what == "deleted"
+                          else {**first, **second})
         assert daemon.sink(case.sink)["dead"] == 0

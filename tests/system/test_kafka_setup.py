@@ -1,4 +1,5 @@
-"""`scriptorium setup` makes the topic on a real broker, once, and says in what one that is there differs."""
+"""`scriptorium setup` makes the topic on a real broker, once, and says in what one that is there
+differs."""
 
 import subprocess
 import uuid
@@ -13,27 +14,33 @@ from kafka_lab import certificates, kafka_sink, make_kafka_daemon, sasl  # noqa:
 @pytest.fixture(scope="module", params=kafka_lab.VERSIONS)
 def broker(request, certificates):
     directory = kafka_lab.brokers_directory(request)
-    yield from kafka_lab.running(directory, kafka_lab.Broker(directory, request.param, certificates,
-                                                             extra=f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}"))
+    extra = f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}"
+    broker = kafka_lab.Broker(directory, request.param, certificates, extra=extra)
+    yield from kafka_lab.running(directory, broker)
 
 
 def topics(broker):
-    listed = subprocess.run(["kcat", "-L", "-b", broker.bootstrap, "-X", "log_level=0"], capture_output=True, text=True, timeout=60)
+    listed = subprocess.run(["kcat", "-L", "-b", broker.bootstrap, "-X", "log_level=0"],
+                            capture_output=True, text=True, timeout=60)
     return listed.stdout
 
 
 def test_setup_makes_the_topic_once_and_the_sink_delivers_to_it(make_kafka_daemon, broker, spool):
     name = f"made-{uuid.uuid4().hex[:8]}"
     spool.write(1)
-    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name, topic_partitions=4)}, archive=False)
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name, topic_partitions=4)},
+                               archive=False)
     printed = daemon.command("setup", "kafka", "--print").stdout
-    assert f"--create --topic {name} --partitions 4 --config max.message.bytes=8388608 --config compression.type=producer" in printed
+    assert f"--create --topic {name} --partitions 4 --config max.message.bytes=8388608 --config " \
+           f"compression.type=producer" in printed
     assert f'"{name}"' not in topics(broker), "--print makes nothing"
 
-    assert f"topic {name}: made with 4 partitions, 1 replica" in daemon.command("setup", "kafka").stdout
+    assert f"topic {name}: made with 4 partitions, 1 replica" in daemon.command("setup",
+                                                                                "kafka").stdout
     assert broker.partitions(name) == 4
     again = daemon.command("setup", "kafka").stdout
-    assert again == f"topic {name}: is there already with 4 partitions, 1 replica, and set as wanted\n"
+    assert again == f"topic {name}: is there already with 4 partitions, 1 replica, and " \
+                    f"set as wanted\n"
     daemon.command("run", "--once", seconds=120)
     assert [m.key for m in broker.read(name)] == ["lab/1"]
 
@@ -42,14 +49,18 @@ def test_setup_says_in_what_a_topic_differs_and_changes_nothing(make_kafka_daemo
     name = broker.create(f"other-{uuid.uuid4().hex[:8]}", partitions=1, compression_type="gzip")
     daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name)}, archive=False)
     said = daemon.command("setup", "kafka").stdout
-    assert f"topic {name}: is there already with 1 partition, 1 replica; nothing was changed\n" in said
+    assert f"topic {name}: is there already with 1 partition, 1 replica; nothing was changed\n" \
+        in said
     assert "  compression.type is gzip, wanted producer\n" in said
     assert "wanted 8388608\n" in said
-    assert f"--entity-name {name} --add-config max.message.bytes=8388608,compression.type=producer" in said
+    assert f"--entity-name {name} --add-config " \
+           f"max.message.bytes=8388608,compression.type=producer" in said
     assert daemon.command("setup", "kafka").stdout == said
 
 
-def test_setup_without_the_right_says_so_and_how_an_administrator_does_it(make_kafka_daemon, broker, spool, work, certificates):
+def test_setup_without_the_right_says_so_and_how_an_administrator_does_it(make_kafka_daemon,
+                                                                          broker, spool, work,
+                                                                          certificates):
     name = f"denied-{uuid.uuid4().hex[:8]}"
     daemon = make_kafka_daemon({"kafka": sasl(work, certificates, broker, name)}, archive=False)
     result = daemon.command("setup", "kafka", check=False)
@@ -58,7 +69,9 @@ def test_setup_without_the_right_says_so_and_how_an_administrator_does_it(make_k
 
 
 def test_setup_of_a_broker_that_is_not_there_says_so(make_kafka_daemon, spool):
-    daemon = make_kafka_daemon({"kafka": {"plugin": "kafka", "brokers": f"127.0.0.1:{kafka_lab.free_ports(1)}", "topic": "t"}},
+    daemon = make_kafka_daemon({"kafka": {"plugin": "kafka",
+                                          "brokers": f"127.0.0.1:{kafka_lab.free_ports(1)}",
+                                          "topic": "t"}},
                                archive=False)
     result = daemon.command("setup", "kafka", check=False)
     assert result.returncode != 0 and "127.0.0.1" in result.stderr

@@ -17,7 +17,9 @@ SCRIPT_BYTES = 4_000_000  # just below Slurm's max_script_size
 
 
 def peak_bytes(daemon):
-    return int(re.search(r"^VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text(), re.M).group(1)) << 10
+    return int(re.search(r"^VmHWM:\s+(\d+) kB",
+                         pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text(),
+                         re.M).group(1)) << 10
 
 
 def blank_script(job):
@@ -27,7 +29,9 @@ def blank_script(job):
 
 
 @pytest.mark.skipif(harness.SANITIZED, reason="a sanitizer's own memory would be measured")
-def test_with_nobody_to_ask_400_scripts_of_4_mb_take_no_more_memory_than_a_few(fresh_slurm, make_daemon, archive, spool):
+def test_with_nobody_to_ask_400_scripts_of_4_mb_take_no_more_memory_than_a_few(fresh_slurm,
+                                                                               make_daemon,
+                                                                               archive, spool):
     slurm = fresh_slurm("--nodes", "1")
     controller = int((slurm.directory / "run" / "slurmctld.pid").read_text().split()[0])
     jobs = range(1, 401)
@@ -36,20 +40,26 @@ def test_with_nobody_to_ask_400_scripts_of_4_mb_take_no_more_memory_than_a_few(f
     # It listens and does not answer: each question ends at its time limit.
     os.kill(controller, signal.SIGSTOP)
     try:
-        daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld", "slurm_conf": str(slurm.conf), "resolve_timeout_seconds": 3600}},
+        daemon = make_daemon(sources={"slurm": {"resolve": "slurmctld",
+                                                "slurm_conf": str(slurm.conf),
+                                                "resolve_timeout_seconds": 3600}},
                              sinks={"archive": {"layout": "{job_id}.{ext}"}})
         peaks = []
         for _ in range(2):
             daemon.start()
-            daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["waiting"] == len(jobs), "all wait for their owner", 120)
-            daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["failed_queries"] >= 1, "the scheduler was asked", 60)
+            daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["waiting"] == len(jobs),
+                               "all wait for their owner", 120)
+            daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["failed_queries"] >= 1,
+                               "the scheduler was asked", 60)
             peaks.append(peak_bytes(daemon))
             daemon.kill()
         daemon.start()
-        daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["waiting"] == len(jobs), "all wait for their owner", 60)
+        daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["waiting"] == len(jobs),
+                           "all wait for their owner", 60)
     finally:
         os.kill(controller, signal.SIGCONT)
-    wait_for(lambda: len(archive.scripts()) == len(jobs), lambda: f"{len(archive.scripts())} of {len(jobs)} are archived", 240)
+    wait_for(lambda: len(archive.scripts()) == len(jobs),
+             lambda: f"{len(archive.scripts())} of {len(jobs)} are archived", 240)
     daemon.wait_acknowledged(len(jobs))
     peaks.append(peak_bytes(daemon))
     wrong = [job for job in jobs if (archive.path / f"{job}.sh").read_bytes() != blank_script(job)]

@@ -1,5 +1,6 @@
-"""What a monitoring sees: metrics that agree with the status and with what was written, the textfile, the health check, and
-that the alert rules and the dashboard ask only for metrics that exist."""
+"""What a monitoring sees: metrics that agree with the status and with what was written, the
+textfile, the health check, and that the alert rules and the dashboard ask only for metrics that
+exist."""
 
 import http.client
 import json
@@ -58,14 +59,18 @@ def figures(status):
             "scriptorium_source_missed_total": sum(source["missed"].values()),
             "scriptorium_source_scans_total": source["scans"],
             "scriptorium_source_duplicates_total": source["duplicates"],
-            "scriptorium_source_close_to_durable_seconds_count": source["close_to_durable_seconds"]["count"],
+            "scriptorium_source_close_to_durable_seconds_count":
+                source["close_to_durable_seconds"]["count"],
             "scriptorium_sink_acknowledged_total": sink["acknowledged"],
             "scriptorium_sink_attempts_total": sink["attempts"],
             "scriptorium_sink_retries_total": sum(sink["retries"].values()),
-            "scriptorium_sink_captured_to_acknowledged_seconds_count": sink["captured_to_acknowledged_seconds"]["count"]}
+            "scriptorium_sink_captured_to_acknowledged_seconds_count":
+                sink["captured_to_acknowledged_seconds"]["count"]}
 
 
-def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(make_daemon, make_storm, archive, work):
+def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(make_daemon,
+                                                                              make_storm, archive,
+                                                                              work):
     jobs = harness.storm_jobs(1500)
     daemon = make_daemon().start()
     socket_path = work / "state" / "metrics.sock"
@@ -80,11 +85,14 @@ def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(ma
         found = samples(text)
         for name in before:
             value = total(found, name)
-            assert before[name] <= value <= after[name], f"{name}: {value} is not between {before[name]} and {after[name]}"
+            assert before[name] <= value <= after[name], \
+        f"{name}: {value} is not between {before[name]} and {after[name]}"
             assert value >= last.get(name, 0), f"{name} went back"
             last[name] = value
-        assert last["scriptorium_sink_acknowledged_total"] <= last["scriptorium_sink_attempts_total"]
-        assert max(last["scriptorium_source_captured_total"], last["scriptorium_sink_acknowledged_total"]) <= jobs
+        assert last["scriptorium_sink_acknowledged_total"] \
+        <= last["scriptorium_sink_attempts_total"]
+        assert max(last["scriptorium_source_captured_total"],
+                   last["scriptorium_sink_acknowledged_total"]) <= jobs
         scrapes += 1
         in_the_middle += 0 < last["scriptorium_sink_acknowledged_total"] < jobs
     storm.finish()
@@ -99,19 +107,24 @@ def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(ma
     assert {name: total(found, name) for name in figures(status)} == figures(status)
     assert total(found, "scriptorium_source_captured_total") == len(manifest) == jobs
     assert total(found, "scriptorium_source_captured_by_way_total") == jobs
-    assert total(found, "scriptorium_sink_acknowledged_total") == status["sinks"]["archive"]["acknowledged_total"] == jobs
+    assert total(found, "scriptorium_sink_acknowledged_total") \
+        == status["sinks"]["archive"]["acknowledged_total"] == jobs
     assert total(found, "scriptorium_source_missed_total") == 0
-    assert found["scriptorium_sink_waiting_events", 'sink="archive"'] == found["scriptorium_sink_dead_letters", 'sink="archive"'] == 0
+    assert found["scriptorium_sink_waiting_events",
+                 'sink="archive"'] == found["scriptorium_sink_dead_letters", 'sink="archive"'] == 0
     assert found["scriptorium_journal_limit_bytes", ""] == status["journal"]["limit_bytes"]
     # Every event was counted once in each histogram, and the buckets add up.
-    assert found["scriptorium_sink_captured_to_acknowledged_seconds_count", 'sink="archive"'] == jobs
-    buckets = [value for (name, _), value in found.items() if name == "scriptorium_sink_captured_to_acknowledged_seconds_bucket"]
+    assert found["scriptorium_sink_captured_to_acknowledged_seconds_count",
+                 'sink="archive"'] == jobs
+    buckets = [value for (name, _), value in found.items()
+               if name == "scriptorium_sink_captured_to_acknowledged_seconds_bucket"]
     assert buckets == sorted(buckets) and buckets[-1] == jobs
 
 
 def test_openmetrics_for_who_asks(make_daemon, spool, work):
     make_daemon().start()
-    kind, text = scrape(UnixConnection(work / "state" / "metrics.sock"), "application/openmetrics-text; version=1.0.0")
+    kind, text = scrape(UnixConnection(work / "state" / "metrics.sock"),
+                        "application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text; version=1.0.0")
     assert text.endswith("\n# EOF\n")
 
@@ -123,8 +136,9 @@ def test_on_loopback_and_as_a_file(make_daemon, spool, work):
     textfile = work / "scriptorium.prom"
     daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}", metrics_textfile=str(textfile)).start()
     kind, text = scrape(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
-    # Written before the first scrape is answered, and like it only when everything runs: so nothing is in one and not in the other.
-    # Only what is ignored may come at any time, by what other programs write on this file system.
+    # Written before the first scrape is answered, and like it only when everything runs: so nothing
+    # is in one and not in the other. Only what is ignored may come at any time, by what other
+    # programs write on this file system.
     def rows(figures):
         return {row for row in samples(figures) if row[0] != "scriptorium_source_ignored_total"}
     assert rows(textfile.read_text()) == rows(text)
@@ -136,7 +150,8 @@ def test_other_addresses_are_refused_with_file_and_line(make_daemon, spool):
     daemon = make_daemon(metrics_listen="0.0.0.0:9417")
     result = daemon.command("check", check=False)
     assert result.returncode == harness.EX_CONFIG
-    assert re.search(r"scriptorium\.toml:\d+: metrics_listen: .*127\.0\.0\.1:PORT", result.stdout + result.stderr)
+    assert re.search(r"scriptorium\.toml:\d+: metrics_listen: .*127\.0\.0\.1:PORT",
+                     result.stdout + result.stderr)
 
 
 def test_the_health_check_follows_what_happens(make_daemon, spool, work):
@@ -148,14 +163,17 @@ def test_the_health_check_follows_what_happens(make_daemon, spool, work):
     spool.write(1)
     daemon.wait_acknowledged(1)
     well = daemon.command("status", "--check")
-    assert re.fullmatch(r"SCRIPTORIUM OK - 1 captured, 0 waiting \| captured=1c missed=0c waiting=0 dead=0 journal=\d+%;80;100\n",
+    assert re.fullmatch(
+        r"SCRIPTORIUM OK - 1 captured, 0 waiting \| captured=1c missed=0c waiting=0 dead=0 "
+        r"journal=\d+%;80;100\n",
                         well.stdout), well.stdout
     # The archive goes: with a limit of no patience at all the next event that waits is critical.
     root = work / "archive"
     root.rename(work / "away")
     root.write_text("not a folder")
     spool.write(2)
-    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 1 and s["sinks"]["archive"]["last_error"], "the sink is stuck")
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 1
+                       and s["sinks"]["archive"]["last_error"], "the sink is stuck")
     behind = daemon.command("status", "--check", "--warning", "0", "--critical", "0", check=False)
     assert behind.returncode == 2 and "archive: behind by" in behind.stdout, behind.stdout
     root.unlink()
@@ -179,7 +197,7 @@ def test_rules_and_dashboard_ask_only_for_metrics_that_exist(make_daemon, spool,
     assert asked <= there, f"no such metric: {sorted(asked - there)}"
 
 
-# ---- as Prometheus itself sees it -------------------------------------------------------------------------------------
+# ---- as Prometheus itself sees it ----------------------------------------------------------------
 @pytest.fixture
 def promtool():
     found = shutil.which("promtool")
@@ -187,7 +205,8 @@ def promtool():
         pytest.skip("promtool is not installed: apt-get install prometheus (it need not run)")
 
     def run(*arguments, **kwargs):
-        return subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, timeout=60, **kwargs)
+        return subprocess.run([found, *map(str, arguments)], capture_output=True, text=True,
+                              timeout=60, **kwargs)
     return run
 
 
@@ -195,26 +214,35 @@ def test_promtool_finds_nothing_wrong_with_the_metrics(promtool, make_daemon, ma
     daemon = make_daemon().start()
     make_storm(20, rate=200, lifetime_ms=2000).finish()
     daemon.wait_acknowledged(20)
-    result = promtool("check", "metrics", input=scrape(UnixConnection(work / "state" / "metrics.sock"))[1])
+    result = promtool("check", "metrics",
+                      input=scrape(UnixConnection(work / "state" / "metrics.sock"))[1])
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_promtool_takes_the_alert_rules(promtool):
     result = promtool("check", "rules", PACKAGING / "scriptorium-alerts.yml")
-    assert result.returncode == 0 and re.search(r"\b\d+ rules found", result.stdout), result.stdout + result.stderr
+    assert result.returncode == 0 and re.search(r"\b\d+ rules found",
+                                                result.stdout), result.stdout + result.stderr
 
 
-# alert -> (series, values that must raise it, values that must not), one value a minute for two hours unless it says otherwise
+# alert -> (series, values that must raise it, values that must not), one value a minute for two
+# hours unless it says otherwise
 ALERTS = {
     "ScriptoriumDown": ('up{job="scriptorium", instance="ctl1"}', "0x120", "1x120"),
-    "ScriptoriumJobsMissed": ('scriptorium_source_missed_total{source="slurm", reason="vanished"}', "0x60 1+1x60", "7x120"),
-    "ScriptoriumGaps": ('scriptorium_source_gap_jobs{source="slurm", state="confirmed"}', "2x120", "0x120"),
-    "ScriptoriumOwnersUnverified": ('scriptorium_source_owners_unverified_last_hour{source="slurm"}', "11x120", "10x120"),
+    "ScriptoriumJobsMissed": ('scriptorium_source_missed_total{source="slurm", reason="vanished"}',
+                              "0x60 1+1x60", "7x120"),
+    "ScriptoriumGaps": ('scriptorium_source_gap_jobs{source="slurm", state="confirmed"}', "2x120",
+                        "0x120"),
+    "ScriptoriumOwnersUnverified": (
+        'scriptorium_source_owners_unverified_last_hour{source="slurm"}', "11x120", "10x120"),
     "ScriptoriumSpoolGone": ('scriptorium_source_spool_there{source="slurm"}', "0x120", "1x120"),
-    "ScriptoriumSinkBehind": ('scriptorium_sink_oldest_waiting_seconds{sink="archive"}', "1000x120", "800x120"),
-    "ScriptoriumDeadLetters": ('scriptorium_sink_dead_letters{sink="archive"}', "3x100 4x20", "3x60 2x60"),
+    "ScriptoriumSinkBehind": ('scriptorium_sink_oldest_waiting_seconds{sink="archive"}',
+                              "1000x120", "800x120"),
+    "ScriptoriumDeadLetters": ('scriptorium_sink_dead_letters{sink="archive"}', "3x100 4x20",
+                               "3x60 2x60"),
     "ScriptoriumJournalFilling": ("scriptorium_journal_size_bytes", "900x120", "700x120"),
-    "ScriptoriumNoEventForADay": ('scriptorium_source_captured_total{source="slurm"}', "5x1600", "5+1x1600"),
+    "ScriptoriumNoEventForADay": ('scriptorium_source_captured_total{source="slurm"}', "5x1600",
+                                  "5+1x1600"),
 }
 
 
@@ -226,17 +254,22 @@ def test_each_alert_fires_for_its_cause_and_for_nothing_else(promtool, work):
         for values, fires in ((bad, True), (good, False)):
             inputs = [{"series": series, "values": values}]
             if alert != "ScriptoriumDown":
-                inputs.append({"series": 'up{job="scriptorium", instance="ctl1"}', "values": "1x1600"})
+                inputs.append({"series": 'up{job="scriptorium", instance="ctl1"}',
+                               "values": "1x1600"})
             inputs.append({"series": "scriptorium_build_info", "values": "1x1600"})
             if alert == "ScriptoriumJournalFilling":
                 inputs.append({"series": "scriptorium_journal_limit_bytes", "values": "1000x120"})
             if alert == "ScriptoriumOwnersUnverified":
-                inputs.append({"series": 'scriptorium_source_owners_decided_last_hour{source="slurm"}', "values": "100x120"})
+                inputs.append(
+                    {"series": 'scriptorium_source_owners_decided_last_hour{source="slurm"}',
+                     "values": "100x120"})
             at = "26h" if "1600" in values else "110m"
             # promql_expr_test, as an alert's whole text would have to be repeated here.
             groups.append({"interval": "1m", "input_series": inputs, "promql_expr_test": [
-                {"expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})', "eval_time": at,
+                {"expr": f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})',
+                 "eval_time": at,
                  "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}]})
-    (work / "test.yml").write_text(json.dumps({"rule_files": [str(rules)], "tests": groups}))  # JSON is YAML
+    # JSON is YAML
+    (work / "test.yml").write_text(json.dumps({"rule_files": [str(rules)], "tests": groups}))
     result = promtool("test", "rules", work / "test.yml")
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,5 @@
-"""What a spool may hold beside well-made entries: nothing of it may end the daemon, block it or be followed."""
+"""What a spool may hold beside well-made entries: nothing of it may end the daemon, block it or be
+followed."""
 
 import json
 import os
@@ -49,7 +50,8 @@ def test_a_symbolic_link_in_the_spool_is_never_followed(make_daemon, work, archi
 def test_bytes_that_are_not_utf8_are_archived_as_they_are(make_daemon, archive, spool):
     make_daemon().start()
     script = b"#!/bin/bash\n# caf\xe9 \xff\xfe\x80\necho \xc3\x28\r\n"
-    environment = [b"NAME=\xff\xfe", b"\x80=1", b"=starts", b"noequals", b"", b"A=1", b"A=2", b"MULTI=one\ntwo=3\n"]
+    environment = [b"NAME=\xff\xfe", b"\x80=1", b"=starts", b"noequals", b"", b"A=1", b"A=2",
+                   b"MULTI=one\ntwo=3\n"]
     spool.write(3, script, environment)
     wait_for(lambda: (archive.path / "3.json").exists(), "job 3 is archived")
     assert (archive.path / "3.sh").read_bytes() == script
@@ -71,7 +73,8 @@ def test_a_script_of_64_mb_is_archived_byte_for_byte(make_daemon, archive, spool
 
 
 def test_a_file_over_max_file_bytes_is_archived_cut_and_marked(make_daemon, archive, spool):
-    daemon = make_daemon(sources={"slurm": {"max_file_bytes": 1 << 20, "incomplete_after_seconds": 1}}).start()
+    daemon = make_daemon(sources={"slurm": {"max_file_bytes": 1 << 20,
+                                            "incomplete_after_seconds": 1}}).start()
     spool.write(4, b"#!/bin/sh\n" + b"y" * (2 << 20))
     spool.write(14)
     wait_for(lambda: archive.scripts() >= {"4", "14"}, lambda: f"archived: {archive.scripts()}")
@@ -92,15 +95,19 @@ def test_an_empty_script_and_an_empty_environment_are_whole(make_daemon, archive
 
 def test_dropped_variables_reach_neither_archive_nor_journal(make_daemon, work, archive, spool):
     text = harness.config_text(work)
-    text = text.replace("[source.slurm]", '[source.slurm]\nenvironment = { keep = ["SLURM_*", "OMP_*"], drop = ["*SECRET*"] }')
+    text = text.replace("[source.slurm]",
+                        '[source.slurm]\nenvironment = { keep = ["SLURM_*", "OMP_*"], drop = '
+                        '["*SECRET*"] }')
     daemon = make_daemon()
     daemon.config.write_text(text)
     daemon.start()
-    spool.write(6, environment=[b"SLURM_JOB_NAME=x", b"AWS_KEY=do-not-keep-1", b"OMP_NUM_THREADS=8", b"SLURM_SECRET=do-not-keep-2"])
+    spool.write(6, environment=[b"SLURM_JOB_NAME=x", b"AWS_KEY=do-not-keep-1",
+                                b"OMP_NUM_THREADS=8", b"SLURM_SECRET=do-not-keep-2"])
     wait_for(lambda: (archive.path / "6.json").exists(), "job 6 is archived")
     assert (archive.path / "6.env").read_bytes() == b"SLURM_JOB_NAME=x\0OMP_NUM_THREADS=8\0"
     daemon.terminate()
-    for file in list(archive.path.rglob("*")) + list(daemon.state_dir.rglob("*")) + [daemon.log_file]:
+    for file in list(archive.path.rglob("*")) + list(daemon.state_dir.rglob("*")) \
+        + [daemon.log_file]:
         if file.is_file():
             assert b"do-not-keep" not in file.read_bytes(), f"{file} holds a dropped value"
 
@@ -120,10 +127,12 @@ def test_nothing_in_the_archive_is_readable_by_others(make_daemon, archive, spoo
 
 def test_the_spool_is_only_read(make_daemon, make_storm, spool, archive):
     storm = make_storm(200).finish()
-    before = {str(p): (p.lstat().st_mtime_ns, p.lstat().st_ctime_ns, p.lstat().st_size) for p in spool.path.rglob("*")}
+    before = {str(p): (p.lstat().st_mtime_ns, p.lstat().st_ctime_ns, p.lstat().st_size)
+              for p in spool.path.rglob("*")}
     daemon = make_daemon().start()
     daemon.wait_acknowledged(200)
     daemon.terminate()
-    after = {str(p): (p.lstat().st_mtime_ns, p.lstat().st_ctime_ns, p.lstat().st_size) for p in spool.path.rglob("*")}
+    after = {str(p): (p.lstat().st_mtime_ns, p.lstat().st_ctime_ns, p.lstat().st_size)
+             for p in spool.path.rglob("*")}
     assert after == before
     archive.compare(storm.manifest())

@@ -32,8 +32,10 @@ owner_may_raed = true
     result = scriptorium("check", "--config", config, check=False)
     assert result.returncode == EX_CONFIG, result.stdout + result.stderr
     text = result.stdout + result.stderr
-    for line, word in ((2, "state_dir"), (3, "journal_max_bytes"), (7, "capture"), (12, "batch_max_events"), (13, "owner_may_read")):
-        assert re.search(rf"^{re.escape(str(config))}:{line}: .*{word}", text, re.M), f"no word of line {line} ({word}) in:\n{text}"
+    for line, word in ((2, "state_dir"), (3, "journal_max_bytes"), (7, "capture"),
+                       (12, "batch_max_events"), (13, "owner_may_read")):
+        assert re.search(rf"^{re.escape(str(config))}:{line}: .*{word}", text,
+                         re.M), f"no word of line {line} ({word}) in:\n{text}"
     assert "did you mean" in text
     assert '"fanotify"' in text and '"fanotfy"' in text
 
@@ -68,7 +70,8 @@ def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
     spool.write(1)
     daemon.wait_acknowledged(1)
     spool.write(11)  # a notification brings this one for sure: hash.1 stands and is watched
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["lag_seconds"] is not None, "the lag of a notification is known")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["lag_seconds"] is not None,
+                       "the lag of a notification is known")
     daemon.wait_acknowledged(2)
     status = json.loads(daemon.command("status", "--json").stdout)
     assert re.match(r"\d+\.\d+\.\d+", status["version"])
@@ -90,7 +93,8 @@ def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", sink["last_success"])
 
 
-def test_status_for_a_person_names_sources_and_sinks_and_uses_no_colour_in_a_pipe(make_daemon, spool):
+def test_status_for_a_person_names_sources_and_sinks_and_uses_no_colour_in_a_pipe(make_daemon,
+                                                                                  spool):
     daemon = make_daemon().start()
     text = daemon.command("status").stdout
     assert "slurm" in text and "archive" in text
@@ -104,23 +108,27 @@ def test_status_without_a_daemon_exits_69_and_says_so(make_daemon, work, spool):
 
 
 def test_the_metadata_beside_a_script_has_the_shape_of_schema_1(make_daemon, archive, spool):
-    script, environment = spool.write(4711, script=b"#!/bin/bash\n#SBATCH --time=00:10:00\nmodule load GROMACS/2023.1\nsrun md\n")
+    script, environment = spool.write(
+        4711, script=b"#!/bin/bash\n#SBATCH --time=00:10:00\nmodule load GROMACS/2023.1\nsrun md\n")
     make_daemon().command("run", "--once")
     event = archive.metadata("4711")
     assert event["schema"] == "scriptorium.event/1"
     assert re.fullmatch(r"[0-9a-f]{64}", event["id"])
-    assert event["kind"] == "job.script" and event["cluster"] == "lab" and event["scheduler"] == "slurm"
+    assert event["kind"] == "job.script" and event["cluster"] == "lab" and event["scheduler"] \
+        == "slurm"
     assert event["complete"] is True and event["capture"] == "scan"
     assert event["job"]["id"] == "4711"
-    assert event["user"] is None or not event["user"].get("verified"), "nobody was asked, so nothing may be verified"
-    assert event["script"]["sha256"] == harness.sha256(script) and event["script"]["size"] == len(script)
+    assert event["user"] is None or not event["user"].get("verified"), \
+        "nobody was asked, so nothing may be verified"
+    assert event["script"]["sha256"] == harness.sha256(script) and event["script"]["size"] \
+        == len(script)
     assert event["script"]["interpreter"] == "/bin/bash"
     assert event["script"]["directives"] == ["--time=00:10:00"]
     assert event["script"]["modules"] == ["GROMACS/2023.1"]
     assert {f["name"] for f in event["files"]} == {"script", "environment"}
 
 
-# ---- two daemons, reload, plugins ------------------------------------------------------------------------------
+# ---- two daemons, reload, plugins ----------------------------------------------------------------
 def test_a_second_daemon_on_the_same_state_dir_refuses_to_start(make_daemon, spool, work, archive):
     daemon = make_daemon().start()
     second = scriptorium("run", "--config", daemon.config, check=False)
@@ -147,13 +155,16 @@ def test_sighup_with_a_good_config_takes_the_new_one(make_daemon, spool, work, a
     daemon = make_daemon().start()
     spool.write(1)
     daemon.wait_acknowledged(1)
-    second = harness.config_text(work, sinks={"second": {"plugin": "file", "root": str(work / "second"), "layout": "{job_id}.{ext}",
+    second = harness.config_text(work, sinks={"second": {"plugin": "file",
+                                                         "root": str(work / "second"),
+                                                         "layout": "{job_id}.{ext}",
                                                          "acl": "best-effort"}})
     daemon.config.write_text(second)
     daemon.process.send_signal(signal.SIGHUP)
     daemon.wait_status(lambda s: "second" in s["sinks"], "status shows the new sink")
     spool.write(2)
-    daemon.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 2 and s["sinks"]["second"]["waiting"] == 0
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 2
+                       and s["sinks"]["second"]["waiting"] == 0
                        and s["sinks"]["second"]["acknowledged"] >= 1, "both sinks have job 2")
     assert "2" in harness.Archive(work / "second").scripts()
 
@@ -162,7 +173,8 @@ def test_sighup_again_and_again_in_a_storm_loses_nothing(make_daemon, make_storm
     daemon = make_daemon().start()
     jobs = harness.storm_jobs(2000)
     storm = make_storm(jobs, rate=1000)
-    # One after the other, as signals that come at once are one; on a slow machine the last ones come after the storm.
+    # One after the other, as signals that come at once are one; on a slow machine the last ones
+    # come after the storm.
     for reloads in range(1, 7):
         daemon.process.send_signal(signal.SIGHUP)
         daemon.wait_log("RELOADED", count=reloads)
@@ -171,7 +183,8 @@ def test_sighup_again_and_again_in_a_storm_loses_nothing(make_daemon, make_storm
     archive.compare(storm.manifest())
 
 
-# These load and misbehave later, if at all; refusing_factory and the like only refuse when they are made.
+# These load and misbehave later, if at all; refusing_factory and the like only refuse when they are
+# made.
 LOADABLE = ("good", "noisy", "throwing", "crashing", "prying", "sleepy", "odd_sink", "odd_source")
 BROKEN = sorted(p.stem for p in harness.TEST_PLUGINS.glob("*.so")
                 if p.stem not in LOADABLE) if harness.TEST_PLUGINS.is_dir() else []
@@ -219,7 +232,7 @@ def test_a_broken_plugin_stops_the_start_and_is_named(make_daemon, spool, name):
     assert f"{name}.so" in result.stderr
 
 
-# ---- dead letters -----------------------------------------------------------------------------------------------
+# ---- dead letters --------------------------------------------------------------------------------
 def write_recording(folder, name):
     (folder / name).mkdir(parents=True)
     (folder / name / "environment").write_bytes(b"A=1\0")
@@ -228,7 +241,8 @@ def write_recording(folder, name):
 
 @pytest.fixture
 def poisoned(make_daemon, work, archive):
-    """A daemon with a good sink and one that throws at job ids with "poison" in them; two of five jobs are such."""
+    """A daemon with a good sink and one that throws at job ids with "poison" in them; two of five
+    jobs are such."""
     if not (harness.TEST_PLUGINS / "throwing.so").exists():
         pytest.skip("this build has no test plugins")
     folder = work / "recorded"
@@ -238,19 +252,22 @@ def poisoned(make_daemon, work, archive):
                          sinks={"bad": {"plugin": "throwing", "retry_max_ms": 20}},
                          plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
     daemon.start()
-    daemon.wait_status(lambda s: s["sinks"]["bad"]["dead"] == 2 and s["sinks"]["bad"]["waiting"] == 0, "both poisoned jobs are dead letters")
+    daemon.wait_status(lambda s: s["sinks"]["bad"]["dead"] == 2 and s["sinks"]["bad"]["waiting"]
+                       == 0, "both poisoned jobs are dead letters")
     return daemon
 
 
 def test_a_sink_that_throws_makes_dead_letters_of_the_poisoned_jobs_only(poisoned, archive):
-    status = poisoned.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 5, "the good sink has all five")
+    status = poisoned.wait_status(lambda s: s["sinks"]["archive"]["acknowledged"] == 5,
+                                  "the good sink has all five")
     assert status["sinks"]["bad"]["acknowledged"] == 3
     text = poisoned.command("deadletters", "list").stdout
     assert "poison-1" in text and "poison-2" in text and "good" not in text
     letters = poisoned.request({"command": "deadletters.list"})
     assert {letter["job_id"] for letter in letters} == {"poison-1", "poison-2"}
     for letter in letters:
-        assert letter["sink"] == "bad" and letter["attempts"] >= 3 and "plugin threw" in letter["reason"]
+        assert letter["sink"] == "bad" and letter["attempts"] >= 3 and "plugin threw" \
+        in letter["reason"]
         assert letter["event_id"][:12] in text or letter["event_id"][:8] in text
         shown = poisoned.command("deadletters", "show", letter["event_id"]).stdout
         assert letter["job_id"] in shown
@@ -280,11 +297,13 @@ def test_dead_letters_survive_a_restart_and_can_be_retried_and_discarded(poisone
     assert poisoned.command("deadletters", "list").stdout.count("poison") == 0
 
 
-def test_a_sink_that_hangs_delays_neither_the_other_sink_nor_the_stop(make_daemon, make_storm, work, archive):
+def test_a_sink_that_hangs_delays_neither_the_other_sink_nor_the_stop(make_daemon, make_storm,
+                                                                      work, archive):
     if not (harness.TEST_PLUGINS / "sleepy.so").exists():
         pytest.skip("this build has no test plugins")
     gate = work / "gate"
-    daemon = make_daemon(sinks={"stuck": {"plugin": "sleepy", "file": str(gate)}}, shutdown_seconds=2,
+    daemon = make_daemon(sinks={"stuck": {"plugin": "sleepy", "file": str(gate)}},
+                         shutdown_seconds=2,
                          plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
     daemon.start()
     storm = make_storm(200).finish()
@@ -297,14 +316,16 @@ def test_a_sink_that_hangs_delays_neither_the_other_sink_nor_the_stop(make_daemo
     daemon.wait_acknowledged(200, sink="stuck")
 
 
-# ---- show ----------------------------------------------------------------------------------------------------------
-def test_show_finds_a_job_in_the_archive_and_prints_its_script_raw_into_a_pipe(make_daemon, spool, archive):
+# ---- show ----------------------------------------------------------------------------------------
+def test_show_finds_a_job_in_the_archive_and_prints_its_script_raw_into_a_pipe(make_daemon, spool,
+                                                                               archive):
     script, _ = spool.write(4711, script=b"#!/bin/sh\necho \xc3\xa9 found me\n")
     daemon = make_daemon().start()
     daemon.wait_acknowledged(1)
     result = daemon.command("show", "4711")
     assert "found me" in result.stdout
-    assert "4711.sh" in result.stdout or "4711.sh" in result.stderr, "show does not say where the job lies"
+    assert "4711.sh" in result.stdout or "4711.sh" in result.stderr, \
+        "show does not say where the job lies"
     daemon.terminate()
     assert "found me" in daemon.command("show", "4711").stdout, "show needs no daemon"
 
@@ -374,7 +395,8 @@ def test_a_journal_of_a_newer_version_is_refused_untouched(make_daemon, spool):
     db.close()
     before = file.read_bytes()
     result = daemon.command("run", "--once", check=False)
-    assert result.returncode in (harness.EX_CANTCREAT, EX_CONFIG), f"{result.returncode}: {result.stderr}"
+    assert result.returncode in (harness.EX_CANTCREAT,
+                                 EX_CONFIG), f"{result.returncode}: {result.stderr}"
     assert "99" in result.stderr and "journal.db" in result.stderr
     assert file.read_bytes() == before
 

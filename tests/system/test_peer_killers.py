@@ -1,5 +1,5 @@
-"""What ends the archiving of other collectors for good must cost nothing here: each with the best way of capture that
-this machine allows, and with inotify alone."""
+"""What ends the archiving of other collectors for good must cost nothing here: each with the best
+way of capture that this machine allows, and with inotify alone."""
 
 import json
 import os
@@ -19,7 +19,8 @@ def way(request):
 
 
 def start(make_daemon, way, **source):
-    return make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 3600, **source}}).start()
+    return make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 3600,
+                                          **source}}).start()
 
 
 def test_one_entry_gone_early_costs_no_other_job(make_daemon, make_storm, archive, spool, way):
@@ -31,16 +32,19 @@ def test_one_entry_gone_early_costs_no_other_job(make_daemon, make_storm, archiv
         expected = set(manifest)  # the descriptor outlives the entry
     else:
         expected = set(manifest) - gone_early
-    harness.wait_for(lambda: archive.scripts() >= expected, lambda: f"{len(expected - archive.scripts())} jobs are not archived")
+    harness.wait_for(lambda: archive.scripts() >= expected,
+                     lambda: f"{len(expected - archive.scripts())} jobs are not archived")
     daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0, "nothing waits")
-    # inotify may get nothing, all or a part of the two that went; a part is marked, and nothing is missed without a count.
+    # inotify may get nothing, all or a part of the two that went; a part is marked, and nothing is
+    # missed without a count.
     status = daemon.source()
     # A part may be the environment alone: the metadata tells of everything that was archived.
     archived = {path.name.removesuffix(".json") for path in archive.path.glob("*.json")}
     missed = set(manifest) - archived
     partial = {job for job in archived if archive.metadata(job)["complete"] is False}
     assert missed | partial <= set(manifest) - expected, f"missed {missed}, partial {partial}"
-    assert sum(status["missed"].values()) >= len(missed), f"{missed} missed, but status says {status}"
+    assert sum(status["missed"].values()) >= len(missed), \
+        f"{missed} missed, but status says {status}"
     for job in partial | missed:
         del manifest[job]
         for file in archive.path.glob(f"{job}.*"):
@@ -53,7 +57,8 @@ def test_one_entry_gone_early_costs_no_other_job(make_daemon, make_storm, archiv
 def test_a_fresh_spool_without_hash_directories_loses_no_job(make_daemon, make_storm, archive, way):
     start(make_daemon, way)
     storm = make_storm(50).finish()
-    harness.wait_for(lambda: len(archive.scripts()) >= 50, lambda: f"only {len(archive.scripts())} of 50 archived")
+    harness.wait_for(lambda: len(archive.scripts()) >= 50,
+                     lambda: f"only {len(archive.scripts())} of 50 archived")
     archive.compare(storm.manifest())
 
 
@@ -63,19 +68,23 @@ def test_a_hash_directory_made_anew_is_watched_again(make_daemon, make_storm, ar
     harness.wait_for(lambda: len(archive.scripts()) >= 30, "the first 30 are archived")
     shutil.rmtree(spool.path / "hash.3")
     second = make_storm(30, first_id=31).finish()
-    harness.wait_for(lambda: len(archive.scripts()) >= 60, lambda: f"only {len(archive.scripts())} of 60 archived")
+    harness.wait_for(lambda: len(archive.scripts()) >= 60,
+                     lambda: f"only {len(archive.scripts())} of 60 archived")
     # once more, this time renamed away and back: the same names, another place in between
     os.rename(spool.path / "hash.4", spool.path / "gone")
     third = make_storm(30, first_id=61).finish()
-    harness.wait_for(lambda: len(archive.scripts()) >= 90, lambda: f"only {len(archive.scripts())} of 90 archived")
+    harness.wait_for(lambda: len(archive.scripts()) >= 90,
+                     lambda: f"only {len(archive.scripts())} of 90 archived")
     archive.compare({**first.manifest(), **second.manifest(), **third.manifest()})
 
 
-def test_foreign_things_in_a_hash_directory_are_ignored(make_daemon, make_storm, archive, spool, way):
+def test_foreign_things_in_a_hash_directory_are_ignored(make_daemon, make_storm, archive, spool,
+                                                        way):
     for digit in range(10):
         (spool.path / f"hash.{digit}").mkdir(mode=0o700)
     daemon = start(make_daemon, way)
-    for name in ("foreign", "job.abc", "job.", "job.12x", "job.99999999999999999999999", "lost+found"):
+    for name in ("foreign", "job.abc", "job.", "job.12x", "job.99999999999999999999999",
+                 "lost+found"):
         (spool.path / "hash.3" / name).mkdir()
         (spool.path / "hash.3" / name / "script").write_bytes(b"#!/bin/sh\n\0")
     (spool.path / "hash.3" / "job.13").write_text("a file where a directory should be")
@@ -83,17 +92,20 @@ def test_foreign_things_in_a_hash_directory_are_ignored(make_daemon, make_storm,
     (spool.path / "hash.4" / "job.13" / "script").write_bytes(b"#!/bin/sh\n\0")
     (spool.path / "jwt_hs256.key").write_text("secret")
     storm = make_storm(40, first_id=101).finish()
-    harness.wait_for(lambda: len(archive.scripts()) >= 40, lambda: f"only {len(archive.scripts())} of 40 archived")
+    harness.wait_for(lambda: len(archive.scripts()) >= 40,
+                     lambda: f"only {len(archive.scripts())} of 40 archived")
     archive.compare(storm.manifest())
     assert daemon.running()
 
 
-def test_an_entry_without_environment_is_archived_and_marked_incomplete(make_daemon, archive, spool, way):
+def test_an_entry_without_environment_is_archived_and_marked_incomplete(make_daemon, archive,
+                                                                        spool, way):
     daemon = start(make_daemon, way, incomplete_after_seconds=1)
     spool.make_entry(7)
     spool.write_script(7, b"#!/bin/sh\necho no environment\n")
     script, _ = spool.write(17)
-    harness.wait_for(lambda: archive.scripts() >= {"7", "17"}, lambda: f"archived: {archive.scripts()}")
+    harness.wait_for(lambda: archive.scripts() >= {"7", "17"},
+                     lambda: f"archived: {archive.scripts()}")
     harness.wait_for(lambda: (archive.path / "7.json").exists(), "the metadata of 7")
     assert archive.metadata("7")["complete"] is False
     assert archive.metadata("17")["complete"] is True
@@ -102,7 +114,8 @@ def test_an_entry_without_environment_is_archived_and_marked_incomplete(make_dae
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3])
-def test_an_environment_under_4_bytes_is_archived_and_marked_incomplete(make_daemon, archive, spool, way, size):
+def test_an_environment_under_4_bytes_is_archived_and_marked_incomplete(make_daemon, archive,
+                                                                        spool, way, size):
     daemon = start(make_daemon, way, incomplete_after_seconds=1)
     entry = spool.make_entry(8)
     spool._creat(entry / "environment", 0o600, [struct.pack("=I", 5)[:size]] if size else [])
@@ -114,7 +127,8 @@ def test_an_environment_under_4_bytes_is_archived_and_marked_incomplete(make_dae
     assert daemon.running()
 
 
-def test_an_entry_that_grows_slowly_is_taken_when_it_is_whole_and_not_before(make_daemon, archive, spool, way):
+def test_an_entry_that_grows_slowly_is_taken_when_it_is_whole_and_not_before(make_daemon, archive,
+                                                                             spool, way):
     daemon = start(make_daemon, way)
     entry = spool.make_entry(9)
     script = b"#!/bin/sh\n" + b"# a long line of a slow script\n" * 400 + b"exit 0\n"
@@ -126,10 +140,12 @@ def test_an_entry_that_grows_slowly_is_taken_when_it_is_whole_and_not_before(mak
     with open(entry / "script", "wb", buffering=0) as file:
         for i in range(0, len(script), 1000):
             file.write(script[i:i + 1000])
-            # a job that is written whole and archived proves that the daemon had its chance to look at 9
+            # a job that is written whole and archived proves that the daemon had its chance to look
+            # at 9
             marker = 100 + i // 1000
             spool.write(marker)
-            harness.wait_for(lambda m=marker: str(m) in archive.scripts(), f"job {marker} is archived")
+            harness.wait_for(lambda m=marker: str(m) in archive.scripts(),
+                             f"job {marker} is archived")
             assert "9" not in archive.scripts(), "archived before its script was whole"
         file.write(b"\0")
     harness.wait_for(lambda: "9" in archive.scripts(), "the slow entry is archived")
@@ -178,7 +194,8 @@ def test_the_same_id_with_other_content_is_another_event(make_daemon, archive, s
 
 
 @pytest.mark.parametrize("lifetime_ms", [0, 1, 50])
-def test_with_fanotify_entries_removed_at_once_are_all_archived(make_daemon, make_storm, archive, spool, lifetime_ms):
+def test_with_fanotify_entries_removed_at_once_are_all_archived(make_daemon, make_storm, archive,
+                                                                spool, lifetime_ms):
     for digit in range(10):
         (spool.path / f"hash.{digit}").mkdir(mode=0o700)
     daemon = start(make_daemon, "auto")

@@ -8,7 +8,9 @@ import pytest
 
 import harness
 
-jsonschema = pytest.importorskip("jsonschema", reason="python3-jsonschema is not installed: no event was held against the schema")
+jsonschema = pytest.importorskip("jsonschema",
+                                 reason="python3-jsonschema is not installed: no event was held "
+                                        "against the schema")
 
 SCHEMA = json.loads((harness.ROOT / "docs/schema/event-1.schema.json").read_text())
 FIXTURES = harness.ROOT / "tests/fixtures/slurm"
@@ -34,13 +36,15 @@ def recorded(spool):
     spool.make_entry(9001)
     spool.write_script(9001, b"#!/bin/sh\n")  # no environment
     spool.make_entry(9002)
-    (spool.entry(9002) / "environment").write_bytes(b"\x01\x00\x00\x00A=1\x00B=2\x00")  # one string too many
+    # one string too many
+    (spool.entry(9002) / "environment").write_bytes(b"\x01\x00\x00\x00A=1\x00B=2\x00")
     spool.write_script(9002, b"#!/bin/sh\n")
     return count + 2
 
 
 def test_events_of_all_recorded_entries_are_of_the_schema(make_daemon, recorded, spool, validator):
-    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 1}}, sinks={"archive": None, "lines": {"plugin": "stdout"}})
+    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 1}},
+                         sinks={"archive": None, "lines": {"plugin": "stdout"}})
     events = []
 
     def all_there():
@@ -51,13 +55,15 @@ def test_events_of_all_recorded_entries_are_of_the_schema(make_daemon, recorded,
     harness.wait_for(all_there, lambda: f"{len(events)} of {recorded} events", 60, 0.3)
     assert len({event["id"] for event in events}) == recorded
     for event in events:
-        errors = [f"{'/'.join(map(str, e.path))}: {e.message[:200]}" for e in validator.iter_errors(event)]
+        errors = [f"{'/'.join(map(str, e.path))}: {e.message[:200]}"
+                  for e in validator.iter_errors(event)]
         assert not errors, (event["job"]["id"], errors)
     by_id = {event["job"]["id"]: event for event in events}
     assert by_id["9001"]["complete"] is False
     assert by_id["9002"]["environment_format"] == "raw"
     script = (spool.entry(50) / "script").read_bytes()[:-1]
-    assert by_id["50"]["script"]["encoding"] == "base64" and base64.b64decode(by_id["50"]["script"]["text"]) == script
+    assert by_id["50"]["script"]["encoding"] == "base64" \
+        and base64.b64decode(by_id["50"]["script"]["text"]) == script
     assert by_id["53"]["environment"]["MULTILINE"] == "line 1\nFAKE=injected\nUSER=root\n"
     assert "lossy" in by_id["72"]
 

@@ -1,4 +1,5 @@
-"""`show` under every name that Slurm's users have for a job, and for people who are not the administrator."""
+"""`show` under every name that Slurm's users have for a job, and for people who are not the
+administrator."""
 
 import os
 import subprocess
@@ -13,14 +14,18 @@ LAYOUT = {"archive": {"layout": "{user}/{job_id}.{ext}"}}
 
 @pytest.fixture
 def three_kinds(slurm, make_daemon, archive):
-    """A daemon beside a real Slurm with an array of three tasks and a heterogeneous job of three components in the archive."""
+    """A daemon beside a real Slurm with an array of three tasks and a heterogeneous job of three
+    components in the archive."""
     array = slurm.sbatch("--array=1-3", "--hold", script="#!/bin/sh\necho array\n")
-    het = slurm.run("sbatch", "--parsable", "--hold", "-o", "/dev/null", "-n1", "--wrap", "echo het", ":", "-n1", ":", "-n1").stdout
+    het = slurm.run("sbatch", "--parsable", "--hold", "-o", "/dev/null", "-n1", "--wrap",
+                    "echo het", ":", "-n1", ":", "-n1").stdout
     het = het.strip().split(";")[0].split("+")[0]
-    daemon = make_daemon(sources={"slurm": {"spool": str(slurm.state), "resolve": "slurmctld", "slurm_conf": str(slurm.conf)}},
+    daemon = make_daemon(sources={"slurm": {"spool": str(slurm.state), "resolve": "slurmctld",
+                                            "slurm_conf": str(slurm.conf)}},
                          sinks=LAYOUT).start()
     wanted = {array, *(str(int(het) + n) for n in range(3))}
-    wait_for(lambda: {p.stem for p in archive.path.rglob("*.json")} >= wanted, f"{wanted} are archived")
+    wait_for(lambda: {p.stem for p in archive.path.rglob("*.json")} >= wanted,
+             f"{wanted} are archived")
     yield daemon, array, int(het)
     slurm.run("scancel", array, str(het), check=False)
 
@@ -29,10 +34,12 @@ def test_show_takes_each_name_that_slurm_has_for_a_job(three_kinds, slurm):
     daemon, array, het = three_kinds
     for name in (array, f"{array}_1", f"{array}_[1-3]"):
         shown = daemon.command("show", name).stdout
-        assert f"job {array}" in shown and "echo array" in shown and "one script for all its tasks" in shown, shown
+        assert f"job {array}" in shown and "echo array" in shown \
+        and "one script for all its tasks" in shown, shown
     # A task that was split off has a number of its own, which is in no spool.
     slurm.run("scontrol", "release", f"{array}_2")
-    raw = slurm.run("squeue", "-h", "-t", "all", "-j", f"{array}_2", "-O", "JobID:20").stdout.strip()
+    raw = slurm.run("squeue", "-h", "-t", "all", "-j", f"{array}_2", "-O",
+                    "JobID:20").stdout.strip()
     assert raw.isdigit() and raw != array
     assert "echo array" in daemon.command("show", raw).stdout
 
@@ -45,7 +52,9 @@ def test_show_takes_each_name_that_slurm_has_for_a_job(three_kinds, slurm):
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can look as another user")
-def test_an_owner_sees_his_own_job_and_is_told_what_he_could_not_look_into(make_daemon, archive, spool, work, ordinary_user):
+def test_an_owner_sees_his_own_job_and_is_told_what_he_could_not_look_into(make_daemon, archive,
+                                                                           spool, work,
+                                                                           ordinary_user):
     daemon = make_daemon(sinks=LAYOUT)
     os.chmod(daemon.config, 0o644)
     archive.path.mkdir(mode=0o711)
@@ -54,7 +63,9 @@ def test_an_owner_sees_his_own_job_and_is_told_what_he_could_not_look_into(make_
         folder = archive.path / name
         folder.mkdir()
         (folder / f"{job}.sh").write_text(f"#!/bin/sh\necho of {name}\n")
-        (folder / f"{job}.json").write_text('{"schema": "scriptorium.event/1", "id": "%s", "kind": "job.script", "job": {"id": "%s"}}'
+        (folder / f"{job}.json").write_text(
+            '{"schema": "scriptorium.event/1", "id": "%s", "kind": "job.script", "job": '
+            '{"id": "%s"}}'
                                             % (job * 64, job))
         folder.chmod(0o700)
     for path in (archive.path / ordinary_user.pw_name).iterdir():
@@ -67,7 +78,8 @@ def test_an_owner_sees_his_own_job_and_is_told_what_he_could_not_look_into(make_
         os.setuid(ordinary_user.pw_uid)
 
     def show(job):
-        return subprocess.run([str(harness.SCRIPTORIUM), "show", job, "--config", str(daemon.config)], capture_output=True, text=True,
+        return subprocess.run([str(harness.SCRIPTORIUM), "show", job, "--config",
+                               str(daemon.config)], capture_output=True, text=True,
                               preexec_fn=become)
     mine = show("7")
     assert mine.returncode == EX_OK, mine.stderr

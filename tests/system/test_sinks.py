@@ -1,4 +1,5 @@
-"""Sinks that come and go: one that is removed, forgotten, filled from an archive, or down for longer than the journal is large."""
+"""Sinks that come and go: one that is removed, forgotten, filled from an archive, or down for
+longer than the journal is large."""
 
 import base64
 import datetime
@@ -35,7 +36,8 @@ class Jobs:
             content = script(size)
             environment = [b"HOME=/home/alice", b"JOB=%d" % self.last]
             self.spool.write(self.last, content, environment)
-            self.written[str(self.last)] = (sha256(content), sha256(b"".join(e + b"\0" for e in environment)))
+            self.written[str(self.last)] = (sha256(content),
+                                            sha256(b"".join(e + b"\0" for e in environment)))
         return self
 
 
@@ -54,7 +56,8 @@ def second(work):
 
 
 def second_sink(work, **options):
-    return {"plugin": "file", "root": str(work / "second"), "layout": BLOCKED, "acl": "best-effort", "retry_max_ms": 500, **options}
+    return {"plugin": "file", "root": str(work / "second"), "layout": BLOCKED,
+            "acl": "best-effort", "retry_max_ms": 500, **options}
 
 
 def reconfigure(daemon, work, sinks, **core):
@@ -75,23 +78,28 @@ def arrived(daemon, count):
 
 
 def wait_journal_empty(daemon):
-    """Until what was delivered has left the journal: a fill counts the rest of it as there, and not as sent."""
+    """Until what was delivered has left the journal: a fill counts the rest of it as there, and not
+    as sent."""
     daemon.wait_status(lambda s: s["journal"]["events"] == 0, "the journal is empty")
 
 
 def filled(daemon):
-    """What a fill says that it sent, and that was there or on its way. Which of the two an event counts as is a matter of time:
-    the fill may be a second one if the first came to its end, and what the journal still holds gets to the sink by itself."""
+    """What a fill says that it sent, and that was there or on its way. Which of the two an event
+    counts as is a matter of time: the fill may be a second one if the first came to its end, and
+    what the journal still holds gets to the sink by itself."""
     said = daemon.command("sinks", "fill", "new").stdout
-    counts = re.fullmatch(r"(\d+) events sent to new from archive, (\d+) were already there or in flight\n", said)
+    counts = re.fullmatch(
+        r"(\d+) events sent to new from archive, (\d+) were already there or in flight\n", said)
     assert counts, said
     return int(counts[1]), int(counts[2])
 
 
 def longest_wait_for_room(daemon):
-    """Seconds that capture waited at the most because the journal was full; a moment, where a busy machine releases late."""
+    """Seconds that capture waited at the most because the journal was full; a moment, where a busy
+    machine releases late."""
     longest, since = 0.0, None
-    for time, what in re.findall(r"^(\S+) \w+ (JOURNAL_FULL|JOURNAL_HAS_ROOM|STARTED): ", daemon.log_text(), re.MULTILINE):
+    for time, what in re.findall(r"^(\S+) \w+ (JOURNAL_FULL|JOURNAL_HAS_ROOM|STARTED): ",
+                                 daemon.log_text(), re.MULTILINE):
         at = datetime.datetime.fromisoformat(time)
         if what == "JOURNAL_HAS_ROOM" and since:
             longest = max(longest, (at - since).total_seconds())
@@ -100,7 +108,8 @@ def longest_wait_for_room(daemon):
 
 
 def outlast(daemon, jobs, archive, down, limit):
-    """Ten times what the journal may hold passes it while the sink `down` takes nothing; nobody else notices."""
+    """Ten times what the journal may hold passes it while the sink `down` takes nothing; nobody
+    else notices."""
     before = jobs.last
     for round_number in range(160):
         jobs.write(15, 40_000)  # a tenth of the journal's limit, which is 8 MiB
@@ -114,7 +123,8 @@ def outlast(daemon, jobs, archive, down, limit):
     waiting, written = status["sinks"][down], jobs.last - before
     assert waiting["waiting"] == written and waiting["refill_from_archive"] > written / 2, waiting
     assert status["journal"]["bytes"] < limit
-    assert longest_wait_for_room(daemon) < 2 * PATIENCE, "the healthy sink never waits for the other"
+    assert longest_wait_for_room(daemon) < 2 * PATIENCE, \
+        "the healthy sink never waits for the other"
     return waiting
 
 
@@ -122,18 +132,21 @@ def sink_list(daemon):
     return {s["sink"]: s for s in json.loads(daemon.command("sinks", "list", "--json").stdout)}
 
 
-def test_a_removed_sink_holds_nothing_new_and_the_others_go_on(make_daemon, work, jobs, archive, second):
+def test_a_removed_sink_holds_nothing_new_and_the_others_go_on(make_daemon, work, jobs, archive,
+                                                               second):
     core = {"journal_max_bytes": JOURNAL}
     daemon = make_daemon(sinks={"second": second_sink(work)}, **core).start()
     jobs.write(20, 16_000)
     daemon.wait_acknowledged(20)
     reconfigure(daemon, work, {}, **core)
-    assert "SINK_UNKNOWN" in daemon.log_text() and "scriptorium sinks forget second" in daemon.log_text()
+    assert "SINK_UNKNOWN" in daemon.log_text() and "scriptorium sinks forget second" \
+        in daemon.log_text()
     jobs.write(320, 30_000)
     daemon.wait_acknowledged(340)
     archive.compare(jobs.written)
     # The write-ahead log counts too, and is shorter after the next checkpoint.
-    status = daemon.wait_status(lambda s: s["journal"]["bytes"] < JOURNAL / 2, "what nobody needs has left the journal", 30)
+    status = daemon.wait_status(lambda s: s["journal"]["bytes"] < JOURNAL / 2,
+                                "what nobody needs has left the journal", 30)
     assert status["sinks"]["second"]["waiting"] == 20
     text = daemon.command("status").stdout
     assert "not configured: 20 waiting" in text and "sinks forget second" in text
@@ -171,8 +184,10 @@ def test_what_waits_for_a_removed_sink_can_be_forgotten(make_daemon, work, jobs,
     assert refused.returncode != 0 and "remove it there first" in refused.stderr
     reconfigure(daemon, work, {})
     asked = daemon.command("sinks", "forget", "second", check=False)
-    assert asked.returncode != 0 and re.search("7 waiting events, the oldest .* old, 0 dead letters", asked.stderr), asked.stderr
-    assert sink_list(daemon)["second"]["waiting"] == 7 and not sink_list(daemon)["second"]["configured"]
+    assert asked.returncode != 0 and re.search(
+        "7 waiting events, the oldest .* old, 0 dead letters", asked.stderr), asked.stderr
+    assert sink_list(daemon)["second"]["waiting"] == 7 \
+        and not sink_list(daemon)["second"]["configured"]
     forgotten = daemon.command("sinks", "forget", "second", "--yes")
     assert "forgotten, with 7 waiting events and 0 dead letters" in forgotten.stdout
     assert set(sink_list(daemon)) == {"archive"}
@@ -192,18 +207,24 @@ def test_what_waits_for_a_removed_sink_can_be_forgotten(make_daemon, work, jobs,
     assert "second" not in daemon.status()["sinks"]
 
 
-def test_a_sink_that_is_down_for_ten_times_the_journal_stops_nobody_and_is_refilled(make_daemon, work, jobs, archive, second):
+def test_a_sink_that_is_down_for_ten_times_the_journal_stops_nobody_and_is_refilled(make_daemon,
+                                                                                    work, jobs,
+                                                                                    archive,
+                                                                                    second):
     limit = 2 * JOURNAL  # of which the write-ahead log may be a megabyte
     daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=limit).start()
     waiting = outlast(daemon, jobs, archive, "second", limit)
-    assert f"will be refilled from archive: {waiting['refill_from_archive']}" in daemon.command("status").stdout
+    assert f"will be refilled from archive: {waiting['refill_from_archive']}" in daemon.command(
+        "status").stdout
     before = archive.snapshot()
 
     (work / "second" / "blocked").unlink()
-    daemon.wait_status(lambda s: s["sinks"]["second"]["acknowledged_total"] > 100, "some of it was refilled")
+    daemon.wait_status(lambda s: s["sinks"]["second"]["acknowledged_total"] > 100,
+                       "some of it was refilled")
     daemon.kill()
     daemon.start()
-    daemon.wait_status(lambda s: s["sinks"]["second"]["waiting"] == 0, "all of it was refilled", seconds=180)
+    daemon.wait_status(lambda s: s["sinks"]["second"]["waiting"] == 0, "all of it was refilled",
+                       seconds=180)
     second.compare(jobs.written)
     assert archive.snapshot() == before
     for job in list(jobs.written)[:: jobs.last // 50]:
@@ -212,11 +233,14 @@ def test_a_sink_that_is_down_for_ten_times_the_journal_stops_nobody_and_is_refil
     assert daemon.sink("second")["dead"] == 0
 
 
-def test_what_is_gone_from_the_archive_is_a_dead_letter_of_the_sink_that_waited(make_daemon, work, jobs, archive, second):
+def test_what_is_gone_from_the_archive_is_a_dead_letter_of_the_sink_that_waited(make_daemon, work,
+                                                                                jobs, archive,
+                                                                                second):
     daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL).start()
     jobs.write(300, 20_000)
     daemon.wait_acknowledged(300)
-    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20, "something was released")
+    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20,
+                       "something was released")
     released = daemon.sink("second")["refill_from_archive"]
     daemon.terminate()  # so that the first ones are not in hand
     daemon.start()
@@ -228,7 +252,8 @@ def test_what_is_gone_from_the_archive_is_a_dead_letter_of_the_sink_that_waited(
     letters = json.loads(daemon.command("deadletters", "list", "--json").stdout)
     reasons = {letter["job_id"]: letter["reason"] for letter in letters}
     # What the sink had in its hands while it was down it has got all the same.
-    assert set(reasons) <= {"3", "5"} and all("gone from the archive" in r for r in reasons.values()), reasons
+    assert set(reasons) <= {"3", "5"} and all("gone from the archive" in r
+                                              for r in reasons.values()), reasons
     have = second.scripts()
     assert have | set(reasons) >= set(jobs.written)
 
@@ -238,7 +263,8 @@ def test_a_new_sink_is_filled_from_the_archive_across_a_kill(make_daemon, work, 
     jobs.write(1500)
     daemon.wait_acknowledged(1500)
     target = Archive(work / "new")
-    new = {"new": {"plugin": "file", "root": str(target.path), "layout": "{job_id}.{ext}", "acl": "best-effort",
+    new = {"new": {"plugin": "file", "root": str(target.path), "layout": "{job_id}.{ext}",
+                   "acl": "best-effort",
                    "retry_max_ms": 500}}
     reconfigure(daemon, work, new)
     jobs.write(10)
@@ -259,8 +285,10 @@ def test_a_new_sink_is_filled_from_the_archive_across_a_kill(make_daemon, work, 
     assert target.snapshot() == before, "a second fill changes nothing"
     assert daemon.status()["sinks"]["archive"]["waiting"] == 0
 
-    for arguments, words in ((["nobody"], "no sink nobody"), (["new", "--from", "new"], "cannot be filled from itself"),
-                             (["new", "--from", "nobody"], "no sink nobody that can be read"), (["new", "--since", "soon"], "soon")):
+    for arguments, words in ((["nobody"], "no sink nobody"),
+                             (["new", "--from", "new"], "cannot be filled from itself"),
+                             (["new", "--from", "nobody"], "no sink nobody that can be read"),
+                             (["new", "--since", "soon"], "soon")):
         result = daemon.command("sinks", "fill", *arguments, check=False)
         assert result.returncode != 0 and words in result.stderr, (arguments, result.stderr)
     daemon.terminate()
@@ -268,8 +296,10 @@ def test_a_new_sink_is_filled_from_the_archive_across_a_kill(make_daemon, work, 
     assert result.returncode != 0 and "no daemon runs" in result.stderr
 
 
-@pytest.mark.parametrize("point", ["release.before", "journal.before_release", "journal.after_release", "journal.after_commit"])
-def test_a_kill_at_any_step_of_a_release_loses_nothing(make_daemon, work, jobs, archive, second, point):
+@pytest.mark.parametrize("point", ["release.before", "journal.before_release",
+                                   "journal.after_release", "journal.after_commit"])
+def test_a_kill_at_any_step_of_a_release_loses_nothing(make_daemon, work, jobs, archive, second,
+                                                       point):
     nth = 40 if point == "journal.after_commit" else 2
     daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL)
     daemon.start(environment={"SCRIPTORIUM_FAULT": f"{point}:{nth}:kill"})
@@ -278,7 +308,8 @@ def test_a_kill_at_any_step_of_a_release_loses_nothing(make_daemon, work, jobs, 
         wait_for(lambda: arrived(daemon, jobs.last), "the archive has them")
     assert daemon.wait_exit() == -signal.SIGKILL, "the point was not reached"
     daemon.start()
-    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0 and s["sinks"]["second"]["waiting"] == jobs.last,
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 0
+                       and s["sinks"]["second"]["waiting"] == jobs.last,
                        "the archive has all, and all wait for the other")
     archive.compare(jobs.written)
     (work / "second" / "blocked").unlink()
@@ -289,7 +320,8 @@ def test_a_kill_at_any_step_of_a_release_loses_nothing(make_daemon, work, jobs, 
 
 def test_a_kill_in_a_fill_loses_nothing(make_daemon, work, jobs, archive):
     target = Archive(work / "new")
-    new = {"plugin": "file", "root": str(target.path), "layout": "{job_id}.{ext}", "acl": "best-effort"}
+    new = {"plugin": "file", "root": str(target.path), "layout": "{job_id}.{ext}",
+           "acl": "best-effort"}
     daemon = make_daemon().start()
     jobs.write(1200)
     daemon.wait_acknowledged(1200)
@@ -317,14 +349,16 @@ def test_a_refused_reload_is_seen_and_acknowledged_goes_on(make_daemon, work, jo
     assert any("reload was refused" in line and "layout" in line for line in lines[:3]), lines[:5]
     check = daemon.command("status", "--check", check=False)
     assert check.returncode == 1 and "the last reload was refused" in check.stdout
-    assert "{jobid}" in daemon.status()["reload_refused"] or "layout" in daemon.status()["reload_refused"]
+    assert "{jobid}" in daemon.status()["reload_refused"] \
+        or "layout" in daemon.status()["reload_refused"]
 
     # A changed sink is a new one; its count continues.
     daemon.config.write_text(good.replace("retry_max_ms = 500", "retry_max_ms = 600"))
     daemon.process.send_signal(signal.SIGHUP)
     daemon.wait_log("RELOADED")
     assert daemon.status()["reload_refused"] is None
-    row = next(line for line in daemon.command("status").stdout.splitlines() if line.startswith("archive "))
+    row = next(line for line in daemon.command("status").stdout.splitlines()
+               if line.startswith("archive "))
     assert re.search(r"\b12\b", row), row
     assert daemon.command("status", "--check").returncode == 0
 
@@ -333,9 +367,12 @@ def test_a_refused_reload_is_seen_and_acknowledged_goes_on(make_daemon, work, jo
 def test_two_sinks_with_one_root_are_refused(make_daemon, work, root):
     (work / "archive").mkdir(mode=0o750)
     (work / "link").symlink_to(work / "archive")
-    daemon = make_daemon(sinks={"second": {"plugin": "file", "root": str(work / root), "acl": "best-effort"}})
+    daemon = make_daemon(sinks={"second": {"plugin": "file", "root": str(work / root),
+                                           "acl": "best-effort"}})
     checked = daemon.command("check", check=False)
-    assert checked.returncode != 0 and "give each a directory of its own" in checked.stdout, checked.stdout
+    assert checked.returncode != 0 and "give each a directory of its own" in checked.stdout, \
+        checked.stdout
     started = daemon.command("run", "--once", check=False)
-    assert started.returncode == EX_CONFIG and "give each a directory of its own" in started.stderr, started.stderr
+    assert started.returncode == EX_CONFIG and "give each a directory of its own" \
+        in started.stderr, started.stderr
     assert scriptorium("version").returncode == 0

@@ -13,7 +13,8 @@ ON_DISK = True  # a real file system, with its ACLs and its syncs
 
 
 def slurm_source(slurm, **options):
-    return {"slurm": {"spool": str(slurm.state), "resolve": "slurmctld", "slurm_conf": str(slurm.conf), **options}}
+    return {"slurm": {"spool": str(slurm.state), "resolve": "slurmctld",
+                      "slurm_conf": str(slurm.conf), **options}}
 
 
 def find_event(archive, job):
@@ -44,7 +45,8 @@ def test_submitted_jobs_stand_in_the_tree_byte_for_byte(slurm, make_daemon, arch
     jobs = {
         "ordinary": slurm.sbatch("-J", "md", script=script),
         "array": slurm.sbatch("-a", "0-9%2", "-J", "sweep"),
-        "wrapped": slurm.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "true").stdout.strip(),
+        "wrapped": slurm.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap",
+                             "true").stdout.strip(),
         "hostile": slurm.sbatch("-J", "../../../etc/cron.d/x"),
         "newline": slurm.sbatch("-J", "a\nb\x1b[31m"),
         "dash": slurm.sbatch("-J", "-rf"),
@@ -62,7 +64,8 @@ def test_submitted_jobs_stand_in_the_tree_byte_for_byte(slurm, make_daemon, arch
         assert file.resolve().is_relative_to(archive.path.resolve())
         assert not file.name.startswith((".", "-"))
         parts = file.relative_to(archive.path).parts
-        assert parts[0] == event["user"]["name"] and parts[1].isdigit() and parts[2].isdigit() and len(parts) == 4
+        assert parts[0] == event["user"]["name"] and parts[1].isdigit() and parts[2].isdigit() \
+        and len(parts) == 4
     event = wait_event(archive, jobs["array"])[1]
     assert event["job"]["array"]["job_id"] == jobs["array"]
     assert event["job"]["name"] == "sweep"
@@ -70,24 +73,29 @@ def test_submitted_jobs_stand_in_the_tree_byte_for_byte(slurm, make_daemon, arch
     assert daemon.sink()["dead"] == 0
 
 
-def test_a_job_with_a_forged_user_lands_under_its_owners_name(slurm, make_daemon, archive, ordinary_user):
+def test_a_job_with_a_forged_user_lands_under_its_owners_name(slurm, make_daemon, archive,
+                                                              ordinary_user):
     make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
     job = slurm.sbatch("-J", "forged", user=ordinary_user,
-                       env={"USER": "root", "LOGNAME": "root", "HOME": "/root", "SLURM_JOB_USER": "root"})
+                       env={"USER": "root", "LOGNAME": "root", "HOME": "/root",
+                            "SLURM_JOB_USER": "root"})
     file, event = wait_event(archive, job)
-    assert event["user"] == {**event["user"], "name": ordinary_user.pw_name, "id": str(ordinary_user.pw_uid), "verified": True}
+    assert event["user"] == {**event["user"], "name": ordinary_user.pw_name,
+                             "id": str(ordinary_user.pw_uid), "verified": True}
     assert file.relative_to(archive.path).parts[0] == ordinary_user.pw_name
     env = file.with_name(file.name[:-5] + ".env").read_bytes().split(b"\0")
     assert b"USER=root" in env, "the environment is kept as it was sent"
     assert script_of(file) == slurm.batch_script(job)
 
 
-def test_with_slurmctld_stopped_a_job_lands_under_unverified(fresh_slurm, make_daemon, archive, ordinary_user):
+def test_with_slurmctld_stopped_a_job_lands_under_unverified(fresh_slurm, make_daemon, archive,
+                                                             ordinary_user):
     slurm = fresh_slurm("--nodes", "1", "--min-job-age", "300")
     job = slurm.sbatch("--hold", "-J", "orphan", user=ordinary_user, env={"USER": "root"})
     script = slurm.batch_script(job)
     slurm.stop_controller()
-    daemon = make_daemon(sources=slurm_source(slurm, resolve_timeout_seconds=2), sinks=LAYOUT).start()
+    daemon = make_daemon(sources=slurm_source(slurm, resolve_timeout_seconds=2),
+                         sinks=LAYOUT).start()
     begin = time.monotonic()
     file, event = wait_event(archive, job)
     assert time.monotonic() - begin < 30 * harness.PATIENCE
@@ -102,16 +110,19 @@ def test_with_slurmctld_stopped_a_job_lands_under_unverified(fresh_slurm, make_d
     assert daemon.running()
 
 
-def test_submit_and_cancel_at_once_at_the_shortest_job_age_loses_none(fresh_slurm, make_daemon, archive):
+def test_submit_and_cancel_at_once_at_the_shortest_job_age_loses_none(fresh_slurm, make_daemon,
+                                                                      archive):
     slurm = fresh_slurm("--nodes", "1", "--min-job-age", "2")
-    daemon = make_daemon(sources=slurm_source(slurm), sinks={"archive": {"layout": "{job_id}.{ext}"}}).start()
+    daemon = make_daemon(sources=slurm_source(slurm),
+                         sinks={"archive": {"layout": "{job_id}.{ext}"}}).start()
     jobs = []
     for i in range(60):
         job = slurm.sbatch("--hold", script=f"#!/bin/sh\necho short {i}\n")
         slurm.run("scancel", job)
         jobs.append((job, i))
     wait_for(lambda: archive.scripts() >= {job for job, _ in jobs},
-             lambda: f"{len({job for job, _ in jobs} - archive.scripts())} of {len(jobs)} are missing")
+             lambda: f"{len({job for job, _ in jobs} - archive.scripts())} of "
+                     f"{len(jobs)} are missing")
     for job, i in jobs:
         assert (archive.path / f"{job}.sh").read_bytes() == f"#!/bin/sh\necho short {i}\n".encode()
     assert sum(daemon.source()["missed"].values()) == 0
@@ -119,7 +130,8 @@ def test_submit_and_cancel_at_once_at_the_shortest_job_age_loses_none(fresh_slur
 
 def test_het_components_are_told_apart_and_the_stub_is_marked(slurm, make_daemon, archive):
     make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
-    job = slurm.sbatch("-J", "het", script="#!/bin/bash\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nsrun true\n")
+    job = slurm.sbatch("-J", "het",
+                       script="#!/bin/bash\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n1\nsrun true\n")
     _, leader = wait_event(archive, job)
     _, component = wait_event(archive, str(int(job) + 1))
     assert leader["job"]["het"]["job_id"] == job and leader["job"]["het"]["component"] == 0
@@ -127,8 +139,10 @@ def test_het_components_are_told_apart_and_the_stub_is_marked(slurm, make_daemon
 
 
 def test_an_id_that_slurm_gives_again_makes_a_second_event(fresh_slurm, make_daemon, archive):
-    slurm = fresh_slurm("--nodes", "1", "--min-job-age", "2", "--conf", "FirstJobId=2", "--conf", "MaxJobId=4")
-    daemon = make_daemon(sources=slurm_source(slurm), sinks={"archive": {"layout": "{job_id}.{ext}"}}).start()
+    slurm = fresh_slurm("--nodes", "1", "--min-job-age", "2", "--conf", "FirstJobId=2", "--conf",
+                        "MaxJobId=4")
+    daemon = make_daemon(sources=slurm_source(slurm),
+                         sinks={"archive": {"layout": "{job_id}.{ext}"}}).start()
     scripts = {}
     for i in range(4):  # ids 2 and 3 only: each comes twice
         text = f"#!/bin/sh\necho round {i}\n"
@@ -137,7 +151,8 @@ def test_an_id_that_slurm_gives_again_makes_a_second_event(fresh_slurm, make_dae
         daemon.wait_acknowledged(i + 1)
         if len(scripts) * 2 <= i + 1 or i == 1:
             # the ids are used up: wait for the purge, or sbatch would retry for long
-            wait_for(lambda: not list(slurm.state.glob("hash.*/job.*")), "slurmctld purges the finished jobs", 60)
+            wait_for(lambda: not list(slurm.state.glob("hash.*/job.*")),
+                     "slurmctld purges the finished jobs", 60)
     assert sorted(len(s) for s in scripts.values()) == [2, 2], scripts
     found = sorted((archive.path / f"{name}.sh").read_bytes() for name in archive.scripts())
     assert found == sorted(s for list_ in scripts.values() for s in list_)
@@ -150,15 +165,18 @@ def test_check_against_a_running_slurm_is_good_and_says_so(slurm, make_daemon):
 
 
 @pytest.mark.skipif(not harness.IS_ROOT, reason="needs jobs of two users")
-def test_the_owner_alone_may_read_his_job_with_owner_may_read(slurm, make_daemon, archive, ordinary_user, work):
+def test_the_owner_alone_may_read_his_job_with_owner_may_read(slurm, make_daemon, archive,
+                                                              ordinary_user, work):
     daemon = make_daemon(sources=slurm_source(slurm),
-                         sinks={"archive": {"layout": "user-month", "owner_may_read": True, "acl": "required"}})
+                         sinks={"archive": {"layout": "user-month", "owner_may_read": True,
+                                            "acl": "required"}})
     check = daemon.command("check", check=False)
     if check.returncode != 0 and "ACL" in check.stdout + check.stderr:
         pytest.skip("this file system has no ACLs")
     daemon.start()
     job = slurm.sbatch("-J", "mine", user=ordinary_user)
     file, _ = wait_event(archive, job)
-    acl = harness.subprocess.run(["getfacl", "-cpn", str(file)], capture_output=True, text=True).stdout
+    acl = harness.subprocess.run(["getfacl", "-cpn", str(file)], capture_output=True,
+                                 text=True).stdout
     assert f"user:{ordinary_user.pw_uid}:r--" in acl, acl
     assert "other::---" in acl, acl

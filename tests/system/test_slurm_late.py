@@ -1,4 +1,5 @@
-"""Whose jobs were that slurmctld has forgotten: the resolver alone, asked on a real Slurm with slurmdbd and MariaDB."""
+"""Whose jobs were that slurmctld has forgotten: the resolver alone, asked on a real Slurm with
+slurmdbd and MariaDB."""
 import grp
 import json
 import os
@@ -14,13 +15,17 @@ from harness import BUILD, wait_for
 LATE_OWNERS = BUILD / "tests" / "slurm-late-owners"
 
 pytestmark = pytest.mark.skipif(
-    not harness.IS_ROOT or not shutil.which("slurmdbd", path="/usr/sbin:/usr/bin") or not shutil.which("mariadbd", path="/usr/sbin:/usr/bin"),
-    reason="needs root and an accounting: apt-get install slurmdbd slurm-wlm-mysql-plugin mariadb-server")
+    not harness.IS_ROOT or not shutil.which("slurmdbd", path="/usr/sbin:/usr/bin")
+    or not shutil.which("mariadbd", path="/usr/sbin:/usr/bin"),
+    reason="needs root and an accounting: apt-get install slurmdbd slurm-wlm-mysql-plugin "
+           "mariadb-server")
 
 
 def ask(conf, jobs):
-    """`jobs`: (id, nanoseconds of the script's time) each. Their answers by id and time, and what was logged."""
-    result = subprocess.run([LATE_OWNERS, conf], input="".join(f"{job} {when}\n" for job, when in jobs), capture_output=True,
+    """`jobs`: (id, nanoseconds of the script's time) each. Their answers by id and time, and what
+    was logged."""
+    result = subprocess.run([LATE_OWNERS, conf], input="".join(f"{job} {when}\n" for job, when
+                                                               in jobs), capture_output=True,
                             text=True, timeout=120, env={"PATH": "/usr/bin:/bin"})
     assert result.returncode == 0, result.stderr
     answers = [json.loads(line) for line in result.stdout.splitlines()]
@@ -29,7 +34,8 @@ def ask(conf, jobs):
 
 
 def words(answer):
-    return f"{answer['state']} {answer['name']} {answer['uid']}:{answer['gid']} {answer['group']}" if answer["verified"] else answer["state"]
+    return f"{answer['state']} {answer['name']} {answer['uid']}:{answer['gid']} {answer['group']}" \
+        if answer["verified"] else answer["state"]
 
 
 def owner(user):
@@ -66,30 +72,38 @@ def test_owners_of_forgotten_jobs_come_from_accounting(fresh_slurm):
         return os.stat(lab.state / f"hash.{int(job) % 10}" / f"job.{job}" / "script").st_mtime_ns
     jobs = {job: written(job) for job in whose}
     lab.run("scontrol", "update", "partitionname=main", "state=up")
-    wait_for(lambda: lab.run("squeue", "-h", "-j", requeued, "-t", "R", "-o", "%M").stdout.strip() >= "0:01", "the job runs", 60)
+    wait_for(lambda: lab.run("squeue", "-h", "-j", requeued, "-t", "R", "-o", "%M").stdout.strip()
+             >= "0:01", "the job runs", 60)
 
     def rows_of(*ids):
-        return lab.run("sacct", "-a", "-X", "-D", "-n", "-P", "-j", ",".join(ids), "-o", "JobIDRaw,JobID,Submit,State").stdout
+        return lab.run("sacct", "-a", "-X", "-D", "-n", "-P", "-j", ",".join(ids), "-o",
+                       "JobIDRaw,JobID,Submit,State").stdout
 
     lab.run("scontrol", "requeue", requeued)
-    wait_for(lambda: rows_of(requeued).count("\n") == 2, lambda: f"accounting knows both lives: {rows_of(requeued)}", 60, 0.5)
+    wait_for(lambda: rows_of(requeued).count("\n") == 2,
+             lambda: f"accounting knows both lives: {rows_of(requeued)}", 60, 0.5)
     lab.run("scancel", never_ran, held, later, requeued)
     # Forgotten: out of slurmctld's memory, and its entry out of the spool.
-    wait_for(lambda: [e.name for e in lab.state.glob("hash.*/job.*")] == [f"job.{kept}"], "slurmctld has forgotten all but one", 120, 0.5)
+    wait_for(lambda: [e.name for e in lab.state.glob("hash.*/job.*")] == [f"job.{kept}"],
+             "slurmctld has forgotten all but one", 120, 0.5)
     left = set(lab.run("squeue", "-h", "-a", "-t", "all", "-o", "%F").stdout.split())
     assert left == {kept}
     # A row for each task, component and life.
-    wait_for(lambda: rows_of(*whose).count("\n") == 14, lambda: f"accounting knows all of it:\n{rows_of(*whose)}", 60, 0.5)
+    wait_for(lambda: rows_of(*whose).count("\n") == 14,
+             lambda: f"accounting knows all of it:\n{rows_of(*whose)}", 60, 0.5)
     rows = rows_of(*whose)
 
     asked = [(job, when) for job, when in jobs.items()]
-    # Nobody's: other times of known ids, as of jobs that had them before, a task's own number, and no job at all.
+    # Nobody's: other times of known ids, as of jobs that had them before, a task's own number, and
+    # no job at all.
     hour = 3600 * 10**9
     task = next(line.split("|")[0] for line in rows.splitlines() if f"|{array}_0|" in line)
-    others = [(plain, jobs[plain] - hour), (named, jobs[named] + hour), (requeued, jobs[requeued] + hour), (kept, jobs[kept] + hour),
+    others = [(plain, jobs[plain] - hour), (named, jobs[named] + hour),
+              (requeued, jobs[requeued] + hour), (kept, jobs[kept] + hour),
               ("4711", jobs[plain])] + ([(task, jobs[array])] if task != array else [])
     answers, log = ask(lab.conf, asked + others)
-    assert {job: words(answers[job, jobs[job]]) for job in jobs} == {job: owner(whose[job]) for job in jobs}, rows
+    assert {job: words(answers[job, jobs[job]]) for job in jobs} == {job: owner(whose[job])
+                                                                     for job in jobs}, rows
     assert {other: words(answers[other]) for other in others} == dict.fromkeys(others, "unknown")
     assert log == ""
 
@@ -113,7 +127,9 @@ def test_a_dead_or_missing_accounting_leaves_slurmctlds_word(fresh_slurm):
     assert [words(a) for a in answers.values()] == [owner(bob), "unknown"]
     assert log.startswith("SLURM_NO_ACCOUNTING: ")
     dead = lab.directory / "etc" / "dead.conf"
-    dead.write_text(lab.conf.read_text() + "\nAccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
+    dead.write_text(lab.conf.read_text()
+                    + "\nAccountingStorageType=accounting_storage/slurmdbd\n"
+                    "AccountingStorageHost=127.0.0.1\n"
                     "AccountingStoragePort=1\n")
     answers, log = ask(dead, jobs)
     assert [words(a) for a in answers.values()] == [owner(bob), "not asked"]

@@ -1,6 +1,8 @@
-"""Beside a Slurm of a real site's size: thousands of jobs wait before the daemon starts, and new ones keep coming.
+"""Beside a Slurm of a real site's size: thousands of jobs wait before the daemon starts, and new
+ones keep coming.
 
-SCRIPTORIUM_SLURM_SIZE_SECONDS is how long each of the two rates lasts (default 45; 150 for the five-minute run)."""
+SCRIPTORIUM_SLURM_SIZE_SECONDS is how long each of the two rates lasts (default 45; 150 for the
+five-minute run)."""
 
 import concurrent.futures
 import json
@@ -19,7 +21,8 @@ ON_DISK = True
 
 SECONDS = int(os.environ.get("SCRIPTORIUM_SLURM_SIZE_SECONDS", "45"))
 RATES = (4, 20)
-# Held jobs, arrays and heterogeneous jobs of each of the two users. A heterogeneous job has an entry for each component.
+# Held jobs, arrays and heterogeneous jobs of each of the two users. A heterogeneous job has an
+# entry for each component.
 HELD, ARRAYS, HETS, COMPONENTS = 1750, 250, 10, 50
 WAITING = 2 * (HELD + ARRAYS + HETS * COMPONENTS)
 
@@ -41,7 +44,8 @@ def submit_all(slurm, user):
     loops = [f"for i in $(seq {HELD // 2}); do {sbatch} --wrap \"echo $i\" || exit; done"] * 2
     loops.append(f"for i in $(seq {ARRAYS}); do {sbatch} -a 0-9%2 --wrap \"echo $i\" || exit; done")
     with concurrent.futures.ThreadPoolExecutor(len(loops)) as pool:
-        outputs = list(pool.map(lambda loop: slurm.run("sh", "-c", loop, user=user, seconds=600).stdout, loops))
+        outputs = list(pool.map(lambda loop: slurm.run("sh", "-c", loop, user=user,
+                                                       seconds=600).stdout, loops))
     ids = [int(line) for output in outputs for line in output.split()]
     script = "#!/bin/sh\n" + "#SBATCH hetjob\n".join(["#SBATCH -n1\n"] * COMPONENTS) + "true\n"
     for _ in range(HETS):
@@ -51,7 +55,8 @@ def submit_all(slurm, user):
 
 
 class Diagnostics:
-    """What slurmctld has spent on questions for jobs. Nobody but the daemon asks any in this test."""
+    """What slurmctld has spent on questions for jobs. Nobody but the daemon asks any in this
+    test."""
 
     def __init__(self, slurm):
         self.slurm = slurm
@@ -59,7 +64,8 @@ class Diagnostics:
         self.first = self.read()
 
     def read(self):
-        rows = re.findall(r"^\s+(REQUEST_JOB_INFO\w*)\s.*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)",
+        rows = re.findall(
+            r"^\s+(REQUEST_JOB_INFO\w*)\s.*count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)",
                           self.slurm.run("sdiag").stdout, re.MULTILINE)
         return {name: (int(count), int(microseconds)) for name, count, microseconds in rows}
 
@@ -67,19 +73,23 @@ class Diagnostics:
         """Its share of slurmctld's time, and the counts that make it, in words."""
         now = self.read()
         seconds = time.monotonic() - self.begun
-        spent = {name: (count - self.first.get(name, (0, 0))[0], total - self.first.get(name, (0, 0))[1])
+        spent = {name: (count - self.first.get(name, (0, 0))[0],
+                        total - self.first.get(name, (0, 0))[1])
                  for name, (count, total) in now.items()}
         share = sum(total for _, total in spent.values()) / 1e6 / seconds
         self.counts = {name: count for name, (count, _) in spent.items()}
-        words = ", ".join(f"{count} x {name} {total / 1000:.0f} ms" for name, (count, total) in spent.items())
+        words = ", ".join(f"{count} x {name} {total / 1000:.0f} ms" for name, (count, total)
+                          in spent.items())
         return share, f"{100 * share:.2f} % of {seconds:.0f} s: {words}"
 
 
-def test_thousands_of_waiting_jobs_and_new_ones_at_two_rates(fresh_slurm, make_daemon, archive, ordinary_user, record_property):
+def test_thousands_of_waiting_jobs_and_new_ones_at_two_rates(fresh_slurm, make_daemon, archive,
+                                                             ordinary_user, record_property):
     if not harness.IS_ROOT:
         pytest.skip("only root can submit as another user")
     users = [ordinary_user, second_user(ordinary_user)]
-    slurm = fresh_slurm("--nodes", "1", "--cpus", "8", "--min-job-age", "3600", "--conf", "MaxJobCount=50000")
+    slurm = fresh_slurm("--nodes", "1", "--cpus", "8", "--min-job-age", "3600", "--conf",
+                        "MaxJobCount=50000")
     owners = {}
     begun = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
@@ -89,7 +99,8 @@ def test_thousands_of_waiting_jobs_and_new_ones_at_two_rates(fresh_slurm, make_d
     assert len(owners) == WAITING
 
     diagnostics = Diagnostics(slurm)
-    daemon = make_daemon(sources={"slurm": {"spool": slurm.state, "rescan_seconds": 5, "resolve": "slurmctld",
+    daemon = make_daemon(sources={"slurm": {"spool": slurm.state, "rescan_seconds": 5,
+                                            "resolve": "slurmctld",
                                             "slurm_conf": slurm.conf}},
                          sinks={"archive": {"layout": "user-month"}}).start()
     lock = threading.Lock()
@@ -122,14 +133,15 @@ def test_thousands_of_waiting_jobs_and_new_ones_at_two_rates(fresh_slurm, make_d
 
     def settled(status):
         source = status["sources"]["slurm"]
-        return (source["captured"] >= len(owners) and source["owners"]["waiting"] == 0 and source["gaps"]["waiting"] == 0
+        return (source["captured"] >= len(owners) and source["owners"]["waiting"] == 0
+                and source["gaps"]["waiting"] == 0
                 and status["sinks"]["archive"]["waiting"] == 0)
     status = daemon.wait_status(settled, "every job is archived and every number is judged", 240)
     share, words = diagnostics.since()
     print("slurmctld for us: " + words)
     record_property("slurmctld", words)
-    # How long slurmctld takes is the machine's affair; how often it is asked is ours. A list costs it milliseconds, one job
-    # a fraction of one.
+    # How long slurmctld takes is the machine's affair; how often it is asked is ours. A list costs
+    # it milliseconds, one job a fraction of one.
     assert diagnostics.counts.get("REQUEST_JOB_INFO", 0) <= 10, words
     assert diagnostics.counts.get("REQUEST_JOB_INFO_SINGLE", 0) <= 2 * number, words
     source = status["sources"]["slurm"]
@@ -140,9 +152,12 @@ def test_thousands_of_waiting_jobs_and_new_ones_at_two_rates(fresh_slurm, make_d
     for file in archive.path.rglob("*.json"):
         event = json.loads(file.read_bytes())
         assert event["user"]["verified"] is True, file
-        found[int(event["job"]["id"])] = (file.relative_to(archive.path).parts[0], event["user"]["name"])
-    wrong = {job: (found.get(job), owner) for job, owner in owners.items() if found.get(job) != (owner, owner)}
+        found[int(event["job"]["id"])] = (file.relative_to(archive.path).parts[0],
+                                          event["user"]["name"])
+    wrong = {job: (found.get(job), owner) for job, owner in owners.items() if found.get(job)
+             != (owner, owner)}
     assert not wrong, f"{len(wrong)} of {len(owners)}, such as {dict(list(wrong.items())[:5])}"
     assert len(found) == len(owners)
     assert daemon.terminate() == 0
-    assert wait_for(lambda: "JOB_NUMBERS_SKIPPED" not in daemon.log_text(), "nothing was suspected on the way")
+    assert wait_for(lambda: "JOB_NUMBERS_SKIPPED" not in daemon.log_text(),
+                    "nothing was suspected on the way")

@@ -13,7 +13,8 @@ from harness import ROOT
 
 PACKAGING = ROOT / "packaging" / "systemd"
 UNIT = PACKAGING / "scriptorium.service"
-# What stays open at most, as `systemd-analyze security` counts it: from 0, everything closed, to 10.
+# What stays open at most, as `systemd-analyze security` counts it: from 0, everything closed, to
+# 10.
 LIMITS = {None: 2.5, "inotify.conf": 1.5, "usage.conf": 2.0}
 
 
@@ -29,7 +30,8 @@ def analyze(tmp_path):
         units.mkdir(parents=True)
         shutil.copy(UNIT, units)
         for target in ("sysinit", "basic", "shutdown", "network-online", "local-fs", "remote-fs"):
-            (units / f"{target}.target").write_text("[Unit]\nDescription=there is one on every system\n")
+            (units / f"{target}.target").write_text(
+                "[Unit]\nDescription=there is one on every system\n")
         binary = tmp_path / "usr" / "bin" / "scriptorium"
         binary.parent.mkdir(parents=True, exist_ok=True)
         for file in (binary, tmp_path / "bin" / "sh"):
@@ -39,7 +41,8 @@ def analyze(tmp_path):
         if drop_in:
             (units / "scriptorium.service.d").mkdir()
             shutil.copy(PACKAGING / drop_in, units / "scriptorium.service.d")
-        return subprocess.run(["systemd-analyze", "--no-pager", f"--root={tmp_path}", *command, "scriptorium.service"],
+        return subprocess.run(["systemd-analyze", "--no-pager", f"--root={tmp_path}", *command,
+                               "scriptorium.service"],
                               capture_output=True, text=True, timeout=60)
     return run
 
@@ -74,9 +77,12 @@ def settings(text):
     return found
 
 
-OPENINGS = {"AmbientCapabilities": "CAP_.*", "CapabilityBoundingSet": "CAP_.*", "RestrictSUIDSGID": "no", "RestrictAddressFamilies": ".*",
-            "ProtectProc": "default", "ProcSubset": "all", "PrivateDevices": "no", "DeviceAllow": ".*", "ReadWritePaths": ".*",
-            "SystemCallFilter": "(?![~@]).*", "ProtectHome": "no|read-only", "ProtectSystem": "no|full|yes"}
+OPENINGS = {"AmbientCapabilities": "CAP_.*", "CapabilityBoundingSet": "CAP_.*",
+            "RestrictSUIDSGID": "no", "RestrictAddressFamilies": ".*",
+            "ProtectProc": "default", "ProcSubset": "all", "PrivateDevices": "no",
+            "DeviceAllow": ".*", "ReadWritePaths": ".*",
+            "SystemCallFilter": "(?![~@]).*", "ProtectHome": "no|read-only",
+            "ProtectSystem": "no|full|yes"}
 
 
 @pytest.mark.parametrize("file", [UNIT.name, *filter(None, LIMITS)])
@@ -93,11 +99,13 @@ def test_the_unit_and_the_daemon_agree():
     def default(key):
         return re.search(rf"^\| `{key}` \|[^|]*\| `([^`]*)`", reference, re.M).group(1).strip('"')
 
-    assert int(unit["TimeoutStopSec"]) > int(default("shutdown_seconds")), "a drain is not to be cut short"
+    assert int(unit["TimeoutStopSec"]) > int(default("shutdown_seconds")), \
+        "a drain is not to be cut short"
     assert f"/var/lib/{unit['StateDirectory']}" == default("state_dir")
     assert unit["Type"] == "notify" and int(unit["WatchdogSec"]) > 0
     assert unit["RestartPreventExitStatus"] == "78" and unit["Restart"] == "on-failure"
-    # Far above what test_memory.py allows, far below what would hurt the scheduler; and who must go is us.
+    # Far above what test_memory.py allows, far below what would hurt the scheduler; and who must go
+    # is us.
     assert unit["MemoryMax"] == "1G" and int(unit["OOMScoreAdjust"]) >= 500
     config = (ROOT / "packaging" / "scriptorium.toml").read_text()
     assert re.search(rf'^user = "{unit["User"]}"$', config, re.M)

@@ -1,5 +1,6 @@
-"""The usage source against real control groups: jobs of a real Slurm under cgroup v1 (tests/support/slurm-cgroup-lab), and v2
-groups made by hand. What a job really used is what the job itself says at its end."""
+"""The usage source against real control groups: jobs of a real Slurm under cgroup v1
+(tests/support/slurm-cgroup-lab), and v2 groups made by hand. What a job really used is what the job
+itself says at its end."""
 
 import contextlib
 import json
@@ -18,7 +19,8 @@ from harness import Slurm, wait_for
 LAB = harness.ROOT / "tests" / "support" / "slurm-cgroup-lab"
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 
-# Uses `cpu` seconds of one CPU, holds `mib` of memory for `hold` seconds, and says what it really was.
+# Uses `cpu` seconds of one CPU, holds `mib` of memory for `hold` seconds, and says what it really
+# was.
 BURN = """#!/bin/bash
 exec python3 - <<'END'
 import json, os, time
@@ -37,10 +39,12 @@ END
 
 class CgroupSlurm(Slurm):
     def up(self, *options):
-        return subprocess.run([str(LAB), "up", str(self.directory), *options], capture_output=True, text=True, timeout=180)
+        return subprocess.run([str(LAB), "up", str(self.directory), *options], capture_output=True,
+                              text=True, timeout=180)
 
     def down(self):
-        subprocess.run([str(LAB), "down", str(self.directory)], capture_output=True, text=True, timeout=180)
+        subprocess.run([str(LAB), "down", str(self.directory)], capture_output=True, text=True,
+                       timeout=180)
 
     @property
     def nodes(self):
@@ -49,7 +53,8 @@ class CgroupSlurm(Slurm):
     def wait_ended(self, job, seconds=180):
         def ended():
             state = self.run("scontrol", "-o", "show", "job", job).stdout
-            return "JobState=COMPLETED" in state or "JobState=FAILED" in state or "JobState=OUT_OF_MEMORY" in state \
+            return "JobState=COMPLETED" in state or "JobState=FAILED" in state \
+        or "JobState=OUT_OF_MEMORY" in state \
                 or "JobState=CANCELLED" in state or "JobState=NODE_FAIL" in state
         wait_for(ended, f"job {job} ends", seconds, step=0.2)
 
@@ -72,7 +77,8 @@ def lab():
 
 def usage_source(work, **options):
     # Other labs may run on this machine, with the same job ids.
-    return {"slurm": None, "usage": {"interval_seconds": 5, "state_file": str(work / "state" / "usage.state"), **options}}
+    return {"slurm": None, "usage": {"interval_seconds": 5,
+                                     "state_file": str(work / "state" / "usage.state"), **options}}
 
 
 def events(work, kind):
@@ -89,7 +95,8 @@ def events(work, kind):
 
 def wait_node(work, job, node=None):
     def there():
-        return [e for (i, host), e in events(work, "usage.node").items() if i == job and node in (None, host)]
+        return [e for (i, host), e in events(work, "usage.node").items() if i == job
+                and node in (None, host)]
     return wait_for(there, f"usage.node of job {job} stands in the archive")[0]
 
 
@@ -102,7 +109,8 @@ def wait_job(work, job):
 @pytest.fixture
 def daemon(make_daemon, lab, work):
     kinds = ["usage.sample", "usage.node", "usage.job"]
-    return make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes, samples=True),
+    return make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
+                                            samples=True),
                        sinks={"archive": {"kinds": kinds}}).start()
 
 
@@ -119,8 +127,9 @@ def truth_of(lab, job, out):
 
 
 def burn_and_measure(lab, work, options=(), **what):
-    """A job, what it really used, and its usage.node. Its control groups stand for some 20 ms after its end: where the machine
-    gives the daemon no CPU for that long, the event says that the end is missing, and the next job is looked at."""
+    """A job, what it really used, and its usage.node. Its control groups stand for some 20 ms after
+    its end: where the machine gives the daemon no CPU for that long, the event says that the end is
+    missing, and the next job is looked at."""
     for _ in range(5):
         job, out = burn(lab, work, options, **what)
         truth = truth_of(lab, job, out)
@@ -140,7 +149,9 @@ def test_a_job_that_keeps_one_of_two_cpus_busy_is_measured_within_five_percent(d
     assert usage["cpu"]["time_seconds"] >= truth["cpu"]
     assert usage["memory"]["peak_working_set_bytes"] == pytest.approx(truth["anon"], rel=0.05)
     assert usage["cpu"]["allocated"] == 2
-    assert usage["cpu"]["efficiency_ratio"] == pytest.approx(truth["cpu"] / (2 * usage["elapsed_seconds"]), rel=0.06)
+    assert usage["cpu"]["efficiency_ratio"] == pytest.approx(truth["cpu"]
+                                                             / (2 * usage["elapsed_seconds"]),
+                                                             rel=0.06)
     assert usage["memory"]["limit_bytes"] == 300 << 20
     assert usage["memory"]["oom_kills"] == 0
     assert usage["quality"]["last_read"] == "removal"
@@ -148,7 +159,8 @@ def test_a_job_that_keeps_one_of_two_cpus_busy_is_measured_within_five_percent(d
     print(f"cpu {usage['cpu']['time_seconds']:.3f} of {truth['cpu']:.3f} s, "
           f"memory {usage['memory']['peak_working_set_bytes']} of {truth['anon']}")
     whole = wait_job(work, job)
-    assert whole["usage"]["cpu"]["time_seconds"] == pytest.approx(usage["cpu"]["time_seconds"], abs=0.01)
+    assert whole["usage"]["cpu"]["time_seconds"] == pytest.approx(usage["cpu"]["time_seconds"],
+                                                                  abs=0.01)
     samples = events(work, "usage.sample")
     assert any(i == job for i, _ in samples), "samples were asked for"
 
@@ -168,7 +180,8 @@ def test_a_job_of_two_seconds_is_measured_to_its_end(daemon, lab, work):
 
 
 def test_a_job_that_is_killed_for_its_memory_says_so(daemon, lab, work):
-    job = lab.sbatch("-n1", "--mem=60", script="#!/bin/bash\npython3 -c 'b = bytearray(200 << 20)'\n")
+    job = lab.sbatch("-n1", "--mem=60",
+                     script="#!/bin/bash\npython3 -c 'b = bytearray(200 << 20)'\n")
     lab.wait_ended(job)
     usage = wait_node(work, job)["usage"]
     # Absent where the task's group was gone before it could be asked, but never 0.
@@ -182,7 +195,8 @@ def test_page_cache_is_not_what_a_job_needs(daemon, lab, work):
     # On the disk: what lies in a file system in memory is shared memory, not cache.
     with tempfile.NamedTemporaryFile(prefix="scr-usage-", dir="/var/tmp") as big:
         job = lab.sbatch("-n1", "--mem=100",
-                         script=f"#!/bin/bash\ndd if=/dev/zero of={big.name} bs=1M count=200 2>/dev/null\nsleep 3\n")
+                         script=f"#!/bin/bash\ndd if=/dev/zero of={big.name} bs=1M count=200 "
+                                f"2>/dev/null\nsleep 3\n")
         lab.wait_ended(job)
         memory = wait_node(work, job)["usage"]["memory"]
     assert memory["peak_working_set_bytes"] < 20 << 20
@@ -192,14 +206,17 @@ def test_page_cache_is_not_what_a_job_needs(daemon, lab, work):
 
 def test_shared_memory_is_what_a_job_needs(daemon, lab, work):
     file = f"/dev/shm/scr-usage-{os.getpid()}"
-    job = lab.sbatch("-n1", "--mem=200", script=f"#!/bin/bash\nhead -c {50 << 20} /dev/zero > {file}\nsleep 9\nrm {file}\n")
+    job = lab.sbatch("-n1", "--mem=200",
+                     script=f"#!/bin/bash\nhead -c {50 << 20} /dev/zero > {file}\nsleep "
+                            f"9\nrm {file}\n")
     lab.wait_ended(job)
     memory = wait_node(work, job)["usage"]["memory"]
     assert memory["peak_working_set_bytes"] == pytest.approx(50 << 20, rel=0.05)
 
 
 def test_two_nodes_are_measured_each_and_told_as_one_job(daemon, lab, work):
-    script = "#!/bin/bash\nsrun --mem=60 python3 -c 'import time\nwhile time.process_time() < 1.5: pass\ntime.sleep(2)'\n"
+    script = "#!/bin/bash\nsrun --mem=60 python3 -c 'import time\nwhile time.process_time() < " \
+             "1.5: pass\ntime.sleep(2)'\n"
     job = lab.sbatch("-N2", "-n2", "--mem=100", script=script)
     lab.wait_ended(job)
     batch, other = [wait_node(work, job, node) for node in lab.nodes]
@@ -217,8 +234,8 @@ def test_each_of_many_short_jobs_is_told_once(daemon, lab, work):
     for job in jobs:
         lab.wait_ended(job)
 
-    # Where the daemon got no CPU at the wrong moment, a job's directory came and went with that of its user before either could be
-    # watched: at least one is counted then for each such directory.
+    # Where the daemon got no CPU at the wrong moment, a job's directory came and went with that of
+    # its user before either could be watched: at least one is counted then for each such directory.
     def told():
         return {job for job, _ in events(work, "usage.node")}
 
@@ -252,7 +269,8 @@ def test_a_job_that_comes_and_goes_while_the_daemon_gets_no_cpu_is_counted(daemo
         wait_for(no_user_directory, "Slurm has removed the directories of users")
     finally:
         daemon.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: daemon.source("usage")["plugin_status"]["missed"] == 1, "it is counted as missed")
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["missed"] == 1,
+             "it is counted as missed")
     assert "USAGE_JOBS_MISSED" in daemon.log_text()
     after = lab.sbatch("-n1", "--mem=20")
     lab.wait_ended(after)
@@ -263,7 +281,8 @@ def test_a_job_that_comes_and_goes_while_the_daemon_gets_no_cpu_is_counted(daemo
 @pytest.mark.parametrize("how", ["terminate", "kill"])
 def test_a_restart_of_the_daemon_does_not_cut_a_job_in_two(daemon, lab, work, how):
     job, out = burn(lab, work, ["--mem=200"], cpu=3, mib=60, hold=14)
-    wait_for(lambda: (work / "state" / "usage.state").exists() and "life " in (work / "state" / "usage.state").read_text(),
+    wait_for(lambda: (work / "state" / "usage.state").exists()
+             and "life " in (work / "state" / "usage.state").read_text(),
              "the job stands in the state file")
     wait_for(lambda: any(i == job for i, _ in events(work, "usage.sample")), "the job was sampled")
     getattr(daemon, how)()
@@ -281,7 +300,8 @@ def test_a_restart_of_the_daemon_does_not_cut_a_job_in_two(daemon, lab, work, ho
 def test_an_ordinary_user_may_measure_all_jobs(make_daemon, lab, work, ordinary_user):
     if not harness.IS_ROOT:
         pytest.skip("needs root, to become another user")
-    daemon = make_daemon(sources=usage_source(work, resolve="none", nodes=lab.nodes), user=ordinary_user.pw_name,
+    daemon = make_daemon(sources=usage_source(work, resolve="none", nodes=lab.nodes),
+                         user=ordinary_user.pw_name,
                          sinks={"archive": {"kinds": ["usage.node", "usage.job"]}})
     (work / "archive").mkdir(exist_ok=True)
     os.chown(work / "archive", ordinary_user.pw_uid, ordinary_user.pw_gid)
@@ -291,14 +311,17 @@ def test_an_ordinary_user_may_measure_all_jobs(make_daemon, lab, work, ordinary_
     usage = node["usage"]
     assert usage["cpu"]["time_seconds"] == pytest.approx(truth["cpu"], rel=0.05)
     assert usage["memory"]["peak_working_set_bytes"] == pytest.approx(truth["anon"], rel=0.08)
-    assert "read_bytes" not in usage.get("io", {}), "it may not read the processes' own counts, and says nothing instead"
+    assert "read_bytes" not in usage.get("io", {}), \
+        "it may not read the processes' own counts, and says nothing instead"
 
 
 def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab, work):
-    daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes, samples=True),
+    daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
+                                              samples=True),
                          sinks={"archive": {"kinds": ["usage.sample", "usage.node"]}})
     job, out = burn(lab, work, ["--mem=100"], cpu=1, hold=6)
-    wait_for(lambda: list(CGROUPS.glob(f"memory/slurm_{lab.nodes[0]}/uid_0/job_{job}/step_batch/task_0")), "the job's task runs")
+    wait_for(lambda: list(CGROUPS.glob(
+        f"memory/slurm_{lab.nodes[0]}/uid_0/job_{job}/step_batch/task_0")), "the job's task runs")
     assert harness.scriptorium("run", "--once", "--config", str(daemon.config)).returncode == 0
     assert any(i == job for i, _ in events(work, "usage.sample"))
     truth_of(lab, job, out)
@@ -307,14 +330,15 @@ def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab
     assert node["usage"]["quality"]["last_read"] == "sample" and node["complete"] is False
 
 
-# ---- v2, by hand -----------------------------------------------------------------------------------------------------
+# ---- v2, by hand ---------------------------------------------------------------------------------
 
 @pytest.fixture
 def v2_root(work):
     """A root for the source with a real v2 hierarchy in it, in which nothing else stands."""
     if not harness.IS_ROOT:
         pytest.skip("NO REAL V2 CONTROL GROUPS: needs root")
-    mounted = CGROUPS / "unified" if (CGROUPS / "unified" / "cgroup.controllers").exists() else CGROUPS
+    mounted = CGROUPS / "unified" if (CGROUPS / "unified"
+                                      / "cgroup.controllers").exists() else CGROUPS
     if not (mounted / "cgroup.controllers").exists():
         pytest.skip("NO REAL V2 CONTROL GROUPS: none is mounted")
     top = mounted / f"scr-usage-{os.getpid()}"
@@ -335,8 +359,10 @@ def v2_root(work):
     top.rmdir()
 
 
-def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_daemon, v2_root, work):
-    daemon = make_daemon(sources=usage_source(work, root=str(v2_root), resolve="none", interval_seconds=1),
+def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_daemon, v2_root,
+                                                                         work):
+    daemon = make_daemon(sources=usage_source(work, root=str(v2_root), resolve="none",
+                                              interval_seconds=1),
                          sinks={"archive": {"kinds": ["usage.node"]}}).start()
     job = v2_root / "unified" / "system.slice" / "n7_slurmstepd.scope" / "job_31"
     task = job / "step_batch" / "user" / "task_0"
@@ -344,12 +370,16 @@ def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_da
 
     def enter():
         (task / "cgroup.procs").write_text(str(os.getpid()))
-    process = subprocess.run(["python3", "-c", "import time\nwhile time.process_time() < 2: pass\nprint(time.process_time())"],
+    process = subprocess.run(["python3", "-c",
+                              "import time\nwhile time.process_time() < 2: "
+                              "pass\nprint(time.process_time())"],
                              preexec_fn=enter, capture_output=True, text=True, check=True)
-    wait_for(lambda: "populated 0" in (job / "cgroup.events").read_text(), "the kernel has seen the end")
+    wait_for(lambda: "populated 0" in (job / "cgroup.events").read_text(),
+             "the kernel has seen the end")
     # slurmstepd takes its time too; a busy machine may give the daemon none for a while.
     sweeps = daemon.source("usage")["plugin_status"]["sweeps"]
-    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1, "the daemon has had its turn")
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1,
+             "the daemon has had its turn")
     for directory in (task, task.parent, task.parent.parent, job):
         directory.rmdir()
     node = wait_node(work, "31", "n7")
@@ -357,10 +387,12 @@ def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_da
     assert usage["cpu"]["time_seconds"] == pytest.approx(float(process.stdout), rel=0.05)
     assert usage["source"]["cpu"] == "cgroup2" and node["capture"] == "cgroup2"
     assert node["complete"] is True and usage["quality"]["last_read"] in ("populated", "removal")
-    assert node["user"] == {"name": "root", "id": "0", "verified": True}, "the owner of the task's process"
+    assert node["user"] == {"name": "root", "id": "0",
+                            "verified": True}, "the owner of the task's process"
 
 
-def test_a_set_uid_program_does_not_make_a_job_its_owners(make_daemon, v2_root, work, ordinary_user):
+def test_a_set_uid_program_does_not_make_a_job_its_owners(make_daemon, v2_root, work,
+                                                          ordinary_user):
     program = work / "sleep"
     shutil.copy("/bin/sleep", program)
     os.chown(program, 0, 0)
@@ -373,30 +405,37 @@ def test_a_set_uid_program_does_not_make_a_job_its_owners(make_daemon, v2_root, 
     process = subprocess.Popen([program, "600"], preexec_fn=become)
     own = subprocess.Popen(["sleep", "600"])
     try:
-        wait_for(lambda: os.readlink(f"/proc/{process.pid}/exe") == str(program), "the program runs")
-        if "\t0\t" not in pathlib.Path(f"/proc/{process.pid}/status").read_text().split("Uid:")[1].splitlines()[0]:
+        wait_for(lambda: os.readlink(f"/proc/{process.pid}/exe") == str(program),
+                 "the program runs")
+        if "\t0\t" not in pathlib.Path(f"/proc/{process.pid}/status").read_text().split(
+            "Uid:")[1].splitlines()[0]:
             pytest.skip(f"{work} is mounted nosuid")
-        daemon = make_daemon(sources=usage_source(work, root=str(v2_root), resolve="none", interval_seconds=1),
+        daemon = make_daemon(sources=usage_source(work, root=str(v2_root), resolve="none",
+                                                  interval_seconds=1),
                              sinks={"archive": {"kinds": ["usage.node"]}}).start()
         scope = v2_root / "unified" / "system.slice" / "n7_slurmstepd.scope"
-        tasks = {job: scope / f"job_{job}" / "step_batch" / "user" / "task_0" for job in ("41", "42")}
+        tasks = {job: scope / f"job_{job}" / "step_batch" / "user" / "task_0"
+                 for job in ("41", "42")}
         for task in tasks.values():
             task.mkdir(parents=True)
         (tasks["41"] / "cgroup.procs").write_text(f"{process.pid}\n")
         sweeps = daemon.source("usage")["plugin_status"]["sweeps"]
-        wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1, "the process was looked at")
+        wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1,
+                 "the process was looked at")
         # The other one has processes of two users.
         (tasks["42"] / "cgroup.procs").write_text(f"{process.pid}\n")
         (tasks["42"] / "cgroup.procs").write_text(f"{own.pid}\n")
         sweeps = daemon.source("usage")["plugin_status"]["sweeps"]
-        wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1, "both were looked at")
+        wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 1,
+                 "both were looked at")
     finally:
         for one in (process, own):
             one.kill()
             one.wait()
     for job, task in tasks.items():
         for directory in (task, task.parent, task.parent.parent, scope / f"job_{job}"):
-            wait_for(lambda d=directory: not (d / "cgroup.procs").read_text(), f"{directory} is empty")
+            wait_for(lambda d=directory: not (d / "cgroup.procs").read_text(),
+                     f"{directory} is empty")
             directory.rmdir()
     user = wait_node(work, "41", "n7")["user"]
     assert user["id"] == str(ordinary_user.pw_uid) and user["verified"] is True, user

@@ -1,4 +1,5 @@
-"""The same figures of a job in the file tree, in Kafka and in OpenSearch: of a node's control groups and of accounting."""
+"""The same figures of a job in the file tree, in Kafka and in OpenSearch: of a node's control
+groups and of accounting."""
 
 import json
 import time
@@ -10,7 +11,8 @@ import kafka_lab
 import search_lab
 from harness import wait_for
 from kafka_lab import kafka_sink
-from test_usage_report import BUSY, cgroup_slurm, hold_against_schema, sampling, usage_events, wait_end  # noqa: F401  (a fixture)
+from test_usage_report import BUSY, cgroup_slurm, hold_against_schema, sampling, usage_events, \
+        wait_end  # noqa: F401  (a fixture)
 
 ON_DISK = True
 INDEX = "scriptorium-usage-*"
@@ -34,22 +36,26 @@ def node(request):
 
 def sinks(broker, node, topic):
     everything = {"kinds": ["usage.*"]}
-    return {"archive": {**everything, "layout": "user-month"}, "kafka": {**kafka_sink(broker, topic), **everything},
+    return {"archive": {**everything, "layout": "user-month"},
+            "kafka": {**kafka_sink(broker, topic), **everything},
             "search": {**search_lab.sink(node), **everything}}
 
 
 def settled(daemon, count):
-    daemon.wait_status(lambda s: all(sink["acknowledged_total"] >= count and sink["waiting"] == 0 for sink in s["sinks"].values()),
+    daemon.wait_status(lambda s: all(sink["acknowledged_total"] >= count and sink["waiting"] == 0
+                                     for sink in s["sinks"].values()),
                        f"every sink has {count} events", 120)
 
 
 def comparable(event):
     """Without what a sink adds."""
-    return {key: event[key] for key in ("id", "kind", "time", "cluster", "job", "user", "usage", "complete", "capture")}
+    return {key: event[key] for key in ("id", "kind", "time", "cluster", "job", "user", "usage",
+                                        "complete", "capture")}
 
 
 def assert_the_same_everywhere(archive, broker, node, topic, job):
-    """Of this job: another Slurm on this machine may have some, too. Returns {kind: [event]} of the archive, after each was found unchanged in the other two."""
+    """Of this job: another Slurm on this machine may have some, too. Returns {kind: [event]} of the
+    archive, after each was found unchanged in the other two."""
     files = {}
     for file in archive.path.rglob("*.json"):
         event = json.loads(file.read_bytes())
@@ -65,14 +71,16 @@ def assert_the_same_everywhere(archive, broker, node, topic, job):
             messages[event["id"]] = comparable(event)
     assert messages == files
     node.refresh(INDEX)
-    hits = node.call("POST", f"/{INDEX}/_search", {"size": 1000, "query": {"term": {"job.id": job}}})["hits"]["hits"]
+    hits = node.call("POST", f"/{INDEX}/_search",
+                     {"size": 1000, "query": {"term": {"job.id": job}}})["hits"]["hits"]
     documents = {hit["_id"]: comparable(hit["_source"]) for hit in hits}
     assert documents == files
     # Stored is one thing; found by its figures another.
     for event in files.values():
         if "efficiency_ratio" in event["usage"].get("cpu", {}):
-            query = {"bool": {"filter": [{"term": {"kind": event["kind"]}}, {"term": {"job.id": event["job"]["id"]}},
-                                         {"term": {"usage.cpu.efficiency_ratio": event["usage"]["cpu"]["efficiency_ratio"]}}]}}
+            terms = {"kind": event["kind"], "job.id": event["job"]["id"],
+                     "usage.cpu.efficiency_ratio": event["usage"]["cpu"]["efficiency_ratio"]}
+            query = {"bool": {"filter": [{"term": {name: value}} for name, value in terms.items()]}}
             assert node.search(INDEX, query) == [event["id"]]
     kinds = {}
     for event in files.values():
@@ -80,13 +88,16 @@ def assert_the_same_everywhere(archive, broker, node, topic, job):
     return kinds
 
 
-def test_a_nodes_figures_are_the_same_in_every_sink(cgroup_slurm, broker, node, make_daemon, archive):  # noqa: F811
+def test_a_nodes_figures_are_the_same_in_every_sink(cgroup_slurm, broker, node, make_daemon,
+                                                    archive):  # noqa: F811
     node.wipe()
     topic = broker.create("usage-node")
-    daemon = make_daemon(sources=sampling(cgroup_slurm, samples=True), sinks=sinks(broker, node, topic))
+    daemon = make_daemon(sources=sampling(cgroup_slurm, samples=True),
+                         sinks=sinks(broker, node, topic))
     daemon.command("setup", "search")
     daemon.start()
-    job = cgroup_slurm.sbatch("-n1", "-c2", "--mem=600", "-t", "10", "-J", "half", script=BUSY.format(seconds=6, mb=100))
+    job = cgroup_slurm.sbatch("-n1", "-c2", "--mem=600", "-t", "10", "-J", "half",
+                              script=BUSY.format(seconds=6, mb=100))
     assert wait_end(cgroup_slurm, job) == "COMPLETED"
     wait_for(lambda: job in usage_events(archive), f"usage.job of {job}", 30, 0.1)
     # Samples, the node and the job are captured: they are in the file tree last.
@@ -95,7 +106,8 @@ def test_a_nodes_figures_are_the_same_in_every_sink(cgroup_slurm, broker, node, 
     assert set(kinds) == {"usage.sample", "usage.node", "usage.job"}
     assert len(kinds["usage.sample"]) >= 3
     assert kinds["usage.job"][0]["usage"]["cpu"]["time_seconds"] == pytest.approx(6, rel=0.05)
-    assert kinds["usage.job"][0]["id"] in node.search(INDEX, {"term": {"usage.findings.id": "cpu_low"}})
+    assert kinds["usage.job"][0]["id"] in node.search(INDEX,
+                                                      {"term": {"usage.findings.id": "cpu_low"}})
     daemon.terminate()
 
 
@@ -112,16 +124,22 @@ printf '%s\n' "${ROWS//X/$G}"
 def test_accountings_figures_are_the_same_in_every_sink(broker, node, make_daemon, archive, work):
     node.wipe()
     topic = broker.create("usage-accounting")
-    begin, end = (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - s)) for s in (7200, 3600))
-    fields = ["4711", "4711", "0", "0", "root", "root", "chem", "batch", "normal", begin, begin, end, "3600", "00:00:00", "120", "COMPLETED",
-              "0:0", "2", "8", "billing=8,cpu=8,mem=8G,node=2", "02:00:00", "01:50:00", "00:10:00", "", "", "", "/home", "md|\n\"x\""]
+    begin, end = (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - s))
+                  for s in (7200, 3600))
+    fields = ["4711", "4711", "0", "0", "root", "root", "chem", "batch", "normal", begin, begin,
+              end, "3600", "00:00:00", "120", "COMPLETED",
+              "0:0", "2", "8", "billing=8,cpu=8,mem=8G,node=2", "02:00:00", "01:50:00", "00:10:00",
+              "", "", "", "/home", "md|\n\"x\""]
     step = ["4711.batch", "4711.batch"] + [""] * 21 + ["1G", "mem=1500M", "", "", "batch"]
     rows = "".join(field + "X" for field in fields) + "\n" + "".join(field + "X" for field in step)
     sacct = work / "sacct"
-    sacct.write_text(SACCT.replace("@END@", end).replace("#!/bin/bash\n", f"#!/bin/bash\nROWS=$(cat '{work}/rows')\n"))
+    sacct.write_text(SACCT.replace("@END@", end).replace("#!/bin/bash\n",
+                                                         f"#!/bin/bash\nROWS=$(cat "
+                                                         f"'{work}/rows')\n"))
     (work / "rows").write_text(rows)
     sacct.chmod(0o755)
-    sources = {"slurm": None, "usage": {"accounting": "sacct", "sacct": str(sacct), "resolve": "none"}}
+    sources = {"slurm": None, "usage": {"accounting": "sacct", "sacct": str(sacct),
+                                        "resolve": "none"}}
     daemon = make_daemon(sources=sources, sinks=sinks(broker, node, topic))
     daemon.command("setup", "search")
     daemon.command("run", "--once")
@@ -130,8 +148,10 @@ def test_accountings_figures_are_the_same_in_every_sink(broker, node, make_daemo
     usage = kinds["usage.job"][0]["usage"]
     assert usage["cpu"]["efficiency_ratio"] == 0.25 and usage["memory"]["peak_bytes"] == 1500 << 20
     assert kinds["usage.job"][0]["job"]["name"] == 'md|\n"x"'
-    # A second daemon that knows nothing of the first tells the same event: no sink has it twice but Kafka, which has no ids.
-    other = make_daemon(sources=sources, sinks=sinks(broker, node, topic), directory=work, state_dir=str(work / "other"))
+    # A second daemon that knows nothing of the first tells the same event: no sink has it twice but
+    # Kafka, which has no ids.
+    other = make_daemon(sources=sources, sinks=sinks(broker, node, topic), directory=work,
+                        state_dir=str(work / "other"))
     other.command("run", "--once")
     assert_the_same_everywhere(archive, broker, node, topic, "4711")
     assert broker.count(topic) == 2

@@ -1,5 +1,5 @@
-"""A reload that changes the usage source: never two samplers on one state file, and no job cut in two. The control groups are
-plain files in the shapes of v1; the processes in them are real."""
+"""A reload that changes the usage source: never two samplers on one state file, and no job cut in
+two. The control groups are plain files in the shapes of v1; the processes in them are real."""
 
 import json
 import os
@@ -47,7 +47,8 @@ def groups(work):
 
 
 def samplers(pid):
-    """How many samplers the daemon has: each holds one inotify instance, and nothing else does here."""
+    """How many samplers the daemon has: each holds one inotify instance, and nothing else does
+    here."""
     count = 0
     for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
         try:
@@ -70,8 +71,10 @@ def test_reloads_never_run_two_samplers_and_cut_no_job_in_two(make_daemon, group
     options = {"root": str(groups.root), "resolve": "none", "interval_seconds": 1, "gpus": False,
                "state_file": str(work / "state" / "usage.state")}
     daemon = make_daemon(sources={"slurm": None, "usage": options},
-                         sinks={"archive": {"kinds": ["usage.node"], "layout": "{job_id}.{ext}"}}).start()
-    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > 0, "the source has looked for the first time")
+                         sinks={"archive": {"kinds": ["usage.node"],
+                                            "layout": "{job_id}.{ext}"}}).start()
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > 0,
+             "the source has looked for the first time")
     groups.make(1)
     wait_for(lambda: daemon.source("usage")["plugin_status"]["jobs"] == 1, "the job is measured")
 
@@ -87,7 +90,8 @@ def test_reloads_never_run_two_samplers_and_cut_no_job_in_two(make_daemon, group
         text = daemon.config.read_text()
         for i in range(1, RELOADS + 1):
             groups.make(100 + i)
-            daemon.config.write_text(text.replace("interval_seconds = 1", f"interval_seconds = {1 + i % 2}"))
+            daemon.config.write_text(text.replace("interval_seconds = 1",
+                                                  f"interval_seconds = {1 + i % 2}"))
             daemon.process.send_signal(signal.SIGHUP)
             groups.make(200 + i)
             daemon.wait_log(r"\bRELOADED\b", count=i)
@@ -95,13 +99,16 @@ def test_reloads_never_run_two_samplers_and_cut_no_job_in_two(make_daemon, group
         ended.set()
         counter.join()
     jobs = [1] + [hundred + i for hundred in (100, 200) for i in range(1, RELOADS + 1)]
-    wait_for(lambda: daemon.source("usage")["plugin_status"]["jobs"] == len(jobs), "all jobs are measured")
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["jobs"] == len(jobs),
+             "all jobs are measured")
     for job in jobs:
         groups.remove(job)
-    wait_for(lambda: len(told(work)) == len(jobs), lambda: f"{len(told(work))} of {len(jobs)} jobs are told")
+    wait_for(lambda: len(told(work)) == len(jobs),
+             lambda: f"{len(told(work))} of {len(jobs)} jobs are told")
     assert daemon.terminate() == 0
     assert most[0] == 1, "one sampler at a time"
     assert "SOURCE_FAILED" not in daemon.log_text(), "nor did one find the state file taken"
     events = told(work)
-    assert {job: len(e) for job, e in events.items()} == {str(job): 1 for job in jobs}, "one event each"
+    assert {job: len(e) for job, e in events.items()} == {str(job): 1
+                                                          for job in jobs}, "one event each"
     assert events["1"][0]["usage"]["elapsed_seconds"] >= RELOADS * 0.01

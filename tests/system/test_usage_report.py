@@ -1,4 +1,5 @@
-"""From a job to its report: usage.job of accounting and of a node, in files, Kafka and a search server, and on the screen."""
+"""From a job to its report: usage.job of accounting and of a node, in files, Kafka and a search
+server, and on the screen."""
 
 import json
 import os
@@ -14,13 +15,16 @@ import pytest
 import harness
 from harness import Slurm, wait_for
 
-jsonschema = pytest.importorskip("jsonschema", reason="python3-jsonschema is not installed: no event was held against the schema")
+jsonschema = pytest.importorskip("jsonschema",
+                                 reason="python3-jsonschema is not installed: no event was held "
+                                        "against the schema")
 
 ON_DISK = True
 USAGE_SINK = {"archive": {"kinds": ["usage.*"], "layout": "user-month"}}
-SCHEMAS = {file.name: json.loads(file.read_text()) for file in (harness.ROOT / "docs" / "schema").glob("*-1.schema.json")}
-# One CPU busy until it has had so many seconds of it (a busy machine takes longer, and the truth stays the same), and that
-# many MB touched and held.
+SCHEMAS = {file.name: json.loads(file.read_text())
+           for file in (harness.ROOT / "docs" / "schema").glob("*-1.schema.json")}
+# One CPU busy until it has had so many seconds of it (a busy machine takes longer, and the truth
+# stays the same), and that many MB touched and held.
 BUSY = """#!/bin/bash
 exec python3 -c "
 import time
@@ -37,7 +41,8 @@ def whole(document, part):
         return [whole(document, item) for item in part]
     if not isinstance(part, dict):
         return part
-    part = {key: value if key == "$defs" else whole(document, value) for key, value in part.items() if key != "$id"}
+    part = {key: value if key == "$defs" else whole(document, value) for key, value in part.items()
+            if key != "$id"}
     if "$ref" not in part:
         return part
     file, _, pointer = part.pop("$ref").partition("#/")
@@ -48,12 +53,14 @@ def whole(document, part):
 
 
 VALIDATORS = {kind: jsonschema.Draft202012Validator(whole(name, SCHEMAS[name]))
-              for kind in ("usage.sample", "usage.node", "usage.job") for name in [kind.replace(".", "-") + "-1.schema.json"]}
+              for kind in ("usage.sample", "usage.node", "usage.job")
+              for name in [kind.replace(".", "-") + "-1.schema.json"]}
 
 
 def hold_against_schema(event):
     errors = list(VALIDATORS[event["kind"]].iter_errors(event))
-    assert not errors, (event["kind"], [f"{'/'.join(map(str, e.path))}: {e.message[:200]}" for e in errors])
+    assert not errors, (event["kind"],
+                        [f"{'/'.join(map(str, e.path))}: {e.message[:200]}" for e in errors])
 
 
 def usage_events(archive, kind="usage.job"):
@@ -74,25 +81,30 @@ def only(events, job):
     return events[job][0]
 
 
-# ---- accounting, by a real slurmdbd --------------------------------------------------------------------------------------
+# ---- accounting, by a real slurmdbd --------------------------------------------------------------
 @pytest.fixture(scope="module")
 def accounted():
-    """A Slurm of two nodes with mariadbd, slurmdbd and jobacct_gather/linux, with jobs that have ended."""
+    """A Slurm of two nodes with mariadbd, slurmdbd and jobacct_gather/linux, with jobs that have
+    ended."""
     reason = harness.slurm_missing()
     if reason:
         pytest.skip(reason)
     directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
     directory.chmod(0o755)
     lab = Slurm(directory / "lab")
-    lines = ["SelectTypeParameters=CR_CPU_Memory", "JobAcctGatherType=jobacct_gather/linux", "JobAcctGatherFrequency=1"]
-    result = lab.up("--accounting", "--nodes", "2", "--cpus", "4", "--min-job-age", "300", *[w for line in lines for w in ("--conf", line)])
+    lines = ["SelectTypeParameters=CR_CPU_Memory", "JobAcctGatherType=jobacct_gather/linux",
+             "JobAcctGatherFrequency=1"]
+    result = lab.up("--accounting", "--nodes", "2", "--cpus", "4", "--min-job-age", "300",
+                    *[w for line in lines for w in ("--conf", line)])
     if result.returncode != 0:
         lab.down()
         shutil.rmtree(directory, ignore_errors=True)
         assert result.returncode in (2, 3), result.stderr
-        pytest.skip(f"no Slurm with accounting here (needs root, slurmdbd and mariadb-server): {result.stderr.strip()}")
+        pytest.skip(f"no Slurm with accounting here (needs root, slurmdbd and mariadb-server): "
+                    f"{result.stderr.strip()}")
     lab.jobs = {
-        "half": lab.sbatch("-n1", "-c2", "--mem=400", "-t", "5", "-J", "half\n|x", script=BUSY.format(seconds=4, mb=150)),
+        "half": lab.sbatch("-n1", "-c2", "--mem=400", "-t", "5", "-J", "half\n|x",
+                           script=BUSY.format(seconds=4, mb=150)),
         "wide": lab.sbatch("-N2", "-n2", "--mem-per-cpu=100", script="#!/bin/bash\nsrun sleep 2\n"),
         "array": lab.sbatch("-a", "0-1", "--mem=50", script="#!/bin/bash\nsleep 1\n"),
         "failed": lab.sbatch("--mem=50", script="#!/bin/bash\nexit 3\n"),
@@ -100,7 +112,8 @@ def accounted():
     }
     lab.run("scancel", lab.jobs["cancelled"])
 
-    # sacct knows of an end a moment after slurmctld does, and of a job that was never eligible not at all.
+    # sacct knows of an end a moment after slurmctld does, and of a job that was never eligible not
+    # at all.
     def finals():
         out = lab.run("sacct", "-a", "-X", "-n", "-P", "-o", "JobID,State").stdout
         rows = [line.split("|") for line in out.splitlines()]
@@ -112,7 +125,8 @@ def accounted():
 
 
 def importing(lab, **options):
-    return {"slurm": None, "usage": {"accounting": "sacct", "slurm_conf": str(lab.conf), "accounting_interval_seconds": 1,
+    return {"slurm": None, "usage": {"accounting": "sacct", "slurm_conf": str(lab.conf),
+                                     "accounting_interval_seconds": 1,
                                      "findings.min_elapsed_seconds": 1, **options}}
 
 
@@ -130,12 +144,14 @@ def test_finished_jobs_come_from_accounting_once(accounted, make_daemon, archive
     assert half["job"]["name"] == "half\n|x" and half["user"]["verified"] is True
     assert file.relative_to(archive.path).parts[0] == half["user"]["name"]
     assert file.name.endswith(".usage.json")
-    assert usage["request"] == {"nodes": 1, "cpus": 2, "memory_bytes": 400 << 20, "time_limit_seconds": 300.0}
+    assert usage["request"] == {"nodes": 1, "cpus": 2, "memory_bytes": 400 << 20,
+                                "time_limit_seconds": 300.0}
     assert usage["cpu"]["time_seconds"] == pytest.approx(4, abs=0.5)
     assert 150 << 20 < usage["memory"]["peak_bytes"] < 220 << 20
     assert {"cpu_low", "mem_over"} <= {f["id"] for f in usage["findings"]}
     assert only(events, jobs["wide"])[1]["usage"]["request"]["nodes"] == 2
-    tasks = [e for list_ in events.values() for _, e in list_ if e["job"].get("array", {}).get("job_id") == jobs["array"]]
+    tasks = [e for list_ in events.values() for _, e in list_
+             if e["job"].get("array", {}).get("job_id") == jobs["array"]]
     assert sorted(e["job"]["array"]["task_id"] for e in tasks) == ["0", "1"]
 
     before = archive.snapshot()
@@ -143,11 +159,14 @@ def test_finished_jobs_come_from_accounting_once(accounted, make_daemon, archive
     assert archive.snapshot() == before, "the second import tells nothing again"
 
 
-def test_the_report_of_an_accounted_job_says_what_it_used_and_how_that_is_known(accounted, make_daemon, archive):
+def test_the_report_of_an_accounted_job_says_what_it_used_and_how_that_is_known(accounted,
+                                                                                make_daemon,
+                                                                                archive):
     daemon = make_daemon(sources=importing(accounted), sinks=USAGE_SINK)
     daemon.command("run", "--once")
     out = daemon.command("report", accounted.jobs["half"]).stdout
-    assert "half\\n|x" in out and "of 2 CPUs busy" in out and "by the scheduler's accounting only" in out
+    assert "half\\n|x" in out and "of 2 CPUs busy" in out and "by the scheduler's accounting only" \
+        in out
     assert "#SBATCH --mem=" in out
     out = daemon.command("report", accounted.jobs["array"]).stdout
     assert f"{accounted.jobs['array']}_0" in out and f"{accounted.jobs['array']}_1" in out
@@ -159,8 +178,10 @@ def test_the_report_of_an_accounted_job_says_what_it_used_and_how_that_is_known(
     assert missing.returncode == 66 and "no data on what job" in missing.stderr
 
 
-def test_jobs_of_one_node_are_left_to_their_node_where_the_site_says_so(accounted, make_daemon, archive):
-    daemon = make_daemon(sources=importing(accounted, accounting_jobs="multi_node"), sinks=USAGE_SINK)
+def test_jobs_of_one_node_are_left_to_their_node_where_the_site_says_so(accounted, make_daemon,
+                                                                        archive):
+    daemon = make_daemon(sources=importing(accounted, accounting_jobs="multi_node"),
+                         sinks=USAGE_SINK)
     daemon.command("run", "--once")
     assert set(usage_events(archive)) == {accounted.jobs["wide"]}
 
@@ -173,7 +194,8 @@ def test_an_outage_of_the_accounting_is_caught_up(accounted, make_daemon, archiv
     job = accounted.sbatch("--mem=50", "-J", "during", script="#!/bin/bash\nsleep 1\n")
     daemon.wait_log("SOURCE_FAILED", 60)
     assert accounted.up().returncode == 0
-    wait_for(lambda: job in usage_events(archive), "the job that ended while slurmdbd was down", 120, 0.5)
+    wait_for(lambda: job in usage_events(archive), "the job that ended while slurmdbd was down",
+             120, 0.5)
     assert len(usage_events(archive)) == 6
     daemon.kill()
     before = archive.snapshot()
@@ -184,7 +206,7 @@ def test_an_outage_of_the_accounting_is_caught_up(accounted, make_daemon, archiv
     accounted.jobs["during"] = job
 
 
-# ---- a node, by real control groups ----------------------------------------------------------------------------------------
+# ---- a node, by real control groups --------------------------------------------------------------
 CGROUP_LAB = harness.ROOT / "tests" / "support" / "slurm-cgroup-lab"
 
 
@@ -193,20 +215,23 @@ def cgroup_slurm():
     directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-cgslurm-", dir="/tmp"))
     directory.chmod(0o755)
     lab = Slurm(directory / "lab")
-    result = subprocess.run([str(CGROUP_LAB), "up", str(lab.directory), "--nodes", "2"], capture_output=True, text=True, timeout=180)
+    result = subprocess.run([str(CGROUP_LAB), "up", str(lab.directory), "--nodes", "2"],
+                            capture_output=True, text=True, timeout=180)
     if result.returncode == 3:
         shutil.rmtree(directory, ignore_errors=True)
         pytest.skip(f"no Slurm with control groups here: {result.stderr.strip()}")
     assert result.returncode == 0, result.stderr
     yield lab
-    subprocess.run([str(CGROUP_LAB), "down", str(lab.directory)], capture_output=True, text=True, timeout=180)
+    subprocess.run([str(CGROUP_LAB), "down", str(lab.directory)], capture_output=True, text=True,
+                   timeout=180)
     shutil.rmtree(directory, ignore_errors=True)
 
 
 def sampling(lab, **options):
     """Of this lab's nodes alone: another Slurm on this machine may run at the same time."""
     nodes = (lab.directory / "etc" / "nodes").read_text().split()
-    return {"slurm": None, "usage": {"slurm_conf": str(lab.conf), "interval_seconds": 1, "findings.min_elapsed_seconds": 5,
+    return {"slurm": None, "usage": {"slurm_conf": str(lab.conf), "interval_seconds": 1,
+                                     "findings.min_elapsed_seconds": 5,
                                      "state_file": "", "nodes": nodes, **options}}
 
 
@@ -217,13 +242,16 @@ def wait_end(lab, job, seconds=120):
     return wait_for(ended, f"job {job} ends", seconds, 0.1)
 
 
-def test_a_busy_half_job_is_reported_within_ten_seconds_of_its_end(cgroup_slurm, make_daemon, archive):
+def test_a_busy_half_job_is_reported_within_ten_seconds_of_its_end(cgroup_slurm, make_daemon,
+                                                                   archive):
     lab = cgroup_slurm
     daemon = make_daemon(sources=sampling(lab), sinks=USAGE_SINK).start()
-    job = lab.sbatch("-n1", "-c2", "--mem=600", "-t", "10", "-J", "half", script=BUSY.format(seconds=12, mb=200))
+    job = lab.sbatch("-n1", "-c2", "--mem=600", "-t", "10", "-J", "half",
+                     script=BUSY.format(seconds=12, mb=200))
     assert wait_end(lab, job) == "COMPLETED"
     end = time.monotonic()
-    event = only(wait_for(lambda: job in usage_events(archive) and usage_events(archive), f"usage.job of {job}", 10, 0.1), job)[1]
+    event = only(wait_for(lambda: job in usage_events(archive) and usage_events(archive),
+                          f"usage.job of {job}", 10, 0.1), job)[1]
     said = daemon.command("report", job).stdout
     if not harness.SANITIZED:
         assert time.monotonic() - end < 10
@@ -234,44 +262,55 @@ def test_a_busy_half_job_is_reported_within_ten_seconds_of_its_end(cgroup_slurm,
     assert event["job"]["name"] == "half" and event["user"]["verified"] is True
     # Beside the 200 MiB there is Python itself.
     assert usage["cpu"]["time_seconds"] == pytest.approx(12, rel=0.05)
-    assert usage["cpu"]["efficiency_ratio"] == pytest.approx(usage["cpu"]["time_seconds"] / usage["elapsed_seconds"] / 2, rel=0.01)
+    assert usage["cpu"]["efficiency_ratio"] == pytest.approx(usage["cpu"]["time_seconds"]
+                                                             / usage["elapsed_seconds"] / 2,
+                                                             rel=0.01)
     assert usage["cpu"]["efficiency_ratio"] < 0.55
     assert 200 << 20 < usage["memory"]["peak_bytes"] < 215 << 20
     ids = {f["id"] for f in usage["findings"]}
     assert "cpu_low" in ids
-    assert usage["suggest"]["memory_bytes"] == pytest.approx(usage["memory"]["peak_bytes"] * 1.2, rel=0.01)
+    assert usage["suggest"]["memory_bytes"] == pytest.approx(usage["memory"]["peak_bytes"] * 1.2,
+                                                             rel=0.01)
     assert "of 2 CPUs busy on average" in said and "#SBATCH --mem=" in said, said
     assert "COMPLETED" in said or "state" not in event["job"], said
 
 
 def wait_job(archive, job):
-    return only(wait_for(lambda: job in usage_events(archive) and usage_events(archive), f"usage.job of {job}", 30, 0.1), job)[1]
+    return only(wait_for(lambda: job in usage_events(archive) and usage_events(archive),
+                         f"usage.job of {job}", 30, 0.1), job)[1]
 
 
 def test_a_job_of_two_nodes_of_one_machine_is_one_summary(cgroup_slurm, make_daemon, archive):
     lab = cgroup_slurm
-    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 1}), sinks=USAGE_SINK).start()
+    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 1}),
+                         sinks=USAGE_SINK).start()
     burn = "import time\nwhile time.process_time() < 3: pass"
-    job = lab.sbatch("-N2", "-n2", "-c1", "--mem=100", script=f"#!/bin/bash\nsrun -n2 python3 -c '{burn}'\n")
+    job = lab.sbatch("-N2", "-n2", "-c1", "--mem=100",
+                     script=f"#!/bin/bash\nsrun -n2 python3 -c '{burn}'\n")
     assert wait_end(lab, job) == "COMPLETED"
     event = wait_job(archive, job)
     usage = event["usage"]
-    assert len(usage["nodes"]) == 2 and usage["quality"]["nodes_expected"] == 2 and usage["quality"]["nodes_reporting"] == 2
+    assert len(usage["nodes"]) == 2 and usage["quality"]["nodes_expected"] == 2 \
+        and usage["quality"]["nodes_reporting"] == 2
     request = {"nodes": 2, "cpus": 2, "memory_bytes": 200 << 20}
     # The accounting may have noted the partition's time limit, which is a year here.
     assert usage["request"] in (request, {**request, "time_limit_seconds": 365 * 86400.0})
     assert usage["cpu"]["time_seconds"] == pytest.approx(6, rel=0.08)
-    assert usage["cpu"]["time_seconds"] == pytest.approx(sum(n["cpu"]["time_seconds"] for n in usage["nodes"]), abs=0.01)
+    assert usage["cpu"]["time_seconds"] == pytest.approx(sum(n["cpu"]["time_seconds"]
+                                                             for n in usage["nodes"]), abs=0.01)
     said = daemon.command("report", job).stdout
     assert all(node["host"]["name"] in said for node in usage["nodes"]) and "PEAK MEMORY" in said
     nodes = usage_events(archive, "usage.node")[job]
     assert {e["host"]["name"] for _, e in nodes} == {n["host"]["name"] for n in usage["nodes"]}
 
 
-def test_a_job_that_is_killed_for_memory_is_said_to_be_so_however_short(cgroup_slurm, make_daemon, archive):
+def test_a_job_that_is_killed_for_memory_is_said_to_be_so_however_short(cgroup_slurm, make_daemon,
+                                                                        archive):
     lab = cgroup_slurm
-    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 300}), sinks=USAGE_SINK).start()
-    job = lab.sbatch("-n1", "--mem=60", script="#!/bin/bash\npython3 -c 'x = bytearray(400 << 20); print(len(x))'\n")
+    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 300}),
+                         sinks=USAGE_SINK).start()
+    job = lab.sbatch("-n1", "--mem=60",
+                     script="#!/bin/bash\npython3 -c 'x = bytearray(400 << 20); print(len(x))'\n")
     assert wait_end(lab, job) in ("OUT_OF_MEMORY", "FAILED")
     event = wait_job(archive, job)
     assert event["usage"]["quality"]["status"] == "short"
@@ -282,24 +321,31 @@ def test_a_job_that_is_killed_for_memory_is_said_to_be_so_however_short(cgroup_s
     assert "critical" in said and "#SBATCH --mem=120M" in said and "too short to judge" in said
 
 
-def test_a_job_of_two_seconds_is_measured_and_said_to_be_too_short_to_judge(cgroup_slurm, make_daemon, archive):
+def test_a_job_of_two_seconds_is_measured_and_said_to_be_too_short_to_judge(cgroup_slurm,
+                                                                            make_daemon, archive):
     lab = cgroup_slurm
-    daemon = make_daemon(sources=sampling(lab, interval_seconds=30, **{"findings.min_elapsed_seconds": 300}), sinks=USAGE_SINK).start()
+    daemon = make_daemon(sources=sampling(lab, interval_seconds=30,
+                                          **{"findings.min_elapsed_seconds": 300}),
+                         sinks=USAGE_SINK).start()
     job = lab.sbatch("-n1", "-c2", "--mem=100", script=BUSY.format(seconds=1.5, mb=10))
     assert wait_end(lab, job) == "COMPLETED"
     event = wait_job(archive, job)
     assert event["usage"]["quality"]["status"] == "short" and event["complete"] is True
     assert event["usage"]["cpu"]["time_seconds"] == pytest.approx(1.55, rel=0.1)
-    assert [f["id"] for f in event["usage"]["findings"]] in (["short_job"], []), "a busy machine may take it over 30 s"
+    assert [f["id"] for f in event["usage"]["findings"]] in (["short_job"], []), \
+        "a busy machine may take it over 30 s"
     assert "too short to judge" in daemon.command("report", job).stdout
 
 
-def test_without_a_scheduler_to_ask_a_job_is_told_by_its_node_alone(cgroup_slurm, make_daemon, archive):
+def test_without_a_scheduler_to_ask_a_job_is_told_by_its_node_alone(cgroup_slurm, make_daemon,
+                                                                    archive):
     lab = cgroup_slurm
     make_daemon(sources=sampling(lab, resolve="none"), sinks=USAGE_SINK).start()
-    job = lab.sbatch("-n1", "-c1", "--mem=100", "-J", "nameless", script=BUSY.format(seconds=1, mb=10))
+    job = lab.sbatch("-n1", "-c1", "--mem=100", "-J", "nameless",
+                     script=BUSY.format(seconds=1, mb=10))
     wait_end(lab, job)
     event = wait_job(archive, job)
-    assert "request" not in event["usage"] and "name" not in event["job"] and "state" not in event["job"]
+    assert "request" not in event["usage"] and "name" not in event["job"] \
+        and "state" not in event["job"]
     assert event["user"]["verified"] is True, "the path of a v1 control group tells the owner"
     assert event["usage"]["cpu"]["time_seconds"] == pytest.approx(1.05, rel=0.1)

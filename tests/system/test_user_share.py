@@ -1,4 +1,5 @@
-"""One user cannot stop capture for everybody, on a real Slurm with two users and a destination that is away."""
+"""One user cannot stop capture for everybody, on a real Slurm with two users and a destination that
+is away."""
 
 import base64
 import os
@@ -34,18 +35,22 @@ def incompressible(seed):
     return f"#!/bin/bash\n# {seed}\n: '{noise}'\n"
 
 
-def test_a_user_at_his_share_waits_in_the_spool_and_the_others_are_captured(fresh_slurm, two_users, make_daemon, archive):
+def test_a_user_at_his_share_waits_in_the_spool_and_the_others_are_captured(fresh_slurm, two_users,
+                                                                            make_daemon, archive):
     slurm = fresh_slurm("--nodes", "1", "--min-job-age", "300")
     greedy, modest = two_users
     # Full share after some five of his scripts, the last fifth after some twenty.
     daemon = make_daemon(journal_max_bytes=64 << 20,
-                         sources={"slurm": {"spool": str(slurm.state), "resolve": "slurmctld", "slurm_conf": str(slurm.conf)}},
-                         sinks={"archive": {"layout": "{user}/{job_id}.{ext}", "min_free_bytes": 1 << 50}}).start()
+                         sources={"slurm": {"spool": str(slurm.state), "resolve": "slurmctld",
+                                            "slurm_conf": str(slurm.conf)}},
+                         sinks={"archive": {"layout": "{user}/{job_id}.{ext}",
+                                            "min_free_bytes": 1 << 50}}).start()
     scripts = {}
     for i in range(30):
         script = incompressible(i)
         scripts[slurm.sbatch("-H", script=script, user=greedy)] = script
-    status = daemon.wait_status(lambda s: any(u["user"] == greedy.pw_name and u["waiting"] >= 10 for u in s["journal"]["over_share"]),
+    status = daemon.wait_status(lambda s: any(u["user"] == greedy.pw_name and u["waiting"] >= 10
+                                              for u in s["journal"]["over_share"]),
                                 "he is named, and his entries wait", 90)
     journal = status["journal"]
     held = next(u for u in journal["over_share"] if u["user"] == greedy.pw_name)
@@ -56,16 +61,20 @@ def test_a_user_at_his_share_waits_in_the_spool_and_the_others_are_captured(fres
     assert greedy.pw_name in daemon.command("status", "--check", check=False).stdout
 
     captured = daemon.source()["captured"]
-    small = {slurm.sbatch("-H", script=f"#!/bin/bash\ntrue {i}\n", user=modest): f"#!/bin/bash\ntrue {i}\n" for i in range(20)}
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] >= captured + len(small), "the other user's jobs are captured", 60)
+    small = {slurm.sbatch("-H", script=f"#!/bin/bash\ntrue {i}\n",
+                          user=modest): f"#!/bin/bash\ntrue {i}\n" for i in range(20)}
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] >= captured + len(small),
+                       "the other user's jobs are captured", 60)
     assert daemon.status()["journal"]["bytes"] < 40 << 20
 
-    daemon.config.write_text(daemon.config.read_text().replace(f"min_free_bytes = {1 << 50}", "min_free_bytes = 0"))
+    daemon.config.write_text(daemon.config.read_text().replace(f"min_free_bytes = {1 << 50}",
+                                                               "min_free_bytes = 0"))
     daemon.process.send_signal(signal.SIGHUP)
     for user, jobs in ((greedy, scripts), (modest, small)):
         folder = archive.path / user.pw_name
         wait_for(lambda: all((folder / f"{job}.sh").exists() for job in jobs),
-                 lambda: f"{sum((folder / f'{job}.sh').exists() for job in jobs)} of {len(jobs)} of {user.pw_name} are archived", 120)
+                 lambda: f"{sum((folder / f'{job}.sh').exists() for job in jobs)} of {len(jobs)} "
+                         f"of {user.pw_name} are archived", 120)
         for job, script in jobs.items():
             assert (folder / f"{job}.sh").read_bytes() == script.encode(), job
     daemon.wait_status(lambda s: not s["journal"]["over_share"], "nobody waits", 60)

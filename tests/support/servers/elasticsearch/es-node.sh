@@ -1,13 +1,17 @@
 #!/bin/sh
-# es-node.sh DIST WORK PORT [CERTS]: Elasticsearch on 127.0.0.1:PORT in the foreground, until a signal comes or its parent
-# ends. With CERTS (made by tls/make-certs.sh): HTTPS and security, superuser admin, password changeme.
+# es-node.sh DIST WORK PORT [CERTS]: Elasticsearch on 127.0.0.1:PORT in the foreground, until a
+# signal comes or its parent ends. With CERTS (made by tls/make-certs.sh): HTTPS and security,
+# superuser admin, password changeme.
 #
-# DIST  the folder that `fetch elasticsearch8` or `fetch elasticsearch9` prints; nothing is written there
-# WORK  a copy of it (links) with the analysis plugin that our templates and API keys need, data, logs; reachable for user
-#       nobody, who runs it if we are root, because Elasticsearch refuses root
-# JDK   home of a JDK (default: that of java); 9.x needs 21 or later.  HEAP default 1g.  TIER=4 for the full compiler (default 1: half
-#       the time to start).
-# CLIENT_AUTH=required for mutual TLS.  EXTRA="http.max_content_length: 1mb" appends lines to elasticsearch.yml.
+# DIST  the folder that `fetch elasticsearch8` or `fetch elasticsearch9` prints; nothing is written
+#       there
+# WORK  a copy of it (links) with the analysis plugin that our templates and API keys need, data,
+#       logs; reachable for user nobody, who runs it if we are root, because Elasticsearch refuses
+#       root
+# JDK   home of a JDK (default: that of java); 9.x needs 21 or later.  HEAP default 1g.  TIER=4 for
+#       the full compiler (default 1: half the time to start).
+# CLIENT_AUTH=required for mutual TLS.  EXTRA="http.max_content_length: 1mb" appends lines to
+#                                       elasticsearch.yml.
 set -eu
 umask 022
 here=$(cd "$(dirname "$0")" && pwd)

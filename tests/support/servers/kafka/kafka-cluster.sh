@@ -1,9 +1,12 @@
 #!/bin/sh
-# kafka-cluster.sh DIR PORT [CERTDIR]: three Kafka nodes (KRaft) on 127.0.0.1 in the background. Node N has its data in DIR/N, its pid in DIR/N/pid
-# and its listeners from PORT+10*(N-1) on, as in kafka-node.sh, which also says what LIB, EXTRA, JAVA and HEAP are. Waits until all answer, prints
+# kafka-cluster.sh DIR PORT [CERTDIR]: three Kafka nodes (KRaft) on 127.0.0.1 in the background.
+# Node N has its data in DIR/N, its pid in DIR/N/pid and its listeners from PORT+10*(N-1) on, as in
+# kafka-node.sh, which also says what LIB, EXTRA, JAVA and HEAP are. Waits until all answer, prints
 # the pids. New topics have 3 replicas and min.insync.replicas=2.
-#   Only node 1 is a controller: with 2 and 3 dead it can still shrink the in-sync set, so producers get NOT_ENOUGH_REPLICAS.
-#   QUORUM=3: all three are controllers; with two dead nobody can, and requests time out instead. To be chosen at the first start.
+#   Only node 1 is a controller: with 2 and 3 dead it can still shrink the in-sync set, so producers
+#   get NOT_ENOUGH_REPLICAS.
+#   QUORUM=3: all three are controllers; with two dead nobody can, and requests time out instead. To
+#   be chosen at the first start.
 #   NODES="2 3": starts only these, on what they have.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd); dir=$1; port=$2; certs=${3:-}

@@ -1,10 +1,14 @@
 #!/bin/sh
-# kafka-node.sh DIR PORT [CERTDIR]: one real Kafka broker (KRaft) on 127.0.0.1 in the background, its data in DIR. Waits until it answers and
-# prints its pid, which is also in DIR/pid. To stop it, kill the pid; the same command starts it again on the same data, also after kill -9.
-#   LIB=FOLDER      required: the broker's jars, Kafka 3.9 or 4.x, as `tests/support/servers/fetch kafka3` prints it
-#   PORT plaintext, PORT+1 controller; with CERTDIR (../tls/make-certs.sh) PORT+2 SASL_SSL (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512) and PORT+3
-#   SSL that wants a client certificate. PLAIN users scriptorium and stranger, password plain-secret; SCRAM user scriptorium, scram-secret.
-#   EXTRA="key=value ..."   more broker settings, without blanks;   PROPERTIES=FILE   more of them, any
+# kafka-node.sh DIR PORT [CERTDIR]: one real Kafka broker (KRaft) on 127.0.0.1 in the background,
+# its data in DIR. Waits until it answers and prints its pid, which is also in DIR/pid. To stop it,
+# kill the pid; the same command starts it again on the same data, also after kill -9.
+#   LIB=FOLDER      required: the broker's jars, Kafka 3.9 or 4.x, as `tests/support/servers/fetch
+#                   kafka3` prints it
+#   PORT plaintext, PORT+1 controller; with CERTDIR (../tls/make-certs.sh) PORT+2 SASL_SSL (PLAIN,
+#   SCRAM-SHA-256, SCRAM-SHA-512) and PORT+3 SSL that wants a client certificate. PLAIN users
+#   scriptorium and stranger, password plain-secret; SCRAM user scriptorium, scram-secret.
+#   EXTRA="key=value ..."   more broker settings, without blanks;   PROPERTIES=FILE   more of them,
+#                           any
 #   JAVA=java  HEAP=256m  JAVA_OPTIONS="-D..."  TIER=1 (4 = full JIT: starts slower, is faster)
 # kafka-cluster.sh sets NODE, ROLES and VOTERS.
 set -eu

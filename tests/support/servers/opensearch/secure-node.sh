@@ -1,13 +1,14 @@
 #!/bin/sh
-# secure-node.sh DIST WORK PORT CERTS: OpenSearch with the security plugin and HTTPS on 127.0.0.1:PORT, in the foreground,
-# until a signal comes or its parent ends.
+# secure-node.sh DIST WORK PORT CERTS: OpenSearch with the security plugin and HTTPS on
+# 127.0.0.1:PORT, in the foreground, until a signal comes or its parent ends.
 #
 # DIST   the folder that `fetch opensearch2-secure` prints; nothing is written there
 # WORK   a copy of it (links), data, logs; reachable for user nobody, who runs it if we are root
 # CERTS  made by tls/make-certs.sh
-# JDK    home of a JDK (default: that of java).  HEAP default 1g.  TIER=4 for the full compiler.  CLIENT_AUTH=REQUIRE for mutual TLS.
-# Users: admin/admin; writer/writer-secret, who may create and index documents below scriptorium-* and nothing else; a client
-# certificate with CN scriptorium is the same writer.
+# JDK    home of a JDK (default: that of java).  HEAP default 1g.  TIER=4 for the full compiler.
+#        CLIENT_AUTH=REQUIRE for mutual TLS.
+# Users: admin/admin; writer/writer-secret, who may create and index documents below scriptorium-*
+# and nothing else; a client certificate with CN scriptorium is the same writer.
 set -eu
 umask 022
 dist=$(cd "$1" && pwd) work=$2 port=$3 certs=$4
@@ -16,7 +17,8 @@ mkdir -p "$conf/opensearch-security" "$conf/jvm.options.d" "$work/data" "$work/l
 work=$(cd "$work" && pwd)
 conf=$work/conf
 cp -rl "$dist" "$work/home" 2>/dev/null || { rm -rf "${work:?}/home"; cp -r "$dist" "$work/home"; }
-# The distribution has no analysis module, which our templates need; the plain server's jars, which are fetched with it, have.
+# The distribution has no analysis module, which our templates need; the plain server's jars, which
+# are fetched with it, have.
 mkdir -p "$work/home/plugins/analysis-common"
 cp "$(dirname "$(dirname "$dist")")"/lib/analysis-common-[0-9]*.jar "$work/home/plugins/analysis-common/"
 {

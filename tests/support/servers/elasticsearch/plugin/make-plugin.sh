@@ -1,6 +1,7 @@
 #!/bin/sh
-# make-plugin.sh HOME (elasticsearch-X.Y.Z): compiles TestAnalysis.java against that distribution and installs it there as
-# plugin test-analysis. JDK = home of a JDK: 17 for 8.x, 21 or later for 9.x.
+# make-plugin.sh HOME (elasticsearch-X.Y.Z): compiles TestAnalysis.java against that distribution
+# and installs it there as plugin test-analysis. JDK = home of a JDK: 17 for 8.x, 21 or later for
+# 9.x.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 es=$(cd "$1" && pwd)
