@@ -47,7 +47,7 @@ class JsonFolder final : public Sink {
       if (auto written = replace_file(file, event_json(delivery.event()) + "\n", 0600); written) {
         delivery.acknowledge();
       } else {
-        // A disk that is full or gone may come back, and that is no fault of the event's.
+        // A full or missing disk may come back, so the event is not at fault.
         delivery.retry(written.error().message());
       }
     }
