@@ -1,5 +1,5 @@
-// The smallest source: a folder with one file for each job, FOLDER/4711.job. The submitter moves the
-// file there when it is complete.
+// The smallest source: a folder with one file for each job, FOLDER/4711.job. The submitter moves
+// the file there when it is complete.
 //
 //   [source.inbox]
 //   spool = "/srv/inbox"
