@@ -6,15 +6,15 @@ words and exits 1.
                       the system; core/api and core/base include nothing above them; core includes
                       and names no plugin; headers say #pragma once, and are what their .cc includes
                       first
-  messages            every error and warning id of the sources stands once in docs/messages.md, and
+  messages            every error and warning id of the sources is once in docs/messages.md, and
                       nothing else does
-  faults              every named fault point stands in docs/testing.md, and nothing else does
+  faults              every named fault point is in docs/testing.md, and nothing else does
   private             nothing refers to places that a user of this repository does not have
   shell               shellcheck on every shell script
   columns             prose and code end at column 100: C++, Python, Markdown, and the comments of
                       shell scripts
   examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs,
-                      packaging/scriptorium.toml and each file of plugins.d, as it stands and with
+                      packaging/scriptorium.toml and each file of plugins.d, unchanged and with
                       its comments taken away, is a configuration that COMMAND takes
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
 Exit 77: skipped, with the reason.

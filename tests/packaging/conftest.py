@@ -26,7 +26,7 @@ SUITE = platform.freedesktop_os_release().get("VERSION_CODENAME", "bookworm")
 
 
 def run(*command, **kwargs):
-    """A command that must succeed; what it said stands in the failure."""
+    """A command that must succeed; a failure shows its output."""
     kwargs.setdefault("timeout", 1800)
     result = subprocess.run([str(c) for c in command], capture_output=True, text=True,
                             stdin=subprocess.DEVNULL, **kwargs)
@@ -163,7 +163,7 @@ class Root:
 
 
 class Booted(Root):
-    """A root whose own systemd runs as pid 1 of namespaces, in a control group of its own. Nothing
+    """A root whose own systemd runs as pid 1 of namespaces, in its own control group. Nothing
     of it outlives stop()."""
 
     BOOT = r"""
@@ -259,7 +259,7 @@ def root_archive(name, *include):
     if not archive.exists():
         archive.parent.mkdir(parents=True, exist_ok=True)
         unfinished = archive.with_suffix(".new.tar")
-        # The lists stay: apt-get install in the root then needs no update of its own.
+        # The lists stay: apt-get install in the root then needs no update.
         result = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase",
                                  "--skip=cleanup/apt/lists", "--include=" + ",".join(include),
                                  SUITE,

@@ -162,7 +162,7 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
     assert own == {int(passwd["scriptorium"][2])} and passwd["scriptorium"][6] \
         == "/usr/sbin/nologin"
     assert root.file("/var/lib/scriptorium").stat().st_mode & 0o777 == 0o750
-    # The unit is there, and nobody has switched it on.
+    # The unit is installed and not enabled.
     assert root.file("/lib/systemd/system/scriptorium.service").exists()
     assert not list(root.file("/etc/systemd/system").rglob("scriptorium.service"))
     # What the shells and man(1) read.

@@ -1,4 +1,4 @@
-"""The installed unit under a systemd of its own: what the sandbox forbids, and that capture loses
+"""The installed unit under a private systemd: what the sandbox forbids, and that capture loses
 nothing in it.
 
 The spool's writer runs beside the unit, as a scheduler does: in the system's mounts, not in the

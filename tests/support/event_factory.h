@@ -71,7 +71,7 @@ inline std::shared_ptr<const Event> make_event(const std::string& job_id,
   return std::make_shared<const Event>(make_event_value(job_id, script, variables));
 }
 
-// The same job as it goes out while nobody has confirmed its owner: the names are what its
+// The same job as it is delivered while its owner is not confirmed: the names are what its
 // environment says.
 inline Event make_unverified_event(const std::string& job_id, const std::string& script = kScript,
                                    const std::vector<std::string>& variables = {"HOME=/home/alice",

@@ -62,7 +62,7 @@ class RecordingLogger : public Logger {
     if (found == messages_.rend()) return std::nullopt;
     return *found;
   }
-  // Every message on a line of its own; for failure output and for "says nowhere X" checks.
+  // Every message on its own line; for failure output and for "says nowhere X" checks.
   std::string text() const {
     std::lock_guard lock(mutex_);
     std::string out;

@@ -476,7 +476,7 @@ def _alive(pid):
 
 
 def slurm_missing():
-    """Why no real Slurm can be started here; "" if nothing stands in the way that can be seen
+    """Why no real Slurm can be started here; "" if no obstacle can be seen
     beforehand."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = [c for c in ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol")

@@ -61,7 +61,7 @@ def librdkafka_version():
 
 
 def free_ports(count):
-    """The first of `count` ports in a row that nobody listens on, below the range of outgoing
+    """The first of `count` ports in a row that are free, below the range of outgoing
     connections."""
     chance = random.SystemRandom()
     for _ in range(200):

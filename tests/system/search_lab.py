@@ -322,7 +322,7 @@ class Server:
                       for i in self.call("GET", f"/_cat/indices/{pattern}?format=json&h=index"))
 
     def wipe(self):
-        """All of our indices, streams and templates away: the next test begins anew. A server
+        """Removes all of our indices, streams and templates for the next test. A server
         without the module for data streams keeps those that a test has made."""
         self.request("DELETE", "/_data_stream/scriptorium-*")
         for index in self.indices():
@@ -368,7 +368,7 @@ class _Kql:
             self.at += 1
 
     def word(self, word):
-        """Takes a keyword if it stands here with a blank (or parenthesis) behind it."""
+        """Takes a keyword if one is here and a blank or parenthesis follows."""
         found = re.compile(rf"\s*{word}(?=[\s(])", re.I).match(self.text, self.at)
         if found:
             self.at = found.end()

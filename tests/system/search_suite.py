@@ -519,7 +519,7 @@ class Access:
 
 
 class Refusals:
-    """What a server with HTTPS and users says no to, whoever asks."""
+    """What a server with HTTPS and users refuses to every client."""
 
     def test_wrong_credentials_hold_the_events_until_the_file_is_right(self, empty, make_daemon,
                                                                        make_storm, work):

@@ -11,7 +11,7 @@ def gaps(daemon):
 
 
 def wait_baseline(daemon):
-    """What the first scan finds says where the count stands: only a number passed over after that
+    """What the first scan finds is the start of the count: only a number passed over after that
     is a gap. One scan is over when the next one has begun."""
     daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] >= 2, "the first scan is over")
 

@@ -72,7 +72,7 @@ def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_sto
         daemon.process.send_signal(18)  # SIGCONT
     daemon.wait_acknowledged(200)
     archive.compare(storm.manifest())
-    # The word of it stands at the queue's end, and what was found meanwhile may be all there is.
+    # The overflow is reported at the end of the queue, and by then everything may have been found.
     daemon.wait_status(lambda s: s["sources"]["slurm"]["overflows"] >= 1
                        and s["sources"]["slurm"]["scans"] >= 2, "the overflow")
     assert "fs.inotify.max_queued_events" in daemon.log_text()

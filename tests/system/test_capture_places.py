@@ -80,7 +80,7 @@ def make_place(kind, work, mounts):
         mounts.mount("-o", "loop", image(work, "xfs.img", 320 << 20, "mkfs.xfs", "-q", "-f"),
                      at=place)
     elif kind == "overlay":
-        # On a file system of its own: an overlay on an overlay or on some network file systems is
+        # On a separate file system: an overlay on an overlay or on some network file systems is
         # refused.
         base = work / "base"
         base.mkdir()
@@ -139,7 +139,7 @@ def test_what_another_mount_shows_that_is_not_the_spool_is_not_captured(make_dae
 
 
 def own_namespace(setup):
-    """For Popen: a mount namespace of its own with private propagation, as every hardened unit has;
+    """For Popen: a private mount namespace with private propagation, as every hardened unit has;
     then setup()."""
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -253,7 +253,7 @@ def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemo
 
 @pytest.mark.parametrize("way", ["auto", "scan"])
 def test_what_another_host_writes_is_found_by_the_scan(make_daemon, mounts, work, archive, way):
-    """bindfs stands for the network file system: it writes beneath our mount, and no notification
+    """bindfs imitates a network file system: it writes beneath our mount, and no notification
     comes through it."""
     if not shutil.which("bindfs") or not os.path.exists("/dev/fuse"):
         pytest.skip("no bindfs or no /dev/fuse here; apt-get install bindfs")
@@ -306,6 +306,6 @@ def test_a_spool_that_is_renamed_away_and_made_anew_is_followed(make_daemon, mak
     second = make_storm(20, first_id=21).finish().manifest()
     daemon.wait_acknowledged(40)
     archive.compare({**first, **second})
-    pathlib.Path(work / "spool.old" / "hash.1" / "job.991").mkdir()  # nobody looks there any more
+    pathlib.Path(work / "spool.old" / "hash.1" / "job.991").mkdir()  # no longer the spool
     third = make_storm(20, first_id=41).finish().manifest()
     check_nothing_lost(daemon, archive, {**first, **second, **third})

@@ -1,5 +1,5 @@
-"""Each command in README.md and docs/ is run, or stands in NOT_RUN with what runs it instead. Links
-lead somewhere, options exist.
+"""Each command in README.md and docs/ is run, or is listed in NOT_RUN with what runs it instead.
+Links lead somewhere, options exist.
 
 A block that is marked ```sh or ```console, or that shows a prompt, is a script: `bash -eu` runs it
 in a folder of its own, with a daemon that holds a job 4711, an old archive to import, and a dead
@@ -69,7 +69,7 @@ class Block:
         return None
 
     def script(self):
-        """The commands alone: what stands behind a prompt, with its continuation lines; without
+        """The commands alone: what follows a prompt, with its continuation lines; without
         prompts, all of it."""
         if not re.search(r"^(\w*[$#]) ", self.text, re.M) or self.language == "sh":
             return self.text

@@ -227,7 +227,7 @@ time_t time(time_t* t) {
 
 @pytest.fixture
 def clock(work):
-    """(environment, set(seconds)): the wall clock of a process, and of nobody else, set off by so
+    """(environment, set(seconds)): the wall clock of one process only, off by so
     many seconds at any time."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None or harness.SANITIZED:

@@ -51,7 +51,7 @@ def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon
     assert result.returncode == EX_CONFIG and words in result.stdout
     assert digest(daemon.state_dir) == before
 
-    # The program that wrote it comes back, and goes on.
+    # The program that wrote it is installed again and continues.
     edit(daemon, "PRAGMA user_version=3")
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")

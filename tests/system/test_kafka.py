@@ -280,7 +280,7 @@ def test_every_connection_error_is_said_in_its_own_words_by_check_status_and_log
     name = new_topic()
     sinks = error_sinks(broker, name, certificates, other_certificates, work)
     if not scram_works(broker):
-        del sinks["scram-password"]  # has a test of its own
+        del sinks["scram-password"]  # has its own test
     daemon = make_kafka_daemon(sinks, archive=False)
     result = daemon.command("check", check=False, seconds=300)
     assert result.returncode == harness.EX_UNAVAILABLE, result.stdout + result.stderr

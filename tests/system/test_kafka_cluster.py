@@ -59,7 +59,7 @@ def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_le
         daemon.wait_acknowledged(len(manifest), name, seconds=180)
         kafka_lab.compare(cluster.read(topic), manifest)
 
-    # One broker is lost and stays away: another leads, and all goes on without it.
+    # One broker is lost for good: another becomes leader, and delivery continues.
     leader = {name: int(cluster.admin("leader", topic)) for name, topic in topics.items()}
     victim = leader["dies"] if leader["dies"] != 1 else 2
     second = make_storm(jobs // 2, first_id=jobs + 1, rate=500)

@@ -74,7 +74,7 @@ def test_a_hung_broker_costs_no_processor_and_loses_nothing(daemon, broker, topi
     acknowledged(daemon, 50)
     broker.freeze()
     storm.finish()
-    # Capturing is work of its own, so it is over before the clock starts.
+    # Capture is finished before the clock starts, so that only delivery is measured.
     status = daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"] == jobs,
                                 "all are captured")
     assert status["sinks"]["kafka"]["waiting"] > 0, status
@@ -87,7 +87,7 @@ def test_sigterm_with_messages_in_flight_leaves_none_out_and_none_twice(daemon, 
                                                                         make_storm):
     jobs = harness.storm_jobs(4000) // 4
     storms = []
-    # each life has a storm of its own, so that something is under way at its end however slow we
+    # each life has its own storm, so that something is under way at its end however slow we
     # are
     for part in range(4):
         storms.append(make_storm(jobs, first_id=1 + part * jobs, rate=800))

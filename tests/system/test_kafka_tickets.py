@@ -1,4 +1,4 @@
-"""Signing in by Kerberos and by token, at a real broker with a KDC of its own."""
+"""Signing in by Kerberos and by token, at a real broker with its own KDC."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ REALM = "LAB.EXAMPLE"
 
 
 class Kdc:
-    """A Kerberos realm in a folder, on a port of its own."""
+    """A Kerberos realm in a folder, on its own port."""
 
     def __init__(self, directory):
         self.directory = directory

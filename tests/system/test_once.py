@@ -39,7 +39,7 @@ def test_once_exits_69_and_keeps_the_events_when_the_archive_cannot_be_written(m
                                                                                make_storm, work,
                                                                                archive):
     storm = make_storm(10).finish()
-    # Something that is not a directory stands where the archive's date folder must come.
+    # A file is in the place of the archive's date folder.
     daemon = make_daemon(sinks={"archive": {"layout": "blocked/{job_id}.{ext}"}},
                          shutdown_seconds=2)
     archive.path.mkdir(mode=0o750)

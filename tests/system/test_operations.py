@@ -69,7 +69,7 @@ def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
     daemon = make_daemon().start()
     spool.write(1)
     daemon.wait_acknowledged(1)
-    spool.write(11)  # a notification brings this one for sure: hash.1 stands and is watched
+    spool.write(11)  # this one is found by notification: hash.1 exists and is watched
     daemon.wait_status(lambda s: s["sources"]["slurm"]["lag_seconds"] is not None,
                        "the lag of a notification is known")
     daemon.wait_acknowledged(2)

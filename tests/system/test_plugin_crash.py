@@ -66,7 +66,7 @@ def test_the_event_that_ends_the_process_becomes_a_dead_letter_and_999_arrive(ma
     letters = letters["dead_letters"] if isinstance(letters, dict) else letters
     assert [(letter["sink"], letter["job_id"]) for letter in letters] == [("bad", CULPRIT)]
     assert letters[0]["reason"].startswith("plugin crashed"), letters
-    # A clean stop and start: nobody is suspected any more.
+    # After a clean stop and start no event is suspect any more.
     daemon.terminate()
     assert not (daemon.state_dir / "in-flight" / "suspects").exists()
     log = daemon.log_text()
@@ -75,7 +75,8 @@ def test_the_event_that_ends_the_process_becomes_a_dead_letter_and_999_arrive(ma
 
 
 def test_a_kill_from_outside_while_events_are_in_hand_condemns_none(make_daemon, make_storm, work):
-    """Events that a slow destination holds are in hand at each kill; nobody is to blame."""
+    """Events that a slow destination holds are in flight at each kill; none of them is the
+    cause."""
     gate = work / "gate"
     daemon = make_daemon(sinks={"archive": None, "slow": {"plugin": "sleepy", "file": str(gate),
                                                           "batch_max_events": 10}},

@@ -36,7 +36,7 @@ def test_show_takes_each_name_that_slurm_has_for_a_job(three_kinds, slurm):
         shown = daemon.command("show", name).stdout
         assert f"job {array}" in shown and "echo array" in shown \
         and "one script for all its tasks" in shown, shown
-    # A task that was split off has a number of its own, which is in no spool.
+    # A task that was split off has its own number, which is in no spool.
     slurm.run("scontrol", "release", f"{array}_2")
     raw = slurm.run("squeue", "-h", "-t", "all", "-j", f"{array}_2", "-O",
                     "JobID:20").stdout.strip()

@@ -18,7 +18,7 @@ BLOCKED = "blocked/{job_id}.{ext}"
 
 
 def script(size=0):
-    """A script of its own; what `size` adds to it cannot be compressed much."""
+    """A unique script; what `size` adds to it cannot be compressed much."""
     return b"#!/bin/sh\n# " + base64.b64encode(os.urandom(24 + size * 3 // 4)) + b"\ntrue\n"
 
 

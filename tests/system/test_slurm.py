@@ -29,7 +29,7 @@ def find_event(archive, job):
 
 
 def wait_event(archive, job):
-    return wait_for(lambda: find_event(archive, job), f"job {job} stands in the archive")
+    return wait_for(lambda: find_event(archive, job), f"job {job} is in the archive")
 
 
 def script_of(file):

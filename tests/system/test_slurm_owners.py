@@ -150,7 +150,7 @@ def test_jobs_that_privatedata_hides_are_named_in_the_log_the_status_and_the_eve
 
 def test_an_entry_that_was_written_again_does_not_borrow_the_requeued_jobs_owner(
     slurm, make_daemon, archive, ordinary_user, work):
-    """While nobody answers, the captured entry is replaced: the job that Slurm then names is
+    """While Slurm does not answer, the captured entry is replaced: the job that Slurm then names is
     another one."""
     job = slurm.sbatch("-J", "requeued", script="#!/bin/sh\nsleep 600\n", user=ordinary_user)
     wait_for(lambda: slurm.run("squeue", "-h", "-j", job, "-o", "%t").stdout.strip() == "R",

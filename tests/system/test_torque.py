@@ -18,7 +18,7 @@ SPOOL_TRACE = harness.BUILD / "tests" / "spool-trace"
 TRACES = sorted(p.stem for p in (FIXTURES / "traces").glob("*.txt"))
 CHUNK = 65536
 
-# Shorter than that, inotify may come too late, and then has to say so; what stands longer it must
+# Shorter than that, inotify may come too late, and then must count it; what exists longer it must
 # have.
 INOTIFY_SEES = 100_000 * harness.PATIENCE  # microseconds
 
@@ -65,7 +65,7 @@ class Trace:
 
 
 def archived(archive):
-    """{job id: [(event, script's bytes)]} of everything that stands there, whatever its name is."""
+    """{job id: [(event, script's bytes)]} of everything in the folder, whatever its name is."""
     jobs = {}
     for file in sorted(archive.path.rglob("*.json")):
         if not file.name.startswith(".") and "fence" not in file.name:
@@ -157,7 +157,7 @@ def compare(archive, scripts, status, way):
             lost += 1
             continue
         assert len(found) == 1, \
-        f"{script.path} ({script.job}) stands {len(found)} times in the archive"
+        f"{script.path} ({script.job}) is {len(found)} times in the archive"
         event, data = found[0]
         if may_be_missed and not event["complete"]:
             continue  # its record was gone before it could be read
@@ -224,7 +224,7 @@ def test_chunks_that_come_slowly_end_in_one_last_event_that_supersedes_the_other
 
 
 def test_a_daemon_that_comes_later_or_again_captures_each_script_once(work, make_daemon, archive):
-    """What happened while it was down stands in the spool; what it had is not captured twice."""
+    """What happened while it was down is still in the spool; what it had is not captured twice."""
     first = Trace("t2-run-complete", work).prepare()
     daemon = start(make_daemon, first, "inotify")
     settle = Fence(first, daemon, archive)
@@ -292,7 +292,7 @@ def test_a_manager_and_a_user_can_be_told_apart_and_numbers_are_added(work, make
     (jobs / "65.pbshead.cluster.test.SC").write_bytes(b"#!/bin/sh\nid\n")
     (jobs / "65.pbshead.cluster.test.JB").write_text(record)
     found = wait_for(lambda: archived(archive).get("65.pbshead.cluster.test"),
-                     "the job stands in the archive")
+                     "the job is in the archive")
     event = found[0][0]
     assert event["user"]["id"] == str(ordinary_user.pw_uid) and event["user"]["verified"] is True
     assert event["details"] == {"proxy_user": "root", "run_as": "carol"}

@@ -89,7 +89,7 @@ OPENINGS = {"AmbientCapabilities": "CAP_.*", "CapabilityBoundingSet": "CAP_.*",
 def test_each_opening_says_why(file):
     bare = [f"{key}={value}" for key, value, comment in settings((PACKAGING / file).read_text())
             if re.fullmatch(OPENINGS.get(key, "(?!)"), value) and len(comment) < 40]
-    assert not bare, f"{file}: no reason stands above {bare}"
+    assert not bare, f"{file}: no reason above {bare}"
 
 
 def test_the_unit_and_the_daemon_agree():

@@ -97,13 +97,13 @@ def wait_node(work, job, node=None):
     def there():
         return [e for (i, host), e in events(work, "usage.node").items() if i == job
                 and node in (None, host)]
-    return wait_for(there, f"usage.node of job {job} stands in the archive")[0]
+    return wait_for(there, f"usage.node of job {job} is in the archive")[0]
 
 
 def wait_job(work, job):
     def there():
         return [e for (i, _), e in events(work, "usage.job").items() if i == job]
-    return wait_for(there, f"usage.job of job {job} stands in the archive")[0]
+    return wait_for(there, f"usage.job of job {job} is in the archive")[0]
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def test_a_restart_of_the_daemon_does_not_cut_a_job_in_two(daemon, lab, work, ho
     job, out = burn(lab, work, ["--mem=200"], cpu=3, mib=60, hold=14)
     wait_for(lambda: (work / "state" / "usage.state").exists()
              and "life " in (work / "state" / "usage.state").read_text(),
-             "the job stands in the state file")
+             "the job is in the state file")
     wait_for(lambda: any(i == job for i, _ in events(work, "usage.sample")), "the job was sampled")
     getattr(daemon, how)()
     daemon.start()
@@ -334,7 +334,7 @@ def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab
 
 @pytest.fixture
 def v2_root(work):
-    """A root for the source with a real v2 hierarchy in it, in which nothing else stands."""
+    """A root for the source with a real v2 hierarchy in it, that holds nothing else."""
     if not harness.IS_ROOT:
         pytest.skip("NO REAL V2 CONTROL GROUPS: needs root")
     mounted = CGROUPS / "unified" if (CGROUPS / "unified"
