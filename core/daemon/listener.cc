@@ -19,6 +19,7 @@
 #include <cstring>
 #include <list>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -138,7 +139,7 @@ class Listener::Impl {
     void end() {
       error_code ignored;
       deadline.cancel(ignored);
-      socket.close(ignored);
+      std::ignore = socket.close(ignored);
     }
 
     Impl& impl;
@@ -224,7 +225,7 @@ class Listener::Impl {
     client->has_request = true;
     client->deadline.cancel();
     // The guard keeps the I/O thread until the answer is written, also while we are stopping.
-    asio::post(worker_, [this, client, work = asio::make_work_guard(io_)]() mutable {
+    asio::post(worker_, [this, client = client, work = asio::make_work_guard(io_)]() mutable {
       bool made = false;
       try {
         client->answer = service_.answer(client->request);
