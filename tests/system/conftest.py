@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import harness  # noqa: E402
+import kafka_lab  # noqa: E402
 from harness import Archive, Daemon, Slurm, Spool, Storm  # noqa: E402
 
 
@@ -124,6 +125,18 @@ def fresh_slurm():
     yield up
     lab.down()
     shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return kafka_lab.make_certificates(tmp_path_factory.mktemp("pki"))
+
+
+@pytest.fixture(scope="session")
+def secured_brokers(certificates):
+    """Here, because a fixture that several modules import would start its brokers for each of
+    them."""
+    yield from kafka_lab.secured_brokers(certificates)
 
 
 @pytest.fixture

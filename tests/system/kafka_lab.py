@@ -7,6 +7,7 @@ reason; see needs_broker().
 
 import base64
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -60,12 +61,17 @@ def librdkafka_version():
     return tuple(int(n) for n in re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", text).groups())
 
 
+PORTS_GIVEN = set()
+
+
 def free_ports(count):
-    """The first of `count` ports in a row that are free, below the range of outgoing
-    connections."""
+    """The first of `count` ports in a row that are free, below the range of outgoing connections.
+    Never the same twice: several brokers get theirs before the first of them starts."""
     chance = random.SystemRandom()
     for _ in range(200):
         first = chance.randrange(14000, 31000, 40)
+        if first in PORTS_GIVEN:
+            continue
         sockets = []
         try:
             for port in range(first, first + count):
@@ -73,6 +79,7 @@ def free_ports(count):
                 sockets.append(s)
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 s.bind(("127.0.0.1", port))
+            PORTS_GIVEN.add(first)
             return first
         except OSError:
             continue
@@ -277,9 +284,27 @@ def running(directory, broker):
         shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory):
-    return make_certificates(tmp_path_factory.mktemp("pki"))
+def secured_brokers(certificates):
+    """For a fixture: {version: broker}, one of each, all running, with logins, rights and no topic
+    that nobody has made."""
+    directory = brokers_directory(None)
+    brokers = {}
+    try:
+        for version in VERSIONS:
+            brokers[version] = Broker(directory / version, version, certificates,
+                                      extra=f"{ACLS} {NO_AUTO_TOPICS}")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(Broker.start, brokers.values()))
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            broker.remove()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def broker(request, secured_brokers):
+    return secured_brokers[request.param]
 
 
 @pytest.fixture

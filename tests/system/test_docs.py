@@ -29,8 +29,8 @@ NOT_RUN = {
     ("README.md", "./quickstart "): "CI itself: it builds everything and starts a Slurm",
     ("README.md", "alice$ sbatch"): "system_slurm does the same with a real Slurm",
     ("docs/consume.md", "kcat -C -q -e -b kafka1.example.org:9093"):
-        "a broker with logins; system_kafka_rights has one",
-    ("docs/consume.md", "kcat "): "system_kafka_consume, on a real broker",
+        "a broker with logins; test_kafka_rights.py has one",
+    ("docs/consume.md", "kcat "): "test_kafka_consume.py, on a real broker",
     ("docs/consume.md", "kafka-topics.sh "): "Kafka's own scripts; tests/support/kafka-admin does "
                                              "it for the tests",
     ("docs/install.md", "apt install "): "the tests of the packages, in a root of their own",

@@ -15,7 +15,7 @@ import pytest
 
 import harness
 import kafka_lab
-from kafka_lab import certificates, kafka_sink, make_kafka_daemon, mtls, new_topic, sasl, \
+from kafka_lab import broker, kafka_sink, make_kafka_daemon, mtls, new_topic, sasl, \
         tls  # noqa: F401  (fixtures)
 
 FIXTURES = harness.ROOT / "tests/fixtures/slurm"
@@ -25,14 +25,6 @@ FIXTURES = harness.ROOT / "tests/fixtures/slurm"
 def other_certificates(tmp_path_factory):
     """Of a CA that the broker knows nothing of."""
     return kafka_lab.make_certificates(tmp_path_factory.mktemp("other-pki"))
-
-
-@pytest.fixture(scope="module", params=kafka_lab.VERSIONS)
-def broker(request, certificates):
-    directory = kafka_lab.brokers_directory(request)
-    extra = f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}"
-    broker = kafka_lab.Broker(directory, request.param, certificates, extra=extra)
-    yield from kafka_lab.running(directory, broker)
 
 
 @pytest.fixture

@@ -24,10 +24,9 @@ def examples():
     return dict(found)
 
 
-@pytest.fixture(scope="module")
-def broker(request):
-    directory = kafka_lab.brokers_directory(request)
-    yield from kafka_lab.running(directory, kafka_lab.Broker(directory, "4.1"))
+@pytest.fixture
+def broker(secured_brokers):
+    return secured_brokers["4.1"]
 
 
 def run(name, broker):

@@ -1,35 +1,12 @@
 """Rights that are missing or taken away, topics that are not there or deleted: events wait, one
 loud line says why, and they arrive once an administrator has mended it."""
 
-import concurrent.futures
 import re
-import shutil
 import uuid
-
-import pytest
 
 import harness
 import kafka_lab
-from kafka_lab import certificates, kafka_sink, make_kafka_daemon, sasl  # noqa: F401  (fixtures)
-
-
-@pytest.fixture(scope="module")
-def brokers(request, certificates):
-    """One of each version, at once: what takes long here is waiting."""
-    running = {}
-    directory = kafka_lab.brokers_directory(request)
-    try:
-        for version in kafka_lab.VERSIONS:
-            broker = kafka_lab.Broker(directory / version, version, certificates,
-                                      extra=f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}")
-            running[version.replace(".", "")] = broker
-        with concurrent.futures.ThreadPoolExecutor() as pool:
-            list(pool.map(kafka_lab.Broker.start, running.values()))
-        yield running
-    finally:
-        for broker in running.values():
-            broker.remove()
-        shutil.rmtree(directory, ignore_errors=True)
+from kafka_lab import kafka_sink, make_kafka_daemon, sasl  # noqa: F401  (fixtures)
 
 
 # Four sinks for each broker, in one daemon:
@@ -72,10 +49,12 @@ class Case:
             self.broker.create(self.topic)
 
 
-def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_daemon, brokers,
-                                                                    certificates, make_storm, work):
-    cases = [Case(what, version, broker, work, certificates) for version, broker in brokers.items()
-             for what in REASONS]
+def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_daemon,
+                                                                    secured_brokers, certificates,
+                                                                    make_storm, work):
+    # At brokers of both versions at once: what takes long here is waiting.
+    cases = [Case(what, version.replace(".", ""), broker, work, certificates)
+             for version, broker in secured_brokers.items() for what in REASONS]
     daemon = make_kafka_daemon({case.sink: case.options for case in cases}, archive=False)
     checked = daemon.command("check", check=False)
     assert checked.returncode == harness.EX_UNAVAILABLE

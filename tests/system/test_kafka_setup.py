@@ -4,19 +4,9 @@ differs."""
 import subprocess
 import uuid
 
-import pytest
-
 import kafka_lab
 from harness import EX_CONFIG
-from kafka_lab import certificates, kafka_sink, make_kafka_daemon, sasl  # noqa: F401  (fixtures)
-
-
-@pytest.fixture(scope="module", params=kafka_lab.VERSIONS)
-def broker(request, certificates):
-    directory = kafka_lab.brokers_directory(request)
-    extra = f"{kafka_lab.ACLS} {kafka_lab.NO_AUTO_TOPICS}"
-    broker = kafka_lab.Broker(directory, request.param, certificates, extra=extra)
-    yield from kafka_lab.running(directory, broker)
+from kafka_lab import broker, kafka_sink, make_kafka_daemon, sasl  # noqa: F401  (fixtures)
 
 
 def topics(broker):
