@@ -206,24 +206,25 @@ std::vector<OddEvent> odd_events() {
 }
 
 TEST_P(SinkContractTest, SettlesOddEventsWithoutThrowing) {
+  auto sink = make_started();
   for (OddEvent& odd : odd_events()) {
     SCOPED_TRACE(odd.what);
-    auto sink = make_started();
     const auto event = std::make_shared<const Event>(odd.event);
     ASSERT_NO_THROW(sink->deliver(outbox_.batch({event})));
     ASSERT_TRUE(outbox_.wait_all_settled());
     EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
         << outbox_.reason(event->job.id);
-    const std::string before = destination_->contents();
+    const bool compare = destination_->keeps_events_apart();
+    const std::string before = compare ? destination_->contents() : "";
     ASSERT_NO_THROW(sink->deliver(outbox_.batch({event}, 2)));
     ASSERT_TRUE(outbox_.wait_all_settled());
     EXPECT_EQ(outbox_.outcome(event->job.id), Outcome::kAcknowledged)
         << outbox_.reason(event->job.id);
-    if (destination_->keeps_events_apart()) {
+    if (compare) {
       EXPECT_EQ(destination_->contents(), before);
     }
-    stop(*sink);
   }
+  stop(*sink);
 }
 
 TEST_P(SinkContractTest, OddEventsInOneBatchDoNotHarmAnOrdinaryOne) {
