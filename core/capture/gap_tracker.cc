@@ -1,9 +1,9 @@
 #include "core/capture/gap_tracker.h"
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 #include <utility>
+
+#include "core/base/number.h"
 
 namespace scriptorium {
 namespace {
@@ -11,21 +11,14 @@ namespace {
 constexpr std::size_t kRangesSaved = 200;
 constexpr std::size_t kRangesLogged = 10;
 
-std::optional<std::uint64_t> read_number(std::string_view text) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-// The first of them: "5-7, 9".
+// The first few of the ranges: "5-7, 9...".
 std::string ranges_text(const NumberRanges& ranges) {
   std::string text;
   std::size_t count = 0;
-  for (const auto& [first, last] : ranges.all()) {
+  for (const auto& range : ranges.all()) {
     if (!text.empty()) text += ", ";
     if (++count > kRangesLogged) return text + "...";
-    text += range_text(first, last);
+    text += range_text(range.first, range.last);
   }
   return text;
 }
@@ -36,68 +29,13 @@ std::string range_text(std::uint64_t first, std::uint64_t last) {
   return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
 }
 
-// ---- ranges
-
-void NumberRanges::add(std::uint64_t first, std::uint64_t last) {
-  if (first > last) return;
-  auto at = ranges_.upper_bound(first);
-  if (at != ranges_.begin()) {
-    const auto before = std::prev(at);
-    // `before` begins at or below `first`; does it reach or touch it?
-    if (before->second >= first || before->second + 1 == first) at = before;
-  }
-  while (at != ranges_.end() && (at->first <= last || at->first - 1 == last)) {
-    first = std::min(first, at->first);
-    last = std::max(last, at->second);
-    total_ -= at->second - at->first + 1;
-    at = ranges_.erase(at);
-  }
-  ranges_.emplace(first, last);
-  total_ += last - first + 1;
-}
-
-std::uint64_t NumberRanges::remove(std::uint64_t first, std::uint64_t last) {
-  std::uint64_t removed = 0;
-  for (const auto& [from, to] : within(first, last)) {
-    const auto at = std::prev(ranges_.upper_bound(from));
-    const auto [old_first, old_last] = *at;
-    ranges_.erase(at);
-    if (old_first < from) ranges_.emplace(old_first, from - 1);
-    if (to < old_last) ranges_.emplace(to + 1, old_last);
-    removed += to - from + 1;
-  }
-  total_ -= removed;
-  return removed;
-}
-
-bool NumberRanges::contains(std::uint64_t number) const {
-  const auto after = ranges_.upper_bound(number);
-  return after != ranges_.begin() && std::prev(after)->second >= number;
-}
-
-std::uint64_t NumberRanges::count(std::uint64_t first, std::uint64_t last) const {
-  std::uint64_t sum = 0;
-  for (const auto& [from, to] : within(first, last)) sum += to - from + 1;
-  return sum;
-}
-
-std::vector<std::pair<std::uint64_t, std::uint64_t>> NumberRanges::within(
-    std::uint64_t first, std::uint64_t last) const {
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> result;
-  auto at = ranges_.upper_bound(first);
-  if (at != ranges_.begin() && std::prev(at)->second >= first) --at;
-  for (; at != ranges_.end() && at->first <= last; ++at)
-    result.emplace_back(std::max(first, at->first), std::min(last, at->second));
-  return result;
-}
-
-// ---- what was seen
+// ---- numbers that entries have
 
 void GapTracker::seen(std::uint64_t number, SteadyTime now) {
   if (listening_) {
     advance(number, now);
   } else {
-    early_.add(number, number);
+    early_.assign(number, number);
   }
 }
 
@@ -105,20 +43,21 @@ void GapTracker::scanned(SteadyTime now) {
   if (listening_) return;
   listening_ = true;
   const NumberRanges early = std::exchange(early_, {});
-  if (early.all().empty()) return;
+  const auto ranges = early.all();
+  if (ranges.empty()) return;
   if (!highest_) {
-    // Nothing is known of the time before: what is not there may have ended long ago.
-    highest_ = std::prev(early.all().end())->second;
+    // Nothing is known about the past: the jobs of the missing numbers may have ended long ago.
+    highest_ = ranges.back().last;
     changed_ = true;
     return;
   }
-  for (const auto& [first, last] : early.all()) {
-    // An entry that exists, however low its number, is not new here; it only ends a suspicion.
-    if (first <= *highest_) appeared(first, std::min(last, *highest_));
-    if (last <= *highest_) continue;
-    advance(std::max(first, *highest_ + 1), now);
-    forget(*highest_ + 1, last);
-    highest_ = last;
+  for (const auto& range : ranges) {
+    // An existing entry with a low number is not a new job, so it only ends a suspicion.
+    if (range.first <= *highest_) appeared(range.first, std::min(range.last, *highest_));
+    if (range.last <= *highest_) continue;
+    advance(std::max(range.first, *highest_ + 1), now);
+    forget(*highest_ + 1, range.last);
+    highest_ = range.last;
   }
 }
 
@@ -136,24 +75,25 @@ void GapTracker::advance(std::uint64_t number, SteadyTime now) {
   } else {
     pass_over(*highest_ + 1, number - 1, now);
   }
-  // Of a count that has wrapped since: this is another job of that number.
+  // If the count has wrapped since, the number belongs to another job now.
   forget(number, number);
   highest_ = number;
-  ahead_without_script_.remove(0, number);
-  ahead_part_of_another_.remove(0, number);
+  ahead_without_script_.erase(0, number);
+  ahead_part_of_another_.erase(0, number);
 }
 
 void GapTracker::pass_over(std::uint64_t first, std::uint64_t last, SteadyTime now) {
   if (first > last) return;
   forget(first, last);
   NumberRanges missing;
-  missing.add(first, last);
-  const auto known = [&](const NumberRanges& ahead, std::uint64_t& counter) {
-    for (const auto& [from, to] : ahead.within(first, last)) counter += missing.remove(from, to);
+  missing.assign(first, last);
+  const auto explain = [&](const NumberRanges& ahead, std::uint64_t& counter) {
+    for (const auto& part : ahead.within(first, last))
+      counter += missing.erase(part.first, part.last);
   };
-  known(ahead_without_script_, without_script_);
-  known(ahead_part_of_another_, part_of_another_);
-  for (const auto& [from, to] : missing.all()) gaps_.assign(from, to, {.since = now});
+  explain(ahead_without_script_, without_script_);
+  explain(ahead_part_of_another_, part_of_another_);
+  for (const auto& gap : missing.all()) gaps_.assign(gap.first, gap.last, {.since = now});
   bound();
 }
 
@@ -167,7 +107,7 @@ bool GapTracker::appeared(std::uint64_t first, std::uint64_t last) {
   return !parts.empty();
 }
 
-// A number at or below the highest: late, used again, or the first of a count that has wrapped.
+// A number at or below the highest is late, was used again, or begins a count that has wrapped.
 void GapTracker::below(std::uint64_t number) {
   if (appeared(number, number)) return;
   if (*highest_ - number <= kNear) {
@@ -203,7 +143,7 @@ void GapTracker::bound() {
   }
 }
 
-// ---- what the scheduler says
+// ---- what the scheduler answers
 
 NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
   NumberRanges with_script;
@@ -212,13 +152,13 @@ NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
     const bool part = use.kind == NumberUse::Kind::kPartOfAnother;
     const Gap* const gap = gaps_.find(use.number);
     if (use.kind == NumberUse::Kind::kOwnEntry) {
-      // Ahead of the count, only what was passed over a moment ago, just before the count began
-      // elsewhere, is meant.
+      // A gap ahead of the count remains from a count that has since begun elsewhere. The answer is
+      // about that gap only if it was passed over a moment ago.
       if (gap != nullptr && (!ahead || gap->state == State::kWaiting))
-        with_script.add(use.number, use.number);
+        with_script.assign(use.number, use.number);
     } else if (ahead) {
       NumberRanges& known = part ? ahead_part_of_another_ : ahead_without_script_;
-      if (known.size() < kRangesAhead) known.add(use.number, use.number);
+      if (known.size() < kRangesAhead) known.assign(use.number, use.number);
     } else if (gap != nullptr) {
       gaps_.erase(use.number, use.number);
       ++(part ? part_of_another_ : without_script_);
@@ -230,15 +170,15 @@ NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
 
 NumberResolver::Question GapTracker::question(std::size_t most) const {
   NumberResolver::Question question;
-  bool few = true;
+  bool fits = true;
   for (const auto& range : gaps_.all()) {
     if (range.value.state != State::kWaiting) continue;
     question.since = std::max(question.since, range.value.since);
-    few = few && range.count() + question.numbers.size() <= most;
-    for (std::uint64_t number = range.first; few && number <= range.last; ++number)
+    fits = fits && range.count() + question.numbers.size() <= most;
+    for (std::uint64_t number = range.first; fits && number <= range.last; ++number)
       question.numbers.push_back(number);
   }
-  if (!few) question.numbers.clear();
+  if (!fits) question.numbers.clear();
   return question;
 }
 
@@ -246,7 +186,6 @@ GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks,
                                       const std::optional<std::vector<NumberUse>>& answer) {
   NumberRanges with_script;
   if (answer) with_script = explain(*answer);
-  Verdict verdict;
   NumberRanges suspected;
   NumberRanges confirmed;
   for (const auto& range : gaps_.all()) {
@@ -255,25 +194,25 @@ GapTracker::Verdict GapTracker::judge(SteadyTime now, bool asks,
     const SteadyTime::duration waited = now - gap.since;
     const bool waits = gap.state == State::kWaiting &&
                        (waited < patience_ || (asks && !answer && waited < kGiveUp));
-    const bool news = gap.state == State::kWaiting && !waits;
-    if (news) gap.state = State::kSuspected;
+    const bool becomes_suspected = gap.state == State::kWaiting && !waits;
+    if (becomes_suspected) gap.state = State::kSuspected;
     gaps_.assign(range.first, range.last, gap);
     if (waits || gap.state == State::kConfirmed) continue;
-    if (news) suspected.add(range.first, range.last);
-    changed_ = changed_ || news;
-    for (const auto& [from, to] : with_script.within(range.first, range.last)) {
-      suspected.remove(from, to);
-      confirmed.add(from, to);
-      gaps_.assign(from, to, {.since = gap.since, .state = State::kConfirmed, .asked = true});
+    if (becomes_suspected) suspected.assign(range.first, range.last);
+    changed_ = changed_ || becomes_suspected;
+    for (const auto& part : with_script.within(range.first, range.last)) {
+      suspected.erase(part.first, part.last);
+      confirmed.assign(part.first, part.last);
+      gaps_.assign(part.first, part.last,
+                   {.since = gap.since, .state = State::kConfirmed, .asked = true});
       changed_ = true;
     }
   }
   bound();
-  verdict.suspected = suspected.total();
-  verdict.suspected_ranges = ranges_text(suspected);
-  verdict.confirmed = confirmed.total();
-  verdict.confirmed_ranges = ranges_text(confirmed);
-  return verdict;
+  return {.suspected = suspected.total(),
+          .confirmed = confirmed.total(),
+          .suspected_ranges = ranges_text(suspected),
+          .confirmed_ranges = ranges_text(confirmed)};
 }
 
 std::optional<SteadyTime> GapTracker::due() const {
@@ -287,7 +226,7 @@ std::optional<SteadyTime> GapTracker::due() const {
   return earliest;
 }
 
-// ---- telling and keeping
+// ---- reporting and saving
 
 GapStatus GapTracker::status() const {
   GapStatus status;
@@ -315,7 +254,7 @@ GapStatus GapTracker::status() const {
   return status;
 }
 
-// One line: "1 HIGHEST STATE:FIRST-LAST ...", STATE being w, s or c.
+// One line: "1 HIGHEST STATE:FIRST-LAST ...", newest range first. STATE is w, s or c.
 std::string GapTracker::save() const {
   if (!highest_) return {};
   std::string text = "1 " + std::to_string(*highest_);
@@ -330,26 +269,24 @@ std::string GapTracker::save() const {
 }
 
 void GapTracker::load(std::string_view text, SteadyTime now) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const auto blank = text.find(' ');
-    words.push_back(text.substr(0, blank));
-    text = blank == std::string_view::npos ? std::string_view{} : text.substr(blank + 1);
-  }
-  if (words.size() < 2 || words[0] != "1") return;
-  highest_ = read_number(words[1]);
-  if (!highest_) return;
-  for (std::size_t i = 2; i < words.size() && i < kRangesSaved + 2; ++i) {
-    const std::string_view word = words[i];
-    const auto dash = word.find('-');
-    if (word.size() < 5 || word[1] != ':' || dash == std::string_view::npos) continue;
-    const auto first = read_number(word.substr(2, dash - 2));
-    const auto last = read_number(word.substr(dash + 1));
-    if (!first || !last || *first > *last || *last > *highest_) continue;
+  const auto next_word = [&text] {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    return word;
+  };
+  if (next_word() != "1") return;
+  highest_ = parse_number<std::uint64_t>(next_word());
+  for (std::size_t i = 0; highest_ && !text.empty() && i < kRangesSaved; ++i) {
+    std::string_view word = next_word();
+    if (word.size() < 5 || word[1] != ':') continue;
     const State state = word[0] == 's'   ? State::kSuspected
                         : word[0] == 'c' ? State::kConfirmed
                                          : State::kWaiting;
-    gaps_.assign(*first, *last, {.since = now, .state = state});
+    word.remove_prefix(2);
+    const auto first = take_number<std::uint64_t>(word);
+    if (!first || !word.starts_with('-')) continue;
+    const auto last = parse_number<std::uint64_t>(word.substr(1));
+    if (last && *last <= *highest_) gaps_.assign(*first, *last, {.since = now, .state = state});
   }
 }
 

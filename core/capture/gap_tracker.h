@@ -2,12 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/api/spool_adapter.h"
@@ -15,43 +13,23 @@
 
 namespace scriptorium {
 
-// Numbers as ranges that neither overlap nor touch, so that a million in a row cost as much as one.
-class NumberRanges {
- public:
-  void add(std::uint64_t first, std::uint64_t last);
-  // How many of them were there.
-  std::uint64_t remove(std::uint64_t first, std::uint64_t last);
-  bool contains(std::uint64_t number) const;
-  // How many of first..last are there.
-  std::uint64_t count(std::uint64_t first, std::uint64_t last) const;
-  std::uint64_t total() const { return total_; }
-  std::size_t size() const { return ranges_.size(); }
-  // The part within first..last.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> within(std::uint64_t first,
-                                                              std::uint64_t last) const;
-  const std::map<std::uint64_t, std::uint64_t>& all() const { return ranges_; }  // first -> last
-
- private:
-  std::map<std::uint64_t, std::uint64_t> ranges_;
-  std::uint64_t total_ = 0;
-};
-
 // "7" or "7-9".
 std::string range_text(std::uint64_t first, std::uint64_t last);
 
-// What is known of the numbers that were passed over.
+// What is known about the numbers that were passed over.
 struct GapStatus {
-  std::uint64_t suspected =
-      0;  // no entry was ever seen, and the scheduler does not say why; all ranges together
-  std::uint64_t confirmed =
-      0;  // the scheduler says that there is a script, and no entry was ever seen
-  std::uint64_t without_script = 0;  // explained since the start: a job without a script
-  std::uint64_t part_of_another =
-      0;  // explained since the start: a part of another job, such as an array's task
+  // No entry was ever seen, and the scheduler does not say why; including `forgotten`.
+  std::uint64_t suspected = 0;
+  // The scheduler says that the job has a script, but no entry was ever seen.
+  std::uint64_t confirmed = 0;
+  // Explained by the scheduler since the start: a job without a script, or a part of another job,
+  // such as a task of an array.
+  std::uint64_t without_script = 0;
+  std::uint64_t part_of_another = 0;
   std::uint64_t late = 0;           // appeared in the spool after they had been suspected
   std::uint64_t waiting = 0;        // just passed over, or the scheduler could not be asked yet
-  std::uint64_t count_changes = 0;  // the scheduler's count began elsewhere: wrapped, or set anew
-  std::uint64_t forgotten = 0;      // of `suspected`: in ranges that are no longer kept one by one
+  std::uint64_t count_changes = 0;  // the scheduler's count wrapped or was reset
+  std::uint64_t forgotten = 0;      // suspected, but their ranges are no longer stored
   std::optional<std::uint64_t> highest;
   std::vector<std::string> ranges;            // suspected, newest first, at most kRangesShown
   std::vector<std::string> confirmed_ranges;  // likewise
@@ -61,43 +39,44 @@ struct GapStatus {
   static constexpr std::size_t kRangesShown = 50;
 };
 
-// Watches a count that goes up by one with each job: which numbers were passed over, and why. A
-// number that no entry had when a later one appeared is *waiting* for its entry, and the scheduler
-// is asked. What nobody can explain once it has waited `patience` is *suspected* (a job that came
-// and went unseen, or a submission that was refused after it had been given a number); what the
-// scheduler says has a script is *confirmed*.
+// Follows a count that goes up by one with each job, and keeps track of the numbers that were
+// passed over. When a number has no entry although a later one has appeared, it is *waiting* for
+// its entry, and the scheduler is asked about it. A number that is still unexplained after
+// `patience` is *suspected*: its job came and went unseen, or the submission was refused after it
+// had been given a number. A number of which the scheduler says that it has a script is
+// *confirmed*.
 //
-// Not suspected of anything: numbers below the first that was seen, numbers that come in another
-// order, a count that goes back a little (an id used again after a crash) or begins anew (it
-// wrapped). Memory is bounded: at most kRangesKept ranges; older ones go on counting without their
-// numbers.
+// Several numbers are never suspected: those below the first that was seen, those that come out of
+// order, those of a count that goes back a little (an id is used again after a crash), and those of
+// a count that starts again (it wrapped).
+// Memory: at most kRangesKept ranges; older ones are still counted, but without their numbers.
 //
 // Threads: none of its own; the caller locks.
 class GapTracker {
  public:
-  // When the scheduler is asked first: soon, as it forgets short jobs.
+  // The scheduler is first asked after this long: soon, because it forgets short jobs.
   static constexpr std::chrono::seconds kFirstQuestion{2};
-  // A number of which the scheduler could not be asked for so long is suspected without.
+  // If the scheduler cannot be asked for this long, the number is suspected without its answer.
   static constexpr std::chrono::seconds kGiveUp{600};
   static constexpr std::size_t kRangesKept = 1000;
   static constexpr std::size_t kRangesAhead = 10'000;
 
   explicit GapTracker(std::chrono::seconds patience) : patience_(patience) {}
 
-  // An entry of this number was seen, in whatever state. Before scanned(), in any order.
+  // An entry with this number was seen, in whatever state. Before scanned(), in any order.
   void seen(std::uint64_t number, SteadyTime now);
-  // The spool has been listed as a whole: from here on a number that is passed over counts.
+  // The whole spool has been listed: from here on, numbers that are passed over count.
   void scanned(SteadyTime now);
   // The spool was replaced or remounted: until the next scanned(), numbers come in any order again.
   void expect_listing() { listening_ = false; }
 
-  // What waits, and since when the last of it does; no numbers if there are more than `most`.
+  // The numbers that wait, and since when the latest of them does. The list of numbers is empty if
+  // there are more than `most`.
   NumberResolver::Question question(std::size_t most) const;
-  // When there is something to ask or to judge; nothing if none waits.
+  // When to ask or judge next; nothing if no number waits.
   std::optional<SteadyTime> due() const;
-  // Takes what the scheduler said, if it could be asked, and judges what has waited long enough.
-  // `asks`: somebody can be asked at all. Returns what became suspected or confirmed by this, for
-  // one log line.
+  // Takes the scheduler's answer, if there is one, and judges what has waited long enough. `asks`:
+  // there is a resolver to ask. Returns what has become suspected or confirmed, for one log line.
   struct Verdict {
     std::uint64_t suspected = 0;
     std::uint64_t confirmed = 0;
@@ -107,47 +86,47 @@ class GapTracker {
   Verdict judge(SteadyTime now, bool asks, const std::optional<std::vector<NumberUse>>& answer);
 
   GapStatus status() const;
-  // What must be known after a restart. load() takes any text; one that it does not understand is
-  // as none.
+  // State that must survive a restart. load() accepts any text, and ignores what it does not
+  // understand.
   std::string save() const;
   void load(std::string_view text, SteadyTime now);
   bool changed() const { return changed_; }
   void saved() { changed_ = false; }
 
  private:
-  // An entry may be seen that much later than its successors.
+  // An entry may be seen this many numbers after its successors.
   static constexpr std::uint64_t kNear = 1000;
-  // A longer jump is no gap: the count was set anew.
+  // A longer jump is not a gap: the count was reset.
   static constexpr std::uint64_t kJump = 1'000'000;
-  // So many numbers in a row, far below the highest, and the count has wrapped.
+  // After this many numbers in a row far below the highest, the count has wrapped.
   static constexpr int kFollowers = 3;
 
   enum class State { kWaiting, kSuspected, kConfirmed };
   struct Gap {
     SteadyTime since;
     State state = State::kWaiting;
-    bool asked = false;  // at least once
+    bool asked = false;  // the scheduler has answered at least once
     bool operator==(const Gap&) const = default;
   };
 
   void advance(std::uint64_t number, SteadyTime now);
   void pass_over(std::uint64_t first, std::uint64_t last, SteadyTime now);
   void below(std::uint64_t number);
-  // Ends what was suspected of these numbers, as they appeared. False if there was nothing.
+  // Entries with these numbers have appeared. False if none of the numbers was in a gap.
   bool appeared(std::uint64_t first, std::uint64_t last);
-  // Goes on counting what was suspected of these numbers without keeping them one by one.
+  // Drops these numbers from the gaps; those that were suspected are still counted.
   void forget(std::uint64_t first, std::uint64_t last);
   void bound();
-  // Removes what needs no suspicion, and returns the numbers here that have a script.
+  // Removes the numbers that the answer explains, and returns those in gaps that have a script.
   NumberRanges explain(std::span<const NumberUse> uses);
 
   std::chrono::seconds patience_;
   std::optional<std::uint64_t> highest_;
   bool listening_ = false;
   NumberRanges early_;  // seen before scanned()
-  RangeMap<Gap>
-      gaps_;  // up to highest_, and beyond it what is left of a count that began elsewhere
-  // Beyond highest_, known from the scheduler already.
+  // Up to highest_; above it, what remains from a count that has since begun elsewhere.
+  RangeMap<Gap> gaps_;
+  // Above highest_, already explained by the scheduler.
   NumberRanges ahead_without_script_;
   NumberRanges ahead_part_of_another_;
   std::uint64_t follower_ = 0;

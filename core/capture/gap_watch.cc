@@ -12,13 +12,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// The scheduler forgets short jobs, and an array's tasks take numbers long before the next job is
-// submitted: so it is asked in any case, as long as the count has been seen at all.
+// The scheduler forgets short jobs, and the tasks of an array use up numbers long before the next
+// job is submitted. So it is asked this often even if no number waits, once a number was seen.
 constexpr auto kRound = 60s;
 constexpr auto kBetweenQuestions = 10s;
 constexpr auto kQueryLimit = 20s;
-constexpr std::size_t kFewNumbers = 20;  // that are asked for one by one
-constexpr auto kKeepEvery = 1s;
+constexpr std::size_t kAskedOneByOne = 20;
+constexpr auto kSaveEvery = 1s;
 constexpr auto kStopLimit = 2s;
 
 }  // namespace
@@ -37,10 +37,10 @@ GapWatch::GapWatch(std::string source, std::chrono::seconds patience,
 GapWatch::~GapWatch() { stop(); }
 
 void GapWatch::start() {
-  // Not before: on a reload another one still writes this until then.
-  const auto kept = journal_.position(place());
+  // Not earlier: during a reload, the previous instance writes this state until it is stopped.
+  const auto saved = journal_.position(place());
   state_.with([&](State& s) {
-    if (kept) s.tracker.load(*kept, clock_.steady());
+    if (saved) s.tracker.load(*saved, clock_.steady());
     s.counts = s.counts || s.tracker.status().highest.has_value();
   });
   next_round_ = clock_.steady() + kRound;
@@ -86,17 +86,17 @@ void GapWatch::run(const std::stop_token& stop) noexcept {
   name_thread("gaps");
   while (!stop.stop_requested()) {
     if (!state_.wait(stop, [](const State& s) { return s.counts || s.ended; })) break;
-    // What seen() changes is found at the next turn: nobody is woken for each job.
-    const SteadyTime turn = clock_.steady() + kKeepEvery;
-    const bool ended = state_.wait_until(stop, turn, [](const State& s) { return s.ended; });
-    if (!ended && !stop.stop_requested()) look(stop);
-    keep(stop);
+    // seen() does not wake this thread for each job; its changes are handled in the next round.
+    const SteadyTime next = clock_.steady() + kSaveEvery;
+    const bool ended = state_.wait_until(stop, next, [](const State& s) { return s.ended; });
+    if (!ended && !stop.stop_requested()) check(stop);
+    save(stop);
     if (ended) break;
   }
   state_.with_notify([](State& s) { s.closed = true; });
 }
 
-void GapWatch::look(const std::stop_token& stop) {
+void GapWatch::check(const std::stop_token& stop) {
   const SteadyTime now = clock_.steady();
   const auto due = state_.with([](const State& s) { return s.tracker.due(); });
   const bool waits = due && *due <= now;
@@ -107,7 +107,7 @@ void GapWatch::look(const std::stop_token& stop) {
     if (now < next_question_) return;
     NumberResolver::Question question;
     if (waits)
-      question = state_.with([](const State& s) { return s.tracker.question(kFewNumbers); });
+      question = state_.with([](const State& s) { return s.tracker.question(kAskedOneByOne); });
     if (round) question = {.numbers = {}, .since = std::max(question.since, now - kRound)};
     auto asked = call_plugin("the resolver", ErrorKind::kPermanent,
                              [&] { return resolver_->numbers(question, stop, now + kQueryLimit); });
@@ -126,8 +126,7 @@ void GapWatch::look(const std::stop_token& stop) {
     log_.warning(
         "JOB_SCRIPT_NEVER_SEEN",
         "the scheduler has jobs with a script that never appeared in the spool; see "
-        "docs/capture.md, \"Numbers that "
-        "never came\"",
+        "docs/capture.md, \"Numbers that never came\"",
         {{"source", source_}, {"jobs", verdict.confirmed}, {"numbers", verdict.confirmed_ranges}});
   }
   if (verdict.suspected > 0) {
@@ -139,17 +138,17 @@ void GapWatch::look(const std::stop_token& stop) {
   }
 }
 
-void GapWatch::keep(const std::stop_token& stop) {
+void GapWatch::save(const std::stop_token& stop) {
   const auto text = state_.with([](State& s) -> std::optional<std::string> {
     if (!s.tracker.changed()) return std::nullopt;
     s.tracker.saved();
     return s.tracker.save();
   });
-  // Not in a full journal: this would wait for room there, and what waits in the spool is seen
-  // again anyway.
+  // Not while the journal is full: append_all() would wait for room, and the entries that wait in
+  // the spool are seen again after a restart anyway.
   if (!text || journal_.full()) return;
-  if (auto kept = journal_.append_all(place(), {}, text, stop); !kept && !stop.stop_requested()) {
-    state_.with([&](State& s) { s.last_error = printable(kept.error().message()); });
+  if (auto saved = journal_.append_all(place(), {}, text, stop); !saved && !stop.stop_requested()) {
+    state_.with([&](State& s) { s.last_error = printable(saved.error().message()); });
   }
 }
 

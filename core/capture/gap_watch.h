@@ -14,12 +14,13 @@
 
 namespace scriptorium {
 
-// Tells of job numbers that the scheduler gave out and that never came into the spool: asks the
-// scheduler about them, keeps what it knows in the journal, and says once for each batch what
-// nobody can explain.
+// Reports job numbers that the scheduler has assigned but that never appeared in the spool. It asks
+// the scheduler about them, saves its state in the journal, and logs the numbers that remain
+// unexplained, once for each batch.
 //
-// Owns:    its thread, the resolver (null: nobody can be asked). Borrows journal, logger and clock
-// for its life. Threads: start(), stop() from the main thread; the rest from any.
+// Owns:    its thread, the resolver (null: the scheduler cannot be asked). Borrows journal, logger
+//          and clock for its life.
+// Threads: start(), stop() from the main thread; the rest from any.
 class GapWatch {
  public:
   GapWatch(std::string source, std::chrono::seconds patience,
@@ -30,7 +31,7 @@ class GapWatch {
   GapWatch& operator=(const GapWatch&) = delete;
 
   void start();
-  // Keeps what is known by now, if the journal takes it soon.
+  // Saves the present state, if the journal accepts it within a short time.
   void stop();
 
   // As GapTracker's.
@@ -44,14 +45,14 @@ class GapWatch {
     GapTracker tracker{std::chrono::seconds{10}};
     bool counts = false;  // an entry with a number was seen: the scheduler counts
     bool ended = false;   // stop() was called
-    bool closed = false;  // and the thread has kept what it knew
+    bool closed = false;  // and the thread has saved its state
     std::uint64_t queries = 0;
     std::optional<std::string> last_error;
   };
 
   void run(const std::stop_token& stop) noexcept;
-  void look(const std::stop_token& stop);
-  void keep(const std::stop_token& stop);
+  void check(const std::stop_token& stop);
+  void save(const std::stop_token& stop);
   std::string place() const { return source_ + "#numbers"; }
 
   const std::string source_;
@@ -61,8 +62,8 @@ class GapWatch {
   const Clock& clock_;
   Guarded<State> state_;
   // Of the thread alone:
-  SteadyTime next_question_;  // not before
-  SteadyTime next_round_;     // asked then whether or not anything waits
+  SteadyTime next_question_;  // the earliest time
+  SteadyTime next_round_;     // when to ask even if no number waits
   std::jthread thread_;
 };
 

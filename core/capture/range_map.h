@@ -5,13 +5,14 @@
 #include <iterator>
 #include <map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace scriptorium {
 
-// Numbers with a value each, kept as ranges of equal values. Two ranges never overlap, whatever is
-// assigned: assign() replaces what its numbers had before, splitting the ranges at its edges, and
-// neighbours of equal value become one.
+// Maps numbers to values and stores runs of equal values as ranges, so that a million numbers in a
+// row cost as much as one. Ranges never overlap: assign() replaces earlier values and splits ranges
+// at its edges, and neighbours of equal value become one range.
 //
 // Value:   copied, and compared with ==.
 // Threads: none of its own; the caller locks.
@@ -25,8 +26,8 @@ class RangeMap {
     std::uint64_t count() const { return last - first + 1; }
   };
 
-  // Nothing happens if first > last; so too in what follows.
-  void assign(std::uint64_t first, std::uint64_t last, Value value) {
+  // These functions do nothing, and find nothing, if first > last.
+  void assign(std::uint64_t first, std::uint64_t last, Value value = {}) {
     if (first > last) return;
     erase(first, last);
     auto after = ranges_.lower_bound(first);
@@ -44,8 +45,9 @@ class RangeMap {
     ranges_.emplace_hint(after, first, Held{last, std::move(value)});
   }
 
-  // The numbers have no value any more.
-  void erase(std::uint64_t first, std::uint64_t last) {
+  // Returns how many of the numbers had a value.
+  std::uint64_t erase(std::uint64_t first, std::uint64_t last) {
+    std::uint64_t erased = 0;
     for (const Range& part : within(first, last)) {
       const auto at = std::prev(ranges_.upper_bound(part.first));
       const std::uint64_t whole_first = at->first;
@@ -53,7 +55,9 @@ class RangeMap {
       ranges_.erase(at);
       if (whole_first < part.first) ranges_.emplace(whole_first, Held{part.first - 1, whole.value});
       if (part.last < whole.last) ranges_.emplace(part.last + 1, whole);
+      erased += part.count();
     }
+    return erased;
   }
 
   // Null if the number has no value. Valid until the next change.
@@ -63,8 +67,9 @@ class RangeMap {
     const auto at = std::prev(after);
     return at->second.last >= number ? &at->second.value : nullptr;
   }
+  bool contains(std::uint64_t number) const { return find(number) != nullptr; }
 
-  // Copies of what lies within first..last, cut at these, in ascending order.
+  // The parts of the ranges that lie within first..last, in ascending order.
   std::vector<Range> within(std::uint64_t first, std::uint64_t last) const {
     std::vector<Range> parts;
     if (first > last) return parts;
@@ -77,8 +82,12 @@ class RangeMap {
   }
   std::vector<Range> all() const { return within(0, UINT64_MAX); }
 
-  // How many ranges.
-  std::size_t size() const { return ranges_.size(); }
+  std::size_t size() const { return ranges_.size(); }  // in ranges
+  std::uint64_t total() const {                        // in numbers
+    std::uint64_t sum = 0;
+    for (const auto& [first, held] : ranges_) sum += held.last - first + 1;
+    return sum;
+  }
 
  private:
   struct Held {
@@ -87,5 +96,8 @@ class RangeMap {
   };
   std::map<std::uint64_t, Held> ranges_;  // by their first number
 };
+
+// A set of numbers.
+using NumberRanges = RangeMap<std::monostate>;
 
 }  // namespace scriptorium

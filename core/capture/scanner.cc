@@ -82,7 +82,7 @@ void Scanner::list_failed(const std::string& path, const Error& error) {
 void Scanner::add(Item item, std::vector<std::uint64_t>& numbers) {
   if (const auto number = parts_.table.is_known(item.key) ? std::nullopt : new_number(item.key)) {
     numbers.push_back(*number);
-    listed_numbers_.add(*number, *number);
+    listed_numbers_.assign(*number, *number);
   }
   items_.push_back(std::move(item));
 }
@@ -124,7 +124,7 @@ void Scanner::count_number(const std::string& key) {
 }
 
 void Scanner::leave(const std::string& key) {
-  if (const auto number = parts_.adapter.number_of(key)) left_numbers_.add(*number, *number);
+  if (const auto number = parts_.adapter.number_of(key)) left_numbers_.assign(*number, *number);
 }
 
 }  // namespace scriptorium

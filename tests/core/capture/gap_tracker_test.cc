@@ -20,7 +20,7 @@ using Kind = NumberUse::Kind;
 
 constexpr seconds kGapPatience{10};
 
-TEST(NumberRangesTest, AddAndRemoveAgreeWithASetOfNumbers) {
+TEST(NumberRangesTest, AgreesWithASetOfNumbers) {
   std::mt19937 random(4711);
   NumberRanges ranges;
   std::set<std::uint64_t> model;
@@ -28,24 +28,22 @@ TEST(NumberRangesTest, AddAndRemoveAgreeWithASetOfNumbers) {
     const std::uint64_t first = random() % 200;
     const std::uint64_t last = first + random() % 10;
     if (random() % 2 == 0) {
-      ranges.add(first, last);
+      ranges.assign(first, last);
       for (std::uint64_t n = first; n <= last; ++n) model.insert(n);
     } else {
       std::uint64_t removed = 0;
       for (std::uint64_t n = first; n <= last; ++n) removed += model.erase(n);
-      ASSERT_EQ(ranges.remove(first, last), removed);
+      ASSERT_EQ(ranges.erase(first, last), removed);
     }
     ASSERT_EQ(ranges.total(), model.size());
     ASSERT_EQ(ranges.contains(first), model.contains(first));
-    ASSERT_EQ(ranges.count(first, last), static_cast<std::uint64_t>(std::distance(
-                                             model.lower_bound(first), model.upper_bound(last))));
   }
   std::uint64_t before = 0;
-  for (const auto& [first, last] : ranges.all()) {
+  for (const auto& range : ranges.all()) {
     if (before != 0) {
-      EXPECT_GT(first, before + 1) << "two ranges touch";
+      EXPECT_GT(range.first, before + 1) << "two ranges touch";
     }
-    before = last;
+    before = range.last;
   }
 }
 
