@@ -12,4 +12,10 @@ inline std::string parent_of(std::string_view path) {
   return slash == std::string_view::npos ? std::string{} : std::string(path.substr(0, slash));
 }
 
+// "directory/name", or "name" if the directory is "".
+inline std::string join_path(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  return std::string(directory).append("/").append(name);
+}
+
 }  // namespace scriptorium

@@ -1,7 +1,12 @@
 #include "core/capture/action_runner.h"
 
 #include <chrono>
+#include <cstring>
+#include <functional>
 #include <utility>
+
+#include "core/base/fault_point.h"
+#include "core/capture/entry_check.h"
 
 namespace scriptorium {
 namespace {
@@ -12,120 +17,105 @@ constexpr std::size_t kForgottenAtOnce = 1000;
 
 }  // namespace
 
-ActionRunner::ActionRunner(const Parts& parts)
-    : parts_(parts),
-      table_(parts.table),
-      reader_(parts.access, parts.adapter, parts.table, parts.presence, *parts.report, parts.clock,
-              static_cast<std::uint64_t>(parts.options.common.max_file_bytes)),
-      taker_(parts.options, parts.adapter, parts.table, reader_, parts.check, parts.journal,
-             parts.report, parts.clock) {}
-
-void ActionRunner::tell(const EntryTable::Input& input, const std::stop_token& stop) {
-  for (const EntryAction& action : table_.on(input)) carry_out(action, stop);
+void ActionRunner::report(const EntryTable::Input& input) {
+  for (const EntryAction& action : table_.on(input)) carry_out(action);
 }
 
-void ActionRunner::carry_out(const EntryAction& action, const std::stop_token& stop) {
+void ActionRunner::carry_out(const EntryAction& action) {
   using Kind = EntryAction::Kind;
   const std::string& key = action.key;
   switch (action.kind) {
-    case Kind::kCountNumber: return parts_.scanner.count_number(key);
+    case Kind::kCountNumber: return scanner_.count_number(key);
     case Kind::kReadAtOnce:
-      return is_whole(key) || read_at_once(key) ? judge(key, stop) : inspect(key, "inotify", stop);
-    case Kind::kInspect: return inspect(key, "scan", stop);
-    case Kind::kVerify: return verify(key, stop);
-    case Kind::kTake: return take(action, stop);
+      return is_whole(key) || read_at_once(key) ? assess(key) : inspect(key, "inotify");
+    case Kind::kInspect: return inspect(key, "scan");
+    case Kind::kVerify: return verify(key);
+    case Kind::kTake:
+      take(key, action.whole);
+      // A waiting entry is not written any more, so its files need not stay open.
+      if (const Inspection* inspection = table_.inspection(key);
+          inspection != nullptr && inspection->waits())
+        reader_.held().drop(key);
+      return;
     case Kind::kIgnoreEmpty: {
-      const auto stat = parts_.access.stat(key);
-      return tell(EntryTable::Ignored{key, stat ? identity_of("", *stat) : FileIdentity{}}, stop);
+      const auto stat = context_.access.stat(key);
+      return report(EntryTable::Ignored{key, stat ? identity_of("", *stat) : FileIdentity{}});
     }
     case Kind::kWatch:
-      if (parts_.adapter.classify(key).role == SpoolPath::Role::kEntryDirectory)
-        parts_.watches.add_entry(key);
+      if (context_.adapter.classify(key).role == SpoolPath::Role::kEntryDirectory)
+        watches_.add_entry(key);
       return;
     case Kind::kRelease:
-      parts_.watches.release_entry(key, action.keep_watch);
+      watches_.release_entry(key, action.keep_watch);
       return reader_.held().drop(key);
     case Kind::kSetMark:
       if (const CaptureRecord* record = table_.record(key))
-        parts_.journal.set_mark(parts_.options.name, mark_of(key, *record));
+        context_.journal.set_mark(context_.options.name, mark_of(key, *record));
       return;
     case Kind::kForgetMark:
       forgotten_marks_.push_back(key);
       if (forgotten_marks_.size() >= kForgottenAtOnce) send_forgotten_marks();
       return;
-    case Kind::kCountMissed: return parts_.report->missed(action.reason);
-    case Kind::kCountIgnored: return parts_.report->ignored(action.reason);
-    case Kind::kCountDuplicate: return parts_.report->duplicate();
+    case Kind::kCountMissed: return context_.report->missed(action.reason);
+    case Kind::kCountIgnored: return context_.report->ignored(action.reason);
+    case Kind::kCountDuplicate: return context_.report->duplicate();
     case Kind::kLeaveToScan: return leave_to_scan(action);
   }
 }
 
-void ActionRunner::inspect(const std::string& key, const char* method,
-                           const std::stop_token& stop) {
-  tell(EntryTable::Inspecting{key, method, parts_.clock.steady()}, stop);
+void ActionRunner::inspect(const std::string& key, const char* method) {
+  report(EntryTable::Inspecting{key, method, context_.clock.steady()});
   const EntryReader::Outcome outcome = reader_.read(key);
   if (!outcome.found) {
-    parts_.presence.poll_mounts();
+    presence_.poll_mounts();
     reader_.read_held(key);
   }
-  const bool uncertain = !parts_.presence.is_there() || parts_.presence.mounts_changed();
-  tell(EntryTable::Inspected{.content = content_of(key),
-                             .found = outcome.found,
-                             .unreadable = outcome.unreadable,
-                             .spool_uncertain = uncertain,
-                             .step = step_},
-       stop);
-}
-
-void ActionRunner::judge(const std::string& key, const std::stop_token& stop) {
-  tell(content_of(key), stop);
+  const bool uncertain = !presence_.is_there() || presence_.mounts_changed();
+  report(EntryTable::Inspected{.content = content_of(key),
+                               .found = outcome.found,
+                               .unreadable = outcome.unreadable,
+                               .spool_uncertain = uncertain,
+                               .step = step_});
 }
 
 EntryTable::Content ActionRunner::content_of(const std::string& key) const {
   const Inspection* inspection = table_.inspection(key);
   EntryTable::Content content{
-      .key = key, .assessment = {}, .now = parts_.clock.steady(), .wall = parts_.clock.now()};
+      .key = key, .assessment = {}, .now = context_.clock.steady(), .wall = context_.clock.now()};
   if (inspection != nullptr && !inspection->content.files.empty())
-    content.assessment = parts_.adapter.assess(inspection->content);
+    content.assessment = context_.adapter.assess(inspection->content);
   return content;
 }
 
-void ActionRunner::verify(const std::string& key, const std::stop_token& stop) {
+void ActionRunner::verify(const std::string& key) {
   if (const CaptureRecord* record = table_.record(key)) {
-    if (const auto identity = parts_.check.as_recorded(key, *record))
-      return tell(EntryTable::Verified{key, *identity}, stop);
+    if (const auto identity = as_recorded(context_, key, *record))
+      return report(EntryTable::Verified{key, *identity});
   }
-  inspect(key, "scan", stop);
-}
-
-void ActionRunner::take(const EntryAction& action, const std::stop_token& stop) {
-  tell(taker_.take(action.key, action.whole, stop), stop);
-  // While it waits, its files are not written any more.
-  const Inspection* inspection = table_.inspection(action.key);
-  if (inspection != nullptr && inspection->waits()) reader_.held().drop(action.key);
+  inspect(key, "scan");
 }
 
 void ActionRunner::leave_to_scan(const EntryAction& action) {
-  parts_.scanner.leave(action.key);
+  scanner_.leave(action.key);
   if (!action.first) return;
-  parts_.report->change([](CaptureStatus& s) { ++s.overflows; });
-  parts_.report->log().warning(
+  context_.report->change([](CaptureStatus& s) { ++s.overflows; });
+  context_.report->log().warning(
       "CAPTURE_LEFT_TO_SCAN",
       "more entries wait for room in the journal than are kept count of; the others are found by a "
       "scan when there is room, if the scheduler keeps them until then",
-      {{"source", parts_.options.name}, {"waiting", table_.waiting().size()}});
+      {{"source", context_.options.name}, {"waiting", table_.waiting().size()}});
 }
 
 bool ActionRunner::is_whole(const std::string& key) const {
   const Inspection* inspection = table_.inspection(key);
   return inspection != nullptr && !inspection->content.files.empty() &&
-         parts_.adapter.assess(inspection->content).state == Assessment::State::kComplete;
+         context_.adapter.assess(inspection->content).state == Assessment::State::kComplete;
 }
 
-// Reads what an entry's directory usually has, again and again while it is being written; true if
-// that is the whole entry. If not, the directory is watched from here on.
+// Reads the files that an entry usually has, again and again while they are being written; true if
+// the entry is whole then. If it is not, its directory is watched from here on.
 bool ActionRunner::read_at_once(const std::string& key) {
-  const SteadyTime until = parts_.clock.steady() + kReadAtOnce;
+  const SteadyTime until = context_.clock.steady() + kReadAtOnce;
   for (int round = 0; reader_.knows_usual_files(); ++round) {
     const EntryReader::Outcome outcome = reader_.read_usual_files(key);
     if (is_whole(key)) return true;
@@ -133,62 +123,153 @@ bool ActionRunner::read_at_once(const std::string& key) {
       reader_.read_held(key);  // it is gone
       return is_whole(key);
     }
-    // The watch, then at least once more: what is written in between is seen by one of the two.
-    if (round == 0 && !parts_.watches.add_entry(key)) return false;
-    if (round > 0 && (parts_.clock.steady() >= until || outcome.unreadable)) return false;
-    if (!outcome.found && round % 4 == 3 && !parts_.access.stat(key)) return false;
+    // The watch comes before the second round, so one of the two notices every write.
+    if (round == 0 && !watches_.add_entry(key)) return false;
+    if (round > 0 && (context_.clock.steady() >= until || outcome.unreadable)) return false;
+    if (!outcome.found && round % 4 == 3 && !context_.access.stat(key)) return false;
   }
-  parts_.watches.add_entry(key);
+  watches_.add_entry(key);
   return false;
 }
 
-void ActionRunner::read_early(const std::string& key, const std::stop_token& stop) {
-  // Of a name that is known already nobody can tell yet which of its lives this is.
+void ActionRunner::read_early(const std::string& key) {
+  // If the name is known already, this may be the old entry or a new one of the same name.
   if (!table_.is_empty(key)) return;
   for (const EntryAction& action :
-       table_.on(EntryTable::DirectoryAppeared{key, parts_.clock.steady()})) {
+       table_.on(EntryTable::DirectoryAppeared{key, context_.clock.steady()})) {
     if (action.kind == EntryAction::Kind::kReadAtOnce) {
       read_at_once(key);
     } else {
-      carry_out(action, stop);
+      carry_out(action);
     }
   }
 }
 
-void ActionRunner::offer_again(bool room, const std::stop_token& stop) {
+void ActionRunner::offer_again(bool room) {
   WaitingList& waiting = table_.waiting();
-  // One round over those that wait now; what is refused again moves to the end.
-  std::size_t left = waiting.begin_round(parts_.clock.steady(), room);
-  for (; left > 0 && !stop.stop_requested(); --left) {
+  // One round over those that wait now; an entry that is refused again moves to the end.
+  std::size_t left = waiting.begin_round(context_.clock.steady(), room);
+  for (; left > 0 && !is_stopping(); --left) {
     WaitingList::Item item = waiting.take();
     const Inspection* inspection = table_.inspection(item.key);
     if (inspection == nullptr || !inspection->waits()) continue;
     const bool refused =
         waiting.is_too_large(item.bytes) ||
         (item.mtime_ns != 0 &&
-         parts_.journal.refuses(parts_.options.name,
-                                {.entry = item.key, .identity = {.mtime_ns = item.mtime_ns}}));
+         context_.journal.refuses(context_.options.name,
+                                  {.entry = item.key, .identity = {.mtime_ns = item.mtime_ns}}));
     if (refused) {
       waiting.keep(std::move(item));
     } else {
-      tell(EntryTable::Offered{item.key}, stop);
+      report(EntryTable::Offered{item.key});
     }
   }
 }
 
-void ActionRunner::give_up_waiting(const std::stop_token& stop) {
+void ActionRunner::give_up_waiting() {
   std::vector<std::string> lost;
   for (const WaitingList::Item& item : table_.waiting().items()) {
     const Inspection* inspection = table_.inspection(item.key);
-    if (inspection != nullptr && inspection->waits() && parts_.check.is_gone(item.key))
+    if (inspection != nullptr && inspection->waits() && is_gone(context_, item.key))
       lost.push_back(item.key);
   }
-  for (const std::string& key : lost) tell(EntryTable::WaitedInVain{key}, stop);
+  for (const std::string& key : lost) report(EntryTable::WaitedInVain{key});
 }
 
 void ActionRunner::send_forgotten_marks() {
   if (!forgotten_marks_.empty())
-    parts_.journal.forget_marks(parts_.options.name, std::exchange(forgotten_marks_, {}));
+    context_.journal.forget_marks(context_.options.name, std::exchange(forgotten_marks_, {}));
+}
+
+// ---- taking
+
+void ActionRunner::take(const std::string& key, bool whole) {
+  const Inspection& inspection = *table_.inspection(key);
+  const SpoolEntry& content = inspection.content;
+  if (table_.waiting().is_too_large(inspection.bytes))
+    return report(EntryTable::Refused{
+        .key = key, .whole = whole, .asked = false, .now = context_.clock.steady()});
+  for (const SpoolFile& file : content.files) whole = whole && !file.truncated;
+  auto parsed = context_.adapter.parse(content);
+  FAULT_POINT("capture.parsed");
+  if (!parsed) return report_unparsable(key, content.files.front().name, parsed.error());
+  if (whole) reader_.learn_usual_files(content);
+  const SpoolFile& identity = identity_file(content, parsed->script_file);
+  auto event = std::make_shared<Event>(assemble(
+      context_.options.origin, content, *std::move(parsed), context_.options.common.environment,
+      whole, inspection.method, context_.clock.now()));
+  CaptureRecord record = record_of(*event, identity);
+  if (table_.made_event(key, record.event_id))
+    return report(EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true});
+  const CaptureRecord* before = table_.record(key);
+  if (before != nullptr && has_grown(*before, *event))
+    event->supersedes = unpack_event_id(before->event_id);
+  offer(key, std::move(event), std::move(record));
+}
+
+void ActionRunner::report_unparsable(const std::string& key, const std::string& file,
+                                     const Error& error) {
+  const bool vanished = error.kind() == ErrorKind::kVanished;
+  if (!vanished) {
+    context_.report->note_error(key + ": " + error.message());
+    context_.report->log().error(
+        "ENTRY_UNPARSABLE",
+        "a spool entry could not be turned into an event; it stays in the spool for as long as the "
+        "scheduler keeps it",
+        {{"source", context_.options.name},
+         {"entry", printable(key)},
+         {"reason", error.message()}});
+  }
+  const bool exists = !vanished || !is_gone(context_, context_.adapter.path_of(key, file));
+  report(EntryTable::Unparsable{
+      .key = key, .vanished = vanished, .stands = exists, .message = error.message()});
+}
+
+void ActionRunner::offer(const std::string& key, std::shared_ptr<Event> event,
+                         CaptureRecord record) {
+  Journal::Append item;
+  item.source = context_.options.name;
+  item.resolve_first = context_.options.resolve_first;
+  if (record.marked) item.mark = mark_of(key, record);
+  item.durable = count_captured(*event, table_.inspection(key)->method);
+  item.event = std::move(event);
+  FAULT_POINT("capture.before_append");
+  auto admission = Journal::Admission::kFull;
+  if (!waits_for_room_) {
+    admission = context_.journal.offer(item, stop_);
+  } else if (context_.journal.append(std::move(item), stop_)) {
+    admission = Journal::Admission::kTaken;
+  }
+  if (admission == Journal::Admission::kTaken)
+    return report(EntryTable::Captured{.key = key, .record = std::move(record)});
+  report(EntryTable::Refused{.key = key,
+                             .whole = record.kind == CaptureRecord::Kind::kWhole,
+                             .over_share = admission == Journal::Admission::kOverShare,
+                             .mtime_ns = record.identity.mtime_ns,
+                             .now = context_.clock.steady()});
+}
+
+std::function<void(bool fresh)> ActionRunner::count_captured(const Event& event,
+                                                             const char* method) const {
+  return [report = context_.report, &clock = context_.clock, method, time = event.time,
+          malformed = !event.problems.empty(), whole = event.complete,
+          supersedes = event.supersedes.has_value()](bool fresh) {
+    const double lag = static_cast<double>(clock.now().nanoseconds - time.nanoseconds) / 1e9;
+    report->change([&](CaptureStatus& s) {
+      if (!fresh) {
+        ++s.duplicates;
+        return;
+      }
+      ++s.captured;
+      ++s.by_method[method];
+      if (!whole) ++s.incomplete;
+      if (malformed) ++s.malformed;
+      if (supersedes) ++s.superseding;
+      if (std::strcmp(method, "scan") == 0) return;
+      s.lag_seconds = lag;
+      s.close_to_durable.add(lag);
+    });
+  };
 }
 
 }  // namespace scriptorium

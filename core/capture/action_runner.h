@@ -6,78 +6,81 @@
 #include <string>
 #include <vector>
 
-#include "core/base/time.h"
-#include "core/capture/capture_options.h"
-#include "core/capture/capture_status.h"
-#include "core/capture/entry_check.h"
+#include "core/capture/capture_context.h"
 #include "core/capture/entry_reader.h"
 #include "core/capture/entry_table.h"
-#include "core/capture/entry_taker.h"
-#include "core/capture/guarded_adapter.h"
 #include "core/capture/scanner.h"
-#include "core/capture/spool_access.h"
 #include "core/capture/spool_presence.h"
 #include "core/capture/watch_list.h"
-#include "core/journal/journal.h"
 
 namespace scriptorium {
 
-// Tells the table what was observed, and carries out what it answers: reads entries, gives events
-// to the journal, counts.
+// Reports observations to the table and carries out the actions that it returns: reads entries,
+// makes events of them and gives these to the journal, counts.
 //
-// Threads: the capture thread. Borrows everything for its life.
+// Owns:    the entry reader. Borrows everything else for its life.
+// Threads: the capture thread. Waits while the journal's writer is behind.
 class ActionRunner {
  public:
-  struct Parts {
-    const CaptureOptions& options;
-    SpoolAccess& access;
-    const GuardedAdapter& adapter;
-    EntryTable& table;
-    SpoolPresence& presence;
-    WatchList& watches;
-    Scanner& scanner;
-    const EntryCheck& check;
-    Journal& journal;
-    std::shared_ptr<CaptureReport> report;
-    const Clock& clock;
-  };
-  explicit ActionRunner(const Parts& parts);
+  ActionRunner(const CaptureContext& context, EntryTable& table, SpoolPresence& presence,
+               WatchList& watches, Scanner& scanner)
+      : context_(context),
+        table_(table),
+        presence_(presence),
+        watches_(watches),
+        scanner_(scanner),
+        reader_(context, table, presence) {}
 
   EntryReader& reader() { return reader_; }
-  EntryTaker& taker() { return taker_; }
-  // Each one reads what is queued; the table counts an entry as missed in a later one only.
-  void begin_step() { ++step_; }
+  // With --once there is nothing else to do while the journal is full.
+  void wait_for_room() { waits_for_room_ = true; }
+  // Each step reads what is queued, and the table counts an entry as missed only in a later one.
+  // `stop` ends what takes long.
+  void begin_step(const std::stop_token& stop) {
+    ++step_;
+    stop_ = stop;
+  }
   std::uint64_t step() const { return step_; }
+  bool is_stopping() const { return stop_.stop_requested(); }
 
-  void tell(const EntryTable::Input& input, const std::stop_token& stop);
-  // Reads the entry and tells the table. `method`: what noticed it, if nothing did before.
-  void inspect(const std::string& key, const char* method, const std::stop_token& stop);
-  // All that was read of the entry so far is in the table.
-  void judge(const std::string& key, const std::stop_token& stop);
-  // Without fanotify: an entry that has just appeared is read before anything else is done, and
-  // what this leaves open follows when its notification is handled.
-  void read_early(const std::string& key, const std::stop_token& stop);
-  // What waits for room is offered again, if it is time. `room`: the journal has called.
-  void offer_again(bool room, const std::stop_token& stop);
-  // At the end. Entries that still stand are found at the next start; the others were missed.
-  void give_up_waiting(const std::stop_token& stop);
+  void report(const EntryTable::Input& input);
+  // Reads the entry and reports what was found. `method`: what noticed the entry, if it is new.
+  void inspect(const std::string& key, const char* method);
+  // All files of the entry that were read so far have been added to the table.
+  void assess(const std::string& key) { report(content_of(key)); }
+  // With inotify only: an entry that has just appeared is read before anything else is done. Its
+  // notification, which is handled later, completes what this leaves open.
+  void read_early(const std::string& key);
+  // Offers the waiting entries to the journal again, if it is time. `room`: the journal has called.
+  void offer_again(bool room);
+  // At the end. Entries that still exist are found at the next start; the others were missed.
+  void give_up_waiting();
   void send_forgotten_marks();
 
  private:
-  void carry_out(const EntryAction& action, const std::stop_token& stop);
-  void take(const EntryAction& action, const std::stop_token& stop);
-  void verify(const std::string& key, const std::stop_token& stop);
+  void carry_out(const EntryAction& action);
+  void verify(const std::string& key);
   void leave_to_scan(const EntryAction& action);
   bool read_at_once(const std::string& key);
   bool is_whole(const std::string& key) const;
   EntryTable::Content content_of(const std::string& key) const;
 
-  const Parts parts_;
+  // The entry has an open inspection with content. `whole`: as far as the adapter can tell.
+  void take(const std::string& key, bool whole);
+  void report_unparsable(const std::string& key, const std::string& file, const Error& error);
+  void offer(const std::string& key, std::shared_ptr<Event> event, CaptureRecord record);
+  std::function<void(bool fresh)> count_captured(const Event& event, const char* method) const;
+
+  const CaptureContext& context_;
   EntryTable& table_;
+  SpoolPresence& presence_;
+  WatchList& watches_;
+  Scanner& scanner_;
   EntryReader reader_;
-  EntryTaker taker_;
   std::vector<std::string> forgotten_marks_;
+  std::stop_token stop_;
   std::uint64_t step_ = 0;
+  bool waits_for_room_ = false;
 };
 
 }  // namespace scriptorium

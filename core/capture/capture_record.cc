@@ -1,36 +1,45 @@
 #include "core/capture/capture_record.h"
 
+#include <algorithm>
+
+#include "core/base/sha256.h"
+#include "core/base/text.h"
+
 namespace scriptorium {
-namespace {
-
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-}  // namespace
 
 std::optional<PackedEventId> pack_event_id(std::string_view text) {
+  const auto bytes = hex_decode(text);
   PackedEventId id{};
-  if (text.size() != 2 * id.size()) return std::nullopt;
-  for (std::size_t i = 0; i < id.size(); ++i) {
-    const int high = digit_of(text[2 * i]);
-    const int low = digit_of(text[2 * i + 1]);
-    if (high < 0 || low < 0) return std::nullopt;
-    id.at(i) = static_cast<std::uint8_t>(high * 16 + low);
-  }
+  if (!bytes || bytes->size() != id.size()) return std::nullopt;
+  std::copy(bytes->begin(), bytes->end(), id.begin());
   return id;
 }
 
 std::string unpack_event_id(const PackedEventId& id) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * id.size());
-  for (const std::uint8_t byte : id) {
-    text += kDigits[byte >> 4U];
-    text += kDigits[byte & 15U];
-  }
-  return text;
+  return hex_encode({reinterpret_cast<const char*>(id.data()), id.size()});
+}
+
+CaptureRecord record_of(const Event& event, const SpoolFile& identity) {
+  CaptureRecord record;
+  record.identity = identity_of(identity.name, identity.stat);
+  const EventFile* script = event.file("script");
+  record.script_size = script != nullptr ? script->size : identity.stat.size;
+  if (const auto id = pack_event_id(event.id)) record.event_id = *id;
+  record.kind = event.complete ? CaptureRecord::Kind::kWhole : CaptureRecord::Kind::kPartial;
+  // An entry that is gone already cannot come again: only an existing one needs a mark.
+  record.marked = identity.stat.links > 0;
+  return record;
+}
+
+bool has_grown(const CaptureRecord& before, const Event& event) {
+  const EventFile* script = event.file("script");
+  if (script == nullptr || before.kind == CaptureRecord::Kind::kIgnored ||
+      script->size < before.script_size)
+    return false;
+  const auto beginning = std::string_view(*script->bytes).substr(0, before.script_size);
+  return event_id(event.cluster, event.scheduler, event.kind, event.job.id,
+                  before.identity.mtime_ns,
+                  sha256_hex(beginning)) == unpack_event_id(before.event_id);
 }
 
 CaptureMark mark_of(std::string_view key, const CaptureRecord& record) {

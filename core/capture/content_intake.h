@@ -3,40 +3,66 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
+#include <climits>
 #include <cstdint>
-#include <stop_token>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "core/capture/action_runner.h"
-#include "core/capture/capture_options.h"
-#include "core/capture/content_locator.h"
 #include "core/capture/foreign_filter.h"
 #include "core/capture/notification_reader.h"
 
 namespace scriptorium {
 
-// Takes the closed files that fanotify tells of: what is the scheduler's goes into the table, the
-// rest is dropped as early as possible.
-// Threads: the capture thread.
+// Takes the closed files that fanotify reports. The scheduler's files go into the table; all others
+// are dropped as early as possible.
+//
+// Which file of the spool a descriptor is follows from its path. The scheduler may write through
+// another mount than ours: then the path does not begin with the spool's root, and only its end may
+// be an entry's file.
+//
+// Threads: the capture thread. Borrows everything for its life.
 class ContentIntake {
  public:
-  ContentIntake(const ActionRunner::Parts& parts, ActionRunner& runner)
-      : parts_(parts), runner_(runner), locator_(parts.access, parts.adapter, parts.presence) {}
+  ContentIntake(const CaptureContext& context, const EntryTable& table,
+                const SpoolPresence& presence, ActionRunner& runner)
+      : context_(context), table_(table), presence_(presence), runner_(runner) {}
 
-  void take(const ContentEvent& event, const std::stop_token& stop);
-  // What was learnt of other mounts, and of directories that are not the spool's, may have changed.
-  void forget_mounts() { locator_.forget_mounts(); }
+  void take(const ContentEvent& event);
+  // What was learnt about other mounts, or about directories outside the spool, may have changed.
+  void forget_mounts() { is_root_.clear(); }
   void forget_foreign() { foreign_.forget(); }
 
  private:
-  void take_file(int fd, const std::stop_token& stop);
-  void read(int fd, const ContentLocator::Place& place, FileStat stat, const std::stop_token& stop);
+  struct Place {
+    std::string_view path;      // as the kernel names it, without " (deleted)"
+    std::string_view relative;  // the part of it that may be below the spool's root
+    SpoolPath in_spool;         // of `relative`
+    bool below_root = false;    // `path` begins with the spool's root
+    bool deleted = false;       // or its name really ends with " (deleted)"
+  };
 
-  const ActionRunner::Parts parts_;
+  void take_file(int fd);
+  void read(int fd, const Place& place, FileStat stat);
+  // As the kernel names it. Valid until the next call, as all of Place.
+  std::optional<std::string_view> path_of(int fd);
+  std::optional<Place> locate(int fd);
+  std::string_view tail_of(std::string_view path) const;
+  bool is_of_spool(const Place& place, const FileStat& stat);
+  bool is_root(std::string_view directory);
+
+  const CaptureContext& context_;
+  const EntryTable& table_;
+  const SpoolPresence& presence_;
   ActionRunner& runner_;
-  ContentLocator locator_;
-  ForeignFilter foreign_{parts_.access};
+  ForeignFilter foreign_{context_.access};
   const pid_t own_pid_ = ::getpid();
   std::uint64_t own_writes_ = 0;
+  std::unordered_map<std::string, bool> is_root_;  // directories, by the paths of other mounts
+  std::array<char, PATH_MAX> path_buffer_{};
 };
 
 }  // namespace scriptorium

@@ -8,17 +8,17 @@
 namespace scriptorium {
 namespace {
 
-std::string join(std::string_view directory, std::string_view name) {
-  if (directory.empty()) return std::string(name);
-  return std::string(directory).append("/").append(name);
-}
-
 Result<std::vector<OpenedName>> unopened(Result<std::vector<SpoolName>> names) {
   if (!names) return names.error();
   std::vector<OpenedName> all;
   all.reserve(names->size());
   for (SpoolName& name : *names) all.push_back({std::move(name), {}});
   return all;
+}
+
+bool is_unchanged(const SpoolFile& known, const FileStat& stat) {
+  return known.stat.inode == stat.inode && known.stat.mtime_ns == stat.mtime_ns &&
+         known.stat.size == stat.size && (known.truncated || known.bytes->size() == stat.size);
 }
 
 }  // namespace
@@ -28,8 +28,7 @@ Result<std::vector<OpenedName>> unopened(Result<std::vector<SpoolName>> names) {
 void HeldFiles::hold(const std::string& key, std::string name, UniqueFd fd, SteadyTime first_seen,
                      SteadyTime now) {
   if (now - first_seen > kLongest) return;
-  const auto known = entries_.find(key);
-  if (known != entries_.end()) {
+  if (const auto known = entries_.find(key); known != entries_.end()) {
     for (auto& [held, old] : known->second.files) {
       if (held != name) continue;
       old = std::move(fd);
@@ -52,15 +51,12 @@ HeldFiles::Files HeldFiles::take(const std::string& key) {
   return files;
 }
 
-void HeldFiles::drop(const std::string& key) { take(key); }
-
 void HeldFiles::drop_old(SteadyTime now) {
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    const auto entry = it++;
-    if (now - entry->second.first_seen <= kLongest) continue;
-    count_ -= entry->second.files.size();
-    entries_.erase(entry);
-  }
+  std::erase_if(entries_, [&](const auto& entry) {
+    const bool is_old = now - entry.second.first_seen > kLongest;
+    if (is_old) count_ -= entry.second.files.size();
+    return is_old;
+  });
 }
 
 void HeldFiles::drop_all() {
@@ -72,48 +68,44 @@ void HeldFiles::drop_all() {
 
 EntryReader::Outcome EntryReader::read(const std::string& key) {
   Outcome all;
-  const auto merge = [&](Outcome one) {
-    all.found = all.found || one.found;
-    all.unreadable = all.unreadable || one.unreadable;
-  };
-  if (const auto names = adapter_.file_names(); !names.empty()) {
-    for (const std::string_view name : names) merge(read_file(key, adapter_.path_of(key, name)));
+  if (const auto names = context_.adapter.file_names(); !names.empty()) {
+    for (const std::string_view name : names)
+      all.add(read_file(key, context_.adapter.path_of(key, name)));
     return all;
   }
-  // Without a directory of its own its files stand among those of others, which need not be opened.
-  const bool alone = adapter_.classify(key).role == SpoolPath::Role::kEntryDirectory;
+  // Without a directory of its own, an entry's files lie among others, which need not be opened.
+  const bool alone = context_.adapter.classify(key).role == SpoolPath::Role::kEntryDirectory;
   const std::string directory = alone ? key : parent_of(key);
-  auto names = alone ? access_.list_open(directory) : unopened(access_.list(directory));
+  auto names =
+      alone ? context_.access.list_open(directory) : unopened(context_.access.list(directory));
   if (!names) {
     if (names.error().kind() == ErrorKind::kVanished) return {};
     log_unreadable(key, names.error());
     return {.found = true, .unreadable = true};
   }
   all.found = alone;
-  for (auto& [name, fd] : *names) merge(read_file(key, join(directory, name.name), std::move(fd)));
+  for (auto& [name, fd] : *names)
+    all.add(read_file(key, join_path(directory, name.name), std::move(fd)));
   return all;
 }
 
 EntryReader::Outcome EntryReader::read_usual_files(const std::string& key) {
   Outcome all;
-  for (const std::string& name : usual_files_) {
-    const Outcome one = read_file(key, adapter_.path_of(key, name));
-    all.found = all.found || one.found;
-    all.unreadable = all.unreadable || one.unreadable;
-  }
+  for (const std::string& name : usual_files_)
+    all.add(read_file(key, context_.adapter.path_of(key, name)));
   return all;
 }
 
 EntryReader::Outcome EntryReader::read_file(const std::string& key, const std::string& path,
                                             UniqueFd opened) {
-  const SpoolPath place = adapter_.classify(path);
+  const SpoolPath place = context_.adapter.classify(path);
   const Inspection* inspection = table_.inspection(key);
   if (!place.is_file() || place.entry != key || inspection == nullptr) return {};
-  Result<UniqueFd> fd = opened ? Result<UniqueFd>(std::move(opened)) : access_.open(path);
+  Result<UniqueFd> fd = opened ? Result<UniqueFd>(std::move(opened)) : context_.access.open(path);
   if (!fd) {
     if (fd.error().kind() == ErrorKind::kVanished) return {};
     if (fd.error().kind() == ErrorKind::kPermanent) {
-      report_.ignored(fd.error().message());
+      context_.report->ignored(fd.error().message());
       return {.found = true};
     }
     log_unreadable(path, fd.error());
@@ -126,34 +118,29 @@ EntryReader::Outcome EntryReader::read_file(const std::string& key, const std::s
   if (known != nullptr && is_unchanged(*known, *stat)) return {.found = true};
   auto bytes = read_settled(fd->get(), *stat);
   if (!bytes) {
-    report_.note_error(path + ": " + bytes.error().message());
+    context_.report->note_error(path + ": " + bytes.error().message());
     return {.found = true};
   }
   FAULT_POINT("capture.content_read");
   const SteadyTime first_seen = inspection->first_seen;
   add(key, std::string(place.file), *stat, *std::move(bytes));
-  if (access_.fanotify_fd() < 0 && access_.inotify_fd() >= 0)
-    held_.hold(key, std::string(place.file), *std::move(fd), first_seen, clock_.steady());
+  if (context_.has_inotify_only())
+    held_.hold(key, std::string(place.file), *std::move(fd), first_seen, context_.clock.steady());
   return {.found = true};
 }
 
 bool EntryReader::belongs_to_spool(const std::string& path, const FileStat& stat) {
   if (stat.owner == presence_.owner()) return true;
-  report_.ignored("another owner");
-  report_.log().error(
+  context_.report->ignored("another owner");
+  context_.report->log().error(
       "SPOOL_OWNER",
       "a file in the spool does not belong to the owner of the spool directory and is left out; "
       "the spool directory must belong to the user that the scheduler runs as",
-      {{"source", report_.source()},
+      {{"source", context_.report->source()},
        {"path", printable(path)},
        {"file_uid", stat.owner},
        {"spool_uid", presence_.owner()}});
   return false;
-}
-
-bool EntryReader::is_unchanged(const SpoolFile& known, const FileStat& stat) {
-  return known.stat.inode == stat.inode && known.stat.mtime_ns == stat.mtime_ns &&
-         known.stat.size == stat.size && (known.truncated || known.bytes->size() == stat.size);
 }
 
 void EntryReader::read_held(const std::string& key) {
@@ -164,13 +151,13 @@ void EntryReader::read_held(const std::string& key) {
   }
 }
 
-// The time is part of the event's id: a write between fstat and read would put the time of the
-// file's beginning beside the bytes of its end, and the next inspection would make a second event
-// of them. A file that never rests is incomplete, and is inspected again.
+// The time is part of the event's id. After a write between fstat and read, the earlier time would
+// go with the later bytes, and the next inspection would make a second event of them. A file that
+// never rests is incomplete, and is inspected again.
 Result<std::string> EntryReader::read_settled(int fd, FileStat& stat) const {
   constexpr int kAttempts = 4;
   for (int attempt = 1;; ++attempt) {
-    auto bytes = read_fd(fd, max_file_bytes_ + 1, stat.size);
+    auto bytes = read_fd(fd, max_file_bytes() + 1, stat.size);
     if (!bytes) return bytes;
     auto after = stat_fd(fd);
     if (!after) return after.error();
@@ -182,13 +169,10 @@ Result<std::string> EntryReader::read_settled(int fd, FileStat& stat) const {
 
 void EntryReader::add(const std::string& key, std::string name, const FileStat& stat,
                       std::string bytes) {
-  SpoolFile file;
-  file.name = std::move(name);
-  file.stat = stat;
-  file.truncated = bytes.size() > max_file_bytes_;
-  if (file.truncated) bytes.resize(max_file_bytes_);
-  file.bytes = make_bytes(std::move(bytes));
-  table_.add_file(key, std::move(file), clock_.steady());
+  const bool truncated = bytes.size() > max_file_bytes();
+  if (truncated) bytes.resize(max_file_bytes());
+  table_.add_file(key, {std::move(name), stat, make_bytes(std::move(bytes)), truncated},
+                  context_.clock.steady());
 }
 
 void EntryReader::learn_usual_files(const SpoolEntry& entry) {
@@ -201,18 +185,19 @@ void EntryReader::learn_usual_files(const SpoolEntry& entry) {
 }
 
 void EntryReader::log_unreadable(const std::string& path, const Error& error) {
-  report_.note_error(path + ": " + error.message());
-  const Logger::Fields fields = {
-      {"source", report_.source()}, {"path", printable(path)}, {"reason", error.message()}};
+  context_.report->note_error(path + ": " + error.message());
+  const Logger::Fields fields = {{"source", context_.report->source()},
+                                 {"path", printable(path)},
+                                 {"reason", error.message()}};
   if (error.kind() == ErrorKind::kExhausted) {
-    report_.log().warning(
+    context_.report->log().warning(
         "CAPTURE_DESCRIPTORS_USED_UP",
         "no descriptor was left to read an entry; it is tried again; raise LimitNOFILE of the "
         "unit, or fs.file-max",
         fields);
     return;
   }
-  report_.log().error(
+  context_.report->log().error(
       "SPOOL_UNREADABLE",
       "an entry of the spool cannot be read; give the daemon's user the right to read it", fields);
 }

@@ -6,21 +6,15 @@
 #include <utility>
 #include <vector>
 
-#include "core/api/spool_adapter.h"
-#include "core/base/file.h"
-#include "core/base/result.h"
-#include "core/base/time.h"
-#include "core/capture/capture_status.h"
+#include "core/capture/capture_context.h"
 #include "core/capture/entry_table.h"
-#include "core/capture/guarded_adapter.h"
-#include "core/capture/spool_access.h"
 #include "core/capture/spool_presence.h"
 
 namespace scriptorium {
 
 // Descriptors of files that are being written, so that they can be read to their end even if their
-// entry goes first. Without fanotify only. Bounds: kMost files, each for kLongest after its entry
-// was first seen, so that a spool can be unmounted and descriptors do not run out.
+// entry is removed first. Used without fanotify only. Bounds: kMost files, each for kLongest after
+// its entry was first seen, so that a spool can be unmounted and descriptors do not run out.
 class HeldFiles {
  public:
   using Files = std::vector<std::pair<std::string, UniqueFd>>;  // name within the entry
@@ -29,7 +23,7 @@ class HeldFiles {
             SteadyTime now);
   bool has(const std::string& key) const { return entries_.contains(key); }
   Files take(const std::string& key);
-  void drop(const std::string& key);
+  void drop(const std::string& key) { take(key); }
   void drop_old(SteadyTime now);
   void drop_all();
 
@@ -56,18 +50,14 @@ class EntryReader {
   struct Outcome {
     bool found = false;       // something of it is there
     bool unreadable = false;  // something of it could not be opened
+    void add(Outcome other) {
+      found = found || other.found;
+      unreadable = unreadable || other.unreadable;
+    }
   };
 
-  EntryReader(SpoolAccess& access, const GuardedAdapter& adapter, EntryTable& table,
-              const SpoolPresence& presence, CaptureReport& report, const Clock& clock,
-              std::uint64_t max_file_bytes)
-      : access_(access),
-        adapter_(adapter),
-        table_(table),
-        presence_(presence),
-        report_(report),
-        clock_(clock),
-        max_file_bytes_(max_file_bytes) {}
+  EntryReader(const CaptureContext& context, EntryTable& table, const SpoolPresence& presence)
+      : context_(context), table_(table), presence_(presence) {}
 
   // The entry has an open inspection.
   Outcome read(const std::string& key);
@@ -87,15 +77,13 @@ class EntryReader {
  private:
   bool belongs_to_spool(const std::string& path, const FileStat& stat);
   void log_unreadable(const std::string& path, const Error& error);
-  static bool is_unchanged(const SpoolFile& known, const FileStat& stat);
+  std::uint64_t max_file_bytes() const {
+    return static_cast<std::uint64_t>(context_.options.common.max_file_bytes);
+  }
 
-  SpoolAccess& access_;
-  const GuardedAdapter& adapter_;
+  const CaptureContext& context_;
   EntryTable& table_;
   const SpoolPresence& presence_;
-  CaptureReport& report_;
-  const Clock& clock_;
-  const std::uint64_t max_file_bytes_;
   HeldFiles held_;
   std::vector<std::string> usual_files_;
 };

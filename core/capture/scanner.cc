@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "core/base/path.h"
 #include "core/capture/spool_presence.h"
 
 namespace scriptorium {
 namespace {
 
 constexpr std::uint64_t kThoroughEvery = 10;
-
-std::string join(const std::string& directory, const std::string& name) {
-  return directory.empty() ? name : directory + '/' + name;
-}
 
 }  // namespace
 
@@ -26,10 +23,10 @@ void Scanner::begin(bool thorough) {
   running_ = true;
   failed_ = false;
   next_thorough_ = next_thorough_ && !thorough;
-  parts_.table.begin_scan(++number_, thorough);
-  parts_.report.change([](CaptureStatus& s) { ++s.scans; });
+  table_.begin_scan(++number_, thorough);
+  context_.report->change([](CaptureStatus& s) { ++s.scans; });
   add_directory("");
-  if (!failed_) parts_.gaps.scanned();
+  if (!failed_) gaps_.scanned();
 }
 
 void Scanner::add_directory(const std::string& path) {
@@ -38,28 +35,25 @@ void Scanner::add_directory(const std::string& path) {
   // In the order of the count: a directory's own order looks like a count that jumps back and
   // forth.
   std::sort(numbers.begin(), numbers.end());
-  parts_.gaps.seen(numbers);
+  gaps_.seen(numbers);
 }
 
 // `numbers` gets those that were not known yet.
 void Scanner::list(const std::string& path, std::vector<std::uint64_t>& numbers) {
-  auto names = parts_.access.list(path);
+  auto names = context_.access.list(path);
   if (!names) {
     if (names.error().kind() != ErrorKind::kVanished) list_failed(path, names.error());
     return;
   }
   // An empty root says nothing of the entries that it had: it may be the bare place of a mount.
-  if (path.empty() && parts_.table.entries().records() > 0 &&
-      std::all_of(names->begin(), names->end(),
-                  [](const SpoolName& n) { return is_left_behind(n.name); }))
-    failed_ = true;
+  if (path.empty() && table_.entries().records() > 0 && looks_unused(*names)) failed_ = true;
   std::unordered_set<std::string> seen;
   for (const SpoolName& name : *names) {
-    const std::string child = join(path, name.name);
-    const SpoolPath place = parts_.adapter.classify(child);
+    const std::string child = join_path(path, name.name);
+    const SpoolPath place = context_.adapter.classify(child);
     if (place.role == SpoolPath::Role::kDirectory && name.is_directory) {
       // The watch first: what comes after the listing is then told by it.
-      if (!parts_.watches.has_directory(child)) parts_.watches.add_directory(child);
+      if (!watches_.has_directory(child)) watches_.add_directory(child);
       list(child, numbers);
     } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
       add({std::string(place.entry), name.inode, true}, numbers);
@@ -71,16 +65,18 @@ void Scanner::list(const std::string& path, std::vector<std::uint64_t>& numbers)
 
 void Scanner::list_failed(const std::string& path, const Error& error) {
   failed_ = true;
-  const std::string directory = path.empty() ? parts_.access.root() : path;
-  parts_.report.note_error("list " + directory + ": " + error.message());
-  parts_.report.log().error(
+  const std::string directory = path.empty() ? context_.access.root() : path;
+  context_.report->note_error("list " + directory + ": " + error.message());
+  context_.report->log().error(
       "SPOOL_UNREADABLE",
       "a directory of the spool cannot be listed; give the daemon's user the right to read it",
-      {{"source", parts_.report.source()}, {"directory", directory}, {"reason", error.message()}});
+      {{"source", context_.report->source()},
+       {"directory", directory},
+       {"reason", error.message()}});
 }
 
 void Scanner::add(Item item, std::vector<std::uint64_t>& numbers) {
-  if (const auto number = parts_.table.is_known(item.key) ? std::nullopt : new_number(item.key)) {
+  if (const auto number = table_.is_known(item.key) ? std::nullopt : new_number(item.key)) {
     numbers.push_back(*number);
     listed_numbers_.assign(*number, *number);
   }
@@ -113,18 +109,18 @@ void Scanner::abandon() {
 // long would look like a count that has wrapped.
 std::optional<std::uint64_t> Scanner::new_number(const std::string& key) const {
   if (!counts_numbers_) return std::nullopt;
-  const auto number = parts_.adapter.number_of(key);
+  const auto number = context_.adapter.number_of(key);
   if (!number || listed_numbers_.contains(*number) || left_numbers_.contains(*number))
     return std::nullopt;
   return number;
 }
 
 void Scanner::count_number(const std::string& key) {
-  if (const auto number = new_number(key)) parts_.gaps.seen({&*number, 1});
+  if (const auto number = new_number(key)) gaps_.seen({&*number, 1});
 }
 
 void Scanner::leave(const std::string& key) {
-  if (const auto number = parts_.adapter.number_of(key)) left_numbers_.assign(*number, *number);
+  if (const auto number = context_.adapter.number_of(key)) left_numbers_.assign(*number, *number);
 }
 
 }  // namespace scriptorium

@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "core/base/time.h"
-#include "core/capture/capture_status.h"
+#include "core/capture/capture_context.h"
 #include "core/capture/entry_table.h"
-#include "core/capture/gap_tracker.h"
 #include "core/capture/gap_watch.h"
-#include "core/capture/guarded_adapter.h"
-#include "core/capture/spool_access.h"
 #include "core/capture/watch_list.h"
 
 namespace scriptorium {
@@ -31,17 +28,10 @@ class Scanner {
     std::uint64_t directory_inode = 0;
     bool counts = false;  // as missed, if it vanishes unread
   };
-  struct Parts {
-    SpoolAccess& access;
-    const GuardedAdapter& adapter;
-    EntryTable& table;
-    WatchList& watches;
-    GapWatch& gaps;
-    CaptureReport& report;
-    const Clock& clock;
-  };
 
-  Scanner(const Parts& parts, std::chrono::seconds interval) : parts_(parts), interval_(interval) {}
+  Scanner(const CaptureContext& context, EntryTable& table, WatchList& watches, GapWatch& gaps,
+          std::chrono::seconds interval)
+      : context_(context), table_(table), watches_(watches), gaps_(gaps), interval_(interval) {}
 
   // ---- when
   SteadyTime next() const { return next_; }
@@ -86,7 +76,10 @@ class Scanner {
   void add(Item item, std::vector<std::uint64_t>& numbers);
   std::optional<std::uint64_t> new_number(const std::string& key) const;
 
-  const Parts parts_;
+  const CaptureContext& context_;
+  EntryTable& table_;
+  WatchList& watches_;
+  GapWatch& gaps_;
   const std::chrono::seconds interval_;
   std::deque<Item> items_;
   NumberRanges listed_numbers_;  // of the entries that came into items_ since it was empty

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 namespace scriptorium {
 namespace {
@@ -12,28 +11,31 @@ constexpr std::chrono::milliseconds kLongestSearch{1000};
 
 }  // namespace
 
-bool is_left_behind(std::string_view name) { return name.starts_with('.') || name == "lost+found"; }
+bool looks_unused(const std::vector<SpoolName>& names) {
+  return std::all_of(names.begin(), names.end(), [](const SpoolName& n) {
+    return n.name.starts_with('.') || n.name == "lost+found";
+  });
+}
 
-SpoolPresence::SpoolPresence(SpoolAccess& access, const GuardedAdapter& adapter,
-                             const EntryTable& table)
-    : access_(access), adapter_(adapter), table_(table) {
-  if (const auto stat = access_.stat("")) adopt(*stat);
+SpoolPresence::SpoolPresence(const CaptureContext& context, const EntryTable& table)
+    : context_(context), table_(table) {
+  if (const auto stat = context_.access.stat("")) adopt(*stat);
 }
 
 void SpoolPresence::adopt(const FileStat& stat) {
   root_ = {.inode = stat.inode,
            .device = stat.device,
-           .mount = MountTable::mount_of(access_.root()),
+           .mount = MountTable::mount_of(context_.access.root()),
            .owner = stat.owner};
 }
 
 SpoolPresence::State SpoolPresence::check() {
-  const auto stat = access_.stat("");
+  const auto stat = context_.access.stat("");
   if (!stat || !is_root(*stat)) {
     reason_ = stat ? "another directory stands in its place" : stat.error().message();
     return State::kLost;
   }
-  if (MountTable::mount_of(access_.root()) == root_.mount) return State::kSame;
+  if (MountTable::mount_of(context_.access.root()) == root_.mount) return State::kSame;
   adopt(*stat);
   return State::kRemounted;
 }
@@ -48,7 +50,7 @@ void SpoolPresence::lose(std::string reason, SteadyTime now) {
 bool SpoolPresence::search(SteadyTime now) {
   next_search_ = now + search_delay_;
   search_delay_ = std::min(search_delay_ * 2, kLongestSearch);
-  const auto stat = access_.stat("");
+  const auto stat = context_.access.stat("");
   reason_ = stat ? why_not_a_spool() : "";
   if (!stat || !reason_.empty()) return false;
   there_ = true;
@@ -57,25 +59,24 @@ bool SpoolPresence::search(SteadyTime now) {
 }
 
 bool SpoolPresence::is_bare_mount_point() const {
-  const auto stat = access_.stat("");
+  const auto stat = context_.access.stat("");
   if (!stat) return false;
   const bool moved = root_.inode == 0 || stat->device != root_.device ||
-                     MountTable::mount_of(access_.root()) != root_.mount ||
+                     MountTable::mount_of(context_.access.root()) != root_.mount ||
                      table_.any_on_other_device(stat->device);
   const bool nothing_to_lose = root_.inode != 0 && table_.entries().records() == 0 && there_;
   if (!moved || nothing_to_lose) return false;
-  const auto names = access_.list("");
-  return names && std::all_of(names->begin(), names->end(),
-                              [](const SpoolName& n) { return is_left_behind(n.name); });
+  const auto names = context_.access.list("");
+  return names && looks_unused(*names);
 }
 
 std::string SpoolPresence::why_not_a_spool() const {
   if (is_bare_mount_point()) return "an empty directory stands in its place";
-  auto names = access_.list("");
+  auto names = context_.access.list("");
   if (!names) return names.error().message();
   std::vector<std::string> list;
   for (SpoolName& name : *names) list.push_back(std::move(name.name));
-  const auto fits = adapter_.check_root(list);
+  const auto fits = context_.adapter.check_root(list);
   return fits ? std::string{} : fits.error().message();
 }
 

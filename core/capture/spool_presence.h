@@ -4,24 +4,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/base/time.h"
+#include "core/capture/capture_context.h"
 #include "core/capture/entry_table.h"
-#include "core/capture/guarded_adapter.h"
 #include "core/capture/mount_table.h"
-#include "core/capture/spool_access.h"
 
 namespace scriptorium {
 
 // Whether the spool's root is there and still the directory that is known: lost when it is gone,
 // unmounted or replaced, found when a spool stands there again.
 //
-// Threads: the capture thread. Borrows access, adapter and table for its life.
+// Threads: the capture thread. Borrows context and table for its life.
 class SpoolPresence {
  public:
-  SpoolPresence(SpoolAccess& access, const GuardedAdapter& adapter, const EntryTable& table);
+  SpoolPresence(const CaptureContext& context, const EntryTable& table);
 
   bool is_there() const { return there_; }
   // uid of the root: files of any other owner are not believed.
@@ -67,8 +66,7 @@ class SpoolPresence {
   void adopt(const FileStat& stat);
   std::string why_not_a_spool() const;
 
-  SpoolAccess& access_;
-  const GuardedAdapter& adapter_;
+  const CaptureContext& context_;
   const EntryTable& table_;
   MountTable mounts_;
   bool mounts_changed_ = false;
@@ -79,7 +77,7 @@ class SpoolPresence {
   std::chrono::milliseconds search_delay_{0};
 };
 
-// What a file system or a careful administrator leaves in a directory that nobody uses.
-bool is_left_behind(std::string_view name);
+// True for what an unused directory may hold: "lost+found" and hidden files.
+bool looks_unused(const std::vector<SpoolName>& names);
 
 }  // namespace scriptorium

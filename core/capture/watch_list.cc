@@ -18,8 +18,8 @@ const WatchList::Watched* WatchList::find(int number) const {
 }
 
 void WatchList::add_directory(const std::string& path) {
-  if (access_.inotify_fd() < 0) return;
-  auto number = access_.watch(path, kDirectoryMask);
+  if (context_.access.inotify_fd() < 0) return;
+  auto number = context_.access.watch(path, kDirectoryMask);
   if (!number) {
     if (number.error().kind() != ErrorKind::kVanished) failed(number.error());
     return;
@@ -35,7 +35,7 @@ void WatchList::add_directory(const std::string& path) {
 
 bool WatchList::add_entry(const std::string& key) {
   if (entries_.contains(key)) return true;
-  auto number = access_.watch(key, kEntryMask);
+  auto number = context_.access.watch(key, kEntryMask);
   if (!number) {
     if (number.error().kind() == ErrorKind::kExhausted) failed(number.error());
     return false;
@@ -59,7 +59,7 @@ void WatchList::drop_directory(const std::string& path) {
 }
 
 void WatchList::drop(int number) {
-  access_.unwatch(number);
+  context_.access.unwatch(number);
   forget(number);
 }
 
@@ -79,11 +79,11 @@ void WatchList::drop_all() {
 
 void WatchList::failed(const Error& error) {
   failed_ = true;
-  report_.note_error(error.message());
-  report_.log().error(
+  context_.report->note_error(error.message());
+  context_.report->log().error(
       "CAPTURE_WATCH_FAILED",
       "a directory of the spool cannot be watched; its entries are found by the scan alone",
-      {{"source", report_.source()}, {"reason", error.message()}});
+      {{"source", context_.report->source()}, {"reason", error.message()}});
 }
 
 }  // namespace scriptorium

@@ -1,4 +1,4 @@
-#include "core/capture/capture_engine.h"
+#include "core/capture/capture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -52,12 +52,12 @@ class WatchedAccess final : public SpoolAccess {
   std::vector<std::string>& opened_;
 };
 
-// An engine without a thread, which goes by steps and by a clock of the test's.
-class CaptureEngineTest : public testing::Test {
+// A capture without a thread, which goes by steps and by a clock of the test's.
+class CaptureStepTest : public testing::Test {
  protected:
   void SetUp() override { start(); }
   void TearDown() override {
-    engine_.reset();
+    capture_.reset();
     journal_.reset();
   }
 
@@ -72,10 +72,10 @@ class CaptureEngineTest : public testing::Test {
     auto access = open_direct_access(spool_.root(), {false, false});
     ASSERT_TRUE(access) << access.error().message();
     access->access = std::make_unique<WatchedAccess>(std::move(access->access), opened_);
-    engine_ = std::make_unique<CaptureEngine>(
+    capture_ = std::make_unique<SpoolCapture>(
         CaptureOptions{.name = "toy", .common = common, .origin = {"lab", "toy", "ctl1"}}, adapter_,
         *std::move(access), *journal_, log_, clock_);
-    engine_->begin();
+    capture_->begin();
   }
   void restart() {
     TearDown();
@@ -84,16 +84,16 @@ class CaptureEngineTest : public testing::Test {
   }
   // Until there is nothing to do. A scan lists what is there when it begins.
   void settle() {
-    while (engine_->step({}).most == milliseconds{0}) {
+    while (capture_->step({}).most == milliseconds{0}) {
     }
     ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + seconds{60}));
   }
   void rescan() {
-    engine_->rescan();
+    capture_->rescan();
     settle();
   }
   std::string key(int id) const { return spool_.entry(id).substr(spool_.root().size() + 1); }
-  const CaptureRecord* record(int id) const { return engine_->table().record(key(id)); }
+  const CaptureRecord* record(int id) const { return capture_->table().record(key(id)); }
 
   test::RecordingLogger log_;
   test::FakeClock clock_;
@@ -102,24 +102,24 @@ class CaptureEngineTest : public testing::Test {
   test::ToyAdapter adapter_{spool_.root()};
   std::vector<std::string> opened_;
   std::unique_ptr<Journal> journal_;
-  std::unique_ptr<CaptureEngine> engine_;
+  std::unique_ptr<SpoolCapture> capture_;
 };
 
-TEST_F(CaptureEngineTest, AfterARestartAnUnchangedEntryIsKnownWithoutBeingOpened) {
+TEST_F(CaptureStepTest, AfterARestartAnUnchangedEntryIsKnownWithoutBeingOpened) {
   for (int id = 1; id <= 5; ++id) spool_.submit(id);
   rescan();
-  EXPECT_EQ(engine_->status().captured, 5U);
+  EXPECT_EQ(capture_->status().captured, 5U);
   EXPECT_THAT(opened_, SizeIs(5));
 
   restart();
   settle();
   EXPECT_THAT(opened_, IsEmpty());
-  EXPECT_EQ(engine_->status().captured + engine_->status().duplicates, 0U);
-  EXPECT_EQ(engine_->table().entries().records(), 5U);
-  EXPECT_EQ(engine_->status().gaps->highest, 5U);
+  EXPECT_EQ(capture_->status().captured + capture_->status().duplicates, 0U);
+  EXPECT_EQ(capture_->table().entries().records(), 5U);
+  EXPECT_EQ(capture_->status().gaps->highest, 5U);
 }
 
-TEST_F(CaptureEngineTest, AfterARestartAChangedEntryIsOpenedAndNoOther) {
+TEST_F(CaptureStepTest, AfterARestartAChangedEntryIsOpenedAndNoOther) {
   for (int id = 1; id <= 5; ++id) spool_.submit(id);
   rescan();
   TearDown();
@@ -131,11 +131,11 @@ TEST_F(CaptureEngineTest, AfterARestartAChangedEntryIsOpenedAndNoOther) {
   start();
   settle();
   EXPECT_THAT(opened_, UnorderedElementsAre(key(3)));
-  EXPECT_EQ(engine_->status().captured, 1U);
+  EXPECT_EQ(capture_->status().captured, 1U);
   EXPECT_THAT(journal_->marks("toy"), SizeIs(5));
 }
 
-TEST_F(CaptureEngineTest, WhatIsKnownByItsMarkAloneIsStillFollowed) {
+TEST_F(CaptureStepTest, WhatIsKnownByItsMarkAloneIsStillFollowed) {
   for (int id = 1; id <= 3; ++id) spool_.submit(id);
   rescan();
   restart();
@@ -146,51 +146,51 @@ TEST_F(CaptureEngineTest, WhatIsKnownByItsMarkAloneIsStillFollowed) {
   rescan();
   EXPECT_EQ(record(1), nullptr);
   EXPECT_THAT(opened_, UnorderedElementsAre(key(2)));
-  EXPECT_EQ(engine_->status().captured, 1U);
-  EXPECT_EQ(engine_->status().missed.size(), 0U);
+  EXPECT_EQ(capture_->status().captured, 1U);
+  EXPECT_EQ(capture_->status().missed.size(), 0U);
   EXPECT_THAT(journal_->marks("toy"), SizeIs(2));
 }
 
-TEST_F(CaptureEngineTest, AnIdleSpoolLeavesNothingToDoUntilTheNextScan) {
+TEST_F(CaptureStepTest, AnIdleSpoolLeavesNothingToDoUntilTheNextScan) {
   settle();
-  const auto scans = engine_->status().scans;
-  EXPECT_GT(engine_->step({}).most, milliseconds{900});
-  EXPECT_EQ(engine_->status().scans, scans);
+  const auto scans = capture_->status().scans;
+  EXPECT_GT(capture_->step({}).most, milliseconds{900});
+  EXPECT_EQ(capture_->status().scans, scans);
   clock_.advance(seconds{1});
-  engine_->step({});
-  EXPECT_EQ(engine_->status().scans, scans + 1);
+  capture_->step({});
+  EXPECT_EQ(capture_->status().scans, scans + 1);
 }
 
-TEST_F(CaptureEngineTest, AnEntryThatIsNeverWholeIsTakenWhenItsTimeIsUp) {
+TEST_F(CaptureStepTest, AnEntryThatIsNeverWholeIsTakenWhenItsTimeIsUp) {
   spool_.make_entry(7);
   test::ToySpool::write_file(spool_.entry(7) + "/script", "#!/bin/sh\nhalf");
   rescan();
-  for (int minute = 0; minute < 60 && engine_->status().incomplete == 0; ++minute) {
-    EXPECT_EQ(engine_->status().pending, 1U);
+  for (int minute = 0; minute < 60 && capture_->status().incomplete == 0; ++minute) {
+    EXPECT_EQ(capture_->status().pending, 1U);
     clock_.advance(seconds{60});
     settle();
   }
-  EXPECT_EQ(engine_->status().incomplete, 1U);
-  EXPECT_EQ(engine_->status().pending, 0U);
+  EXPECT_EQ(capture_->status().incomplete, 1U);
+  EXPECT_EQ(capture_->status().pending, 0U);
 }
 
-TEST_F(CaptureEngineTest, ALostSpoolIsSearchedForLessAndLessOftenAndFound) {
+TEST_F(CaptureStepTest, ALostSpoolIsSearchedForLessAndLessOftenAndFound) {
   spool_.submit(1);
   rescan();
   const std::string away = spool_.root() + ".away";
   ASSERT_EQ(::rename(spool_.root().c_str(), away.c_str()), 0);
   rescan();
-  EXPECT_FALSE(engine_->status().spool_there);
-  const auto first = engine_->step({}).most;
+  EXPECT_FALSE(capture_->status().spool_there);
+  const auto first = capture_->step({}).most;
   clock_.advance(seconds{5});
-  engine_->step({});
-  EXPECT_GE(engine_->step({}).most, first);
+  capture_->step({});
+  EXPECT_GE(capture_->step({}).most, first);
   ASSERT_EQ(::rename(away.c_str(), spool_.root().c_str()), 0);
   clock_.advance(seconds{2});
   settle();
-  EXPECT_TRUE(engine_->status().spool_there);
+  EXPECT_TRUE(capture_->status().spool_there);
   EXPECT_NE(record(1), nullptr);
-  EXPECT_EQ(engine_->status().captured, 1U);
+  EXPECT_EQ(capture_->status().captured, 1U);
 }
 
 }  // namespace
