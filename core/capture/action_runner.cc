@@ -222,7 +222,7 @@ void ActionRunner::report_unparsable(const std::string& key, const std::string& 
   }
   const bool exists = !vanished || !is_gone(context_, context_.adapter.path_of(key, file));
   report(EntryTable::Unparsable{
-      .key = key, .vanished = vanished, .stands = exists, .message = error.message()});
+      .key = key, .vanished = vanished, .exists = exists, .message = error.message()});
 }
 
 void ActionRunner::offer(const std::string& key, std::shared_ptr<Event> event,

@@ -32,7 +32,7 @@ struct CaptureRecord {
   std::uint32_t scan = 0;             // the last scan that saw it
   Kind kind = Kind::kWhole;
   bool marked = false;   // the journal has a mark of it
-  bool retired = false;  // it no longer stands
+  bool retired = false;  // the entry is gone
 };
 
 // The record of an event that was made of an entry's files.

@@ -163,26 +163,26 @@ void SpoolCapture::on_entry(const StructureEvent& event, const std::string& key)
 }
 
 void SpoolCapture::on_file(const StructureEvent& event, const SpoolPath& place, bool in_directory) {
-  const bool gone = event.kind == StructureEvent::Kind::kGone;
+  const bool removed = event.kind == StructureEvent::Kind::kGone;
   const bool appeared = event.kind == StructureEvent::Kind::kAppeared;
   // The record's file is compared only where that makes a difference.
   const CaptureRecord* record = table_.record(place.entry);
   const bool is_of_record = record != nullptr && record->identity.file == place.file;
   const bool content = context_.has_content_notifications();
-  const bool matters = gone      ? is_of_record && !in_directory
+  const bool matters = removed   ? is_of_record && !in_directory
                        : content ? record != nullptr && appeared
                                  : is_of_record;
-  const bool stands = matters && as_recorded(context_, place.entry, *record).has_value();
-  if (gone) {
-    runner_.report(EntryTable::FileRemoved{place.entry, place.file, in_directory, stands});
+  const bool unchanged = matters && as_recorded(context_, place.entry, *record).has_value();
+  if (removed) {
+    runner_.report(EntryTable::FileRemoved{place.entry, place.file, in_directory, unchanged});
     return;
   }
   runner_.report(EntryTable::FileChanged{.key = place.entry,
                                          .file = place.file,
                                          .in_directory = in_directory,
                                          .appeared = appeared,
-                                         .tells_only = place.role == SpoolPath::Role::kEntryRecord,
-                                         .stands = stands,
+                                         .is_record = place.role == SpoolPath::Role::kEntryRecord,
+                                         .unchanged = unchanged,
                                          .now = context_.clock.steady()});
 }
 

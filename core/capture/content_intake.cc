@@ -57,7 +57,7 @@ void ContentIntake::read(int fd, const Place& place, FileStat stat) {
   if (!bytes) {
     context_.report->note_error("read " + std::string(place.relative) + ": " +
                                 bytes.error().message());
-    return runner_.report(EntryTable::ReadFailed{key, "fanotify", now});
+    return runner_.report(EntryTable::ReadFailed{key, now});
   }
   FAULT_POINT("capture.content_read");
   const bool is_record = place.in_spool.role == SpoolPath::Role::kEntryRecord;
@@ -116,12 +116,12 @@ bool ContentIntake::is_of_spool(const Place& place, const FileStat& stat) {
 bool ContentIntake::is_root(std::string_view directory) {
   constexpr std::size_t kMostKept = 64;
   if (is_root_.size() > kMostKept) is_root_.clear();
-  const auto [known, is_new] = is_root_.try_emplace(std::string(directory), false);
+  const auto [answer, is_new] = is_root_.try_emplace(std::string(directory), false);
   if (is_new) {
-    const auto stat = stat_path(known->first);
-    known->second = stat && presence_.is_root(*stat);
+    const auto stat = stat_path(answer->first);
+    answer->second = stat && presence_.is_root(*stat);
   }
-  return known->second;
+  return answer->second;
 }
 
 }  // namespace scriptorium

@@ -16,7 +16,7 @@ EntryStore::Node* EntryStore::node(std::string_view key) {
 }
 
 EntryStore::Node& EntryStore::make(std::string_view key) {
-  if (Node* known = node(key)) return *known;
+  if (Node* found = node(key)) return *found;
   return *entries_.try_emplace(std::string(key)).first;
 }
 
@@ -68,7 +68,7 @@ void EntryStore::let_go(Inspection& inspection) {
 
 void EntryStore::remember(Node& node, CaptureRecord record) {
   Entry& entry = node.second;
-  if (entry.stands()) {
+  if (entry.has_record()) {
     forget_inode(*entry.record);
   } else {
     ++records_;
@@ -99,8 +99,8 @@ void EntryStore::forget_inode(const CaptureRecord& record) {
 
 bool EntryStore::is_known_inode(const SpoolEntry& content) const {
   return std::any_of(content.files.begin(), content.files.end(), [&](const SpoolFile& file) {
-    const auto known = script_inodes_.find(file.stat.inode);
-    return known != script_inodes_.end() && known->second == file.stat.mtime_ns;
+    const auto script = script_inodes_.find(file.stat.inode);
+    return script != script_inodes_.end() && script->second == file.stat.mtime_ns;
   });
 }
 
@@ -121,7 +121,7 @@ void EntryStore::clear_retired() {
   for (Node* node : std::exchange(retired_, {})) {
     Entry& entry = node->second;
     if (entry.inspection) {
-      retired_.push_back(node);  // what it holds may be of the entry that is gone
+      retired_.push_back(node);  // its files may be those of the entry that is gone
       continue;
     }
     entry.in_retired = false;

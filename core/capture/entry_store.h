@@ -15,7 +15,7 @@
 
 namespace scriptorium {
 
-// An entry whose present state has not been taken.
+// The work on an entry whose present state has not been taken.
 struct Inspection {
   struct InHand {};  // being read, or about to be
   struct Due {
@@ -24,17 +24,18 @@ struct Inspection {
   struct Waiting {
     bool whole = false;  // as it was when the journal had no room for it
   };
-  std::variant<InHand, Due, Waiting> phase;
+  using Phase = std::variant<InHand, Due, Waiting>;
+  Phase phase;
   SpoolEntry content;  // the files that were read so far
   SteadyTime first_seen;
-  SteadyTime changed;             // when a file of it was last read anew
+  SteadyTime changed;             // when a file was last added or replaced
   std::uint64_t bytes = 0;        // of `content`
-  std::uint64_t missed_step = 0;  // the engine's step in which it was not there; 0 = it was
+  std::uint64_t missed_step = 0;  // the step in which it was first not there; 0 = it was there
   const char* method = "scan";    // what noticed it
-  bool counts = false;            // it was seen to be there: if it vanishes unread, it was missed
-  bool unreadable = false;        // when it was last there, something of it could not be opened
-  bool refused = false;           // it has waited for room
-  bool removal_read = false;      // no notification of its end is to come
+  bool counts = false;        // it was seen to be there, so if it vanishes unread, it was missed
+  bool unreadable = false;    // when it was last there, something of it could not be opened
+  bool refused = false;       // it has waited for room
+  bool removal_read = false;  // the notification of its removal has been read
 
   bool waits() const { return std::holds_alternative<Waiting>(phase); }
 };
@@ -46,17 +47,17 @@ struct Entry {
   std::unique_ptr<CaptureRecord> record;
   std::unique_ptr<Inspection> inspection;
   Departure departure = Departure::kNone;
-  bool in_departures = false;  // EntryStore lists it there, so the node stays
+  bool in_departures = false;  // EntryStore lists it there, so its node is kept
   bool in_retired = false;
 
-  bool stands() const { return record != nullptr && !record->retired; }
+  bool has_record() const { return record != nullptr && !record->retired; }
 };
 
-// The container of all entries of one spool, with the counts and the lists that go with them. It
-// decides nothing: EntryTable does.
+// The container of all entries of one spool, with the counts and lists that go with them. All
+// decisions are EntryTable's.
 //
-// Pure. Threads: one at a time. Memory: one node an entry; a node stays while anything of it is
-// known or it is in one of the lists.
+// Pure. Threads: one at a time. Memory: one node an entry; a node is kept while anything is known
+// about the entry or one of the lists holds it.
 class EntryStore {
   struct Hash {
     using is_transparent = void;
@@ -72,7 +73,7 @@ class EntryStore {
   const Entry* find(std::string_view key) const;
   Node* node(std::string_view key);
   Node& make(std::string_view key);
-  // Erases the node if nothing is known of the entry any more.
+  // Erases the node if nothing is known about the entry any more.
   void tidy(Node& node);
 
   Inspection& open(Node& node, const char* method, SteadyTime now);
@@ -82,19 +83,20 @@ class EntryStore {
   void let_go(Inspection& inspection);
 
   void remember(Node& node, CaptureRecord record);
-  // The record no longer stands. `keep`: retired, to recognise what was queued before its removal.
+  // The entry of the record is gone. `keep`: retire the record, so that what was queued before the
+  // removal is recognised.
   void forget(Node& node, bool keep);
-  // A file of this entry is the script of one that stands.
+  // A file of this entry is the script of an entry with a record.
   bool is_known_inode(const SpoolEntry& content) const;
 
   void depart(Node& node, Entry::Departure departure);
   std::size_t departures() const { return departures_.size(); }
   void clear_departures();
   std::size_t retired() const { return retired_.size(); }
-  void clear_retired();  // but for those whose inspection is open
+  void clear_retired();  // except those whose inspection is open
 
   const Map& all() const { return entries_; }
-  std::size_t records() const { return records_; }  // that stand
+  std::size_t records() const { return records_; }  // without retired ones
   std::size_t inspections() const { return inspections_; }
   std::uint64_t held_bytes() const { return held_bytes_; }  // of all inspections
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,20 +18,20 @@
 
 namespace scriptorium {
 
-// What capture knows of every entry of one spool, and what follows from each observation. The table
-// decides, the engine acts: on(Input) changes the state of one entry and returns the actions that
-// follow, in the order in which they are to be carried out.
+// What capture knows about every entry of one spool, and what follows from each observation. The
+// table decides, the caller acts: on(Input) changes the state of one entry and returns the actions
+// that follow, in the order in which they are to be carried out.
 //
 // Each key (the adapter's name of an entry, "hash.1/job.11") has one Entry of three parts:
 //
-//   record      what was made of the files that stand: captured whole, captured in part (they may
-//               still grow) or ignored on purpose. Retired once the removal has been noticed: it
-//               then only serves to recognise what was queued, or read, before the removal.
+//   record      what was made of the entry's present files: captured whole, captured in part (they
+//               may still grow) or ignored on purpose. Retired once the removal has been noticed:
+//               from then on it only serves to recognise what was queued, or read, before.
 //   inspection  open while the entry, or a later state of it, is not taken: in hand, due at a time,
 //               or waiting for room in the journal. Holds the files that were read so far.
-//   departure   counted: the entry is gone and was counted, but its removal has not been read, so
-//               a notification of its appearance is an old one. Ended: the removal has been read,
-//               so the next appearance is another entry of the same name.
+//   departure   counted: the entry is gone and was counted, but its removal has not been read yet,
+//               so a notification of its appearance is an old one. Ended: the removal has been
+//               read, so the next appearance is another entry of the same name.
 //
 //   input              from                     to
 //   DirectoryAppeared  no record                inspection, due after the content's notification
@@ -53,17 +54,17 @@ namespace scriptorium {
 //   Drained            departure                forgotten: no old notification can come any more
 //
 // A mark of the journal makes a record before the first scan. kVerify compares it with the file's
-// state: an entry that is unchanged is known from then on without being opened.
+// state, and an entry that is unchanged is not opened.
 //
 // Pure: no system call; the time comes with the input. Threads: one at a time.
-// Memory: one node an entry. Bytes of open inspections are bounded by kHeldBytesLimit (the excess
-// is read again from the spool), waiting entries by WaitingList, departures by kDeparturesLimit and
-// retired records by kRetiredLimit.
+// Memory: about 270 bytes an entry. kHeldBytesLimit bounds the bytes of open inspections (the
+// excess is read again from the spool), WaitingList the waiting entries, kDeparturesLimit and
+// kRetiredLimit what is remembered of entries that are gone.
 
 struct EntryAction {
   enum class Kind {
-    kCountNumber,     // the entry was not known before: its job number is news
-    kReadAtOnce,      // it has just appeared and nothing holds its files: read until it is whole
+    kCountNumber,     // the entry was not known before, so its job number is new
+    kReadAtOnce,      // it has just appeared and may go at any time: read it until it is whole
     kInspect,         // read it, then Inspected
     kVerify,          // compare the record with the file, then Verified or kInspect
     kTake,            // parse it and offer it to the journal; `whole`
@@ -88,8 +89,8 @@ using EntryActions = std::vector<EntryAction>;
 
 class EntryTable {
  public:
-  // How long a notification of structure (a directory, a linked file) may wait for the one of
-  // content before the entry is inspected.
+  // How long a notification of structure (a directory, a linked file) waits for the one of content
+  // before the entry is inspected.
   static constexpr std::chrono::milliseconds kStructureGrace{300};
   // Bytes of open inspections that are held in memory.
   static constexpr std::uint64_t kHeldBytesLimit = 32U << 20;
@@ -98,7 +99,7 @@ class EntryTable {
 
   struct Options {
     std::chrono::milliseconds incomplete_after{};
-    bool content_notifications = false;  // fanotify: what is gone may still be in its queue
+    bool content_notifications = false;  // fanotify, whose queue holds even files that are gone
     bool watches_entries = false;        // inotify alone
   };
 
@@ -109,36 +110,37 @@ class EntryTable {
     std::string_view key;
     SteadyTime now;
   };
-  // A notification: the entry's directory was removed. `is_gone` is asked for if needs_proof().
+  // A notification: the entry's directory was removed. `is_gone`: it is not there now, which needs
+  // to be found out only if needs_proof().
   struct DirectoryRemoved {
     std::string_view key;
     bool is_gone = false;
   };
-  // A notification: a file of the entry was made (`appeared`) or written. `stands`: the record's
-  // file is in the state in which it was captured. `tells_only`: it is a record file, which alone
-  // is no job that could be missed.
+  // A notification: a file of the entry was made (`appeared`) or written. `unchanged`: the record's
+  // file is in the state in which it was captured. `is_record`: it is the scheduler's record file,
+  // which alone is not a job that could be missed.
   struct FileChanged {
     std::string_view key;
     std::string_view file;
     bool in_directory = false;  // of the entry's own
     bool appeared = false;
-    bool tells_only = false;
-    bool stands = false;
+    bool is_record = false;
+    bool unchanged = false;
     SteadyTime now;
   };
   struct FileRemoved {
     std::string_view key;
     std::string_view file;
     bool in_directory = false;
-    bool stands = false;
+    bool unchanged = false;
   };
   // A closed file was read through its notification: add_file() follows, then Content.
   struct ContentArrived {
     std::string_view key;
-    bool tells_only = false;
+    bool is_record = false;
     SteadyTime now;
   };
-  // All that is known of the entry's files has been added.
+  // All files of the entry that were read have been added.
   struct Content {
     std::string_view key;
     Assessment assessment;  // of content(); not used if there is none
@@ -165,10 +167,9 @@ class EntryTable {
   // A closed file could not be read through its notification.
   struct ReadFailed {
     std::string_view key;
-    const char* method = "";
     SteadyTime now;
   };
-  // The record's file is as it was captured; `identity` as it is known now.
+  // The record's file is as it was captured; `identity` is complete now.
   struct Verified {
     std::string_view key;
     FileIdentity identity;
@@ -182,25 +183,26 @@ class EntryTable {
     CaptureRecord record;
     bool duplicate = false;  // made_event(): the journal was not given it again
   };
-  // The adapter made no event of it. `vanished`: as there is no job; `stands`: its files are there.
+  // The adapter made no event of it. `vanished`: because there is no job; `exists`: its files are
+  // there.
   struct Unparsable {
     std::string_view key;
     bool vanished = false;
-    bool stands = false;
+    bool exists = false;
     std::string message;
   };
   struct Refused {
     std::string_view key;
     bool whole = false;
     bool over_share = false;
-    bool asked = true;          // the journal itself; else it has refused a smaller one
-    std::int64_t mtime_ns = 0;  // by which the journal knows what it refused; 0 = it does not
+    bool asked = true;          // false: not offered, because the journal has refused a smaller one
+    std::int64_t mtime_ns = 0;  // by which the journal knows what it has refused; 0 = not offered
     SteadyTime now;
   };
   struct Offered {
     std::string_view key;
   };
-  // It waited for room, and is gone.
+  // It waited for room and is gone.
   struct WaitedInVain {
     std::string_view key;
   };
@@ -215,12 +217,12 @@ class EntryTable {
   struct Unlisted {
     std::string_view key;
   };
-  // Returns the first inspection that is due, and nothing else.
+  // The earliest inspection follows, if it is due, and no other.
   struct Timer {
     SteadyTime now;
   };
-  // What can still be queued is known: `structure`: no notification of structure is, nor is a scan
-  // under way; `all`: neither of structure nor of content.
+  // `structure`: no notification of structure is queued, and no scan is running; `all`: no
+  // notification of content is queued either.
   struct Drained {
     bool structure = false;
     bool all = false;
@@ -232,7 +234,7 @@ class EntryTable {
 
   explicit EntryTable(Options options) : options_(options) {}
 
-  // There is no time to wait: what was last written long ago will not be completed.
+  // There is no time to wait: an entry that was last written long ago counts as never completed.
   void expect_no_more() { expects_no_more_ = true; }
   // A mark of an earlier run. Before the first input.
   void restore(const CaptureMark& mark);
@@ -240,7 +242,7 @@ class EntryTable {
 
   // Adds or replaces a file that was read; an inspection is open.
   void add_file(std::string_view key, SpoolFile file, SteadyTime now);
-  // From here on a scan with this number lists what stands. A thorough one verifies every record.
+  // From here on a scan with this number lists the entries. A thorough one verifies every record.
   void begin_scan(std::uint32_t number, bool thorough);
   void listed_with(std::string_view key, std::uint64_t directory_inode);
 
@@ -248,16 +250,18 @@ class EntryTable {
 
   // Of an open inspection; null without. Valid until the next input about this key.
   const Inspection* inspection(std::string_view key) const;
-  // Null if there is none that stands; valid until the next input.
+  // Null if there is none of an existing entry; valid until the next input.
   const CaptureRecord* record(std::string_view key) const;
-  // This very event was made of the entry: of the files that stand, or of what is gone and may
+  // This very event was made of the entry: of its present files, or of files that are gone and may
   // still have notifications in the queue.
   bool made_event(std::string_view key, const PackedEventId& id) const;
-  bool is_known(std::string_view key) const;  // has a record that stands, or an inspection
-  bool is_empty(std::string_view key) const;  // nothing at all is known of it
-  // Whether it is gone decides what DirectoryRemoved does.
+  bool is_known(std::string_view key) const {
+    return record(key) != nullptr || inspection(key) != nullptr;
+  }
+  bool is_empty(std::string_view key) const;  // nothing at all is known about it
+  // DirectoryRemoved::is_gone makes a difference.
   bool needs_proof(std::string_view key) const;
-  // The entry was taken, so a record file of it that is written again tells nothing new.
+  // The entry was taken, so a record file that is written again says nothing new.
   bool is_settled(std::string_view key) const;
   // This very state of the file was captured whole. The whole identity must agree: a file system
   // may give a removed script's inode to the next entry while its clock has not moved on. Taken
@@ -269,60 +273,68 @@ class EntryTable {
   bool any_on_other_device(std::uint64_t device) const;
   std::vector<std::string> open_keys() const;
   std::vector<std::string> unlisted(std::uint32_t scan) const;  // records that this scan missed
-  std::optional<SteadyTime> next_due();
+  std::optional<SteadyTime> next_due() const;
   WaitingList& waiting() { return waiting_; }
   const WaitingList& waiting() const { return waiting_; }
   const EntryStore& entries() const { return store_; }
-  std::size_t scheduled() const { return schedule_.size(); }
 
  private:
   using Node = EntryStore::Node;
   using Departure = Entry::Departure;
 
-  EntryActions handle(const DirectoryAppeared& in);
-  EntryActions handle(const DirectoryRemoved& in);
-  EntryActions handle(const FileChanged& in);
-  EntryActions handle(const FileRemoved& in);
-  EntryActions handle(const ContentArrived& in);
-  EntryActions handle(const Content& in);
-  EntryActions handle(const CapturedBefore& in);
-  EntryActions handle(const Inspecting& in);
-  EntryActions handle(const Inspected& in);
-  EntryActions handle(const ReadFailed& in);
-  EntryActions handle(const Verified& in);
-  EntryActions handle(const Ignored& in);
-  EntryActions handle(const Captured& in);
-  EntryActions handle(const Unparsable& in);
-  EntryActions handle(const Refused& in);
-  EntryActions handle(const Offered& in);
-  EntryActions handle(const WaitedInVain& in);
-  EntryActions handle(const Listed& in);
-  EntryActions handle(const Unlisted& in);
-  EntryActions handle(const Timer& in);
-  EntryActions handle(const Drained& in);
+  void handle(const DirectoryAppeared& in);
+  void handle(const DirectoryRemoved& in);
+  void handle(const FileChanged& in);
+  void handle(const FileRemoved& in);
+  void handle(const ContentArrived& in);
+  void handle(const Content& in);
+  void handle(const CapturedBefore& in);
+  void handle(const Inspecting& in);
+  void handle(const Inspected& in);
+  void handle(const ReadFailed& in);
+  void handle(const Verified& in);
+  void handle(const Ignored& in);
+  void handle(const Captured& in);
+  void handle(const Unparsable& in);
+  void handle(const Refused& in);
+  void handle(const Offered& in);
+  void handle(const WaitedInVain& in);
+  void handle(const Listed& in);
+  void handle(const Unlisted& in);
+  void handle(const Timer& in);
+  void handle(const Drained& in);
 
-  Inspection& open(Node& node, const char* method, SteadyTime now, EntryActions& actions);
-  void close(Node& node, EntryActions& actions, bool keep_watch = false);
+  void act(EntryAction::Kind kind, const Node& node, std::string reason = {}) {
+    actions_.push_back({kind, node.first, std::move(reason)});
+  }
+  void take(const Node& node, bool whole);
+  // Null if the entry has no open inspection, or no record() respectively.
+  Node* inspected(std::string_view key);
+  Node* recorded(std::string_view key);
+
+  Inspection& open(Node& node, const char* method, SteadyTime now);
+  void close(Node& node, bool keep_watch = false);
   void remember(Node& node, CaptureRecord record);
-  void forget(Node& node, EntryActions& actions);
-  void miss(Node& node, std::string reason, Departure departure, EntryActions& actions);
-  void ignore(Node& node, FileIdentity identity, EntryActions& actions);
-  void ignore_content(Node& node, EntryActions& actions);
+  void forget(Node& node);
+  void miss(Node& node, std::string reason, Departure departure);
+  void ignore(Node& node, FileIdentity identity);
+  void ignore_content(Node& node);
+  void move_to(Node& node, Inspection::Phase phase);
   void schedule(Node& node, SteadyTime now, SteadyTime at);
   void inspect_again(Node& node, SteadyTime now);
-  void vanished(Node& node, const Inspected& in, EntryActions& actions);
-  void judge(Node& node, const Content& in, EntryActions& actions);
-  void judge_unsettled(Node& node, const Content& in, EntryActions& actions);
-  void judge_incomplete(Node& node, const Content& in, EntryActions& actions);
-  bool is_current(const InspectionSchedule::Due& due) const;
+  void vanished(Node& node, const Inspected& in);
+  void judge(Node& node, const Content& in);
+  void judge_unsettled(Node& node, const Content& in);
+  void judge_incomplete(Node& node, const Content& in);
 
   const Options options_;
   EntryStore store_;
-  InspectionSchedule schedule_;
+  InspectionSchedule schedule_;  // of the inspections that are due
   WaitingList waiting_;
   std::uint32_t scan_ = 0;
   bool thorough_ = true;
   bool expects_no_more_ = false;
+  EntryActions actions_;  // of the input that is being handled
 };
 
 }  // namespace scriptorium

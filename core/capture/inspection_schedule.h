@@ -2,33 +2,25 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <optional>
-#include <queue>
-#include <string>
+#include <set>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/base/time.h"
 
 namespace scriptorium {
 
-// When which entry is inspected next, earliest first. An entry that was scheduled anew, or needs no
-// inspection any more, leaves its old place behind: the caller says which places are current.
+// When each entry is inspected next, earliest first.
 //
-// Pure. Memory: twice as many places as entries, and kSlack, if trim() is called after add().
+// Pure. Borrows the keys: an entry must be removed before its key ends.
 class InspectionSchedule {
  public:
-  // How soon an incomplete entry is inspected again if no notification tells that it has changed.
+  // How soon an incomplete entry is inspected again if no notification says that it has changed.
   static constexpr std::chrono::milliseconds kFirstRetry{200};
-  // The longest time between two inspections of an entry that stands and is not taken.
+  // The longest time between two inspections of an entry that exists and is not taken.
   static constexpr std::chrono::milliseconds kLongestRetry{30'000};
 
-  struct Due {
-    SteadyTime at;
-    std::string key;
-    bool operator>(const Due& other) const { return at > other.at; }
-  };
+  using Due = std::pair<SteadyTime, std::string_view>;
 
   // The next inspection of an entry that was first seen at `first_seen` and is still incomplete:
   // the older it is, the less often.
@@ -37,31 +29,12 @@ class InspectionSchedule {
     return now + std::clamp(age / 8, kFirstRetry, kLongestRetry);
   }
 
-  void add(SteadyTime at, std::string key) { queue_.push({at, std::move(key)}); }
-  // The earliest one for which `is_current` holds; drops what comes before it.
-  template <typename IsCurrent>
-  const Due* first(IsCurrent is_current) {
-    while (!queue_.empty() && !is_current(queue_.top())) queue_.pop();
-    return queue_.empty() ? nullptr : &queue_.top();
-  }
-  void pop() { queue_.pop(); }
-  // Drops what is not current, once that may be more than half. Under load nothing becomes due, so
-  // first() alone would let it grow.
-  template <typename IsCurrent>
-  void trim(std::size_t entries, IsCurrent is_current) {
-    if (queue_.size() <= 2 * entries + kSlack) return;
-    std::vector<Due> current;
-    for (; !queue_.empty(); queue_.pop()) {
-      if (is_current(queue_.top())) current.push_back(queue_.top());
-    }
-    queue_ = Queue(std::greater<>(), std::move(current));
-  }
-  std::size_t size() const { return queue_.size(); }
+  void add(SteadyTime at, std::string_view key) { queue_.emplace(at, key); }
+  void remove(SteadyTime at, std::string_view key) { queue_.erase({at, key}); }
+  const Due* first() const { return queue_.empty() ? nullptr : &*queue_.begin(); }
 
  private:
-  static constexpr std::size_t kSlack = 1000;
-  using Queue = std::priority_queue<Due, std::vector<Due>, std::greater<>>;
-  Queue queue_;
+  std::set<Due> queue_;
 };
 
 }  // namespace scriptorium

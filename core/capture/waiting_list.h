@@ -13,15 +13,15 @@
 namespace scriptorium {
 
 // The entries that the journal refused for want of room, oldest first, and when they are offered
-// again. Notifications are read all the while: each one in the kernel's queue keeps a deleted file
-// on the disk, and most of them concern files outside the spool.
+// again. Notifications are still read meanwhile: each one in the kernel's queue keeps a deleted
+// file on the disk, and most of them concern files outside the spool.
 //
 // Pure. An entry that no longer waits keeps its place until its turn comes.
 class WaitingList {
  public:
   // Beyond this many, entries are left to a scan that follows when there is room.
   static constexpr std::size_t kMost = 20'000;
-  // What was refused is offered again after this long, even if the journal has not called.
+  // Refused entries are offered again after this long, even if the journal has not called.
   static constexpr std::chrono::milliseconds kOfferAgain{1000};
 
   struct Item {
@@ -35,8 +35,8 @@ class WaitingList {
   const std::deque<Item>& items() const { return items_; }
   SteadyTime next_offer() const { return next_offer_; }
 
-  // Something of this size or smaller was refused since the last round began, so parsing this one
-  // would be in vain.
+  // An entry of this size or smaller was refused since the last round began, so there is no point
+  // in parsing this one.
   bool is_too_large(std::uint64_t bytes) const { return bytes >= refused_bytes_; }
   void refused(std::uint64_t bytes) { refused_bytes_ = std::min(refused_bytes_, bytes); }
 
@@ -61,7 +61,7 @@ class WaitingList {
   }
   void keep(Item item) { items_.push_back(std::move(item)); }
 
-  // Entries were left to a scan. True if they are the first ones since scan_is_due().
+  // An entry is left to a scan. True if it is the first since scan_is_due().
   bool leave_to_scan() { return !std::exchange(left_to_scan_, true); }
   // True once, when all that waited has been taken and a scan must find the others.
   bool scan_is_due() { return items_.empty() && std::exchange(left_to_scan_, false); }

@@ -310,18 +310,18 @@ class SimulatedSpool {
       }
     } else {
       const CaptureRecord* record = table_->record(key);
-      const bool stands = record != nullptr && as_recorded(key, *record);
-      const bool tells_only = event.file == "JB" || event.file == "TA";
-      if (tells_only && (event.change == Change::kGone || table_->is_settled(key))) return;
+      const bool unchanged = record != nullptr && as_recorded(key, *record);
+      const bool is_record = event.file == "JB" || event.file == "TA";
+      if (is_record && (event.change == Change::kGone || table_->is_settled(key))) return;
       if (event.change == Change::kGone) {
-        run(EntryTable::FileRemoved{key, event.file, own_directories_, stands});
+        run(EntryTable::FileRemoved{key, event.file, own_directories_, unchanged});
       } else {
         run(EntryTable::FileChanged{.key = key,
                                     .file = event.file,
                                     .in_directory = own_directories_,
                                     .appeared = event.change == Change::kAppeared,
-                                    .tells_only = tells_only,
-                                    .stands = stands,
+                                    .is_record = is_record,
+                                    .unchanged = unchanged,
                                     .now = now_});
       }
     }
@@ -331,12 +331,12 @@ class SimulatedSpool {
     const Closed event = std::move(closed_.front());
     closed_.pop_front();
     const FileStat stat = stat_of(*event.content);
-    const bool tells_only = event.file == "JB" || event.file == "TA";
-    if (tells_only && (table_->is_settled(event.key) || stat.size == 0)) return;
+    const bool is_record = event.file == "JB" || event.file == "TA";
+    if (is_record && (table_->is_settled(event.key) || stat.size == 0)) return;
     if (table_->was_captured(event.key, identity_of(event.file, stat))) {
       run(EntryTable::CapturedBefore{event.key});
     } else {
-      run(EntryTable::ContentArrived{event.key, tells_only, now_});
+      run(EntryTable::ContentArrived{event.key, is_record, now_});
       add(event.key, event.file, *event.content);
       run(content_of(event.key));
     }
