@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace scriptorium {
 
@@ -10,6 +12,17 @@ namespace scriptorium {
 inline std::string parent_of(std::string_view path) {
   const auto slash = path.rfind('/');
   return slash == std::string_view::npos ? std::string{} : std::string(path.substr(0, slash));
+}
+
+// The names between the slashes, without empty ones and ".".
+inline std::vector<std::string> names_of(std::string_view path) {
+  std::vector<std::string> names;
+  while (!path.empty()) {
+    const std::string_view name = path.substr(0, path.find('/'));
+    if (!name.empty() && name != ".") names.emplace_back(name);
+    path.remove_prefix(std::min(name.size() + 1, path.size()));
+  }
+  return names;
 }
 
 // "directory/name", or "name" if the directory is "".

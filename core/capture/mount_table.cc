@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+
+#include "core/base/number.h"
 
 namespace scriptorium {
 namespace {
 
 constexpr const char* kMountInfo = "/proc/self/mountinfo";
 
-// "\040" is a blank: so the kernel writes the bytes that would break a line into other fields.
+// The kernel writes a blank as "\040", and so every byte that would end a field.
 std::string unescape(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -47,7 +48,7 @@ bool MountTable::changed() const {
 std::optional<std::uint64_t> MountTable::mount_of(std::string_view path) {
   const UniqueFd file(::open(kMountInfo, O_RDONLY | O_CLOEXEC));
   if (!file) return std::nullopt;
-  // The table of a host with many containers is large, but not this large.
+  // The table of a host with many containers is large, but smaller than this.
   auto text = read_fd(file.get(), std::uint64_t{16} << 20, 0);
   if (!text) return std::nullopt;
   return scriptorium::mount_of(*text, path);
@@ -67,10 +68,8 @@ std::optional<std::uint64_t> mount_of(std::string_view mountinfo, std::string_vi
       field = rest.substr(0, rest.find(' '));
       rest.remove_prefix(std::min(field.size() + 1, rest.size()));
     }
-    std::uint64_t number = 0;
-    const auto [end, error] =
-        std::from_chars(fields[0].data(), fields[0].data() + fields[0].size(), number);
-    if (error != std::errc{} || fields[4].empty()) continue;
+    const auto number = parse_number<std::uint64_t>(fields[0]);
+    if (!number || fields[4].empty()) continue;
     const std::string point = unescape(fields[4]);
     if (!is_at_or_above(point, path) || point.size() < longest) continue;
     longest = point.size();

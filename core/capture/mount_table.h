@@ -9,14 +9,14 @@
 
 namespace scriptorium {
 
-// The mounts that this process sees, and the word that they have changed: the kernel gives it at
-// once, long before a scan would find that a spool was unmounted, or mounted again. Threads: one.
+// The mounts that this process sees. The kernel reports a change at once, long before a scan would
+// find that a spool was unmounted, or mounted again. Threads: one.
 class MountTable {
  public:
   MountTable();
 
   // For poll() with POLLPRI: something was mounted or unmounted since the last poll of this
-  // descriptor. -1: there is no /proc, and no word.
+  // descriptor. -1: there is no /proc, so changes are not reported.
   int fd() const { return changes_.get(); }
   // Polls without waiting.
   bool changed() const;

@@ -3,13 +3,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
-// What daemon and spool opener say to each other: one packet a request, one packet an answer
-// (several for a long list), in the byte order of the machine, between two processes of one
-// program. The opener believes nothing of what it reads.
+#include "core/base/file.h"
+#include "core/capture/spool_access.h"
+
+// The protocol between daemon and spool opener: one packet a request, one packet an answer (several
+// for a long list), in the byte order of the machine, between two processes of one program. The
+// opener trusts nothing that it reads.
 namespace scriptorium::opener {
 
 inline constexpr std::uint32_t kMagic = 0x4E504F53;  // "SOPN"
@@ -43,8 +48,8 @@ struct Request {
   std::uint32_t operation = 0;
   std::uint32_t root = 0;  // as kOpenRoot has answered
   std::uint32_t argument = 0;
-  std::uint32_t path_bytes =
-      0;  // so many follow: relative to the root unless said otherwise, without NUL
+  // Size of the path that follows: relative to the root unless said otherwise, without NUL.
+  std::uint32_t path_bytes = 0;
 };
 static_assert(sizeof(Request) == 24 && std::is_trivially_copyable_v<Request>);
 
@@ -54,10 +59,9 @@ struct Answer {
   std::uint32_t magic = kMagic;
   std::uint32_t sequence = 0;
   std::uint32_t outcome = 0;
-  std::uint32_t error_kind = 0;  // with kError; its text follows
-  std::int32_t number = 0;       // of a root or a watch
-  std::uint32_t descriptors =
-      0;  // which of them came along: kWantInotify | kWantFanotify; else how many
+  std::uint32_t error_kind = 0;   // with kError; its text follows
+  std::int32_t number = 0;        // of a root or a watch
+  std::uint32_t descriptors = 0;  // of kOpenRoot: kWantInotify | kWantFanotify; else their number
   std::uint32_t payload_bytes = 0;
 };
 static_assert(sizeof(Answer) == 28 && std::is_trivially_copyable_v<Answer>);
@@ -101,5 +105,20 @@ inline void append_text(std::string& to, std::string_view text) {
   from.remove_prefix(size);
   return true;
 }
+
+// ---- packets on the socket, with descriptors (unix(7), SCM_RIGHTS)
+
+inline constexpr std::size_t kMostDescriptors = kMostOpenedNames;
+
+// False if it was not sent whole. At most kMostDescriptors descriptors, which stay the caller's.
+bool send_packet(int socket, std::string_view bytes, const std::vector<int>& descriptors);
+
+struct Packet {
+  std::size_t bytes = 0;  // of the buffer
+  std::vector<UniqueFd> descriptors;
+  bool cut = false;  // descriptors or bytes were left out
+};
+// Into `buffer`, whose size bounds it. Nothing if the other side has closed, or the socket fails.
+std::optional<Packet> receive_packet(int socket, std::string& buffer, bool with_descriptors);
 
 }  // namespace scriptorium::opener

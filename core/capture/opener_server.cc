@@ -2,17 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "core/base/path.h"
 #include "core/capture/foreign_filter.h"
-#include "core/capture/opener_packet.h"
 #include "core/capture/opener_protocol.h"
 #include "core/capture/spool_opener.h"
 #include "core/capture/trusted_path.h"
 #include "core/config/config.h"
 
-// The spool opener's side: what the other side asks is not believed.
+// The spool opener's side of the protocol. It trusts nothing that the client sends.
 namespace scriptorium {
 namespace {
 
@@ -26,23 +27,11 @@ constexpr std::size_t kMostErrorBytes = 2048;
 constexpr std::uint32_t kAllowedWatchMask =
     IN_ALL_EVENTS | IN_ONLYDIR | IN_DONT_FOLLOW | IN_EXCL_UNLINK;
 
-// Components between slashes; nothing if one is "..".
+// The names between the slashes; nothing if one is "..".
 std::optional<std::vector<std::string>> components(std::string_view path) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t slash = std::min(path.find('/', at), path.size());
-    const std::string_view part = path.substr(at, slash - at);
-    if (part == "..") return std::nullopt;
-    if (!part.empty() && part != ".") parts.emplace_back(part);
-    at = slash + 1;
-  }
-  return parts;
-}
-
-std::string join(const std::vector<std::string>& parts, std::size_t from) {
-  std::string path;
-  for (std::size_t i = from; i < parts.size(); ++i) path += (i == from ? "" : "/") + parts[i];
-  return path;
+  auto names = names_of(path);
+  if (std::find(names.begin(), names.end(), "..") != names.end()) return std::nullopt;
+  return names;
 }
 
 // The directories that the configuration calls spools.
@@ -52,7 +41,7 @@ class AllowedRoots {
 
   Result<SpoolRoot> find(const std::string& wanted) {
     if (auto found = look_up(wanted)) return *std::move(found);
-    // It may have come in with a reload.
+    // The spool may have been added by a reload.
     if (auto read = read_config(); !read) return read.error();
     if (auto found = look_up(wanted)) return *std::move(found);
     return Error{ErrorKind::kPermanent,
@@ -67,14 +56,15 @@ class AllowedRoots {
       if (wanted == root) return found(root, {});
       const auto allowed = components(root);
       if (!allowed || !asked || asked->size() < allowed->size()) continue;
-      if (std::equal(allowed->begin(), allowed->end(), asked->begin()))
-        return found(root, join(*asked, allowed->size()));
+      const auto [end, rest] = std::mismatch(allowed->begin(), allowed->end(), asked->begin());
+      if (end != allowed->end()) continue;
+      return found(root, std::accumulate(rest, asked->end(), std::string{}, join_path));
     }
     return std::nullopt;
   }
 
   Result<SpoolRoot> found(const std::string& root, std::string below) const {
-    // Who can put another directory in the spool's place could have any directory read.
+    // A client that can replace the spool by another directory could have any directory read.
     auto trusted = check_not_writable_by(root, options_.client.uid, options_.client.groups, false);
     if (!trusted) return trusted.error();
     return SpoolRoot::find(root, std::move(below));
@@ -86,7 +76,8 @@ class AllowedRoots {
 
   Result<void> read_config() {
     namespace fs = std::filesystem;
-    // Before a byte of it is read: who can write it would else have a parser of his own here.
+    // Checked before a byte of it is read: otherwise a client that can write it could feed the
+    // parser of this process.
     if (auto good = trusted(options_.config_file); !good) return good;
     const fs::path folder = fs::path(options_.config_file).parent_path() / "plugins.d";
     std::error_code failed;
@@ -169,8 +160,7 @@ class Server {
       }
       case Operation::kOpen: {
         auto fd = opened.root.open(path);
-        if (!fd) return fail(fd.error());
-        return done({.descriptors = 1}, {}, {fd->get()});
+        return fd ? done({.descriptors = 1}, {}, {fd->get()}) : fail(fd.error());
       }
       case Operation::kList: return list(opened.root, path);
       case Operation::kListOpen: return list_open(opened.root, path);
@@ -179,14 +169,12 @@ class Server {
         if (request.argument == 0 || (request.argument & ~kAllowedWatchMask) != 0)
           return refuse("a mask that is not allowed");
         auto number = opened.root.watch(opened.inotify.get(), path, request.argument);
-        if (!number) return fail(number.error());
-        return done({.number = *number});
+        return number ? done({.number = *number}) : fail(number.error());
       }
       case Operation::kMark: {
         if (!opened.fanotify) return refuse("a root without fanotify");
-        if (auto marked = opened.root.mark(opened.fanotify.get()); !marked)
-          return fail(marked.error());
-        return done({});
+        auto marked = opened.root.mark(opened.fanotify.get());
+        return marked ? done({}) : fail(marked.error());
       }
       case Operation::kLeaveOut: return leave_out(opened, path);
       case Operation::kLeaveNothingOut: {
@@ -230,11 +218,8 @@ class Server {
     }
     done(answer, payload, descriptors);
     Opened kept{*std::move(root), std::move(opened.inotify), std::move(opened.fanotify)};
-    if (number == roots_.size()) {
-      roots_.emplace_back(std::move(kept));
-    } else {
-      roots_[number].emplace(std::move(kept));
-    }
+    if (number == roots_.size()) roots_.emplace_back();
+    roots_[number].emplace(std::move(kept));
   }
 
   // Such a mark only suppresses notifications, so the client may name any directory. The answer
@@ -253,10 +238,8 @@ class Server {
 
   void list(const SpoolRoot& root, const std::string& path) {
     std::string payload;
-    auto listed =
-        root.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-          return add_name(payload, name, inode, is_directory, false);
-        });
+    auto listed = root.each_name(
+        path, [&](const SpoolName& name, int) { return add_name(payload, name, false); });
     if (!listed) return fail(listed.error());
     done({}, payload);
   }
@@ -268,26 +251,23 @@ class Server {
     std::vector<int> descriptors;
     for (const auto& [name, fd] : *names) {
       if (fd) descriptors.push_back(fd.get());
-      if (!add_name(payload, name.name, name.inode, name.is_directory, static_cast<bool>(fd)))
-        return;
+      if (!add_name(payload, name, static_cast<bool>(fd))) return;
     }
     done({.descriptors = static_cast<std::uint32_t>(descriptors.size())}, payload, descriptors);
   }
 
-  // Sends what there is before it where a packet is full. False if nobody listens any more.
-  bool add_name(std::string& payload, std::string_view name, std::uint64_t inode, bool is_directory,
-                bool opened) {
-    if (payload.size() + sizeof(Name) + name.size() > opener::kMostAnswerBytes - sizeof(Answer)) {
+  // A packet that is full is sent first. False if nobody listens any more.
+  bool add_name(std::string& payload, const SpoolName& name, bool opened) {
+    const std::size_t size = sizeof(Name) + name.name.size();
+    if (payload.size() + size > opener::kMostAnswerBytes - sizeof(Answer)) {
       send(Outcome::kMore, {}, payload);
       payload.clear();
     }
-    Name head;
-    head.inode = inode;
-    head.bytes = static_cast<std::uint16_t>(name.size());
-    head.is_directory = is_directory ? 1 : 0;
-    head.opened = opened ? 1 : 0;
-    opener::append(payload, head);
-    payload.append(name);
+    opener::append(payload, Name{.inode = name.inode,
+                                 .bytes = static_cast<std::uint16_t>(name.name.size()),
+                                 .is_directory = name.is_directory,
+                                 .opened = opened});
+    payload.append(name.name);
     return alive_;
   }
 

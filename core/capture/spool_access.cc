@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
-#include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "core/capture/foreign_filter.h"
@@ -47,7 +47,7 @@ std::string fanotify_mark_problem(int code) {
   }
 }
 
-// Beneath `directory`, and no link on the way. An invalid descriptor, and errno, if it cannot be.
+// Opens `name` beneath `directory`, without a link on the way. Sets errno if it cannot.
 UniqueFd open_beneath(int directory, const char* name, int flags) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(flags | O_CLOEXEC);
@@ -56,31 +56,12 @@ UniqueFd open_beneath(int directory, const char* name, int flags) {
       ::syscall(SYS_openat2, directory, *name == '\0' ? "." : name, &how, sizeof how)));
 }
 
-// O_NONBLOCK: a FIFO in the spool must not hold us.
+// O_NONBLOCK: opening a FIFO in the spool must not block.
 constexpr int kForReading = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
-// Calls `take` with an entry of readdir() and whether it is a directory, until it returns false.
-template <typename Take>
-Result<void> each_entry(DIR* dir, const std::string& path, const Take& take) {
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(dir);
-    if (entry == nullptr) break;
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") continue;
-    bool is_directory = entry->d_type == DT_DIR;
-    if (entry->d_type == DT_UNKNOWN) {
-      struct stat s{};
-      is_directory = ::fstatat(::dirfd(dir), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
-                     S_ISDIR(s.st_mode);
-    }
-    if (!take(*entry, is_directory)) return {};
-  }
-  if (errno != 0) return system_error("list " + path, errno);
-  return {};
-}
-
-std::string watch_path(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+struct DirectoryCloser {
+  void operator()(DIR* dir) const noexcept { ::closedir(dir); }
+};
 
 class DirectAccess final : public SpoolAccess {
  public:
@@ -94,16 +75,7 @@ class DirectAccess final : public SpoolAccess {
   int fanotify_fd() const override { return fanotify_.get(); }
 
   Result<FileStat> stat(const std::string& path) override { return root_.stat(path); }
-  Result<std::vector<SpoolName>> list(const std::string& path) override {
-    std::vector<SpoolName> names;
-    auto listed =
-        root_.each_name(path, [&](std::string_view name, std::uint64_t inode, bool is_directory) {
-          names.push_back({std::string(name), inode, is_directory});
-          return true;
-        });
-    if (!listed) return listed.error();
-    return names;
-  }
+  Result<std::vector<SpoolName>> list(const std::string& path) override { return root_.list(path); }
   Result<UniqueFd> open(const std::string& path) override { return root_.open(path); }
   Result<std::vector<OpenedName>> list_open(const std::string& path) override {
     return root_.list_open(path);
@@ -126,18 +98,12 @@ class DirectAccess final : public SpoolAccess {
 
 }  // namespace
 
-void SpoolRoot::DirectoryCloser::operator()(DIR* dir) const noexcept { ::closedir(dir); }
-
 Result<SpoolRoot> SpoolRoot::find(std::string configured, std::string below) {
-  struct Freed {
-    void operator()(char* text) const noexcept {
-      std::free(text);
-    }  // NOLINT: realpath's memory is malloc's
-  };
   const std::string whole = below.empty() ? configured : configured + "/" + below;
-  const std::unique_ptr<char, Freed> resolved(::realpath(whole.c_str(), nullptr));
-  if (resolved == nullptr) return system_error(whole, errno);
-  SpoolRoot root(std::move(configured), std::move(below), resolved.get());
+  std::error_code failed;
+  std::string resolved = std::filesystem::canonical(whole, failed);
+  if (failed) return system_error(whole, failed.value());
+  SpoolRoot root(std::move(configured), std::move(below), std::move(resolved));
   auto stat = stat_path(root.resolved_);
   if (!stat) return stat.error();
   if (!stat->is_directory())
@@ -168,38 +134,53 @@ Result<FileStat> SpoolRoot::stat(const std::string& path) const {
   return stat_fd(fd->get());
 }
 
-Result<SpoolRoot::Directory> SpoolRoot::directory(const std::string& path) const {
+Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
   auto fd = resolve(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!fd) return fd.error();
-  Directory dir(::fdopendir(fd->get()));
+  const std::unique_ptr<DIR, DirectoryCloser> dir(::fdopendir(fd->get()));
   if (dir == nullptr) return system_error("list " + path, errno);
-  static_cast<void>(fd->release());  // closedir closes it
-  return dir;
+  const int directory = fd->release();  // closedir closes it
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    bool is_directory = entry->d_type == DT_DIR;
+    if (entry->d_type == DT_UNKNOWN) {
+      struct stat s{};
+      is_directory =
+          ::fstatat(directory, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(s.st_mode);
+    }
+    if (!take({entry->d_name, entry->d_ino, is_directory}, directory)) return {};
+  }
+  if (errno != 0) return system_error("list " + path, errno);
+  return {};
 }
 
-Result<void> SpoolRoot::each_name(const std::string& path, const TakeName& take) const {
-  auto dir = directory(path);
-  if (!dir) return dir.error();
-  return each_entry(dir->get(), path, [&](const dirent& entry, bool is_directory) {
-    return take(entry.d_name, entry.d_ino, is_directory);
+Result<std::vector<SpoolName>> SpoolRoot::list(const std::string& path) const {
+  std::vector<SpoolName> names;
+  auto listed = each_name(path, [&](SpoolName name, int) {
+    names.push_back(std::move(name));
+    return true;
   });
+  if (!listed) return listed.error();
+  return names;
 }
 
 Result<std::vector<OpenedName>> SpoolRoot::list_open(const std::string& path) const {
-  auto dir = directory(path);
-  if (!dir) return dir.error();
   std::vector<OpenedName> names;
   std::size_t opened = 0;
-  auto listed = each_entry(dir->get(), path, [&](const dirent& entry, bool is_directory) {
-    OpenedName& name =
-        names.emplace_back(OpenedName{{entry.d_name, entry.d_ino, is_directory}, {}});
-    if (is_directory || opened == kMostOpenedNames) return true;
-    name.fd = open_beneath(::dirfd(dir->get()), entry.d_name, kForReading);
-    if (name.fd) {
-      auto stat = stat_fd(name.fd.get());
-      if (!stat || !stat->is_regular()) name.fd.reset();
+  auto listed = each_name(path, [&](SpoolName name, int directory) {
+    UniqueFd fd;
+    if (!name.is_directory && opened < kMostOpenedNames)
+      fd = open_beneath(directory, name.name.c_str(), kForReading);
+    if (fd) {
+      const auto stat = stat_fd(fd.get());
+      if (!stat || !stat->is_regular()) fd.reset();
     }
-    if (name.fd) ++opened;
+    if (fd) ++opened;
+    names.push_back({std::move(name), std::move(fd)});
     return true;
   });
   if (!listed) return listed.error();
@@ -218,9 +199,9 @@ Result<UniqueFd> SpoolRoot::open(const std::string& path) const {
 Result<int> SpoolRoot::watch(int inotify, const std::string& path, std::uint32_t mask) const {
   auto fd = resolve(path, O_PATH | O_DIRECTORY | O_NOFOLLOW);
   if (!fd) return fd.error();
-  // By the descriptor: inotify takes paths only, and a path may lead elsewhere by now.
-  const int number = ::inotify_add_watch(inotify, watch_path(fd->get()).c_str(),
-                                         mask | IN_ONLYDIR | IN_EXCL_UNLINK);
+  // By the descriptor's own link: inotify takes only paths, and this one may lead elsewhere by now.
+  const std::string link = "/proc/self/fd/" + std::to_string(fd->get());
+  const int number = ::inotify_add_watch(inotify, link.c_str(), mask | IN_ONLYDIR | IN_EXCL_UNLINK);
   if (number >= 0) return number;
   if (errno == ENOSPC)
     return Error{ErrorKind::kExhausted,

@@ -20,7 +20,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/capture/opener_packet.h"
 #include "core/capture/opener_protocol.h"
 
 namespace scriptorium {
@@ -49,11 +48,11 @@ void set_title(std::string_view title) {
 
 constexpr int kSocket = STDERR_FILENO + 1;
 
-// Standard error stays, as a place for last words; input and output become /dev/null, `socket`
-// kSocket; all else is closed.
+// Standard error stays open for error messages; input and output become /dev/null, `socket` becomes
+// kSocket; everything else is closed.
 bool keep_only_socket(int socket) {
-  // Above all that is closed or replaced on the way: a daemon may have been started without some of
-  // the first three.
+  // A number above all that are replaced below: a daemon may have been started without some of the
+  // first three.
   const int safe = ::fcntl(socket, F_DUPFD, kSocket + 2);
   if (safe < 0 || ::dup2(safe, kSocket) < 0) return false;
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -65,8 +64,8 @@ bool keep_only_socket(int socket) {
                               CapabilitySet keep) noexcept {
   constexpr int kFailed = 70;
   set_title("scriptorium: spool opener");
-  // SIGTERM and SIGINT come to all processes of a service or terminal: the daemon drains first, and
-  // then closes the socket.
+  // All processes of a service or terminal receive SIGTERM and SIGINT, but the daemon drains first
+  // and then closes the socket.
   sigset_t left_to_the_daemon;
   sigemptyset(&left_to_the_daemon);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&left_to_the_daemon, signal);
@@ -79,10 +78,11 @@ bool keep_only_socket(int socket) {
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
   ::setrlimit(RLIMIT_CORE, &no_core);
-  // Neither trace nor memory of this process for others of our user. After the capabilities: giving
-  // them up may reset it.
+  // Other processes of our user may neither trace this one nor read its memory. This follows the
+  // capabilities, because giving them up may reset it.
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  // Beside the end of the socket, which a process that the daemon has left behind could keep open.
+  // The end of the socket is not enough: a process that the daemon has left behind could keep it
+  // open.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != parent) ::_exit(0);
   serve_spool(kSocket, options);
@@ -109,16 +109,15 @@ class SpoolOpener::Connection {
                      std::string_view path, const More& more = {}) {
     if (path.size() > opener::kMostPathBytes)
       return system_error("open " + std::string(path.substr(0, 64)) + "...", ENAMETOOLONG);
-    // Question and answer belong together, so the lock is held over the two: a few microseconds,
-    // and the opener's own I/O.
+    // Request and answer belong together, so the lock is held over both: a few microseconds, and
+    // the opener's own I/O.
     const std::lock_guard lock(mutex_);
-    if (broken_) return gone();
-    Request request;
-    request.sequence = ++sequence_;
-    request.operation = static_cast<std::uint32_t>(operation);
-    request.root = root;
-    request.argument = argument;
-    request.path_bytes = static_cast<std::uint32_t>(path.size());
+    if (broken_) return ended();
+    const Request request{.sequence = ++sequence_,
+                          .operation = static_cast<std::uint32_t>(operation),
+                          .root = root,
+                          .argument = argument,
+                          .path_bytes = static_cast<std::uint32_t>(path.size())};
     packet_.clear();
     opener::append(packet_, request);
     packet_.append(path);
@@ -155,10 +154,10 @@ class SpoolOpener::Connection {
   }
 
  private:
-  static Error gone() { return {ErrorKind::kTransient, "the spool opener has ended"}; }
+  static Error ended() { return {ErrorKind::kTransient, "the spool opener has ended"}; }
   Error broken() {
     broken_ = true;
-    return gone();
+    return ended();
   }
 
   const UniqueFd socket_;
@@ -178,7 +177,7 @@ class SpoolOpener::Access final : public SpoolAccess {
         root_(std::move(root)),
         inotify_(std::move(inotify)),
         fanotify_(std::move(fanotify)) {}
-  ~Access() override { static_cast<void>(connection_.call(Operation::kCloseRoot, number_, 0, {})); }
+  ~Access() override { static_cast<void>(request(Operation::kCloseRoot, {})); }
   Access(const Access&) = delete;
   Access& operator=(const Access&) = delete;
 
@@ -197,10 +196,8 @@ class SpoolOpener::Access final : public SpoolAccess {
 
   Result<std::vector<SpoolName>> list(const std::string& path) override {
     std::vector<SpoolName> names;
-    const auto take = [&names](const Name& head, std::string_view name) {
-      names.push_back({std::string(name), head.inode, head.is_directory != 0});
-    };
-    auto reply = call_for_names(Operation::kList, path, take);
+    auto reply = call_for_names(Operation::kList, path,
+                                [&](SpoolName name, bool) { names.push_back(std::move(name)); });
     if (!reply) return reply.error();
     return names;
   }
@@ -208,11 +205,10 @@ class SpoolOpener::Access final : public SpoolAccess {
   Result<std::vector<OpenedName>> list_open(const std::string& path) override {
     std::vector<OpenedName> names;
     std::vector<std::size_t> opened;
-    const auto take = [&](const Name& head, std::string_view name) {
-      if (head.opened != 0) opened.push_back(names.size());
-      names.push_back({{std::string(name), head.inode, head.is_directory != 0}, {}});
-    };
-    auto reply = call_for_names(Operation::kListOpen, path, take);
+    auto reply = call_for_names(Operation::kListOpen, path, [&](SpoolName name, bool is_open) {
+      if (is_open) opened.push_back(names.size());
+      names.push_back({std::move(name), {}});
+    });
     if (!reply) return reply.error();
     if (reply->descriptors.size() != opened.size()) return misunderstood();
     for (std::size_t i = 0; i < opened.size(); ++i)
@@ -232,31 +228,27 @@ class SpoolOpener::Access final : public SpoolAccess {
     if (!reply) return reply.error();
     return reply->answer.number;
   }
-  // This needs no rights, as the descriptor is ours.
+  // This needs no rights, because the descriptor is ours.
   void unwatch(int number) override { ::inotify_rm_watch(inotify_.get(), number); }
-  // These would need none either: the kernel accepts marks on a group's descriptor from any holder,
-  // and a mark on a directory delivers its files as open descriptors. For that reason the daemon's
-  // system call filter denies fanotify_mark altogether.
+  // Marks would need none either: the kernel accepts marks on a group's descriptor from any holder,
+  // and a mark on a directory delivers its files as open descriptors. The daemon's system call
+  // filter therefore denies fanotify_mark altogether, and the opener sets the marks.
   Result<void> leave_out(const std::string& directory) override {
-    auto reply = connection_.call(Operation::kLeaveOut, number_, 0, directory);
-    if (!reply) return reply.error();
-    return {};
+    return request(Operation::kLeaveOut, directory);
   }
-  void leave_nothing_out() override {
-    static_cast<void>(connection_.call(Operation::kLeaveNothingOut, number_, 0, {}));
-  }
-
-  Result<void> mark() override {
-    auto reply = connection_.call(Operation::kMark, number_, 0, {});
-    if (!reply) return reply.error();
-    return {};
-  }
+  void leave_nothing_out() override { static_cast<void>(request(Operation::kLeaveNothingOut, {})); }
+  Result<void> mark() override { return request(Operation::kMark, {}); }
 
   static Error misunderstood() {
     return {ErrorKind::kTransient, "the spool opener's answer cannot be understood"};
   }
 
  private:
+  Result<void> request(Operation operation, std::string_view path) {
+    auto reply = connection_.call(operation, number_, 0, path);
+    if (!reply) return reply.error();
+    return {};
+  }
   template <typename Take>
   Result<Connection::Reply> call_for_names(Operation operation, const std::string& path,
                                            const Take& take) {
@@ -264,7 +256,8 @@ class SpoolOpener::Access final : public SpoolAccess {
       while (!payload.empty()) {
         Name head;
         if (!opener::take(payload, head) || payload.size() < head.bytes) return false;
-        take(head, payload.substr(0, head.bytes));
+        take({std::string(payload.substr(0, head.bytes)), head.inode, head.is_directory != 0},
+             head.opened != 0);
         payload.remove_prefix(head.bytes);
       }
       return true;
@@ -306,7 +299,8 @@ Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& opt
   std::unique_ptr<SpoolOpener> opener(
       new SpoolOpener(pid, std::move(pidfd), std::move(ours), keep));
   if (!opener->pidfd_) return system_error("pidfd_open (Linux 5.3)", code);
-  // An unknown root: whatever the answer, it has given up what it had to and serves.
+  // The root is unknown, so the answer is an error; but any answer shows that the opener has given
+  // up its rights and serves.
   auto first = opener->connection_->call(Operation::kStat, opener::kMostRoots, 0, {});
   if (!first && first.error().kind() == ErrorKind::kTransient) {
     return Error{
@@ -317,7 +311,7 @@ Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& opt
 }
 
 SpoolOpener::~SpoolOpener() {
-  connection_.reset();  // which ends it, unless it hangs in a file system; then it ends with us
+  connection_.reset();  // this ends it, unless it hangs in a file system; then it ends with us
   constexpr int kMostMs = 2000;
   pollfd ended{pidfd_.get(), POLLIN, 0};
   if (::poll(&ended, 1, kMostMs) > 0) ::waitpid(pid_, nullptr, 0);

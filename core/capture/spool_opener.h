@@ -11,7 +11,8 @@
 
 namespace scriptorium {
 
-// Who asks the spool opener: what it may write is not believed. uid 0 is believed everything.
+// The client of the spool opener. Files and directories that it may write are not trusted, unless
+// its uid is 0.
 struct OpenerClient {
   uid_t uid = 0;
   std::vector<gid_t> groups;
@@ -26,7 +27,7 @@ struct OpenerOptions {
 
 // The spool opener's loop: answers requests on a packet socket until the other side is closed. It
 // opens for reading, lists, watches and marks, nothing else; and only below the spools that the
-// configuration names (read anew when an unknown one is asked for), through no symbolic link. A
+// configuration names (read again when an unknown one is asked for), through no symbolic link. A
 // configuration that the client may write, or a spool that it may exchange for another directory,
 // is refused. A malformed request is answered with an error and changes nothing.
 void serve_spool(int socket, const OpenerOptions& options) noexcept;
@@ -41,8 +42,7 @@ void serve_spool(int socket, const OpenerOptions& options) noexcept;
 // Fails:   kTransient for every request once the process is gone: watch pidfd() for that, and end.
 class SpoolOpener {
  public:
-  // Forks it. It keeps of `keep`, and of everything else that this process holds, the capabilities
-  // only.
+  // Forks it. Of everything that this process holds, it keeps only the capabilities `keep`.
   static Result<std::unique_ptr<SpoolOpener>> start(const OpenerOptions& options,
                                                     CapabilitySet keep);
   ~SpoolOpener();
@@ -50,8 +50,8 @@ class SpoolOpener {
   SpoolOpener& operator=(const SpoolOpener&) = delete;
 
   // As open_direct_access(), by the opener's rights. kPermanent: it does not open this root, as the
-  // configuration calls it no spool; kInvalidConfig: it refuses to, and says what to mend. The
-  // accesses must not outlive this object.
+  // configuration does not call it a spool; kInvalidConfig: it refuses, and says what to correct.
+  // The accesses must not outlive this object.
   Result<OpenedAccess> open(const std::string& root, Notifications wanted);
 
   pid_t pid() const noexcept { return pid_; }
@@ -69,8 +69,8 @@ class SpoolOpener {
   std::unique_ptr<Connection> connection_;
 };
 
-// By the opener if there is one. A root that the configuration calls no spool is opened by this
-// process's own rights, and `fanotify_problem` then says what the opener said.
+// By the opener if there is one. A root that the configuration does not call a spool is opened by
+// this process's own rights, and `fanotify_problem` is then the opener's refusal.
 Result<OpenedAccess> open_spool(SpoolOpener* opener, const std::string& root, Notifications wanted);
 
 }  // namespace scriptorium

@@ -7,25 +7,15 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <deque>
 #include <string_view>
+
+#include "core/base/path.h"
 
 namespace scriptorium {
 namespace {
 
-void put_in_front(std::deque<std::string>& left, std::string_view path) {
-  std::vector<std::string> parts;
-  while (!path.empty()) {
-    const std::size_t slash = path.find('/');
-    const std::string_view part = path.substr(0, slash);
-    if (!part.empty() && part != ".") parts.emplace_back(part);
-    path.remove_prefix(slash == std::string_view::npos ? path.size() : slash + 1);
-  }
-  left.insert(left.begin(), parts.begin(), parts.end());
-}
-
 bool may_write(const struct stat& s, uid_t uid, const std::vector<gid_t>& groups) {
-  // An owner can give himself the right at any time.
+  // An owner can give himself the permission at any time.
   if (s.st_uid == uid) return true;
   if ((s.st_mode & S_IWGRP) != 0 &&
       std::find(groups.begin(), groups.end(), s.st_gid) != groups.end())
@@ -45,14 +35,14 @@ Error writable(const std::string& place, uid_t uid) {
 Result<void> check_not_writable_by(const std::string& path, uid_t uid,
                                    const std::vector<gid_t>& groups, bool and_itself) {
   if (uid == 0) return {};
-  std::deque<std::string> left;
-  put_in_front(left, path);
+  std::vector<std::string> left = names_of(path);  // the next name last
+  std::reverse(left.begin(), left.end());
   std::vector<std::string> above;  // the directories passed, "" = the top
   std::string at;
   constexpr int kMostLinks = 40;
   for (int links = 0; !left.empty();) {
-    const std::string name = std::move(left.front());
-    left.pop_front();
+    const std::string name = std::move(left.back());
+    left.pop_back();
     if (name == "..") {
       at = above.empty() ? std::string{} : above.back();
       if (!above.empty()) above.pop_back();
@@ -73,7 +63,8 @@ Result<void> check_not_writable_by(const std::string& path, uid_t uid,
       if (size < 0) return system_error(next, errno);
       if (++links > kMostLinks) return system_error(path, ELOOP);
       const std::string_view text(target.data(), static_cast<std::size_t>(size));
-      put_in_front(left, text);
+      const auto names = names_of(text);
+      left.insert(left.end(), names.rbegin(), names.rend());
       if (text.starts_with('/')) {
         at.clear();
         above.clear();
