@@ -46,7 +46,7 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
     event.script = std::move(parsed.script_info);
     add_file(event, "script", parsed.script, script_sha256);
   } else {
-    // An entry without a script is told apart by what there is.
+    // Without a script, the bytes that there are identify the event.
     script_sha256 = sha256_hex(*identity.bytes);
   }
   // Over the bytes before redaction: other rules, same event.
@@ -71,7 +71,7 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
     add_file(event, std::move(file.name), std::move(file.bytes), std::move(sha256));
   }
   for (EventFile& file : parsed.mixed_files) {
-    // The same answer as for an environment that nobody can take apart: all of it or nothing.
+    // Treated as an environment that cannot be parsed: all of it or nothing.
     FilteredEnvironment kept = filter_raw_environment(file.bytes, rule);
     if (kept.dropped > 0)
       event.redactions.push_back({"environment.unparsable", file.name, kept.dropped});

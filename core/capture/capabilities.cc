@@ -53,7 +53,7 @@ Result<void> empty_bounding_set() {
 }
 
 Result<void> keep_only_capabilities(CapabilitySet keep) {
-  // Also those kept: the bounding set matters to the programs that we start only.
+  // Including those kept: the bounding set only matters to programs that we start.
   if (auto emptied = empty_bounding_set(); !emptied) return emptied;
   // EINVAL: a kernel before 4.3, which has no ambient set.
   if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 && errno != EINVAL) {
@@ -93,8 +93,8 @@ std::vector<std::string> capability_names(CapabilitySet set) {
   for (int number = 0; number < kMost; ++number) {
     if (!has_capability(set, number)) continue;
     std::string name = "CAP_" + std::to_string(number);
-    for (const auto& [known, text] : kNames) {
-      if (known == number) name = text;
+    for (const auto& [named, text] : kNames) {
+      if (named == number) name = text;
     }
     names.push_back(std::move(name));
   }

@@ -1,6 +1,7 @@
 #include "core/capture/entry_reader.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/base/fault_point.h"
 #include "core/base/path.h"
@@ -16,52 +17,46 @@ Result<std::vector<OpenedName>> unopened(Result<std::vector<SpoolName>> names) {
   return all;
 }
 
-bool is_unchanged(const SpoolFile& known, const FileStat& stat) {
-  return known.stat.inode == stat.inode && known.stat.mtime_ns == stat.mtime_ns &&
-         known.stat.size == stat.size && (known.truncated || known.bytes->size() == stat.size);
+bool is_unchanged(const SpoolFile& file, const FileStat& stat) {
+  return file.stat.inode == stat.inode && file.stat.mtime_ns == stat.mtime_ns &&
+         file.stat.size == stat.size && (file.truncated || file.bytes->size() == stat.size);
 }
 
 }  // namespace
 
 // ---- held files
 
-void HeldFiles::hold(const std::string& key, std::string name, UniqueFd fd, SteadyTime first_seen,
-                     SteadyTime now) {
-  if (now - first_seen > kLongest) return;
-  if (const auto known = entries_.find(key); known != entries_.end()) {
-    for (auto& [held, old] : known->second.files) {
-      if (held != name) continue;
-      old = std::move(fd);
-      return;
-    }
+void HeldFiles::hold(File file, SteadyTime now) {
+  if (now - file.first_seen > kLongest) return;
+  const auto same = std::find_if(files_.begin(), files_.end(), [&](const File& other) {
+    return other.key == file.key && other.name == file.name;
+  });
+  if (same != files_.end()) {
+    *same = std::move(file);
+  } else if (files_.size() < kMost) {
+    files_.push_back(std::move(file));
   }
-  if (count_ >= kMost) return;
-  ++count_;
-  Held& held = entries_[key];
-  held.first_seen = first_seen;
-  held.files.emplace_back(std::move(name), std::move(fd));
 }
 
-HeldFiles::Files HeldFiles::take(const std::string& key) {
-  const auto known = entries_.find(key);
-  if (known == entries_.end()) return {};
-  Files files = std::move(known->second.files);
-  count_ -= files.size();
-  entries_.erase(known);
-  return files;
+bool HeldFiles::has(const std::string& key) const {
+  return std::any_of(files_.begin(), files_.end(),
+                     [&](const File& file) { return file.key == key; });
+}
+
+std::vector<HeldFiles::File> HeldFiles::take(const std::string& key) {
+  const auto mine = std::stable_partition(files_.begin(), files_.end(),
+                                          [&](const File& file) { return file.key != key; });
+  std::vector<File> taken(std::make_move_iterator(mine), std::make_move_iterator(files_.end()));
+  files_.erase(mine, files_.end());
+  return taken;
+}
+
+void HeldFiles::drop(const std::string& key) {
+  std::erase_if(files_, [&](const File& file) { return file.key == key; });
 }
 
 void HeldFiles::drop_old(SteadyTime now) {
-  std::erase_if(entries_, [&](const auto& entry) {
-    const bool is_old = now - entry.second.first_seen > kLongest;
-    if (is_old) count_ -= entry.second.files.size();
-    return is_old;
-  });
-}
-
-void HeldFiles::drop_all() {
-  entries_.clear();
-  count_ = 0;
+  std::erase_if(files_, [&](const File& file) { return now - file.first_seen > kLongest; });
 }
 
 // ---- reading
@@ -114,8 +109,8 @@ EntryReader::Outcome EntryReader::read_file(const std::string& key, const std::s
   auto stat = stat_fd(fd->get());
   if (!stat || !belongs_to_spool(path, *stat)) return {.found = true};
   if (place.role == SpoolPath::Role::kEntryRecord && stat->size == 0) return {};
-  const SpoolFile* known = inspection->content.file(place.file);
-  if (known != nullptr && is_unchanged(*known, *stat)) return {.found = true};
+  const SpoolFile* read = inspection->content.file(place.file);
+  if (read != nullptr && is_unchanged(*read, *stat)) return {.found = true};
   auto bytes = read_settled(fd->get(), *stat);
   if (!bytes) {
     context_.report->note_error(path + ": " + bytes.error().message());
@@ -125,7 +120,7 @@ EntryReader::Outcome EntryReader::read_file(const std::string& key, const std::s
   const SteadyTime first_seen = inspection->first_seen;
   add(key, std::string(place.file), *stat, *std::move(bytes));
   if (context_.has_inotify_only())
-    held_.hold(key, std::string(place.file), *std::move(fd), first_seen, context_.clock.steady());
+    held_.hold({key, std::string(place.file), *std::move(fd), first_seen}, context_.clock.steady());
   return {.found = true};
 }
 
@@ -144,10 +139,11 @@ bool EntryReader::belongs_to_spool(const std::string& path, const FileStat& stat
 }
 
 void EntryReader::read_held(const std::string& key) {
-  for (const auto& [name, fd] : held_.take(key)) {
-    auto stat = stat_fd(fd.get());
+  for (HeldFiles::File& file : held_.take(key)) {
+    auto stat = stat_fd(file.fd.get());
     if (!stat) continue;
-    if (auto bytes = read_settled(fd.get(), *stat)) add(key, name, *stat, *std::move(bytes));
+    if (auto bytes = read_settled(file.fd.get(), *stat))
+      add(key, std::move(file.name), *stat, *std::move(bytes));
   }
 }
 

@@ -2,8 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "core/capture/capture_context.h"
@@ -17,25 +15,24 @@ namespace scriptorium {
 // its entry was first seen, so that a spool can be unmounted and descriptors do not run out.
 class HeldFiles {
  public:
-  using Files = std::vector<std::pair<std::string, UniqueFd>>;  // name within the entry
+  struct File {
+    std::string key;
+    std::string name;  // within the entry
+    UniqueFd fd;
+    SteadyTime first_seen;  // of the entry
+  };
 
-  void hold(const std::string& key, std::string name, UniqueFd fd, SteadyTime first_seen,
-            SteadyTime now);
-  bool has(const std::string& key) const { return entries_.contains(key); }
-  Files take(const std::string& key);
-  void drop(const std::string& key) { take(key); }
+  void hold(File file, SteadyTime now);
+  bool has(const std::string& key) const;
+  std::vector<File> take(const std::string& key);
+  void drop(const std::string& key);
   void drop_old(SteadyTime now);
-  void drop_all();
+  void drop_all() { files_.clear(); }
 
  private:
   static constexpr std::size_t kMost = 64;
   static constexpr std::chrono::milliseconds kLongest{1000};
-  struct Held {
-    SteadyTime first_seen;
-    Files files;
-  };
-  std::unordered_map<std::string, Held> entries_;
-  std::size_t count_ = 0;
+  std::vector<File> files_;
 };
 
 // Reads the files of entries into the table. A file that the table holds in its present state is

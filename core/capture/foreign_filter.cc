@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <optional>
 
-// Of linux/fanotify.h since 5.19 and 6.0: older headers must not decide what a newer kernel is
-// asked.
+// linux/fanotify.h has these since 5.19 and 6.0. The daemon asks a newer kernel for them even if it
+// was built with older headers.
 #ifndef FAN_MARK_EVICTABLE
 #define FAN_MARK_EVICTABLE 0x00000200
 #endif
@@ -43,7 +43,7 @@ bool is_within(int directory, const std::string& root) {
     before = here;
     at.reset(::openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
-  return true;  // not known, so rather not
+  return true;  // unknown, so the directory is not left out
 }
 
 }  // namespace
@@ -55,15 +55,13 @@ void ForeignFilter::saw(std::string_view path) {
   if (seen_.size() >= kCountedMost && !seen_.contains(directory)) seen_.clear();
   const auto counted = seen_.try_emplace(std::move(directory), 0).first;
   if (++counted->second < kThreshold) return;
-  // Counted anew from here: if the mark is evicted or the path leads elsewhere now, it comes again.
+  // The count starts again, because the mark may be evicted, or the path may lead elsewhere now.
   counted->second = 0;
   ++marks_;
-  if (auto done = access_.leave_out(counted->first); done) {
-    ++left_out_;
-  } else if (done.error().kind() == ErrorKind::kPermanent) {
-    works_ = false;
-    seen_.clear();
-  }
+  const auto done = access_.leave_out(counted->first);
+  if (done || done.error().kind() != ErrorKind::kPermanent) return;
+  works_ = false;
+  seen_.clear();
 }
 
 void ForeignFilter::forget() {
@@ -86,8 +84,8 @@ Result<void> leave_out_directory(int fanotify_fd, const std::string& root,
     return Error{ErrorKind::kTransient, directory + " is part of the spool"};
   std::array<char, 32> link{};
   std::snprintf(link.data(), link.size(), "/proc/self/fd/%d", fd.get());
-  // By the descriptor's own link, so that it is the directory that was looked at, whatever the path
-  // means by now.
+  // By the descriptor's own link, so that the checked directory is marked even if the path leads
+  // elsewhere by now.
   if (::fanotify_mark(
           fanotify_fd,
           FAN_MARK_ADD | FAN_MARK_IGNORE | FAN_MARK_IGNORED_SURV_MODIFY | FAN_MARK_EVICTABLE,

@@ -9,27 +9,25 @@
 
 namespace scriptorium {
 
-// A mark on a file system tells of every file that anybody closes there: a compiler's objects, a
-// chatty log, our own archive. Each such event costs an open descriptor, a readlink and a close
-// (about 5 us). Directories that bring many of them are reported here, and the kernel is then told
-// to leave out what stands directly in them (Linux 6.0 and newer, fanotify_mark(2), FAN_MARK_IGNORE
-// with FAN_EVENT_ON_CHILD; older kernels go on as before).
+// A mark on a file system reports every file that any process closes there: a compiler's objects, a
+// busy log, our own archive. Each such event costs an open descriptor, a readlink and a close
+// (about 5 us). This filter counts them by directory and asks the kernel to leave out the files
+// directly in a directory with many (Linux 6.0 and newer, fanotify_mark(2), FAN_MARK_IGNORE with
+// FAN_EVENT_ON_CHILD; older kernels keep reporting them).
 //
-// The marks are evictable: they pin no inode, and one that went away is learnt again. All of them
-// are let go at each scan, and when a directory is moved into the spool, so that a mistake can live
-// no longer than until then.
+// The marks are evictable: they pin no inode, and a directory whose mark was evicted is counted
+// again. All marks are removed at each scan, and when a directory is moved into the spool, so that
+// a mistake lasts no longer than until then.
 //
 // Threads: the capture thread only.
 class ForeignFilter {
  public:
   explicit ForeignFilter(SpoolAccess& access) : access_(access) {}
 
-  // A file was closed that is none of the spool's; `path` is absolute, as /proc/self/fd names it.
+  // A file outside the spool was closed; `path` is absolute, as /proc/self/fd names it.
   void saw(std::string_view path);
-  // What has been left out so far may be part of the spool now.
+  // Directories that have been left out may be part of the spool now.
   void forget();
-
-  std::uint64_t directories_left_out() const { return left_out_; }  // since the start
 
  private:
   // A directory is left out at its 16th event: an entry's own directory sees two or three.
@@ -40,14 +38,13 @@ class ForeignFilter {
   SpoolAccess& access_;
   std::unordered_map<std::string, std::uint32_t> seen_;
   std::uint32_t marks_ = 0;
-  std::uint64_t left_out_ = 0;
   bool works_ = true;  // false: this kernel cannot
 };
 
 // For SpoolAccess::leave_out(): marks `directory` (absolute) on the descriptor, unless it is the
-// spool's root, stands below it, or a symbolic link is on the way: the path comes from an event,
-// and whoever may mount in a namespace of his own can make it any. kPermanent if the kernel has no
-// such marks; other errors mean this directory only.
+// spool's root or below it, or a symbolic link is on the way: the path comes from an event, and a
+// user who may mount in a namespace of his own can forge it. kPermanent if the kernel has no such
+// marks; other errors concern this directory only.
 Result<void> leave_out_directory(int fanotify_fd, const std::string& root,
                                  const std::string& directory);
 // For SpoolAccess::leave_nothing_out().

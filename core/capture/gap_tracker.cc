@@ -71,7 +71,7 @@ void GapTracker::advance(std::uint64_t number, SteadyTime now) {
   changed_ = true;
   followers_ = 0;
   if (number - *highest_ > kJump) {
-    ++count_changes_;
+    ++counters_.count_changes;
   } else {
     pass_over(*highest_ + 1, number - 1, now);
   }
@@ -87,12 +87,12 @@ void GapTracker::pass_over(std::uint64_t first, std::uint64_t last, SteadyTime n
   forget(first, last);
   NumberRanges missing;
   missing.assign(first, last);
-  const auto explain = [&](const NumberRanges& ahead, std::uint64_t& counter) {
+  const auto take_out = [&](const NumberRanges& ahead, std::uint64_t& counter) {
     for (const auto& part : ahead.within(first, last))
       counter += missing.erase(part.first, part.last);
   };
-  explain(ahead_without_script_, without_script_);
-  explain(ahead_part_of_another_, part_of_another_);
+  take_out(ahead_without_script_, counters_.without_script);
+  take_out(ahead_part_of_another_, counters_.part_of_another);
   for (const auto& gap : missing.all()) gaps_.assign(gap.first, gap.last, {.since = now});
   bound();
 }
@@ -100,7 +100,7 @@ void GapTracker::pass_over(std::uint64_t first, std::uint64_t last, SteadyTime n
 bool GapTracker::appeared(std::uint64_t first, std::uint64_t last) {
   const auto parts = gaps_.within(first, last);
   for (const auto& part : parts) {
-    if (part.value.state != State::kWaiting) late_ += part.count();
+    if (part.value.state != State::kWaiting) counters_.late += part.count();
   }
   gaps_.erase(first, last);
   changed_ = changed_ || !parts.empty();
@@ -119,14 +119,14 @@ void GapTracker::below(std::uint64_t number) {
   follower_ = number;
   if (followers_ < kFollowers) return;
   followers_ = 0;
-  ++count_changes_;
+  ++counters_.count_changes;
   highest_ = number;
   changed_ = true;
 }
 
 void GapTracker::forget(std::uint64_t first, std::uint64_t last) {
   for (const auto& part : gaps_.within(first, last)) {
-    if (part.value.state != State::kWaiting) forgotten_ += part.count();
+    if (part.value.state != State::kWaiting) counters_.forgotten += part.count();
   }
   gaps_.erase(first, last);
 }
@@ -138,7 +138,7 @@ void GapTracker::bound() {
   std::nth_element(oldest.begin(), most, oldest.end(),
                    [](const auto& a, const auto& b) { return a.value.since < b.value.since; });
   for (auto range = oldest.begin(); range != most; ++range) {
-    forgotten_ += range->count();
+    counters_.forgotten += range->count();
     gaps_.erase(range->first, range->last);
   }
 }
@@ -157,11 +157,11 @@ NumberRanges GapTracker::explain(std::span<const NumberUse> uses) {
       if (gap != nullptr && (!ahead || gap->state == State::kWaiting))
         with_script.assign(use.number, use.number);
     } else if (ahead) {
-      NumberRanges& known = part ? ahead_part_of_another_ : ahead_without_script_;
-      if (known.size() < kRangesAhead) known.assign(use.number, use.number);
+      NumberRanges& ahead_of_count = part ? ahead_part_of_another_ : ahead_without_script_;
+      if (ahead_of_count.size() < kRangesAhead) ahead_of_count.assign(use.number, use.number);
     } else if (gap != nullptr) {
       gaps_.erase(use.number, use.number);
-      ++(part ? part_of_another_ : without_script_);
+      ++(part ? counters_.part_of_another : counters_.without_script);
       changed_ = true;
     }
   }
@@ -229,13 +229,8 @@ std::optional<SteadyTime> GapTracker::due() const {
 // ---- reporting and saving
 
 GapStatus GapTracker::status() const {
-  GapStatus status;
-  status.without_script = without_script_;
-  status.part_of_another = part_of_another_;
-  status.late = late_;
-  status.count_changes = count_changes_;
-  status.forgotten = forgotten_;
-  status.suspected = forgotten_;
+  GapStatus status = counters_;
+  status.suspected = status.forgotten;
   status.highest = highest_;
   const auto all = gaps_.all();
   for (auto range = all.rbegin(); range != all.rend(); ++range) {

@@ -131,11 +131,7 @@ class GapTracker {
   NumberRanges ahead_part_of_another_;
   std::uint64_t follower_ = 0;
   int followers_ = 0;
-  std::uint64_t without_script_ = 0;
-  std::uint64_t part_of_another_ = 0;
-  std::uint64_t late_ = 0;
-  std::uint64_t count_changes_ = 0;
-  std::uint64_t forgotten_ = 0;
+  GapStatus counters_;  // what is counted since the start; the rest is empty
   bool changed_ = false;
 };
 

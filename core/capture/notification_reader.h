@@ -17,7 +17,7 @@
 
 namespace scriptorium {
 
-// A change of a watched directory, as inotify tells of it (inotify(7)).
+// A change of a watched directory, as inotify reports it (inotify(7)).
 struct StructureEvent {
   enum class Kind {
     kOverflow,    // the kernel's queue ran over: some events are lost
@@ -36,7 +36,7 @@ struct StructureEvent {
   std::uint64_t end = 0;  // bytes of notifications that were ever read, this one the last
 };
 
-// A file that was closed after writing, as fanotify tells of it (fanotify(7)): the descriptor is
+// A file that was closed after writing, as fanotify reports it (fanotify(7)): the descriptor is
 // that very file, whatever became of its name.
 struct ContentEvent {
   UniqueFd fd;  // none with `overflow`
@@ -46,7 +46,7 @@ struct ContentEvent {
 
 // Pure, of the bytes of one read(). `before`: bytes that were read earlier.
 std::vector<StructureEvent> parse_structure(std::string_view bytes, std::uint64_t before);
-// Takes over the descriptors in the bytes, all of them, so the caller may stop half way.
+// Takes over all descriptors in the bytes, so the caller may stop half way.
 std::vector<ContentEvent> parse_content(std::string_view bytes);
 
 // Reads both queues of a spool's notifications.
@@ -59,7 +59,7 @@ class NotificationReader {
  public:
   explicit NotificationReader(SpoolAccess& access);
 
-  // Reads everything that is queued. While a storm's content is taken, more structure comes than
+  // Reads everything that is queued. Under load, more structure arrives while content is taken than
   // one read can hold. `at_once` is called for each event as it is read.
   void read_structure(const std::function<void(const StructureEvent&)>& at_once);
   bool has_structure() const { return !structure_.empty(); }

@@ -32,27 +32,27 @@ void Scanner::begin(bool thorough) {
 void Scanner::add_directory(const std::string& path) {
   std::vector<std::uint64_t> numbers;
   list(path, numbers);
-  // In the order of the count: a directory's own order looks like a count that jumps back and
+  // In ascending order: the directory's own order would look like a count that jumps back and
   // forth.
   std::sort(numbers.begin(), numbers.end());
   gaps_.seen(numbers);
 }
 
-// `numbers` gets those that were not known yet.
+// Adds the numbers of entries that were not seen before to `numbers`.
 void Scanner::list(const std::string& path, std::vector<std::uint64_t>& numbers) {
   auto names = context_.access.list(path);
   if (!names) {
     if (names.error().kind() != ErrorKind::kVanished) list_failed(path, names.error());
     return;
   }
-  // An empty root says nothing of the entries that it had: it may be the bare place of a mount.
+  // An empty root says nothing about the entries that it had: it may be an unused mount point.
   if (path.empty() && table_.entries().records() > 0 && looks_unused(*names)) failed_ = true;
   std::unordered_set<std::string> seen;
   for (const SpoolName& name : *names) {
     const std::string child = join_path(path, name.name);
     const SpoolPath place = context_.adapter.classify(child);
     if (place.role == SpoolPath::Role::kDirectory && name.is_directory) {
-      // The watch first: what comes after the listing is then told by it.
+      // The watch comes first, so that it reports what appears after the listing.
       if (!watches_.has_directory(child)) watches_.add_directory(child);
       list(child, numbers);
     } else if (place.role == SpoolPath::Role::kEntryDirectory && name.is_directory) {
@@ -105,8 +105,8 @@ void Scanner::abandon() {
   again_ = false;
 }
 
-// One that is known must not be counted again: the low number of a job that has been waiting for
-// long would look like a count that has wrapped.
+// The number of an entry that was seen before must not be counted again: the low number of a job
+// that has been waiting for long would look like a count that has wrapped.
 std::optional<std::uint64_t> Scanner::new_number(const std::string& key) const {
   if (!counts_numbers_) return std::nullopt;
   const auto number = context_.adapter.number_of(key);

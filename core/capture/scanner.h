@@ -39,19 +39,19 @@ class Scanner {
   void no_later_than(SteadyTime at) { next_ = std::min(next_, at); }
   // The next periodic scan verifies every record.
   void make_next_thorough() { next_thorough_ = true; }
-  // For a scan that begins because next() is reached. A scan that compares inodes of directories
-  // alone does not notice one that was removed and made again with the same inode, so every tenth
-  // is thorough.
+  // For a scan that begins because next() is reached. A scan that only compares inodes of
+  // directories does not notice a directory that was removed and made again with the same inode, so
+  // every tenth is thorough.
   bool take_thorough();
 
   // ---- a scan
   bool is_running() const { return running_; }
   bool has_items() const { return !items_.empty(); }
   std::uint32_t number() const { return number_; }
-  // Lists the whole spool. While one is running, which may have passed the place already, it only
-  // makes another one follow.
+  // Lists the whole spool. If a scan is running, which may have passed the change already, another
+  // one follows it instead.
   void begin(bool thorough);
-  // A directory that has appeared: what is in it is handed out, too.
+  // A directory has appeared: its entries are handed out, too.
   void add_directory(const std::string& path);
   std::optional<Item> take();
   // To be called when take() has given out everything.
@@ -63,9 +63,9 @@ class Scanner {
   void abandon();
 
   // ---- job numbers
-  // An entry that was not known before: its number is news, unless a listing has told of it.
+  // An entry was not known before: its number is new, unless a listing has reported it already.
   void count_number(const std::string& key);
-  // The entry is left to a later scan, and its number is not news when that finds it.
+  // The entry is left to a later scan, and its number is not new when that finds it.
   void leave(const std::string& key);
   void forget_left() { left_numbers_ = {}; }
   void ignore_numbers() { counts_numbers_ = false; }

@@ -14,8 +14,8 @@
 
 namespace scriptorium {
 
-// Whether the spool's root is there and still the directory that is known: lost when it is gone,
-// unmounted or replaced, found when a spool stands there again.
+// Whether the spool's root is there and still the same directory: lost when it is gone, unmounted
+// or replaced, found when a spool is there again.
 //
 // Threads: the capture thread. Borrows context and table for its life.
 class SpoolPresence {
@@ -30,8 +30,8 @@ class SpoolPresence {
   }
 
   enum class State { kSame, kRemounted, kLost };
-  // Compares the root with what is known. After kLost, reason() says why and lose() is to be
-  // called; after kRemounted, watches and marks of the old mount may have ended.
+  // Compares the root with the one that was adopted. After kLost, reason() says why and lose() is
+  // to be called; after kRemounted, watches and marks of the old mount may have ended.
   State check();
   const std::string& reason() const { return reason_; }
   void lose(std::string reason, SteadyTime now);
@@ -42,13 +42,13 @@ class SpoolPresence {
   // True if a spool was found; else reason() says why not, "" if nothing is there at all.
   bool search(SteadyTime now);
 
-  // For the start. A directory that holds nothing and lies elsewhere than what was captured is the
-  // place where the spool's file system is to be mounted. To take it for the spool would be to
-  // forget all entries.
+  // For the start. An empty directory on another device than the captured files is the mount point
+  // of the spool's file system, which is not mounted yet. If it were taken for the spool, all
+  // entries would be forgotten.
   bool is_bare_mount_point() const;
   void expect_mount() { root_ = {}; }
 
-  // The kernel tells of mounts. The news stays until it is taken.
+  // The kernel has reported a change of the mounts; true until it is taken.
   int mounts_fd() const { return mounts_.fd(); }
   void poll_mounts() { mounts_changed_ = mounts_changed_ || mounts_.changed(); }
   void note_mounts_changed() { mounts_changed_ = true; }

@@ -10,9 +10,11 @@ namespace scriptorium {
 // descriptor can carry rights that its holder lacks: the kernel accepts marks on the opener's
 // fanotify group from any process that holds its descriptor.
 //
-// Threads: concerns the calling thread and those that it starts later, so call it while there is no
-// other. Fails:   kTransient if no_new_privs is not set and there is no CAP_SYS_ADMIN, or if the
-// kernel has no filters.
+// Threads: affects the calling thread and those that it starts later, so call it while there is no
+//          other.
+// Fails:   kTransient if no_new_privs is not set and there is no CAP_SYS_ADMIN, or if the kernel
+// has
+//          no filters.
 Result<void> deny_privileged_system_calls();
 
 }  // namespace scriptorium
