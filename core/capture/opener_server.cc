@@ -20,7 +20,6 @@ namespace {
 using opener::Answer;
 using opener::Name;
 using opener::Operation;
-using opener::Outcome;
 using opener::Request;
 
 constexpr std::size_t kMostErrorBytes = 2048;
@@ -260,7 +259,7 @@ class Server {
   bool add_name(std::string& payload, const SpoolName& name, bool opened) {
     const std::size_t size = sizeof(Name) + name.name.size();
     if (payload.size() + size > opener::kMostAnswerBytes - sizeof(Answer)) {
-      send(Outcome::kMore, {}, payload);
+      send(opener::Outcome::kMore, {}, payload);
       payload.clear();
     }
     opener::append(payload, Name{.inode = name.inode,
@@ -275,14 +274,14 @@ class Server {
     fail(Error{ErrorKind::kPermanent, "the spool opener refuses the request: " + std::string(why)});
   }
   void fail(const Error& error) {
-    send(Outcome::kError, {.error_kind = static_cast<std::uint32_t>(error.kind())},
+    send(opener::Outcome::kError, {.error_kind = static_cast<std::uint32_t>(error.kind())},
          std::string_view(error.message()).substr(0, kMostErrorBytes));
   }
   void done(Answer answer, std::string_view payload = {},
             const std::vector<int>& descriptors = {}) {
-    send(Outcome::kDone, answer, payload, descriptors);
+    send(opener::Outcome::kDone, answer, payload, descriptors);
   }
-  void send(Outcome outcome, Answer answer, std::string_view payload,
+  void send(opener::Outcome outcome, Answer answer, std::string_view payload,
             const std::vector<int>& descriptors = {}) {
     answer.sequence = request_sequence_;
     answer.outcome = static_cast<std::uint32_t>(outcome);

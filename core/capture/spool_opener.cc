@@ -28,7 +28,6 @@ namespace {
 using opener::Answer;
 using opener::Name;
 using opener::Operation;
-using opener::Outcome;
 using opener::Request;
 
 // ---- the process
@@ -131,16 +130,16 @@ class SpoolOpener::Connection {
           reply.answer.sequence != request.sequence || reply.answer.payload_bytes != bytes.size()) {
         return broken();
       }
-      switch (static_cast<Outcome>(reply.answer.outcome)) {
-        case Outcome::kMore:
+      switch (static_cast<opener::Outcome>(reply.answer.outcome)) {
+        case opener::Outcome::kMore:
           if (!more || !more(bytes)) return broken();
           continue;
-        case Outcome::kError:
+        case opener::Outcome::kError:
           return Error{
               static_cast<ErrorKind>(std::min(reply.answer.error_kind,
                                               static_cast<std::uint32_t>(ErrorKind::kCorrupt))),
               std::string(bytes)};
-        case Outcome::kDone: break;
+        case opener::Outcome::kDone: break;
       }
       if (packet->cut) {
         return Error{
