@@ -44,8 +44,8 @@ bool HeldFiles::has(const std::string& key) const {
 }
 
 std::vector<HeldFiles::File> HeldFiles::take(const std::string& key) {
-  const auto mine = std::stable_partition(files_.begin(), files_.end(),
-                                          [&](const File& file) { return file.key != key; });
+  const auto mine = std::partition(files_.begin(), files_.end(),
+                                   [&](const File& file) { return file.key != key; });
   std::vector<File> taken(std::make_move_iterator(mine), std::make_move_iterator(files_.end()));
   files_.erase(mine, files_.end());
   return taken;

@@ -80,7 +80,7 @@ struct EntryAction {
   };
   Kind kind;
   std::string key;
-  std::string reason = {};
+  std::string reason;
   bool whole = false;
   bool keep_watch = false;
   bool first = false;
