@@ -5,7 +5,6 @@
 
 #include "core/base/fault_point.h"
 #include "core/journal/event_row.h"
-#include "core/journal/schema.h"
 
 namespace scriptorium::journal {
 
@@ -14,14 +13,12 @@ ContentStore::ContentStore(Connection& connection, Codec& codec)
       codec_(codec),
       find_blob_(connection, "SELECT id FROM blobs WHERE sha256=?1"),
       insert_blob_(connection, "INSERT INTO blobs(id,sha256,refs,size,data) VALUES(?1,?2,1,?3,?4)"),
+      insert_pack_(connection, "INSERT INTO packs(id,data) VALUES(?1,?2)"),
+      drop_packs_(connection, "DELETE FROM packs WHERE id>=?1 AND id<=?2"),
       drop_blobs_(connection, "DELETE FROM blobs WHERE id>=?1 AND id<=?2 AND refs<=?3"),
-      change_blobs_(connection, "UPDATE blobs SET refs=refs+?3 WHERE id>=?1 AND id<=?2") {
-  now_.last_blob = connection.integer("SELECT max(id) FROM blobs").value_or(0);
-  if (!has_packs(connection)) return;  // an older version, opened only for reading
-  now_.last_pack = connection.integer("SELECT max(id) FROM packs").value_or(0);
-  insert_pack_ = Statement(connection, "INSERT INTO packs(id,data) VALUES(?1,?2)");
-  drop_packs_ = Statement(connection, "DELETE FROM packs WHERE id>=?1 AND id<=?2");
-}
+      change_blobs_(connection, "UPDATE blobs SET refs=refs+?3 WHERE id>=?1 AND id<=?2"),
+      now_{.last_blob = connection.integer("SELECT max(id) FROM blobs").value_or(0),
+           .last_pack = connection.integer("SELECT max(id) FROM packs").value_or(0)} {}
 
 void ContentStore::begin() {
   before_ = now_;
@@ -54,11 +51,9 @@ Content ContentStore::store(const Event& event) {
 
 std::int64_t ContentStore::store_blob(const EventFile& file, std::uint64_t& stored) {
   const std::string key = content_key(file);
-  if (find_blob_.bind(Blob{key}).step()) {
-    const std::int64_t blob = find_blob_.integer(0);
-    find_blob_.reset();
-    ++user_changes_[blob];
-    return blob;
+  if (const auto found = find_blob_.first(Blob{key})) {
+    ++user_changes_[*found];
+    return *found;
   }
   const std::int64_t blob = ++now_.last_blob;
   const std::string_view frame = codec_.compress(*file.bytes);

@@ -21,10 +21,8 @@ EventReader::EventReader(Connection& connection, Codec& codec, Proof proof)
     : connection_(connection),
       codec_(codec),
       proof_(proof),
-      blob_(connection, "SELECT sha256, size, data FROM blobs WHERE id=?1") {
-  // A journal of format 1 has no packs, and its events refer to none.
-  if (has_packs(connection)) pack_ = Statement(connection, "SELECT data FROM packs WHERE id=?1");
-}
+      pack_(connection, "SELECT data FROM packs WHERE id=?1"),
+      blob_(connection, "SELECT sha256, size, data FROM blobs WHERE id=?1") {}
 
 Result<Event> EventReader::locator(const Statement& row) {
   auto text = codec_.decompress(row.text(0));
@@ -33,7 +31,7 @@ Result<Event> EventReader::locator(const Statement& row) {
   event.kind = row.text(4);
   event.id = row.id(7);
   event.job.id = row.text(8);
-  event.captured_at = Timestamp{row.integer(9)};
+  event.captured_at = {row.integer(9)};
   if (!decode_locator(*text, event)) return damaged("locator", "a member is missing");
   return event;
 }
@@ -64,12 +62,14 @@ Result<std::shared_ptr<const Event>> EventReader::load_for_owner(const Statement
   return event;
 }
 
-Result<std::shared_ptr<const Event>> EventReader::load(const Statement& row) {
-  if (is_in_archive(row)) return Error{ErrorKind::kVanished, "an archive holds it"};
-  auto event = without_bytes(row);
+Result<EventReader::Loaded> EventReader::load(const Statement& row) {
+  const bool in_archive = is_in_archive(row);
+  auto event = in_archive ? locator(row) : without_bytes(row);
   if (!event) return event.error();
-  if (auto result = load_files(row, *event); !result) return result.error();
-  return std::make_shared<const Event>(*std::move(event));
+  if (!in_archive) {
+    if (auto result = load_files(row, *event); !result) return result.error();
+  }
+  return Loaded{std::make_shared<const Event>(*std::move(event)), in_archive};
 }
 
 Result<void> EventReader::load_files(const Statement& row, Event& event) {
@@ -131,6 +131,49 @@ Result<Bytes> EventReader::blob(std::int64_t id, const EventFile& file) {
   if (proof_ == Proof::kSha256 && sha256_hex(*bytes) != key)
     return damaged(file.name, "sha256 differs");
   return make_bytes(*std::move(bytes));
+}
+
+ReaderPool::Lease::~Lease() {
+  if (!reader_) return;
+  reader_->connection->reset_statements();
+  reader_->connection->take_error();
+  pool_->idle_.with([&](auto& idle) {
+    if (idle.size() < kKept) idle.push_back(std::move(reader_));
+  });
+}
+
+Result<ReaderPool::Lease> ReaderPool::lease() {
+  auto reader = idle_.with([](auto& idle) {
+    std::unique_ptr<Reader> taken;
+    if (!idle.empty()) {
+      taken = std::move(idle.back());
+      idle.pop_back();
+    }
+    return taken;
+  });
+  if (reader) return Lease(*this, std::move(reader));
+  auto opened = open();
+  if (!opened) return opened.error();
+  return Lease(*this, *std::move(opened));
+}
+
+ReaderPool::Reader::Reader(std::unique_ptr<Connection> opened)
+    : connection(std::move(opened)),
+      events(*connection, codec),
+      scan(*connection, kSelectEvents + std::string("seq>?1 ORDER BY seq LIMIT ?2")),
+      row(*connection, kSelectEvents + std::string("seq=?1")),
+      parked(*connection,
+             "SELECT seq, attempts FROM exceptions WHERE sink=?1 AND state=1 AND seq>?2 "
+             "ORDER BY seq"),
+      size(*connection, "SELECT bytes, meta FROM events WHERE seq=?1") {}
+
+Result<std::unique_ptr<ReaderPool::Reader>> ReaderPool::open() const {
+  auto connection = Connection::open(file_, mode_);
+  if (!connection) return connection.error();
+  (*connection)->execute("PRAGMA cache_size=-2048");
+  show_as_newest(**connection);
+  if (auto error = (*connection)->take_error()) return *std::move(error);
+  return std::make_unique<Reader>(*std::move(connection));
 }
 
 }  // namespace scriptorium::journal

@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/api/event.h"
+#include "core/base/guarded.h"
 #include "core/base/result.h"
 #include "core/journal/codec.h"
 #include "core/journal/event_row.h"
@@ -21,18 +24,20 @@ enum class Proof { kChecksum, kSha256 };
 class EventReader {
  public:
   EventReader(Connection& connection, Codec& codec, Proof proof = Proof::kChecksum);
-  // Of a row that begins with content_columns(). kCorrupt names the damaged part. kVanished if an
-  // archive holds the event: see is_in_archive() and locator().
-  Result<std::shared_ptr<const Event>> load(const Statement& row);
+  struct Loaded {
+    std::shared_ptr<const Event> event;
+    bool in_archive = false;  // `event` is only what finds it there (decode_locator())
+  };
+  // Of a row of kSelectEvents or kSelectUnresolved, as below. kCorrupt names the damaged part.
+  Result<Loaded> load(const Statement& row);
   static bool is_in_archive(const Statement& row) { return row.integer(2) == kInArchive; }
-  // The locator of an event in its archive, of a row that begins with event_columns().
-  Result<Event> locator(const Statement& row);
-  // The event without its files' bytes, of any row.
+  // The event without its files' bytes.
   Result<Event> without_bytes(const Statement& row);
   // The event as for_owner() reduces it.
   Result<std::shared_ptr<const Event>> load_for_owner(const Statement& row);
 
  private:
+  Result<Event> locator(const Statement& row);
   Result<std::string> pack(std::int64_t id);
   Result<Bytes> blob(std::int64_t id, const EventFile& file);
   Result<void> load_files(const Statement& row, Event& event);
@@ -43,6 +48,48 @@ class EventReader {
   Codec& codec_;
   const Proof proof_;
   Statement pack_, blob_;
+};
+
+// Connections for reading, opened when needed; a few are kept.
+// Threads: lease() from any thread; what it returns belongs to the caller. The pool outlives it.
+class ReaderPool {
+ public:
+  struct Reader {
+    explicit Reader(std::unique_ptr<Connection> opened);
+
+    std::unique_ptr<Connection> connection;
+    Codec codec;
+    EventReader events;
+    Statement scan;    // of kSelectEvents: after ?1, at most ?2
+    Statement row;     // the same, one event
+    Statement parked;  // seq and attempts of a sink's parked events after ?2
+    Statement size;    // bytes and meta of one event
+  };
+  // Its end closes every statement, so that no snapshot of the database is held.
+  class Lease {
+   public:
+    Lease(ReaderPool& pool, std::unique_ptr<Reader> reader)
+        : pool_(&pool), reader_(std::move(reader)) {}
+    Lease(Lease&&) noexcept = default;
+    ~Lease();
+    Reader* operator->() const noexcept { return reader_.get(); }
+    Reader& operator*() const noexcept { return *reader_; }
+
+   private:
+    ReaderPool* pool_;
+    std::unique_ptr<Reader> reader_;
+  };
+
+  ReaderPool(std::string file, Connection::Mode mode) : file_(std::move(file)), mode_(mode) {}
+  Result<Lease> lease();
+
+ private:
+  static constexpr std::size_t kKept = 4;
+  Result<std::unique_ptr<Reader>> open() const;
+
+  std::string file_;
+  Connection::Mode mode_;
+  Guarded<std::vector<std::unique_ptr<Reader>>> idle_;
 };
 
 }  // namespace scriptorium::journal

@@ -1,9 +1,9 @@
 #include "core/journal/event_row.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "core/base/number.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 
@@ -77,14 +77,9 @@ std::string encode_blobs(const std::vector<std::int64_t>& blobs) {
 
 std::vector<std::int64_t> decode_blobs(std::string_view text) {
   std::vector<std::int64_t> blobs;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at < end) {
-    std::int64_t blob = 0;
-    const auto result = std::from_chars(at, end, blob);
-    if (result.ec != std::errc{}) break;
-    blobs.push_back(blob);
-    at = result.ptr + 1;
+  while (const auto blob = take_number<std::int64_t>(text)) {
+    blobs.push_back(*blob);
+    if (!text.empty()) text.remove_prefix(1);
   }
   return blobs;
 }
@@ -114,9 +109,9 @@ bool decode_locator(std::string_view text, Event& event) {
       !take(text, verified)) {
     return false;
   }
-  const auto [end, error] =
-      std::from_chars(time.data(), time.data() + time.size(), event.time.nanoseconds);
-  if (error != std::errc{} || end != time.data() + time.size()) return false;
+  const auto nanoseconds = parse_number<std::int64_t>(time);
+  if (!nanoseconds) return false;
+  event.time = {*nanoseconds};
   if (array)
     event.job.array = JobArray{.job_id = *std::move(array), .task_id = {}, .task_spec = {}};
   event.user.verified = verified == "1";

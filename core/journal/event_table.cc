@@ -1,29 +1,19 @@
 #include "core/journal/event_table.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/journal/event_row.h"
-#include "core/journal/schema.h"
 
 namespace scriptorium::journal {
 namespace {
 
-// Of a row of seq, bytes, kind, target, pack.
-EventSummary summary_of(const Statement& row) {
-  return {.seq = row.number(0),
-          .bytes = row.number(1),
-          .kind = std::string(row.text(2)),
-          .target = static_cast<SinkId>(row.integer(3)),
-          .in_archive = row.integer(4) == kInArchive};
-}
+constexpr const char* kSelectSummary =
+    "SELECT seq, bytes, kind, target, pack=-1 FROM events WHERE ";
 
-// Of four columns blobs, pack, stored, owner.
-Content content_of(const Statement& row, int first) {
-  return {.blobs = std::string(row.text(first)),
-          .pack = row.integer(first + 1),
-          .stored = row.number(first + 2),
-          .owner = std::string(row.text(first + 3))};
+EventSummary summary_of(const Statement& row) {
+  EventSummary event;
+  row.read(event.seq, event.bytes, event.kind, event.target, event.in_archive);
+  return event;
 }
 
 std::optional<EventSummary> only(Statement& statement) {
@@ -35,31 +25,37 @@ std::optional<EventSummary> only(Statement& statement) {
 
 }  // namespace
 
+StoredEvent row_of(std::uint64_t number, const std::string& source, const Event& event) {
+  return {.number = number,
+          .id = event.id,
+          .source = source,
+          .kind = event.kind,
+          .job_id = event.job.id,
+          .captured_at = event.captured_at,
+          .bytes = event.bytes_size(),
+          .content = {},
+          .meta = ""};
+}
+
 EventTable::EventTable(Connection& connection, Codec& codec, ContentStore& contents)
     : connection_(connection),
       codec_(codec),
       contents_(contents),
+      find_(connection, kSelectSummary + std::string("id=?1")),
+      in_range_(connection, kSelectSummary + std::string("seq>=?1 AND seq<=?2")),
+      scan_(connection, kSelectSummary + std::string("seq>?1 ORDER BY seq")),
+      insert_(connection,
+              "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,pack,"
+              "target,owner,stored) VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)"),
       prune_range_(connection, "DELETE FROM events WHERE seq>?1 AND seq<=?2"),
       prune_one_(connection, "DELETE FROM events WHERE seq=?1"),
-      count_(connection.number("SELECT count(*) FROM events")) {
-  const std::string columns = "SELECT seq, bytes, kind, " +
-                              column_or(connection, "events", "target", "0") +
-                              (has_packs(connection) ? ", pack" : ", 0");
-  find_ = Statement(connection, (columns + " FROM events WHERE id=?1").c_str());
-  in_range_ = Statement(connection, (columns + " FROM events WHERE seq>=?1 AND seq<=?2").c_str());
-  scan_ = Statement(connection, (columns + " FROM events WHERE seq>?1 ORDER BY seq").c_str());
-  if (!marks_name_files(connection)) return;  // an older version, opened only for reading
-  insert_ = Statement(connection,
-                      "INSERT INTO events(seq,id,source,kind,job_id,captured_at,bytes,blobs,meta,"
-                      "pack,target,owner,stored) "
-                      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)");
-  prune_scan_ = Statement(connection,
-                          "SELECT seq, bytes, kind, target, pack, blobs, pack, stored, owner FROM "
-                          "events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3");
-  content_of_ = Statement(connection, "SELECT blobs, pack, stored, owner FROM events WHERE seq=?1");
-  release_ = Statement(
-      connection, "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1");
-}
+      prune_scan_(connection,
+                  "SELECT seq, bytes, kind, target, pack=-1, blobs, pack, stored, owner FROM "
+                  "events WHERE seq>?1 AND seq<=?2 ORDER BY seq LIMIT ?3"),
+      content_of_(connection, "SELECT blobs, pack, stored, owner FROM events WHERE seq=?1"),
+      release_(connection,
+               "UPDATE events SET blobs='', pack=-1, meta=?2, owner='', stored=0 WHERE seq=?1"),
+      count_(connection.number("SELECT count(*) FROM events")) {}
 
 void EventTable::begin() {
   count_before_ = count_;
@@ -70,7 +66,6 @@ std::uint64_t EventTable::last_seq() { return connection_.number("SELECT max(seq
 
 std::map<std::string, std::int64_t> EventTable::charges() {
   std::map<std::string, std::int64_t> charges;
-  if (!marks_name_files(connection_)) return charges;
   Statement rows(connection_,
                  "SELECT owner, sum(stored) FROM events WHERE owner<>'' GROUP BY owner");
   while (rows.step()) charges[std::string(rows.text(0))] = rows.integer(1);
@@ -113,47 +108,52 @@ void EventTable::each_after(std::uint64_t seq,
   scan_.reset();
 }
 
-void EventTable::insert(std::uint64_t seq, const std::string& source, const Event& event,
-                        const Content& content) {
-  const std::string meta = encode_meta(event);
-  const std::string_view frame = codec_.compress(meta);
-  const std::string owner = owner_of(event);
-  const auto size = static_cast<std::int64_t>(content.stored + frame.size());
-  insert_.run(seq, Id{event.id}, source, event.kind, event.job.id, event.captured_at,
-              event.bytes_size(), content.blobs, Large{frame}, content.pack, 0, owner, size);
-  charge(owner, size);
+void EventTable::insert(const StoredEvent& row, SinkId target) {
+  const Content& content = row.content;
+  insert_.run(row.number, Id{row.id}, row.source, row.kind, row.job_id, row.captured_at, row.bytes,
+              content.blobs, Large{row.meta}, content.pack, target, content.owner, content.stored);
+  charge(content.owner, static_cast<std::int64_t>(content.stored));
   ++count_;
 }
 
-void EventTable::insert_damaged(std::uint64_t seq, const UnresolvedTable::Row& row) {
-  insert_.run(seq, Id{row.id}, row.source, row.kind, row.job_id, row.captured_at, row.bytes,
-              row.content.blobs, Large{row.meta}, row.content.pack, 0, "", row.content.stored);
-  ++count_;
+void EventTable::insert(std::uint64_t seq, const std::string& source, const Event& event,
+                        const Content& content) {
+  StoredEvent row = row_of(seq, source, event);
+  row.meta = codec_.compress(encode_meta(event));
+  row.content = content;
+  row.content.owner = owner_of(event);
+  row.content.stored += row.meta.size();
+  insert(row);
 }
 
 void EventTable::insert_locator(std::uint64_t seq, const Event& event, SinkId target) {
-  insert_.run(seq, Id{event.id}, "", event.kind, event.job.id, event.captured_at,
-              event.bytes_size(), "", Large{codec_.compress(encode_locator(event))}, kInArchive,
-              target, "", 0);
-  ++count_;
+  StoredEvent row = row_of(seq, "", event);
+  row.meta = codec_.compress(encode_locator(event));
+  row.content.pack = kInArchive;
+  insert(row, target);
+}
+
+std::optional<Content> EventTable::content_of(std::uint64_t seq) {
+  if (!content_of_.bind(seq).step()) return std::nullopt;
+  Content content;
+  content_of_.read(content.blobs, content.pack, content.stored, content.owner);
+  content_of_.reset();
+  return content;
 }
 
 bool EventTable::release(std::uint64_t seq, std::string_view locator) {
-  if (!content_of_.bind(seq).step()) return false;
-  const Content content = content_of(content_of_, 0);
-  content_of_.reset();
-  if (content.pack == kInArchive) return false;
-  release(content);
+  const auto content = content_of(seq);
+  if (!content || content->pack == kInArchive) return false;
+  release(*content);
   release_.run(seq, Large{codec_.compress(locator)});
   return true;
 }
 
 void EventTable::remove(std::uint64_t seq) {
-  if (!content_of_.bind(seq).step()) return;
-  const Content content = content_of(content_of_, 0);
-  content_of_.reset();
+  const auto content = content_of(seq);
+  if (!content) return;
   prune_one_.run(seq);
-  release(content);
+  release(*content);
   --count_;
 }
 
@@ -161,7 +161,11 @@ std::vector<EventTable::Prunable> EventTable::prunable(std::uint64_t after, std:
                                                        std::int64_t limit) {
   std::vector<Prunable> rows;
   prune_scan_.bind(after, upto, limit);
-  while (prune_scan_.step()) rows.push_back({summary_of(prune_scan_), content_of(prune_scan_, 5)});
+  while (prune_scan_.step()) {
+    auto& [event, content] = rows.emplace_back();
+    prune_scan_.read(event.seq, event.bytes, event.kind, event.target, event.in_archive,
+                     content.blobs, content.pack, content.stored, content.owner);
+  }
   return rows;
 }
 

@@ -11,9 +11,20 @@
 #include "core/journal/content_store.h"
 #include "core/journal/journal_types.h"
 #include "core/journal/sink_row.h"
-#include "core/journal/unresolved_table.h"
 
 namespace scriptorium::journal {
+
+// The values of a row of `events` or `unresolved`.
+struct StoredEvent {
+  std::uint64_t number = 0;  // its sequence or ticket
+  std::string id, source, kind, job_id;
+  Timestamp captured_at;
+  std::uint64_t bytes = 0;  // of its files, before compression
+  Content content;
+  std::string meta;  // a frame
+};
+// Without content and metadata.
+StoredEvent row_of(std::uint64_t number, const std::string& source, const Event& event);
 
 // The rows of `events`, and what their owners are charged for them. A row that goes releases its
 // content. Threads: the writer's. Borrows everything it is given.
@@ -39,8 +50,7 @@ class EventTable {
 
   void insert(std::uint64_t seq, const std::string& source, const Event& event,
               const Content& content);
-  // An unresolved event that cannot be read, with its row's values as they are.
-  void insert_damaged(std::uint64_t seq, const UnresolvedTable::Row& row);
+  void insert(const StoredEvent& row, SinkId target = 0);
   // One that only an archive holds.
   void insert_locator(std::uint64_t seq, const Event& event, SinkId target);
   // Keeps only what finds it in its archive. False: the row is gone, or an archive holds it
@@ -59,6 +69,7 @@ class EventTable {
              const std::set<std::uint64_t>& kept);
 
  private:
+  std::optional<Content> content_of(std::uint64_t seq);
   void release(const Content& content);
   void charge(const std::string& owner, std::int64_t bytes);
 

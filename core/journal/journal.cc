@@ -5,8 +5,8 @@
 
 #include "core/journal/event_row.h"
 #include "core/journal/journal_impl.h"
+#include "core/journal/open_database.h"
 #include "core/journal/schema.h"
-#include "core/journal/verify.h"
 
 namespace scriptorium {
 namespace {
@@ -16,11 +16,6 @@ using journal::Shared;
 using journal::Writer;
 
 constexpr std::chrono::seconds kReleasePatience{10};
-
-Result<void> without_value(const Result<std::uint64_t>& result) {
-  if (!result) return result.error();
-  return {};
-}
 
 }  // namespace
 
@@ -80,9 +75,11 @@ Result<Journal::SinkId> Journal::register_sink(const std::string& name,
 }
 
 Result<void> Journal::retire_other_sinks(std::vector<std::string> configured) {
-  return without_value(impl_->call_until_done([configured = std::move(configured)](Writer& writer) {
+  auto result = impl_->call_until_done([configured = std::move(configured)](Writer& writer) {
     return writer.retire_other_sinks(configured);
-  }));
+  });
+  if (!result) return result.error();
+  return {};
 }
 
 std::vector<std::string> Journal::unregistered_sinks() const {
@@ -96,7 +93,7 @@ std::vector<std::string> Journal::unregistered_sinks() const {
 }
 
 Result<void> Journal::remove_sink(const std::string& name) {
-  return without_value(impl_->call([name](Writer& writer) { return writer.remove_sink(name); }));
+  return impl_->change([name](Writer& writer) { return writer.remove_sink(name); });
 }
 
 Result<std::vector<Journal::Item>> Journal::read(SinkId sink, std::uint64_t after,
@@ -192,13 +189,13 @@ bool Journal::wait_above(std::uint64_t bytes, const std::stop_token& stop) const
 }
 
 Result<void> Journal::set_fill(const Fill& fill) {
-  return without_value(impl_->call([fill](Writer& writer) { return writer.set_fill(fill); }));
+  return impl_->change([fill](Writer& writer) { return writer.set_fill(fill); });
 }
 
 Result<void> Journal::fill(const Fill& progress, std::vector<std::shared_ptr<const Event>> events) {
-  return without_value(impl_->call([progress, events = std::move(events)](Writer& writer) {
+  return impl_->change([progress, events = std::move(events)](Writer& writer) {
     return writer.fill(progress, events);
-  }));
+  });
 }
 
 }  // namespace scriptorium

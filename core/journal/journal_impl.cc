@@ -84,6 +84,11 @@ void Journal::Impl::put(Entry entry) {
   queue.with_notify([&](CommitQueue& q) { q.add(std::move(entry), now); });
 }
 
+Result<void> Journal::Impl::change(RunCommand run_it) {
+  if (auto result = call(std::move(run_it)); !result) return result.error();
+  return {};
+}
+
 Result<std::uint64_t> Journal::Impl::call(RunCommand run_it) {
   if (options.read_only) return read_only_error();
   // Shared, because the writer may still be inside set_value() when the answer is here.

@@ -11,10 +11,10 @@
 
 #include "core/base/guarded.h"
 #include "core/journal/commit_queue.h"
+#include "core/journal/event_reader.h"
 #include "core/journal/journal.h"
 #include "core/journal/journal_reader.h"
 #include "core/journal/open_database.h"
-#include "core/journal/reader_pool.h"
 #include "core/journal/room_calls.h"
 #include "core/journal/shared_state.h"
 #include "core/journal/shares.h"
@@ -34,15 +34,22 @@ class Journal::Impl {
 
   // Queues an entry that is always accepted.
   void put(journal::Entry entry);
+  // Under back-pressure. The number of the entry, or 0 if there is no room for it; it is then
+  // untouched.
+  std::uint64_t try_add(journal::Entry& entry);
+  // Waits for room; without `patience` only while the writer thread catches up.
+  std::uint64_t add(journal::Entry& entry, const std::stop_token& stop, bool patience);
   // Runs a command on the writer thread and waits for its result.
   Result<std::uint64_t> call(RunCommand run);
+  // The same for one that only succeeds or fails.
+  Result<void> change(RunCommand run);
   // The same, several times over some seconds: a disk that is full for a moment must not end a
   // start.
   Result<std::uint64_t> call_until_done(const RunCommand& run);
   // A deadline of our clock, which a test may stop, as one that a condition variable understands.
   SteadyTime real_deadline(SteadyTime deadline) const;
 
-  // Shares (journal_shares.cc)
+  // Shares (journal_sources.cc)
   Admission admit(const Append& item);
   void count_questions(const std::string& source);
   // `decide` gets the shares and what the journal holds, under the locks of both.

@@ -22,9 +22,7 @@ std::vector<Journal::Unresolved> waiting(Connection& db, const std::string& sour
   Statement rows(db,
                  "SELECT ticket, id, entry FROM unresolved WHERE source=?1 AND ticket>?2 ORDER BY "
                  "ticket LIMIT ?3");
-  const std::string columns = journal::mark_columns(db);
-  Statement mark(db,
-                 ("SELECT entry, " + columns + " FROM marks WHERE source=?1 AND entry=?2").c_str());
+  Statement mark(db, journal::kSelectMarks + std::string("source=?1 AND entry=?2"));
   rows.bind(source, after, limit);
   while (rows.step()) {
     Journal::Unresolved& item = result.emplace_back();
@@ -38,8 +36,6 @@ std::vector<Journal::Unresolved> waiting(Connection& db, const std::string& sour
   }
   return result;
 }
-
-bool has_unverified(Connection& db) { return journal::has_table(db, "unverified"); }
 
 }  // namespace
 
@@ -56,12 +52,12 @@ std::vector<Journal::Unresolved> Journal::unresolved(const std::string& source, 
   impl_->resolving.with([&](const auto& tickets) {
     std::erase_if(result, [&](const Unresolved& item) { return tickets.contains(item.ticket); });
   });
-  Statement row(db, ("SELECT " + (*reader)->content + " FROM unresolved WHERE ticket=?1").c_str());
+  Statement row(db, journal::kSelectUnresolved + std::string("ticket=?1"));
   std::uint64_t bytes = 0;
   for (Unresolved& item : result) {
     if (bytes > kUnresolvedBytes || !db.ok()) break;
     if (!row.bind(item.ticket).step()) continue;  // resolved meanwhile
-    auto event = (*reader)->events->load_for_owner(row);
+    auto event = (*reader)->events.load_for_owner(row);
     row.reset();
     if (event) {
       bytes += (*event)->memory_size();
@@ -83,7 +79,6 @@ Result<std::vector<Journal::Unverified>> Journal::unverified(const std::string& 
   auto reader = impl_->readers.lease();
   if (!reader) return reader.error();
   Connection& db = *(*reader)->connection;
-  if (!has_unverified(db)) return result;
   Statement rows(db,
                  "SELECT number, noted_at, meta FROM unverified WHERE (source=?1 OR ?1='') AND "
                  "due<=?2 ORDER BY due, number LIMIT ?3");
@@ -103,16 +98,13 @@ Result<std::vector<Journal::Unverified>> Journal::unverified(const std::string& 
 
 std::uint64_t Journal::unverified_count(const std::string& source) const {
   auto reader = impl_->readers.lease();
-  if (!reader || !has_unverified(*(*reader)->connection)) return 0;
-  Statement count(*(*reader)->connection, "SELECT count(*) FROM unverified WHERE source=?1");
-  return count.bind(source).step() ? count.number(0) : 0;
+  if (!reader) return 0;
+  return (*reader)->connection->number("SELECT count(*) FROM unverified WHERE source=?1", source);
 }
 
 Result<void> Journal::change_unverified(std::vector<LaterOwner> changes) {
-  auto result = impl_->call(
+  return impl_->change(
       [changes = std::move(changes)](Writer& writer) { return writer.change_unverified(changes); });
-  if (!result) return result.error();
-  return {};
 }
 
 Result<std::uint64_t> Journal::hasten_unverified(const std::string& source) {
@@ -123,11 +115,9 @@ Result<std::uint64_t> Journal::hasten_unverified(const std::string& source) {
 
 Result<void> Journal::replace_unverified(std::uint64_t number, const std::string& source,
                                          std::shared_ptr<const Event> event) {
-  auto result = impl_->call([number, source, event = std::move(event)](Writer& writer) {
+  return impl_->change([number, source, event = std::move(event)](Writer& writer) {
     return writer.replace_unverified(number, source, event);
   });
-  if (!result) return result.error();
-  return {};
 }
 
 bool Journal::is_replaced(SinkId sink, const Event& event) const {

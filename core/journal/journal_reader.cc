@@ -9,7 +9,6 @@ namespace scriptorium::journal {
 namespace {
 
 constexpr std::size_t kFewestRows = 64;
-constexpr std::size_t kMostRows = 10'000;  // looked at under one snapshot of the database
 // Metadata of an event in bytes, up to which they are not counted in a batch.
 constexpr std::uint64_t kUsualMeta = 8U << 10;
 
@@ -46,7 +45,7 @@ class JournalReader::Batch {
   }
 
   std::vector<Item> items;
-  std::vector<std::pair<std::size_t, Event>> to_fetch;  // place in `items`, locator
+  std::vector<std::size_t> to_fetch;  // places in `items` that hold only a locator
 
  private:
   std::size_t max_events_;
@@ -160,14 +159,14 @@ Result<bool> JournalReader::take_row(ReaderPool::Reader& reader, const SinkRow& 
   if (!batch.fits(size)) return false;
   Result<std::shared_ptr<const Event>> event =
       shared_.with([&](Shared& s) { return s.events.find(seq); });
-  if (*event == nullptr && EventReader::is_in_archive(scan)) {
-    if (auto locator = reader.events->locator(scan)) {
-      batch.to_fetch.emplace_back(batch.items.size(), *std::move(locator));
+  if (*event == nullptr) {
+    const auto loaded = reader.events.load(scan);
+    if (!loaded) {
+      event = loaded.error();
     } else {
-      event = locator.error();
+      event = loaded->event;
+      if (loaded->in_archive) batch.to_fetch.push_back(batch.items.size());
     }
-  } else if (*event == nullptr) {
-    event = reader.events->load(scan);
   }
   auto item = checked(row.id, seq, 0, std::move(event));
   if (!item) return item.error();
@@ -176,9 +175,9 @@ Result<bool> JournalReader::take_row(ReaderPool::Reader& reader, const SinkRow& 
 }
 
 Result<void> JournalReader::fetch_archived(SinkId sink, Batch& batch) {
-  for (auto& [index, locator] : batch.to_fetch) {
-    const std::uint64_t seq = batch.items[index].sequence;
-    auto fetched = checked(sink, seq, 0, fetch(locator));
+  for (const std::size_t index : batch.to_fetch) {
+    const Item& item = batch.items[index];
+    auto fetched = checked(sink, item.sequence, 0, fetch(*item.event));
     if (!fetched) {
       batch.items.resize(index);
       return batch.items.empty() ? Result<void>(fetched.error()) : Result<void>();
@@ -244,15 +243,11 @@ Result<std::shared_ptr<const Event>> JournalReader::load(ReaderPool::Reader& rea
     if (auto error = reader.connection->take_error()) return *std::move(error);
     return Error{ErrorKind::kVanished, "journal: event " + std::to_string(seq) + " is not there"};
   }
-  if (EventReader::is_in_archive(row)) {
-    auto locator = reader.events->locator(row);
-    row.reset();
-    if (!locator) return locator.error();
-    return fetch(*locator);
-  }
-  auto event = reader.events->load(row);
+  const auto loaded = reader.events.load(row);
   row.reset();
-  return event;
+  if (!loaded) return loaded.error();
+  if (loaded->in_archive) return fetch(*loaded->event);
+  return loaded->event;
 }
 
 }  // namespace scriptorium::journal

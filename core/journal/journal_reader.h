@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/guarded.h"
-#include "core/journal/reader_pool.h"
+#include "core/journal/event_reader.h"
 #include "core/journal/shared_state.h"
 
 namespace scriptorium::journal {
@@ -44,6 +43,7 @@ class JournalReader {
                                              std::size_t limit);
 
  private:
+  static constexpr std::size_t kMostRows = 10'000;  // read under one snapshot of the database
   class Batch;
   struct Parked {
     std::uint64_t seq = 0;

@@ -19,18 +19,26 @@ std::uint64_t cost_of(const Event& event) { return event.memory_size() + kEventO
 
 }  // namespace
 
+std::uint64_t Journal::Impl::try_add(Entry& entry) {
+  return queue.with_notify([&](CommitQueue& q) { return q.try_add(entry) ? q.added() : 0; });
+}
+
+std::uint64_t Journal::Impl::add(Entry& entry, const std::stop_token& stop, bool patience) {
+  std::uint64_t number = try_add(entry);
+  if (number > 0) return number;
+  queue.wait(stop, [&](CommitQueue& q) {
+    if (number == 0 && q.try_add(entry)) number = q.added();
+    return number > 0 || (!patience && q.is_blocked());
+  });
+  if (number > 0) queue.with_notify([](CommitQueue&) {});
+  return number;
+}
+
 bool Journal::append(Append item, const std::stop_token& stop) {
   if (impl_->options.read_only || !item.event || stop.stop_requested()) return false;
   const std::uint64_t cost = cost_of(*item.event);
   Entry entry{.what = std::move(item), .bytes = cost};
-  bool taken = false;
-  const auto try_add = [&](CommitQueue& q) { return taken = taken || q.try_add(entry); };
-  impl_->queue.with_notify(try_add);
-  if (!taken) {
-    impl_->queue.wait(stop, try_add);
-    if (taken) impl_->queue.with_notify([](CommitQueue&) {});
-  }
-  return taken;
+  return impl_->add(entry, stop, true) > 0;
 }
 
 Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
@@ -41,19 +49,13 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
     return admission;
   const std::uint64_t cost = cost_of(*item.event);
   Entry entry{.what = std::move(item), .bytes = cost};
-  bool taken = impl_->queue.with_notify([&](CommitQueue& q) { return q.try_add(entry); });
-  if (!taken) {
+  if (impl_->try_add(entry) == 0) {
     // Noted before the next attempt, so that room which appears right after it is called for.
     impl_->room_calls.note_refused(source, RoomCalls::kNoRoom);
-    impl_->queue.wait(stop, [&](CommitQueue& q) {
-      taken = taken || q.try_add(entry);
-      return taken || q.is_blocked();
-    });
-    if (taken) impl_->queue.with_notify([](CommitQueue&) {});
-  }
-  if (!taken) {
-    item = std::move(std::get<Append>(entry.what));
-    return Admission::kFull;
+    if (impl_->add(entry, stop, false) == 0) {
+      item = std::move(std::get<Append>(entry.what));
+      return Admission::kFull;
+    }
   }
   impl_->shares.with([&](Shares& all) { all.taken(source, event_id, impl_->clock.steady()); });
   impl_->count_questions(source);
@@ -101,17 +103,10 @@ Result<void> Journal::append_all(const std::string& source,
   for (const auto& event : events) cost += cost_of(*event);
   Entry entry{.what = journal::AppendMany{source, std::move(events), std::move(position)},
               .bytes = cost};
-  std::uint64_t number = 0;
-  const auto try_add = [&](CommitQueue& q) {
-    if (number == 0 && q.try_add(entry)) number = q.added();
-    return number > 0;
-  };
-  if (!stop.stop_requested() && !impl_->queue.with_notify(try_add))
-    impl_->queue.wait(stop, try_add);
+  const std::uint64_t number = stop.stop_requested() ? 0 : impl_->add(entry, stop, true);
   if (number == 0)
     return Error{ErrorKind::kTransient,
                  "journal: stopped before the events of " + source + " were taken"};
-  impl_->queue.with_notify([](CommitQueue&) {});
   if (!impl_->queue.wait(stop, [&](const CommitQueue& q) { return q.done() >= number; })) {
     return Error{ErrorKind::kTransient,
                  "journal: stopped before the events of " + source + " were durable"};
@@ -122,20 +117,15 @@ Result<void> Journal::append_all(const std::string& source,
 std::optional<std::string> Journal::position(const std::string& source) const {
   auto reader = impl_->readers.lease();
   if (!reader) return std::nullopt;
-  journal::Statement statement(*(*reader)->connection,
-                               "SELECT position FROM positions WHERE source=?1");
-  if (!statement.bind(source).step()) return std::nullopt;
-  return std::string(statement.text(0));
+  return (*reader)->connection->text("SELECT position FROM positions WHERE source=?1", source);
 }
 
 std::vector<CaptureMark> Journal::marks(const std::string& source) const {
   std::vector<CaptureMark> result;
   auto reader = impl_->readers.lease();
   if (!reader) return result;
-  journal::Connection& db = *(*reader)->connection;
-  const std::string columns = journal::mark_columns(db);
-  journal::Statement statement(
-      db, ("SELECT entry, " + columns + " FROM marks WHERE source=?1 ORDER BY entry").c_str());
+  journal::Statement statement(*(*reader)->connection,
+                               journal::kSelectMarks + std::string("source=?1 ORDER BY entry"));
   statement.bind(source);
   while (statement.step()) result.push_back(journal::mark_of_row(statement));
   return result;

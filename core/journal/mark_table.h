@@ -6,7 +6,6 @@
 
 #include "core/journal/capture_mark.h"
 #include "core/journal/mark_index.h"
-#include "core/journal/schema.h"
 #include "core/journal/sqlite.h"
 
 namespace scriptorium::journal {
@@ -16,19 +15,17 @@ namespace scriptorium::journal {
 class MarkTable {
  public:
   explicit MarkTable(Connection& connection)
-      : forget_(connection, "DELETE FROM marks WHERE source=?1 AND entry=?2"),
+      : put_(connection,
+             "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
+             "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET "
+             "device=?3, inode=?4, mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9"),
+        forget_(connection, "DELETE FROM marks WHERE source=?1 AND entry=?2"),
         put_position_(connection,
                       "INSERT INTO positions(source,position) VALUES(?1,?2) ON CONFLICT(source) "
                       "DO UPDATE SET position=?2") {
     Statement rows(connection, "SELECT source, entry, event_id FROM marks");
     while (rows.step()) index_.put(rows.text(0), rows.text(1), rows.id(2));
     index_.commit();
-    if (!marks_name_files(connection)) return;  // an older version, opened only for reading
-    put_ = Statement(
-        connection,
-        "INSERT INTO marks(source,entry,device,inode,mtime_ns,size,event_id,file,file_size) "
-        "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9) ON CONFLICT(source,entry) DO UPDATE SET device=?3, "
-        "inode=?4, mtime_ns=?5, size=?6, event_id=?7, file=?8, file_size=?9");
   }
 
   void commit() { index_.commit(); }

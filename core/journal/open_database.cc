@@ -1,17 +1,14 @@
 #include "core/journal/open_database.h"
 
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/journal/quarantine.h"
 #include "core/journal/salvage.h"
 #include "core/journal/schema.h"
-#include "core/journal/verify.h"
 
 namespace scriptorium::journal {
 namespace {
@@ -32,46 +29,45 @@ std::optional<std::string> network_file_system(const std::string& directory) {
   }
 }
 
-// What a file is found to be.
-struct Inspection {
-  enum class State { kEmpty, kIntact, kDamaged, kRefused } state = State::kIntact;
-  std::string text;  // why it is damaged or refused
-};
-
-Inspection inspect(Connection& db, const std::string& file) {
-  using State = Inspection::State;
+// Checks what a file is. kInvalidConfig: it is refused; kCorrupt: damaged; kVanished: empty.
+Result<void> inspect(Connection& db, const std::string& file) {
   const auto version = db.integer("PRAGMA user_version");
   const auto application = db.integer("PRAGMA application_id");
   const auto tables = db.integer("SELECT count(*) FROM sqlite_schema WHERE type='table'");
   const auto ours = db.integer(
       "SELECT count(*) FROM sqlite_schema WHERE type='table' AND name IN "
       "('events','unresolved','blobs','sinks','exceptions','marks','positions')");
-  if (auto error = db.take_error())
-    return {error->kind() == ErrorKind::kCorrupt ? State::kDamaged : State::kRefused,
-            error->message()};
-  if (*application == 0 && *version == 0 && *tables == 0) return {State::kEmpty, ""};
+  if (auto error = db.take_error()) {
+    const bool damaged = error->kind() == ErrorKind::kCorrupt;
+    return Error{damaged ? ErrorKind::kCorrupt : ErrorKind::kInvalidConfig, error->message()};
+  }
+  if (*application == 0 && *version == 0 && *tables == 0)
+    return Error{ErrorKind::kVanished, "there is no journal in " + file};
   if (*application != kApplicationId && *ours < 7) {
-    return {State::kRefused,
-            file + ": found the database of another program (application_id " +
-                std::to_string(*application) +
-                "), needed a Scriptorium journal; move it away or choose another state_dir"};
+    return Error{ErrorKind::kInvalidConfig,
+                 file + ": found the database of another program (application_id " +
+                     std::to_string(*application) +
+                     "), needed a Scriptorium journal; move it away or choose another state_dir"};
   }
   if (*application == kApplicationId && *version > kFormatVersion) {
-    return {State::kRefused, file + ": found journal format " + std::to_string(*version) +
-                                 ", this program needs " + std::to_string(kFormatVersion) +
-                                 " or older; install the newer Scriptorium again, which wrote it"};
+    return Error{ErrorKind::kInvalidConfig,
+                 file + ": found journal format " + std::to_string(*version) +
+                     ", this program needs " + std::to_string(kFormatVersion) +
+                     " or older; install the newer Scriptorium again, which wrote it"};
   }
   if (*application != kApplicationId || *version < 1 || *ours < 7 ||
-      (*version == 1) == has_packs(db) || (*version < 3) == marks_name_files(db))
-    return {State::kDamaged, "header or schema damaged"};
+      (*version == 1) == has_table(db, "packs") ||
+      (*version < 3) == has_column(db, "marks", "file_size"))
+    return Error{ErrorKind::kCorrupt, "header or schema damaged"};
   const std::string damage = verify(db, Extent::kStructure);
-  return {damage.empty() ? State::kIntact : State::kDamaged, damage};
+  if (!damage.empty()) return Error{ErrorKind::kCorrupt, damage};
+  return {};
 }
 
 Result<OpenedDatabase> open_read_only(const Options& options) {
   const std::string file = options.directory + "/" + kFileName;
   const Error missing{ErrorKind::kVanished, "there is no journal in " + options.directory};
-  if (::access(file.c_str(), F_OK) != 0) return missing;
+  if (!stat_path(file)) return missing;
   OpenedDatabase opened;
   for (const auto mode : {Connection::Mode::kReadOnly, Connection::Mode::kImmutable}) {
     auto connection = Connection::open(file, mode);
@@ -87,13 +83,12 @@ Result<OpenedDatabase> open_read_only(const Options& options) {
         return *error;
       }
     }
-    const Inspection found = inspect(**connection, file);
-    switch (found.state) {
-      case Inspection::State::kRefused: return Error{ErrorKind::kInvalidConfig, found.text};
-      case Inspection::State::kDamaged: return Error{ErrorKind::kCorrupt, file + ": " + found.text};
-      case Inspection::State::kEmpty: return missing;
-      case Inspection::State::kIntact: break;
+    if (auto found = inspect(**connection, file); !found) {
+      if (found.error().kind() == ErrorKind::kVanished) return missing;
+      if (found.error().kind() == ErrorKind::kCorrupt) return found.error().with_context(file);
+      return found.error();
     }
+    show_as_newest(**connection);
     opened.connection = *std::move(connection);
     break;
   }
@@ -105,8 +100,7 @@ Result<void> upgrade(Connection& db, const std::string& file, Logger& log) {
   const std::int64_t version = db.integer("PRAGMA user_version").value_or(kFormatVersion);
   if (version < kFormatVersion) {
     db.execute("BEGIN IMMEDIATE");
-    if (version < 2) db.execute(kFromVersion1);
-    if (version < 3) db.execute(kFromVersion2);
+    db.execute(upgrade_sql(version));
     db.execute("COMMIT");
     if (!db.ok()) db.rollback();
   }
@@ -133,9 +127,8 @@ void set_pragmas(Connection& db, const Options& options) {
   db.execute("PRAGMA secure_delete=OFF");
   db.execute("PRAGMA wal_autocheckpoint=0");
   // SQLite cuts -wal to this length when it restarts it; until then it keeps its length.
-  db.execute(("PRAGMA journal_size_limit=" +
-              std::to_string(std::min<std::uint64_t>(64U << 20, options.max_bytes / 8)))
-                 .c_str());
+  db.execute("PRAGMA journal_size_limit=" +
+             std::to_string(std::min<std::uint64_t>(64U << 20, options.max_bytes / 8)));
 }
 
 // Finishes what an earlier start left undone.
@@ -163,51 +156,38 @@ Result<void> put_aside(const Options& options, const std::string& damage, Logger
   return {};
 }
 
-// How one attempt to open the file ended: with a connection, or with the damage that it found.
-struct Attempt {
-  std::unique_ptr<Connection> connection;
-  std::string damage;
-};
-
-// What the file system alone shows; `first`: not after a quarantine.
-Result<Attempt> check_files(const Options& options, const std::string& file, bool first,
-                            OpenReport& report) {
+// What the file system alone shows; `first`: not after a quarantine. kCorrupt: damaged.
+Result<void> check_files(const Options& options, const std::string& file, bool first,
+                         OpenReport& report) {
   const auto state = stat_path(file);
   if (state && state->size > 0) {
     if (!state->is_regular())
       return Error{ErrorKind::kInvalidConfig, file + ": found no regular file; move it away"};
     const auto wanted = asked_for_salvage(options.directory);
-    return Attempt{nullptr, first && wanted ? "found while it was in use: " + *wanted : ""};
+    if (first && wanted) return Error{ErrorKind::kCorrupt, "found while it was in use: " + *wanted};
+    return {};
   }
   // A -wal without its database can only be the rest of one that is lost.
   if (const auto wal = stat_path(file + "-wal"); wal && wal->size > 0)
-    return Attempt{nullptr, "the database of " + file + "-wal is missing or empty"};
-  if (auto result = create_empty(file); !result) return result.error();
-  if (auto result = sync_directory(options.directory); !result) return result.error();
+    return Error{ErrorKind::kCorrupt, "the database of " + file + "-wal is missing or empty"};
+  if (auto result = create_empty(file); !result) return result;
   report.created = true;
-  return Attempt{};
+  return sync_parent(file);
 }
 
-Result<Attempt> try_open(const Options& options, const std::string& file, bool first,
-                         OpenReport& report) {
-  auto attempt = check_files(options, file, first, report);
-  if (!attempt || !attempt->damage.empty()) return attempt;
+// kCorrupt: the file is damaged.
+Result<std::unique_ptr<Connection>> try_open(const Options& options, const std::string& file,
+                                             bool first, OpenReport& report) {
+  if (auto result = check_files(options, file, first, report); !result) return result.error();
   auto connection = Connection::open(file, Connection::Mode::kReadWrite);
-  if (!connection && connection.error().kind() != ErrorKind::kCorrupt) return connection.error();
-  if (!connection) return Attempt{nullptr, connection.error().message()};
-  const Inspection found = inspect(**connection, file);
-  switch (found.state) {
-    case Inspection::State::kRefused: return Error{ErrorKind::kInvalidConfig, found.text};
-    case Inspection::State::kDamaged: return Attempt{nullptr, found.text};
-    case Inspection::State::kIntact: break;
-    case Inspection::State::kEmpty:
-      connection->reset();
-      if (auto result = create_empty(file); !result) return result.error();
-      report.created = true;
-      connection = Connection::open(file, Connection::Mode::kReadWrite);
-      if (!connection) return connection.error();
-  }
-  return Attempt{*std::move(connection), ""};
+  if (!connection) return connection;
+  const auto found = inspect(**connection, file);
+  if (found) return connection;
+  if (found.error().kind() != ErrorKind::kVanished) return found.error();
+  connection->reset();
+  if (auto result = create_empty(file); !result) return result.error();
+  report.created = true;
+  return Connection::open(file, Connection::Mode::kReadWrite);
 }
 
 }  // namespace
@@ -224,18 +204,18 @@ Result<OpenedDatabase> open_database(const Options& options, Logger& log, const 
   OpenedDatabase opened;
   if (auto result = finish_quarantine(options, log, opened.report); !result) return result.error();
   for (bool first = true;; first = false) {
-    auto attempt = try_open(options, file, first, opened.report);
-    if (!attempt) return attempt.error();
-    if (attempt->connection) {
-      set_pragmas(*attempt->connection, options);
-      if (auto upgraded = upgrade(*attempt->connection, file, log); !upgraded)
-        return upgraded.error();
-      opened.connection = std::move(attempt->connection);
+    auto connection = try_open(options, file, first, opened.report);
+    if (connection) {
+      set_pragmas(**connection, options);
+      if (auto upgraded = upgrade(**connection, file, log); !upgraded) return upgraded.error();
+      opened.connection = *std::move(connection);
       return opened;
     }
+    const Error& error = connection.error();
+    if (error.kind() != ErrorKind::kCorrupt) return error;
     if (!first)
-      return Error{ErrorKind::kCorrupt, file + ": damaged again at once: " + attempt->damage};
-    if (auto result = put_aside(options, attempt->damage, log, clock, opened.report); !result)
+      return Error{ErrorKind::kCorrupt, file + ": damaged again at once: " + error.message()};
+    if (auto result = put_aside(options, error.message(), log, clock, opened.report); !result)
       return result.error();
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/api/logger.h"
 #include "core/base/time.h"
@@ -8,6 +9,13 @@
 #include "core/journal/sqlite.h"
 
 namespace scriptorium::journal {
+
+enum class Extent {
+  kStructure,  // SQLite's quick check, the tables' definitions, the checksums of cursors
+  kWhole,      // every index, reference and content too, which reads all bytes
+};
+// What is wrong with the journal, in words; "" = nothing.
+std::string verify(Connection& connection, Extent extent);
 
 struct OpenedDatabase {
   std::unique_ptr<Connection> connection;

@@ -1,6 +1,5 @@
 #include "core/journal/pruner.h"
 
-#include <algorithm>
 #include <set>
 
 #include "core/base/fault_point.h"

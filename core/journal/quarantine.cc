@@ -1,13 +1,11 @@
 #include "core/journal/quarantine.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/base/fault_point.h"
 #include "core/base/file.h"
@@ -18,14 +16,14 @@
 namespace scriptorium::journal {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr const char* kDraft = "journal.salvage";  // a salvaged journal that is not yet the journal
 // In a quarantine until its salvage has become the journal.
 constexpr const char* kPending = "salvage.pending";
 // In a quarantine from the moment that all damaged files are in it, synced.
 constexpr const char* kMoved = "salvage.moved";
 constexpr const char* kWanted = "salvage.wanted";  // beside a journal found damaged while in use
-
-bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 Result<void> move(const std::string& from, const std::string& to) {
   if (const int code = FAULT_ERROR("journal.quarantine_rename"); code != 0)
@@ -41,16 +39,11 @@ Result<void> remove_marker(const std::string& directory, const char* name) {
   int code = FAULT_ERROR("journal.quarantine_unlink");
   if (code == 0 && ::unlink(path.c_str()) != 0) code = errno;
   if (code != 0 && code != ENOENT) return system_error("remove " + path, code);
-  return sync_directory(directory);
+  return sync_parent(path);
 }
 
 Result<void> make_marker(const std::string& directory, const char* name, std::string_view text) {
-  const std::string path = directory + "/" + name;
-  UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) return system_error("create " + path, errno);
-  if (auto result = write_fd(fd.get(), text); !result) return result;
-  if (auto result = sync_fd(fd.get(), path); !result) return result;
-  return sync_directory(directory);
+  return replace_file(directory + "/" + name, text, 0600);
 }
 
 Result<void> move_files(const std::string& directory, const std::string& bad) {
@@ -59,29 +52,21 @@ Result<void> move_files(const std::string& directory, const std::string& bad) {
     const std::string name = std::string("/") + kFileName + suffix;
     if (auto result = move(directory + name, bad + name); !result) return result;
   }
-  if (auto result = sync_directory(bad); !result) return result;
-  if (auto result = sync_directory(directory); !result) return result;
+  for (const std::string& moved : {bad, directory}) {
+    if (auto result = sync_parent(moved + "/" + kFileName); !result) return result;
+  }
   return make_marker(bad, kMoved, "");
 }
 
 }  // namespace
 
-Result<void> sync_directory(const std::string& path) {
-  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) return system_error("open " + path, errno);
-  return sync_fd(fd.get(), path);
-}
-
 std::string unfinished_quarantine(const std::string& directory) {
   std::string found;
-  DIR* handle = ::opendir(directory.c_str());
-  if (handle == nullptr) return found;
-  while (const dirent* entry = ::readdir(handle)) {
-    const std::string name = entry->d_name;
-    if (name.starts_with("bad.") && exists(directory + "/" + name + "/" + kPending))
-      found = directory + "/" + name;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, failed)) {
+    if (entry.path().filename().string().starts_with("bad.") && stat_path(entry.path() / kPending))
+      found = entry.path();
   }
-  ::closedir(handle);
   return found;
 }
 
@@ -92,7 +77,7 @@ Result<std::string> new_quarantine(const std::string& directory, const Clock& cl
     std::string path = directory + "/bad." + stamp + (i == 1 ? "" : "-" + std::to_string(i));
     if (::mkdir(path.c_str(), 0700) == 0) {
       if (auto result = make_marker(path, kPending, ""); !result) return result.error();
-      if (auto result = sync_directory(directory); !result) return result.error();
+      if (auto result = sync_parent(path); !result) return result.error();
       return path;
     }
     if (errno != EEXIST) return system_error("mkdir " + path, errno);
@@ -105,18 +90,18 @@ Result<std::string> new_quarantine(const std::string& directory, const Clock& cl
 Result<void> quarantine(const std::string& directory, const std::string& bad,
                         const std::string& damage, Logger& log, OpenReport& report) {
   const std::string file = directory + "/" + kFileName;
-  if (!exists(bad + "/" + kMoved)) {
+  if (!stat_path(bad + "/" + kMoved)) {
     if (auto result = move_files(directory, bad); !result) return result;
   }
   // Only the last step was missing.
-  if (exists(file)) return remove_marker(bad, kPending);
+  if (stat_path(file)) return remove_marker(bad, kPending);
   FAULT_POINT("journal.quarantine");
   const std::string draft = directory + "/" + kDraft;
   auto salvaged = salvage(bad, draft, log);
   if (!salvaged) return salvaged.error();
   FAULT_POINT("journal.quarantine");
   if (auto result = move(draft, file); !result) return result;
-  if (auto result = sync_directory(directory); !result) return result;
+  if (auto result = sync_parent(file); !result) return result;
   FAULT_POINT("journal.quarantine");
   if (auto result = remove_marker(bad, kPending); !result) return result;
   report.quarantined = bad;

@@ -11,8 +11,6 @@
 // becomes the new journal. Interrupted at any moment, the next start finishes it.
 namespace scriptorium::journal {
 
-Result<void> sync_directory(const std::string& path);
-
 // A quarantine that was not finished because the process ended; "" = there is none.
 std::string unfinished_quarantine(const std::string& directory);
 Result<std::string> new_quarantine(const std::string& directory, const Clock& clock);

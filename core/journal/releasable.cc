@@ -8,8 +8,6 @@
 namespace scriptorium::journal {
 namespace {
 
-constexpr std::int64_t kMostRows = 10'000;  // looked at under one snapshot of the database
-
 // The archive, and the sinks that may still need what it has.
 class Holders {
  public:
@@ -54,19 +52,16 @@ class Holders {
       const auto ahead = archive_->ahead.find(seq);
       return ahead != archive_->ahead.end() && ahead->second.state == State::kSettled;
     }
-    const bool open = open_.bind(archive_->id, seq).step();
-    open_.reset();
-    return !open;
+    return !open_.first(archive_->id, seq);
   }
 
   bool is_needed(std::string_view kind, std::uint64_t seq, SinkId target) {
-    if (std::any_of(others_.begin(), others_.end(), [&](const auto& row) {
-          return seq > row->cursor && row->wants(kind, seq, target) && !row->ahead.contains(seq);
-        }))
-      return true;
-    const bool parked = parked_.bind(seq).step();
-    parked_.reset();
-    return parked;
+    return std::ranges::any_of(others_,
+                               [&](const auto& row) {
+                                 return seq > row->cursor && row->wants(kind, seq, target) &&
+                                        !row->ahead.contains(seq);
+                               }) ||
+           parked_.first(seq);
   }
 
   std::shared_ptr<const SinkRow> archive_;
@@ -96,7 +91,7 @@ Result<std::vector<Releasable>> JournalReader::releasable(const std::string& arc
     if (EventReader::is_in_archive(scan) ||
         !holders->is_releasable(scan.text(4), seq, static_cast<SinkId>(scan.integer(6))))
       continue;
-    auto event = reader.events->without_bytes(scan);
+    auto event = reader.events.without_bytes(scan);
     if (!event) continue;  // damaged: the sink that reads it makes it a dead letter
     result.push_back({seq, std::make_shared<const Event>(*std::move(event)), scan.number(5)});
   }

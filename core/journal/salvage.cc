@@ -1,11 +1,9 @@
 #include "core/journal/salvage.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "core/base/fault_point.h"
 #include "core/base/file.h"
@@ -16,8 +14,7 @@
 namespace scriptorium::journal {
 namespace {
 
-bool exists(const std::string& file) { return ::access(file.c_str(), F_OK) == 0; }
-
+// With write() and unlink(), not std::filesystem: the test of power cuts records these calls.
 Result<void> copy_file(const std::string& from, const std::string& to) {
   UniqueFd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC));
   if (!in) return system_error("open " + from, errno);
@@ -69,10 +66,11 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
   if (!fd) return system_error("open " + file, errno);
   // A small journal of an older version ends before the first page of a table that a later version
   // added.
-  if (const auto size = static_cast<std::size_t>(state->size); size < page->size()) {
-    if (::lseek(fd.get(), static_cast<off_t>(size), SEEK_SET) < 0)
+  if (state->size < page->size()) {
+    if (::lseek(fd.get(), static_cast<off_t>(state->size), SEEK_SET) < 0)
       return system_error("seek " + file, errno);
-    if (auto added = write_fd(fd.get(), std::string_view(*page).substr(size)); !added) return added;
+    const auto rest = std::string_view(*page).substr(static_cast<std::size_t>(state->size));
+    if (auto added = write_fd(fd.get(), rest); !added) return added;
     if (::lseek(fd.get(), 0, SEEK_SET) < 0) return system_error("seek " + file, errno);
     state->size = page->size();
   }
@@ -93,7 +91,7 @@ Result<void> replace_first_page(const std::string& file, const std::string& fres
 Result<void> copy_database(const std::string& from, const std::string& to, bool with_wal) {
   if (auto result = remove_database(to); !result) return result;
   if (auto result = copy_file(from, to); !result) return result;
-  if (with_wal && exists(from + "-wal")) return copy_file(from + "-wal", to + "-wal");
+  if (with_wal && stat_path(from + "-wal")) return copy_file(from + "-wal", to + "-wal");
   return {};
 }
 
@@ -129,7 +127,7 @@ Result<Salvaged> salvage_into(const std::string& damaged, const std::string& tar
   db.execute("PRAGMA synchronous=OFF");
   db.execute("BEGIN");
   Salvager salvager(db, log);
-  if (exists(damaged)) {
+  if (stat_path(damaged)) {
     if (auto result = read_damaged(salvager, damaged, target); !result) return result.error();
   }
   // Lack of room or memory is not damage: what could not be read because of it may be there.
@@ -151,12 +149,12 @@ Result<void> create_empty(const std::string& file) {
   auto opened = Connection::open(file, Connection::Mode::kReadWrite);
   if (!opened) return opened.error();
   Connection& db = **opened;
-  db.execute(("PRAGMA page_size=" + std::to_string(kPageSize)).c_str());
+  db.execute("PRAGMA page_size=" + std::to_string(kPageSize));
   db.execute("PRAGMA journal_mode=WAL");
   db.execute("PRAGMA synchronous=FULL");
   db.execute("BEGIN IMMEDIATE");
-  db.execute(("PRAGMA application_id=" + std::to_string(kApplicationId)).c_str());
-  db.execute(("PRAGMA user_version=" + std::to_string(kFormatVersion)).c_str());
+  db.execute("PRAGMA application_id=" + std::to_string(kApplicationId));
+  db.execute("PRAGMA user_version=" + std::to_string(kFormatVersion));
   db.execute(kSchema);
   db.execute("COMMIT");
   if (auto error = db.take_error()) return *std::move(error);

@@ -4,6 +4,7 @@
 
 #include "core/base/text.h"
 #include "core/journal/event_row.h"
+#include "core/journal/mark_table.h"
 #include "core/journal/schema.h"
 
 namespace scriptorium::journal {
@@ -13,8 +14,12 @@ namespace {
 constexpr std::uint64_t kMostFailures = 2'000'000;
 // Rows of events that fit in one page, at most, about.
 constexpr std::int64_t kMostRowsInPage = 32;
+constexpr std::uint64_t kBatch = 1000;  // events in one transaction
 
 }  // namespace
+
+Salvager::Salvager(Connection& to, Logger& log)
+    : to_(to), log_(log), contents_(to, codec_), events_(to, codec_, contents_), unresolved_(to) {}
 
 bool Salvager::pass(const std::string& file, Connection::Mode mode) {
   auto opened = Connection::open(file, mode);
@@ -27,11 +32,19 @@ bool Salvager::pass(const std::string& file, Connection::Mode mode) {
   from_->execute("PRAGMA cache_size=-8192");
   const bool readable = from_->integer("SELECT count(*) FROM sqlite_schema").has_value();
   if (readable) {
+    show_as_newest(*from_);
+    take_error();
     // In this order: the sinks and exceptions bound the numbers of the events.
     read_sinks();
-    read_events({.unresolved = false, .name = "events", .number = "seq"});
-    read_events({.unresolved = true, .name = "unresolved", .number = "ticket"});
-    read_marks();
+    read_events({.select = kSelectEvents, .name = "events", .number = "seq"});
+    read_events({.select = kSelectUnresolved,
+                 .name = "unresolved",
+                 .number = "ticket",
+                 .unresolved = true});
+    each(kSelectMarks + std::string("true"), [&](Statement& row) {
+      CaptureMark mark = mark_of_row(row);
+      marks_.try_emplace({std::string(row.text(8)), mark.entry}, std::move(mark));
+    });
   } else {
     take_error();
   }
@@ -42,6 +55,24 @@ bool Salvager::pass(const std::string& file, Connection::Mode mode) {
 Salvaged Salvager::finish() {
   const bool lost = !lost_.empty() || events_damaged_;
   result_.lost_events = lost_.size();
+  finish_sinks();
+  // If an event was lost, its spool entry may still exist: without its mark it is captured again.
+  MarkTable marks(to_);
+  for (const auto& [key, mark] : marks_) {
+    if (lost && !has(mark.event_id)) continue;
+    marks.put(key.first, mark);
+    ++result_.marks;
+  }
+  if (!lost) {
+    for (const auto& [source, position] : positions_) marks.put_position(source, position);
+  }
+  contents_.write_changes();
+  return result_;
+}
+
+void Salvager::finish_sinks() {
+  SinkTable sinks(to_);
+  ExceptionTable exceptions(to_);
   // A cursor says what need not be delivered again, so it counts only if there is no sign against
   // it.
   const bool trusted = sinks_intact_ && exceptions_intact_;
@@ -49,26 +80,16 @@ Salvaged Salvager::finish() {
   for (auto& [id, sink] : sinks_) {
     if (!sink.sum_matches) {
       result_.redelivers = true;
-      sink.absences.clear();
+      sink.row.absences.clear();
     }
-    if (!trusted || !sink.sum_matches) sink.cursor = 0;
-    target_.add_sink(id, sink);
+    if (!trusted || !sink.sum_matches) sink.row.cursor = 0;
+    sinks.insert(sink.row);
   }
-  for (const SalvageTarget::Exception& x : exceptions_) {
+  for (const StoredException& x : exceptions_) {
     if (!sinks_.contains(x.sink)) continue;
-    target_.add_exception(x);
+    if (events_.find(x.settle.sequence)) exceptions.put(x.sink, x.settle, x.state);
     if (x.state == State::kDead) ++result_.dead_letters;
   }
-  // If an event was lost, its spool entry may still exist: without its mark it is captured again.
-  for (const auto& [source, mark] : marks_) {
-    if (lost && !target_.has(mark.event_id)) continue;
-    target_.add_mark(source, mark);
-    ++result_.marks;
-  }
-  if (!lost) {
-    for (const auto& [source, position] : positions_) target_.add_position(source, position);
-  }
-  return result_;
 }
 
 bool Salvager::take_error() {
@@ -78,7 +99,7 @@ bool Salvager::take_error() {
 }
 
 bool Salvager::each(const std::string& sql, const std::function<void(Statement&)>& row) {
-  Statement statement(*from_, sql.c_str());
+  Statement statement(*from_, sql);
   while (statement.step()) row(statement);
   statement.reset();
   if (!take_error()) return true;
@@ -86,7 +107,7 @@ bool Salvager::each(const std::string& sql, const std::function<void(Statement&)
 }
 
 bool Salvager::is_intact(const char* table) {
-  const auto answer = from_->text((std::string("PRAGMA quick_check('") + table + "')").c_str());
+  const auto answer = from_->text(std::string("PRAGMA quick_check('") + table + "')");
   from_->take_error();
   return answer == "ok";
 }
@@ -99,9 +120,8 @@ void Salvager::read_sinks() {
   }
   const bool first = sinks_.empty();
   const bool intact = is_intact("sinks");
-  const bool read = each("SELECT id, name, kinds, cursor, acknowledged, last_success, sum, " +
-                             column_or(*from_, "sinks", "absences", "''") + " FROM sinks",
-                         [&](Statement& row) { read_sink(row); });
+  const bool read = each(std::string("SELECT ") + kSinkColumns + " FROM sinks",
+                         [&](Statement& row) { read_sink(sink_of_row(row)); });
   read_exceptions(first);
   if (!first) return;
   sinks_intact_ = intact && read;
@@ -109,36 +129,22 @@ void Salvager::read_sinks() {
        [&](Statement& row) { positions_.emplace(row.text(0), row.text(1)); });
 }
 
-void Salvager::read_sink(const Statement& row) {
-  SalvageTarget::Sink sink;
-  sink.name = row.text(1);
-  sink.kinds = row.text(2);
-  sink.cursor = row.integer(3);
-  sink.acknowledged = std::max<std::int64_t>(row.integer(4), 0);
-  if (!row.is_null(5)) sink.last_success = row.integer(5);
-  sink.absences = row.text(7);
-  sink.sum_matches = row.integer(6) == sink_sum(sink.name, sink.kinds, sink.cursor, sink.absences);
-  const bool is_known = std::any_of(sinks_.begin(), sinks_.end(), [&](const auto& other) {
-    return other.second.name == sink.name;
-  });
-  if (!sink.name.empty() && row.integer(0) > 0 && !is_known)
-    sinks_.try_emplace(row.integer(0), std::move(sink));
+void Salvager::read_sink(StoredSink stored) {
+  const SinkRow& sink = stored.row;
+  const bool is_known = std::ranges::any_of(
+      sinks_, [&](const auto& other) { return other.second.row.name == sink.name; });
+  if (!sink.name.empty() && sink.id > 0 && !is_known)
+    sinks_.try_emplace(sink.id, std::move(stored));
 }
 
 void Salvager::read_exceptions(bool first) {
   const bool intact = is_intact("exceptions");
-  const bool read = each(
-      "SELECT sink, seq, state, reason, attempts, first_attempt, last_attempt, sum FROM exceptions",
-      [&](Statement& row) {
-        SalvageTarget::Exception x{row.integer(0),
-                                   row.integer(1),
-                                   static_cast<State>(row.integer(2)),
-                                   std::string(row.text(3)),
-                                   row.integer(4),
-                                   row.integer(5),
-                                   row.integer(6)};
-        if (row.integer(7) != exception_sum(x.sink, x.seq, x.state)) {
-          exceptions_damaged_ = true;  // its event is unknown: deliver everything again
+  const bool read =
+      each(std::string("SELECT ") + kExceptionColumns + " FROM exceptions", [&](Statement& row) {
+        StoredException x = exception_of_row(row);
+        if (!x.sum_matches) {
+          // Its event is unknown: deliver everything again.
+          exceptions_damaged_ = true;
         } else if (first) {
           exceptions_.push_back(std::move(x));
         }
@@ -149,8 +155,8 @@ void Salvager::read_exceptions(bool first) {
 std::pair<std::int64_t, std::int64_t> Salvager::bounds(const Table& table) {
   const std::string number = table.number, name = table.name;
   const auto bound = [&](const std::string& function) {
-    const auto value = from_->integer(
-        ("SELECT coalesce(" + function + "(" + number + "),0) FROM " + name).c_str());
+    const auto value =
+        from_->integer("SELECT coalesce(" + function + "(" + number + "),0) FROM " + name);
     if (from_->take_error()) {
       events_damaged_ = true;
       complete_ = false;
@@ -161,11 +167,13 @@ std::pair<std::int64_t, std::int64_t> Salvager::bounds(const Table& table) {
   auto high = bound("max");
   if (!low && !high) {
     // The tree's root is lost. Its index lists every number, if it is intact.
-    each("SELECT max(" + number + ") FROM (SELECT " + number + " FROM " + name +
+    each("SELECT max(" + number + ") FROM (SELECT " + number + " FROM main." + name +
              " INDEXED BY sqlite_autoindex_" + name + "_1)",
          [&](Statement& row) { high = row.integer(0); });
-    for (const auto& x : exceptions_) high = std::max(high.value_or(0), x.seq);
-    for (const auto& [id, sink] : sinks_) high = std::max(high.value_or(0), sink.cursor);
+    for (const auto& x : exceptions_)
+      high = std::max(high.value_or(0), static_cast<std::int64_t>(x.settle.sequence));
+    for (const auto& [id, sink] : sinks_)
+      high = std::max(high.value_or(0), static_cast<std::int64_t>(sink.row.cursor));
   }
   if (high) return {low.value_or(1), *high};
   // How far they went is unknown; there cannot be more rows than the file has room for.
@@ -174,28 +182,19 @@ std::pair<std::int64_t, std::int64_t> Salvager::bounds(const Table& table) {
   return {low.value_or(1), pages * kMostRowsInPage};
 }
 
-void Salvager::read_events(const Table& table) {
-  const auto [low, high] = bounds(table);
-  read_range(table, low, high);
-}
-
 // Where reading fails, the rest is read by halves, so that one bad page costs only its own rows.
-void Salvager::read_range(const Table& table, std::int64_t low, std::int64_t high) {
-  const std::string columns = table.unresolved ? std::string(content_columns(*from_)) +
-                                                     ", ticket, '', 0, 0, id, '', 0, source, entry"
-                                               : event_columns(*from_) + ", source, NULL";
+void Salvager::read_events(const Table& table) {
   const std::string number = table.number;
-  Statement rows(*from_, ("SELECT " + columns + " FROM " + table.name + " WHERE " + number +
-                          ">=?1 AND " + number + "<=?2 ORDER BY " + number)
-                             .c_str());
+  Statement rows(*from_, table.select + number + ">=?1 AND " + number + "<=?2 ORDER BY " + number);
   EventReader reader(*from_, codec_, Proof::kSha256);
   std::uint64_t failures = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>> ranges{{low, high}};  // the lowest last
+  std::vector<std::pair<std::int64_t, std::int64_t>> ranges{bounds(table)};  // the lowest last
   while (!ranges.empty() && failures < kMostFailures) {
     const auto [first, last] = ranges.back();
     ranges.pop_back();
     std::int64_t next = first;
     rows.bind(first, last);
+    if (!from_->ok()) failures = kMostFailures;  // its definition is damaged
     while (rows.step()) {
       next = rows.integer(3) + 1;
       take(table, rows, reader);
@@ -218,46 +217,64 @@ void Salvager::read_range(const Table& table, std::int64_t low, std::int64_t hig
 
 void Salvager::take(const Table& table, Statement& row, EventReader& reader) {
   const std::string id = row.id(7);
-  const SalvageTarget::EventRow kept{.unresolved = table.unresolved,
-                                     .number = row.integer(3),
-                                     .source = std::string(row.text(10)),
-                                     .entry = std::string(row.text(11)),
-                                     .target = row.integer(6),
-                                     .meta = std::string(row.text(0)),
-                                     .blobs = std::string(row.text(1))};
-  if (EventReader::is_in_archive(row)) {
-    if (const auto locator = reader.locator(row)) {
-      if (!target_.has(id)) {
-        target_.add_locator(kept, *locator, row.integer(5));
-        ++result_.events;
-      }
-      lost_.erase(id);
-      return;
-    }
-  }
-  auto loaded = reader.load(row);
+  const auto loaded = reader.load(row);
   from_->take_error();
   if (!loaded) return note_lost(id, loaded.error().message());
-  if ((*loaded)->id != id) return note_lost(id, "id differs");
+  if (loaded->event->id != id) return note_lost(id, "id differs");
   lost_.erase(id);
-  if (target_.has(id)) return;
-  target_.add_event(kept, **loaded);
+  if (has(id)) return;
+  add_event(table, row, *loaded->event, loaded->in_archive);
   ++result_.events;
 }
 
 void Salvager::note_lost(const std::string& id, const std::string& why) {
-  if (target_.has(id) || !lost_.insert(id).second) return;
+  if (has(id) || !lost_.insert(id).second) return;
   log_.error("JOURNAL_EVENT_LOST",
              "an event of the damaged journal cannot be read; if its spool entry is still there, "
              "it is captured again",
              {{"event_id", printable(id, 80)}, {"reason", why}});
 }
 
-void Salvager::read_marks() {
-  const std::string columns = mark_columns(*from_);
-  from_->take_error();
-  each("SELECT source, entry, " + columns + " FROM marks",
-       [&](Statement& row) { marks_.push_back({std::string(row.text(0)), mark_of_row(row, 1)}); });
+bool Salvager::has(const std::string& event_id) {
+  return events_.find(event_id).has_value() || unresolved_.contains(event_id);
+}
+
+// If another event has the number already, which only a damaged page can cause, the next free one.
+std::uint64_t Salvager::free_number(const Table& table, std::uint64_t wanted) {
+  while (table.unresolved ? unresolved_.find(wanted).has_value() : events_.find(wanted).has_value())
+    ++wanted;
+  return wanted;
+}
+
+void Salvager::add_event(const Table& table, const Statement& row, const Event& event,
+                         bool in_archive) {
+  StoredEvent added = row_of(free_number(table, row.number(3)), std::string(row.text(10)), event);
+  added.meta = row.text(0);  // the frame, as it was
+  if (in_archive) {
+    added.bytes = row.number(5);
+    added.content.pack = kInArchive;
+  } else {
+    added.content = contents_.store(event);
+  }
+  if (table.unresolved) {
+    unresolved_.insert(added,
+                       row.is_null(11) ? std::nullopt : std::optional(std::string(row.text(11))));
+  } else {
+    if (!in_archive) {
+      added.content.owner = owner_of(event);
+      added.content.stored += added.meta.size();
+    }
+    events_.insert(added, static_cast<SinkId>(row.integer(6)));
+  }
+  count_insert();
+}
+
+void Salvager::count_insert() {
+  if (++pending_ % kBatch != 0) return;
+  contents_.write_changes();
+  contents_.begin();
+  to_.execute("COMMIT");
+  to_.execute("BEGIN");
 }
 
 }  // namespace scriptorium::journal

@@ -11,10 +11,11 @@
 
 #include "core/api/logger.h"
 #include "core/journal/codec.h"
+#include "core/journal/content_store.h"
 #include "core/journal/event_reader.h"
+#include "core/journal/owner_tables.h"
 #include "core/journal/salvage.h"
-#include "core/journal/salvage_target.h"
-#include "core/journal/sqlite.h"
+#include "core/journal/sink_tables.h"
 
 namespace scriptorium::journal {
 
@@ -22,7 +23,8 @@ namespace scriptorium::journal {
 // what is proven into a new journal.
 class Salvager {
  public:
-  Salvager(Connection& to, Logger& log) : target_(to), log_(log) {}
+  // The caller begins the first transaction of the new journal `to` and commits the last.
+  Salvager(Connection& to, Logger& log);
 
   // Reads the file once. False if it could not be opened, or some table not to its end.
   bool pass(const std::string& file, Connection::Mode mode);
@@ -32,15 +34,12 @@ class Salvager {
   Salvaged finish();
 
  private:
-  struct Mark {
-    std::string source;
-    CaptureMark mark;
-  };
   // `events` or `unresolved`.
   struct Table {
-    bool unresolved = false;
+    const char* select;
     const char* name;
     const char* number;  // the column of its key
+    bool unresolved = false;
   };
 
   // Takes the connection's error; false if there was none.
@@ -49,27 +48,37 @@ class Salvager {
   bool each(const std::string& sql, const std::function<void(Statement&)>& row);
   bool is_intact(const char* table);
   void read_sinks();
-  void read_sink(const Statement& row);
+  void read_sink(StoredSink stored);
   void read_exceptions(bool first);  // only the first pass keeps them
   void read_events(const Table& table);
   // Of the numbers that a table may hold: the lowest and the highest.
   std::pair<std::int64_t, std::int64_t> bounds(const Table& table);
-  void read_range(const Table& table, std::int64_t low, std::int64_t high);
   void take(const Table& table, Statement& row, EventReader& reader);
   void note_lost(const std::string& id, const std::string& why);
-  void read_marks();
 
-  SalvageTarget target_;
+  // Into the new journal
+
+  bool has(const std::string& event_id);
+  void add_event(const Table& table, const Statement& row, const Event& event, bool in_archive);
+  std::uint64_t free_number(const Table& table, std::uint64_t wanted);
+  void finish_sinks();
+  void count_insert();
+
+  Connection& to_;
   Logger& log_;
   Codec codec_;
+  ContentStore contents_;
+  EventTable events_;
+  UnresolvedTable unresolved_;
+  std::uint64_t pending_ = 0;  // events in the open transaction
   Connection* from_ = nullptr;
   bool complete_ = true;  // of this pass: everything was read
   // Of the first pass that found sinks. What a later pass finds is no more reliable.
   bool sinks_intact_ = false, exceptions_intact_ = false;
   bool exceptions_damaged_ = false, events_damaged_ = false;
-  std::map<std::int64_t, SalvageTarget::Sink> sinks_;
-  std::vector<SalvageTarget::Exception> exceptions_;
-  std::vector<Mark> marks_;
+  std::map<SinkId, StoredSink> sinks_;
+  std::vector<StoredException> exceptions_;
+  std::map<std::pair<std::string, std::string>, CaptureMark> marks_;  // by source and entry
   std::map<std::string, std::string> positions_;
   std::set<std::string> lost_;  // ids of events that were seen and could not be read
   std::optional<Error> exhausted_;

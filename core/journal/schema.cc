@@ -1,6 +1,8 @@
 #include "core/journal/schema.h"
 
-#include <string_view>
+#include <algorithm>
+#include <iterator>
+#include <map>
 
 namespace scriptorium::journal {
 namespace {
@@ -48,69 +50,115 @@ CREATE TABLE unverified(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, sou
 CREATE INDEX unverified_due ON unverified(source, due);
 CREATE TABLE replaced(id BLOB PRIMARY KEY NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
 )sql";
-const char* const kFromVersion2 = R"sql(
-ALTER TABLE events ADD COLUMN target INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sinks ADD COLUMN absences TEXT NOT NULL DEFAULT '';
-ALTER TABLE marks ADD COLUMN file TEXT NOT NULL DEFAULT '';
-ALTER TABLE marks ADD COLUMN file_size INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE events ADD COLUMN owner TEXT NOT NULL DEFAULT '';
-ALTER TABLE events ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE unresolved ADD COLUMN stored INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE fills(sink TEXT PRIMARY KEY NOT NULL, archive TEXT NOT NULL, since INTEGER NOT NULL, position TEXT NOT NULL,
-  sent INTEGER NOT NULL, present INTEGER NOT NULL, skipped INTEGER NOT NULL, total INTEGER NOT NULL, state INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE unverified(number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, source TEXT NOT NULL, noted_at INTEGER NOT NULL,
-  due INTEGER NOT NULL, meta BLOB NOT NULL);
-CREATE INDEX unverified_due ON unverified(source, due);
-CREATE TABLE replaced(id BLOB PRIMARY KEY NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
-PRAGMA user_version=3;
-)sql";
-const char* const kFromVersion1 = R"sql(
-ALTER TABLE events ADD COLUMN pack INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE unresolved ADD COLUMN pack INTEGER NOT NULL DEFAULT 0;
-CREATE TABLE packs(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
-PRAGMA user_version=2;
-)sql";
 
-bool has_table(Connection& db, const char* name) {
-  Statement statement(db, "SELECT 1 FROM sqlite_schema WHERE name=?1");
-  return statement.bind(name).step();
+namespace {
+
+// What a version added: columns at the end of a table, or a table or index of its own.
+struct AddedColumn {
+  std::int64_t version;
+  std::string table, name, type, otherwise;
+  std::string definition() const { return name + " " + type + " NOT NULL DEFAULT " + otherwise; }
+};
+const std::vector<AddedColumn>& added_columns() {
+  static const std::vector<AddedColumn> columns{
+      {2, "events", "pack", "INTEGER", "0"},      {2, "unresolved", "pack", "INTEGER", "0"},
+      {3, "events", "target", "INTEGER", "0"},    {3, "sinks", "absences", "TEXT", "''"},
+      {3, "marks", "file", "TEXT", "''"},         {3, "marks", "file_size", "INTEGER", "0"},
+      {3, "events", "owner", "TEXT", "''"},       {3, "events", "stored", "INTEGER", "0"},
+      {3, "unresolved", "stored", "INTEGER", "0"}};
+  return columns;
+}
+struct AddedTable {
+  std::int64_t version;
+  std::string_view name, begin;  // of its statement
+};
+constexpr AddedTable kAddedTables[] = {{2, "packs", "CREATE TABLE packs("},
+                                       {3, "fills", "CREATE TABLE fills("},
+                                       {3, "unverified", "CREATE TABLE unverified("},
+                                       {3, "unverified_due", "CREATE INDEX unverified_due "},
+                                       {3, "replaced", "CREATE TABLE replaced("}};
+
+// Null: it is not an addition.
+const AddedTable* addition(std::string_view statement) {
+  const auto* const found = std::ranges::find_if(
+      kAddedTables, [&](const AddedTable& t) { return statement.starts_with(t.begin); });
+  return found == std::end(kAddedTables) ? nullptr : found;
 }
 
-bool has_packs(Connection& db) { return has_table(db, "packs"); }
-
-std::string column_or(Connection& db, const char* table, const char* column,
-                      const char* otherwise) {
-  Statement statement(db, "SELECT 1 FROM pragma_table_info(?1) WHERE name=?2");
-  return statement.bind(table, column).step() ? column : otherwise;
+std::vector<std::string> statements() {
+  std::vector<std::string> list;
+  std::string_view schema = kSchema;
+  for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
+    list.emplace_back(schema.substr(0, end)).erase(0, schema.find("CREATE"));
+    schema.remove_prefix(end + 1);
+  }
+  return list;
 }
 
-bool marks_name_files(Connection& db) {
-  return column_or(db, "marks", "file_size", "") == "file_size";
+}  // namespace
+
+std::vector<std::string> definitions_in(std::int64_t version) {
+  std::vector<std::string> list = statements();
+  std::erase_if(list, [&](const std::string& statement) {
+    const AddedTable* const added = addition(statement);
+    return added != nullptr && version < added->version;
+  });
+  for (std::string& statement : list) {
+    for (const AddedColumn& column : added_columns()) {
+      if (version >= column.version || !statement.starts_with("CREATE TABLE " + column.table + "("))
+        continue;
+      const std::string text = ", " + column.definition();
+      statement.erase(statement.find(text), text.size());
+    }
+    statement.resize(statement.rfind(')'));
+  }
+  return list;
 }
 
-const char* mark_columns(Connection& db) {
-  return marks_name_files(db) ? "device, inode, mtime_ns, size, event_id, file, file_size"
-                              : "device, inode, mtime_ns, size, event_id, '', 0";
+std::string upgrade_sql(std::int64_t from, std::int64_t to) {
+  const auto is_new = [&](std::int64_t version) { return from < version && version <= to; };
+  std::string sql;
+  for (const AddedColumn& column : added_columns()) {
+    if (is_new(column.version))
+      sql += "ALTER TABLE " + column.table + " ADD COLUMN " + column.definition() + ";\n";
+  }
+  for (const std::string& statement : statements()) {
+    const AddedTable* const added = addition(statement);
+    if (added != nullptr && is_new(added->version)) sql += statement + ";\n";
+  }
+  return sql + "PRAGMA user_version=" + std::to_string(to);
 }
 
-CaptureMark mark_of_row(const Statement& row, int first) {
-  return {.entry = std::string(row.text(first)),
-          .identity = {.file = std::string(row.text(first + 6)),
-                       .device = row.number(first + 1),
-                       .inode = row.number(first + 2),
-                       .mtime_ns = row.integer(first + 3),
-                       .size = row.number(first + 7)},
-          .size = row.number(first + 4),
-          .event_id = row.id(first + 5)};
+bool has_table(Connection& db, const std::string& name) {
+  return db.integer("SELECT 1 FROM main.sqlite_schema WHERE name=?1", name).has_value();
 }
 
-const char* content_columns(Connection& db) {
-  return has_packs(db) ? "meta, blobs, pack" : "meta, blobs, 0";
+bool has_column(Connection& db, const std::string& table, const std::string& column) {
+  return db.integer("SELECT 1 FROM pragma_table_info(?1, 'main') WHERE name=?2", table, column)
+      .has_value();
 }
 
-std::string event_columns(Connection& db) {
-  return content_columns(db) + (", seq, kind, bytes, " + column_or(db, "events", "target", "0") +
-                                ", id, job_id, captured_at");
+void show_as_newest(Connection& db) {
+  std::map<std::string, std::string> missing;  // columns, by table
+  for (const AddedColumn& column : added_columns()) {
+    if (!has_column(db, column.table, column.name))
+      missing[column.table] += ", " + column.otherwise + " AS " + column.name;
+  }
+  for (const auto& [table, columns] : missing)
+    db.execute("CREATE TEMP VIEW " + table + " AS SELECT *" + columns + " FROM main." + table);
+  for (const std::string& statement : statements()) {
+    const AddedTable* const added = addition(statement);
+    if (added == nullptr || has_table(db, std::string(added->name))) continue;
+    if (statement.starts_with("CREATE TABLE")) db.execute("CREATE TEMP" + statement.substr(6));
+  }
+}
+
+CaptureMark mark_of_row(const Statement& row) {
+  CaptureMark mark;
+  FileIdentity& file = mark.identity;
+  row.read(mark.entry, file.device, file.inode, file.mtime_ns, mark.size, IdInto{mark.event_id},
+           file.file, file.size);
+  return mark;
 }
 
 std::int64_t sink_sum(std::string_view name, std::string_view kinds, std::int64_t cursor,

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/journal/capture_mark.h"
 #include "core/journal/sqlite.h"
@@ -18,8 +20,11 @@ constexpr std::int64_t kFormatVersion = 3;
 constexpr std::int64_t kPageSize = 4096;
 // Creates all tables, always in the same order, so that their root pages are known.
 extern const char* const kSchema;
-extern const char* const kFromVersion1;  // upgrades a version 1 to version 2
-extern const char* const kFromVersion2;  // upgrades a version 2 to version 3
+// The statements of kSchema that create what `version` had, as that version had it: without the
+// columns that later versions add, and without the closing parenthesis.
+std::vector<std::string> definitions_in(std::int64_t version);
+// Changes a journal of an older version into one of a newer; to be run in one transaction.
+std::string upgrade_sql(std::int64_t from, std::int64_t to = kFormatVersion);
 
 // exceptions.state
 enum class State : std::int64_t {
@@ -28,20 +33,24 @@ enum class State : std::int64_t {
   kSettled = 3,  // acknowledged while an earlier event is still open
 };
 
-bool has_table(Connection& db, const char* name);
-bool has_packs(Connection& db);         // false: version 1, which may be read as it is
-bool marks_name_files(Connection& db);  // false: older than version 3
-// The column, or `otherwise` if an older version, opened only for reading, lacks it.
-std::string column_or(Connection& db, const char* table, const char* column, const char* otherwise);
-// The columns of `marks` after source and entry, as mark_of_row() reads them; columns that the
-// version lacks are filled in as unknown.
-const char* mark_columns(Connection& db);
-// Reads a row with `entry` in column `first`, then mark_columns().
-CaptureMark mark_of_row(const Statement& row, int first = 0);
-// The first columns of the rows that EventReader::load() reads, as the journal's version has them.
-const char* content_columns(Connection& db);
-// Of `events`: the same, then seq, kind, bytes, target, id, job_id, captured_at (columns 3 to 9).
-std::string event_columns(Connection& db);
+bool has_table(Connection& db, const std::string& name);
+bool has_column(Connection& db, const std::string& table, const std::string& column);
+// Makes a journal of an older version look like one of this version to every query: temporary views
+// and tables supply what it lacks. For reading only.
+void show_as_newest(Connection& db);
+
+// The rows that mark_of_row() reads; a condition follows.
+constexpr const char* kSelectMarks =
+    "SELECT entry, device, inode, mtime_ns, size, event_id, file, file_size, source FROM marks "
+    "WHERE ";
+CaptureMark mark_of_row(const Statement& row);
+// The rows that EventReader reads, of either table with the same columns; a condition follows.
+constexpr const char* kSelectEvents =
+    "SELECT meta, blobs, pack, seq, kind, bytes, target, id, job_id, captured_at, source, NULL "
+    "FROM events WHERE ";
+constexpr const char* kSelectUnresolved =
+    "SELECT meta, blobs, pack, ticket, kind, bytes, 0, id, job_id, captured_at, source, entry "
+    "FROM unresolved WHERE ";
 
 // Checksums of the two small tables that record what a sink is still to get: a flipped bit there
 // would be a silent loss.

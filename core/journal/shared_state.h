@@ -5,9 +5,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "core/journal/owner_tables.h"
 #include "core/journal/recent_events.h"
 #include "core/journal/sink_row.h"
-#include "core/journal/unresolved_table.h"
 
 namespace scriptorium::journal {
 

@@ -1,8 +1,10 @@
 #include "core/journal/sink_row.h"
 
 #include <algorithm>
-#include <charconv>
+#include <sstream>
+#include <utility>
 
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::journal {
@@ -33,17 +35,13 @@ std::string encode_absences(const std::vector<Absence>& absences) {
 
 std::vector<Absence> decode_absences(std::string_view text) {
   std::vector<Absence> absences;
-  const auto number = [&](std::uint64_t& value) {
-    const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-    text.remove_prefix(static_cast<std::size_t>(result.ptr - text.data()));
-  };
   while (!text.empty()) {
     Absence& absence = absences.emplace_back();
-    number(absence.after);
+    absence.after = take_number<std::uint64_t>(text).value_or(0);
     if (text.starts_with('-')) text.remove_prefix(1);
-    number(absence.upto);  // remains kOpen if there is none
-    const auto next = text.find(' ');
-    text = next == std::string_view::npos ? std::string_view{} : text.substr(next + 1);
+    absence.upto = take_number<std::uint64_t>(text).value_or(Absence::kOpen);
+    text.remove_prefix(std::min(text.size(), text.find(' ')));
+    if (!text.empty()) text.remove_prefix(1);
   }
   return absences;
 }
@@ -54,13 +52,10 @@ std::string join_kinds(const std::vector<std::string>& kinds) {
   return text;
 }
 
-std::vector<std::string> split_kinds(std::string_view kinds) {
+std::vector<std::string> split_kinds(const std::string& kinds) {
   std::vector<std::string> list;
-  while (!kinds.empty()) {
-    const auto end = kinds.find('\n');
-    list.emplace_back(kinds.substr(0, end));
-    kinds = end == std::string_view::npos ? std::string_view{} : kinds.substr(end + 1);
-  }
+  std::istringstream lines(kinds);
+  for (std::string kind; std::getline(lines, kind);) list.push_back(std::move(kind));
   return list;
 }
 

@@ -64,6 +64,6 @@ using SinkRows = std::map<SinkId, std::shared_ptr<const SinkRow>>;
 std::string encode_absences(const std::vector<Absence>& absences);  // "120-450 900-"
 std::vector<Absence> decode_absences(std::string_view text);
 std::string join_kinds(const std::vector<std::string>& kinds);
-std::vector<std::string> split_kinds(std::string_view kinds);
+std::vector<std::string> split_kinds(const std::string& kinds);
 
 }  // namespace scriptorium::journal

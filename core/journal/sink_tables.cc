@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "core/journal/event_row.h"
-
 namespace scriptorium::journal {
 namespace {
 
@@ -18,6 +16,29 @@ std::int64_t sum_of(SinkId sink, std::uint64_t seq, State state) {
 
 }  // namespace
 
+StoredSink sink_of_row(const Statement& stored) {
+  StoredSink sink;
+  SinkRow& row = sink.row;
+  std::int64_t acknowledged = 0, sum = 0;
+  std::string absences;
+  stored.read(row.id, row.name, row.kinds, row.cursor, acknowledged, row.last_success, absences,
+              sum);
+  row.acknowledged = static_cast<std::uint64_t>(std::max<std::int64_t>(acknowledged, 0));
+  row.patterns = split_kinds(row.kinds);
+  row.absences = decode_absences(absences);
+  sink.sum_matches = sum == sink_sum(row.name, row.kinds, stored.integer(3), absences);
+  return sink;
+}
+
+StoredException exception_of_row(const Statement& row) {
+  StoredException x;
+  std::int64_t sum = 0;
+  row.read(x.sink, x.settle.sequence, x.state, x.settle.reason, x.settle.attempts,
+           x.settle.first_attempt, x.settle.last_attempt, sum);
+  x.sum_matches = sum == exception_sum(row.integer(0), row.integer(1), x.state);
+  return x;
+}
+
 SinkTable::SinkTable(Connection& connection)
     : connection_(connection),
       store_progress_(connection,
@@ -26,20 +47,8 @@ SinkTable::SinkTable(Connection& connection)
 
 std::vector<SinkRow> SinkTable::load() {
   std::vector<SinkRow> sinks;
-  Statement rows(connection_, ("SELECT id, name, kinds, cursor, acknowledged, last_success, " +
-                               column_or(connection_, "sinks", "absences", "''") + " FROM sinks")
-                                  .c_str());
-  while (rows.step()) {
-    SinkRow& row = sinks.emplace_back();
-    row.id = static_cast<SinkId>(rows.integer(0));
-    row.name = rows.text(1);
-    row.kinds = rows.text(2);
-    row.patterns = split_kinds(row.kinds);
-    row.cursor = rows.number(3);
-    row.acknowledged = rows.number(4);
-    if (!rows.is_null(5)) row.last_success = Timestamp{rows.integer(5)};
-    row.absences = decode_absences(rows.text(6));
-  }
+  Statement rows(connection_, std::string("SELECT ") + kSinkColumns + " FROM sinks");
+  while (rows.step()) sinks.push_back(sink_of_row(rows).row);
   return sinks;
 }
 
@@ -48,40 +57,33 @@ SinkId SinkTable::next_id() {
 }
 
 void SinkTable::insert(const SinkRow& row) {
-  Statement statement(connection_,
-                      "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,sum) "
-                      "VALUES(?1,?2,?3,0,0,NULL,?4)");
-  statement.run(row.id, row.name, row.kinds, sum_of(row));
+  connection_.run(
+      "INSERT INTO sinks(id,name,kinds,cursor,acknowledged,last_success,absences,sum) "
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8)",
+      row.id, row.name, row.kinds, row.cursor, row.acknowledged, row.last_success,
+      encode_absences(row.absences), sum_of(row));
 }
 
 void SinkTable::store_progress(const SinkRow& row) {
   store_progress_.run(row.id, row.cursor, row.acknowledged, row.last_success, sum_of(row));
 }
 
-void SinkTable::store_kinds(const SinkRow& row) {
-  Statement statement(connection_, "UPDATE sinks SET kinds=?2, sum=?3 WHERE id=?1");
-  statement.run(row.id, row.kinds, sum_of(row));
-}
-
-void SinkTable::store_absences(const SinkRow& row) {
-  Statement statement(connection_, "UPDATE sinks SET absences=?2, sum=?3 WHERE id=?1");
-  statement.run(row.id, encode_absences(row.absences), sum_of(row));
+void SinkTable::store_settings(const SinkRow& row) {
+  connection_.run("UPDATE sinks SET kinds=?2, absences=?3, sum=?4 WHERE id=?1", row.id, row.kinds,
+                  encode_absences(row.absences), sum_of(row));
 }
 
 void SinkTable::remove(const SinkRow& row) {
-  Statement sink(connection_, "DELETE FROM sinks WHERE id=?1");
-  sink.run(row.id);
-  Statement fill(connection_, "DELETE FROM fills WHERE sink=?1");
-  fill.run(row.name);
+  connection_.run("DELETE FROM sinks WHERE id=?1", row.id);
+  connection_.run("DELETE FROM fills WHERE sink=?1", row.name);
 }
 
 void SinkTable::set_fill(const Fill& fill) {
-  Statement statement(
-      connection_,
+  connection_.run(
       "INSERT OR REPLACE INTO fills(sink,archive,since,position,sent,present,skipped,total,state) "
-      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)");
-  statement.run(fill.sink, fill.archive, fill.since, fill.position, fill.sent, fill.present,
-                fill.skipped, fill.total, fill.state);
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)",
+      fill.sink, fill.archive, fill.since, fill.position, fill.sent, fill.present, fill.skipped,
+      fill.total, fill.state);
 }
 
 ExceptionTable::ExceptionTable(Connection& connection)
@@ -99,35 +101,25 @@ ExceptionTable::ExceptionTable(Connection& connection)
       parked_by_(connection, "SELECT sink FROM exceptions WHERE seq=?1 AND state=1") {}
 
 void ExceptionTable::each(std::optional<State> state, const std::function<void(const Row&)>& take) {
-  const std::string pack = has_packs(connection_) ? "e.pack" : "0";
-  Statement rows(connection_, ("SELECT x.sink, x.seq, x.state, e.bytes, " + pack +
-                               ", e.id FROM exceptions x LEFT JOIN events e ON e.seq=x.seq "
-                               "WHERE ?1 IS NULL OR x.state=?1 ORDER BY x.sink, x.seq")
-                                  .c_str());
-  if (state) rows.bind(*state);
+  Statement rows(connection_,
+                 "SELECT x.sink, x.seq, x.state, e.bytes, e.pack=-1, e.id FROM exceptions x LEFT "
+                 "JOIN events e ON e.seq=x.seq WHERE ?1 IS NULL OR x.state=?1 ORDER BY x.sink, "
+                 "x.seq");
+  rows.bind(state);
   while (rows.step()) {
-    take({.sink = static_cast<SinkId>(rows.integer(0)),
-          .state = static_cast<State>(rows.integer(2)),
-          .event = {.seq = rows.number(1),
-                    .bytes = rows.number(3),
-                    .kind = "",
-                    .in_archive = rows.integer(4) == kInArchive},
-          .event_id = rows.id(5)});
+    Row row;
+    EventSummary& event = row.event;
+    rows.read(row.sink, event.seq, row.state, event.bytes, event.in_archive, IdInto{row.event_id});
+    take(row);
   }
 }
 
 std::optional<State> ExceptionTable::state(SinkId sink, std::uint64_t seq) {
-  std::optional<State> result;
-  if (state_.bind(sink, seq).step()) result = static_cast<State>(state_.integer(0));
-  state_.reset();
-  return result;
+  const auto found = state_.first(sink, seq);
+  return found ? std::optional(static_cast<State>(*found)) : std::nullopt;
 }
 
-bool ExceptionTable::any_of(std::uint64_t seq) {
-  const bool found = any_of_.bind(seq).step();
-  any_of_.reset();
-  return found;
-}
+bool ExceptionTable::any_of(std::uint64_t seq) { return any_of_.first(seq).has_value(); }
 
 std::vector<SinkId> ExceptionTable::parked_by(std::uint64_t seq) {
   std::vector<SinkId> sinks;
@@ -137,10 +129,10 @@ std::vector<SinkId> ExceptionTable::parked_by(std::uint64_t seq) {
 }
 
 std::uint64_t ExceptionTable::parked_in_archive(SinkId sink) {
-  Statement count(connection_,
-                  "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 "
-                  "AND x.state=1 AND e.pack=-1");
-  return count.bind(sink).step() ? count.number(0) : 0;
+  return connection_.number(
+      "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND "
+      "x.state=1 AND e.pack=-1",
+      sink);
 }
 
 std::vector<std::uint64_t> ExceptionTable::events_of(SinkId sink) {
@@ -168,8 +160,8 @@ void ExceptionTable::put_settled(SinkId sink, std::uint64_t seq) {
 }
 
 void ExceptionTable::park(SinkId sink, std::uint64_t seq) {
-  Statement park(connection_, "UPDATE exceptions SET state=1, sum=?3 WHERE sink=?1 AND seq=?2");
-  park.run(sink, seq, sum_of(sink, seq, State::kParked));
+  connection_.run("UPDATE exceptions SET state=1, sum=?3 WHERE sink=?1 AND seq=?2", sink, seq,
+                  sum_of(sink, seq, State::kParked));
 }
 
 void ExceptionTable::erase(SinkId sink, std::uint64_t seq) { erase_.run(sink, seq); }
@@ -179,13 +171,11 @@ void ExceptionTable::erase_settled(SinkId sink, std::uint64_t after, std::uint64
 }
 
 void ExceptionTable::erase_event(std::uint64_t seq) {
-  Statement erase(connection_, "DELETE FROM exceptions WHERE seq=?1");
-  erase.run(seq);
+  connection_.run("DELETE FROM exceptions WHERE seq=?1", seq);
 }
 
 void ExceptionTable::erase_sink(SinkId sink) {
-  Statement erase(connection_, "DELETE FROM exceptions WHERE sink=?1");
-  erase.run(sink);
+  connection_.run("DELETE FROM exceptions WHERE sink=?1", sink);
 }
 
 }  // namespace scriptorium::journal

@@ -14,15 +14,32 @@
 // Threads: the writer's. Each class borrows the connection.
 namespace scriptorium::journal {
 
+// A row of a damaged journal may differ from its checksum.
+struct StoredSink {
+  SinkRow row;  // without counters
+  bool sum_matches = false;
+};
+constexpr const char* kSinkColumns =
+    "id, name, kinds, cursor, acknowledged, last_success, absences, sum";
+StoredSink sink_of_row(const Statement& row);
+struct StoredException {
+  SinkId sink = 0;
+  State state = State::kParked;
+  Settle settle;
+  bool sum_matches = false;
+};
+constexpr const char* kExceptionColumns =
+    "sink, seq, state, reason, attempts, first_attempt, last_attempt, sum";
+StoredException exception_of_row(const Statement& row);
+
 class SinkTable {
  public:
   explicit SinkTable(Connection& connection);
-  std::vector<SinkRow> load();  // without counters
+  std::vector<SinkRow> load();
   SinkId next_id();
   void insert(const SinkRow& row);
   void store_progress(const SinkRow& row);  // cursor, acknowledged, last success
-  void store_kinds(const SinkRow& row);
-  void store_absences(const SinkRow& row);
+  void store_settings(const SinkRow& row);  // kinds, absences
   void remove(const SinkRow& row);
   void set_fill(const Fill& fill);
 

@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -32,6 +31,9 @@ std::string uri_of(const std::string& file, Connection::Mode mode) {
   if (mode == Connection::Mode::kImmutable) uri += "?immutable=1";
   return uri;
 }
+
+// SQLite would bind NULL for a null pointer.
+const char* data_of(std::string_view bytes) { return bytes.data() == nullptr ? "" : bytes.data(); }
 
 Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
   const int system = handle == nullptr ? 0 : sqlite3_system_errno(handle);
@@ -79,26 +81,10 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mo
 
 Connection::~Connection() { sqlite3_close_v2(handle_); }
 
-bool Connection::execute(const char* sql) {
+bool Connection::execute(const std::string& sql) {
   if (error_) return false;
-  if (sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr) != SQLITE_OK) fail(sql);
+  if (sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) fail(sql);
   return ok();
-}
-
-std::optional<std::int64_t> Connection::integer(const char* sql) {
-  Statement statement(*this, sql);
-  if (!statement.step()) return std::nullopt;
-  return statement.integer(0);
-}
-
-std::uint64_t Connection::number(const char* sql) {
-  return static_cast<std::uint64_t>(integer(sql).value_or(0));
-}
-
-std::optional<std::string> Connection::text(const char* sql) {
-  Statement statement(*this, sql);
-  if (!statement.step()) return std::nullopt;
-  return std::string(statement.text(0));
 }
 
 std::int64_t Connection::changes() const { return sqlite3_changes(handle_); }
@@ -151,39 +137,33 @@ void Connection::fail(Error error) {
 
 std::optional<Error> Connection::take_error() { return std::exchange(error_, std::nullopt); }
 
-Statement::Statement(Connection& connection, const char* sql) : connection_(&connection) {
-  if (!connection.ok()) return;
-  if (sqlite3_prepare_v3(connection.handle(), sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_,
-                         nullptr) != SQLITE_OK)
-    connection.fail(sql);
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const noexcept {
+  sqlite3_finalize(statement);
 }
 
-Statement::Statement(Statement&& other) noexcept
-    : connection_(other.connection_),
-      statement_(std::exchange(other.statement_, nullptr)),
-      next_(other.next_) {}
-
-Statement& Statement::operator=(Statement&& other) noexcept {
-  std::swap(connection_, other.connection_);
-  std::swap(statement_, other.statement_);
-  std::swap(next_, other.next_);
-  return *this;
+void Statement::prepare() {
+  if (statement_ || !connection_->ok()) return;
+  sqlite3_stmt* prepared = nullptr;
+  if (sqlite3_prepare_v3(connection_->handle(), sql_.c_str(), static_cast<int>(sql_.size()) + 1,
+                         SQLITE_PREPARE_PERSISTENT, &prepared, nullptr) != SQLITE_OK)
+    connection_->fail(sql_);
+  statement_.reset(prepared);
 }
 
-Statement::~Statement() { sqlite3_finalize(statement_); }
-
-void Statement::bind_integer(std::int64_t value) { sqlite3_bind_int64(statement_, next_++, value); }
+void Statement::bind_integer(std::int64_t value) {
+  sqlite3_bind_int64(statement_.get(), next_++, value);
+}
 void Statement::bind_one(std::string_view text) {
-  sqlite3_bind_text64(statement_, next_++, text.data() == nullptr ? "" : text.data(), text.size(),
-                      SQLITE_TRANSIENT, SQLITE_UTF8);
+  sqlite3_bind_text64(statement_.get(), next_++, data_of(text), text.size(), SQLITE_TRANSIENT,
+                      SQLITE_UTF8);
 }
 void Statement::bind_one(Blob blob) {
-  sqlite3_bind_blob64(statement_, next_++, blob.bytes.data() == nullptr ? "" : blob.bytes.data(),
-                      blob.bytes.size(), SQLITE_TRANSIENT);
+  sqlite3_bind_blob64(statement_.get(), next_++, data_of(blob.bytes), blob.bytes.size(),
+                      SQLITE_TRANSIENT);
 }
 void Statement::bind_one(Large blob) {
-  sqlite3_bind_blob64(statement_, next_++, blob.bytes.data() == nullptr ? "" : blob.bytes.data(),
-                      blob.bytes.size(), SQLITE_STATIC);
+  sqlite3_bind_blob64(statement_.get(), next_++, data_of(blob.bytes), blob.bytes.size(),
+                      SQLITE_STATIC);
 }
 void Statement::bind_one(Id id) {
   if (is_lower_hex_id(id.event_id)) {
@@ -192,16 +172,17 @@ void Statement::bind_one(Id id) {
     bind_one(id.event_id);
   }
 }
-void Statement::bind_one(std::nullptr_t) { sqlite3_bind_null(statement_, next_++); }
+void Statement::bind_one(std::nullptr_t) { sqlite3_bind_null(statement_.get(), next_++); }
 
 bool Statement::step() {
-  if (statement_ == nullptr || !connection_->ok()) {
+  prepare();
+  if (!statement_ || !connection_->ok()) {
     reset();
     return false;
   }
-  const int code = sqlite3_step(statement_);
+  const int code = sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
-  if (code != SQLITE_DONE) connection_->fail(sqlite3_sql(statement_));
+  if (code != SQLITE_DONE) connection_->fail(sql_);
   reset();
   return false;
 }
@@ -212,32 +193,39 @@ bool Statement::finish() {
   return connection_->ok();
 }
 
+std::optional<std::int64_t> Statement::finish_first() {
+  std::optional<std::int64_t> value;
+  if (step()) value = integer(0);
+  reset();
+  return value;
+}
+
 void Statement::reset() noexcept {
-  if (statement_ != nullptr) sqlite3_reset(statement_);
+  sqlite3_reset(statement_.get());
   next_ = 1;
 }
 
 std::int64_t Statement::integer(int column) const {
-  return sqlite3_column_int64(statement_, column);
+  return sqlite3_column_int64(statement_.get(), column);
 }
 
 std::string_view Statement::text(int column) const {
   // The pointer first: asking for the bytes may convert the value.
-  const void* data = sqlite3_column_type(statement_, column) == SQLITE_BLOB
-                         ? sqlite3_column_blob(statement_, column)
-                         : sqlite3_column_text(statement_, column);
-  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
+  const void* data = sqlite3_column_type(statement_.get(), column) == SQLITE_BLOB
+                         ? sqlite3_column_blob(statement_.get(), column)
+                         : sqlite3_column_text(statement_.get(), column);
+  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_.get(), column));
   return data == nullptr ? std::string_view{}
                          : std::string_view{static_cast<const char*>(data), size};
 }
 
 std::string Statement::id(int column) const {
-  if (sqlite3_column_type(statement_, column) == SQLITE_BLOB) return hex_encode(text(column));
+  if (sqlite3_column_type(statement_.get(), column) == SQLITE_BLOB) return hex_encode(text(column));
   return std::string(text(column));
 }
 
 bool Statement::is_null(int column) const {
-  return sqlite3_column_type(statement_, column) == SQLITE_NULL;
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
 
 }  // namespace scriptorium::journal

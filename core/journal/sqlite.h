@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "core/base/result.h"
 #include "core/base/time.h"
@@ -30,10 +31,17 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  bool execute(const char* sql);
-  std::optional<std::int64_t> integer(const char* sql);  // first column of the first row
-  std::uint64_t number(const char* sql);                 // the same; 0 if there is none
-  std::optional<std::string> text(const char* sql);
+  bool execute(const std::string& sql);  // one or more statements without parameters
+  // One statement, prepared for this call alone.
+  template <typename... Values>
+  bool run(const std::string& sql, const Values&... values);
+  // The first column of its first row.
+  template <typename... Values>
+  std::optional<std::int64_t> integer(const std::string& sql, const Values&... values);
+  template <typename... Values>
+  std::uint64_t number(const std::string& sql, const Values&... values);  // 0 if there is no row
+  template <typename... Values>
+  std::optional<std::string> text(const std::string& sql, const Values&... values);
   std::int64_t changes() const;
   bool in_transaction() const;
   void rollback() noexcept;          // if a transaction is open; works even after an error
@@ -76,30 +84,39 @@ struct Large {
 struct Id {
   std::string_view event_id;
 };
+// What reads such a column back.
+struct IdInto {
+  std::string& event_id;
+};
 
-// One prepared statement, for repeated use.
+// One statement for repeated use, prepared when it is first used. A failure is the connection's
+// error.
 class Statement {
  public:
-  Statement() = default;
-  Statement(Connection& connection, const char* sql);  // a failure is the connection's error
-  Statement(Statement&& other) noexcept;
-  Statement& operator=(Statement&& other) noexcept;
-  ~Statement();
+  Statement(Connection& connection, std::string sql)
+      : connection_(&connection), sql_(std::move(sql)) {}
 
   // The next parameters, in order: numbers, times, text, Blob, Large, Id; NULL for nullptr or an
   // empty optional.
   template <typename... Values>
   Statement& bind(const Values&... values) {
+    prepare();
     (bind_one(values), ...);
     return *this;
   }
 
   bool step();  // true: there is a row. False: at the end (and reset), or failed
-                // Binds the last parameters and runs to the end; true if nothing failed.
+  // Binds the last parameters and runs to the end; true if nothing failed.
   template <typename... Values>
   bool run(const Values&... values) {
     bind(values...);
     return finish();
+  }
+  // Binds the last parameters; the first column of the first row, if there is one.
+  template <typename... Values>
+  std::optional<std::int64_t> first(const Values&... values) {
+    bind(values...);
+    return finish_first();
   }
   void reset() noexcept;
 
@@ -109,6 +126,13 @@ class Statement {
   std::string_view text(int column) const;  // or blob
   std::string id(int column) const;         // that was bound as Id
   bool is_null(int column) const;
+  // Assigns the columns from the first on: numbers, times and text; IdInto for an id. An optional
+  // becomes empty at NULL.
+  template <typename... Values>
+  void read(Values&&... values) const {
+    int column = 0;
+    (read_one(column++, values), ...);
+  }
 
  private:
   template <typename Value>
@@ -127,11 +151,51 @@ class Statement {
   void bind_one(std::nullptr_t);
   void bind_one(Timestamp time) { bind_integer(time.nanoseconds); }
   void bind_integer(std::int64_t value);
-  bool finish();
 
-  Connection* connection_ = nullptr;
-  sqlite3_stmt* statement_ = nullptr;
+  template <typename Value>
+    requires std::integral<Value> || std::is_enum_v<Value>
+  void read_one(int column, Value& value) const {
+    value = static_cast<Value>(integer(column));
+  }
+  template <typename Value>
+  void read_one(int column, std::optional<Value>& value) const {
+    value.reset();
+    if (!is_null(column)) read_one(column, value.emplace());
+  }
+  void read_one(int column, std::string& value) const { value = text(column); }
+  void read_one(int column, Timestamp& value) const { value = {integer(column)}; }
+  void read_one(int column, const IdInto& into) const { into.event_id = id(column); }
+
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const noexcept;
+  };
+  void prepare();
+  bool finish();
+  std::optional<std::int64_t> finish_first();
+
+  Connection* connection_;
+  std::string sql_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
   int next_ = 1;
 };
+
+template <typename... Values>
+bool Connection::run(const std::string& sql, const Values&... values) {
+  return Statement(*this, sql).run(values...);
+}
+template <typename... Values>
+std::optional<std::int64_t> Connection::integer(const std::string& sql, const Values&... values) {
+  return Statement(*this, sql).first(values...);
+}
+template <typename... Values>
+std::optional<std::string> Connection::text(const std::string& sql, const Values&... values) {
+  Statement statement(*this, sql);
+  if (!statement.bind(values...).step()) return std::nullopt;
+  return std::string(statement.text(0));
+}
+template <typename... Values>
+std::uint64_t Connection::number(const std::string& sql, const Values&... values) {
+  return static_cast<std::uint64_t>(integer(sql, values...).value_or(0));
+}
 
 }  // namespace scriptorium::journal

@@ -1,13 +1,11 @@
-#include "core/journal/verify.h"
+#include "core/journal/open_database.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <optional>
-#include <string_view>
 
 #include "core/journal/codec.h"
 #include "core/journal/event_reader.h"
 #include "core/journal/schema.h"
+#include "core/journal/sink_tables.h"
 
 namespace scriptorium::journal {
 namespace {
@@ -29,52 +27,16 @@ constexpr const char* kWrongPacks =
 constexpr const char* kOrphans =
     "SELECT count(*) FROM exceptions x WHERE NOT EXISTS(SELECT 1 FROM events e WHERE e.seq=x.seq)";
 
-// What a version added: a column at the end of a table, or a whole table or index.
-struct Addition {
-  std::int64_t version;
-  std::string_view text;
-};
-constexpr Addition kAddedColumns[] = {
-    {2, ", pack INTEGER NOT NULL DEFAULT 0"},
-    {3, ", target INTEGER NOT NULL DEFAULT 0"},
-    {3, ", absences TEXT NOT NULL DEFAULT ''"},
-    {3, ", owner TEXT NOT NULL DEFAULT ''"},
-    {3, ", stored INTEGER NOT NULL DEFAULT 0"},
-    {3, ", file TEXT NOT NULL DEFAULT '', file_size INTEGER NOT NULL DEFAULT 0"}};
-constexpr Addition kAddedTables[] = {{2, "CREATE TABLE packs"},
-                                     {3, "CREATE TABLE fills"},
-                                     {3, "CREATE TABLE unverified"},
-                                     {3, "CREATE INDEX unverified_due"},
-                                     {3, "CREATE TABLE replaced"}};
-
-// One statement of kSchema as `version` had it, without its end, where a later release of this
-// version may add columns; "" if that version had no such table.
-std::string definition_in(std::int64_t version, std::string_view statement) {
-  std::string text(statement.substr(statement.find("CREATE")));
-  if (std::ranges::any_of(kAddedTables, [&](const Addition& table) {
-        return version < table.version && text.starts_with(table.text);
-      }))
-    return "";
-  for (const Addition& column : kAddedColumns) {
-    const auto at = version < column.version ? text.find(column.text) : std::string::npos;
-    if (at != std::string::npos) text.erase(at, column.text.size());
-  }
-  text.resize(text.rfind(')'));
-  return text;
-}
-
 // The name of a table or index that is not defined as we create it. A flipped bit in a column's
 // name leaves a table that SQLite finds intact and our statements do not find. "" = all are.
 std::string altered_definition(Connection& db) {
   std::string stored;
-  Statement statement(db, "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL");
+  Statement statement(db, "SELECT sql FROM main.sqlite_schema WHERE sql IS NOT NULL");
   while (statement.step()) stored.append("\n").append(statement.text(0));
   const std::int64_t version = db.integer("PRAGMA user_version").value_or(0);
-  std::string_view schema = kSchema;
-  for (auto end = schema.find(';'); end != std::string_view::npos; end = schema.find(';')) {
-    const std::string text = definition_in(version, schema.substr(0, end));
-    schema.remove_prefix(end + 1);
-    if (stored.find(text) == std::string::npos) return text.substr(0, text.find('('));
+  for (const std::string& definition : definitions_in(version)) {
+    if (stored.find(definition) == std::string::npos)
+      return definition.substr(0, definition.find('('));
   }
   return "";
 }
@@ -118,27 +80,20 @@ class Verification {
   }
 
   void check_sums() {
-    Statement sinks(db_, ("SELECT name, kinds, cursor, sum, " +
-                          column_or(db_, "sinks", "absences", "''") + " FROM sinks")
-                             .c_str());
+    Statement sinks(db_, std::string("SELECT ") + kSinkColumns + " FROM sinks");
     while (sinks.step()) {
-      if (sinks.integer(3) !=
-          sink_sum(sinks.text(0), sinks.text(1), sinks.integer(2), sinks.text(4)))
-        note("sink " + std::string(sinks.text(0)) + ": checksum differs");
+      const StoredSink sink = sink_of_row(sinks);
+      if (!sink.sum_matches) note("sink " + sink.row.name + ": checksum differs");
     }
-    Statement exceptions(db_, "SELECT sink, seq, state, sum FROM exceptions");
+    Statement exceptions(db_, std::string("SELECT ") + kExceptionColumns + " FROM exceptions");
     std::uint64_t wrong = 0;
-    while (exceptions.step()) {
-      if (exceptions.integer(3) != exception_sum(exceptions.integer(0), exceptions.integer(1),
-                                                 static_cast<State>(exceptions.integer(2))))
-        ++wrong;
-    }
+    while (exceptions.step()) wrong += exception_of_row(exceptions).sum_matches ? 0 : 1;
     if (wrong > 0) note("checksum of " + std::to_string(wrong) + " exceptions differs");
   }
 
   void check_references() {
     note_count(kWrongBlobs, " file contents are missing or counted wrongly");
-    if (has_packs(db_)) note_count(kWrongPacks, " packs are missing, of no event or of two");
+    note_count(kWrongPacks, " packs are missing, of no event or of two");
     note_count(kOrphans, " exceptions without event");
   }
 
@@ -147,17 +102,11 @@ class Verification {
     EventReader reader(db_, codec, Proof::kSha256);
     std::uint64_t wrong = 0;
     std::string first;
-    for (const std::string table : {"events", "unresolved"}) {
-      const std::string columns = table == "events" ? event_columns(db_) : content_columns(db_);
-      Statement rows(db_, ("SELECT " + columns + " FROM " + table).c_str());
+    for (const char* select : {kSelectEvents, kSelectUnresolved}) {
+      Statement rows(db_, select + std::string("true"));
       while (rows.step()) {
-        std::optional<Error> error;
-        if (EventReader::is_in_archive(rows)) {
-          if (auto locator = reader.locator(rows); !locator) error = locator.error();
-        } else if (auto event = reader.load(rows); !event) {
-          error = event.error();
-        }
-        if (error && wrong++ == 0) first = error->message();
+        const auto event = reader.load(rows);
+        if (!event && wrong++ == 0) first = event.error().message();
       }
     }
     if (wrong > 0) note(std::to_string(wrong) + " events damaged, the first: " + first);
@@ -170,7 +119,12 @@ class Verification {
 }  // namespace
 
 std::string verify(Connection& connection, Extent extent) {
-  return Verification(connection).run(extent);
+  // What stands in for columns that an older version lacks is gone after the rollback.
+  connection.execute("BEGIN");
+  show_as_newest(connection);
+  std::string damage = Verification(connection).run(extent);
+  connection.rollback();
+  return damage;
 }
 
 }  // namespace scriptorium::journal

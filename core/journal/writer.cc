@@ -1,7 +1,6 @@
 #include "core/journal/writer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/base/fault_point.h"
@@ -35,7 +34,7 @@ Writer::Writer(std::unique_ptr<Connection> connection, const Options& options,
       free_pages_(*connection_, "PRAGMA freelist_count"),
       contents_(*connection_, codec_),
       events_(*connection_, codec_, contents_),
-      unresolved_(*connection_, codec_),
+      unresolved_(*connection_),
       sinks_(*connection_),
       exceptions_(*connection_),
       marks_(*connection_),
@@ -149,13 +148,10 @@ void Writer::apply_all(std::vector<Entry>& batch, bool prune) {
 }
 
 void Writer::measure() {
-  std::uint64_t pages = 0, free_pages = 0;
-  if (page_count_.step()) pages = page_count_.number(0);
-  page_count_.reset();
-  if (free_pages_.step()) free_pages = free_pages_.number(0);
-  free_pages_.reset();
+  const std::int64_t pages = page_count_.first().value_or(0);
+  const std::int64_t used = std::max<std::int64_t>(pages - free_pages_.first().value_or(0), 0);
   connection_->take_error();  // without these figures the next commit measures again
-  used_bytes_ = (pages - std::min(pages, free_pages)) * page_size_ + wal_bytes();
+  used_bytes_ = static_cast<std::uint64_t>(used) * page_size_ + wal_bytes();
 }
 
 std::uint64_t Writer::wal_bytes() const noexcept {

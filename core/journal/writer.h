@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,12 +14,11 @@
 #include "core/journal/entry.h"
 #include "core/journal/event_table.h"
 #include "core/journal/mark_table.h"
+#include "core/journal/owner_tables.h"
 #include "core/journal/pruner.h"
 #include "core/journal/shared_state.h"
 #include "core/journal/sink_ledger.h"
 #include "core/journal/sink_tables.h"
-#include "core/journal/unresolved_table.h"
-#include "core/journal/unverified_table.h"
 
 namespace scriptorium::journal {
 
@@ -105,8 +103,9 @@ class Writer {
   void withdraw(const EventSummary& event);
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
                     const Content& content);
-  void resolve(const UnresolvedTable::Row& row, const Event& resolution);
-  void publish_damaged(const UnresolvedTable::Row& row);
+  void insert_unresolved(const Append& item, const Content& content);
+  void resolve(const StoredEvent& row, const Event& resolution);
+  void publish_damaged(StoredEvent row);
   void change_exception(SinkId sink, const Settle& settle, SinkLedger::ExceptionChange change);
   void pass_idle_sinks();
   void recount(SinkId sink);

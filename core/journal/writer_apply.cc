@@ -36,13 +36,22 @@ void Writer::insert_event(const std::string& source, const std::shared_ptr<const
   changes_.events.emplace_back(seq, whole ? event : nullptr);
 }
 
+void Writer::insert_unresolved(const Append& item, const Content& content) {
+  const std::uint64_t ticket = unresolved_.counts().last_ticket + 1;
+  StoredEvent row = row_of(ticket, item.source, *item.event);
+  row.content = content;
+  row.meta = codec_.compress(encode_meta(*item.event));
+  unresolved_.insert(row, item.mark ? std::optional(item.mark->entry) : std::nullopt);
+  changes_.tickets.emplace_back(ticket, item.event);
+}
+
 void Writer::apply(Append& item) {
   if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
   const bool fresh = !has_event(item.source, item.event->id);
   if (fresh) {
     const Content content = contents_.store(*item.event);
     if (item.resolve_first) {
-      changes_.tickets.emplace_back(unresolved_.insert(item, content), item.event);
+      insert_unresolved(item, content);
     } else {
       insert_event(item.source, item.event, content);
     }
@@ -68,9 +77,9 @@ void Writer::apply(ResolveMany& item) {
   }
 }
 
-void Writer::resolve(const UnresolvedTable::Row& row, const Event& resolution) {
+void Writer::resolve(const StoredEvent& row, const Event& resolution) {
   std::shared_ptr<const Event> event =
-      shared_.with([&](Shared& s) { return s.tickets.find(row.ticket); });
+      shared_.with([&](Shared& s) { return s.tickets.find(row.number); });
   if (event != nullptr) {
     event = std::make_shared<const Event>(with_resolution(*event, resolution));
   } else if (auto json = codec_.decompress(row.meta)) {
@@ -82,7 +91,7 @@ void Writer::resolve(const UnresolvedTable::Row& row, const Event& resolution) {
     return;
   }
   unresolved_.remove(row);
-  changes_.resolved_tickets.push_back(row.ticket);
+  changes_.resolved_tickets.push_back(row.number);
   // The content moves with the event as it is. If the id exists already, that is another event's by
   // mistake; two events with one id are one.
   if (is_visible(event->id)) {
@@ -94,16 +103,16 @@ void Writer::resolve(const UnresolvedTable::Row& row, const Event& resolution) {
 }
 
 void Writer::apply(PublishDamaged& item) {
-  if (const auto row = unresolved_.find(item.ticket)) publish_damaged(*row);
+  if (auto row = unresolved_.find(item.ticket)) publish_damaged(*std::move(row));
 }
 
-void Writer::publish_damaged(const UnresolvedTable::Row& row) {
-  const std::uint64_t seq = ledger_.next_seq();
-  events_.insert_damaged(seq, row);
+void Writer::publish_damaged(StoredEvent row) {
   unresolved_.remove(row);
-  changes_.resolved_tickets.push_back(row.ticket);
-  ledger_.count_pending({.seq = seq, .bytes = row.bytes, .kind = row.kind});
-  changes_.events.emplace_back(seq, nullptr);
+  changes_.resolved_tickets.push_back(row.number);
+  row.number = ledger_.next_seq();
+  events_.insert(row);
+  ledger_.count_pending({.seq = row.number, .bytes = row.bytes, .kind = row.kind});
+  changes_.events.emplace_back(row.number, nullptr);
 }
 
 // A sink that is still to get a released event keeps its place in the order.

@@ -41,12 +41,13 @@ Writer::Count Writer::register_sink(const std::string& name,
     sinks_.insert(row);
     pruner_.restart_after(0);  // what only an exception held has a second holder now
   } else if (registered.returned) {
-    sinks_.store_absences(row);
     // What it kept while absent is held by its cursor again, and removed when that passes.
     pruner_.restart_after(row.cursor);
   }
-  if (registered.kinds_changed && !registered.is_new) sinks_.store_kinds(row);
-  if (registered.kinds_changed || registered.returned) recount(registered.id);
+  if (registered.kinds_changed || registered.returned) {
+    if (!registered.is_new) sinks_.store_settings(row);
+    recount(registered.id);
+  }
   return std::uint64_t{registered.id};
 }
 
@@ -70,7 +71,7 @@ Writer::Count Writer::remove_sink(const std::string& name) {
 
 Writer::Count Writer::retire_other_sinks(const std::vector<std::string>& configured) {
   const std::vector<SinkId> retired = ledger_.retire_others(configured);
-  for (const SinkId id : retired) sinks_.store_absences(*ledger_.find(id));
+  for (const SinkId id : retired) sinks_.store_settings(*ledger_.find(id));
   return std::uint64_t{retired.size()};
 }
 

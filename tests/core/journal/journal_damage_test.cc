@@ -404,7 +404,7 @@ TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewO
 }
 
 TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion3) {
-  sql(journal::kFromVersion1);
+  sql(journal::upgrade_sql(1, 2));
   ASSERT_EQ(number("PRAGMA user_version"), 2);
   auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
                               system_clock());
