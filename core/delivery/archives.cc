@@ -1,6 +1,5 @@
 #include "core/delivery/archives.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -25,11 +24,9 @@ void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
 void Archives::keep_only(const std::vector<std::string>& configured) {
   std::map<std::string, std::shared_ptr<Sink>> removed;  // destroyed outside of the lock
   sinks_.with([&](auto& sinks) {
-    for (auto it = sinks.begin(); it != sinks.end();) {
-      const bool stays =
-          std::find(configured.begin(), configured.end(), it->first) != configured.end();
-      const auto here = it++;
-      if (!stays) removed.insert(sinks.extract(here));
+    removed = std::exchange(sinks, {});
+    for (const std::string& name : configured) {
+      if (auto kept = removed.extract(name)) sinks.insert(std::move(kept));
     }
   });
 }
@@ -42,11 +39,14 @@ std::vector<std::string> Archives::names() const {
   });
 }
 
-std::shared_ptr<Sink> Archives::find(const std::string& name) const {
-  return sinks_.with([&](const auto& sinks) {
+template <typename Call>
+std::invoke_result_t<Call, ReadableSink&> Archives::ask(const std::string& name, Call call) const {
+  const auto sink = sinks_.with([&](const auto& sinks) {
     const auto found = sinks.find(name);
     return found == sinks.end() ? nullptr : found->second;
   });
+  if (sink == nullptr) return no_such_archive(name);
+  return call_plugin("the plugin", ErrorKind::kTransient, [&] { return call(*sink->readable()); });
 }
 
 Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const {
@@ -66,18 +66,12 @@ Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const
 
 Result<std::shared_ptr<const Event>> Archives::fetch_from(const std::string& name,
                                                           const Event& locator) const {
-  const auto sink = find(name);
-  if (sink == nullptr) return no_such_archive(name);
-  return call_plugin("the plugin", ErrorKind::kTransient,
-                     [&] { return sink->readable()->fetch(locator); });
+  return ask(name, [&](ReadableSink& archive) { return archive.fetch(locator); });
 }
 
 Result<ReadableSink::Page> Archives::list(const std::string& name, const ReadableSink::Query& query,
                                           const std::string& after, std::size_t limit) const {
-  const auto sink = find(name);
-  if (sink == nullptr) return no_such_archive(name);
-  return call_plugin("the plugin", ErrorKind::kTransient,
-                     [&] { return sink->readable()->list(query, after, limit); });
+  return ask(name, [&](ReadableSink& archive) { return archive.list(query, after, limit); });
 }
 
 }  // namespace scriptorium

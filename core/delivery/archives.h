@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/api/sink.h"
@@ -33,7 +34,8 @@ class Archives {
                                   const std::string& after, std::size_t limit) const;
 
  private:
-  std::shared_ptr<Sink> find(const std::string& name) const;
+  template <typename Call>
+  std::invoke_result_t<Call, ReadableSink&> ask(const std::string& name, Call call) const;
 
   Guarded<std::map<std::string, std::shared_ptr<Sink>>> sinks_;
 };

@@ -31,13 +31,6 @@ std::vector<Delivery> make_deliveries(Batch& batch, Timestamp started,
   return deliveries;
 }
 
-std::vector<std::string> ids_of(const std::vector<Delivery>& deliveries) {
-  std::vector<std::string> ids;
-  ids.reserve(deliveries.size());
-  for (const Delivery& delivery : deliveries) ids.push_back(delivery.event().id);
-  return ids;
-}
-
 double seconds_between(Timestamp from, Timestamp to) {
   return static_cast<double>(to.nanoseconds - from.nanoseconds) / 1e9;
 }
@@ -53,7 +46,7 @@ Batch Carrier::attempt(Batch batch, const std::stop_token& stop) {
   drop_needless(batch);
   if (batch.empty()) {
     context_.state.with_notify([&](DispatchState& s) { s.order.leave(batch.place); });
-    if (batch.is_probe) tell_gate({.probe = true}, {}, {});
+    if (batch.is_probe) update_gate({.probe = true}, {}, {});
     return {};
   }
   const HandOverOrder::Request request = request_of(batch);
@@ -84,7 +77,7 @@ void Carrier::drop_needless(Batch& batch) {
     return true;
   });
   if (sequences.empty()) return;
-  tell_journal(std::move(records), sequences);
+  report_settled(std::move(records), sequences);
   context_.state.with([&](DispatchState& s) {
     for (const std::uint64_t sequence : sequences) s.parked.mark_settled(sequence);
   });
@@ -146,8 +139,11 @@ bool Carrier::call_sink(std::vector<Delivery> deliveries, bool suspect,
       return true;
     }
   }
-  if (crashes != nullptr)
-    in_hand = crashes->hand_over(context_.name, ids_of(deliveries), suspect, stop);
+  if (crashes != nullptr) {
+    std::vector<std::string> ids;
+    for (const Delivery& delivery : deliveries) ids.push_back(delivery.event().id);
+    in_hand = crashes->hand_over(context_.name, ids, suspect, stop);
+  }
   if (suspect && !in_hand) return false;
   FAULT_POINT("delivery.before_deliver");
   const CrashRecord::Inside inside(in_hand);
@@ -178,8 +174,8 @@ Batch Carrier::conclude(Batch batch, const Answer& answer, Timestamp started,
       if (is_parked(settled)) s.parked.mark_in_hand(settled.record.sequence);
     }
   });
-  tell_journal(std::move(records), std::move(sequences));
-  tell_gate(outcome, answer, conclusion.kept);
+  report_settled(std::move(records), std::move(sequences));
+  update_gate(outcome, answer, conclusion.kept);
   log_dead_letters(conclusion);
   put_away(conclusion, answer, request);
 
@@ -203,7 +199,7 @@ bool Carrier::may_keep(Batch& batch, bool refused) {
   return keep;
 }
 
-void Carrier::tell_gate(const Gate::Outcome& outcome, const Answer& answer, const Batch& kept) {
+void Carrier::update_gate(const Gate::Outcome& outcome, const Answer& answer, const Batch& kept) {
   std::int64_t retry_in_ms = 0;
   const Gate::Announcement announcement = context_.state.with_notify([&](DispatchState& s) {
     const SteadyTime now = context_.clock.steady();
@@ -254,8 +250,8 @@ void Carrier::put_away(Conclusion& conclusion, const Answer& answer,
 }
 
 // The cursor passes an event only after its settlement was queued, by whichever worker.
-void Carrier::tell_journal(std::vector<Journal::Settle> records,
-                           std::vector<std::uint64_t> sequences) {
+void Carrier::report_settled(std::vector<Journal::Settle> records,
+                             std::vector<std::uint64_t> sequences) {
   std::sort(sequences.begin(), sequences.end());
   const auto [cursor, is_news] = context_.state.with([&](DispatchState& s) {
     const std::uint64_t with_these = s.track.cursor_with(sequences);

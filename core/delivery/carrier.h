@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 #include <vector>
 
 #include "core/api/delivery.h"
@@ -22,8 +20,8 @@ class Carrier {
   explicit Carrier(DispatchContext& context) : context_(context) {}
 
   // Waits until the batch may be handed over, hands it over, waits until all of it is settled, and
-  // tells the journal. Returns the events that the destination refused as a whole and that are to
-  // be tried again after the back-off. At a stop, what is not settled stays in the journal.
+  // reports to the journal. Returns the events that the destination refused as a whole and that are
+  // to be tried again after the back-off. At a stop, what is not settled stays in the journal.
   Batch attempt(Batch batch, const std::stop_token& stop);
   // Stops waiting for settlements; after Sink::stop() none may come any more.
   void give_up() { give_up_.request_stop(); }
@@ -37,10 +35,10 @@ class Carrier {
                  Answer& answer, const std::stop_token& stop);
   Batch conclude(Batch batch, const Answer& answer, Timestamp started, const std::stop_token& stop);
   bool may_keep(Batch& batch, bool refused);
-  void tell_gate(const Gate::Outcome& outcome, const Answer& answer, const Batch& kept);
+  void update_gate(const Gate::Outcome& outcome, const Answer& answer, const Batch& kept);
   void put_away(Conclusion& conclusion, const Answer& answer,
                 const HandOverOrder::Request& request);
-  void tell_journal(std::vector<Journal::Settle> records, std::vector<std::uint64_t> sequences);
+  void report_settled(std::vector<Journal::Settle> records, std::vector<std::uint64_t> sequences);
   void log_misbehaviour(const Batch& batch, const Answer& answer);
   void log_dead_letters(const Conclusion& conclusion);
 

@@ -1,12 +1,12 @@
 #include "core/delivery/crash_record.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
@@ -71,15 +71,12 @@ CrashRecord::Suspects CrashRecord::read_suspects() const {
 
 std::vector<CrashRecord::Left> CrashRecord::find_left_batches() const {
   std::vector<Left> left;
-  DIR* const directory = ::opendir(directory_.c_str());
-  if (directory == nullptr) return left;
-  while (const dirent* entry = ::readdir(directory)) {
-    const auto slot = parse_number<std::int32_t>(entry->d_name);
-    if (!slot) continue;
-    const std::string file = directory_ + "/" + entry->d_name;
-    left.push_back({*slot, file, in_flight::read(file).value_or(in_flight::Record{})});
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, failed)) {
+    const std::string file = entry.path();
+    if (const auto slot = parse_number<std::int32_t>(entry.path().filename().string()))
+      left.push_back({*slot, file, in_flight::read(file).value_or(in_flight::Record{})});
   }
-  ::closedir(directory);
   return left;
 }
 

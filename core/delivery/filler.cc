@@ -7,7 +7,6 @@
 
 #include "core/base/fault_point.h"
 #include "core/base/pause.h"
-#include "core/base/text.h"
 #include "core/base/thread_name.h"
 
 namespace scriptorium {
@@ -23,22 +22,11 @@ using State = Journal::Fill::State;
 
 }  // namespace
 
-Filler::Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
-    : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
-Filler::~Filler() = default;
-
-void Filler::start_thread() {
-  thread_.start([this](const std::stop_token& stop) { run(stop); });
-}
-
 Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& archive,
                                     Timestamp since) {
   auto chosen = choose_archive(sink, archive);
   if (!chosen) return chosen.error();
-  Journal::Fill fill;
-  fill.sink = sink;
-  fill.archive = *std::move(chosen);
-  fill.since = since;
+  const Journal::Fill fill{.sink = sink, .archive = *std::move(chosen), .since = since};
   for (const Journal::Fill& other : journal_.fills()) {
     const bool is_same =
         other.sink == fill.sink && other.archive == fill.archive && other.since == fill.since;

@@ -21,12 +21,12 @@ namespace scriptorium {
 // Threads: any; start_thread() and stop() from the main thread.
 class Filler {
  public:
-  Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes);
-  ~Filler();
-  Filler(const Filler&) = delete;
-  Filler& operator=(const Filler&) = delete;
+  Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
+      : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
 
-  void start_thread();
+  void start_thread() {
+    thread_.start([this](const std::stop_token& stop) { run(stop); });
+  }
   // False: an archive hangs in a call; the process must end with _exit().
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 

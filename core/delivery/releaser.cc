@@ -1,8 +1,6 @@
 #include "core/delivery/releaser.h"
 
 #include <chrono>
-#include <utility>
-#include <vector>
 
 #include "core/base/fault_point.h"
 #include "core/base/pause.h"
@@ -33,15 +31,6 @@ bool is_same_event(const Event& journal, const Event& archived) {
 }
 
 }  // namespace
-
-Releaser::Releaser(Journal& journal, const Archives& archives, Logger& log,
-                   std::uint64_t limit_bytes)
-    : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
-Releaser::~Releaser() = default;
-
-void Releaser::start() {
-  thread_.start([this](const std::stop_token& stop) { run(stop); });
-}
 
 void Releaser::run(const std::stop_token& stop) noexcept {
   name_thread("release");

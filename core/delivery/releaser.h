@@ -20,12 +20,12 @@ namespace scriptorium {
 // Threads: start() and stop() from the main thread.
 class Releaser {
  public:
-  Releaser(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes);
-  ~Releaser();
-  Releaser(const Releaser&) = delete;
-  Releaser& operator=(const Releaser&) = delete;
+  Releaser(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
+      : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
 
-  void start();
+  void start() {
+    thread_.start([this](const std::stop_token& stop) { run(stop); });
+  }
   // False: an archive hangs in a call; the process must end with _exit().
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
