@@ -135,7 +135,7 @@ class JournalDamageTest : public testing::Test {
     sqlite3_close(db);
     return value;
   }
-  void expect_sound() {
+  void expect_intact() {
     auto result = journal_->verify();
     EXPECT_TRUE(result) << result.error().message();
   }
@@ -178,7 +178,7 @@ TEST_F(JournalDamageTest, AnEmptyFileBecomesAJournal) {
   dir_.write("journal/journal.db", "");
   open();
   EXPECT_TRUE(journal_->open_report().created);
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, PutsGarbageAsideAndStartsAnew) {
@@ -190,7 +190,7 @@ TEST_F(JournalDamageTest, PutsGarbageAsideAndStartsAnew) {
       std::string(20'000, 'x'));
   EXPECT_TRUE(log_.has("JOURNAL_QUARANTINED"));
   EXPECT_FALSE(journal_->open_report().damage.empty());
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, SavesWhatATruncatedJournalStillHolds) {
@@ -207,7 +207,7 @@ TEST_F(JournalDamageTest, SavesWhatATruncatedJournalStillHolds) {
   EXPECT_EQ(got.damaged, 0);
   EXPECT_EQ(got.ids.size() + journal_->dead_letters("archive", 10)->size(),
             journal_->open_report().salvaged_events);
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
@@ -248,7 +248,7 @@ TEST_F(JournalDamageTest, AFlippedByteAnywhereCostsAtMostWhatItHit) {
                 static_cast<std::size_t>(kJobs) - 11)
           << "byte " << at;
     } else {
-      expect_sound();
+      expect_intact();
     }
     journal_.reset();
   }
@@ -271,7 +271,7 @@ TEST_F(JournalDamageTest, ATableWhoseColumnHasAnotherNameIsMadeAnewWithAllThatIt
     open();
     EXPECT_THAT(journal_->open_report().damage, HasSubstr("not as it was made"));
     EXPECT_GE(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
-    expect_sound();
+    expect_intact();
     journal_.reset();
   }
 }
@@ -372,7 +372,7 @@ class JournalFormat1Test : public JournalDamageTest {
     const auto got = drain();
     EXPECT_EQ(got.damaged, 0);
     EXPECT_EQ(got.ids.size(), 8U);
-    expect_sound();
+    expect_intact();
     auto sink = journal_->register_sink("archive", {"*"});
     std::vector<Journal::Settle> settlements;
     for (std::uint64_t seq = 3; seq <= 10; ++seq)
@@ -385,7 +385,7 @@ class JournalFormat1Test : public JournalDamageTest {
     ASSERT_TRUE(parked);
     ASSERT_THAT(*parked, SizeIs(1));
     EXPECT_EQ(*(*parked)[0].event->file("script")->bytes, "#!/bin/bash\nrun 2\n");
-    expect_sound();
+    expect_intact();
   }
 };
 
@@ -463,7 +463,7 @@ TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
   expect_all(*journal_);
-  expect_sound();
+  expect_intact();
   CaptureMark mark = journal_->marks("slurm")[0];
   mark.identity.file = "script";
   mark.identity.size = 19;
@@ -483,7 +483,7 @@ TEST_F(JournalFormat2Test, WhatIsDamagedIsPutAsideAndItsMarksAreTakenOver) {
   EXPECT_NE(journal_->open_report().damage, "");
   EXPECT_EQ(journal_->open_report().salvaged_events, 4U);
   expect_all(*journal_);
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, AFlippedCursorLeadsToDeliveryAgainAndNotToLoss) {
@@ -518,7 +518,7 @@ TEST_F(JournalDamageTest, KeepsCursorsAndDeadLettersWhereOnlyEventsAreDamaged) {
   EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
   EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
   EXPECT_THAT(journal_->marks("slurm"), SizeIs(kJobs));
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, DropsTheMarkOfALostEventSoThatItIsCapturedAgain) {
@@ -546,7 +546,7 @@ TEST_F(JournalDamageTest, StartsWithoutItsWal) {
   fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
   open();
   drain();
-  expect_sound();
+  expect_intact();
   journal_.reset();
 
   // With the -wal of another journal, and with its own.
@@ -554,14 +554,14 @@ TEST_F(JournalDamageTest, StartsWithoutItsWal) {
   dir_.write("journal/journal.db-wal", std::string(50'000, 'w'));
   open();
   drain();
-  expect_sound();
+  expect_intact();
   journal_.reset();
 
   fs::copy_file(dir_.path_to("db"), file(), fs::copy_options::overwrite_existing);
   fs::copy_file(dir_.path_to("wal"), file("-wal"), fs::copy_options::overwrite_existing);
   open();
   EXPECT_EQ(drain().ids.size(), static_cast<std::size_t>(kJobs) - 11);
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, PutsAWalWithoutItsDatabaseAside) {
@@ -569,7 +569,7 @@ TEST_F(JournalDamageTest, PutsAWalWithoutItsDatabaseAside) {
   open();
   EXPECT_TRUE(fs::exists(quarantine() + "/journal.db-wal"));
   EXPECT_THAT(journal_->open_report().damage, HasSubstr("missing"));
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, ADamagedJournalCannotBeOpenedForReadingOnlyAndStaysWhereItIs) {
@@ -713,7 +713,7 @@ TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves)
   open();
   EXPECT_FALSE(fs::exists(dir_.path_to("journal/salvage.wanted")));
   EXPECT_NE(journal_->open_report().quarantined, "");
-  expect_sound();
+  expect_intact();
 }
 
 TEST_F(JournalDamageTest, WhatWasFoundInUseIsPutAsideEvenIfTheCheckFindsNothing) {

@@ -127,8 +127,8 @@ namespace {
 
 // "" or what is wrong with the sink.
 std::string read_sink(Journal& journal, const std::string& name, JournalContent::Sink& view) {
-  const auto known = journal.unregistered_sinks();
-  view.is_known = std::find(known.begin(), known.end(), name) != known.end();
+  const auto names = journal.unregistered_sinks();
+  view.is_known = std::find(names.begin(), names.end(), name) != names.end();
   auto sink = journal.register_sink(name, {"*"});
   if (!sink) return sink.error().message();
   auto items = journal.read(*sink, journal.cursor(*sink), 1'000'000, 1U << 31);
