@@ -3,4 +3,4 @@
 
 extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
     scriptorium::sink_plugin<scriptorium::null::NullSink>(
-        "null", "acknowledges every event and keeps none");
+        "null", "acknowledges every event and stores none");

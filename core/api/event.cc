@@ -1,7 +1,6 @@
 #include "core/api/event.h"
 
-#include <cstring>
-
+#include "core/base/ascii.h"
 #include "core/base/sha256.h"
 
 namespace scriptorium {
@@ -75,9 +74,7 @@ std::string event_id(std::string_view cluster, std::string_view scheduler, std::
 std::vector<Variable> split_environment(std::string_view environment) {
   std::vector<Variable> result;
   while (!environment.empty()) {
-    const std::size_t end = environment.find('\0');
-    const std::string_view text = environment.substr(0, end);
-    environment = end == std::string_view::npos ? std::string_view{} : environment.substr(end + 1);
+    const std::string_view text = take_until(environment, '\0');
     const std::size_t equals = text.find('=', 1);
     if (text.empty() || equals == std::string_view::npos) {
       result.push_back({text, {}});

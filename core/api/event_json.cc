@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/api/event.h"
+#include "core/api/kit/text_variables.h"
 #include "core/base/json_text.h"
 #include "core/base/text.h"
 
@@ -85,38 +86,6 @@ class Text {
   std::size_t depth_ = 0;
   bool empty_ = true;  // the open object or list is still empty
 };
-
-// Of equal names the last value counts, as in a shell that imports them in order; it takes the
-// first one's position. Any input takes at most n log n time, so hash collisions cannot slow it
-// down.
-void drop_repeated(std::vector<Variable>& variables) {
-  constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  std::vector<std::uint32_t> order(variables.size());
-  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto shorter_or_less = [&](std::uint32_t a, std::uint32_t b) {
-    const std::string_view x = variables[a].name;
-    const std::string_view y = variables[b].name;
-    if (x.size() != y.size()) return x.size() < y.size();
-    const int compared = x.compare(y);
-    return compared != 0 ? compared < 0 : a < b;
-  };
-  std::sort(order.begin(), order.end(), shorter_or_less);
-  bool any = false;
-  for (std::size_t first = 0, i = 1; i < order.size(); ++i) {
-    if (variables[order[i]].name != variables[order[first]].name) {
-      first = i;
-      continue;
-    }
-    variables[order[first]].value = variables[order[i]].value;
-    order[i] = kNone;
-    any = true;
-  }
-  if (!any) return;
-  std::erase(order, kNone);
-  std::sort(order.begin(), order.end());
-  for (std::size_t i = 0; i < order.size(); ++i) variables[i] = variables[order[i]];
-  variables.resize(order.size());
-}
 
 class Writer {
  public:
@@ -381,21 +350,11 @@ class Writer {
     if (file == nullptr) return;
     if (options_.environment && file->bytes != nullptr &&
         event_.environment_format == EnvironmentFormat::kNulEnded) {
-      std::vector<Variable> variables = split_environment(*file->bytes);
-      std::vector<std::string> repaired;
-      // NUL and '=' are ASCII characters, so the whole is UTF-8 exactly if every part is.
-      if (!is_utf8(*file->bytes)) {
-        note_lossy(lossy_, "environment");
-        repaired.reserve(variables.size() * 2);  // so that no element moves
-        for (Variable& v : variables) {
-          v.name = repaired.emplace_back(to_utf8_lossy(v.name));
-          v.value = repaired.emplace_back(to_utf8_lossy(v.value));
-        }
-      }
-      drop_repeated(variables);
+      const TextVariables variables = text_variables(*file->bytes);
+      if (!variables.repaired.empty()) note_lossy(lossy_, "environment");
       key("environment");
       text_.open('{');
-      for (const Variable& v : variables) {
+      for (const Variable& v : variables.list) {
         text_.key(v.name);
         text_.string(v.value);
       }

@@ -18,13 +18,6 @@ constexpr std::size_t kMaxLogicalLine = 64U << 10;
 constexpr std::string_view kBlanks = " \t\n\v\f\r";
 bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
 
-// Removes the next line from `rest` and returns it without its newline.
-std::string_view take_line(std::string_view& rest) noexcept {
-  const std::string_view line = rest.substr(0, rest.find('\n'));
-  rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-  return line;
-}
-
 // Removes the next blank-separated word from `rest` and returns it; empty at the end.
 std::string_view take_blank_word(std::string_view& rest) noexcept {
   rest = trim(rest, kBlanks);
@@ -223,7 +216,7 @@ std::string_view without_return(std::string_view line) noexcept {
 std::vector<std::string> read_modules(std::string_view script) {
   std::vector<std::string> modules;
   while (!script.empty() && modules.size() < kMaxScriptItems) {
-    const std::string_view line = without_return(take_line(script));
+    const std::string_view line = without_return(take_until(script, '\n'));
     // This rejects nearly every line; splitting all lines into words would cost ten times as much.
     if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos)
       continue;
@@ -235,7 +228,7 @@ std::vector<std::string> read_modules(std::string_view script) {
     std::string joined(line.substr(0, line.size() - 1));
     bool more = true;
     while (more && !script.empty() && joined.size() <= kMaxLogicalLine) {
-      std::string_view next = without_return(take_line(script));
+      std::string_view next = without_return(take_until(script, '\n'));
       more = continues(next);
       if (more) next.remove_suffix(1);
       joined += next;
@@ -250,7 +243,7 @@ std::vector<std::string> read_modules(std::string_view script) {
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use) {
   while (!script.empty()) {
-    const std::string_view line = take_line(script);
+    const std::string_view line = take_until(script, '\n');
     const std::string_view text = trim(line, kBlanks);
     const std::string_view candidate = syntax.indented ? text : line;
     if (!syntax.prefix.empty() && candidate.starts_with(syntax.prefix)) {

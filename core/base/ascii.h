@@ -33,5 +33,16 @@ constexpr std::string_view trim(std::string_view text, std::string_view blanks =
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
+constexpr std::string_view trim_end(std::string_view text, std::string_view blanks) noexcept {
+  return text.substr(0, text.find_last_not_of(blanks) + 1);  // npos + 1 is 0
+}
+
+// Removes the text before the first `end` from the beginning of `rest`, and that `end`, and returns
+// the text; all of `rest` if it contains no `end`.
+constexpr std::string_view take_until(std::string_view& rest, char end) noexcept {
+  const std::string_view taken = rest.substr(0, rest.find(end));
+  rest.remove_prefix(std::min(taken.size() + 1, rest.size()));
+  return taken;
+}
 
 }  // namespace scriptorium

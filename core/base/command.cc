@@ -14,8 +14,10 @@
 #include <csignal>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/stop_signal.h"
+#include "core/base/text.h"
 
 namespace scriptorium {
 namespace {
@@ -136,21 +138,41 @@ class Child {
   std::vector<pid_t>& stuck_;
 };
 
-// Appends the available bytes; false at the end of the stream.
-bool drain(int fd, std::string& into, std::size_t keep) {
-  std::array<char, 64U << 10> buffer;  // NOLINT: filled by read()
-  while (true) {
-    const ssize_t got = read(fd, buffer.data(), buffer.size());
-    if (got > 0) {
-      // One byte over the limit shows that there was more.
-      into.append(buffer.data(), std::min(static_cast<std::size_t>(got),
-                                          keep + 1 - std::min(keep + 1, into.size())));
-      if (into.size() > keep) return true;
-      continue;
+// One of the child's streams.
+struct Stream {
+  UniqueFd fd;        // empty after the end of the stream
+  std::size_t limit;  // of `text`, in bytes
+  std::string text;   // one byte over the limit shows that there was more
+
+  bool over_limit() const noexcept { return text.size() > limit; }
+
+  // Appends the available bytes.
+  void read_available() {
+    std::array<char, 64U << 10> buffer;  // NOLINT: filled by read()
+    while (true) {
+      const ssize_t got = read(fd.get(), buffer.data(), buffer.size());
+      if (got > 0) {
+        text.append(buffer.data(), std::min(static_cast<std::size_t>(got),
+                                            limit + 1 - std::min(limit + 1, text.size())));
+        if (over_limit()) return;
+      } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+        return fd.reset();
+      } else if (errno == EAGAIN) {
+        return;
+      }
     }
-    if (got < 0 && errno == EINTR) continue;
-    return got < 0 && errno == EAGAIN;
   }
+};
+
+// Waits for either stream or the stop, at most `limit`, and reads what there is.
+Result<void> wait_and_read(Stream& output, Stream& error, int stop, milliseconds limit) {
+  std::array<pollfd, 3> fds{
+      {{output.fd.get(), POLLIN, 0}, {error.fd.get(), POLLIN, 0}, {stop, POLLIN, 0}}};
+  if (poll(fds.data(), fds.size(), static_cast<int>(limit.count())) < 0 && errno != EINTR)
+    return Error(ErrorKind::kTransient, system_error("poll", errno).message());
+  if (fds[0].revents != 0) output.read_available();
+  if (fds[1].revents != 0) error.read_available();
+  return {};
 }
 
 Error late(const std::string& program) {
@@ -185,41 +207,29 @@ Result<CommandRunner::Answer> CommandRunner::run(const Command& command,
   const Child child(*pid, stuck_);
   output->write.reset();
   error->write.reset();
-
-  Answer result;
+  Stream out{std::move(output->read), max_output_, {}};
+  Stream err{std::move(error->read), kMaxError, {}};
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) return late(name);
-    const bool reading = output->read || error->read;
-    if (!reading) {
-      if (const auto status = child.ended()) {
-        result.status = *status;
-        return result;
-      }
-    }
-    std::array<pollfd, 3> fds{
-        {{output->read.get(), POLLIN, 0}, {error->read.get(), POLLIN, 0}, {wake.fd(), POLLIN, 0}}};
+    const bool reading = out.fd || err.fd;
+    if (const auto status = reading ? std::nullopt : child.ended())
+      return Answer{*status, std::move(out.text), err.text.substr(0, kMaxError)};
     const auto pace = reading ? milliseconds{60'000} : kReapPace;
-    if (poll(fds.data(), fds.size(), static_cast<int>(std::min(left, pace).count())) < 0 &&
-        errno != EINTR) {
-      return Error(ErrorKind::kTransient, system_error("poll", errno).message());
-    }
+    const auto read = wait_and_read(out, err, wake.fd(), std::min(left, pace));
+    if (!read) return read.error();
     if (stop.stop_requested()) return stopped(name);
-    if (output->read && fds[0].revents != 0 &&
-        !drain(output->read.get(), result.output, max_output_))
-      output->read.reset();
-    if (result.output.size() > max_output_) {
+    if (out.over_limit()) {
       return Error(ErrorKind::kTransient, name + ": its answer is larger than " +
                                               std::to_string(max_output_) + " bytes; killed");
     }
-    if (error->read && fds[1].revents != 0) {
-      const bool open = drain(error->read.get(), result.error, kMaxError);
-      if (result.error.size() > kMaxError) {
-        result.error.resize(kMaxError);
-      }
-      if (!open) error->read.reset();
-    }
   }
+}
+
+Error exit_error(std::string_view name, const CommandRunner::Answer& answer) {
+  const std::string_view line = std::string_view(answer.error).substr(0, answer.error.find('\n'));
+  return {ErrorKind::kTransient, std::string(name) + ": exit status " +
+                                     std::to_string(answer.status) + ": " + printable(line, 200)};
 }
 
 std::optional<std::string> find_program(const std::string& configured, std::string_view name,
@@ -229,9 +239,8 @@ std::optional<std::string> find_program(const std::string& configured, std::stri
   };
   if (!configured.empty()) return if_executable(configured);
   while (!folders.empty()) {
-    const std::string_view folder = folders.substr(0, folders.find(':'));
-    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
-    if (auto found = if_executable(std::string(folder).append("/").append(name))) return found;
+    std::string folder(take_until(folders, ':'));
+    if (auto found = if_executable(folder.append("/").append(name))) return found;
   }
   return std::nullopt;
 }

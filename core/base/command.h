@@ -53,6 +53,9 @@ class CommandRunner {
   std::vector<pid_t> stuck_;
 };
 
+// "squeue: exit status 1: " and the first line of standard error, as kTransient.
+Error exit_error(std::string_view name, const CommandRunner::Answer& answer);
+
 // The program to run: `configured` if it is not empty, otherwise the first executable called `name`
 // in `folders`, a colon-separated list. Our own PATH is not used, because whoever starts the daemon
 // controls it. Nothing if no such program can be executed.
