@@ -2,14 +2,16 @@
 
 #include <algorithm>
 
+#include "core/api/kit/path_option.h"
+
 namespace scriptorium::replay {
 namespace {
 
 const Schema<ReplayConfig>& schema() {
   static const Schema<ReplayConfig> kSchema{
       required("folder", &ReplayConfig::folder,
-               "The folder that holds one folder a job; an absolute path."),
-      option("scheduler", &ReplayConfig::scheduler, "The scheduler that the events name."),
+               "The folder that contains one folder per job; an absolute path."),
+      option("scheduler", &ReplayConfig::scheduler, "The name of the scheduler in the events."),
   };
   return kSchema;
 }
@@ -20,8 +22,7 @@ std::vector<OptionInfo> describe() { return schema().options(); }
 
 ReplayConfig read_config(const Table& table, Problems& problems) {
   ReplayConfig config = schema().parse(table, problems);
-  if (!config.folder.empty() && config.folder.front() != '/')
-    problems.add(table, "folder", "not an absolute path");
+  check_absolute_path(table, "folder", problems, EmptyPath::kAllowed);
   if (config.scheduler.empty()) problems.add(table, "scheduler", "empty", "a name");
   return config;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/sacct.h"
@@ -18,9 +19,8 @@ using State = OwnerAnswer::State;
 
 // The last line is the reason; those before it say what was tried.
 std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  const std::size_t newline = text.rfind('\n');
-  return printable(newline == std::string_view::npos ? text : text.substr(newline + 1), 200);
+  text = trim_end(text, "\n");
+  return printable(text.substr(text.rfind('\n') + 1), 200);  // npos + 1 is 0
 }
 
 // Two captures of one job, of which the later is the longer.

@@ -81,8 +81,7 @@ void read_hints(std::string_view script, ParsedJob& parsed) {
   if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
     std::string_view rest = *parsed.environment;
     while (!rest.empty()) {
-      const std::string_view variable = rest.substr(0, rest.find('\0'));
-      rest.remove_prefix(variable.size() + 1);
+      const std::string_view variable = take_until(rest, '\0');
       if (variable.starts_with("SLURM_JOB_NAME="sv))
         name = variable.substr("SLURM_JOB_NAME="sv.size());
       if (variable.starts_with("SLURM_SUBMIT_DIR="sv))

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/base/random.h"
-#include "core/base/text.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -14,10 +13,6 @@ namespace {
 using namespace std::literals;
 
 constexpr auto kWindow = 5min;  // the share is reported over one or two of these
-
-std::string first_line(std::string_view text) {
-  return printable(text.substr(0, text.find('\n')), 200);
-}
 
 }  // namespace
 
@@ -81,8 +76,7 @@ Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std:
   if (!result) return result.error();
   if (result->status != 0) {
     if (job && says_unknown_job(result->error)) return answer;
-    return Error(ErrorKind::kTransient, "squeue: exit status " + std::to_string(result->status) +
-                                            ": " + first_line(result->error));
+    return exit_error("squeue", *result);
   }
   auto rows = parse_queue(result->output, guard);
   if (!rows) return rows.error();

@@ -21,11 +21,7 @@ constexpr std::array kUsualPlaces{"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slur
 constexpr int kMostLevels = 8;
 constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 20;
 
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t\r");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
+std::string_view trimmed(std::string_view text) { return trim(text, " \t\r"); }
 
 // Standard output of one of Slurm's commands; nothing if it is not there or failed.
 std::optional<std::string> ask(const SlurmConfig& config, const std::string& command,
@@ -182,7 +178,7 @@ std::vector<std::string> ids_in_text(std::string_view job_id) {
 
 std::vector<std::string> ids_of_script(const SlurmConfig& config, std::string_view job_id,
                                        const std::stop_token& stop, SteadyTime deadline) {
-  if (auto told = ids_in_text(job_id); !told.empty()) return told;
+  if (auto ids = ids_in_text(job_id); !ids.empty()) return ids;
   if (!is_number(job_id) || config.resolve == Resolve::kNone) return {};
   const std::string id(job_id);
   // squeue first, as it needs no accounting; it forgets a job MinJobAge after its end.

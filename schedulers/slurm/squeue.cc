@@ -215,6 +215,35 @@ bool times_are_alike(std::int64_t script_mtime_ns, std::int64_t other_mtime_ns) 
   return one < other ? other - one <= 1 : one - other <= 1;
 }
 
+namespace {
+
+std::optional<Timestamp> first_submission(const std::vector<const QueueRow*>& rows) {
+  std::optional<Timestamp> first;
+  for (const QueueRow* row : rows) {
+    // A requeue gives the job a new submit time; the first one is then unknown.
+    if (row->restarts != 0 || !row->submitted ||
+        *row->submitted > std::numeric_limits<std::int64_t>::max() / kSecond)
+      continue;
+    const Timestamp submitted{*row->submitted * kSecond};
+    if (!first || submitted < *first) first = submitted;
+  }
+  return first;
+}
+
+// `only`: there is no other row of the job.
+JobArray array_of(const QueueRow& row, const EntryIdentity& entry, bool only) {
+  JobArray array{.job_id = std::to_string(row.array_job_id)};
+  if (row.array_job_id != entry.job_id) {
+    array.task_id = row.tasks;  // the entry is one task's own
+  } else if (only && row.job_id == row.array_job_id && row.state == "PD" && row.restarts == 0) {
+    // Once a task has started, squeue lists only those that still wait.
+    array.task_spec = row.tasks;
+  }
+  return array;
+}
+
+}  // namespace
+
 OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
                         const std::vector<const TextRow*>& texts, const EntryIdentity& entry) {
   OwnerAnswer answer;
@@ -238,25 +267,8 @@ OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
   answer.user.id = std::to_string(chosen->uid);
   answer.user.group_id = std::to_string(chosen->gid);
   answer.user.verified = true;
-  for (const QueueRow* row : rows) {
-    // A requeue gives the job a new submit time; the first one is then unknown.
-    if (row->restarts != 0 || !row->submitted ||
-        *row->submitted > std::numeric_limits<std::int64_t>::max() / kSecond)
-      continue;
-    const Timestamp submitted{*row->submitted * kSecond};
-    if (!answer.submitted_at || submitted < *answer.submitted_at) answer.submitted_at = submitted;
-  }
-  if (!chosen->tasks.empty()) {
-    JobArray array{.job_id = std::to_string(chosen->array_job_id)};
-    if (chosen->array_job_id != entry.job_id) {
-      array.task_id = chosen->tasks;  // the entry is one task's own
-    } else if (rows.size() == 1 && chosen->job_id == chosen->array_job_id &&
-               chosen->state == "PD" && chosen->restarts == 0) {
-      array.task_spec =
-          chosen->tasks;  // once a task has started, squeue lists only those that still wait
-    }
-    answer.array = std::move(array);
-  }
+  answer.submitted_at = first_submission(rows);
+  if (!chosen->tasks.empty()) answer.array = array_of(*chosen, entry, rows.size() == 1);
   if (chosen->het_job_id && chosen->het_component) {
     answer.het = HetJob{.job_id = std::to_string(*chosen->het_job_id),
                         .component = chosen->het_component,

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "core/api/kit/path_option.h"
+
 namespace scriptorium::torque {
 namespace {
 
@@ -13,16 +15,10 @@ constexpr std::string_view kJobs = "/jobs";
 const Schema<TorqueConfig>& schema() {
   static const Schema<TorqueConfig> the_schema{
       required("spool", &TorqueConfig::spool,
-               "pbs_server's home, such as /var/spool/torque; its server_priv or server_priv/jobs "
-               "will do as well. An absolute "
-               "path."),
+               "pbs_server's home, such as /var/spool/torque, or its server_priv or "
+               "server_priv/jobs; an absolute path."),
   };
   return the_schema;
-}
-
-std::string without_final_slashes(std::string path) {
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-  return path;
 }
 
 }  // namespace
@@ -31,15 +27,8 @@ std::vector<OptionInfo> describe() { return schema().options(); }
 
 TorqueConfig read_config(const Table& table, Problems& problems) {
   TorqueConfig config = schema().parse(table, problems);
-  const Value* given = table.find("spool");
-  // A value of another type was reported already and left its member empty.
-  if (given == nullptr || !std::holds_alternative<std::string>(given->data)) return config;
-  if (config.spool.empty() || config.spool.front() != '/') {
-    problems.add(table, "spool", "not an absolute path", "a path that begins with '/'");
-  } else if (config.spool.find('\0') != std::string::npos) {
-    problems.add(table, "spool", "a path cannot hold a NUL byte");
-  }
-  config.spool = without_final_slashes(std::move(config.spool));
+  check_absolute_path(table, "spool", problems);
+  drop_final_slashes(config.spool);
   return config;
 }
 

@@ -11,7 +11,6 @@
 #include "core/base/number.h"
 #include "core/base/pause.h"
 #include "core/base/random.h"
-#include "core/base/text.h"
 #include "core/base/time.h"
 #include "schedulers/usage/job_events.h"
 #include "schedulers/usage/slurm_text.h"
@@ -77,15 +76,8 @@ std::string sacct_time(Timestamp time) {
 
 using Row = std::vector<std::string_view>;
 
-// A job's own row; what its steps used is added by add_step().
-std::optional<AccountedJob> read_job(const Row& row) {
-  const auto started = read_time(row[kStart]);
-  const auto ended = read_time(row[kEnd]);
-  const auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
-  // Cancelled while it waited: it had no CPU, so there is nothing to report.
-  if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
-  AccountedJob job{.ended_at = *ended};
-  JobFacts& facts = job.view.facts;
+JobFacts read_facts(const Row& row) {
+  JobFacts facts;
   facts.job = {.id = std::string(row[kJobIdRaw]),
                .name = read_text(row[kJobName]),
                .account = read_text(row[kAccount]),
@@ -110,18 +102,27 @@ std::optional<AccountedJob> read_job(const Row& row) {
   // "CANCELLED by 1000"
   facts.state = std::string(row[kState].substr(0, row[kState].find(' ')));
   facts.exit_code = read_text(row[kExitCode]);
-  facts.started_at = started;
-  facts.ended_at = ended;
-  facts.elapsed_seconds = static_cast<double>(*elapsed);
   facts.suspended_seconds = read_duration(row[kSuspended]);
   facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
   if (const auto minutes = parse_number<std::uint64_t>(row[kTimeLimit]))
     facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
+  return facts;
+}
 
-  JobView& view = job.view;
-  view.accounting = true;
-  view.nodes_expected = facts.request.nodes;
-  Totals& totals = view.totals;
+// A job's own row; what its steps used is added by add_step().
+std::optional<AccountedJob> read_job(const Row& row) {
+  const auto started = read_time(row[kStart]);
+  const auto ended = read_time(row[kEnd]);
+  const auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
+  // Cancelled while it waited: it had no CPU, so there is nothing to report.
+  if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
+  AccountedJob job{.view = {.facts = read_facts(row), .accounting = true}, .ended_at = *ended};
+  JobFacts& facts = job.view.facts;
+  facts.started_at = started;
+  facts.ended_at = ended;
+  facts.elapsed_seconds = static_cast<double>(*elapsed);
+  job.view.nodes_expected = facts.request.nodes;
+  Totals& totals = job.view.totals;
   totals.elapsed_seconds = *facts.elapsed_seconds;
   totals.cpus = facts.request.cpus;
   totals.memory_bytes = facts.request.memory_bytes;
@@ -212,15 +213,16 @@ namespace {
 
 class Import {
  public:
-  Import(const JobConfig& config, const JobContext& context, EventWriter& writer)
+  Import(const JobConfig& config, const PluginContext& context, EventWriter& writer)
       : config_(config), context_(context), writer_(writer) {
     const auto position = writer_.position();
     auto cursor = position ? parse_cursor(*position) : std::nullopt;
     if (position && !cursor) {
-      context_.log.warning("USAGE_POSITION_UNREAD",
-                           "the accounting's position is not understood; jobs are imported anew as "
-                           "at the first start",
-                           {});
+      context_.log.warning(
+          "USAGE_POSITION_UNREAD",
+          "the accounting's position is not understood; jobs are imported again as "
+          "at the first start",
+          {});
     }
     if (!cursor)
       cursor = AccountingCursor{
@@ -279,16 +281,12 @@ class Import {
         runner_.run({*sacct, sacct_arguments(guard, from, to), slurm_environment(config_)}, stop,
                     std::chrono::steady_clock::now() + kPatience);
     if (!answer) return answer.error();
-    if (answer->status != 0) {
-      return Error{ErrorKind::kTransient,
-                   "sacct: exit status " + std::to_string(answer->status) + ": " +
-                       printable(answer->error.substr(0, answer->error.find('\n')), 200)};
-    }
+    if (answer->status != 0) return exit_error("sacct", *answer);
     return parse_sacct(answer->output, guard);
   }
 
   const JobConfig& config_;
-  const JobContext& context_;
+  const PluginContext& context_;
   EventWriter& writer_;
   CommandRunner runner_{kMaxAnswer};
   AccountingCursor cursor_;
@@ -296,8 +294,8 @@ class Import {
 
 }  // namespace
 
-Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer,
-                            const std::stop_token& stop, bool once) {
+Result<void> run_accounting(const JobConfig& config, const PluginContext& context,
+                            EventWriter& writer, const std::stop_token& stop, bool once) {
   Import import(config, context, writer);
   while (!stop.stop_requested()) {
     const auto more = import.step(stop);

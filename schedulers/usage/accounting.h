@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/api/free_source.h"
+#include "core/api/plugin_context.h"
 #include "schedulers/usage/job_config.h"
 #include "schedulers/usage/job_facts.h"
 
@@ -47,7 +48,7 @@ std::optional<AccountingCursor> parse_cursor(std::string_view text);
 
 // Asks sacct until `stop`, or with `once` until it has caught up. Catches up in windows of six
 // hours. An error is one of sacct's or of the journal's; the caller calls again.
-Result<void> run_accounting(const JobConfig& config, const JobContext& context, EventWriter& writer,
-                            const std::stop_token& stop, bool once);
+Result<void> run_accounting(const JobConfig& config, const PluginContext& context,
+                            EventWriter& writer, const std::stop_token& stop, bool once);
 
 }  // namespace scriptorium::usage

@@ -1,33 +1,41 @@
 #include "schedulers/usage/counters.h"
 
+#include <algorithm>
+
+#include "core/base/ascii.h"
 #include "core/base/number.h"
 
 namespace scriptorium::usage {
 namespace {
 
 // Takes the first line off `text`, without its end.
-std::string_view take_line(std::string_view& text) noexcept {
-  const std::size_t end = text.find('\n');
-  const std::string_view line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  return line;
-}
+std::string_view take_line(std::string_view& text) noexcept { return take_until(text, '\n'); }
 
 // Takes the first word off `text`.
 std::string_view take_word(std::string_view& text) noexcept {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) {
-    text = {};
-    return {};
-  }
-  text.remove_prefix(begin);
-  const std::size_t end = text.find_first_of(" \t");
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  const std::string_view word = text.substr(0, text.find_first_of(" \t"));
+  text.remove_prefix(word.size());
   return word;
 }
 
-// Calls `use(key, value)` for each line "KEY VALUE", until it says false.
+// Calls `use(first, last)` for each part of a list such as "0-3,8", until it returns false. False
+// if it did, or if a part is not a number or an ascending range.
+template <typename Use>
+bool each_range(std::string_view list, Use use) {
+  list = trim_end(list, " \n");
+  while (!list.empty()) {
+    std::string_view part = take_until(list, ',');
+    const auto first = take_number<std::uint32_t>(part);
+    const auto last = part.starts_with('-') ? parse_number<std::uint32_t>(part.substr(1)) : first;
+    if (!first || !last || *last < *first || (!part.empty() && part[0] != '-') ||
+        !use(*first, *last))
+      return false;
+  }
+  return true;
+}
+
+// Calls `use(key, value)` for each line "KEY VALUE", until it returns false.
 template <typename Use>
 void each_pair(std::string_view text, Use use) noexcept {
   while (!text.empty()) {
@@ -59,8 +67,7 @@ constexpr std::uint64_t kNoLimit = 0x7fff'ffff'ffff'0000;
 }  // namespace
 
 std::optional<std::uint64_t> whole_number(std::string_view text) noexcept {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
-  return parse_number<std::uint64_t>(text);
+  return parse_number<std::uint64_t>(trim_end(text, " \n"));
 }
 
 std::optional<std::uint64_t> value_of(std::string_view text, std::string_view key) noexcept {
@@ -166,21 +173,12 @@ IoBytes parse_blkio(std::string_view text) noexcept {
 }
 
 std::optional<std::uint32_t> count_cpus(std::string_view list) noexcept {
-  while (!list.empty() && (list.back() == '\n' || list.back() == ' ')) list.remove_suffix(1);
-  if (list.empty()) return std::nullopt;
   std::uint32_t count = 0;
-  while (!list.empty()) {
-    const std::size_t comma = list.find(',');
-    const std::string_view part = list.substr(0, comma);
-    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
-    const std::size_t dash = part.find('-');
-    const auto first = parse_number<std::uint32_t>(part.substr(0, dash));
-    const auto last =
-        dash == std::string_view::npos ? first : parse_number<std::uint32_t>(part.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first > 1'000'000) return std::nullopt;
-    count += *last - *first + 1;
-  }
-  return count;
+  const bool whole = each_range(list, [&](std::uint32_t first, std::uint32_t last) {
+    count += last - first + 1;
+    return last - first <= 1'000'000;
+  });
+  return whole && count > 0 ? std::optional(count) : std::nullopt;
 }
 
 std::vector<std::uint32_t> parse_pids(std::string_view text) {
@@ -232,9 +230,7 @@ IoBytes parse_process_io(std::string_view text) noexcept {
 std::optional<std::string_view> variable(std::string_view environment,
                                          std::string_view name) noexcept {
   while (!environment.empty()) {
-    const std::size_t end = environment.find('\0');
-    const std::string_view string = environment.substr(0, end);
-    environment.remove_prefix(end == std::string_view::npos ? environment.size() : end + 1);
+    const std::string_view string = take_until(environment, '\0');
     if (string.size() > name.size() && string[name.size()] == '=' && string.starts_with(name)) {
       return string.substr(name.size() + 1);
     }
@@ -263,21 +259,14 @@ std::optional<std::vector<std::uint32_t>> allowed_minors(std::string_view device
 }
 
 std::optional<std::vector<std::uint32_t>> parse_index_list(std::string_view list) {
-  while (!list.empty() && (list.back() == '\n' || list.back() == ' ')) list.remove_suffix(1);
+  constexpr std::size_t kMost = 1024;
   std::vector<std::uint32_t> indexes;
-  while (!list.empty()) {
-    const std::size_t comma = list.find(',');
-    const std::string_view part = list.substr(0, comma);
-    list.remove_prefix(comma == std::string_view::npos ? list.size() : comma + 1);
-    const std::size_t dash = part.find('-');
-    const auto first = parse_number<std::uint32_t>(part.substr(0, dash));
-    const auto last =
-        dash == std::string_view::npos ? first : parse_number<std::uint32_t>(part.substr(dash + 1));
-    if (!first || !last || *last < *first || *last - *first >= 1024 || indexes.size() >= 1024)
-      return std::nullopt;
-    for (std::uint32_t i = *first; i <= *last; ++i) indexes.push_back(i);
-  }
-  return indexes;
+  const bool whole = each_range(list, [&](std::uint32_t first, std::uint32_t last) {
+    if (last - first >= kMost || indexes.size() >= kMost) return false;
+    for (std::uint32_t i = first; i <= last; ++i) indexes.push_back(i);
+    return true;
+  });
+  return whole ? std::optional(std::move(indexes)) : std::nullopt;
 }
 
 }  // namespace scriptorium::usage

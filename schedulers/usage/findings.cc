@@ -463,32 +463,11 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
 // ---- the tables
 
 // In the order of finding_rules().
-struct Rule {
-  std::string_view id;
-  Found (*find)(const JobView&, const FindingOptions&);
-};
-constexpr std::array kRules = {
-    Rule{"cpu_low", cpu_low},
-    Rule{"cpu_unused_node", cpu_unused_node},
-    Rule{"cpu_serial", cpu_serial},
-    Rule{"cpu_oversubscribed", cpu_oversubscribed},
-    Rule{"cpu_imbalance", cpu_imbalance},
-    Rule{"idle_tail", idle_tail},
-    Rule{"system_time", system_time},
-    Rule{"mem_over", mem_over},
-    Rule{"mem_oom", mem_oom},
-    Rule{"mem_near_limit", mem_near_limit},
-    Rule{"mem_swap", mem_swap},
-    Rule{"mem_pressure", mem_pressure},
-    Rule{"gpu_unused", gpu_unused},
-    Rule{"gpu_low", gpu_low},
-    Rule{"gpu_idle_run", gpu_idle_run},
-    Rule{"time_over", time_over},
-    Rule{"time_out", time_out},
-    Rule{"io_heavy", io_heavy},
-    Rule{"short_job", short_job},
-    Rule{"fragmented", fragmented},
-};
+constexpr std::array kRules = {cpu_low,       cpu_unused_node, cpu_serial,   cpu_oversubscribed,
+                               cpu_imbalance, idle_tail,       system_time,  mem_over,
+                               mem_oom,       mem_near_limit,  mem_swap,     mem_pressure,
+                               gpu_unused,    gpu_low,         gpu_idle_run, time_over,
+                               time_out,      io_heavy,        short_job,    fragmented};
 
 }  // namespace
 
@@ -527,7 +506,7 @@ std::vector<Finding> find_all(const JobView& job, const FindingOptions& options)
   for (std::size_t i = 0; i < kRules.size(); ++i) {
     const FindingRuleInfo& rule = finding_rules().at(i);
     if (!options.on(rule.id) || (!judged && !rule.always)) continue;
-    if (Found found = kRules.at(i).find(job, options)) {
+    if (Found found = kRules.at(i)(job, options)) {
       found->id = rule.id;
       result.push_back(*std::move(found));
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
+#include <type_traits>
 #include <utility>
 
 #include "core/base/pause.h"
@@ -11,6 +13,18 @@ namespace {
 
 double seconds_between(SteadyTime from, SteadyTime to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+// What a member function returns for each device that the life holds.
+template <typename Lives, typename Get>
+auto of_each(Lives& lives, const std::string& life, Get get) {
+  std::vector<
+      std::decay_t<std::invoke_result_t<Get, decltype((lives.begin()->second.begin()->second))>>>
+      all;
+  if (const auto found = lives.find(life); found != lives.end()) {
+    for (auto& [position, statistics] : found->second) all.push_back(std::invoke(get, statistics));
+  }
+  return all;
 }
 
 template <typename T>
@@ -163,34 +177,20 @@ void GpuMonitor::claim(const std::string& life, const GpuClaim& claim) {
 }
 
 std::vector<GpuNow> GpuMonitor::now(const std::string& life) {
-  return lives_.with([&](auto& lives) {
-    std::vector<GpuNow> all;
-    if (const auto found = lives.find(life); found != lives.end()) {
-      for (auto& [position, statistics] : found->second) all.push_back(statistics.now());
-    }
-    return all;
-  });
+  return lives_.with([&](auto& lives) { return of_each(lives, life, &GpuStatistics::now); });
 }
 
 std::vector<NodeGpu> GpuMonitor::release(const std::string& life) {
   return lives_.with([&](auto& lives) {
-    std::vector<NodeGpu> all;
-    if (const auto found = lives.find(life); found != lives.end()) {
-      for (const auto& [position, statistics] : found->second) all.push_back(statistics.summary());
-      lives.erase(found);
-    }
-    return all;
+    auto summaries = of_each(lives, life, &GpuStatistics::summary);
+    lives.erase(life);
+    return summaries;
   });
 }
 
 std::vector<GpuRecord> GpuMonitor::records(const std::string& life) const {
-  return lives_.with([&](const auto& lives) {
-    std::vector<GpuRecord> all;
-    if (const auto found = lives.find(life); found != lives.end()) {
-      for (const auto& [position, statistics] : found->second) all.push_back(statistics.record());
-    }
-    return all;
-  });
+  return lives_.with(
+      [&](const auto& lives) { return of_each(lives, life, &GpuStatistics::record); });
 }
 
 void GpuMonitor::restore(const std::string& life, const std::vector<GpuRecord>& records) {

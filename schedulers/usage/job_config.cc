@@ -1,10 +1,10 @@
 #include "schedulers/usage/job_config.h"
 
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
 
+#include "core/api/kit/path_option.h"
 #include "core/base/command.h"
 
 namespace scriptorium::usage {
@@ -16,39 +16,36 @@ constexpr const char* kFolders = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin";
 
 const Schema<JobConfig>& schema() {
   static const Schema<JobConfig> the_schema{
-      choice(
-          "resolve", &JobConfig::resolve,
-          {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
-          "Whom to ask what a job had asked for and how it ended: slurmctld by squeue, or nobody."),
+      choice("resolve", &JobConfig::resolve,
+             {{"slurmctld", Resolve::kSlurmctld}, {"none", Resolve::kNone}},
+             "Whom to ask what a job requested and how it ended: slurmctld by squeue, or nobody."),
       option("slurm_conf", &JobConfig::slurm_conf,
              "The slurm.conf for squeue and sacct, an absolute path; absent: the one that "
-             "SLURM_CONF names in the daemon's "
-             "environment, else where they look by themselves."),
-      option(
-          "squeue", &JobConfig::squeue,
-          "The squeue command, an absolute path; without it the first one in the usual folders."),
-      choice(
-          "accounting", &JobConfig::accounting,
-          {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
-          "Where finished jobs are imported from; once in a cluster, where slurmdbd can be asked."),
+             "SLURM_CONF names in the daemon's environment, otherwise the commands' default."),
+      option("squeue", &JobConfig::squeue,
+             "The squeue command, an absolute path; absent: the first one in the usual folders."),
+      choice("accounting", &JobConfig::accounting,
+             {{"none", Accounting::kNone}, {"sacct", Accounting::kSacct}},
+             "Where finished jobs are imported from; enable it once per cluster, on a host that "
+             "can ask slurmdbd."),
       choice("accounting_jobs", &JobConfig::accounting_jobs,
              {{"all", AccountingJobs::kAll}, {"multi_node", AccountingJobs::kMultiNode}},
-             "Which jobs are imported: all, or only those of several nodes, because each other "
-             "job's own node tells of it."),
+             "Which jobs are imported: all, or only those with several nodes, because a one-node "
+             "job's own node reports it."),
       option("sacct", &JobConfig::sacct,
-             "The sacct command, an absolute path; without it the first one in the usual folders."),
+             "The sacct command, an absolute path; absent: the first one in the usual folders."),
       integer("accounting_interval_seconds", &JobConfig::accounting_interval_seconds, 1, 86400,
-              "Time between two questions to sacct."),
+              "Time between two queries to sacct."),
       integer("accounting_overlap_seconds", &JobConfig::accounting_overlap_seconds, 0, 604800,
-              "How far each question reaches back before the one before it, for jobs that come "
-              "late into the accounting."),
+              "How far each query reaches back before the end of the previous one, for jobs that "
+              "reach the accounting late."),
       integer("accounting_first_hours", &JobConfig::accounting_first_hours, 0, 87600,
-              "How far back the first question of all reaches."),
+              "How far back the very first query reaches."),
       custom<JobConfig>(
           {.name = "findings",
            .type = "table",
            .allowed = "thresholds by name, on = [...], off = [...]",
-           .help = "Thresholds and switches of the findings; docs/usage.md lists them."},
+           .help = "Thresholds and switches of the findings, which docs/usage.md lists."},
           [](const Value& value, const Table& table, JobConfig& into, Problems& problems) {
             const Table* inner = std::get_if<Table>(&value.data);
             if (inner == nullptr) {
@@ -78,17 +75,8 @@ std::vector<OptionInfo> describe_job() { return schema().options(); }
 
 JobConfig read_job_config(const Table& table, Problems& problems) {
   JobConfig config = schema().parse(table, problems);
-  constexpr std::array<std::pair<const char*, std::string JobConfig::*>, 3> kPaths{
-      {{"slurm_conf", &JobConfig::slurm_conf},
-       {"squeue", &JobConfig::squeue},
-       {"sacct", &JobConfig::sacct}}};
-  for (const auto& [key, member] : kPaths) {
-    const Value* value = table.find(key);
-    if (value == nullptr || !std::holds_alternative<std::string>(value->data)) continue;
-    if (!(config.*member).starts_with('/') || (config.*member).find('\0') != std::string::npos) {
-      problems.add(table, key, "not an absolute path", "a path that begins with '/'");
-    }
-  }
+  for (const char* key : {"slurm_conf", "squeue", "sacct"})
+    check_absolute_path(table, key, problems);
   if (config.accounting == Accounting::kNone && table.find("accounting") == nullptr) {
     for (const char* key : {"accounting_jobs", "sacct", "accounting_interval_seconds",
                             "accounting_overlap_seconds", "accounting_first_hours"}) {

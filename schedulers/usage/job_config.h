@@ -5,10 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/api/logger.h"
 #include "core/api/options.h"
 #include "core/base/result.h"
-#include "core/base/time.h"
 #include "schedulers/usage/findings.h"
 
 namespace scriptorium::usage {
@@ -35,13 +33,6 @@ struct JobConfig {
   std::int64_t accounting_overlap_seconds = 600;
   std::int64_t accounting_first_hours = 24;
   FindingOptions findings;
-};
-
-// What core gives a source; the references live as long as the source.
-struct JobContext {
-  std::string cluster;
-  Logger& log;
-  const Clock& clock;
 };
 
 std::vector<OptionInfo> describe_job();

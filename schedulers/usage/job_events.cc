@@ -106,22 +106,19 @@ Json quality(const JobView& job, const FindingOptions& options) {
   return json;
 }
 
-Json usage_of(const JobView& job, const FindingOptions& options) {
-  const Totals& totals = job.totals;
-  const Request& asked = job.facts.request;
-  Json json{{"elapsed_seconds", std::round(totals.elapsed_seconds * 1000) / 1000}};
-  put_time(json, "started_at", start_of(job));
-  put_time(json, "ended_at", end_of(job));
-  put_block(json, "source", sources(job));
-
+Json request_of(const Request& asked) {
   Json request = Json::object();
   put(request, "nodes", asked.nodes);
   put(request, "cpus", asked.cpus);
   put(request, "memory_bytes", asked.memory_bytes);
   put(request, "gpus", asked.gpus);
   put(request, "time_limit_seconds", asked.time_limit_seconds);
-  put_block(json, "request", std::move(request));
+  return request;
+}
 
+// What the job used of each resource, a block for each.
+void put_resources(Json& json, const JobView& job) {
+  const Totals& totals = job.totals;
   Json cpu = Json::object();
   put(cpu, "time_seconds", totals.cpu_seconds);
   put(cpu, "user_seconds", totals.user_seconds);
@@ -155,7 +152,15 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
   put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
   put(gpu, "energy_joules", totals.energy_joules);
   put_block(json, "gpu", std::move(gpu));
+}
 
+Json usage_of(const JobView& job, const FindingOptions& options) {
+  Json json{{"elapsed_seconds", std::round(job.totals.elapsed_seconds * 1000) / 1000}};
+  put_time(json, "started_at", start_of(job));
+  put_time(json, "ended_at", end_of(job));
+  put_block(json, "source", sources(job));
+  put_block(json, "request", request_of(job.facts.request));
+  put_resources(json, job);
   Json nodes = Json::array();
   for (const NodeUsage& node : job.nodes) {
     Json one{{"host", {{"name", node.job.node}}}};

@@ -9,7 +9,6 @@
 
 #include "core/base/number.h"
 #include "core/base/random.h"
-#include "core/base/text.h"
 #include "core/base/time.h"
 #include "schedulers/usage/job_events.h"
 
@@ -56,7 +55,7 @@ void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
 
 }  // namespace
 
-JobSummaries::JobSummaries(JobConfig config, JobContext context)
+JobSummaries::JobSummaries(JobConfig config, PluginContext context)
     : config_(std::move(config)), context_(std::move(context)) {}
 
 bool JobSummaries::asks(const NodeUsage& node) const {
@@ -102,9 +101,7 @@ Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids,
   if (answer->status == 0) return parse_queue(answer->output, *guard);
   // Of one job that it does not know squeue says so; of several it leaves that one out.
   if (answer->error.find("Invalid job id") != std::string::npos) return std::vector<QueuedJob>{};
-  return Error{ErrorKind::kTransient,
-               "squeue: exit status " + std::to_string(answer->status) + ": " +
-                   printable(answer->error.substr(0, answer->error.find('\n')), 200)};
+  return exit_error("squeue", *answer);
 }
 
 void JobSummaries::learn(Waiting& job, const std::vector<QueuedJob>& answer,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api/plugin_context.h"
 #include "core/base/command.h"
 #include "core/base/guarded.h"
 #include "schedulers/usage/job_config.h"
@@ -21,7 +22,7 @@ namespace scriptorium::usage {
 // Ready::done. Threads: one, but for status_json(), which any may call.
 class JobSummaries {
  public:
-  JobSummaries(JobConfig config, JobContext context);
+  JobSummaries(JobConfig config, PluginContext context);
 
   // Also one that was given before, to this or an earlier process: its event has the same id.
   void node_ended(NodeUsage node);
@@ -35,8 +36,6 @@ class JobSummaries {
   Ready poll(const std::stop_token& stop);
   // When poll() has something to do; nothing if no job waits.
   std::optional<SteadyTime> next_poll() const;
-  // At the end: what waits for an answer stays the caller's, to be given again at the next start.
-  static Ready flush() { return {}; }
 
   std::string status_json() const;
 
@@ -62,7 +61,7 @@ class JobSummaries {
   void give(Waiting& job, Ready& into);
 
   const JobConfig config_;
-  const JobContext context_;
+  const PluginContext context_;
   CommandRunner runner_{kMaxAnswer};
   std::map<std::string, Waiting>
       waiting_;  // by life: job id and the second in which its first node began

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "core/base/ascii.h"
 #include "core/base/number.h"
 
 namespace scriptorium::usage {
@@ -70,8 +71,7 @@ std::string UtilizationHistogram::text() const {
 UtilizationHistogram UtilizationHistogram::from(std::string_view text) {
   UtilizationHistogram histogram;
   while (!text.empty()) {
-    std::string_view pair = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), pair.size() + 1));
+    std::string_view pair = take_until(text, ' ');
     const auto step = take_number<std::size_t>(pair);
     if (!step || *step >= kSteps || !pair.starts_with(':')) continue;
     const auto seconds = parse_number<float>(pair.substr(1));
@@ -136,16 +136,31 @@ void Life::add(const Reading& reading, double due_seconds) {
   keep(state_.source.cpu, reading.source.cpu);
   keep(state_.source.memory, reading.source.memory);
   keep(state_.source.io, reading.source.io);
+  add_cpu(reading.cpu, now);
+  add_memory(reading, since);
+  keep_most(state_.io.read_bytes, reading.io.read_bytes);
+  keep_most(state_.io.written_bytes, reading.io.written_bytes);
+  keep_most(state_.io.pressure_full_seconds, reading.io.pressure_full_seconds);
+  keep_most(state_.peak_tasks, reading.tasks.current);
+  keep_most(state_.peak_tasks, reading.tasks.peak);
+}
 
-  keep(state_.cpu.allocated, reading.cpu.allocated);
-  keep_most(state_.cpu.time_seconds, reading.cpu.time_seconds);
-  if (reading.cpu.user_seconds) {
-    state_.cpu.user_seconds = reading.cpu.user_seconds;
-    state_.cpu.system_seconds = reading.cpu.system_seconds;
+void Life::add_cpu(const CpuNow& cpu, std::int64_t now_ns) {
+  keep(state_.cpu.allocated, cpu.allocated);
+  keep_most(state_.cpu.time_seconds, cpu.time_seconds);
+  if (cpu.user_seconds) {
+    state_.cpu.user_seconds = cpu.user_seconds;
+    state_.cpu.system_seconds = cpu.system_seconds;
   }
-  keep_most(state_.cpu.pressure_some_seconds, reading.cpu.pressure_some_seconds);
-  keep_most(state_.cpu.throttled_seconds, reading.cpu.throttled_seconds);
+  keep_most(state_.cpu.pressure_some_seconds, cpu.pressure_some_seconds);
+  keep_most(state_.cpu.throttled_seconds, cpu.throttled_seconds);
+  if (state_.cpu.time_seconds &&
+      static_cast<double>(now_ns - state_.anchor_ns) * kNano >= kShortInterval) {
+    count_utilization(now_ns, *state_.cpu.time_seconds);
+  }
+}
 
+void Life::add_memory(const Reading& reading, double since_seconds) {
   keep(state_.memory.limit_bytes, reading.memory.limit_bytes);
   keep_most(state_.memory.peak_charged_bytes, reading.memory.peak_charged_bytes);
   keep_most(state_.memory.charged_bytes, reading.memory.charged_bytes);
@@ -157,21 +172,10 @@ void Life::add(const Reading& reading, double due_seconds) {
     keep_most(state_.peak_working_set, working);
     if (state_.last_working_set) {
       // As it was before: the reading at the end of a job finds its memory given back.
-      state_.working_set_seconds += static_cast<double>(*state_.last_working_set) * since;
-      state_.memory_seconds += since;
+      state_.working_set_seconds += static_cast<double>(*state_.last_working_set) * since_seconds;
+      state_.memory_seconds += since_seconds;
     }
     state_.last_working_set = working;
-  }
-
-  keep_most(state_.io.read_bytes, reading.io.read_bytes);
-  keep_most(state_.io.written_bytes, reading.io.written_bytes);
-  keep_most(state_.io.pressure_full_seconds, reading.io.pressure_full_seconds);
-  keep_most(state_.peak_tasks, reading.tasks.current);
-  keep_most(state_.peak_tasks, reading.tasks.peak);
-
-  if (state_.cpu.time_seconds &&
-      static_cast<double>(now - state_.anchor_ns) * kNano >= kShortInterval) {
-    count_utilization(now, *state_.cpu.time_seconds);
   }
 }
 
@@ -282,7 +286,7 @@ NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) co
   node.source = s.source;
   node.cpu = cpu_of(s, node.elapsed_seconds, end_ns);
   node.memory = memory_of(s);
-  node.io = {s.io.read_bytes, s.io.written_bytes, s.io.pressure_full_seconds};
+  node.io = s.io;
   node.tasks.peak = s.peak_tasks;
   node.quality = node_quality(s, node.elapsed_seconds, end_ns, last);
   return node;

@@ -113,6 +113,9 @@ class Life {
   SteadyTime started() const noexcept;
 
  private:
+  void add_cpu(const CpuNow& cpu, std::int64_t now_ns);
+  // `since_seconds`: since the reading before.
+  void add_memory(const Reading& reading, double since_seconds);
   void count_utilization(std::int64_t until_ns, double cpu_seconds);
 
   LifeState state_;

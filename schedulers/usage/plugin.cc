@@ -6,5 +6,5 @@ extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_pl
     scriptorium::free_source_plugin<scriptorium::usage::UsageSource, &scriptorium::usage::describe,
                                     &scriptorium::usage::read_config>(
         "usage",
-        "what each job really uses: CPU, memory, I/O and GPUs, from control groups on its nodes or "
+        "what each job really used: CPU, memory, I/O and GPUs, from control groups on its nodes or "
         "from sacct");

@@ -50,9 +50,7 @@ void each(auto& visit, Of<MemoryNow> auto& memory) {
   visit("pressure_full_seconds", memory.pressure_full_seconds);
 }
 
-template <typename T>
-concept OfIo = Of<T, IoNow> || Of<T, NodeIo>;
-void each(auto& visit, OfIo auto& io) {
+void each(auto& visit, Of<IoNow> auto& io) {
   visit("read_bytes", io.read_bytes);
   visit("written_bytes", io.written_bytes);
   visit("pressure_full_seconds", io.pressure_full_seconds);
@@ -270,7 +268,7 @@ struct Reader {
     into = value.get<T>();
   }
   static void take(const Json& value, Method& into) {
-    into = way_from(value.get<std::string>()).value_or(into);
+    into = method_from(value.get<std::string>()).value_or(into);
   }
   static void take(const Json& value, LastRead& into) {
     into = last_read_from(value.get<std::string>()).value_or(into);

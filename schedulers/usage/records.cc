@@ -21,7 +21,7 @@ std::optional<Enum> find(const Names& names, std::string_view text) noexcept {
 const char* to_string(Method method) noexcept {
   return kMethods.at(static_cast<std::size_t>(method));
 }
-std::optional<Method> way_from(std::string_view text) noexcept {
+std::optional<Method> method_from(std::string_view text) noexcept {
   return find<Method>(kMethods, text);
 }
 const char* to_string(LastRead last) noexcept {

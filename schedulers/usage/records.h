@@ -19,7 +19,7 @@ namespace scriptorium::usage {
 enum class Method : std::uint8_t { kCgroup1, kCgroup2, kProc, kNvml, kAmd, kAccounting };
 // "cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting". Static storage.
 const char* to_string(Method method) noexcept;
-std::optional<Method> way_from(std::string_view text) noexcept;
+std::optional<Method> method_from(std::string_view text) noexcept;
 
 // What the last reading of a life was.
 enum class LastRead : std::uint8_t {
@@ -141,11 +141,6 @@ struct NodeMemory {
   std::optional<double> pressure_full_seconds;
 };
 
-struct NodeIo {
-  std::optional<std::uint64_t> read_bytes, written_bytes;
-  std::optional<double> pressure_full_seconds;
-};
-
 struct NodeTasks {
   std::optional<std::uint64_t> peak;
 };
@@ -177,7 +172,7 @@ struct NodeUsage {
   Sources source;
   NodeCpu cpu;
   NodeMemory memory;
-  NodeIo io;
+  IoNow io;
   NodeTasks tasks;
   std::vector<NodeGpu> gpus;
   std::optional<std::uint32_t> node_cpus;          // of the whole machine

@@ -97,6 +97,10 @@ void Sampler::end_at_last_reading(const Life& life) {
   NodeUsage node =
       life.finish(SteadyTime(std::chrono::nanoseconds(last_ns)), last, LastRead::kSample);
   if (!state.gpus.empty()) gpus_.restore(node.job.key(), state.gpus);
+  add_ended(std::move(node));
+}
+
+void Sampler::add_ended(NodeUsage node) {
   node.gpus = gpus_.release(node.job.key());
   if (!node.gpus.empty()) node.source.gpu = gpus_.method();
   node.node_cpus = node_cpus_;
@@ -282,19 +286,19 @@ void Sampler::adopt(Tracked& job, Controller controller, const std::string& path
   }
 }
 
+void Sampler::watch(Tracked& job, WatchKind kind, const std::string& path) {
+  if (watcher_.add({kind, path, job.name}) != Watcher::Added::kNot) job.watches.push_back(path);
+}
+
 void Sampler::watch_job(Tracked& job, const std::string& path) {
-  const auto watch = [&](WatchKind kind, const std::string& what) {
-    if (watcher_.add({kind, what, job.name}) != Watcher::Added::kNot) job.watches.push_back(what);
-  };
-  watch(WatchKind::kJob, path);
-  if (job.groups.at(index(Controller::kUnified)).path == path)
-    watch(WatchKind::kEvents, path + "/cgroup.events");
+  const bool unified = job.groups.at(index(Controller::kUnified)).path == path;
+  watch(job, WatchKind::kJob, path);
+  if (unified) watch(job, WatchKind::kEvents, path + "/cgroup.events");
   for (const DirectoryEntry& step : list_directories(files_, path)) {
     if (!is_step(step.name)) continue;
     step_seen(job, step.name);
-    watch(WatchKind::kStep, path + "/" + step.name);
-    if (job.groups.at(index(Controller::kUnified)).path == path)
-      watch(WatchKind::kStep, path + "/" + step.name + "/user");
+    watch(job, WatchKind::kStep, path + "/" + step.name);
+    if (unified) watch(job, WatchKind::kStep, path + "/" + step.name + "/user");
   }
   if (watcher_.exhausted() && logged_.allows("watches", clock_.steady())) {
     log_.warning(
@@ -303,11 +307,6 @@ void Sampler::watch_job(Tracked& job, const std::string& path) {
         "fs.inotify.max_user_watches",
         {{"watches", watcher_.size()}});
   }
-}
-
-void Sampler::watch_step(Tracked& job, const std::string& path) {
-  if (watcher_.add({WatchKind::kStep, path, job.name}) != Watcher::Added::kNot)
-    job.watches.push_back(path);
 }
 
 void Sampler::step_seen(Tracked& job, std::string_view step) {
@@ -422,29 +421,33 @@ void Sampler::finish_vanished() {
   for (auto it = jobs_.begin(); it != jobs_.end();) {
     const auto next = std::next(it);
     Tracked& job = *it->second;
-    if (job.vanished && check_gone(job)) {
-      finish(it, job.at_end ? job.end_kind : LastRead::kSample);
-    } else if (job.vanished && now >= *job.vanished + kLinger) {
-      for (const Group& group : job.groups) {
-        if (group.there && group.inode != 0) left_over_.insert(group.inode);
-      }
+    const bool gone = job.vanished && check_gone(job);
+    if (gone || (job.vanished && now >= *job.vanished + kLinger)) {
+      if (!gone) leave_over(job);
       finish(it, job.at_end ? job.end_kind : LastRead::kSample);
     } else if (job.empty_sweeps > kEmptySweeps) {
-      for (const Group& group : job.groups) {
-        if (group.there && group.inode != 0) left_over_.insert(group.inode);
-      }
+      leave_over(job);
       finish(it, LastRead::kPopulated);
     }
     it = next;
   }
 }
 
-void Sampler::close_files(Tracked& job) {
-  for (Slot& slot : job.slots) {
-    if (slot.fd < 0) continue;
-    UniqueFd(std::exchange(slot.fd, -1)).reset();
-    --counts_.open_files;
+// Its directories that are still there are no job from now on.
+void Sampler::leave_over(const Tracked& job) {
+  for (const Group& group : job.groups) {
+    if (group.there && group.inode != 0) left_over_.insert(group.inode);
   }
+}
+
+void Sampler::close_files(Tracked& job) {
+  for (Slot& slot : job.slots) close_file(slot);
+}
+
+void Sampler::close_file(Slot& slot) {
+  if (slot.fd < 0) return;
+  UniqueFd(std::exchange(slot.fd, -1)).reset();
+  --counts_.open_files;
 }
 
 void Sampler::finish(Jobs::iterator found, LastRead last) {
@@ -468,14 +471,9 @@ void Sampler::finish(Jobs::iterator found, LastRead last) {
     ended_time = std::min(ended_time, state.last_time);
   }
   NodeUsage node = job.life.finish(ended, ended_time, last);
-  node.gpus = gpus_.release(state.job.key());
-  if (!node.gpus.empty()) node.source.gpu = gpus_.method();
-  node.node_cpus = node_cpus_;
-  node.node_memory_bytes = node_memory_;
-  ++counts_.ended;
   if (node.quality.samples == 0) ++counts_.unread;
   if (last != LastRead::kSample) ++counts_.at_removal;
-  output_.ended.push_back(std::move(node));
+  add_ended(std::move(node));
   jobs_.erase(found);
 }
 

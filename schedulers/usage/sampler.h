@@ -164,7 +164,7 @@ class Sampler {
   Tracked& begin(const JobParent& parent, const JobName& name, bool just_now);
   void adopt(Tracked& job, Controller controller, const std::string& path, std::uint64_t inode);
   void watch_job(Tracked& job, const std::string& path);
-  void watch_step(Tracked& job, const std::string& path);
+  void watch(Tracked& job, WatchKind kind, const std::string& path);
   void find_leaves(Tracked& job);
   void step_seen(Tracked& job, std::string_view step);
   std::vector<std::uint32_t> processes(Tracked& job, bool foreign_too, bool all_groups);
@@ -192,16 +192,21 @@ class Sampler {
   void measure_processes(Tracked& job, Reading& reading);
   void count_kills(Tracked& job, Reading& reading, bool at_end);
   std::optional<std::string_view> text(Tracked& job, std::size_t slot);
+  // Stores the number that a file holds; leaves `into` as it is if there is no such file.
+  void read_number(Tracked& job, std::size_t slot, std::optional<std::uint64_t>& into);
   bool check_gone(Tracked& job);
 
   bool has_process(const std::string& path, int depth);
   void guess_start(Tracked& job);
   void end_at_last_reading(const Life& life);
+  void add_ended(NodeUsage node);
   void end_old_life(Tracked& job, Timestamp time, SteadyTime at);
   void take_reading(Tracked& job, const Reading& reading, bool sample);
   void finish(Jobs::iterator job, LastRead last);
   void finish_vanished();
   void close_files(Tracked& job);
+  void close_file(Slot& slot);
+  void leave_over(const Tracked& job);
   void set_next_early(Tracked& job) noexcept;
   void cannot_read(const std::string& path, int code);
 

@@ -72,11 +72,11 @@ void Sampler::group_appeared_in(Tracked& job, const Change& change) {
   const std::string path = change.where.path + "/" + change.name;
   if (is_step(change.name)) step_seen(job, change.name);
   if (change.where.kind == WatchKind::kJob && is_step(change.name)) {
-    watch_step(job, path);
+    watch(job, WatchKind::kStep, path);
     if (job.groups.at(index(Controller::kUnified)).path == change.where.path)
-      watch_step(job, path + "/user");
+      watch(job, WatchKind::kStep, path + "/user");
   } else if (change.where.kind == WatchKind::kStep && change.name == "user") {
-    watch_step(job, path);
+    watch(job, WatchKind::kStep, path);
   }
 }
 
@@ -130,9 +130,7 @@ void Sampler::group_removed(Tracked& job, std::size_t controller) {
     job.vanished_time = clock_.now();
   }
   for (std::size_t i = 0; i < kSlots; ++i) {
-    if (index(slot_table().at(i).controller) != controller || job.slots.at(i).fd < 0) continue;
-    UniqueFd(std::exchange(job.slots.at(i).fd, -1)).reset();
-    --counts_.open_files;
+    if (index(slot_table().at(i).controller) == controller) close_file(job.slots.at(i));
   }
 }
 

@@ -110,11 +110,14 @@ std::optional<std::string_view> Sampler::text(Tracked& job, std::size_t slot) {
       UniqueFd(reading).reset();
     }
   } else if (got < 0) {
-    UniqueFd(std::exchange(fd, -1)).reset();
-    --counts_.open_files;
+    close_file(job.slots.at(slot));
   }
   if (got < 0) return std::nullopt;
   return std::string_view(buffer_.data(), static_cast<std::size_t>(got));
+}
+
+void Sampler::read_number(Tracked& job, std::size_t slot, std::optional<std::uint64_t>& into) {
+  if (const auto found = text(job, slot)) into = whole_number(*found);
 }
 
 void Sampler::measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& reading) {
@@ -124,10 +127,8 @@ void Sampler::measure_v1(Tracked& job, Occasion occasion, bool slow, Reading& re
   }
   if (const auto stat_text = text(job, kMemoryStat)) {
     put(parse_memory_stat_v1(*stat_text), Method::kCgroup1, reading);
-    if (const auto peak = text(job, kMemoryMax))
-      reading.memory.peak_charged_bytes = whole_number(*peak);
-    if (const auto charged = text(job, kMemoryUsage))
-      reading.memory.charged_bytes = whole_number(*charged);
+    read_number(job, kMemoryMax, reading.memory.peak_charged_bytes);
+    read_number(job, kMemoryUsage, reading.memory.charged_bytes);
     count_kills(job, reading, occasion == Occasion::kEnd);
   }
   if (slow) {
@@ -173,27 +174,24 @@ void Sampler::measure_v2(Tracked& job, bool slow, Reading& reading) {
   }
   if (const auto stat_text = text(job, kMemoryStat2)) {
     put(parse_memory_stat_v2(*stat_text), Method::kCgroup2, reading);
-    if (const auto swap = text(job, kSwapCurrent)) reading.memory.swap_bytes = whole_number(*swap);
-    if (const auto charged = text(job, kMemoryCurrent))
-      reading.memory.charged_bytes = whole_number(*charged);
-    if (const auto peak = text(job, kMemoryPeak))
-      reading.memory.peak_charged_bytes = whole_number(*peak);
+    read_number(job, kSwapCurrent, reading.memory.swap_bytes);
+    read_number(job, kMemoryCurrent, reading.memory.charged_bytes);
+    read_number(job, kMemoryPeak, reading.memory.peak_charged_bytes);
     if (const auto events = text(job, kMemoryEvents))
       reading.memory.oom_kills = value_of(*events, "oom_kill");
   }
   if (const auto io = text(job, kIoStat)) {
     put(parse_io_stat_v2(*io), Method::kCgroup2, reading);
   }
-  if (const auto pressure = text(job, kCpuPressure))
-    reading.cpu.pressure_some_seconds = pressure_seconds(*pressure, "some");
-  if (const auto pressure = text(job, kMemoryPressure)) {
-    reading.memory.pressure_full_seconds = pressure_seconds(*pressure, "full");
-  }
-  if (const auto pressure = text(job, kIoPressure))
-    reading.io.pressure_full_seconds = pressure_seconds(*pressure, "full");
-  if (const auto current = text(job, kPidsCurrent)) reading.tasks.current = whole_number(*current);
+  const auto read_pressure = [&](SlotName slot, const char* which, std::optional<double>& into) {
+    if (const auto pressure = text(job, slot)) into = pressure_seconds(*pressure, which);
+  };
+  read_pressure(kCpuPressure, "some", reading.cpu.pressure_some_seconds);
+  read_pressure(kMemoryPressure, "full", reading.memory.pressure_full_seconds);
+  read_pressure(kIoPressure, "full", reading.io.pressure_full_seconds);
+  read_number(job, kPidsCurrent, reading.tasks.current);
   if (!slow) return;
-  if (const auto peak = text(job, kPidsPeak)) reading.tasks.peak = whole_number(*peak);
+  read_number(job, kPidsPeak, reading.tasks.peak);
   // Without a set of its own a group has all CPUs of those above it, which says nothing of what the
   // job was given.
   const auto own = text(job, kCpusSet);

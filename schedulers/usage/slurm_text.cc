@@ -4,8 +4,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "core/base/accounts.h"
+#include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/time.h"
 
@@ -25,6 +27,8 @@ std::optional<Timestamp> read_epoch(std::string_view text) {
     return std::nullopt;
   return Timestamp{static_cast<std::int64_t>(*seconds) * kSecond};
 }
+
+bool is_number(std::string_view text) { return parse_number<std::uint64_t>(text).has_value(); }
 
 // The wait status of a batch script as "status:signal".
 std::optional<std::string> exit_text(std::string_view raw) {
@@ -113,10 +117,9 @@ std::optional<std::uint64_t> read_size(std::string_view text) noexcept {
 
 std::optional<std::string_view> tres(std::string_view list, std::string_view name) noexcept {
   while (!list.empty()) {
-    const std::string_view item = list.substr(0, list.find(','));
+    const std::string_view item = take_until(list, ',');
     if (item.size() > name.size() && item.starts_with(name) && item[name.size()] == '=')
       return item.substr(name.size() + 1);
-    list.remove_prefix(std::min(item.size() + 1, list.size()));
   }
   return std::nullopt;
 }
@@ -173,54 +176,58 @@ std::string queue_format(std::string_view guard) {
   return format;
 }
 
+namespace {
+
+void read_end(std::span<const std::string_view> row, JobFacts& facts) {
+  facts.state = std::string(row[11]);
+  facts.exit_code = exit_text(row[12]);
+  facts.ended_at = read_epoch(row[7]);
+  if (!facts.started_at || !facts.ended_at || !facts.elapsed_seconds) return;
+  const double whole =
+      static_cast<double>(facts.ended_at->nanoseconds - facts.started_at->nanoseconds) / kSecond;
+  facts.suspended_seconds = std::max(0.0, whole - *facts.elapsed_seconds);
+}
+
+QueuedJob read_queued(std::span<const std::string_view> row) {
+  const std::string_view state = row[11];
+  QueuedJob job{.id = std::string(row[0]),
+                .is_final = is_final_state(state),
+                .running = state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" ||
+                           state == "STOPPED"};
+  if (const auto host = read_text(row[21]); host && *host != "n/a") job.batch_host = *host;
+  JobFacts& facts = job.facts;
+  facts.job = {.id = job.id,
+               .name = read_text(row[22]),
+               .account = read_text(row[17]),
+               .partition = read_text(row[19]),
+               .qos = read_text(row[18]),
+               .submitted_at = read_epoch(row[5]),
+               .work_dir = read_text(row[20])};
+  if (row[2] != "N/A")
+    facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
+  if (is_number(row[16])) facts.job.het = HetJob{.job_id = std::string(row[16])};
+  facts.user = {.id = std::string(row[3]), .group_id = std::string(row[4]), .verified = true};
+  if (const auto restarts = parse_number<std::uint64_t>(row[10]))
+    facts.restarts = static_cast<std::uint32_t>(*restarts);
+  facts.started_at = read_epoch(row[6]);
+  facts.request = read_request(row[15], row[13], row[14], row[9]);
+  facts.elapsed_seconds = read_duration(row[8]);
+  if (job.is_final) read_end(row, facts);
+  return job;
+}
+
+}  // namespace
+
 Result<std::vector<QueuedJob>> parse_queue(std::string_view answer, std::string_view guard) {
   auto rows = split_rows(answer, "@" + std::string(guard), kQueueFields.size(), "squeue");
   if (!rows) return rows.error();
   std::vector<QueuedJob> jobs;
   for (const auto& row : *rows) {
-    const auto job_id = parse_number<std::uint64_t>(row[0]);
-    const auto array_id = parse_number<std::uint64_t>(row[1]);
-    const auto uid = parse_number<std::uint64_t>(row[3]);
-    const auto gid = parse_number<std::uint64_t>(row[4]);
-    if (!job_id || !array_id || !uid || !gid) {
+    if (!is_number(row[0]) || !is_number(row[1]) || !is_number(row[3]) || !is_number(row[4])) {
       return Error{ErrorKind::kTransient,
                    "squeue: a row without numbers of job and user; all of the answer is refused"};
     }
-    QueuedJob& job = jobs.emplace_back();
-    JobFacts& facts = job.facts;
-    job.id = row[0];
-    const std::string_view state = row[11];
-    job.is_final = is_final_state(state);
-    job.running =
-        state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" || state == "STOPPED";
-    if (const auto host = read_text(row[21]); host && *host != "n/a") job.batch_host = *host;
-    facts.job = {.id = job.id,
-                 .name = read_text(row[22]),
-                 .account = read_text(row[17]),
-                 .partition = read_text(row[19]),
-                 .qos = read_text(row[18]),
-                 .submitted_at = read_epoch(row[5]),
-                 .work_dir = read_text(row[20])};
-    if (row[2] != "N/A")
-      facts.job.array = JobArray{.job_id = std::string(row[1]), .task_id = std::string(row[2])};
-    if (parse_number<std::uint64_t>(row[16]))
-      facts.job.het = HetJob{.job_id = std::string(row[16])};
-    facts.user = {.id = std::string(row[3]), .group_id = std::string(row[4]), .verified = true};
-    if (const auto restarts = parse_number<std::uint64_t>(row[10]))
-      facts.restarts = static_cast<std::uint32_t>(*restarts);
-    facts.started_at = read_epoch(row[6]);
-    facts.request = read_request(row[15], row[13], row[14], row[9]);
-    facts.elapsed_seconds = read_duration(row[8]);
-    if (!job.is_final) continue;
-    facts.state = std::string(state);
-    facts.exit_code = exit_text(row[12]);
-    facts.ended_at = read_epoch(row[7]);
-    if (facts.started_at && facts.ended_at && facts.elapsed_seconds) {
-      const double whole =
-          static_cast<double>(facts.ended_at->nanoseconds - facts.started_at->nanoseconds) /
-          kSecond;
-      facts.suspended_seconds = std::max(0.0, whole - *facts.elapsed_seconds);
-    }
+    jobs.push_back(read_queued(row));
   }
   return jobs;
 }

@@ -145,8 +145,8 @@ class UsageSource::Node {
  private:
   struct Pending {
     std::shared_ptr<const std::string> record;
-    bool told = false;  // usage.node is in the journal
-    bool done = false;  // usage.job is, or is not ours to make
+    bool node_written = false;  // usage.node is in the journal
+    bool done = false;          // usage.job is, or is not ours to make
   };
   struct Queue {
     std::deque<UsageSample> samples;
@@ -214,12 +214,12 @@ class UsageSource::Node {
     if (thinned > 0) {
       log_.warning("USAGE_SAMPLES_THINNED",
                    "the journal takes no more, so every other waiting usage.sample was left out",
-                   {{"source", source_.name_}, {"samples", thinned}});
+                   {{"source", source_.context_.name}, {"samples", thinned}});
     }
     if (dropped > 0) {
       log_.error("USAGE_NODES_DROPPED",
                  "the journal takes no more, and more jobs have ended than can be kept meanwhile",
-                 {{"source", source_.name_}, {"jobs", dropped}});
+                 {{"source", source_.context_.name}, {"jobs", dropped}});
     }
   }
 
@@ -262,7 +262,7 @@ class UsageSource::Node {
         if (!written) {
           log_.warning("USAGE_NOT_WRITTEN",
                        "usage events could not be put into the journal and are tried again",
-                       {{"source", source_.name_}, {"reason", written.error().message()}});
+                       {{"source", source_.context_.name}, {"reason", written.error().message()}});
           continue;
         }
         take_ready(summaries_.poll(stop));
@@ -271,7 +271,7 @@ class UsageSource::Node {
       } catch (const std::exception& e) {
         log_.error("USAGE_PUBLISHER_FAILED",
                    "usage events could not be made; the publisher goes on with what comes next",
-                   {{"source", source_.name_}, {"reason", e.what()}});
+                   {{"source", source_.context_.name}, {"reason", e.what()}});
         if (stop.stop_requested()) return;
       }
     }
@@ -291,11 +291,11 @@ class UsageSource::Node {
     }
     for (NodeUsage& node : nodes) {
       const std::string key = node.job.key();
-      const bool told = queue_.with([&](const Queue& queue) {
+      const bool written = queue_.with([&](const Queue& queue) {
         const auto found = queue.pending.find(key);
-        return found != queue.pending.end() && found->second.told;
+        return found != queue.pending.end() && found->second.node_written;
       });
-      if (!told) {
+      if (!written) {
         unwritten_.push_back({node_event(source_.context_.cluster, node), key, {}});
         add_names(unwritten_.back().event.user);
       }
@@ -322,30 +322,30 @@ class UsageSource::Node {
       for (auto it = unwritten_.begin(); it != unwritten_.begin() + count; ++it)
         events.push_back(it->event);
       if (auto written = writer_.write(std::move(events)); !written) return written;
-      std::vector<std::string> told;
+      std::vector<std::string> nodes;
       std::vector<std::string> done;
       for (auto it = unwritten_.begin(); it != unwritten_.begin() + count; ++it) {
-        if (!it->told.empty()) told.push_back(it->told);
+        if (!it->node.empty()) nodes.push_back(it->node);
         done.insert(done.end(), it->done.begin(), it->done.end());
       }
       unwritten_.erase(unwritten_.begin(), unwritten_.begin() + count);
-      settle(told, done);
+      settle(nodes, done);
     }
     return {};
   }
 
-  void settle(const std::vector<std::string>& told, const std::vector<std::string>& done) {
-    if (told.empty() && done.empty()) return;
+  void settle(const std::vector<std::string>& nodes, const std::vector<std::string>& done) {
+    if (nodes.empty() && done.empty()) return;
     const std::size_t waiting = queue_.with_notify([&](Queue& queue) {
       const auto mark = [&](const std::vector<std::string>& keys, bool Pending::* flag) {
         for (const std::string& key : keys) {
           const auto found = queue.pending.find(key);
           if (found == queue.pending.end()) continue;
           found->second.*flag = true;
-          if (found->second.told && found->second.done) queue.pending.erase(found);
+          if (found->second.node_written && found->second.done) queue.pending.erase(found);
         }
       };
-      mark(told, &Pending::told);
+      mark(nodes, &Pending::node_written);
       mark(done, &Pending::done);
       queue.save = true;
       return queue.pending.size();
@@ -373,13 +373,13 @@ class UsageSource::Node {
     const bool save = queue_.with([&](Queue& queue) {
       lives = queue.lives;
       for (const auto& [key, pending] : queue.pending)
-        ended.emplace_back(pending.record, pending.told);
+        ended.emplace_back(pending.record, pending.node_written);
       return std::exchange(queue.save, false);
     });
     if (!save || config_.state_file.empty()) return;
     std::string text = state_header(boot_id_);
     for (const LifeState& life : lives) text += state_line(life);
-    for (const auto& [record, told] : ended) text += state_line(*record, told);
+    for (const auto& [record, written] : ended) text += state_line(*record, written);
     const std::string folder = std::filesystem::path(config_.state_file).parent_path();
     auto saved = make_directories(folder, 0750);
     if (saved) saved = replace_file(config_.state_file, text, 0600);
@@ -395,7 +395,7 @@ class UsageSource::Node {
                  "the state file cannot be written, so a restart would cut running jobs in two; "
                  "name a place with state_file "
                  "that this user may write",
-                 {{"source", source_.name_}, {"reason", reason}});
+                 {{"source", source_.context_.name}, {"reason", reason}});
   }
 
   void load_state() {
@@ -405,7 +405,7 @@ class UsageSource::Node {
       if (text.error().kind() != ErrorKind::kVanished) {
         log_.warning("USAGE_STATE_UNREADABLE",
                      "the state file cannot be read; jobs that run are measured from now on",
-                     {{"source", source_.name_}, {"reason", text.error().message()}});
+                     {{"source", source_.context_.name}, {"reason", text.error().message()}});
       }
       return;
     }
@@ -414,16 +414,17 @@ class UsageSource::Node {
       const std::string reason =
           content ? std::to_string(content->damaged) + " of its lines are damaged and left out"
                   : content.error().message();
-      log_.warning("USAGE_STATE_DAMAGED",
-                   "the state file is damaged; what is whole in it is used, and it is written anew",
-                   {{"source", source_.name_}, {"file", config_.state_file}, {"reason", reason}});
+      log_.warning(
+          "USAGE_STATE_DAMAGED",
+          "the state file is damaged; what is whole in it is used, and it is written anew",
+          {{"source", source_.context_.name}, {"file", config_.state_file}, {"reason", reason}});
       if (!content) return;
     }
     queue_.with([&](Queue& queue) {
       for (EndedNode& ended : content->ended) {
         queue.pending.insert_or_assign(
             ended.node.job.key(),
-            Pending{std::make_shared<const std::string>(node_record(ended.node)), ended.told});
+            Pending{std::make_shared<const std::string>(node_record(ended.node)), ended.written});
         queue.nodes.push_back(std::move(ended.node));
       }
     });
@@ -434,7 +435,7 @@ class UsageSource::Node {
   // An event that is to be written, and what is then known to be in the journal.
   struct Unwritten {
     Event event;
-    std::string told;               // key of its node
+    std::string node;               // its key, for a usage.node
     std::vector<std::string> done;  // keys of nodes that need not be kept once it is written
   };
 
@@ -457,10 +458,7 @@ class UsageSource::Node {
 // ---- the source
 
 UsageSource::UsageSource(UsageConfig config, const PluginContext& context, Files& files)
-    : config_(std::move(config)),
-      name_(context.name),
-      context_{context.cluster, context.log, context.clock},
-      files_(files) {}
+    : config_(std::move(config)), context_(context), files_(files) {}
 UsageSource::~UsageSource() = default;
 
 Result<void> UsageSource::check() {
@@ -498,7 +496,7 @@ Result<void> UsageSource::run(EventWriter& writer, std::stop_token stop, bool on
         if (ending.stop_requested() || ended) return;
         context_.log.warning("USAGE_ACCOUNTING_FAILED",
                              "the import from accounting failed and is tried again",
-                             {{"source", name_}, {"reason", ended.error().message()}});
+                             {{"source", context_.name}, {"reason", ended.error().message()}});
         pause_for(ending, 10s);
       }
     });

@@ -44,8 +44,7 @@ class UsageSource final : public FreeSource {
   Result<void> run_node(EventWriter& writer, const std::stop_token& stop, bool once);
 
   const UsageConfig config_;
-  const std::string name_;
-  const JobContext context_;
+  const PluginContext context_;
   Files& files_;
   Guarded<Status> status_;
 };

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/base/ascii.h"
+
 namespace scriptorium::usage {
 namespace {
 
@@ -20,8 +22,8 @@ std::string state_header(std::string_view boot_id) {
 
 std::string state_line(const LifeState& life) { return "life " + life_record(life) + "\n"; }
 
-std::string state_line(std::string_view record, bool told) {
-  return std::string(told ? "told " : "ended ").append(record).append("\n");
+std::string state_line(std::string_view record, bool written) {
+  return std::string(written ? "told " : "ended ").append(record).append("\n");
 }
 
 Result<UniqueFd> lock_state(const std::string& state_file) {
@@ -42,18 +44,11 @@ Result<StateContent> parse_state(std::string_view text) {
         "it does not begin with \"" + std::string(kHeader.substr(0, kHeader.size() - 1)) + "\""};
   }
   StateContent content;
-  bool first = true;
+  content.boot_id = take_until(text, '\n').substr(kHeader.size());
   while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (std::exchange(first, false)) {
-      content.boot_id = line.substr(kHeader.size());
-      continue;
-    }
-    if (line.empty()) continue;
-    const std::string_view kind = line.substr(0, line.find(' '));
-    const std::string_view record = line.substr(std::min(line.size(), kind.size() + 1));
+    std::string_view record = take_until(text, '\n');
+    if (record.empty()) continue;
+    const std::string_view kind = take_until(record, ' ');
     if (kind == "life") {
       if (auto life = parse_life(record)) {
         content.lives.push_back(*std::move(life));

@@ -24,7 +24,7 @@ namespace scriptorium::usage {
 
 struct EndedNode {
   NodeUsage node;
-  bool told = false;
+  bool written = false;  // its usage.node is in the journal
 };
 
 struct StateContent {
@@ -37,7 +37,7 @@ struct StateContent {
 std::string state_header(std::string_view boot_id);
 std::string state_line(const LifeState& life);
 // `record` is node_record().
-std::string state_line(std::string_view record, bool told);
+std::string state_line(std::string_view record, bool written);
 
 // Keeps others from `state_file` as long as the descriptor lives, by flock on a file beside it
 // ("state_file.lock"): two samplers on one file would each overwrite what the other knows.

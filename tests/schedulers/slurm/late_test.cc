@@ -13,9 +13,7 @@
 #include <sstream>
 
 #include "schedulers/slurm/owner.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
+#include "tests/schedulers/slurm/commands_fixture.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -26,9 +24,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
 
-// A squeue and a sacct of our own: shell scripts that answer as the test says, and write down how
-// they were called.
-class LateResolverTest : public ::testing::Test {
+class LateResolverTest : public CommandsFixture {
  protected:
   struct Asked {
     std::string id;
@@ -45,25 +41,8 @@ class LateResolverTest : public ::testing::Test {
     set_queue("");
     set_accounting("");
   }
-  // `body` runs with $D = the folder; answer() prints the rows that were set, of one job if only
-  // one is asked for.
-  void set_squeue(const std::string& body) {
-    set_program("squeue",
-                "X=${SQUEUE_FORMAT2##*:}; ID=; case \"$*\" in *' -j '*) ID=${*##*-j };; esac\n"
-                "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' "
-                "\"$D/queue\";"
-                " else cat \"$D/queue\"; fi | sed \"s/@/$X/g\"; }\n" +
-                    body);
-  }
   void set_sacct(const std::string& body) {
     set_program("sacct", "answer() { cat \"$D/accounting\"; }\n" + body);
-  }
-  // Each row's numbers, up to the state.
-  void set_queue(std::string_view rows) {
-    std::istringstream in{std::string(rows)};
-    std::string whole;
-    for (std::string row; std::getline(in, row);) whole.append(row).append("1|a@q@p@/w@job@\n");
-    directory_.write("queue", whole);
   }
   void set_accounting(std::string_view rows) { directory_.write("accounting", std::string(rows)); }
   std::vector<std::string> calls(const std::string& program) const {
@@ -105,28 +84,7 @@ class LateResolverTest : public ::testing::Test {
   }
   // Until accounting may be asked again.
   void wait_out_the_pause() { clock_.advance(LateResolver::kLongestPause); }
-  static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
 
-  void set_program(const std::string& name, const std::string& body) {
-    directory_.write(name, "#!/bin/sh\nD='" + directory_.path() + "'\necho \"$*\" >>\"$D/" + name +
-                               ".calls\"; env >>\"$D/" + name + ".environments\"\n" + body + "\n");
-    std::filesystem::permissions(directory_.path_to(name), std::filesystem::perms::owner_all);
-  }
-
-  test::TempDir directory_;
-  SlurmConfig config_{.spool = directory_.path(),
-                      .slurm_conf = "/etc/slurm/test.conf",
-                      .squeue = directory_.path_to("squeue")};
-  test::RecordingLogger log_;
-  test::FakeClock clock_;
-  std::stop_source stop_;
-  AccountNames names_{[](uid_t id) -> std::optional<std::string> {
-                        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
-                      },
-                      [](gid_t id) -> std::optional<std::string> {
-                        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
-                      }};
-  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
   std::optional<LateResolver> resolver_{std::in_place, queue_, config_, log_, clock_, names_};
 };
 

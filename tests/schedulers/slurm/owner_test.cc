@@ -13,9 +13,7 @@
 #include <set>
 #include <sstream>
 
-#include "tests/support/fake_clock.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
+#include "tests/schedulers/slurm/commands_fixture.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -24,9 +22,7 @@ using namespace std::literals;
 using ::testing::HasSubstr;
 using State = OwnerAnswer::State;
 
-// A squeue of our own: a shell script that answers as the test says, and writes down how it was
-// called.
-class SqueueResolverTest : public ::testing::Test {
+class SqueueResolverTest : public CommandsFixture {
  protected:
   struct Asked {
     std::string id;
@@ -38,31 +34,12 @@ class SqueueResolverTest : public ::testing::Test {
     set_squeue("exit 9");
     set_numbers("");
   }
-  // `body` runs with $D = the folder and $ID = the job that is asked for, if only one is; answer()
-  // prints the rows, of which only that job's, if any, where `X` is the guard.
-  void set_squeue(const std::string& body) {
-    directory_.write(
-        "squeue",
-        "#!/bin/sh\nD='" + directory_.path() +
-            "'\necho \"$*\" >>\"$D/calls\"; env >>\"$D/environments\"\n"
-            "X=${SQUEUE_FORMAT2##*:}; ID=; case \"$*\" in *' -j '*) ID=${*##*-j };; esac\n"
-            "answer() { if [ -n \"$ID\" ]; then awk -F'|' -v id=$ID '$1 == id || $2 == id' "
-            "\"$D/rows\";"
-            " else cat \"$D/rows\"; fi | sed \"s/@/$X/g\"; }\n" +
-            body + "\n");
-    std::filesystem::permissions(config_.squeue, std::filesystem::perms::owner_all);
-  }
-  // Each row's numbers, up to the state; `texts` end with '@' each.
   void set_numbers(std::string_view rows, std::string_view texts = "(null)@(null)@main@/w@job@") {
-    std::istringstream in{std::string(rows)};
-    std::string whole;
-    for (std::string row; std::getline(in, row);)
-      whole.append(row).append("1|").append(texts).append("\n");
-    directory_.write("rows", whole);
+    set_queue(rows, texts);
   }
   std::size_t calls() const {
-    if (!directory_.exists("calls")) return 0;
-    const std::string text = directory_.read("calls");
+    if (!directory_.exists("squeue.calls")) return 0;
+    const std::string text = directory_.read("squeue.calls");
     return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   }
 
@@ -93,27 +70,9 @@ class SqueueResolverTest : public ::testing::Test {
     for (const OwnerAnswer& answer : *answers) result.push_back(answer.state);
     return result;
   }
-  static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
-
-  test::TempDir directory_;
-  SlurmConfig config_{.spool = directory_.path(),
-                      .slurm_conf = "/etc/slurm/test.conf",
-                      .squeue = directory_.path_to("squeue")};
-  test::RecordingLogger log_;
-  test::FakeClock clock_;
-  std::stop_source stop_;
   std::string script_;
   std::optional<SteadyTime> since_;  // when the jobs were captured; nothing: just now
   std::size_t calls_when_asked_ = 0;
-  std::size_t user_lookups_ = 0;
-  AccountNames names_{[this](uid_t id) -> std::optional<std::string> {
-                        ++user_lookups_;
-                        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
-                      },
-                      [](gid_t id) -> std::optional<std::string> {
-                        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
-                      }};
-  std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
   SqueueResolver resolver_{queue_, config_, log_, clock_, names_};
 };
 
@@ -147,12 +106,13 @@ TEST_F(SqueueResolverTest, AsksForAFewJobsOneByOneAndForManyAtOnce) {
   }
   set_numbers(rows);
   EXPECT_EQ(states({{"7"}, {"8"}}), (std::vector{State::kFound, State::kFound}));
-  EXPECT_EQ(directory_.read("calls"), "-h -a --local -t all -j 7\n-h -a --local -t all -j 8\n");
+  EXPECT_EQ(directory_.read("squeue.calls"),
+            "-h -a --local -t all -j 7\n-h -a --local -t all -j 8\n");
   clock_.advance(1h);
   const auto found = states(many);
   EXPECT_EQ(std::count(found.begin(), found.end(), State::kFound), 60);
   EXPECT_EQ(calls(), 3U);
-  EXPECT_THAT(directory_.read("calls"), ::testing::EndsWith("\n-h -a --local -t all\n"));
+  EXPECT_THAT(directory_.read("squeue.calls"), ::testing::EndsWith("\n-h -a --local -t all\n"));
   const SchedulerLoad load = resolver_.load();
   EXPECT_THAT(load.questions, ::testing::ElementsAre(::testing::Pair("all jobs", 1),
                                                      ::testing::Pair("one job", 2)));
@@ -241,7 +201,7 @@ TEST_F(SqueueResolverTest, GivesSqueueNothingOfOurEnvironmentAndANewNonceEachTim
   ASSERT_TRUE(ask({{"7"}}));
   ASSERT_TRUE(ask({{"7"}}));
   ASSERT_EQ(unsetenv("SQUEUE_FORMAT2"), 0);
-  std::istringstream in(directory_.read("environments"));
+  std::istringstream in(directory_.read("squeue.environments"));
   std::set<std::string> formats;
   std::set<std::string> others;
   for (std::string line; std::getline(in, line);) {
@@ -265,8 +225,9 @@ TEST_F(SqueueResolverTest, AsksTheSlurmOfTheDaemonsOwnEnvironmentUnlessTheConfig
   set_squeue("answer");
   set_numbers("7|7|N/A|1002|2001|100|N/A|N/A|0|PD|\n");
   ASSERT_TRUE(ask({{"7"}}));
-  EXPECT_THAT(directory_.read("environments"), HasSubstr("SLURM_CONF=/etc/slurm/test.conf\n"));
-  EXPECT_THAT(directory_.read("environments"), ::testing::Not(HasSubstr("ours.conf")));
+  EXPECT_THAT(directory_.read("squeue.environments"),
+              HasSubstr("SLURM_CONF=/etc/slurm/test.conf\n"));
+  EXPECT_THAT(directory_.read("squeue.environments"), ::testing::Not(HasSubstr("ours.conf")));
 
   config_.slurm_conf.clear();
   SqueueResolver other(std::make_shared<Queue>(config_, log_, clock_), config_, log_, clock_,
@@ -275,7 +236,8 @@ TEST_F(SqueueResolverTest, AsksTheSlurmOfTheDaemonsOwnEnvironmentUnlessTheConfig
   const std::vector<OwnerQuery> queries{{&event, 0, [] { return true; }}};
   ASSERT_TRUE(
       other.resolve(queries, stop_.get_token(), clock_.steady() + std::chrono::seconds{20}));
-  EXPECT_THAT(directory_.read("environments"), HasSubstr("SLURM_CONF=/etc/slurm/ours.conf\n"));
+  EXPECT_THAT(directory_.read("squeue.environments"),
+              HasSubstr("SLURM_CONF=/etc/slurm/ours.conf\n"));
   ASSERT_EQ(unsetenv("SLURM_CONF"), 0);
 }
 
@@ -414,7 +376,7 @@ TEST_F(SqueueResolverTest, TwentyThousandJobsAreOneAnswer) {
         id + '|' + id + "|N/A|" + uid + "|2001|100|N/A|N/A|0|PD|1|a@q@p@/w@name " + id + "@\n";
     jobs.push_back({id});
   }
-  directory_.write("rows", numbers);
+  directory_.write("queue", numbers);
   set_squeue("answer");
   const auto answers = ask(jobs);
   ASSERT_TRUE(answers) << answers.error().message();

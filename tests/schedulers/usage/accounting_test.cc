@@ -224,7 +224,7 @@ exit 0
     directory_.write("jobs", lines_);
   }
   Result<void> import() {
-    return run_accounting(config_, {"lab", log_, clock_}, writer_, {}, true);
+    return run_accounting(config_, {"usage", "lab", log_, clock_}, writer_, {}, true);
   }
   std::vector<std::string> calls() const {
     std::vector<std::string> result;

@@ -93,7 +93,7 @@ class JobSummariesTest : public ::testing::Test {
     return result;
   }
   JobSummaries& made() {
-    if (!summaries_) summaries_.emplace(config_, JobContext{"lab", log_, clock_});
+    if (!summaries_) summaries_.emplace(config_, PluginContext{"usage", "lab", log_, clock_});
     return *summaries_;
   }
   // Polls as the source does, moving the clock, until it gives something or nothing waits.
@@ -288,7 +288,7 @@ TEST_F(JobSummariesTest, ANodeWithoutTheScriptAsksLaterSoThatAThousandDoNotAskAt
   rows({Row{}});
   std::vector<SteadyTime> moments;
   for (int i = 0; i < 20; ++i) {
-    JobSummaries one(config_, {"lab", log_, clock_});
+    JobSummaries one(config_, {"usage", "lab", log_, clock_});
     NodeUsage n = node("n" + std::to_string(i));
     n.job.batch_step = false;
     one.node_ended(n);

@@ -33,8 +33,8 @@ TEST_F(StateTest, ReadsBackWhatItWrites) {
   EXPECT_EQ(content->lives[0].job.job_id, "1");
   EXPECT_EQ(content->lives[0].readings, 3U);
   ASSERT_EQ(content->ended.size(), 2U);
-  EXPECT_FALSE(content->ended[0].told);
-  EXPECT_TRUE(content->ended[1].told);
+  EXPECT_FALSE(content->ended[0].written);
+  EXPECT_TRUE(content->ended[1].written);
   EXPECT_EQ(content->damaged, 0U);
 }
 
