@@ -1,8 +1,10 @@
 #include "backends/elasticsearch/config.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include "core/api/kit/path_option.h"
 #include "core/base/ascii.h"
 
 namespace scriptorium::elasticsearch {
@@ -40,63 +42,62 @@ const Schema<ElasticsearchConfig>& schema() {
                "may be down"),
       option("index", &Config::index,
              "index of a document, with {family} {kind} {cluster} {scheduler} {year} {month} {day} "
-             "of the event; absent: "
-             "\"scriptorium-{family}-{year}.{month}\", with data_stream "
+             "of the event; absent: \"scriptorium-{family}-{year}.{month}\", or with data_stream "
              "\"scriptorium-stream-{family}\""),
       option("data_stream", &Config::data_stream,
-             "write to data streams; after a rollover an event that is delivered again is stored "
+             "write to data streams; after a rollover, an event that is delivered again is stored "
              "twice"),
       option("require_alias", &Config::require_alias,
-             "index names an alias that must be there already; never make an index of that name"),
+             "index names an alias that must exist already; never create an index of that name"),
       option("require_template", &Config::require_template,
-             "hold events while the server says that it lacks the index template that `scriptorium "
-             "setup` installs"),
+             "hold events back while the server reports that it lacks the index template that "
+             "`scriptorium setup` installs"),
       choice("product", &Config::product,
              {{"auto", Product::kAuto},
               {"elasticsearch", Product::kElasticsearch},
               {"opensearch", Product::kOpensearch}},
              "which form of the index templates `scriptorium setup` installs; auto: as the server "
-             "says"),
-      option("user", &Config::user, "name for basic authentication, with password_file"),
-      option(
-          "password_file", &Config::password_file,
-          "file with the password of user: an absolute path, or the name of a systemd credential"),
+             "reports"),
+      option("user", &Config::user, "user name for basic authentication, with password_file"),
+      option("password_file", &Config::password_file,
+             "file that contains the user's password: an absolute path, or the name of a systemd "
+             "credential"),
       option("api_key_file", &Config::api_key_file,
-             "file with an API key, as id:key or as the base64 of that"),
+             "file that contains an API key, as id:key or as the base64 of that"),
       option("bearer_token_file", &Config::bearer_token_file,
-             "file with a token for \"Authorization: Bearer\""),
-      option(
-          "ca_file", &Config::ca_file,
-          "certificates, in PEM, of the authority that signed the servers'; absent: the system's"),
+             "file that contains a token for \"Authorization: Bearer\""),
+      option("ca_file", &Config::ca_file,
+             "certificates (PEM) of the authority that signed the servers' certificates; absent: "
+             "the system's"),
       option("certificate_file", &Config::certificate_file,
-             "client certificate, in PEM, with key_file"),
-      option("key_file", &Config::key_file, "private key of the client certificate, in PEM"),
+             "client certificate (PEM), with key_file"),
+      option("key_file", &Config::key_file, "private key of the client certificate (PEM)"),
       option("key_password_file", &Config::key_password_file,
-             "file with the password of that key, if it has one"),
-      option(
-          "verify_tls", &Config::verify_tls,
-          "refuse servers whose certificate is not valid for their name; false only for a try-out"),
+             "file that contains that key's password, if it has one"),
+      option("verify_tls", &Config::verify_tls,
+             "refuse servers whose certificate is not valid for their name; set false only for a "
+             "test"),
       option(
           "proxy", &Config::proxy,
           "HTTP proxy, such as \"http://proxy:3128\"; absent: none, whatever the environment says"),
       choice("compression", &Config::compression,
              {{"gzip", Compression::kGzip}, {"none", Compression::kNone}},
-             "compression of what is sent"),
+             "compression of requests"),
       integer("request_max_bytes", &Config::request_max_bytes, 65'536, 50'000'000,
-              "size of one request before compression; one larger document travels alone"),
+              "size of one request before compression; a larger document travels alone"),
       integer("requests_in_flight", &Config::requests_in_flight, 1, 16,
-              "requests that may be under way at once"),
+              "requests that may be in flight at once"),
       integer("request_timeout_ms", &Config::request_timeout_ms, 1000, 600'000,
-              "milliseconds that a request may take in all"),
+              "milliseconds that a request may take in total"),
       integer("connect_timeout_ms", &Config::connect_timeout_ms, 100, 120'000,
               "milliseconds that connecting may take"),
       option("script_text", &Config::script_text, "index the job script's text"),
       integer(
           "script_max_bytes", &Config::script_max_bytes, 1024, 4'194'304,
           "bytes of a script that are indexed; more than 1 MB makes Kibana's highlighting fail"),
-      option("environment", &Config::environment, "index the environment's variables"),
+      option("environment", &Config::environment, "index the environment variables"),
       integer("environment_max_bytes", &Config::environment_max_bytes, 1024, 16'777'216,
-              "bytes of a job's environment that are indexed; a value has at most 8000"),
+              "bytes of a job's environment that are indexed; of each value at most 8000"),
       custom<Config>(
           {.name = "labels",
            .type = "table",
@@ -144,11 +145,6 @@ std::string host_problem(std::string_view url) {
   return {};
 }
 
-bool holds_text(const Table& table, std::string_view key) {
-  const Value* value = table.find(key);
-  return value != nullptr && std::holds_alternative<std::string>(value->data);
-}
-
 void check_hosts(const Table& table, ElasticsearchConfig& config, Problems& problems) {
   const Value* value = table.find("hosts");
   if (value == nullptr || !std::holds_alternative<std::vector<Value>>(value->data)) return;
@@ -170,26 +166,20 @@ void check_hosts(const Table& table, ElasticsearchConfig& config, Problems& prob
                     .did_you_mean = {}});
       continue;
     }
-    while (host.ends_with('/')) host.pop_back();
-    if (std::find(config.hosts.begin(), config.hosts.begin() + static_cast<std::ptrdiff_t>(i),
-                  host) != config.hosts.begin() + static_cast<std::ptrdiff_t>(i)) {
+    drop_final_slashes(host);
+    if (std::ranges::count(std::span(config.hosts).first(i), host) != 0) {
       problems.add(table, "hosts", "\"" + host + "\" stands there twice", kAllowed);
     }
   }
 }
 
-void check_files(const Table& table, const ElasticsearchConfig& config, Problems& problems) {
-  for (const auto& [key, file] : {std::pair{"ca_file", &config.ca_file},
-                                  {"certificate_file", &config.certificate_file},
-                                  {"key_file", &config.key_file}}) {
-    if (holds_text(table, key) && !file->starts_with('/'))
-      problems.add(table, key, "not an absolute path", R"(a path that begins with "/")");
-  }
-  for (const auto& [key, file] : {std::pair{"password_file", &config.password_file},
-                                  {"api_key_file", &config.api_key_file},
-                                  {"bearer_token_file", &config.bearer_token_file},
-                                  {"key_password_file", &config.key_password_file}}) {
-    if (holds_text(table, key) && !file->starts_with('/') &&
+void check_files(const Table& table, Problems& problems) {
+  for (const char* key : {"ca_file", "certificate_file", "key_file"})
+    check_absolute_path(table, key, problems);
+  for (const char* key :
+       {"password_file", "api_key_file", "bearer_token_file", "key_password_file"}) {
+    const std::string* file = given_text(table, key);
+    if (file != nullptr && !file->starts_with('/') &&
         (file->empty() || file->find('/') != std::string::npos)) {
       problems.add(table, key, "neither an absolute path nor the name of a systemd credential");
     }
@@ -233,10 +223,10 @@ std::vector<OptionInfo> options() { return schema().options(); }
 ElasticsearchConfig parse_config(const Table& table, Problems& problems) {
   ElasticsearchConfig config = schema().parse(table, problems);
   check_hosts(table, config, problems);
-  check_files(table, config, problems);
+  check_files(table, problems);
   check_authentication(table, config, problems);
-  const bool given = holds_text(table, "index");
-  if (!given) config.index = config.data_stream ? IndexName::kDefaultStream : IndexName::kDefault;
+  if (given_text(table, "index") == nullptr)
+    config.index = config.data_stream ? IndexName::kDefaultStream : IndexName::kDefault;
   if (auto name = IndexName::parse(config.index)) {
     config.index_name = *std::move(name);
   } else {

@@ -1,13 +1,12 @@
 #include "backends/elasticsearch/document.h"
 
 #include <algorithm>
-#include <deque>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "core/api/kit/text_variables.h"
 #include "core/base/json_text.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
@@ -18,11 +17,6 @@ namespace {
 // Directives and modules come from the script, which may hold nothing else; what is listed beside
 // its text is bounded.
 constexpr std::size_t kListMaxBytes = 65'536;
-
-// UTF-8 of the bytes: themselves if they are, else a copy that lives in `copies`.
-std::string_view as_utf8(std::string_view bytes, std::deque<std::string>& copies) {
-  return is_utf8(bytes) ? bytes : std::string_view(copies.emplace_back(to_utf8_lossy(bytes)));
-}
 
 // Cuts a list where its bytes exceed the limit; true if it did.
 bool cap(std::vector<std::string>& list) {
@@ -181,28 +175,13 @@ class Renderer {
     cuts_.script = cut;
   }
 
-  // The last one of equal names counts, in the place of the first, as in every rendering of an
-  // event.
   void add_environment() {
-    std::vector<std::pair<std::string_view, std::string_view>> variables;
-    std::unordered_map<std::string_view, std::size_t> seen;
-    std::deque<std::string> copies;
-    for (const Variable& v : split_environment(*environment_)) {
-      // Compared as they will be written: a document that names a member twice is refused.
-      const std::string_view name = as_utf8(v.name, copies);
-      const auto [place, fresh] = seen.try_emplace(name, variables.size());
-      if (fresh) {
-        variables.emplace_back(name, v.value);
-      } else {
-        variables[place->second].second = v.value;
-      }
-    }
+    // Each name once: a document that names a member twice is refused.
+    const TextVariables variables = text_variables(*environment_);
     const auto limit = static_cast<std::size_t>(config_.environment_max_bytes);
     std::size_t used = 0;
     out_ += R"(,"environment":{)";
-    bool first = true;
-    for (const auto& [name, bytes] : variables) {
-      const std::string_view whole = as_utf8(bytes, copies);
+    for (const auto& [name, whole] : variables.list) {
       const std::string_view value = utf8_prefix(whole, kVariableMaxBytes);
       if (name.empty() || name.size() > kVariableNameMaxBytes ||
           used + name.size() + value.size() > limit) {
@@ -211,11 +190,7 @@ class Renderer {
       }
       cuts_.environment = cuts_.environment || value.size() < whole.size();
       used += name.size() + value.size();
-      if (!first) out_ += ',';
-      first = false;
-      append_json_string(name, out_);
-      out_ += ':';
-      append_json_string(value, out_);
+      add_member(name, value);
     }
     out_ += '}';
     if (cuts_.environment) out_ += R"(,"environment_truncated":true)";
@@ -228,15 +203,16 @@ class Renderer {
     }
     if (labels_.empty()) return;
     out_ += R"(,"labels":{)";
-    bool first = true;
-    for (const auto& [name, value] : labels_) {
-      if (!first) out_ += ',';
-      first = false;
-      append_json_string(name, out_);
-      out_ += ':';
-      append_json_string(value, out_);
-    }
+    for (const auto& [name, value] : labels_) add_member(name, value);
     out_ += '}';
+  }
+
+  // A text in the open object.
+  void add_member(std::string_view name, std::string_view value) {
+    if (out_.back() != '{') out_ += ',';
+    append_json_string(name, out_);
+    out_ += ':';
+    append_json_string(value, out_);
   }
 
   const Event& event_;

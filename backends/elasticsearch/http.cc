@@ -1,14 +1,11 @@
 #include "backends/elasticsearch/http.h"
 
-#include <curl/curl.h>
 #include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <map>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -18,15 +15,8 @@
 #include "core/base/text.h"
 
 namespace scriptorium::elasticsearch {
-namespace {
-
-using Failure = HttpResponse::Failure;
-
 struct CloseEasy {
   void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
-};
-struct CloseMulti {
-  void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
 };
 struct FreeList {
   void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
@@ -44,6 +34,10 @@ struct Transfer {
   std::array<char, CURL_ERROR_SIZE> words{};
   bool too_large = false;
 };
+
+namespace {
+
+using Failure = HttpResponse::Failure;
 
 void add_header(Headers& list, const std::string& line) {
   curl_slist* longer = curl_slist_append(list.get(), line.c_str());
@@ -65,14 +59,9 @@ std::size_t take_body(char* bytes, std::size_t size, std::size_t count, void* us
 // The value of "Name: value\r\n" if the name is this one, in any case of letters.
 std::optional<std::string> header_value(std::string_view line, std::string_view name) {
   if (line.size() <= name.size() || line[name.size()] != ':') return std::nullopt;
-  for (std::size_t i = 0; i < name.size(); ++i) {
-    if (to_lower(line[i]) != name[i]) return std::nullopt;
-  }
+  if (to_lower(line.substr(0, name.size())) != name) return std::nullopt;
   line.remove_prefix(name.size() + 1);
-  while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
-  while (!line.empty() && (line.back() == '\r' || line.back() == '\n' || line.back() == ' '))
-    line.remove_suffix(1);
-  return std::string(line.substr(0, 256));
+  return std::string(trim(line, " \t\r\n").substr(0, 256));
 }
 
 std::size_t take_header(char* bytes, std::size_t size, std::size_t count, void* user) noexcept {
@@ -121,6 +110,21 @@ Failure failure_of(CURLcode code, const Transfer& transfer) {
     case CURLE_BAD_CONTENT_ENCODING: return Failure::kReceive;
     default: return Failure::kOther;
   }
+}
+
+HttpResponse finish(Transfer& transfer, CURLcode code) {
+  HttpResponse response = std::move(transfer.response);
+  response.failure = failure_of(code, transfer);
+  CURL* handle = transfer.handle.get();
+  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &response.status);
+  curl_off_t uploaded = 0;
+  curl_easy_getinfo(handle, CURLINFO_SIZE_UPLOAD_T, &uploaded);
+  response.uploaded = static_cast<std::uint64_t>(std::max<curl_off_t>(uploaded, 0));
+  if (response.failure != Failure::kNone) {
+    const std::string_view words = transfer.words.data();
+    response.error = printable(words.empty() ? std::string_view(curl_easy_strerror(code)) : words);
+  }
+  return response;
 }
 
 void initialise_curl() {
@@ -200,211 +204,171 @@ Result<Credentials> read_credentials(const ElasticsearchConfig& config) {
   return result;
 }
 
-class Http::Impl {
- public:
-  Impl(const ElasticsearchConfig& config, Credentials credentials)
-      : config_(config), credentials_(std::move(credentials)) {
-    initialise_curl();
-    multi_ = make_multi();
-  }
-  ~Impl() { abort(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  void start(HttpRequest request, std::uint64_t tag) {
-    auto transfer = std::make_unique<Transfer>();
-    transfer->tag = tag;
-    transfer->request = std::move(request);
-    transfer->handle.reset(curl_easy_init());
-    if (transfer->handle == nullptr) throw std::bad_alloc();
-    prepare(*transfer);
-    CURL* handle = transfer->handle.get();
-    if (curl_multi_add_handle(multi_.get(), handle) != CURLM_OK) throw std::bad_alloc();
-    transfers_[handle] = std::move(transfer);
-    // So that it is on its way while the caller does something else.
-    for (int i = 0; i < 8; ++i) perform();
-  }
-
-  std::vector<Done> wait(std::chrono::milliseconds limit) {
-    perform();
-    std::vector<Done> done = take();
-    if (!done.empty()) return done;
-    const auto ms = std::clamp<std::int64_t>(limit.count(), 0, 60'000);
-    curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(ms), nullptr);
-    perform();
-    return take();
-  }
-
-  void wake() noexcept {
-    const std::lock_guard lock(wake_mutex_);
-    curl_multi_wakeup(multi_.get());
-  }
-
-  void renew(Credentials credentials) {
-    // Connections know who we are, by their client certificate; and libcurl keeps the authorities
-    // that it has read.
-    Multi fresh = make_multi();
-    {
-      const std::lock_guard lock(wake_mutex_);
-      multi_.swap(fresh);
-    }
-    credentials_ = std::move(credentials);
-  }
-
-  void abort() {
-    for (auto& [handle, transfer] : transfers_) curl_multi_remove_handle(multi_.get(), handle);
-    transfers_.clear();
-  }
-
-  std::size_t in_flight() const noexcept { return transfers_.size(); }
-
- private:
-  using Multi = std::unique_ptr<CURLM, CloseMulti>;
-
-  Multi make_multi() const {
-    Multi multi(curl_multi_init());
-    if (multi == nullptr) throw std::bad_alloc();
-    const auto connections = static_cast<long>(
-        config_.hosts.size() + static_cast<std::size_t>(config_.requests_in_flight));
-    curl_multi_setopt(multi.get(), CURLMOPT_MAXCONNECTS, connections);
-    return multi;
-  }
-
-  void perform() {
-    int running = 0;
-    curl_multi_perform(multi_.get(), &running);
-  }
-
-  std::vector<Done> take() {
-    std::vector<Done> done;
-    int left = 0;
-    while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
-      if (message->msg != CURLMSG_DONE) continue;
-      CURL* handle = message->easy_handle;
-      const CURLcode code = message->data.result;
-      auto node = transfers_.extract(handle);
-      if (node.empty()) continue;
-      Transfer& transfer = *node.mapped();
-      curl_multi_remove_handle(multi_.get(), handle);
-      done.push_back({.tag = transfer.tag, .response = finish(transfer, code)});
-    }
-    return done;
-  }
-
-  static HttpResponse finish(Transfer& transfer, CURLcode code) {
-    HttpResponse response = std::move(transfer.response);
-    response.failure = failure_of(code, transfer);
-    CURL* handle = transfer.handle.get();
-    curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &response.status);
-    curl_off_t uploaded = 0;
-    curl_easy_getinfo(handle, CURLINFO_SIZE_UPLOAD_T, &uploaded);
-    response.uploaded = static_cast<std::uint64_t>(std::max<curl_off_t>(uploaded, 0));
-    if (response.failure != Failure::kNone) {
-      const std::string_view words = transfer.words.data();
-      response.error =
-          printable(words.empty() ? std::string_view(curl_easy_strerror(code)) : words);
-    }
-    return response;
-  }
-
-  void prepare(Transfer& t) {
-    CURL* handle = t.handle.get();
-    const HttpRequest& request = t.request;
-    set(handle, CURLOPT_URL, request.url.c_str());
-    set(handle, CURLOPT_NOSIGNAL, 1L);
-    set(handle, CURLOPT_ERRORBUFFER, t.words.data());
-    set(handle, CURLOPT_PRIVATE, &t);
-    set(handle, CURLOPT_WRITEFUNCTION, &take_body);
-    set(handle, CURLOPT_WRITEDATA, &t);
-    set(handle, CURLOPT_HEADERFUNCTION, &take_header);
-    set(handle, CURLOPT_HEADERDATA, &t);
-    set(handle, CURLOPT_FOLLOWLOCATION, 0L);
-#if LIBCURL_VERSION_NUM >= 0x075500
-    set(handle, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-    set(handle, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
-#endif
-    set(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-    set(handle, CURLOPT_PROXY, config_.proxy.c_str());  // "" = none, not even the environment's
-    set(handle, CURLOPT_USERAGENT, "scriptorium");
-    set(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
-    set(handle, CURLOPT_CONNECTTIMEOUT_MS,
-        static_cast<long>(std::min(config_.connect_timeout_ms, request.timeout.count())));
-    set(handle, CURLOPT_EXPECT_100_TIMEOUT_MS, 300L);
-    set(handle, CURLOPT_TCP_KEEPALIVE, 1L);
-    // A cluster's name that leads elsewhere now (DNS, a failover address): curl's own 60 s would be
-    // added to the outage.
-    set(handle, CURLOPT_DNS_CACHE_TIMEOUT, 5L);
-    set(handle, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
-#if LIBCURL_VERSION_NUM >= 0x075700
-    set(handle, CURLOPT_QUICK_EXIT,
-        1L);  // a name server that does not answer must not hold up the stop
-#endif
-    prepare_tls(handle);
-    prepare_headers(t);
-  }
-
-  void prepare_tls(CURL* handle) const {
-    set(handle, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
-    set(handle, CURLOPT_SSL_VERIFYPEER, config_.verify_tls ? 1L : 0L);
-    set(handle, CURLOPT_SSL_VERIFYHOST, config_.verify_tls ? 2L : 0L);
-    if (!config_.ca_file.empty()) {
-      set(handle, CURLOPT_CAINFO, config_.ca_file.c_str());
-      set(handle, CURLOPT_CAPATH, nullptr);  // this authority and no other
-    }
-    if (!config_.certificate_file.empty()) {
-      set(handle, CURLOPT_SSLCERT, config_.certificate_file.c_str());
-      set(handle, CURLOPT_SSLKEY, config_.key_file.c_str());
-      if (!credentials_.key_password.empty())
-        set(handle, CURLOPT_KEYPASSWD, credentials_.key_password.reveal().c_str());
-    }
-  }
-
-  void prepare_headers(Transfer& t) const {
-    CURL* handle = t.handle.get();
-    const HttpRequest& request = t.request;
-    if (!credentials_.authorization.empty())
-      add_header(t.headers, "Authorization: " + credentials_.authorization.reveal());
-    add_header(t.headers, "Accept: application/json");
-    if (request.method == "HEAD") {
-      set(handle, CURLOPT_NOBODY, 1L);
-    } else if (!request.content_type.empty()) {
-      set(handle, CURLOPT_POST, 1L);
-      const char* bytes = request.body.data();  // not ended by NUL; the size is set below
-      set(handle, CURLOPT_POSTFIELDS, bytes);
-      set(handle, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-      add_header(t.headers, "Content-Type: " + request.content_type);
-      if (request.gzipped) add_header(t.headers, "Content-Encoding: gzip");
-      if (!request.expect) add_header(t.headers, "Expect:");
-    }
-    if (request.method != "HEAD" && request.method != "GET")
-      set(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
-    set(handle, CURLOPT_HTTPHEADER, t.headers.get());
-  }
-
-  const ElasticsearchConfig config_;
-  Credentials credentials_;
-  std::mutex wake_mutex_;  // held to wake and to replace `multi_`, which only the one thread does
-  Multi multi_;
-  std::map<CURL*, std::unique_ptr<Transfer>> transfers_;
-};
-
 Http::Http(const ElasticsearchConfig& config, Credentials credentials)
-    : impl_(std::make_unique<Impl>(config, std::move(credentials))) {}
-Http::~Http() = default;
+    : config_(config), credentials_(std::move(credentials)) {
+  initialise_curl();
+  multi_ = make_multi();
+}
 
-void Http::start(HttpRequest request, std::uint64_t tag) { impl_->start(std::move(request), tag); }
-std::vector<Http::Done> Http::wait(std::chrono::milliseconds limit) { return impl_->wait(limit); }
-void Http::wake() noexcept { impl_->wake(); }
-void Http::abort() { impl_->abort(); }
-void Http::renew(Credentials credentials) { impl_->renew(std::move(credentials)); }
-std::size_t Http::in_flight() const noexcept { return impl_->in_flight(); }
+Http::~Http() { abort(); }
+
+void Http::start(HttpRequest request, std::uint64_t tag) {
+  auto transfer = std::make_unique<Transfer>();
+  transfer->tag = tag;
+  transfer->request = std::move(request);
+  transfer->handle.reset(curl_easy_init());
+  if (transfer->handle == nullptr) throw std::bad_alloc();
+  prepare(*transfer);
+  CURL* handle = transfer->handle.get();
+  if (curl_multi_add_handle(multi_.get(), handle) != CURLM_OK) throw std::bad_alloc();
+  transfers_[handle] = std::move(transfer);
+  // So that it is on its way while the caller does something else.
+  for (int i = 0; i < 8; ++i) perform();
+}
+
+std::vector<Http::Done> Http::wait(std::chrono::milliseconds limit) {
+  perform();
+  std::vector<Done> done = take();
+  if (!done.empty()) return done;
+  const auto ms = std::clamp<std::int64_t>(limit.count(), 0, 60'000);
+  curl_multi_poll(multi_.get(), nullptr, 0, static_cast<int>(ms), nullptr);
+  perform();
+  return take();
+}
 
 HttpResponse Http::ask(HttpRequest request) {
-  impl_->start(std::move(request), 0);
+  start(std::move(request), 0);
   for (;;) {
-    for (Done& done : impl_->wait(std::chrono::seconds(1))) return std::move(done.response);
+    for (Done& done : wait(std::chrono::seconds(1))) return std::move(done.response);
   }
+}
+
+void Http::wake() noexcept {
+  const std::lock_guard lock(wake_mutex_);
+  curl_multi_wakeup(multi_.get());
+}
+
+void Http::renew(Credentials credentials) {
+  // Connections know who we are, by their client certificate; and libcurl keeps the authorities
+  // that it has read.
+  Multi fresh = make_multi();
+  {
+    const std::lock_guard lock(wake_mutex_);
+    multi_.swap(fresh);
+  }
+  credentials_ = std::move(credentials);
+}
+
+void Http::abort() {
+  for (auto& [handle, transfer] : transfers_) curl_multi_remove_handle(multi_.get(), handle);
+  transfers_.clear();
+}
+
+std::size_t Http::in_flight() const noexcept { return transfers_.size(); }
+
+Http::Multi Http::make_multi() const {
+  Multi multi(curl_multi_init());
+  if (multi == nullptr) throw std::bad_alloc();
+  const auto connections = static_cast<long>(config_.hosts.size() +
+                                             static_cast<std::size_t>(config_.requests_in_flight));
+  curl_multi_setopt(multi.get(), CURLMOPT_MAXCONNECTS, connections);
+  return multi;
+}
+
+void Http::perform() {
+  int running = 0;
+  curl_multi_perform(multi_.get(), &running);
+}
+
+std::vector<Http::Done> Http::take() {
+  std::vector<Done> done;
+  int left = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    CURL* handle = message->easy_handle;
+    const CURLcode code = message->data.result;
+    auto node = transfers_.extract(handle);
+    if (node.empty()) continue;
+    Transfer& transfer = *node.mapped();
+    curl_multi_remove_handle(multi_.get(), handle);
+    done.push_back({.tag = transfer.tag, .response = finish(transfer, code)});
+  }
+  return done;
+}
+
+void Http::prepare(Transfer& t) {
+  CURL* handle = t.handle.get();
+  const HttpRequest& request = t.request;
+  set(handle, CURLOPT_URL, request.url.c_str());
+  set(handle, CURLOPT_NOSIGNAL, 1L);
+  set(handle, CURLOPT_ERRORBUFFER, t.words.data());
+  set(handle, CURLOPT_PRIVATE, &t);
+  set(handle, CURLOPT_WRITEFUNCTION, &take_body);
+  set(handle, CURLOPT_WRITEDATA, &t);
+  set(handle, CURLOPT_HEADERFUNCTION, &take_header);
+  set(handle, CURLOPT_HEADERDATA, &t);
+  set(handle, CURLOPT_FOLLOWLOCATION, 0L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  set(handle, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+  set(handle, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+  set(handle, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+  set(handle, CURLOPT_PROXY, config_.proxy.c_str());  // "" = none, not even the environment's
+  set(handle, CURLOPT_USERAGENT, "scriptorium");
+  set(handle, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
+  set(handle, CURLOPT_CONNECTTIMEOUT_MS,
+      static_cast<long>(std::min(config_.connect_timeout_ms, request.timeout.count())));
+  set(handle, CURLOPT_EXPECT_100_TIMEOUT_MS, 300L);
+  set(handle, CURLOPT_TCP_KEEPALIVE, 1L);
+  // A cluster's name that leads elsewhere now (DNS, a failover address): curl's own 60 s would be
+  // added to the outage.
+  set(handle, CURLOPT_DNS_CACHE_TIMEOUT, 5L);
+  set(handle, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
+#if LIBCURL_VERSION_NUM >= 0x075700
+  set(handle, CURLOPT_QUICK_EXIT,
+      1L);  // a name server that does not answer must not hold up the stop
+#endif
+  prepare_tls(handle);
+  prepare_headers(t);
+}
+
+void Http::prepare_tls(CURL* handle) const {
+  set(handle, CURLOPT_SSLVERSION, CURL_SSLVERSION_TLSv1_2);
+  set(handle, CURLOPT_SSL_VERIFYPEER, config_.verify_tls ? 1L : 0L);
+  set(handle, CURLOPT_SSL_VERIFYHOST, config_.verify_tls ? 2L : 0L);
+  if (!config_.ca_file.empty()) {
+    set(handle, CURLOPT_CAINFO, config_.ca_file.c_str());
+    set(handle, CURLOPT_CAPATH, nullptr);  // this authority and no other
+  }
+  if (!config_.certificate_file.empty()) {
+    set(handle, CURLOPT_SSLCERT, config_.certificate_file.c_str());
+    set(handle, CURLOPT_SSLKEY, config_.key_file.c_str());
+    if (!credentials_.key_password.empty())
+      set(handle, CURLOPT_KEYPASSWD, credentials_.key_password.reveal().c_str());
+  }
+}
+
+void Http::prepare_headers(Transfer& t) const {
+  CURL* handle = t.handle.get();
+  const HttpRequest& request = t.request;
+  if (!credentials_.authorization.empty())
+    add_header(t.headers, "Authorization: " + credentials_.authorization.reveal());
+  add_header(t.headers, "Accept: application/json");
+  if (request.method == "HEAD") {
+    set(handle, CURLOPT_NOBODY, 1L);
+  } else if (!request.content_type.empty()) {
+    set(handle, CURLOPT_POST, 1L);
+    const char* bytes = request.body.data();  // not ended by NUL; the size is set below
+    set(handle, CURLOPT_POSTFIELDS, bytes);
+    set(handle, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
+    add_header(t.headers, "Content-Type: " + request.content_type);
+    if (request.gzipped) add_header(t.headers, "Content-Encoding: gzip");
+    if (!request.expect) add_header(t.headers, "Expect:");
+  }
+  if (request.method != "HEAD" && request.method != "GET")
+    set(handle, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+  set(handle, CURLOPT_HTTPHEADER, t.headers.get());
 }
 
 void block_sigpipe() noexcept {

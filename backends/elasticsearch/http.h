@@ -1,9 +1,13 @@
 #pragma once
 
+#include <curl/curl.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +67,8 @@ struct HttpResponse {
 // "cannot connect": the same words each time, fit to be counted by.
 const char* to_string(HttpResponse::Failure failure) noexcept;
 
+struct Transfer;  // a request under way
+
 // HTTP requests side by side over kept connections; no redirects, no proxy but the configured one,
 // TLS verified unless the configuration says otherwise. Owns:    its connections. Threads: one, but
 // for wake(). A thread that calls it must hold SIGPIPE back: OpenSSL writes to sockets by write().
@@ -94,8 +100,23 @@ class Http {
   HttpResponse ask(HttpRequest request);
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  struct CloseMulti {
+    void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
+  };
+  using Multi = std::unique_ptr<CURLM, CloseMulti>;
+
+  Multi make_multi() const;
+  void perform();
+  std::vector<Done> take();
+  void prepare(Transfer& t);
+  void prepare_tls(CURL* handle) const;
+  void prepare_headers(Transfer& t) const;
+
+  const ElasticsearchConfig config_;
+  Credentials credentials_;
+  std::mutex wake_mutex_;  // held to wake and to replace `multi_`, which only the one thread does
+  Multi multi_;
+  std::map<CURL*, std::unique_ptr<Transfer>> transfers_;
 };
 
 // Holds SIGPIPE back in this thread for good.

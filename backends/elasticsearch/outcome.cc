@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "backends/elasticsearch/json_text.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
@@ -46,11 +47,6 @@ std::string exception_name(std::string_view type) {
       !type.empty() && type.size() <= kTypeMaxBytes &&
       std::ranges::all_of(type, [](char c) { return is_lower(c) || is_digit(c) || c == '_'; });
   return plain ? std::string(type) : std::string{};
-}
-
-std::string text_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string{};
 }
 
 ServerError error_of(const Json& json) {
@@ -112,10 +108,7 @@ std::size_t quoted_at(std::string_view reason, std::string_view text) noexcept {
   return reason.size();
 }
 
-void trim_end(std::string& text) {
-  while (!text.empty() && std::string_view(" ,.:").find(text.back()) != std::string_view::npos)
-    text.pop_back();
-}
+constexpr std::string_view kSentenceEnd = " ,.:";
 
 }  // namespace
 
@@ -206,9 +199,7 @@ std::string short_reason(long status, std::string_view type) {
 std::string safe_reason(std::string_view reason) {
   std::size_t end = reason.size();
   for (const std::string_view quotation : kQuotations) end = std::min(end, reason.find(quotation));
-  std::string result = printable(reason.substr(0, end), kReasonMaxBytes);
-  trim_end(result);
-  return result;
+  return std::string(trim_end(printable(reason.substr(0, end), kReasonMaxBytes), kSentenceEnd));
 }
 
 std::string safe_reason(std::string_view reason, const Event& event) {
@@ -217,12 +208,8 @@ std::string safe_reason(std::string_view reason, const Event& event) {
   for (const EventFile& file : event.files) {
     if (file.bytes != nullptr) end = std::min(end, quoted_at(result, *file.bytes));
   }
-  if (end < result.size()) {
-    result.resize(end);
-    trim_end(result);
-    result += "...";
-  }
-  return result;
+  if (end == result.size()) return result;
+  return std::string(trim_end(std::string_view(result).substr(0, end), kSentenceEnd)) + "...";
 }
 
 std::optional<std::chrono::milliseconds> parse_retry_after(std::string_view text,

@@ -7,4 +7,5 @@ extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_pl
                              &scriptorium::elasticsearch::options,
                              &scriptorium::elasticsearch::parse_config>(
         "elasticsearch",
-        "documents in Elasticsearch or OpenSearch, to be searched in Kibana or Dashboards");
+        "one document per event in Elasticsearch or OpenSearch, for searching in Kibana or "
+        "Dashboards");

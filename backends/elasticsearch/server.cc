@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "backends/elasticsearch/json_text.h"
 #include "backends/elasticsearch/outcome.h"
 #include "core/base/text.h"
 
@@ -12,17 +13,11 @@ ServerInfo server_info(const HttpResponse& response) {
   using Json = nlohmann::json;
   ServerInfo info;
   const Json json = response.status == 200 ? Json::parse(response.body, nullptr, false) : Json();
-  const auto text = [](const Json& object, const char* key) {
-    const auto found = object.is_object() ? object.find(key) : object.end();
-    return object.is_object() && found != object.end() && found->is_string()
-               ? found->get<std::string>()
-               : std::string{};
-  };
   const Json version = json.is_object() && json.contains("version") ? json["version"] : Json();
-  const std::string tagline = text(json, "tagline");
-  info.version = printable(text(version, "number"), 32);
+  const std::string tagline = text_of(json, "tagline");
+  info.version = printable(text_of(version, "number"), 32);
   // One that pretends to be Elasticsearch 7.10.2, for old clients, still says so here.
-  if (text(version, "distribution") == "opensearch" ||
+  if (text_of(version, "distribution") == "opensearch" ||
       tagline.find("OpenSearch") != std::string::npos || !response.opensearch_version.empty()) {
     info.product = Product::kOpensearch;
     if (info.version.empty()) {

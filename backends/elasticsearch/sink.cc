@@ -1,12 +1,12 @@
 #include "backends/elasticsearch/sink.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "backends/elasticsearch/admin.h"
 #include "backends/elasticsearch/document.h"
-#include "core/base/json_text.h"
 
 namespace scriptorium::elasticsearch {
 namespace {
@@ -32,20 +32,6 @@ Result<T> aside(const std::function<Result<T>()>& ask) {
 bool is_local(const std::string& url) {
   return url.starts_with("http://localhost") || url.starts_with("http://127.") ||
          url.starts_with("http://[::1]");
-}
-
-void add_member(std::string& json, const char* name) {
-  if (json.back() != '{') json += ',';
-  append_json_string(name, json);
-  json += ':';
-}
-void add(std::string& json, const char* name, std::uint64_t value) {
-  add_member(json, name);
-  json += std::to_string(value);
-}
-void add(std::string& json, const char* name, std::string_view value) {
-  add_member(json, name);
-  append_json_string(value, json);
 }
 
 }  // namespace
@@ -107,56 +93,35 @@ Result<std::string> ElasticsearchSink::setup(bool print) {
 }
 
 std::string ElasticsearchSink::status_json() const {
+  using Json = nlohmann::ordered_json;
   if (courier_ == nullptr) return {};
   const CourierStatus status = courier_->status();
   const SteadyTime now = context_.clock.steady();
-  std::string json = "{";
-  add(json, "product", to_string(status.server.product));
-  add(json, "version", status.server.version);
-  add_member(json, "hosts");
-  json += '[';
+  Json hosts = Json::array();
   for (const Hosts::Host& host : status.hosts) {
-    if (json.back() != '[') json += ',';
-    json += '{';
-    add(json, "url", host.url);
-    add(json, "state", host.failures == 0 ? "up" : host.out_until > now ? "down" : "to be tried");
-    if (!host.last_error.empty()) add(json, "last_error", host.last_error);
-    json += '}';
+    const char* state = host.failures == 0 ? "up" : host.out_until > now ? "down" : "to be tried";
+    Json& one = hosts.emplace_back(Json{{"url", host.url}, {"state", state}});
+    if (!host.last_error.empty()) one["last_error"] = host.last_error;
   }
-  json += ']';
-  add(json, "created", status.created);
-  add(json, "replaced", status.replaced);
-  add(json, "duplicates", status.duplicates);
-  add(json, "failure_store", status.failure_store);
-  add_member(json, "truncated");
-  json += '{';
-  add(json, "script", status.scripts_cut);
-  add(json, "environment", status.environments_cut);
-  json += '}';
-  add_member(json, "bytes");
-  json += '{';
-  add(json, "raw", status.bytes_raw);
-  add(json, "sent", status.bytes_sent);
-  json += '}';
-  add(json, "requests", status.requests);
-  add(json, "splits", status.splits);
-  add(json, "body_limit_bytes", status.body_limit);
-  add_member(json, "http");
-  json += '{';
-  for (const auto& [code, count] : status.http) add(json, std::to_string(code).c_str(), count);
-  json += '}';
-  add_member(json, "failures");
-  json += '{';
-  for (const auto& [reason, count] : status.failures) add(json, reason.c_str(), count);
-  json += '}';
-  add_member(json, "missing_templates");
-  json += '[';
-  for (const std::string& name : status.missing_templates) {
-    if (json.back() != '[') json += ',';
-    append_json_string(name, json);
-  }
-  json += "]}";
-  return json;
+  Json http = Json::object();
+  for (const auto& [code, count] : status.http) http[std::to_string(code)] = count;
+  const Json json{
+      {"product", to_string(status.server.product)},
+      {"version", status.server.version},
+      {"hosts", std::move(hosts)},
+      {"created", status.created},
+      {"replaced", status.replaced},
+      {"duplicates", status.duplicates},
+      {"failure_store", status.failure_store},
+      {"truncated", {{"script", status.scripts_cut}, {"environment", status.environments_cut}}},
+      {"bytes", {{"raw", status.bytes_raw}, {"sent", status.bytes_sent}}},
+      {"requests", status.requests},
+      {"splits", status.splits},
+      {"body_limit_bytes", status.body_limit},
+      {"http", std::move(http)},
+      {"failures", Json(status.failures)},
+      {"missing_templates", status.missing_templates}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace scriptorium::elasticsearch

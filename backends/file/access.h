@@ -19,7 +19,7 @@ struct Prepared {
   Readers readers;
   bool access_lists = false;  // the file system takes them, and the config wants them
   uid_t owner = 0;            // of what we create; not ours where the server maps users
-  bool batch_sync = false;    // one syncfs is sound and pays here
+  bool batch_sync = false;    // one syncfs is reliable and faster here
 };
 
 // Makes directories, and says who may read what we create.

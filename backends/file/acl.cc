@@ -55,47 +55,44 @@ Acl make_acl(AclTarget target, const Readers& readers, std::optional<uid_t> extr
   return result;
 }
 
-template <typename Id>
-std::optional<Id> digits(const std::string& text) {
-  const auto id = parse_number<Id>(text);
-  // The highest one means "nobody given" to the kernel.
-  return id == static_cast<Id>(-1) ? std::nullopt : id;
+// The ids of users or groups, each once. `unknown` gets the names that have none.
+template <typename Id, typename Record>
+Result<std::vector<Id>> resolve(const char* option, const std::vector<std::string>& names,
+                                Result<std::optional<Record>> (*find)(const std::string& name),
+                                Id Record::* number, std::string& unknown) {
+  std::vector<Id> ids;
+  for (const std::string& name : names) {
+    const auto found = find(name);
+    if (!found) return found.error().with_context(option);
+    const std::optional<Id> id = *found ? std::optional((**found).*number) : parse_number<Id>(name);
+    // The highest number means "nobody given" to the kernel.
+    if (!id || (!*found && *id == static_cast<Id>(-1))) {
+      unknown +=
+          (unknown.empty() ? "" : "; ") + std::string(option) + ": no such name \"" + name + '"';
+    } else if (std::ranges::find(ids, *id) == ids.end()) {
+      ids.push_back(*id);
+    }
+  }
+  return ids;
 }
 
 }  // namespace
 
 Result<Readers> resolve_readers(const std::vector<std::string>& users,
                                 const std::vector<std::string>& groups) {
-  Readers readers;
   std::string unknown;
-  const auto missing = [&](const char* what, const std::string& name) {
-    unknown += (unknown.empty() ? "" : "; ") + std::string(what) + ": no such name \"" + name + '"';
-  };
-  for (const std::string& name : users) {
-    const auto user = find_user(name);
-    if (!user) return user.error().with_context("acl_users");
-    const std::optional<uid_t> id = *user ? (*user)->uid : digits<uid_t>(name);
-    if (!id) {
-      missing("acl_users", name);
-    } else if (std::ranges::find(readers.users, *id) == readers.users.end()) {
-      readers.users.push_back(*id);
-    }
-  }
-  for (const std::string& name : groups) {
-    const auto group = find_group(name);
-    if (!group) return group.error().with_context("acl_groups");
-    const std::optional<gid_t> id = *group ? (*group)->gid : digits<gid_t>(name);
-    if (!id) {
-      missing("acl_groups", name);
-    } else if (std::ranges::find(readers.groups, *id) == readers.groups.end()) {
-      readers.groups.push_back(*id);
-    }
-  }
+  auto uids = resolve<uid_t, UserRecord>(
+      "acl_users", users, [](const std::string& name) { return find_user(name); }, &UserRecord::uid,
+      unknown);
+  if (!uids) return uids.error();
+  auto gids =
+      resolve<gid_t, GroupRecord>("acl_groups", groups, &find_group, &GroupRecord::gid, unknown);
+  if (!gids) return gids.error();
   if (!unknown.empty()) {
     return Error{ErrorKind::kInvalidConfig,
                  unknown + "; correct the name, or make it known to this machine (getent)"};
   }
-  return readers;
+  return Readers{*std::move(uids), *std::move(gids)};
 }
 
 int set_access(int fd, AclTarget target, const Readers& readers,

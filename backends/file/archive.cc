@@ -15,6 +15,7 @@
 #include "backends/file/environment.h"
 #include "backends/file/outcome.h"
 #include "backends/file/store.h"
+#include "core/base/ascii.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 
@@ -23,9 +24,6 @@ namespace {
 
 constexpr std::uint64_t kMaxRecordBytes = 64U << 20;
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
-// A number that is free may follow one that is taken only where a person removed files.
-constexpr unsigned kFreeSlotsPassed = 8;
-constexpr unsigned kMaxSlots = 10'000;
 // Records opened in one call of list(), so that one that leaves most of them out comes back all the
 // same.
 constexpr std::size_t kMaxOpened = 5'000;
@@ -47,35 +45,9 @@ bool is_directory(int directory, const char* name, unsigned char type) {
   return ::fstatat(directory, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-// The smallest names, in order, so that a directory of any size takes bounded memory.
-class SmallestNames {
- public:
-  explicit SmallestNames(std::size_t limit) : limit_(limit) {}
-  void add(std::string name) {
-    if (names_.size() == limit_ && name >= names_.top()) return;
-    names_.push(std::move(name));
-    if (names_.size() > limit_) names_.pop();
-  }
-  std::vector<std::string> take() {
-    std::vector<std::string> sorted;
-    sorted.reserve(names_.size());
-    for (; !names_.empty(); names_.pop()) sorted.push_back(names_.top());
-    std::ranges::reverse(sorted);
-    return sorted;
-  }
-
- private:
-  const std::size_t limit_;
-  std::priority_queue<std::string> names_;
-};
-
 std::vector<std::string> split_path(std::string_view path) {
   std::vector<std::string> parts;
-  while (!path.empty()) {
-    const auto slash = path.find('/');
-    parts.emplace_back(path.substr(0, slash));
-    path = slash == std::string_view::npos ? std::string_view{} : path.substr(slash + 1);
-  }
+  while (!path.empty()) parts.emplace_back(take_until(path, '/'));
   return parts;
 }
 
@@ -218,6 +190,28 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
 }
 
 // ---- all of them
+
+// The smallest names, in order, so that a directory of any size takes bounded memory.
+class Archive::SmallestNames {
+ public:
+  explicit SmallestNames(std::size_t limit) : limit_(limit) {}
+  void add(std::string name) {
+    if (names_.size() == limit_ && name >= names_.top()) return;
+    names_.push(std::move(name));
+    if (names_.size() > limit_) names_.pop();
+  }
+  std::vector<std::string> take() {
+    std::vector<std::string> sorted;
+    sorted.reserve(names_.size());
+    for (; !names_.empty(); names_.pop()) sorted.push_back(names_.top());
+    std::ranges::reverse(sorted);
+    return sorted;
+  }
+
+ private:
+  const std::size_t limit_;
+  std::priority_queue<std::string> names_;
+};
 
 class Archive::Walk {
  public:

@@ -30,6 +30,7 @@ class Archive final : public ReadableSink {
  private:
   // Position of a listing in the tree: the names on the way to a record, the record's last.
   class Walk;
+  class SmallestNames;
 
   Result<UniqueFd> open_root() const;
   // Among the records of one place, whatever their ".2".

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "core/api/options.h"
+#include "core/api/kit/path_option.h"
 
 namespace scriptorium::file {
 namespace {
@@ -12,29 +12,26 @@ const Schema<FileConfig>& schema() {
   static const Schema<FileConfig> kSchema{
       required(
           "root", &FileConfig::root,
-          "absolute path of the archive; made with mode 0750 if only its last part is missing"),
+          "absolute path of the archive; created with mode 0750 if only its last part is missing"),
       option("layout", &FileConfig::layout,
-             "where a job's files lie below root: \"user-month\", \"sarchive-daily\", \"xdmod\", "
-             "or a template with {cluster} "
-             "{scheduler} "
-             "{user} {account} {year} {month} {day} {job_id} {job_name} {array_job_id} {ext}"),
+             "where the files of a job are below root: \"user-month\", \"sarchive-daily\", "
+             "\"xdmod\", or a template with {cluster} {scheduler} {user} {account} {year} {month} "
+             "{day} {job_id} {job_name} {array_job_id} {ext}"),
       option("files", &FileConfig::files,
              "what is kept of a job: any of \"script\", \"environment\", \"metadata\" (layout "
-             "\"xdmod\": the script only, unless "
-             "given)"),
+             "\"xdmod\": only the script, unless given)"),
       choice("environment_format", &FileConfig::environment_format,
              {{"nul", EnvironmentStyle::kNul},
               {"lines", EnvironmentStyle::kLines},
               {"shell", EnvironmentStyle::kShell}},
-             "environment as NUL-ended strings byte for byte, as escaped lines, or as a script "
-             "that bash reads back exactly"),
+             "format of the environment: NUL-ended strings byte for byte, escaped lines, or a "
+             "script that bash reads back exactly"),
       choice("acl", &FileConfig::acl,
              {{"required", AclMode::kRequired},
               {"best-effort", AclMode::kBestEffort},
               {"none", AclMode::kNone}},
-             "what to do where the file system has no access lists: refuse to start, keep files to "
-             "the daemon's user, or use "
-             "modes only"),
+             "what to do on a file system without access lists: refuse to start, let only the "
+             "daemon's user read the files, or use modes only"),
       option("acl_users", &FileConfig::acl_users,
              "users, by name or uid, who may read everything in the archive"),
       option("acl_groups", &FileConfig::acl_groups,
@@ -44,12 +41,11 @@ const Schema<FileConfig>& schema() {
              "confirmed"),
       choice("sync", &FileConfig::sync,
              {{"auto", SyncMode::kAuto}, {"file", SyncMode::kFile}, {"batch", SyncMode::kBatch}},
-             "how files reach the disk before they count as stored: fsync of each, or one syncfs "
-             "for each batch"),
+             "how files reach the disk before they count as stored: fsync of each file, or one "
+             "syncfs for each batch"),
       integer("min_free_bytes", &FileConfig::min_free_bytes, 0, std::int64_t{1} << 50,
-              "bytes to leave free on root's file system, for the journal and the scheduler where "
-              "they share it; below it events "
-              "wait in the journal"),
+              "bytes to leave free on root's file system, for the journal and the scheduler if "
+              "they share it; with less, events wait in the journal"),
   };
   return kSchema;
 }
@@ -73,22 +69,13 @@ std::vector<OptionInfo> options() { return schema().options(); }
 
 FileConfig parse_config(const Table& table, Problems& problems) {
   FileConfig config = schema().parse(table, problems);
-  const auto plain = [&](const char* key, std::string problem, std::string allowed = {}) {
-    problems.add(table, key, std::move(problem), std::move(allowed));
-  };
-
-  const Value* root = table.find("root");
-  if (root != nullptr && std::holds_alternative<std::string>(root->data)) {
-    if (!config.root.starts_with('/') || config.root.find('\0') != std::string::npos) {
-      plain("root", "not an absolute path", "a path that begins with \"/\"");
-    }
-    while (config.root.size() > 1 && config.root.ends_with('/')) config.root.pop_back();
-  }
+  check_absolute_path(table, "root", problems);
+  drop_final_slashes(config.root);
 
   const auto layout = Layout::parse(config.layout);
   if (!layout)
-    plain(
-        "layout", layout.error().message(),
+    problems.add(
+        table, "layout", layout.error().message(),
         R"("user-month", "sarchive-daily", "xdmod", or a template such as "{user}/{job_id}.{ext}")");
 
   check_files(config, table, problems);
@@ -101,15 +88,15 @@ FileConfig parse_config(const Table& table, Problems& problems) {
       config.kinds.push_back(k);
   }
   if (layout && !layout->has_ext() && config.files.size() > 1) {
-    plain("layout", "{ext} is missing, and files names more than one file",
-          "a layout with {ext}, or one name in files");
+    problems.add(table, "layout", "{ext} is missing, and files names more than one file",
+                 "a layout with {ext}, or one name in files");
   }
 
   if (config.acl == AclMode::kNone) {
     if (!config.acl_users.empty())
-      plain("acl_users", "set, but acl = \"none\" uses no access lists");
+      problems.add(table, "acl_users", "set, but acl = \"none\" uses no access lists");
     if (!config.acl_groups.empty())
-      plain("acl_groups", "set, but acl = \"none\" uses no access lists");
+      problems.add(table, "acl_groups", "set, but acl = \"none\" uses no access lists");
   }
   return config;
 }

@@ -45,29 +45,21 @@ void append_quoted(std::string& out, std::string_view value) {
   out += '\'';
 }
 
-template <typename F>
-void for_each_string(std::string_view bytes, F&& each) {
-  while (!bytes.empty()) {
-    const std::size_t end = std::min(bytes.find('\0'), bytes.size());
-    each(bytes.substr(0, end));
-    bytes.remove_prefix(std::min(end + 1, bytes.size()));
-  }
-}
-
 std::string render_lines(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() + 64);
-  for_each_string(bytes, [&](std::string_view line) {
-    append_escaped(out, line);
+  while (!bytes.empty()) {
+    append_escaped(out, take_until(bytes, '\0'));
     out += '\n';
-  });
+  }
   return out;
 }
 
 std::string render_shell(std::string_view bytes) {
   std::string out = "# Environment of a batch job; bash reads it back with:  . ./FILE\n";
   out.reserve(bytes.size() + bytes.size() / 2 + 128);
-  for_each_string(bytes, [&](std::string_view entry) {
+  while (!bytes.empty()) {
+    const std::string_view entry = take_until(bytes, '\0');
     // An '=' in front belongs to the name.
     const std::size_t equals = entry.find('=', 1);
     const std::string_view name = entry.substr(0, equals);
@@ -81,7 +73,7 @@ std::string render_shell(std::string_view bytes) {
       append_escaped(out, entry);
     }
     out += '\n';
-  });
+  }
   return out;
 }
 

@@ -86,7 +86,7 @@ std::string glob_literal(std::string_view text) {
 
 // The folder's owner: a confirmed user's name, or the uid while no name service knows a name for
 // it. "" = no owner.
-std::string known_user(const Event& event) {
+std::string folder_owner(const Event& event) {
   if (!event.user.verified) return {};
   if (event.user.name && !event.user.name->empty()) {
     std::string user = safe_value(*event.user.name);
@@ -344,7 +344,7 @@ Layout::Values Layout::values_of(const Event& event) {
   Values values;
   values.cluster = safe_value(event.cluster);
   values.scheduler = safe_value(event.scheduler);
-  values.user = known_user(event);
+  values.user = folder_owner(event);
   if (values.user.empty()) values.user = kUnverified;
   values.account = safe_value(event.job.account.value_or(std::string{}));
   values.job_id = safe_value(event.job.id);
@@ -357,7 +357,7 @@ Layout::Values Layout::values_of(const Event& event) {
 
 Place Layout::place(const Event& event) const {
   const Values values = values_of(event);
-  const bool has_owner = !known_user(event).empty();
+  const bool has_owner = !folder_owner(event).empty();
   Place place;
   place.owned_from = directories_.size();
   for (std::size_t i = 0; i < directories_.size(); ++i) {
@@ -385,12 +385,6 @@ Place Layout::place(const Event& event) const {
 bool Layout::begins_with_user() const noexcept {
   return !directories_.empty() && std::ranges::any_of(directories_.front(), [](const Part& p) {
     return p.field == Field::kUser;
-  });
-}
-
-bool Layout::has_user() const noexcept {
-  return std::ranges::any_of(directories_, [](const Component& component) {
-    return std::ranges::any_of(component, [](const Part& p) { return p.field == Field::kUser; });
   });
 }
 

@@ -38,6 +38,11 @@ inline constexpr std::size_t kMaxComponentBytes = 200;
 // because a job has one for each node and each time; for any other kind its words with dashes.
 std::string record_word(const Event& event);
 
+inline constexpr unsigned kMaxSlots = 10'000;
+// A search for a slot that is taken ends after so many free ones: a free number precedes a taken
+// one only where files were moved away or removed.
+inline constexpr unsigned kFreeSlotsPassed = 8;
+
 // One event's place. Names of one event differ in the ending only; `slot` 1 is the plain name, 2
 // and on put ".2" in front of the ending, for another event that would get the same path.
 struct Place {
@@ -66,7 +71,6 @@ class Layout {
 
   bool has_ext() const noexcept { return has_ext_; }
   bool begins_with_user() const noexcept;
-  bool has_user() const noexcept;
   // What a preset keeps unless the config says otherwise; nothing = all.
   const std::optional<std::vector<FileKind>>& preset_files() const noexcept {
     return preset_files_;

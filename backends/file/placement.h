@@ -9,9 +9,6 @@ namespace scriptorium::file {
 // An event that is not a job script is one file, its record, whatever is kept of scripts.
 const std::vector<FileKind>& kinds_of(const Event& event, const FileConfig& config);
 
-// A number that is free may follow one that is taken only where something was moved away.
-inline constexpr unsigned kMaxSlots = 10'000;
-
 // Writes the files of an item under temporary names and gives them names that were free.
 // Owns:    nothing; borrows access for its life.
 // Threads: any.

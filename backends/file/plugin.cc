@@ -6,4 +6,5 @@ extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_pl
     scriptorium::sink_plugin<scriptorium::file::FileSink, &scriptorium::file::options,
                              &scriptorium::file::parse_config>(
         "file",
-        "a tree of files: script, environment and metadata of each job, readable by its owner");
+        "a tree of files with the script, environment and metadata of each job, readable by its "
+        "owner");

@@ -14,9 +14,6 @@
 namespace scriptorium::file {
 namespace {
 
-// A number that is free may follow one that is taken only where something was moved away.
-constexpr unsigned kFreeSlotsPassed = 8;
-
 bool same_place(const Item& one, const Item& other) {
   return one.place.directory() == other.place.directory() && one.place.stem == other.place.stem;
 }

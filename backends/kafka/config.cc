@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backends/kafka/properties.h"
+#include "core/api/kit/path_option.h"
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
@@ -29,95 +30,95 @@ Option<KafkaConfig> properties_option(const char* name, std::vector<Property> Ka
 const Schema<KafkaConfig>& schema() {
   static const Schema<KafkaConfig> kSchema{
       required("brokers", &KafkaConfig::brokers,
-               "brokers to ask for the others, as \"host:port,host:port\""),
+               "brokers that are asked for the others first, as \"host:port,host:port\""),
       required("topic", &KafkaConfig::topic,
-               "topic, or a template of it with {cluster} {kind} {scheduler}; it is never created "
-               "by the sink"),
+               "topic, or a template for it with {cluster} {kind} {scheduler}; the sink never "
+               "creates it"),
       option("key", &KafkaConfig::key,
-             "template of each message's key with {cluster} {scheduler} {kind} {job_id} {event_id} "
-             "{host}; equal keys stay in "
-             "order; empty: no key"),
+             "template for the key of each message, with {cluster} {scheduler} {kind} {job_id} "
+             "{event_id} {host}; messages with equal keys stay in order; empty: no key"),
       choice("format", &KafkaConfig::format,
              {{"event", Format::kEvent},
               {"sarchive", Format::kSarchive},
               {"cloudevents", Format::kCloudEvents}},
-             "what a message holds: the event, what SArchive's consumers read, or the event as a "
-             "CloudEvent"),
+             "what a message contains: the event, what SArchive's consumers read, or the event as "
+             "a CloudEvent"),
       choice("cloudevents_mode", &KafkaConfig::cloudevents_mode,
              {{"binary", CloudEventsMode::kBinary}, {"structured", CloudEventsMode::kStructured}},
-             "CloudEvents attributes in headers beside the event, or around it in one JSON object"),
+             "where the CloudEvents attributes are: in headers, or together with the event in one "
+             "JSON object"),
       option("headers", &KafkaConfig::headers,
-             "headers content-type, schema and event-id on each message"),
+             "add the headers content-type, schema and event-id to each message"),
       choice("compression", &KafkaConfig::compression,
              {{"zstd", "zstd"},
               {"lz4", "lz4"},
               {"snappy", "snappy"},
               {"gzip", "gzip"},
               {"none", "none"}},
-             "codec for batches on the wire; zstd needs brokers of 2.1 or newer"),
+             "codec for batches on the wire; zstd needs brokers of version 2.1 or newer"),
       integer("message_max_bytes", &KafkaConfig::message_max_bytes, 1000, 1'000'000'000,
               "largest message in bytes before compression; the topic's max.message.bytes limits "
               "the compressed batch"),
       choice("oversize", &KafkaConfig::oversize,
              {{"truncate", Oversize::kTruncate}, {"dead_letter", Oversize::kDeadLetter}},
-             "what becomes of an event that is too large: its texts are cut and it is marked, or "
-             "it is given up"),
-      option("archive_location", &KafkaConfig::archive_location,
-             "where a cut script is whole, as a template with {cluster} {scheduler} {kind} "
-             "{job_id} {event_id} {year} {month} "
-             "{day}; goes into script.location"),
+             "what happens to an event that is too large: its texts are cut and it is marked, or "
+             "it becomes a dead letter"),
+      option(
+          "archive_location", &KafkaConfig::archive_location,
+          "where the whole script of a cut event is kept, as a template with {cluster} {scheduler} "
+          "{kind} {job_id} {event_id} {year} {month} {day}; becomes script.location"),
       option("enable_idempotence", &KafkaConfig::enable_idempotence,
-             "let the brokers drop what a broken connection sent twice; without it, consumers drop "
-             "duplicates by event-id"),
+             "let the brokers drop messages that were sent twice because a connection broke; "
+             "without it, consumers must drop duplicates by event-id"),
       integer(
           "stalled_after_seconds", &KafkaConfig::stalled_after_seconds, 1, 86'400,
-          "seconds without an answer to a message after which the sink says that it is stalled"),
-      integer("topic_partitions", &KafkaConfig::topic_partitions, 1, 10'000,
-              "partitions of a topic that \"scriptorium setup\" makes; the sink itself makes none"),
+          "seconds without an answer to a message after which the sink reports that it is stalled"),
+      integer(
+          "topic_partitions", &KafkaConfig::topic_partitions, 1, 10'000,
+          "partitions of a topic that \"scriptorium setup\" creates; the sink itself creates none"),
       integer("topic_replication_factor", &KafkaConfig::topic_replication_factor, 1, 100,
-              "copies of each partition of a topic that \"scriptorium setup\" makes; absent: the "
-              "brokers' own default. From 3 on "
-              "the topic gets min.insync.replicas=2"),
+              "copies of each partition of a topic that \"scriptorium setup\" creates; absent: the "
+              "brokers' own default. With 3 or more, the topic gets min.insync.replicas=2"),
       choice("security_protocol", &KafkaConfig::security_protocol,
              {{"plaintext", Security::kPlaintext},
               {"ssl", Security::kSsl},
               {"sasl_plaintext", Security::kSaslPlaintext},
               {"sasl_ssl", Security::kSaslSsl}},
-             "what the brokers' listener speaks; absent: sasl_ssl with sasl_mechanism, ssl with "
-             "any tls_ option, else plaintext"),
+             "protocol of the brokers' listener; absent: sasl_ssl with sasl_mechanism, ssl with "
+             "any tls_ option, otherwise plaintext"),
       option("tls_ca_file", &KafkaConfig::tls_ca_file,
-             "certificates of the authorities that may have signed the brokers' (PEM); empty: the "
-             "system's"),
+             "certificates (PEM) of the authorities that may sign the brokers' certificates; "
+             "empty: the system's"),
       option("tls_certificate_file", &KafkaConfig::tls_certificate_file,
              "our certificate and its chain (PEM)"),
-      option("tls_key_file", &KafkaConfig::tls_key_file, "key of our certificate (PEM)"),
+      option("tls_key_file", &KafkaConfig::tls_key_file, "private key of our certificate (PEM)"),
       option("tls_key_password_file", &KafkaConfig::tls_key_password_file,
-             "file or systemd credential with the key's password"),
+             "file or systemd credential that contains the key's password"),
       choice("sasl_mechanism", &KafkaConfig::sasl_mechanism,
              {{"PLAIN", "PLAIN"},
               {"SCRAM-SHA-256", "SCRAM-SHA-256"},
               {"SCRAM-SHA-512", "SCRAM-SHA-512"},
               {"OAUTHBEARER", "OAUTHBEARER"},
               {"GSSAPI", "GSSAPI"}},
-             "how to log in; absent: not at all"),
-      option("sasl_username", &KafkaConfig::sasl_username, "user for PLAIN and SCRAM"),
+             "how to log in; absent: no login"),
+      option("sasl_username", &KafkaConfig::sasl_username, "user name for PLAIN and SCRAM"),
       option("sasl_password_file", &KafkaConfig::sasl_password_file,
-             "file or systemd credential with the user's password"),
+             "file or systemd credential that contains the user's password"),
       option("sasl_token_file", &KafkaConfig::sasl_token_file,
-             "file or systemd credential with the token for OAUTHBEARER; read again before the "
-             "token expires"),
+             "file or systemd credential that contains the token for OAUTHBEARER; read again "
+             "before the token expires"),
       option("kerberos_service_name", &KafkaConfig::kerberos_service_name,
-             "the brokers' Kerberos service, for GSSAPI"),
+             "Kerberos service name of the brokers, for GSSAPI"),
       option("kerberos_principal", &KafkaConfig::kerberos_principal,
              "our Kerberos principal, for GSSAPI"),
       option("kerberos_keytab_file", &KafkaConfig::kerberos_keytab_file,
-             "keytab with the principal's key, for GSSAPI"),
+             "keytab that contains the principal's key, for GSSAPI"),
       properties_option("librdkafka", &KafkaConfig::properties, PropertyTable::kValues,
-                        "any property of librdkafka, as [sink.NAME.librdkafka]; what would break "
-                        "the promise is refused"),
+                        "any property of librdkafka, as [sink.NAME.librdkafka]; properties that "
+                        "would break the delivery guarantee are refused"),
       properties_option(
           "librdkafka_secret_files", &KafkaConfig::secret_properties, PropertyTable::kSecretFiles,
-          "properties of librdkafka whose value stands in a file, as property = \"file\""),
+          "properties of librdkafka whose value is in a file, as property = \"file\""),
   };
   return kSchema;
 }
@@ -192,13 +193,11 @@ void check_tls(const KafkaConfig& config, const Table& table, Problems& problems
       {"tls_key_password_file", &KafkaConfig::tls_key_password_file},
   }};
   for (const auto& [key, member] : kFiles) {
-    const std::string& file = config.*member;
-    const bool credential =
-        member == &KafkaConfig::tls_key_password_file;  // read_secret() has rules of its own
-    if (!file.empty() && !credential && !file.starts_with('/')) {
-      problems.add(table, key, "not an absolute path", "a path that begins with \"/\"");
-    }
-    if (!file.empty() && member != &KafkaConfig::kerberos_keytab_file && !config.uses_tls()) {
+    // read_secret() has rules of its own.
+    if (member != &KafkaConfig::tls_key_password_file)
+      check_absolute_path(table, key, problems, EmptyPath::kAllowed);
+    if (!(config.*member).empty() && member != &KafkaConfig::kerberos_keytab_file &&
+        !config.uses_tls()) {
       problems.add(table, key,
                    "has no use: security_protocol says that the listener does not speak TLS",
                    R"(security_protocol "ssl" or "sasl_ssl")");

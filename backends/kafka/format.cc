@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <unordered_map>
 
+#include "core/api/kit/text_variables.h"
 #include "core/base/ascii.h"
 #include "core/base/text.h"
 
@@ -43,16 +43,9 @@ std::string sarchive_environment(const Event& event) {
   Json::object_t::Container& list = members;  // its own operator[] looks through all that are there
   if (file != nullptr && file->bytes != nullptr &&
       event.environment_format == EnvironmentFormat::kNulEnded) {
-    std::unordered_map<std::string, std::size_t> seen;
-    for (const Variable& v : split_environment(*file->bytes)) {
-      std::string name = to_utf8_lossy(v.name);
-      const auto [place, fresh] = seen.try_emplace(name, list.size());
-      if (fresh) {
-        list.emplace_back(std::move(name), to_utf8_lossy(v.value));
-      } else {
-        list[place->second].second = to_utf8_lossy(v.value);
-      }
-    }
+    const TextVariables variables = text_variables(*file->bytes);
+    for (const Variable& v : variables.list)
+      list.emplace_back(std::string(v.name), std::string(v.value));
     return dump(Json(std::move(members)));
   }
   // A scheduler that keeps records of a job instead of its environment (TORQUE's .JB and .TA): by

@@ -6,5 +6,5 @@ extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_pl
     scriptorium::sink_plugin<scriptorium::kafka::KafkaSink, &scriptorium::kafka::options,
                              &scriptorium::kafka::parse_config>(
         "kafka",
-        "one message an event on a Kafka topic: the event as JSON, as SArchive's consumers read "
+        "one message per event on a Kafka topic: the event as JSON, as SArchive's consumers read "
         "it, or as a CloudEvent");

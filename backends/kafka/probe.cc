@@ -18,9 +18,6 @@ class Listener : public ProducerListener {
  public:
   explicit Listener(const KafkaConfig& config) : config_(config) {}
 
-  void on_report(std::uint64_t, rd_kafka_resp_err_t) noexcept override {}
-  void on_statistics(std::string_view) noexcept override {}
-  void on_log(int, std::string_view, std::string_view) noexcept override {}
   void on_error(rd_kafka_resp_err_t error, std::string_view text) noexcept override {
     if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
       all_down_ = true;

@@ -17,17 +17,18 @@
 
 namespace scriptorium::kafka {
 
-// Receives what a producer reports. Called only from within poll(), flush() and their like, so
-// in the caller's thread.
+// Receives what a producer reports, and ignores it unless a subclass does not. Called only from
+// within poll(), flush() and similar calls, so in the caller's thread.
 class ProducerListener {
  public:
   virtual ~ProducerListener() = default;
   // The delivery report of the message with this tag.
-  virtual void on_report(std::uint64_t tag, rd_kafka_resp_err_t error) noexcept = 0;
-  virtual void on_error(rd_kafka_resp_err_t error, std::string_view text) noexcept = 0;
-  virtual void on_statistics(std::string_view json) noexcept = 0;
+  virtual void on_report(std::uint64_t /*tag*/, rd_kafka_resp_err_t /*error*/) noexcept {}
+  virtual void on_error(rd_kafka_resp_err_t /*error*/, std::string_view /*text*/) noexcept {}
+  virtual void on_statistics(std::string_view /*json*/) noexcept {}
   // A line of librdkafka's log; `level` as syslog's.
-  virtual void on_log(int level, std::string_view facility, std::string_view text) noexcept = 0;
+  virtual void on_log(int /*level*/, std::string_view /*facility*/,
+                      std::string_view /*text*/) noexcept {}
 };
 
 // One producer handle of librdkafka.

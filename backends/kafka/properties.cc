@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "backends/kafka/handles.h"
+#include "core/base/ascii.h"
 #include "core/base/text.h"
 
 namespace scriptorium::kafka {
@@ -124,18 +125,16 @@ std::vector<std::string> known_names() {
   std::vector<std::string> names;
   std::string_view rest(text, size);
   while (!rest.empty()) {
-    const std::string_view line = rest.substr(0, rest.find('\n'));
-    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const std::string_view name = line.substr(0, line.find(' '));
-    if (!name.empty() && name.front() >= 'a' && name.front() <= 'z') names.emplace_back(name);
+    std::string_view line = take_until(rest, '\n');
+    const std::string_view name = take_until(line, ' ');
+    if (!name.empty() && is_lower(name.front())) names.emplace_back(name);
   }
   return names;
 }
 
 std::string words_of(const char* text) {
-  std::string_view words(text);
-  while (words.ends_with('\n')) words.remove_suffix(1);
-  return "librdkafka " + std::string(rd_kafka_version_str()) + " says: " + printable(words);
+  return "librdkafka " + std::string(rd_kafka_version_str()) +
+         " says: " + printable(trim_end(text, "\n"));
 }
 
 // What is wrong with it; nothing if it may go to librdkafka.

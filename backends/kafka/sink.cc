@@ -34,16 +34,19 @@ Result<std::unique_ptr<KafkaSink>> KafkaSink::create(KafkaConfig config,
   return std::unique_ptr<KafkaSink>(new KafkaSink(std::move(config), context));
 }
 
-Result<void> KafkaSink::check() {
+std::vector<std::string> KafkaSink::topics_of(const std::vector<std::string>& kinds) const {
   std::vector<std::string> topics;
-  if (!config_.topic_template.uses("scheduler")) {
-    for (const std::string& kind : config_.kinds) {
-      std::string topic = formatter_.topic(cluster_, kind, "");
-      if (std::ranges::find(topics, topic) == topics.end()) topics.push_back(std::move(topic));
-      if (!config_.topic_template.uses("kind")) break;
-    }
+  for (const std::string& kind : kinds) {
+    std::string topic = formatter_.topic(cluster_, kind, "");
+    if (std::ranges::find(topics, topic) == topics.end()) topics.push_back(std::move(topic));
   }
-  return probe(config_, clock_, topics, kProbeLimit);
+  return topics;
+}
+
+Result<void> KafkaSink::check() {
+  const bool known = !config_.topic_template.uses("scheduler");
+  return probe(config_, clock_, known ? topics_of(config_.kinds) : std::vector<std::string>{},
+               kProbeLimit);
 }
 
 Result<std::string> KafkaSink::setup(bool print) {
@@ -54,12 +57,8 @@ Result<std::string> KafkaSink::setup(bool print) {
     return "# one topic for each that \"" + config_.topic + "\" makes:\n" +
            create_command(config_, "TOPIC") + "\n";
   }
-  std::vector<std::string> seen;
-  for (const std::string& kind :
-       config_.kinds.empty() ? std::vector<std::string>{"job.script"} : config_.kinds) {
-    const std::string topic = formatter_.topic(cluster_, kind, "");
-    if (std::ranges::find(seen, topic) != seen.end()) continue;
-    seen.push_back(topic);
+  for (const std::string& topic :
+       topics_of(config_.kinds.empty() ? std::vector<std::string>{"job.script"} : config_.kinds)) {
     if (print) {
       text += create_command(config_, topic) + "\n";
       continue;

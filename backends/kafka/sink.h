@@ -43,6 +43,8 @@ class KafkaSink final : public Sink {
  private:
   KafkaSink(KafkaConfig config, const PluginContext& context);
 
+  // The topics of events of these kinds, each once, as far as the scheduler has no part in them.
+  std::vector<std::string> topics_of(const std::vector<std::string>& kinds) const;
   void pass_on(std::vector<Item>& items);
 
   const KafkaConfig config_;

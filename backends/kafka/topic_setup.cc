@@ -32,15 +32,6 @@ struct Release {
 template <typename T>
 using Kept = std::unique_ptr<T, Release>;
 
-// Errors of connections are probe()'s to explain; it goes first.
-class Nobody : public ProducerListener {
- public:
-  void on_report(std::uint64_t, rd_kafka_resp_err_t) noexcept override {}
-  void on_statistics(std::string_view) noexcept override {}
-  void on_log(int, std::string_view, std::string_view) noexcept override {}
-  void on_error(rd_kafka_resp_err_t, std::string_view) noexcept override {}
-};
-
 std::string in_words(rd_kafka_resp_err_t error, const char* text) {
   return text != nullptr ? text : rd_kafka_err2str(error);
 }
@@ -203,7 +194,7 @@ Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock,
   const SteadyTime deadline = clock.steady() + limit;
   // Of the brokers only: to ask for a topic may make it, where they make topics by themselves.
   if (auto reached = probe(config, clock, {}, limit); !reached) return reached.error();
-  Nobody nobody;
+  ProducerListener nobody;  // probe() has explained errors of connections
   auto producer = Producer::create(config, clock, nobody, {.inquisitive = true});
   if (!producer) return producer.error();
   TopicSetup setup(**producer, config, clock, deadline);

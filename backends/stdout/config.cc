@@ -6,9 +6,9 @@ namespace {
 const Schema<StdoutConfig>& schema() {
   static const Schema<StdoutConfig> kSchema{
       option("script_text", &StdoutConfig::script_text,
-             "put the job script's text into each event"),
+             "include the job script's text in each event"),
       option("environment", &StdoutConfig::environment,
-             "put the environment's variables into each event"),
+             "include the environment variables in each event"),
   };
   return kSchema;
 }

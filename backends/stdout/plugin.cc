@@ -6,4 +6,4 @@ extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_pl
     scriptorium::sink_plugin<scriptorium::stdout_sink::StdoutSink,
                              &scriptorium::stdout_sink::options,
                              &scriptorium::stdout_sink::parse_config>(
-        "stdout", "one JSON event a line on standard output");
+        "stdout", "one event per line, as JSON, on standard output");

@@ -9,11 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/file/sink.h"
+#include "tests/backends/file/sink_fixture.h"
 #include "tests/support/event_factory.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/scripted_sink.h"
-#include "tests/support/temp_dir.h"
 
 namespace scriptorium::file {
 namespace {
@@ -21,10 +18,6 @@ namespace {
 using test::make_event;
 using test::make_event_value;
 namespace fs = std::filesystem;
-
-std::shared_ptr<const Event> share(Event event) {
-  return std::make_shared<const Event>(std::move(event));
-}
 
 // What core keeps of an event to find it again.
 Event locator_of(const Event& event) {
@@ -43,18 +36,8 @@ Event locator_of(const Event& event) {
   return locator;
 }
 
-class FileArchiveTest : public ::testing::Test {
+class FileArchiveTest : public FileSinkFixture {
  protected:
-  FileArchiveTest() {
-    config_.root = directory_.path_to("archive");
-    config_.acl = AclMode::kBestEffort;
-    config_.kinds.assign(kFileKinds.begin(), kFileKinds.end());
-  }
-  std::unique_ptr<FileSink> make() {
-    auto sink = FileSink::create(config_, context_);
-    EXPECT_TRUE(sink) << sink.error().message();
-    return *std::move(sink);
-  }
   void deliver(FileSink& sink, std::vector<std::shared_ptr<const Event>> events) {
     sink.deliver(outbox_.batch(events));
     for (const auto& event : events)
@@ -88,12 +71,6 @@ class FileArchiveTest : public ::testing::Test {
     ADD_FAILURE() << "the listing does not end";
     return ids;
   }
-
-  test::TempDir directory_;
-  test::RecordingLogger log_;
-  PluginContext context_{"archive", "lab", log_, system_clock()};
-  FileConfig config_;
-  test::Outbox outbox_;
 };
 
 // One of each sort that core can hand to a sink.

@@ -23,10 +23,8 @@
 #include <vector>
 
 #include "backends/file/outcome.h"
+#include "tests/backends/file/sink_fixture.h"
 #include "tests/support/event_factory.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/scripted_sink.h"
-#include "tests/support/temp_dir.h"
 
 namespace scriptorium::file {
 namespace {
@@ -36,23 +34,8 @@ using test::make_event_value;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-std::shared_ptr<const Event> share(Event event) {
-  return std::make_shared<const Event>(std::move(event));
-}
-
-class FileSinkTest : public ::testing::Test {
+class FileSinkTest : public FileSinkFixture {
  protected:
-  FileSinkTest() {
-    config_.root = directory_.path_to("archive");
-    config_.acl = AclMode::kBestEffort;
-    config_.kinds.assign(kFileKinds.begin(), kFileKinds.end());
-  }
-
-  std::unique_ptr<FileSink> make() {
-    auto sink = FileSink::create(config_, context_);
-    EXPECT_TRUE(sink) << sink.error().message();
-    return *std::move(sink);
-  }
   std::unique_ptr<FileSink> make_started() {
     auto sink = make();
     const auto started = sink->start();
@@ -75,12 +58,6 @@ class FileSinkTest : public ::testing::Test {
     return paths;
   }
   std::string read(const std::string& path) const { return directory_.read("archive/" + path); }
-
-  test::TempDir directory_;
-  test::RecordingLogger log_;
-  PluginContext context_{"archive", "lab", log_, system_clock()};
-  FileConfig config_;
-  test::Outbox outbox_;
 };
 
 TEST_F(FileSinkTest, WritesScriptAndEnvironmentByteForByteAndMetadataBesideThem) {
