@@ -3,8 +3,8 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/daemon/check.h"
 #include "core/daemon/log.h"
-#include "core/daemon/privileges.h"
 
 namespace scriptorium::cli {
 namespace {

@@ -10,8 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/file.h"
-#include "core/daemon/control_server.h"
-#include "core/daemon/state_lock.h"
+#include "core/daemon/state_dir.h"
 #include "core/daemon/status_json.h"
 
 namespace scriptorium {
@@ -224,6 +223,36 @@ std::string answer_from_journal(Journal& journal, const std::string& request_jso
   return answer(journal, Json::parse(request_json));
 } catch (const Json::exception& e) {
   return refuse(std::string("the request is not understood: ") + e.what());
+}
+
+Result<std::string> control_socket_path(const std::string& state_dir) {
+  constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+  std::string path = state_dir + "/control.sock";
+  if (path.size() <= kMostBytes) return path;
+  return Error{ErrorKind::kInvalidConfig, "state_dir: too long for the control socket: " + path +
+                                              " has " + std::to_string(path.size()) + " bytes, " +
+                                              std::to_string(kMostBytes) + " are possible"};
+}
+
+Result<std::unique_ptr<Listener>> serve_control(const std::string& state_dir, AnswerCommand answer,
+                                                Logger& log) {
+  auto path = control_socket_path(state_dir);
+  if (!path) return path.error();
+  std::vector<UniqueFd> sockets(1);
+  auto socket = listen_unix(*path, 0600, "control socket");
+  if (!socket) return socket.error();
+  sockets.front() = *std::move(socket);
+  Listener::Service service{
+      .is_whole = [](std::string_view received) { return received.find('\n') != received.npos; },
+      .answer =
+          [answer = std::move(answer)](const std::string& request) {
+            return answer(request.substr(0, request.find('\n'))) + "\n";
+          },
+      .failure_id = "CONTROL_FAILED",
+      .failure_text = "a command could not be answered"};
+  auto listener = std::make_unique<Listener>(std::move(sockets), std::move(service), log);
+  listener->start();
+  return listener;
 }
 
 Result<std::string> control(const std::string& state_dir, const std::string& request_json,

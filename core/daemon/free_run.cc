@@ -19,15 +19,9 @@ constexpr std::chrono::milliseconds kLongestRestartPause{60'000};
 
 FreeRun::FreeRun(std::string name, std::unique_ptr<FreeSource> source, const Runtime& runtime)
     : name_(std::move(name)), source_(std::move(source)), runtime_(runtime) {}
-FreeRun::~FreeRun() { stop(); }
 
 void FreeRun::start() {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-}
-
-void FreeRun::stop() {
-  thread_.request_stop();
-  if (thread_.joinable()) thread_.join();
 }
 
 FreeSourceStatus FreeRun::status() const {

@@ -15,17 +15,15 @@
 
 namespace scriptorium {
 
-// A free source with its thread. When the source returns with an error, it is called again after a
-// pause that doubles up to a minute.
+// A free source with its thread. Whenever the source returns, it is called again after a pause that
+// doubles up to a minute.
 // Owns:    the source and the thread; borrows the runtime for its life.
 // Threads: start(), stop(), run_once() from the main thread; the rest from any.
 class FreeRun final : public EventWriter {
  public:
   FreeRun(std::string name, std::unique_ptr<FreeSource> source, const Runtime& runtime);
-  ~FreeRun() override;
-
   void start();
-  void stop();
+  void stop() { thread_ = {}; }
   Result<void> run_once(const std::stop_token& stop) { return call(stop, true); }
 
   FreeSourceStatus status() const;

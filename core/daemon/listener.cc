@@ -1,6 +1,5 @@
 #include "core/daemon/listener.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -10,18 +9,18 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <cerrno>
-#include <cstring>
 #include <list>
 #include <thread>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/base/thread_name.h"
 #include "core/base/thrown.h"
@@ -31,20 +30,22 @@ namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+using Endpoint = asio::generic::stream_protocol::endpoint;
 using Socket = asio::generic::stream_protocol::socket;
 
 constexpr int kBacklog = 16;
 constexpr std::size_t kMostConnections = 32;
-// After accept() failed, as for want of descriptors.
+// After accept() failed, for example because no descriptor was free.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
-Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size,
-                           const std::string& what) {
+Result<UniqueFd> listening(const Endpoint& endpoint, const std::string& what) {
+  const int family = endpoint.protocol().family();
   UniqueFd socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return system_error("socket", errno);
   const int on = 1;
   if (family != AF_UNIX) ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(socket.get(), address, size) != 0 || ::listen(socket.get(), kBacklog) != 0) {
+  if (::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
     const int code = errno;
     const char* hint = code == EADDRINUSE ? "; another program listens there" : "";
     return Error{ErrorKind::kInvalidConfig, system_error(what, code).message() + hint};
@@ -55,39 +56,26 @@ Result<UniqueFd> listening(int family, const sockaddr* address, socklen_t size,
 }  // namespace
 
 Result<UniqueFd> listen_unix(const std::string& path, unsigned mode, const std::string& key) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    return Error{ErrorKind::kInvalidConfig,
-                 key + ": " + path + " is too long for a socket's name: it has " +
-                     std::to_string(path.size()) + " bytes, " +
-                     std::to_string(sizeof address.sun_path - 1) + " are possible"};
+  constexpr std::size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+  if (path.size() > kMostBytes) {
+    return Error{ErrorKind::kInvalidConfig, key + ": " + path +
+                                                " is too long for a socket's name: it has " +
+                                                std::to_string(path.size()) + " bytes, " +
+                                                std::to_string(kMostBytes) + " are possible"};
   }
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   struct stat st{};
   if (::lstat(path.c_str(), &st) == 0 && S_ISSOCK(st.st_mode)) ::unlink(path.c_str());
   const std::string what = key + ": " + path;
   // The mode follows bind(): the daemon's umask is 0077, so nobody else can connect in between.
-  auto socket =
-      listening(AF_UNIX, reinterpret_cast<const sockaddr*>(&address), sizeof address, what);
+  auto socket = listening(asio::local::stream_protocol::endpoint(path), what);
   if (socket && ::chmod(path.c_str(), mode) != 0) return system_error(what, errno);
   return socket;
 }
 
 Result<UniqueFd> listen_loopback(std::uint16_t port, bool v6, const std::string& key) {
-  const std::string what = key + ": port " + std::to_string(port);
-  if (v6) {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_addr = in6addr_loopback;
-    address.sin6_port = htons(port);
-    return listening(AF_INET6, reinterpret_cast<const sockaddr*>(&address), sizeof address, what);
-  }
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(port);
-  return listening(AF_INET, reinterpret_cast<const sockaddr*>(&address), sizeof address, what);
+  const asio::ip::address address =
+      v6 ? asio::ip::address(asio::ip::address_v6::loopback()) : asio::ip::address_v4::loopback();
+  return listening(asio::ip::tcp::endpoint(address, port), key + ": port " + std::to_string(port));
 }
 
 // Everything but `answer` runs in `thread_`, so nothing here needs a lock.
@@ -107,6 +95,7 @@ class Listener::Impl {
   }
 
   void stop() {
+    if (!thread_.joinable()) return;
     asio::post(io_, [this] {
       for (Door& door : doors_) {
         door.socket.close();
@@ -123,13 +112,24 @@ class Listener::Impl {
 
  private:
   struct Door {
-    Door(asio::io_context& io, int fd) : socket(io, fd), pause(io) {}
+    Door(asio::io_context& io, int fd) : socket(io, fd), pause(io) {
+      socklen_t size = sizeof address;
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    }
+    ~Door() {
+      if (address.ss_family == AF_UNIX)
+        ::unlink(reinterpret_cast<const sockaddr_un*>(&address)->sun_path);
+    }
+    Door(const Door&) = delete;
+    Door& operator=(const Door&) = delete;
+
+    sockaddr_storage address{};
     asio::posix::stream_descriptor socket;
     asio::steady_timer pause;
     bool waits_for_room = false;
   };
 
-  // Kept alive by the operation under way; the last one gone, it is closed.
+  // Each operation under way holds a reference; the connection is closed after the last one.
   struct Client : std::enable_shared_from_this<Client> {
     Client(Impl& owner, Socket connection)
         : impl(owner), socket(std::move(connection)), deadline(impl.io_) {
@@ -152,7 +152,7 @@ class Listener::Impl {
   };
   using ClientRef = std::shared_ptr<Client>;
 
-  // Returns when no door and no client is left.
+  // Returns when all doors and clients are closed.
   void run() noexcept {
     for (bool ended = false; !ended;) {
       try {
@@ -175,12 +175,11 @@ class Listener::Impl {
   }
 
   void accept(Door& door) {
-    const int family = family_of(door.socket.native_handle());
     UniqueFd fd(
         ::accept4(door.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       Socket socket(io_);
-      socket.assign(asio::generic::stream_protocol(family, 0), fd.release());
+      socket.assign(asio::generic::stream_protocol(door.address.ss_family, 0), fd.release());
       const auto client = std::make_shared<Client>(*this, std::move(socket));
       limit(client);
       read(client);
@@ -192,13 +191,6 @@ class Listener::Impl {
       return;
     }
     accept_next(door);
-  }
-
-  static int family_of(int fd) {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    return address.ss_family;
   }
 
   void limit(const ClientRef& client) {
@@ -224,7 +216,7 @@ class Listener::Impl {
   void make_answer(const ClientRef& client) {
     client->has_request = true;
     client->deadline.cancel();
-    // The guard keeps the I/O thread until the answer is written, also while we are stopping.
+    // The guard keeps the I/O thread running until the answer is written, even during a stop.
     asio::post(worker_, [this, client = client, work = asio::make_work_guard(io_)]() mutable {
       bool made = false;
       try {
@@ -263,14 +255,9 @@ class Listener::Impl {
   std::jthread thread_;
 };
 
-Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Listener::Listener(std::vector<UniqueFd> sockets, Service service, Logger& log)
+    : impl_(std::make_unique<Impl>(std::move(sockets), std::move(service), log)) {}
 Listener::~Listener() { impl_->stop(); }
-
-std::unique_ptr<Listener> Listener::start(std::vector<UniqueFd> sockets, Service service,
-                                          Logger& log) {
-  auto impl = std::make_unique<Impl>(std::move(sockets), std::move(service), log);
-  impl->start();
-  return std::unique_ptr<Listener>(new Listener(std::move(impl)));
-}
+void Listener::start() { impl_->start(); }
 
 }  // namespace scriptorium

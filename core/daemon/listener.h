@@ -15,44 +15,42 @@
 
 namespace scriptorium {
 
-// Answers requests on listening stream sockets, Unix or TCP: one request a connection, then it is
-// closed. Clients cannot hurt: each has a deadline for its request and for taking the answer, the
-// number of open connections is capped (others wait in the kernel's backlog), and a client that is
-// slow or silent delays no other.
+// Answers requests on listening stream sockets, Unix or TCP: one request for each connection, which
+// is then closed. A client can do no harm: each has a deadline for its request and for taking the
+// answer, the number of open connections is capped (others wait in the kernel's backlog), and a
+// slow or silent client does not delay the others.
 //
-// Owns:    the listening sockets, the connections, one thread for all of them ("listener") and one
-//          in which `answer` runs, one request after the other.
-// Threads: create and destroy in one thread. The destructor stops accepting, drops who has not sent
-//          a whole request yet, and waits for the answer that is being made.
+// Owns:    the listening sockets and the files of Unix sockets, the connections, one thread for all
+//          of them ("listener") and one in which `answer` runs, one request after the other.
+// Threads: create, start and destroy in one thread. The destructor stops accepting, drops clients
+//          that have not sent a whole request yet, waits for the answer that is being made, and
+//          removes the files.
 class Listener {
  public:
   struct Service {
-    // Whether `received` holds a whole request. Called after each read; cheap.
+    // Whether `received` holds a whole request. Called after each read, so it must be cheap.
     std::function<bool(std::string_view received)> is_whole;
-    // The bytes to send back. What it throws is logged, and the connection closed without an
-    // answer.
+    // The bytes to send back. If it throws, that is logged, and the connection is closed without
+    // an answer.
     std::function<std::string(const std::string& request)> answer;
-    const char* failure_id = "";  // log id for what `answer` threw
+    const char* failure_id = "";  // log id for an exception from `answer`
     const char* failure_text = "";
-    std::size_t longest_request = std::size_t{64} << 10;  // bytes; who sends more is cut off
+    std::size_t longest_request = std::size_t{64} << 10;  // bytes; a longer one is cut off
     std::chrono::milliseconds patience{5000};  // for the request, and again for taking the answer
   };
 
-  // Takes sockets that listen already; who connected before is answered now.
-  static std::unique_ptr<Listener> start(std::vector<UniqueFd> sockets, Service service,
-                                         Logger& log);
+  // Takes sockets that already listen. Clients that connect before start() wait.
+  Listener(std::vector<UniqueFd> sockets, Service service, Logger& log);
+  void start();  // call at most once
   ~Listener();
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
 
  private:
   class Impl;
-  explicit Listener(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 
-// A Unix socket that listens at `path`, with these permissions. `key` begins the text of an error.
-// A socket that an earlier run left is replaced; another kind of file is not.
+// A Unix socket that listens at `path`, with these permissions. The text of an error begins with
+// `key`. Replaces a socket that an earlier run left, but no other kind of file.
 // kInvalidConfig: the path is too long (107 bytes) or taken.
 Result<UniqueFd> listen_unix(const std::string& path, unsigned mode, const std::string& key);
 

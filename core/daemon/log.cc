@@ -17,25 +17,19 @@ namespace {
 
 constexpr int kRepeatsPerMinute = 10;
 
-spdlog::level::level_enum convert(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-  }
-  return spdlog::level::err;
-}
+struct Level {
+  spdlog::level::level_enum spdlog;
+  const char* priority;  // of a line that goes to systemd's journal, see sd-daemon(3)
+};
 
-// sd-daemon(3): the priority of a line that goes to the journal.
-const char* priority(LogLevel level) {
+Level convert(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return "<7>";
-    case LogLevel::kInfo: return "<6>";
-    case LogLevel::kWarning: return "<4>";
-    case LogLevel::kError: return "<3>";
+    case LogLevel::kDebug: return {spdlog::level::debug, "<7>"};
+    case LogLevel::kInfo: return {spdlog::level::info, "<6>"};
+    case LogLevel::kWarning: return {spdlog::level::warn, "<4>"};
+    case LogLevel::kError: break;
   }
-  return "<3>";
+  return {spdlog::level::err, "<3>"};
 }
 
 std::string sentence_with(std::string_view sentence, const Logger::Fields& fields) {
@@ -43,17 +37,13 @@ std::string sentence_with(std::string_view sentence, const Logger::Fields& field
   for (const LogField& field : fields) {
     line.append(" ").append(field.key).append("=");
     const std::string value = printable(field.value, 1000);
-    const bool plain = !value.empty() && value.find_first_of(" \"=") == std::string::npos;
-    if (plain) {
-      line += value;
-      continue;
-    }
-    line += '"';
+    const bool needs_quotes = value.empty() || value.find_first_of(" \"=") != std::string::npos;
+    if (needs_quotes) line += '"';
     for (const char c : value) {
       if (c == '"') line += '\\';
       line += c;
     }
-    line += '"';
+    if (needs_quotes) line += '"';
   }
   return line;
 }
@@ -63,25 +53,23 @@ class StderrLogger final : public Logger {
   explicit StderrLogger(LogLevel least)
       : under_systemd_(std::getenv("JOURNAL_STREAM") != nullptr),
         logger_("scriptorium", std::make_shared<spdlog::sinks::stderr_sink_mt>()) {
-    logger_.set_level(convert(least));
+    logger_.set_level(convert(least).spdlog);
     logger_.set_pattern(under_systemd_ ? "%v" : "%Y-%m-%dT%H:%M:%S.%e%z %l %v");
     logger_.flush_on(spdlog::level::trace);
   }
 
   void log(LogLevel level, std::string_view id, std::string_view sentence,
            const Fields& fields) noexcept override try {
-    if (!logger_.should_log(convert(level))) return;
+    const Level as = convert(level);
+    if (!logger_.should_log(as.spdlog)) return;
     std::uint64_t held_back = 0;
-    if ((level == LogLevel::kWarning || level == LogLevel::kError) &&
-        !allowed(id, fields, held_back))
-      return;
-    std::string line = under_systemd_ ? priority(level) : "";
+    if (as.spdlog >= spdlog::level::warn && !allowed(id, fields, held_back)) return;
+    std::string line = under_systemd_ ? as.priority : "";
     line.append(id).append(": ").append(sentence_with(sentence, fields));
     if (held_back > 0)
       line += " (" + std::to_string(held_back) + " like this were held back before)";
-    logger_.log(convert(level), "{}", line);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): a log line that cannot be written must not stop
-                   // what it tells of
+    logger_.log(as.spdlog, "{}", line);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): logging must never stop the work that it reports
   }
 
  private:
@@ -93,7 +81,7 @@ class StderrLogger final : public Logger {
 
   bool allowed(std::string_view id, const Fields& fields, std::uint64_t& held_back) {
     std::string key(id);
-    // Per instance, so that a noisy sink does not hide what another one says.
+    // For each instance, so that a noisy sink does not hide the messages of another.
     const auto instance = std::find_if(fields.begin(), fields.end(), [](const LogField& f) {
       return f.key == "sink" || f.key == "source";
     });
@@ -127,7 +115,7 @@ class CommandLogger final : public Logger {
   }
   void log(LogLevel level, std::string_view /*id*/, std::string_view sentence,
            const Fields& fields) noexcept override try {
-    logger_.log(convert(level), "{}", sentence_with(sentence, fields));
+    logger_.log(convert(level).spdlog, "{}", sentence_with(sentence, fields));
   } catch (...) {  // NOLINT(bugprone-empty-catch): see StderrLogger
   }
 

@@ -7,15 +7,16 @@
 
 namespace scriptorium {
 
-// The daemon's logger, on spdlog: one line for each message to standard error. Under systemd
-// (JOURNAL_STREAM) each line starts with the syslog priority and has no time of its own. Warnings
-// and errors of one id are written at most 10 times a minute for each source or sink; the next line
-// after that minute says how many were held back.
+// The daemon's logger, on spdlog: writes each message as one line to standard error. Under systemd
+// (JOURNAL_STREAM is set) a line starts with the syslog priority and has no timestamp. Warnings and
+// errors with the same id are written at most 10 times a minute for each source or sink; the next
+// line after that minute gives the number that was held back.
 std::unique_ptr<Logger> make_stderr_logger(LogLevel least);
 
-// For commands: warnings and errors only, as plain sentences.
+// The logger of the commands: warnings and errors only, as plain sentences.
 std::unique_ptr<Logger> make_command_logger();
 
-LogLevel parse_log_level(const std::string& text);  // of "debug", "info", "warning", "error"
+// "debug", "info", "warning" or "error"; anything else is kInfo.
+LogLevel parse_log_level(const std::string& text);
 
 }  // namespace scriptorium

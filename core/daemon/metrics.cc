@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -28,15 +28,20 @@ std::string number_text(const Json& value) {
   return {text.data(), written.ptr};
 }
 
+Labels with(Labels labels, std::string_view name, std::string value) {
+  labels.emplace_back(name, std::move(value));
+  return labels;
+}
+
+std::string text_or_empty(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
     if (c == '\\' || c == '"') result += '\\';
-    if (c == '\n') {
-      result += "\\n";
-    } else {
-      result += c;
-    }
+    result += c == '\n' ? std::string_view("\\n") : std::string_view(&c, 1);
   }
   return result;
 }
@@ -69,15 +74,11 @@ class Writer {
   void histogram(const Json& value, const Labels& labels) {
     if (!value.is_object()) return;
     for (const Json& bucket : member(value, "buckets")) {
-      Labels with = labels;
-      with.emplace_back("le", number_text(member(bucket, "le")));
-      if (open_ && with.back().second.find_first_of(".e") == std::string::npos)
-        with.back().second += ".0";
-      line(name_ + "_bucket", number_text(member(bucket, "count")), with);
+      std::string bound = number_text(member(bucket, "le"));
+      if (open_ && bound.find_first_of(".e") == std::string::npos) bound += ".0";
+      line(name_ + "_bucket", number_text(member(bucket, "count")), with(labels, "le", bound));
     }
-    Labels with = labels;
-    with.emplace_back("le", "+Inf");
-    line(name_ + "_bucket", number_text(member(value, "count")), with);
+    line(name_ + "_bucket", number_text(member(value, "count")), with(labels, "le", "+Inf"));
     line(name_ + "_sum", number_text(member(value, "sum")), labels);
     line(name_ + "_count", number_text(member(value, "count")), labels);
   }
@@ -110,179 +111,134 @@ class Writer {
   std::string text_;
 };
 
-using Type = Writer::Type;
+constexpr auto kGauge = Writer::Type::kGauge;
+constexpr auto kCounter = Writer::Type::kCounter;
 
+// One family.
 struct Row {
   const char* name;
-  Type type;
-  const char* key;  // in the status
+  Writer::Type type;
+  const char* path;  // of the value in the status, from its journal, source or sink
   const char* help;
+  // With a label, the status has one value for each of its values: {"cancelled": 3}.
+  const char* label = nullptr;
 };
 
-constexpr std::array kJournal = {
-    Row{"journal_events", Type::kGauge, "events",
-        "Events in the journal that some sink still has to take."},
-    Row{"journal_size_bytes", Type::kGauge, "bytes", "Size of the journal on disk."},
-    Row{"journal_wal_bytes", Type::kGauge, "wal_bytes",
-        "Of it, the write-ahead log, which a long reader keeps from being cut."},
-    Row{"journal_over_share_entries", Type::kGauge, "over_share_waiting",
-        "Entries that wait in the spool because their user holds his share of the journal."},
-    Row{"journal_limit_bytes", Type::kGauge, "limit_bytes",
-        "Size at which capture waits (journal_max_bytes)."},
-    Row{"journal_full", Type::kGauge, "full",
-        "1 while the journal is at its limit and takes nothing from the spool."},
+constexpr Row kJournal[] = {
+    {"journal_events", kGauge, "events", "Events in the journal that some sink still has to take."},
+    {"journal_size_bytes", kGauge, "bytes", "Size of the journal on disk."},
+    {"journal_wal_bytes", kGauge, "wal_bytes",
+     "Of it, the write-ahead log, which a long reader keeps from being cut."},
+    {"journal_over_share_entries", kGauge, "over_share_waiting",
+     "Entries that wait in the spool because their user holds his share of the journal."},
+    {"journal_limit_bytes", kGauge, "limit_bytes",
+     "Size at which capture waits (journal_max_bytes)."},
+    {"journal_full", kGauge, "full",
+     "1 while the journal is at its limit and takes nothing from the spool."},
 };
-constexpr std::array kSource = {
-    Row{"source_captured", Type::kCounter, "captured", "Events that this source made durable."},
-    Row{"source_incomplete", Type::kCounter, "incomplete",
-        "Of them, entries that were taken half written."},
-    Row{"source_malformed", Type::kCounter, "malformed",
-        "Of them, entries in which something was wrong."},
-    Row{"source_superseding", Type::kCounter, "superseding",
-        "Of them, scripts that grew after they had been captured."},
-    Row{"source_duplicates", Type::kCounter, "duplicates",
-        "Entries that were seen again and known already."},
-    Row{"source_overflows", Type::kCounter, "overflows",
-        "Notification queues that ran over; a scan followed each."},
-    Row{"source_scans", Type::kCounter, "scans", "Scans of the whole spool."},
-    Row{"source_pending_entries", Type::kGauge, "pending", "Entries that are not whole yet."},
-    Row{"source_waiting_for_room", Type::kGauge, "waiting_for_room",
-        "Entries that the full journal refused for now."},
-    Row{"source_spool_there", Type::kGauge, "spool_there", "1 while the spool directory is there."},
-    Row{"source_lag_seconds", Type::kGauge, "lag_seconds",
-        "From closed to durable, of the newest event."},
+constexpr Row kSource[] = {
+    {"source_captured", kCounter, "captured", "Events that this source made durable."},
+    {"source_incomplete", kCounter, "incomplete", "Of them, entries that were taken half written."},
+    {"source_malformed", kCounter, "malformed", "Of them, entries in which something was wrong."},
+    {"source_superseding", kCounter, "superseding",
+     "Of them, scripts that grew after they had been captured."},
+    {"source_duplicates", kCounter, "duplicates",
+     "Entries that were seen again and known already."},
+    {"source_overflows", kCounter, "overflows",
+     "Notification queues that ran over; a scan followed each."},
+    {"source_scans", kCounter, "scans", "Scans of the whole spool."},
+    {"source_pending_entries", kGauge, "pending", "Entries that are not whole yet."},
+    {"source_waiting_for_room", kGauge, "waiting_for_room",
+     "Entries that the full journal refused for now."},
+    {"source_spool_there", kGauge, "spool_there", "1 while the spool directory is there."},
+    {"source_lag_seconds", kGauge, "lag_seconds", "From closed to durable, of the newest event."},
+    {"source_captured_by_way", kCounter, "captured_by", "Captured events by what noticed them.",
+     "way"},
+    {"source_missed", kCounter, "missed", "Entries that were seen to appear and could not be read.",
+     "reason"},
+    {"source_ignored", kCounter, "ignored", "Entries that were left out on purpose.", "reason"},
+    {"source_owners_verified", kCounter, "owners/verified",
+     "Events whose owner the scheduler confirmed."},
+    {"source_owners_waiting", kGauge, "owners/waiting",
+     "Events that wait for the scheduler to name their owner."},
+    {"source_owners_failed_queries", kCounter, "owners/failed_queries",
+     "Times that the scheduler could not be asked."},
+    {"source_owners_unverified", kCounter, "owners/unverified",
+     "Events that were delivered without a confirmed owner.", "reason"},
+    {"source_owners_decided_last_hour", kGauge, "owners/last_hour/decided",
+     "Events of the last hour for which an owner was asked."},
+    {"source_owners_unverified_last_hour", kGauge, "owners/last_hour/unverified",
+     "Of them, those without a confirmed owner."},
+    {"source_owners_later_waiting", kGauge, "owners/later/waiting",
+     "Events that were delivered without a confirmed owner, and whose owner is asked for again."},
+    {"source_owners_later_verified", kCounter, "owners/later/verified",
+     "Events whose owner was found later."},
+    {"source_scheduler_share_ratio", kGauge, "owners/scheduler_load/share",
+     "Of the scheduler's time in the last minutes, what our questions took at most."},
+    {"source_scheduler_questions", kCounter, "owners/scheduler_load/questions",
+     "Questions to the scheduler, by what was asked.", "kind"},
 };
-// Counters that the status gives by reason.
-struct ReasonRow {
-  const char* name;
-  const char* key;
-  const char* label;
-  const char* help;
-};
-constexpr std::array kSourceReasons = {
-    ReasonRow{"source_captured_by_way", "captured_by", "way",
-              "Captured events by what noticed them."},
-    ReasonRow{"source_missed", "missed", "reason",
-              "Entries that were seen to appear and could not be read."},
-    ReasonRow{"source_ignored", "ignored", "reason", "Entries that were left out on purpose."},
-};
-constexpr std::array kSinkReasons = {
-    ReasonRow{"sink_retries", "retries", "reason",
-              "Attempts that the destination did not take, by its reason."},
-};
-constexpr std::array kSink = {
-    Row{"sink_acknowledged", Type::kCounter, "acknowledged",
-        "Events that the destination has proved to hold, since the start."},
-    Row{"sink_attempts", Type::kCounter, "attempts",
-        "Events handed to the sink, each attempt counted."},
-    Row{"sink_dead_letters", Type::kGauge, "dead",
-        "Events that were given up and are kept with their reason."},
-    Row{"sink_waiting_events", Type::kGauge, "waiting", "Events that the sink still has to take."},
-    Row{"sink_waiting_bytes", Type::kGauge, "waiting_bytes", "Their size."},
-    Row{"sink_refill_events", Type::kGauge, "refill_from_archive",
-        "Of them, events that the journal has left to an archive, from which they will be "
-        "fetched."},
-    Row{"sink_parked_events", Type::kGauge, "parked",
-        "Of them, events that were refused alone and are tried on their own time."},
-    Row{"sink_in_flight_events", Type::kGauge, "in_flight", "Events that the sink has in hand."},
-    Row{"sink_oldest_waiting_seconds", Type::kGauge, "oldest_waiting_seconds",
-        "Age of the oldest event that waits; absent if none does."},
+constexpr Row kSink[] = {
+    {"sink_acknowledged", kCounter, "acknowledged",
+     "Events that the destination has proved to hold, since the start."},
+    {"sink_attempts", kCounter, "attempts", "Events handed to the sink, each attempt counted."},
+    {"sink_dead_letters", kGauge, "dead",
+     "Events that were given up and are kept with their reason."},
+    {"sink_waiting_events", kGauge, "waiting", "Events that the sink still has to take."},
+    {"sink_waiting_bytes", kGauge, "waiting_bytes", "Their size."},
+    {"sink_refill_events", kGauge, "refill_from_archive",
+     "Of them, events that the journal has left to an archive, from which they will be fetched."},
+    {"sink_parked_events", kGauge, "parked",
+     "Of them, events that were refused alone and are tried on their own time."},
+    {"sink_in_flight_events", kGauge, "in_flight", "Events that the sink has in hand."},
+    {"sink_oldest_waiting_seconds", kGauge, "oldest_waiting_seconds",
+     "Age of the oldest event that waits; absent if none does."},
+    {"sink_retries", kCounter, "retries",
+     "Attempts that the destination did not take, by its reason.", "reason"},
 };
 
-constexpr std::array kOwners = {
-    Row{"source_owners_verified", Type::kCounter, "verified",
-        "Events whose owner the scheduler confirmed."},
-    Row{"source_owners_waiting", Type::kGauge, "waiting",
-        "Events that wait for the scheduler to name their owner."},
-    Row{"source_owners_failed_queries", Type::kCounter, "failed_queries",
-        "Times that the scheduler could not be asked."},
-};
-constexpr std::array kOwnersReasons = {
-    ReasonRow{"source_owners_unverified", "unverified", "reason",
-              "Events that were delivered without a confirmed owner."},
-};
-constexpr std::array kOwnersLastHour = {
-    Row{"source_owners_decided_last_hour", Type::kGauge, "decided",
-        "Events of the last hour for which an owner was asked."},
-    Row{"source_owners_unverified_last_hour", Type::kGauge, "unverified",
-        "Of them, those without a confirmed owner."},
-};
-constexpr std::array kOwnersLater = {
-    Row{"source_owners_later_waiting", Type::kGauge, "waiting",
-        "Events that were delivered without a confirmed owner, and whose owner is asked for "
-        "again."},
-    Row{"source_owners_later_verified", Type::kCounter, "verified",
-        "Events whose owner was found later."},
-};
-constexpr std::array kLoad = {
-    Row{"source_scheduler_share_ratio", Type::kGauge, "share",
-        "Of the scheduler's time in the last minutes, what our questions took at most."},
-};
-constexpr std::array kLoadReasons = {
-    ReasonRow{"source_scheduler_questions", "questions", "kind",
-              "Questions to the scheduler, by what was asked."},
-};
+const Json& at_path(const Json& object, std::string_view path) {
+  const Json* at = &object;
+  for (std::size_t slash = 0; (slash = path.find('/')) != path.npos; path.remove_prefix(slash + 1))
+    at = &member(*at, std::string(path.substr(0, slash)).c_str());
+  return member(*at, path.data());
+}
 
 // The families of the rows; `each(make)` calls make(labels, object) for every source or sink.
-template <typename Rows, typename ReasonRows, typename Each>
-void write_rows(Writer& out, const Rows& rows, const ReasonRows& reason_rows, const Each& each) {
+template <typename Each>
+void write_rows(Writer& out, std::span<const Row> rows, const Each& each) {
   for (const Row& row : rows) {
     out.family(row.name, row.type, row.help);
     each([&](const Labels& labels, const Json& object) {
-      out.sample(member(object, row.key), labels);
-    });
-  }
-  for (const ReasonRow& row : reason_rows) {
-    out.family(row.name, Type::kCounter, row.help);
-    each([&](const Labels& labels, const Json& object) {
-      const Json& reasons = member(object, row.key);
-      if (!reasons.is_object()) return;
-      for (const auto& [reason, count] : reasons.items()) {
-        Labels with = labels;
-        with.emplace_back(row.label, reason);
-        out.sample(count, with);
-      }
+      const Json& value = at_path(object, row.path);
+      if (row.label == nullptr) return out.sample(value, labels);
+      if (!value.is_object()) return;
+      for (const auto& [key, count] : value.items())
+        out.sample(count, with(labels, row.label, key));
     });
   }
 }
 
-void sources(Writer& out, const Json& all) {
+void write_sources(Writer& out, const Json& all) {
   const auto each = [&](const auto& make) {
     for (const auto& [name, source] : all.items()) make(Labels{{"source", name}}, source);
   };
-  write_rows(out, kSource, kSourceReasons, each);
-  constexpr std::array<ReasonRow, 0> kNoReasons{};
-  const auto each_member = [&](std::initializer_list<const char*> path) {
-    return [&each, keys = std::vector<const char*>(path)](const auto& make) {
-      each([&](const Labels& labels, const Json& source) {
-        const Json* at = &source;
-        for (const char* key : keys) at = &member(*at, key);
-        make(labels, *at);
-      });
-    };
-  };
-  write_rows(out, kOwners, kOwnersReasons, each_member({"owners"}));
-  write_rows(out, kOwnersLastHour, kNoReasons, each_member({"owners", "last_hour"}));
-  write_rows(out, kOwnersLater, kNoReasons, each_member({"owners", "later"}));
-  write_rows(out, kLoad, kLoadReasons, each_member({"owners", "scheduler_load"}));
-  out.family("source_gap_jobs", Type::kGauge,
+  write_rows(out, kSource, each);
+  out.family("source_gap_jobs", kGauge,
              "Job numbers that the scheduler used and that never appeared in the spool.");
   each([&](const Labels& labels, const Json& source) {
-    for (const char* state : {"suspected", "confirmed"}) {
-      Labels with = labels;
-      with.emplace_back("state", state);
-      out.sample(member(member(source, "gaps"), state), with);
-    }
+    for (const char* state : {"suspected", "confirmed"})
+      out.sample(member(member(source, "gaps"), state), with(labels, "state", state));
   });
-  out.family("source", Type::kInfo, "How a source captures.");
+  out.family("source", Writer::Type::kInfo, "How a source captures.");
   each([&](Labels labels, const Json& source) {
     const Json& plugin = member(source, "plugin");
-    const Json& way = member(source, "capture");
+    const Json& method = member(source, "capture");
     if (plugin.is_string()) labels.emplace_back("plugin", plugin.get<std::string>());
-    if (way.is_string()) labels.emplace_back("way", way.get<std::string>());
+    if (method.is_string()) labels.emplace_back("way", method.get<std::string>());
     out.sample(1, labels);
   });
-  out.family("source_close_to_durable_seconds", Type::kHistogram,
+  out.family("source_close_to_durable_seconds", Writer::Type::kHistogram,
              "From the script's last write to its event durable in the journal, for what a "
              "notification brought.");
   each([&](const Labels& labels, const Json& source) {
@@ -290,28 +246,25 @@ void sources(Writer& out, const Json& all) {
   });
 }
 
-void sinks(Writer& out, const Json& all) {
+void write_sinks(Writer& out, const Json& all) {
   const auto each = [&](const auto& make) {
     for (const auto& [name, sink] : all.items()) make(Labels{{"sink", name}}, sink);
   };
-  write_rows(out, kSink, kSinkReasons, each);
-  out.family("sink_last_success_timestamp_seconds", Type::kGauge,
+  write_rows(out, kSink, each);
+  out.family("sink_last_success_timestamp_seconds", kGauge,
              "When the sink last acknowledged an event, in Unix time.");
   each([&](const Labels& labels, const Json& sink) {
-    const Json& when = member(sink, "last_success");
-    if (!when.is_string()) return;
-    if (const auto time = parse_rfc3339(when.get<std::string>()))
+    if (const auto time = parse_rfc3339(text_or_empty(member(sink, "last_success"))))
       out.sample(static_cast<double>(time->nanoseconds) / 1e9, labels);
   });
-  out.family("sink", Type::kInfo,
+  out.family("sink", Writer::Type::kInfo,
              "What a sink is; configured=\"false\": its name is in the journal only.");
-  each([&](Labels labels, const Json& sink) {
-    const Json& plugin = member(sink, "plugin");
-    labels.emplace_back("plugin", plugin.is_string() ? plugin.get<std::string>() : "");
-    labels.emplace_back("configured", member(sink, "configured") == Json(false) ? "false" : "true");
-    out.sample(1, labels);
+  each([&](const Labels& labels, const Json& sink) {
+    const bool configured = member(sink, "configured") != Json(false);
+    out.sample(1, with(with(labels, "plugin", text_or_empty(member(sink, "plugin"))), "configured",
+                       configured ? "true" : "false"));
   });
-  out.family("sink_captured_to_acknowledged_seconds", Type::kHistogram,
+  out.family("sink_captured_to_acknowledged_seconds", Writer::Type::kHistogram,
              "From captured (durable some milliseconds later) to acknowledged by the destination.");
   each([&](const Labels& labels, const Json& sink) {
     out.histogram(member(sink, "captured_to_acknowledged_seconds"), labels);
@@ -329,24 +282,20 @@ const char* content_type(MetricsFormat format) noexcept {
 std::string render_metrics(const std::string& status_json, MetricsFormat format) {
   const Json status = Json::parse(status_json, nullptr, false);
   Writer out(format);
-  out.family("build", Type::kInfo, "The version that runs.");
-  const Json& version = member(status, "version");
-  out.sample(1, {{"version", version.is_string() ? version.get<std::string>() : ""}});
-  out.family("uptime_seconds", Type::kGauge, "Since the daemon was started.");
+  out.family("build", Writer::Type::kInfo, "The version that runs.");
+  out.sample(1, {{"version", text_or_empty(member(status, "version"))}});
+  out.family("uptime_seconds", kGauge, "Since the daemon was started.");
   out.sample(member(status, "uptime_seconds"));
-  out.family("reload_refused", Type::kGauge,
+  out.family("reload_refused", kGauge,
              "1 while the configuration on disk was refused by the last reload.");
   out.sample(member(status, "reload_refused").is_string() ? 1 : 0);
-  const Json& journal = member(status, "journal");
-  for (const Row& row : kJournal) {
-    out.family(row.name, row.type, row.help);
-    out.sample(member(journal, row.key));
-  }
+  write_rows(out, kJournal, [&](const auto& make) { make(Labels{}, member(status, "journal")); });
   const Json none = Json::object();
-  const Json& all_sources = member(status, "sources");
-  const Json& all_sinks = member(status, "sinks");
-  sources(out, all_sources.is_object() ? all_sources : none);
-  sinks(out, all_sinks.is_object() ? all_sinks : none);
+  const auto all = [&](const char* key) -> const Json& {
+    return member(status, key).is_object() ? member(status, key) : none;
+  };
+  write_sources(out, all("sources"));
+  write_sinks(out, all("sinks"));
   return out.end();
 }
 

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <utility>  // before Boost.Beast 1.74, which forgets it in C++20
 
 #include <boost/asio/buffer.hpp>
@@ -12,6 +10,7 @@
 #include <boost/beast/http/field.hpp>
 #include <boost/beast/http/parser.hpp>
 
+#include "core/base/pause.h"
 #include "core/base/thread_name.h"
 #include "core/base/thrown.h"
 #include "core/daemon/metrics.h"
@@ -74,41 +73,32 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(Options options, Stat
 MetricsServer::MetricsServer(Options options, std::vector<UniqueFd> sockets, StatusJson status,
                              Logger& log)
     : options_(std::move(options)),
-      sockets_(std::move(sockets)),
       status_(std::move(status)),
-      log_(log) {}
+      log_(log),
+      listener_(std::move(sockets),
+                {.is_whole = [](std::string_view s) { return s.find("\r\n\r\n") != s.npos; },
+                 .answer = [this](const std::string& request) { return respond(request, status_); },
+                 .failure_id = "METRICS_FAILED",
+                 .failure_text = "metrics could not be given",
+                 .longest_request = kLongestHead,
+                 .patience = kPatience},
+                log) {}
 
 void MetricsServer::start() {
   if (!options_.textfile.empty()) {
     write_textfile();
-    textfile_thread_ = std::jthread([this](const std::stop_token& stop) { run_textfile(stop); });
+    textfile_thread_ = std::jthread([this](const std::stop_token& stop) {
+      name_thread("textfile");
+      while (pause_for(stop, kTextfileInterval)) write_textfile();
+    });
   }
-  Listener::Service service{
-      .is_whole =
-          [](std::string_view received) { return received.find("\r\n\r\n") != received.npos; },
-      .answer = [this](const std::string& request) { return respond(request, status_); },
-      .failure_id = "METRICS_FAILED",
-      .failure_text = "metrics could not be given",
-      .longest_request = kLongestHead,
-      .patience = kPatience};
-  listener_ = Listener::start(std::move(sockets_), std::move(service), log_);
+  listener_.start();
 }
 
 MetricsServer::~MetricsServer() {
-  listener_.reset();
   textfile_thread_ = {};
-  ::unlink(options_.socket.c_str());
   // Stale figures are worse than none: node_exporter would keep showing them.
   if (!options_.textfile.empty()) ::unlink(options_.textfile.c_str());
-}
-
-void MetricsServer::run_textfile(const std::stop_token& stop) noexcept {
-  name_thread("textfile");
-  std::mutex mutex;
-  std::unique_lock lock(mutex);
-  std::condition_variable_any stopped;
-  while (!stopped.wait_for(lock, stop, kTextfileInterval, [&] { return stop.stop_requested(); }))
-    write_textfile();
 }
 
 void MetricsServer::write_textfile() noexcept try {

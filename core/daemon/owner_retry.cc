@@ -26,12 +26,12 @@ std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) 
       std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
 }
 
-// `asked`: the scheduler and its accounting were asked, and knew no owner. If they were not, the
-// next attempt comes soon.
+// `asked`: the scheduler and its accounting were asked and knew no owner. If they could not be
+// asked, the next attempt comes soon.
 Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
-  std::chrono::nanoseconds pause = kShortestPause;
-  if (asked)
-    pause = std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause);
+  const std::chrono::nanoseconds pause =
+      asked ? std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause)
+            : kShortestPause;
   return Timestamp{now.nanoseconds + pause.count()};
 }
 
@@ -45,8 +45,6 @@ OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> re
       archives_(archives),
       log_(log),
       clock_(clock) {}
-
-OwnerRetry::~OwnerRetry() = default;
 
 void OwnerRetry::start() {
   thread_.start([this](const std::stop_token& stop) { run(stop); });
@@ -111,19 +109,17 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
       auto replaced = replace(due[i], (*answers)[i].user);
       if (replaced) {
         ++verified;
-        continue;
+      } else {
+        failed = replaced.error();
+        later.push_back({due[i].number, next_time(due[i], now, false)});
       }
-      failed = replaced.error();
-      later.push_back({due[i].number, next_time(due[i], now, false)});
       continue;
     }
     const bool asked =
         state == OwnerAnswer::State::kUnknown || state == OwnerAnswer::State::kNotYet;
-    if (asked && age_of(due[i], now) > kGivenUpAfter) {
-      later.push_back({due[i].number, std::nullopt});
-    } else {
-      later.push_back({due[i].number, next_time(due[i], now, asked)});
-    }
+    std::optional<Timestamp> next = next_time(due[i], now, asked);
+    if (asked && age_of(due[i], now) > kGivenUpAfter) next.reset();
+    later.push_back({due[i].number, next});
   }
   state_.with([&](State& s) {
     s.status.asked += answers ? due.size() : 0;

@@ -13,11 +13,11 @@
 
 namespace scriptorium {
 
-// Asks again for the owners of jobs that went out unverified: after a minute, then whenever as much
-// time has passed as since the job went out (at most six hours), for thirty days. Once an owner is
-// known, a new event goes to all sinks; it names the first event under `replaces`. The files of the
-// new event are read from the journal or an archive. Where neither has them, it goes without their
-// bytes, and a destination that holds them keeps them.
+// Asks again for the owners of jobs whose events were delivered unverified: first after a minute,
+// then at intervals that double up to six hours, for thirty days. Once an owner is known, a new
+// event goes to all sinks; it names the first event in `replaces`. The files of the new event are
+// read from the journal or an archive. If neither has them, the new event has no bytes of files,
+// and a destination keeps those it has.
 //
 // Owns:    one thread and the resolver. Borrows the rest for its life.
 // Threads: start() and stop() from the main thread; the rest from any.
@@ -25,16 +25,12 @@ class OwnerRetry {
  public:
   OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
              const Archives& archives, Logger& log, const Clock& clock);
-  ~OwnerRetry();
-  OwnerRetry(const OwnerRetry&) = delete;
-  OwnerRetry& operator=(const OwnerRetry&) = delete;
-
   void start();
   // False: an archive hangs in a call; the process must end with _exit().
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
   // Makes all of them due now. Returns the number of a round: once status().rounds_done has reached
-  // it, each was asked about, or `last_error` says why not.
+  // it, the scheduler was asked about each, or `last_error` says why not.
   std::uint64_t ask_now();
 
   struct Status {

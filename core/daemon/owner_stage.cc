@@ -14,10 +14,10 @@ namespace {
 constexpr std::size_t kBatch = 4096;  // events in a page
 constexpr std::size_t kPages = 64;    // in one round
 constexpr std::chrono::seconds kQueryLimit{10};
-// Reasons become labels of a metric, and a plugin words some of them.
+// Reasons become labels of a metric, and some of them come from a plugin, so they must not grow
+// without bound.
 constexpr std::size_t kMaxReasons = 16;
 constexpr const char* kNoAnswer = "the scheduler did not answer in time";
-constexpr std::int64_t kMinutes = 60;
 
 std::int64_t minute_of(SteadyTime at) {
   return std::chrono::floor<std::chrono::minutes>(at.time_since_epoch()).count();
@@ -37,16 +37,17 @@ SchedulerLoad load_of(const OwnerResolver& resolver) try { return resolver.load(
 
 void LastHour::add(SteadyTime now, Counts counts) {
   const std::int64_t number = minute_of(now);
-  while (!minutes_.empty() && minutes_.front().number <= number - kMinutes) minutes_.pop_front();
-  if (minutes_.empty() || minutes_.back().number != number) minutes_.push_back({number, {}});
-  minutes_.back().counts.decided += counts.decided;
-  minutes_.back().counts.unverified += counts.unverified;
+  Minute& minute = minutes_.at(static_cast<std::size_t>(number) % minutes_.size());
+  if (minute.number != number) minute = {number, {}};
+  minute.counts.decided += counts.decided;
+  minute.counts.unverified += counts.unverified;
 }
 
 LastHour::Counts LastHour::counts(SteadyTime now) const {
   Counts sum;
+  const auto oldest = minute_of(now) - static_cast<std::int64_t>(minutes_.size());
   for (const Minute& minute : minutes_) {
-    if (minute.number <= minute_of(now) - kMinutes) continue;
+    if (minute.number <= oldest) continue;
     sum.decided += minute.counts.decided;
     sum.unverified += minute.counts.unverified;
   }
@@ -79,15 +80,8 @@ OwnerStage::OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver,
       log_(log),
       clock_(clock) {}
 
-OwnerStage::~OwnerStage() { stop(); }
-
 void OwnerStage::start() {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
-}
-
-void OwnerStage::stop() {
-  thread_.request_stop();
-  if (thread_.joinable()) thread_.join();
 }
 
 OwnerStage::Status OwnerStage::status() const {
@@ -117,8 +111,8 @@ bool OwnerStage::round(const std::stop_token& stop) {
   bool any = false;
   std::uint64_t after = 0;
   if (clock_.steady() < next_query_) return false;
-  // Page after page, as long as pages lead to answers: the youngest events must not wait behind the
-  // oldest, about which the scheduler may not have been asked yet.
+  // Continue page after page as long as pages lead to answers: the newest events must not wait
+  // behind the oldest, about which the scheduler may not be asked yet.
   for (std::size_t page = 0; page < kPages && !stop.stop_requested(); ++page) {
     std::vector<Journal::Unresolved> waiting = journal_.unresolved(options_.source, after, kBatch);
     if (waiting.empty()) break;
@@ -140,7 +134,7 @@ struct OwnerStage::Decisions {
   std::uint64_t verified = 0;
   std::map<std::string, std::uint64_t> unverified;  // by reason
 
-  // `event` says who owns it as far as that is known.
+  // `event` names its owner as far as that is known.
   void add_unverified(std::uint64_t ticket, const Event& event, const std::string& reason) {
     auto copy = std::make_shared<Event>(event);
     copy->user.verified = false;
@@ -168,7 +162,7 @@ std::vector<OwnerQuery> OwnerStage::queries_about(
   const SteadyTime now = clock_.steady();
   const Timestamp wall = clock_.now();
   for (const Journal::Unresolved& u : events) {
-    // When it was captured, on the clock that nobody can set; or when this stage first saw it.
+    // The time of the capture on the steady clock, or when this stage first saw the event.
     const std::chrono::nanoseconds age(
         std::max<std::int64_t>(wall.nanoseconds - u.event->captured_at.nanoseconds, 0));
     SteadyTime since = now - age;
@@ -180,8 +174,9 @@ std::vector<OwnerQuery> OwnerStage::queries_about(
   return queries;
 }
 
-// About entries that wait in the spool until their owner is known. An entry without an answer is
-// asked about again, until the journal accepts that nobody can say.
+// Answers the journal's questions about entries that wait in the spool until their owner is known.
+// The scheduler is asked again about an entry without an answer, until the journal accepts that the
+// owner cannot be found.
 void OwnerStage::answer_questions(const std::stop_token& stop) {
   const std::vector<Journal::Unresolved> questions =
       journal_.owner_questions(options_.source, kBatch);
@@ -218,7 +213,7 @@ OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiti
   return result;
 }
 
-// While the scheduler does not answer, what has waited its time continues without another question.
+// While the scheduler does not answer, events whose time is up continue without another query.
 void OwnerStage::give_up_expired(std::vector<Journal::Unresolved>& waiting,
                                  Decisions& decisions) const {
   std::erase_if(waiting, [&](const Journal::Unresolved& u) {
@@ -249,8 +244,8 @@ std::size_t OwnerStage::decide(const std::vector<Journal::Unresolved>& waiting,
             answer.user.unverified_reason.value_or("the scheduler knows no such job"));
         break;
       case State::kNotYet:
-        // Timed from the first answer that could have named it: an event is not late while it waits
-        // for its turn to be asked about.
+        // The time counts from the first answer that could have named it: an event is not late
+        // while its query waits.
         if (expired(*wait.covered)) {
           decisions.add_unverified(u.ticket, *u.event, "the scheduler had not listed it in time");
         }

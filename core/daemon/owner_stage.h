@@ -1,8 +1,7 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -18,7 +17,8 @@
 
 namespace scriptorium {
 
-// How many events left this stage in the last hour, and how many of them unverified; to the minute.
+// Counts the events that left this stage in the last hour, and those of them that were unverified.
+// Exact to the minute.
 class LastHour {
  public:
   struct Counts {
@@ -33,14 +33,14 @@ class LastHour {
     std::int64_t number = 0;
     Counts counts;
   };
-  std::deque<Minute> minutes_;  // the oldest first; none without an event
+  std::array<Minute, 60> minutes_;  // each at its number modulo 60
 };
 
-// Between the journal and the sinks: asks the scheduler who owns the captured jobs, and passes the
-// events on with the answer. An event continues unverified if the scheduler does not know its job,
-// if no answer names the job within resolve_timeout_seconds of the first answer that could have, or
-// if the scheduler does not answer at all for as long. Such an event says why
-// (User::unverified_reason), and status() counts these reasons.
+// Works between the journal and the sinks: asks the scheduler who owns the captured jobs, and
+// passes the events on with the answer. An event continues unverified if the scheduler does not
+// know its job, if no answer names the job within resolve_timeout_seconds of the first answer that
+// could have, or if the scheduler does not answer at all for that long. Such an event carries the
+// reason (User::unverified_reason), and status() counts the reasons.
 //
 // Owns:    its thread, the resolver. Borrows journal, logger and clock for its life.
 // Threads: start(), stop() from the main thread; status() from any.
@@ -49,17 +49,16 @@ class OwnerStage {
   struct Options {
     std::string source;
     std::chrono::seconds timeout{30};
-    // True if this mark's entry in the spool is still the one that was captured.
+    // Whether this mark's entry in the spool is still the one that was captured.
     std::function<bool(const CaptureMark&)> unchanged;
     // Called when the scheduler answers again after a failure; may be empty.
     std::function<void()> answers_again;
   };
   OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal,
              Logger& log, const Clock& clock);
-  ~OwnerStage();
 
   void start();
-  void stop();
+  void stop() { thread_ = {}; }
 
   struct Status {
     std::uint64_t verified = 0;
@@ -114,7 +113,7 @@ class OwnerStage {
   std::jthread thread_;
 };
 
-// The event with what the scheduler said of it.
+// The event with the scheduler's answer about it.
 std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& answer);
 
 }  // namespace scriptorium

@@ -1,16 +1,16 @@
 #include "core/daemon/pipeline.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/base/text.h"
-#include "core/daemon/fingerprint.h"
 #include "core/daemon/reload.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 namespace {
 
-// After the deadline of a stop, a sink still gets this long for its orderly end.
+// A sink gets at least this long for its orderly end, even after the deadline of a stop.
 constexpr std::chrono::milliseconds kLeastStopTime{500};
 
 }  // namespace
@@ -85,19 +85,20 @@ void Pipeline::start_sources() {
 
 // ---- reload
 
-template <typename Run, typename Loaded>
+template <typename Run, typename Instance>
 Result<Pipeline::Change<Run>> Pipeline::make_changed(
-    const std::vector<Loaded>& wanted, const std::vector<std::unique_ptr<Run>>& running) const {
+    const std::vector<Loaded<Instance>>& wanted,
+    const std::vector<std::unique_ptr<Run>>& running) const {
   std::vector<InstanceVersion> before;
   for (const auto& run : running) before.emplace_back(run->name(), run->fingerprint());
   std::vector<InstanceVersion> after;
-  for (const Loaded& one : wanted) {
+  for (const auto& one : wanted) {
     after.emplace_back(one.instance.name, fingerprint(one.instance.table, one.plugin.file,
                                                       runtime_.cluster, runtime_.host));
   }
   Change<Run> change;
   change.unchanged = unchanged_instances(before, after);
-  for (const Loaded& one : wanted) {
+  for (const auto& one : wanted) {
     if (change.unchanged.contains(one.instance.name)) continue;
     auto made = Run::make(one, runtime_);
     if (!made) return made.error();
@@ -132,10 +133,10 @@ Pipeline::Switched Pipeline::switch_to(const Setup& setup, std::chrono::seconds 
 
   std::optional<Error> refused = replace_sinks(*std::move(new_sinks), patience);
   replace_sources(*std::move(new_sources), patience);
-  // A sink that did not start is configured all the same: its events wait for it.
+  // A sink that did not start is configured nevertheless: its events wait for it.
   if (auto retired = retire_other_sinks(setup.sinks); !retired && !refused)
     refused = retired.error();
-  for (const auto& sink : sinks_) sink->wake();
+  for (const auto& sink : sinks_) sink->dispatcher().wake();
   for (const auto& source : sources_) source->rescan();
   if (!refused) return {true, std::nullopt};
   return {true,
@@ -143,7 +144,8 @@ Pipeline::Switched Pipeline::switch_to(const Setup& setup, std::chrono::seconds 
                                                "; its events wait in the journal"}};
 }
 
-// A changed sink rests for a moment; its events wait in the journal. Returns why one did not start.
+// Between the stop of a changed sink and its new start, its events wait in the journal. Returns why
+// one did not start.
 std::optional<Error> Pipeline::replace_sinks(Change<SinkRun> change,
                                              std::chrono::seconds patience) {
   for (auto& old : take_out(sinks_, change.unchanged)) {
@@ -162,8 +164,9 @@ std::optional<Error> Pipeline::replace_sinks(Change<SinkRun> change,
   return refused;
 }
 
-// A changed spool source overlaps with its successor, so that nothing is missed between them; what
-// both see becomes one event. A changed free source ends before its successor begins.
+// A changed spool source overlaps with its successor, so that no entry is missed in between; an
+// entry that both capture becomes one event. A changed free source ends before its successor
+// starts.
 void Pipeline::replace_sources(Change<SourceRun> change, std::chrono::seconds patience) {
   const auto old_sources = take_out(sources_, change.unchanged);
   const auto stop = [&](SourceRun& source) {
@@ -205,23 +208,8 @@ void Pipeline::clear() {
 
 // ---- status
 
-bool Pipeline::sinks_idle() const {
-  return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->idle(); });
-}
-
 bool Pipeline::sinks_at_rest() const {
   return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); });
-}
-
-bool Pipeline::owners_pending() const {
-  return std::any_of(sources_.begin(), sources_.end(),
-                     [](const auto& s) { return s->owners_pending(); });
-}
-
-std::uint64_t Pipeline::captured() const {
-  std::uint64_t captured = 0;
-  for (const auto& source : sources_) captured += source->captured();
-  return captured;
 }
 
 void Pipeline::add_to(DaemonStatus& status) const {
@@ -236,17 +224,20 @@ bool Pipeline::has_sink(const std::string& name) const {
                      [&](const auto& sink) { return sink->name() == name; });
 }
 
-std::vector<Pipeline::Retry> Pipeline::retry_owners(bool ask_now) const {
-  std::vector<Retry> all;
+std::string Pipeline::owners_json(bool ask_now) const {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
   const std::lock_guard lock(mutex_);
   for (const auto& source : sources_) {
     OwnerRetry* const retry = source->owner_retry();
     if (retry == nullptr) continue;
-    std::optional<std::uint64_t> round;
-    if (ask_now) round = retry->ask_now();
-    all.push_back({source->name(), retry->status(), round});
+    Json one = {{"source", source->name()}};
+    const std::uint64_t round = ask_now ? retry->ask_now() : 0;
+    one.update(Json::parse(owner_retry_json(retry->status())));
+    if (ask_now) one["round"] = round;
+    all.push_back(std::move(one));
   }
-  return all;
+  return all.dump();
 }
 
 }  // namespace scriptorium

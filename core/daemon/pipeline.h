@@ -6,7 +6,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/daemon/runtime.h"
@@ -19,23 +18,23 @@ namespace scriptorium {
 
 // The running sources and sinks of a daemon.
 // Owns:    them. Borrows the runtime and the archives for its life.
-// Threads: the main thread. From any: add_to(), has_sink(), retry_owners().
+// Threads: the main thread. From any: add_to(), has_sink(), owners_json().
 class Pipeline {
  public:
   Pipeline(const Runtime& runtime, Archives& archives) : runtime_(runtime), archives_(archives) {}
 
-  // A start, in this order. Sinks come first, so that an event that is captured finds all its sinks
-  // known; all of them are made first, so that they can be read as archives before one starts.
+  // A start calls these in this order. Sinks come first, so that all sinks are registered when an
+  // event is captured. All of them are made before one starts, so that they can serve as archives.
   Result<void> make_sinks(const std::vector<LoadedSink>& loaded);
   Result<void> start_sinks();
-  // Sinks that are not configured get nothing that comes from now on.
+  // Sinks that are not configured get no new events from now on.
   Result<void> retire_other_sinks(const std::vector<LoadedSink>& configured);
   Result<void> make_sources(const std::vector<LoadedSource>& loaded);
   void start_sources();
 
-  // Changes what has changed and leaves the rest running; everything new is made before anything
-  // old is touched. `patience`: for each call that stops something. An error with which the new
-  // configuration is in force all the same says so.
+  // Replaces the instances that have changed and leaves the others running. Everything new is made
+  // before anything old is stopped. `patience`: the time for each call that stops something. There
+  // may be an error although the new configuration is in force.
   struct Switched {
     bool in_force = false;
     std::optional<Error> error;
@@ -49,20 +48,12 @@ class Pipeline {
 
   const std::vector<std::unique_ptr<SourceRun>>& sources() const { return sources_; }
   const std::vector<std::unique_ptr<SinkRun>>& sinks() const { return sinks_; }
-  bool sinks_idle() const;
   bool sinks_at_rest() const;  // see SinkRun::at_rest()
-  bool owners_pending() const;
-  std::uint64_t captured() const;
 
   void add_to(DaemonStatus& status) const;
   bool has_sink(const std::string& name) const;
-  // What each source asks again for owners; `round`: if they are asked now, which round that is.
-  struct Retry {
-    std::string source;
-    OwnerRetry::Status status;
-    std::optional<std::uint64_t> round;
-  };
-  std::vector<Retry> retry_owners(bool ask_now) const;
+  // The answer to `owners.status`, and with `ask_now` to `owners.retry`.
+  std::string owners_json(bool ask_now) const;
 
  private:
   template <typename Run>
@@ -70,8 +61,8 @@ class Pipeline {
     std::set<std::string> unchanged;
     std::vector<std::unique_ptr<Run>> made;
   };
-  template <typename Run, typename Loaded>
-  Result<Change<Run>> make_changed(const std::vector<Loaded>& wanted,
+  template <typename Run, typename Instance>
+  Result<Change<Run>> make_changed(const std::vector<Loaded<Instance>>& wanted,
                                    const std::vector<std::unique_ptr<Run>>& running) const;
   template <typename Run>
   std::vector<std::unique_ptr<Run>> take_out(std::vector<std::unique_ptr<Run>>& running,
@@ -86,7 +77,7 @@ class Pipeline {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
-  // Replaced, but a thread of it is still in a call.
+  // Replaced, but with a thread that is still in a call.
   std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;
   bool source_hangs_ = false;
 };

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "core/capture/spool_opener.h"
 #include "core/config/config.h"
@@ -14,13 +13,13 @@ namespace scriptorium {
 // What this process may do, and which process does the rest for it.
 struct Privileges {
   bool separated = false;
-  std::string why;      // not separated: why, and what would help
+  std::string why;      // why it is not separated, and what would help
   std::string refused;  // `check` only: why a start would be refused
   std::string user;
   uid_t uid = 0;
   CapabilitySet capabilities = 0;       // that this process still has
-  bool filtered = false;                // the system calls that only the opener needs fail here
-  std::string unfiltered_because;       // why they do not, although they should
+  bool filtered = false;                // system calls that only the opener needs are denied here
+  std::string unfiltered_because;       // why they are not denied although they should be
   std::string state_dir_note;           // kLook: what kRun would do to state_dir; "" = nothing
   std::unique_ptr<SpoolOpener> opener;  // null unless separated
 };
@@ -29,24 +28,23 @@ enum class PrivilegesFor {
   kRun,      // a daemon: state_dir is made for its user and given to that user
   kLook,     // `check`: the same, but nothing is made or given away
   kCommand,  // a command beside the daemon that may make files in state_dir: as kRun
-  kRefusal,  // the configuration is bad: give up all rights, so that plugins can be loaded to say
-             // more about it
+  kRefusal,  // the configuration is bad: give up all rights, then load the plugins to report more
 };
 
-// Splits this process in two, before it has loaded a plugin, read a byte of a spool or started a
-// thread. If it has rights that reach spools of others (CAP_SYS_ADMIN, CAP_DAC_READ_SEARCH), it
-// forks the spool opener, which keeps them. This process becomes the user that `config` names (or
-// stays who it is), gives up every capability and denies itself the system calls that only the
-// opener needs. Without such rights and without another user, nothing changes. kInvalidConfig:
-// there is no such user, this process cannot become it, or state_dir cannot be given to it; log
-// that and end.
+// Splits this process in two. Call it before loading a plugin, reading a byte of a spool or
+// starting a thread. If the process has rights to read the spools of others (CAP_SYS_ADMIN,
+// CAP_DAC_READ_SEARCH), it forks the spool opener, which keeps them. This process becomes the user
+// that `config` names (or keeps its own), gives up every capability and denies itself the system
+// calls that only the opener needs. Without such rights and without another user, nothing changes.
+// kInvalidConfig: the user does not exist, this process cannot become it, or state_dir cannot be
+// given to it; log that and end.
 Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
                                        PrivilegesFor purpose);
 
-// For a command of root that reads the journal or makes files in state_dir: becomes the daemon's
-// user, for good, so that it leaves no file of root there which the daemon could not open. That is
-// the user of the configuration, or without one the owner of state_dir. Nothing changes unless root
-// calls it.
+// For a command that root runs and that reads the journal or makes files in state_dir: becomes the
+// daemon's user for the rest of the process, so that it leaves no file there that belongs to root
+// and that the daemon could not open. The daemon's user is that of the configuration, otherwise the
+// owner of state_dir. Does nothing unless root calls it.
 Result<void> become_daemon_user(const CoreConfig& config, const std::string& config_file);
 // Whether become_daemon_user() would become another user.
 bool has_daemon_user(const CoreConfig& config);

@@ -8,17 +8,27 @@
 
 #include "core/config/config.h"
 
-// What a reload changes. Pure.
+// Decisions of a start and a reload. They depend only on the configuration and on files.
 namespace scriptorium {
 
-// The first key of the core configuration that differs and needs a restart; nothing if there is
-// none.
+// A text that stays the same as long as an instance's configuration means the same. It covers the
+// content of files that `..._file` options name, so a new password or certificate is a change.
+std::string fingerprint(const Table& table, const std::string& plugin_file,
+                        const std::string& cluster, const std::string& host);
+
+// The directories that each sink writes into, by the sink's name.
+using SinkDirectories = std::vector<std::pair<std::string, std::vector<std::string>>>;
+// A sentence for each pair of sinks that would write into each other's directories. Links are
+// followed, also above a directory that does not exist yet.
+std::vector<std::string> shared_directories(const SinkDirectories& by_sink);
+
+// The first key of the core configuration that differs and needs a restart, if there is one.
 std::optional<std::string> changed_fixed_key(const CoreConfig& running, const CoreConfig& wanted);
 
-// An instance of a source or sink: its name and what fingerprint() makes of its configuration.
+// The name of a source or sink, and the fingerprint() of its configuration.
 using InstanceVersion = std::pair<std::string, std::string>;
-// The names of those that keep running, since nothing of them has changed. Everything else that
-// runs is stopped, everything else that is wanted is started.
+// The names of the instances that keep running because nothing about them has changed. All others
+// that run are stopped, all others that are wanted are started.
 std::set<std::string> unchanged_instances(const std::vector<InstanceVersion>& running,
                                           const std::vector<InstanceVersion>& wanted);
 

@@ -11,7 +11,7 @@
 
 namespace scriptorium {
 
-// What the parts of a running daemon share; outlives all of them.
+// What the parts of a running daemon share. It outlives all of them.
 struct Runtime {
   Journal& journal;
   Logger& log;
@@ -19,7 +19,7 @@ struct Runtime {
   std::string cluster;
   std::string host;
   bool once = false;
-  SpoolOpener* opener = nullptr;   // reaches the spools; null: this process does, by its own rights
+  SpoolOpener* opener = nullptr;   // opens the spools; null: this process does, with its own rights
   CrashRecord* crashes = nullptr;  // null: none can be kept
   const Archives* archives = nullptr;
 };

@@ -3,27 +3,25 @@
 #include <random>
 #include <utility>
 
-#include "core/daemon/fingerprint.h"
+#include "core/daemon/reload.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
 
-SinkRun::SinkRun(const LoadedSink& sink, const Runtime& runtime)
+SinkRun::SinkRun(const LoadedSink& sink, const Runtime& runtime, std::shared_ptr<Sink> made)
     : name_(sink.instance.name),
       fingerprint_(scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime.cluster,
                                             runtime.host)),
       plugin_(sink.plugin.descriptor->name),
       config_(sink.instance.common),
-      runtime_(runtime) {}
-SinkRun::~SinkRun() = default;
+      runtime_(runtime),
+      sink_(std::move(made)) {}
 
 Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
   const PluginContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
   auto made = create_sink(sink.plugin, sink.instance.table, context);
   if (!made) return made.error();
-  std::unique_ptr<SinkRun> run(new SinkRun(sink, runtime));
-  run->sink_ = *std::move(made);
-  return run;
+  return std::make_unique<SinkRun>(sink, runtime, *std::move(made));
 }
 
 Result<void> SinkRun::start() {
@@ -50,24 +48,14 @@ bool SinkRun::stop(SteadyTime deadline) {
   return dispatcher_ == nullptr || dispatcher_->stop(deadline);
 }
 
-bool SinkRun::idle() const { return dispatcher_ == nullptr || dispatcher_->idle(); }
-
 bool SinkRun::at_rest() const {
-  if (idle()) return true;
+  if (dispatcher_->idle()) return true;
   const Dispatcher::Status status = dispatcher_->status();
   return status.next_attempt_in_ms && status.in_flight == 0;
 }
 
-void SinkRun::wake() {
-  if (dispatcher_ != nullptr) dispatcher_->wake();
-}
-
-Dispatcher::Status SinkRun::dispatcher_status() const {
-  return dispatcher_ != nullptr ? dispatcher_->status() : Dispatcher::Status{};
-}
-
 SinkStatus SinkRun::status() const {
-  SinkStatus status{name_, plugin_, dispatcher_status(), {}};
+  SinkStatus status{name_, plugin_, dispatcher_->status(), {}};
   status.own.thrown = call_plugin([&] { status.own.json = sink_->status_json(); });
   return status;
 }

@@ -16,29 +16,23 @@ class SinkRun {
  public:
   // Makes the instance; registers nothing yet. It can be read as an archive from then on.
   static Result<std::unique_ptr<SinkRun>> make(const LoadedSink& sink, const Runtime& runtime);
-  ~SinkRun();
-  SinkRun(const SinkRun&) = delete;
-  SinkRun& operator=(const SinkRun&) = delete;
+  SinkRun(const LoadedSink& sink, const Runtime& runtime, std::shared_ptr<Sink> made);
 
   // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with
   // the journal, starts its dispatcher.
   Result<void> start();
-  // False: it hangs in a call. Its thread is left behind, and the process must end with _exit().
+  // False: it hangs in a call. Its thread still runs, and the process must end with _exit().
   bool stop(SteadyTime deadline);
-  bool idle() const;
-  // Idle, or waiting for a destination that does not answer: waiting for this sink gains nothing.
+  // Whether waiting for this sink gains nothing: it is idle, or its destination does not answer.
   bool at_rest() const;
-  void wake();
-  Dispatcher::Status dispatcher_status() const;
   SinkStatus status() const;
 
   const std::string& name() const noexcept { return name_; }
   const std::string& fingerprint() const noexcept { return fingerprint_; }
   const std::shared_ptr<Sink>& sink() const noexcept { return sink_; }
+  Dispatcher& dispatcher() const noexcept { return *dispatcher_; }  // after start()
 
  private:
-  SinkRun(const LoadedSink& sink, const Runtime& runtime);
-
   const std::string name_;
   const std::string fingerprint_;
   const std::string plugin_;

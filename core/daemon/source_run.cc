@@ -6,7 +6,7 @@
 
 #include "core/base/sha256.h"
 #include "core/base/thrown.h"
-#include "core/daemon/fingerprint.h"
+#include "core/daemon/reload.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kOncePatience{2000};
 
-// Records the parse of an entry as in the adapter's hands. An entry that crashes the adapter is
-// then found and passed over, as an event is that crashes a sink.
+// Records that the adapter is parsing an entry. If the entry crashes the adapter, the next start
+// finds it and skips it, like an event that crashes a sink.
 void parse_on_record(CrashRecord& crashes, const std::string& who, const SpoolEntry& entry,
                      const std::function<void()>& parse) {
   std::string identity = entry.key;
@@ -34,10 +34,6 @@ void parse_on_record(CrashRecord& crashes, const std::string& who, const SpoolEn
   if (verdict == CrashRecord::Verdict::kSuspect) crashes.settled(who, id);
 }
 
-PluginContext context_of(const std::string& name, const Runtime& runtime) {
-  return {name, runtime.cluster, runtime.log, runtime.clock};
-}
-
 }  // namespace
 
 SourceRun::SourceRun(const LoadedSource& source, const Runtime& runtime)
@@ -45,53 +41,51 @@ SourceRun::SourceRun(const LoadedSource& source, const Runtime& runtime)
       fingerprint_(scriptorium::fingerprint(source.instance.table, source.plugin.file,
                                             runtime.cluster, runtime.host)),
       plugin_(source.plugin.descriptor->name),
-      journal_(runtime.journal) {}
+      runtime_(runtime) {}
 SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::seconds{5}); }
 
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
                                                    const Runtime& runtime) try {
   std::unique_ptr<SourceRun> run(new SourceRun(source, runtime));
+  const PluginContext context{run->name_, runtime.cluster, runtime.log, runtime.clock};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
-    auto made =
-        create_free_source(source.plugin, source.instance.table, context_of(run->name_, runtime));
+    auto made = create_free_source(source.plugin, source.instance.table, context);
     if (!made) return made.error();
     run->free_ = std::make_unique<FreeRun>(run->name_, *std::move(made), runtime);
     return run;
   }
-  if (auto made = run->make_spool_source(source, runtime); !made) return made.error();
+  auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
+  if (!adapter) return adapter.error();
+  run->adapter_ = *std::move(adapter);
+  if (auto made = run->make_spool_source(source.instance.common); !made) return made.error();
   return run;
 } catch (...) {
-  // check_root() and make_resolver() are the plugin's; at a reload their exception must not end the
-  // daemon.
+  // check_root() and make_resolver() are plugin code; their exception must not end the daemon at a
+  // reload.
   return Error{ErrorKind::kInvalidConfig,
                "source." + source.instance.name + ": the plugin threw: " + thrown_text()};
 }
 
-Result<void> SourceRun::make_spool_source(const LoadedSource& source, const Runtime& runtime) {
-  auto adapter =
-      create_spool_adapter(source.plugin, source.instance.table, context_of(name_, runtime));
-  if (!adapter) return adapter.error();
-  adapter_ = *std::move(adapter);
-  const SourceConfig& common = source.instance.common;
-  auto opened = open_spool_of(common, runtime);
+Result<void> SourceRun::make_spool_source(const SourceConfig& common) {
+  auto opened = open_spool_of(common);
   if (!opened) return opened.error();
   std::unique_ptr<OwnerResolver> resolver = adapter_->make_resolver();
-  make_capture(common, *std::move(opened), resolver != nullptr, runtime);
-  if (resolver != nullptr) make_owner_stage(common, std::move(resolver), runtime);
+  make_capture(common, *std::move(opened), resolver != nullptr);
+  if (resolver != nullptr) make_owner_stage(common, std::move(resolver));
   return {};
 }
 
-// The spool, with the notifications that the configuration asks for; the adapter accepts it.
-Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common,
-                                              const Runtime& runtime) const {
+// Opens the spool with the notifications that the configuration asks for, and lets the adapter
+// check it.
+Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common) const {
   const auto refuse = [&](const std::string& why) {
     return Error{ErrorKind::kInvalidConfig, "source." + name_ + ": " + why};
   };
   auto opened =
-      open_spool(runtime.opener, adapter_->spool_root(),
-                 runtime.once ? Notifications{false, false} : SpoolCapture::wanted(common));
+      open_spool(runtime_.opener, adapter_->spool_root(),
+                 runtime_.once ? Notifications{false, false} : SpoolCapture::wanted(common));
   if (!opened) {
-    // An error of the configuration says itself what to do.
+    // An error of the configuration already names the remedy.
     const bool says_remedy = opened.error().kind() == ErrorKind::kInvalidConfig;
     return refuse("spool " + opened.error().message() +
                   (says_remedy ? "" : "; is the path right, and may this user enter it?"));
@@ -111,27 +105,26 @@ Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common,
   return opened;
 }
 
-void SourceRun::make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first,
-                             const Runtime& runtime) {
+void SourceRun::make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first) {
   SpoolCapture::Options options{
-      name_, common, {runtime.cluster, adapter_->scheduler(), runtime.host}, resolve_first};
-  if (runtime.crashes != nullptr) {
-    options.around_parse = [crashes = runtime.crashes, who = "source." + name_](
+      name_, common, {runtime_.cluster, adapter_->scheduler(), runtime_.host}, resolve_first};
+  if (runtime_.crashes != nullptr) {
+    options.around_parse = [crashes = runtime_.crashes, who = "source." + name_](
                                const SpoolEntry& entry, const auto& parse) {
       parse_on_record(*crashes, who, entry, parse);
     };
   }
   capture_ = std::make_unique<SpoolCapture>(std::move(options), *adapter_, std::move(opened),
-                                            runtime.journal, runtime.log, runtime.clock);
+                                            runtime_.journal, runtime_.log, runtime_.clock);
 }
 
 void SourceRun::make_owner_stage(const SourceConfig& common,
-                                 std::unique_ptr<OwnerResolver> resolver, const Runtime& runtime) {
-  const bool asks_later = !runtime.once && runtime.archives != nullptr;
+                                 std::unique_ptr<OwnerResolver> resolver) {
+  const bool asks_later = !runtime_.once && runtime_.archives != nullptr;
   auto later = asks_later ? adapter_->make_late_owner_resolver() : nullptr;
   if (later != nullptr) {
-    retry_ = std::make_unique<OwnerRetry>(name_, std::move(later), runtime.journal,
-                                          *runtime.archives, runtime.log, runtime.clock);
+    retry_ = std::make_unique<OwnerRetry>(name_, std::move(later), runtime_.journal,
+                                          *runtime_.archives, runtime_.log, runtime_.clock);
   }
   OwnerStage::Options options{
       name_, std::chrono::seconds(common.resolve_timeout_seconds),
@@ -139,8 +132,8 @@ void SourceRun::make_owner_stage(const SourceConfig& common,
       [retry = retry_.get()] {
         if (retry != nullptr) retry->ask_now();
       }};
-  owners_ = std::make_unique<OwnerStage>(std::move(options), std::move(resolver), runtime.journal,
-                                         runtime.log, runtime.clock);
+  owners_ = std::make_unique<OwnerStage>(std::move(options), std::move(resolver), runtime_.journal,
+                                         runtime_.log, runtime_.clock);
 }
 
 void SourceRun::start() {
@@ -166,7 +159,7 @@ std::size_t SourceRun::run_once(const std::stop_token& stop) {
 }
 
 bool SourceRun::owners_pending() const {
-  return owners_ != nullptr && journal_.unresolved_count(name_) > 0;
+  return owners_ != nullptr && runtime_.journal.unresolved_count(name_) > 0;
 }
 
 void SourceRun::rescan() {
@@ -181,8 +174,9 @@ SourceStatus SourceRun::status() const {
   if (free_ != nullptr) return {name_, plugin_, free_->status()};
   SpoolSourceStatus spool{.capture = capture_->status(), .owners = {}};
   if (owners_ != nullptr) {
-    spool.owners = {
-        .status = owners_->status(), .waiting = journal_.unresolved_count(name_), .later = {}};
+    spool.owners = {.status = owners_->status(),
+                    .waiting = runtime_.journal.unresolved_count(name_),
+                    .later = {}};
     if (retry_ != nullptr) spool.owners->later = retry_->status();
   }
   return {name_, plugin_, std::move(spool)};

@@ -22,12 +22,10 @@ class SourceRun {
   static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source,
                                                  const Runtime& runtime);
   ~SourceRun();
-  SourceRun(const SourceRun&) = delete;
-  SourceRun& operator=(const SourceRun&) = delete;
 
   void start();
-  // False: a thread of it hangs in an archive's call and is left behind; the process must end with
-  // _exit().
+  // False: one of its threads hangs in a call of an archive and still runs; the process must end
+  // with _exit().
   bool stop(SteadyTime deadline);
   // Whether it may run beside its successor during a reload. A free source may keep a file of its
   // own, so it may not.
@@ -38,7 +36,7 @@ class SourceRun {
   SourceStatus status() const;
   std::uint64_t captured() const;
   void rescan();
-  // Null: nobody can be asked later.
+  // Null: owners cannot be asked for later.
   OwnerRetry* owner_retry() const noexcept { return retry_.get(); }
 
   const std::string& name() const noexcept { return name_; }
@@ -46,17 +44,15 @@ class SourceRun {
 
  private:
   SourceRun(const LoadedSource& source, const Runtime& runtime);
-  Result<void> make_spool_source(const LoadedSource& source, const Runtime& runtime);
-  Result<OpenedAccess> open_spool_of(const SourceConfig& common, const Runtime& runtime) const;
-  void make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first,
-                    const Runtime& runtime);
-  void make_owner_stage(const SourceConfig& common, std::unique_ptr<OwnerResolver> resolver,
-                        const Runtime& runtime);
+  Result<void> make_spool_source(const SourceConfig& common);
+  Result<OpenedAccess> open_spool_of(const SourceConfig& common) const;
+  void make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first);
+  void make_owner_stage(const SourceConfig& common, std::unique_ptr<OwnerResolver> resolver);
 
   const std::string name_;
   const std::string fingerprint_;
   const std::string plugin_;
-  Journal& journal_;
+  const Runtime& runtime_;
   std::unique_ptr<SpoolAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
   std::unique_ptr<OwnerRetry> retry_;  // owners_ calls it

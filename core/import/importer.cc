@@ -11,7 +11,7 @@
 #include "core/base/pause.h"
 #include "core/base/text.h"
 #include "core/daemon/pipeline.h"
-#include "core/daemon/state_lock.h"
+#include "core/daemon/state_dir.h"
 #include "core/import/tree_reader.h"
 
 namespace scriptorium::import {
@@ -183,14 +183,15 @@ Result<void> Import::read_tree(const std::stop_token& stop) {
 std::uint64_t Import::settled() const {
   std::uint64_t count = 0;
   for (const auto& sink : sinks_) {
-    const auto status = sink->dispatcher_status();
+    const auto status = sink->dispatcher().status();
     count += status.acknowledged + status.rejected;
   }
   return count;
 }
 
 bool Import::idle() const {
-  return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& sink) { return sink->idle(); });
+  return std::all_of(sinks_.begin(), sinks_.end(),
+                     [](const auto& sink) { return sink->dispatcher().idle(); });
 }
 
 // Runs while the tree is read: shows the progress, and gives up if the journal remains full,
@@ -240,8 +241,8 @@ bool Import::finish() {
       clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
   for (const auto& sink : sinks_) {
     auto& result = summary_.sinks[sink->name()];
-    result.acknowledged = sink->dispatcher_status().acknowledged;
-    result.last_error = sink->dispatcher_status().last_error.value_or("");
+    result.acknowledged = sink->dispatcher().status().acknowledged;
+    result.last_error = sink->dispatcher().status().last_error.value_or("");
   }
   bool hangs = false;
   for (const auto& sink : sinks_) hangs = !sink->stop(deadline) || hangs;

@@ -4,8 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/daemon/control_server.h"
-#include "core/daemon/state_lock.h"
+#include "core/daemon/state_dir.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
@@ -45,7 +44,7 @@ TEST_F(ControlTest, JournalsCommandsAreAnsweredTheSameWithAndWithoutADaemon) {
   const std::string list = R"({"command":"deadletters.list"})";
   std::string with_daemon;
   {
-    auto server = ControlServer::start(
+    auto server = serve_control(
         dir_.path(),
         [&](const std::string& request) { return answer_from_journal(*journal, request); }, log_);
     ASSERT_TRUE(server) << server.error().message();

@@ -1,4 +1,4 @@
-#include "core/daemon/fingerprint.h"
+#include "core/daemon/reload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -55,7 +55,9 @@ class ListenerTest : public ::testing::Test {
     EXPECT_TRUE(socket) << socket.error().message();
     std::vector<UniqueFd> sockets;
     sockets.push_back(*std::move(socket));
-    return Listener::start(std::move(sockets), std::move(wanted), log);
+    auto listener = std::make_unique<Listener>(std::move(sockets), std::move(wanted), log);
+    listener->start();
+    return listener;
   }
   UniqueFd connect() const {
     UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -1,4 +1,4 @@
-#include "core/daemon/state_lock.h"
+#include "core/daemon/state_dir.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
