@@ -43,7 +43,7 @@ class Definition {
     CLI::Option* json = status.add_flag("--json", into_.json, "The whole answer, for programs");
     CLI::Option* check = status
                              .add_flag("--check", into_.health,
-                                       "One line for Nagios, Icinga and the like; exits 0 if all "
+                                       "One line for Nagios, Icinga and similar monitors; exits 0 if all "
                                        "is well, 1 (warning) or 2 "
                                        "(critical)")
                              ->excludes(json);

@@ -199,7 +199,7 @@ void check_resolver(SpoolAdapter& adapter, Findings& found) {
   if (!resolver) {
     found.refused(resolver.error());
   } else if (*resolver == nullptr) {
-    found.ok("nobody is asked for the owners of jobs: user.verified stays false");
+    found.ok("no scheduler is asked for the owners of jobs: user.verified stays false");
   } else if (auto ok = guarded([&] { return (*resolver)->check(); }); ok) {
     found.ok("the scheduler answers who owns jobs");
   } else if (ok.error().kind() == ErrorKind::kInvalidConfig) {

@@ -215,7 +215,8 @@ void Daemon::reload() {
   if (changed) {
     log_->info("RELOADED", "the new configuration is in force", {});
   } else {
-    log_->error("RELOAD_REFUSED", "the new configuration is not good; the old one stays in force",
+    log_->error("RELOAD_REFUSED",
+                "the new configuration cannot be used; the old one stays in force",
                 {{"reason", changed.error().message()}});
   }
   engine_->note_reload(changed);

@@ -106,8 +106,8 @@ bool Engine::stop_delivery(SteadyTime deadline) {
   stopped = pipeline_->stop_sinks(deadline) && stopped;
   if (!journal_->flush(clock_.steady() + kLastFlush) && !journal_->damaged()) {
     log_.error("JOURNAL_NOT_WRITTEN",
-               "the journal could not be written before the end; what was not durable is captured "
-               "again from the spool",
+               "the journal could not be written before the end; entries that were not durable "
+               "are captured again from the spool",
                {});
   }
   return stopped;

@@ -158,7 +158,7 @@ class Listener::Impl {
       try {
         io_.run();
         ended = true;
-      } catch (...) {  // no memory; it costs the client whose turn it was
+      } catch (...) {  // out of memory; only this client's request fails
         log_.warning(service_.failure_id, service_.failure_text, {{"reason", thrown_text()}});
       }
     }

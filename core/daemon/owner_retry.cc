@@ -127,8 +127,8 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
   });
   if (verified > 0) {
     log_.info("OWNERS_FOUND_LATER",
-              "owners of jobs that had gone out unverified are known now; the sinks put these jobs "
-              "in the place of the first",
+              "owners of jobs that were delivered unverified are known now; the sinks replace "
+              "the first events of these jobs",
               {{"source", source_}, {"jobs", verified}});
   }
   if (!later.empty()) {

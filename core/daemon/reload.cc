@@ -60,7 +60,7 @@ std::string canonical(const std::string& directory) {
 
 // What is wrong with the two; nothing if they are separate.
 std::optional<std::string> overlap(const Place& a, const Place& b, const std::string& directory) {
-  constexpr const char* kRemedy = "; give each a directory of its own";
+  constexpr const char* kRemedy = "; give each its own directory";
   if (a.path == b.path)
     return "[sink." + a.sink + "] and [sink." + b.sink + "] both write into " + directory + kRemedy;
   const bool b_is_inside = b.path.starts_with(a.path);

@@ -136,7 +136,7 @@ Result<std::string> give_state_dir(std::string directory, const StateDirOwner& u
     return is_ours(name) ? give(fd, name, user, 2) : Result<void>{};
   });
   if (!given) return given.error();
-  // Last, so that the next start repeats the rest if this one is killed on the way.
+  // Last, so that the next start repeats the rest if this one is killed in between.
   if (::fchown(fd.get(), user.uid, user.gid) != 0)
     return system_error("state_dir: chown " + directory, errno);
   return directory + " was given to " + user.name;
@@ -155,10 +155,9 @@ Result<UniqueFd> lock_state_dir(const std::string& state_dir) {
     std::string owner = "?";
     if (auto text = read_fd(fd.get(), 32); text && !text->empty())
       owner = text->substr(0, text->find('\n'));
-    return Error{
-        ErrorKind::kExhausted,
-        state_dir + ": process " + owner +
-            " works on it already; stop that one first, or give this one a state_dir of its own"};
+    return Error{ErrorKind::kExhausted,
+                 state_dir + ": process " + owner +
+                     " already works on it; stop that one first, or configure another state_dir"};
   }
   if (::ftruncate(fd.get(), 0) != 0) return system_error("state_dir: " + file, errno);
   if (auto written = write_fd(fd.get(), std::to_string(::getpid()) + "\n"); !written)

@@ -370,9 +370,9 @@ def test_two_sinks_with_one_root_are_refused(make_daemon, work, root):
     daemon = make_daemon(sinks={"second": {"plugin": "file", "root": str(work / root),
                                            "acl": "best-effort"}})
     checked = daemon.command("check", check=False)
-    assert checked.returncode != 0 and "give each a directory of its own" in checked.stdout, \
+    assert checked.returncode != 0 and "give each its own directory" in checked.stdout, \
         checked.stdout
     started = daemon.command("run", "--once", check=False)
-    assert started.returncode == EX_CONFIG and "give each a directory of its own" \
+    assert started.returncode == EX_CONFIG and "give each its own directory" \
         in started.stderr, started.stderr
     assert scriptorium("version").returncode == 0
