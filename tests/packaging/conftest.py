@@ -1,10 +1,12 @@
 """A clean root of this machine's Debian to install our packages in, and the packages: of this tree,
 and of the commit before.
 
-Roots come from Debian's own packages by mmdebstrap, are kept in build/rootfs as archives (delete
-them to have them made anew), and unpacked for each test that asks for one.
+Roots come from Debian's own packages by mmdebstrap. They are kept as archives for a month, in
+$SCRIPTORIUM_PLATFORMS/rootfs (default: build/rootfs), and unpacked for each test that asks for one.
+While the packages are built, the roots are made beside them.
 """
 
+import concurrent.futures
 import os
 import pathlib
 import platform
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import pytest
 
@@ -21,6 +24,10 @@ import harness  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
+ROOTS = pathlib.Path(os.environ.get("SCRIPTORIUM_PLATFORMS") or BUILD) / "rootfs"
+MONTH_SECONDS = 30 * 86400
+# Nobody keeps the packages that a test builds. The format is that of a release.
+QUICKLY = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 # A package fits the release that it was built on.
 SUITE = platform.freedesktop_os_release().get("VERSION_CODENAME", "bookworm")
 
@@ -48,8 +55,8 @@ def need(*tools, root=False):
 def packages():
     """Folder with the packages of this tree."""
     need("dpkg-buildpackage", "dh", "rpmbuild", "cmake", "ninja")
-    # other tests run beside it, and they have deadlines
-    run("nice", ROOT / "quickstart", "packages")
+    # Other tests run beside it, and they have deadlines.
+    run("nice", ROOT / "quickstart", "packages", env={**os.environ, **QUICKLY})
     return BUILD / "packages"
 
 
@@ -82,15 +89,14 @@ def packages_before():
                 shutil.copytree(ROOT / part, source / part, dirs_exist_ok=True)
             else:
                 shutil.copy(ROOT / part, source / part)
-    # As deep as build/release is in its tree: with the same relative paths, ccache knows what has
-    # not changed.
+    # As ./quickstart builds a release, and as deep in its tree: with the same commands and relative
+    # paths, ccache knows what has not changed.
     release = source / "build" / "release"
-    run("cmake", "-S", source, "-B", release, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-        "-DSCRIPTORIUM_TESTS=OFF")
+    run("cmake", "--preset", "release", "-DSCRIPTORIUM_TESTS=OFF", cwd=source)
     run("nice", "cmake", "--build", release)
     # Nobody debugs these.
     run("nice", source / "packaging" / "build-packages", release, into, "deb",
-        env={**os.environ, "SCRIPTORIUM_PACKAGE_VERSION": "0.0.1~before",
+        env={**os.environ, **QUICKLY, "SCRIPTORIUM_PACKAGE_VERSION": "0.0.1~before",
              "DEB_BUILD_OPTIONS": "noautodbgsym"})
     shutil.rmtree(source)
     done.write_text(commit)
@@ -251,17 +257,31 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
         harness.wait_for(remove_groups, f"{self.group} is empty", seconds=20, step=0.1)
 
 
-def root_archive(name, *include):
+# What each kind of root has, beside the smallest Debian.
+KINDS = {
+    # With systemd, and Slurm's client commands, as a controller has them.
+    "plain": ("ca-certificates", "systemd", "slurm-client"),
+    # With a compiler and what scriptorium-dev depends on.
+    "compiler": ("ca-certificates", "g++", "cmake", "make", "libexpected-dev", "libsimdjson-dev",
+                 "libssl-dev"),
+}
+KIND_OF_FIXTURE = {"clean_root": "plain", "root_with_scriptorium": "plain",
+                   "compiler_root": "compiler"}
+
+
+def root_archive(name):
+    include = KINDS[name]
     need("mmdebstrap", "unshare", "tar", root=True)
     # Another list of packages is another archive.
-    archive = BUILD / "rootfs" \
-        / f"{SUITE}-{name}-{harness.sha256(' '.join(include).encode())[:8]}.tar"
-    if not archive.exists():
+    archive = ROOTS / f"{SUITE}-{name}-{harness.sha256(' '.join(include).encode())[:8]}.tar"
+    if not archive.exists() or time.time() - archive.stat().st_mtime > MONTH_SECONDS:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = archive.with_suffix(".new.tar")
+        # Of this process: another run may use the same folder.
+        unfinished = archive.with_suffix(f".{os.getpid()}.tar")
         # The lists stay: apt-get install in the root then needs no update.
         result = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase",
-                                 "--skip=cleanup/apt/lists", "--include=" + ",".join(include),
+                                 "--skip=cleanup/apt/lists",
+                                 "--dpkgopt=force-unsafe-io", "--include=" + ",".join(include),
                                  SUITE,
                                  str(unfinished)], capture_output=True, text=True,
                                 stdin=subprocess.DEVNULL, timeout=1200)
@@ -276,18 +296,32 @@ def root_archive(name, *include):
     return archive
 
 
+@pytest.fixture(scope="session", autouse=True)
+def root_archives(request):
+    """{kind: future of its archive}, of those that a test will ask for; begun before the packages
+    are built."""
+    asked = {KIND_OF_FIXTURE.get(name) for item in request.session.items
+             for name in item.fixturenames}
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        yield {kind: pool.submit(root_archive, kind) for kind in KINDS if kind in asked}
+
+
+def in_memory():
+    """A new folder, in memory where there is room: dpkg syncs every file that it unpacks."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="scr-root-", dir=harness.test_directory()))
+    folder.chmod(0o755)
+    return folder
+
+
 def unpacked(archive):
-    # In memory where there is room: dpkg syncs every file that it unpacks.
-    folder = tempfile.mkdtemp(prefix="scr-root-", dir=harness.test_directory())
+    folder = in_memory()
     run("tar", "-x", "--numeric-owner", "--xattrs", "-f", archive, "-C", folder)
-    os.chmod(folder, 0o755)
     return Root(folder)
 
 
 @pytest.fixture
-def clean_root():
-    """Debian, minimal, with systemd, and Slurm's client commands, as a controller has them."""
-    root = unpacked(root_archive("plain", "ca-certificates", "systemd", "slurm-client"))
+def clean_root(root_archives):
+    root = unpacked(root_archives["plain"].result())
     yield root
     shutil.rmtree(root.path, ignore_errors=True)
 
@@ -300,11 +334,28 @@ def booted_root(clean_root):
     root.stop()
 
 
+@pytest.fixture(scope="session")
+def root_with_scriptorium(root_archives, packages):
+    """A clean root in which the package was installed, for copies."""
+    root = unpacked(root_archives["plain"].result())
+    root.install(packages, "scriptorium")
+    yield root
+    shutil.rmtree(root.path, ignore_errors=True)
+
+
 @pytest.fixture
-def compiler_root():
-    """Debian with a compiler and what scriptorium-dev depends on."""
-    root = unpacked(root_archive("compiler", "ca-certificates", "g++", "cmake", "make",
-                                 "libexpected-dev", "libsimdjson-dev",
-                                 "libssl-dev"))
+def booted_root_with_scriptorium(root_with_scriptorium):
+    """Booted after the installation. Tests that install while systemd runs take booted_root."""
+    folder = in_memory()
+    run("cp", "-a", f"{root_with_scriptorium.path}/.", folder)
+    root = Booted(folder)
+    yield root
+    root.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def compiler_root(root_archives):
+    root = unpacked(root_archives["compiler"].result())
     yield root
     shutil.rmtree(root.path, ignore_errors=True)

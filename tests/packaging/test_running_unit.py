@@ -106,10 +106,9 @@ class Service:
 
 
 @pytest.fixture
-def service(packages, booted_root):
+def service(booted_root_with_scriptorium):
     need(str(STORM))
-    booted_root.install(packages, "scriptorium")
-    return Service(booted_root)
+    return Service(booted_root_with_scriptorium)
 
 
 def test_under_the_unit_no_job_is_lost_and_nobody_has_more_rights_than_it_says(service):
