@@ -176,11 +176,8 @@ std::vector<Record> read_job(Reader& reader, const std::string& job, bool& any) 
   return found;
 }
 
-int one_job(const Arguments& arguments, Reader& reader, Console& console) {
-  bool any = false;
-  const std::vector<Record> found = read_job(reader, arguments.job, any);
-  if (!any) return kExitUnavailable;
-  // Two trees may contain the same document.
+// Each life of a job with its nodes, the last life first. Two trees may contain the same document.
+std::vector<JobReport> lives_of(const std::vector<Record>& found) {
   std::map<std::string, const Json*> lives;
   std::map<std::string, const Json*> nodes;
   for (const Record& record : found) {
@@ -204,6 +201,46 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
     JobReport& job = jobs.emplace_back();
     for (const auto& [id, node] : nodes) job.nodes.push_back(node);
   }
+  const auto started = [](const JobReport& job) {
+    return job.event == nullptr ? "" : string_at(*job.event, kUsage, "started_at");
+  };
+  std::sort(jobs.begin(), jobs.end(),
+            [&](const JobReport& a, const JobReport& b) { return started(a) > started(b); });
+  return jobs;
+}
+
+std::string json_of(const std::vector<JobReport>& jobs) {
+  Json all = Json::array();
+  for (const JobReport& job : jobs) {
+    Json list = Json::array();
+    for (const Json* node : job.nodes) list.push_back(*node);
+    all.push_back(
+        {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
+  }
+  return Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string text_of(const std::vector<JobReport>& jobs, Console& console) {
+  std::vector<JobRow> rows;
+  for (const JobReport& job : jobs) {
+    if (job.event != nullptr) rows.push_back(row_of(*job.event));
+  }
+  const bool several_jobs = std::any_of(rows.begin(), rows.end(),
+                                        [&](const JobRow& r) { return r.id != rows.front().id; });
+  if (several_jobs) return table_of(std::move(rows), 0, console);
+  std::string text = screen_of(jobs.front(), console);
+  if (jobs.size() > 1) {
+    text += "\nThis is the last of " + std::to_string(jobs.size()) +
+            " times that the job ran; --json has them all.\n";
+  }
+  return text;
+}
+
+int one_job(const Arguments& arguments, Reader& reader, Console& console) {
+  bool any = false;
+  const std::vector<Record> found = read_job(reader, arguments.job, any);
+  if (!any) return kExitUnavailable;
+  const std::vector<JobReport> jobs = lives_of(found);
   if (jobs.empty()) {
     return fail(
         console,
@@ -212,44 +249,9 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
             (reader.closed() > 0 ? ", parts of which you cannot read" : ""),
         kExitNoInput);
   }
-  const auto started = [](const JobReport& job) {
-    return job.event == nullptr ? "" : string_at(*job.event, kUsage, "started_at");
-  };
-  std::sort(jobs.begin(), jobs.end(),
-            [&](const JobReport& a, const JobReport& b) { return started(a) > started(b); });
-
-  if (arguments.js1) {
-    console.out << js1_of(jobs.front()) << "\n";
-    return kExitGood;
-  }
-  if (arguments.json) {
-    Json all = Json::array();
-    for (const JobReport& job : jobs) {
-      Json list = Json::array();
-      for (const Json* node : job.nodes) list.push_back(*node);
-      all.push_back(
-          {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
-    }
-    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false,
-                                                       Json::error_handler_t::replace)
-                << "\n";
-    return kExitGood;
-  }
-  std::vector<JobRow> rows;
-  for (const JobReport& job : jobs) {
-    if (job.event != nullptr) rows.push_back(row_of(*job.event));
-  }
-  const bool several_jobs = std::any_of(rows.begin(), rows.end(),
-                                        [&](const JobRow& r) { return r.id != rows.front().id; });
-  if (several_jobs) {
-    console.out << table_of(std::move(rows), 0, console);
-    return kExitGood;
-  }
-  console.out << screen_of(jobs.front(), console);
-  if (jobs.size() > 1) {
-    console.out << "\nThis is the last of " << jobs.size()
-                << " times that the job ran; --json has them all.\n";
-  }
+  console.out << (arguments.js1    ? js1_of(jobs.front()) + "\n"
+                  : arguments.json ? json_of(jobs)
+                                   : text_of(jobs, console));
   return kExitGood;
 }
 

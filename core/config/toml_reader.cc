@@ -393,108 +393,131 @@ void mark_damaged(Table& root, std::uint32_t line) {
   for (Table* table : best) table->damaged = true;
 }
 
-}  // namespace
+// One reading of a text. A mistake is reported and its lines are taken out. What is left is parsed
+// again, so one mistake hides no other.
+class Reading {
+ public:
+  Reading(std::string_view text, const std::string& name, Problems& problems)
+      : name_(name), problems_(problems), lines_(text) {
+    result_.table.position = {name, 1};
+  }
 
-TomlText read_toml(std::string_view text, const std::string& name, Problems& problems) {
-  TomlText result;
-  result.table.position = {name, 1};
-  Lines lines(text);
-
-  std::set<std::uint32_t> changed;
-  std::vector<std::uint32_t> damaged_lines;
-  const auto give_up = [&] {
-    result.damaged = true;
-    result.table.damaged = true;
-    return result;
-  };
-  const auto blank = [&](std::uint32_t from, std::uint32_t to) {
-    for (std::uint32_t i = from; i <= to; ++i) {
-      lines.replace(i, "");
-      changed.insert(i);
+  TomlText read() {
+    Step step = Step::kParseAgain;
+    for (int mistakes = 0; step == Step::kParseAgain; ++mistakes) step = parse_once(mistakes);
+    result_.damaged |= step == Step::kGiveUp || !damaged_lines_.empty();
+    if (step == Step::kGiveUp) {
+      result_.table.damaged = true;
+    } else {
+      for (const std::uint32_t line : damaged_lines_) mark_damaged(result_.table, line);
     }
-  };
+    return std::move(result_);
+  }
 
-  // Whether the line may be the rest of something that was removed above it.
-  const auto follows_changed = [&](std::uint32_t number) {
-    const auto says_nothing = [&](std::uint32_t i) {
-      return trim_line(lines.line(i)).empty() || trim_line(lines.line(i)).front() == '#';
-    };
-    std::uint32_t above = number - 1;
-    while (above > 0 && !changed.contains(above) && says_nothing(above)) --above;
-    return above > 0 && changed.contains(above);
-  };
+ private:
+  enum class Step { kParseAgain, kDone, kGiveUp };
 
-  for (int mistakes = 0;; ++mistakes) {
-    const std::string current = lines.text();
+  Step parse_once(int mistakes) {
+    const std::string current = lines_.text();
     const Scan found = scan(current);
     if (found.unclosed > 0) {
-      problems.add(
-          {.position = {name, found.unclosed},
-           .key = full_key(lines, found.unclosed),
-           .problem = "syntax error: the closing quotes of the text that begins here are missing"});
-      blank(found.unclosed, lines.count());
-      damaged_lines.push_back(found.unclosed);
-      continue;
+      report(found.unclosed, full_key(lines_, found.unclosed),
+             "syntax error: the closing quotes of the text that begins here are missing");
+      take_out(found.unclosed, lines_.count());
+      return Step::kParseAgain;
     }
     if (found.too_many_parts > 0) {
-      problems.add({.position = {name, found.too_many_parts},
-                    .problem = "a key with too many parts",
-                    .allowed = "at most " + std::to_string(kMaxDottedParts) + " parts"});
-      return give_up();
+      problems_.add({.position = {name_, found.too_many_parts},
+                     .problem = "a key with too many parts",
+                     .allowed = "at most " + std::to_string(kMaxDottedParts) + " parts"});
+      return Step::kGiveUp;
     }
     auto parsed = parse(current);
     if (const auto* tree = std::get_if<toml::table>(&parsed)) {
-      result.table = Converter(name, problems).table(*tree, {name, 1}, "", 0);
-      break;
+      result_.table = Converter(name_, problems_).table(*tree, {name_, 1}, "", 0);
+      return Step::kDone;
     }
     const SyntaxError& error = std::get<SyntaxError>(parsed);
-    const std::uint32_t number = std::min(error.line, lines.count());
+    const std::uint32_t number = std::min(error.line, lines_.count());
     if (number == 0) {
-      problems.add(
-          {.position = {name, 0}, .problem = "cannot be parsed: " + printable(error.description)});
-      return give_up();
+      report(0, "", "cannot be parsed: " + printable(error.description));
+      return Step::kGiveUp;
     }
     if (mistakes == kMaxMistakes) {
-      problems.add({.position = {name, number},
-                    .problem = "too many mistakes; the rest of this file was not read"});
-      return give_up();
+      report(number, "", "too many mistakes; the rest of this file was not read");
+      return Step::kGiveUp;
     }
+    return recover(error, number);
+  }
+
+  Step recover(const SyntaxError& error, std::uint32_t number) {
     // An unclosed list extends into the next key or table, so the mistake is above. A line indented
     // more than the list's key counts as an item.
-    const std::uint32_t list = open_list_line(lines, number);
-    const bool item = list > 0 && indentation(lines.line(number)) > indentation(lines.line(list));
-    const bool header =
-        !item && key_of(lines.line(number)).empty() && is_header(lines.line(number));
-    const bool begins_something = !item && (header || !key_of(lines.line(number)).empty());
+    const std::uint32_t list = open_list_line(lines_, number);
+    const bool item = list > 0 && indentation(lines_.line(number)) > indentation(lines_.line(list));
+    const bool has_key = !key_of(lines_.line(number)).empty();
+    const bool header = !item && !has_key && is_header(lines_.line(number));
+    const bool begins_something = !item && (header || has_key);
     if (begins_something && list > 0) {
-      problems.add({.position = {name, list},
-                    .key = full_key(lines, list),
-                    .problem = "syntax error: the list that begins here has no closing ']'"});
-      blank(list, number - 1);
-      damaged_lines.push_back(list);
-      continue;
+      report(list, full_key(lines_, list),
+             "syntax error: the list that begins here has no closing ']'");
+      take_out(list, number - 1);
+      return Step::kParseAgain;
     }
+    if (begins_something || !follows_removed(number)) {
+      Problem problem = describe(lines_, number, error, name_);
+      if (!begins_something) problem.key = list > 0 ? full_key(lines_, list) : "";
+      problems_.add(std::move(problem));
+    }
+    if (changed_.contains(number)) return Step::kGiveUp;  // no further progress is possible
     const bool duplicate = error.description.find("cannot redefine") != std::string::npos;
-    if (begins_something || !follows_changed(number)) {
-      Problem problem = describe(lines, number, error, name);
-      if (!begins_something) problem.key = list > 0 ? full_key(lines, list) : "";
-      problems.add(std::move(problem));
-    }
-    if (changed.contains(number)) return give_up();  // no further progress is possible
     if (header) {
-      lines.replace(number, std::string(kSkippedHeader) + std::to_string(number) + "\"]");
-      changed.insert(number);
-      if (!duplicate) result.damaged = true;
+      replace(number, std::string(kSkippedHeader) + std::to_string(number) + "\"]");
+      if (!duplicate) result_.damaged = true;
+    } else if (duplicate) {
+      replace(number, "");
     } else {
-      blank(number, number);
-      if (!duplicate) damaged_lines.push_back(number);
+      take_out(number, number);
     }
+    return Step::kParseAgain;
   }
-  for (const std::uint32_t line : damaged_lines) {
-    result.damaged = true;
-    mark_damaged(result.table, line);
+
+  void report(std::uint32_t line, std::string key, std::string problem) {
+    problems_.add(
+        {.position = {name_, line}, .key = std::move(key), .problem = std::move(problem)});
   }
-  return result;
+
+  void replace(std::uint32_t line, const std::string& by) {
+    lines_.replace(line, by);
+    changed_.insert(line);
+  }
+  void take_out(std::uint32_t first, std::uint32_t last) {
+    for (std::uint32_t line = first; line <= last; ++line) replace(line, "");
+    damaged_lines_.push_back(first);
+  }
+
+  // Whether the line may be the rest of something that was removed above it.
+  bool follows_removed(std::uint32_t number) const {
+    const auto says_nothing = [&](std::uint32_t i) {
+      return trim_line(lines_.line(i)).empty() || trim_line(lines_.line(i)).front() == '#';
+    };
+    std::uint32_t above = number - 1;
+    while (above > 0 && !changed_.contains(above) && says_nothing(above)) --above;
+    return above > 0 && changed_.contains(above);
+  }
+
+  const std::string& name_;
+  Problems& problems_;
+  Lines lines_;
+  TomlText result_;
+  std::set<std::uint32_t> changed_;
+  std::vector<std::uint32_t> damaged_lines_;  // where something was that is missing now
+};
+
+}  // namespace
+
+TomlText read_toml(std::string_view text, const std::string& name, Problems& problems) {
+  return Reading(text, name, problems).read();
 }
 
 }  // namespace scriptorium
