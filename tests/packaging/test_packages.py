@@ -255,7 +255,7 @@ def test_the_example_builds_outside_the_tree_and_a_wrong_stamp_is_refused_with_w
         root.file(folder).mkdir(parents=True)
     root.file("/srv/inbox/4711.job").write_bytes(b"#!/bin/sh\necho \xff\n")
     root.file("/etc/example.toml").write_text(EXAMPLE_CONFIG)
-    assert "configuration is good" in root.run("scriptorium", "check", "--config",
+    assert "configuration is valid" in root.run("scriptorium", "check", "--config",
                                                "/etc/example.toml")
     assert "The folder that jobs are put into" in root.run("scriptorium", "plugins", "inbox",
                                                            "--config", "/etc/example.toml")
