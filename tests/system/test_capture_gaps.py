@@ -42,7 +42,9 @@ def test_numbers_that_were_passed_over_are_suspected_with_their_ranges(make_daem
                        "4 numbers are suspected")
     assert gaps(daemon)["ranges"] == ["106", "102-104"]
     assert gaps(daemon)["highest"] == 107
-    assert daemon.log_text().count("JOB_NUMBERS_SKIPPED") == 1
+    # A line for each time that numbers are classified, and none for each number: on a busy machine
+    # the two ranges may be due at two times.
+    assert daemon.log_text().count("JOB_NUMBERS_SKIPPED") in (1, 2)
     text = daemon.command("status").stdout
     assert "job numbers that never appeared: 106, 102-104 (4)" in text
     # one of them comes after all, from another host perhaps
