@@ -617,6 +617,9 @@ TEST_P(CaptureTest, ALookThatIsDueAgainByTheTimeItEndsDoesNotHoldUpTheRest) {
   if (GetParam() == "scan") GTEST_SKIP() << "nothing is looked at again";
   const SlowClock slow;
   clock_ = &slow;
+  // It exists before, so it is watched: fanotify captures 12 before a new folder has its watch, and
+  // then nobody would have seen 22.
+  ::mkdir((spool_.root() + "/hash.2").c_str(), 0700);
   START_OR_SKIP(config());
   ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
   spool_.submit(12);
