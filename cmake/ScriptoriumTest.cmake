@@ -20,8 +20,11 @@ function(scriptorium_add_command_test name seconds)
   cmake_parse_arguments(PARSE_ARGV 2 ARG "IN_MEMORY" "" "")
   set(command ${ARG_UNPARSED_ARGUMENTS})
   if(SCRIPTORIUM_PYTHON)
-    list(PREPEND command ${SCRIPTORIUM_PYTHON} -IS "${CMAKE_SOURCE_DIR}/tests/support/watch-test"
-         $<$<BOOL:${ARG_IN_MEMORY}>:--in-memory> ${seconds})
+    set(watch ${SCRIPTORIUM_PYTHON} -IS "${CMAKE_SOURCE_DIR}/tests/support/watch-test")
+    if(ARG_IN_MEMORY)
+      list(APPEND watch --in-memory)
+    endif()
+    list(PREPEND command ${watch} ${seconds})
   endif()
   add_test(NAME ${name} COMMAND ${command} COMMAND_EXPAND_LISTS)
   math(EXPR last "${seconds} + 180")  # the stacks are read meanwhile
