@@ -33,5 +33,4 @@ class Body {
   std::vector<std::size_t> ends_;
 };
 
-
 }  // namespace scriptorium::elasticsearch

@@ -41,12 +41,13 @@ class Definition {
         add(app_, "status", "Show what the running daemon has captured and delivered",
             Command::kStatus);
     CLI::Option* json = status.add_flag("--json", into_.json, "The whole answer, for programs");
-    CLI::Option* check = status
-                             .add_flag("--check", into_.health,
-                                       "One line for Nagios, Icinga and similar monitors; exits 0 if all "
-                                       "is well, 1 (warning) or 2 "
-                                       "(critical)")
-                             ->excludes(json);
+    CLI::Option* check =
+        status
+            .add_flag("--check", into_.health,
+                      "One line for Nagios, Icinga and similar monitors; exits 0 if all "
+                      "is well, 1 (warning) or 2 "
+                      "(critical)")
+            ->excludes(json);
     status
         .add_option("--warning", into_.behind_warning_s,
                     "With --check: seconds that a sink may be behind without a warning")
