@@ -57,7 +57,7 @@ Result<bool> Replacement::replace_in_place(Batch& batch, Item& item) {
   Item before = replaced_item(item);
   if (!same_place(before, item)) return false;
   before.directory = item.directory;
-  const auto found = find(batch, before);
+  auto found = find(batch, before);
   if (!found || !*found) return found;
   if (auto granted = grant_contents(batch, item, before); !granted) return granted.error();
   if (auto replaced = replace_record(batch, item, before.slot); !replaced) return replaced.error();

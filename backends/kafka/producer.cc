@@ -194,8 +194,8 @@ rd_kafka_resp_err_t Producer::send(const Message& message, std::int64_t timestam
   auto* const value = const_cast<char*>(message.value.data());
   auto* const key = message.key ? const_cast<char*>(message.key->data()) : nullptr;
   const std::size_t key_size = message.key ? message.key->size() : 0;
-  auto* const opaque = reinterpret_cast<void*>(
-      static_cast<std::uintptr_t>(tag));  // NOLINT(performance-no-int-to-ptr): never followed
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): never followed
+  auto* const opaque = reinterpret_cast<void*>(static_cast<std::uintptr_t>(tag));
   const rd_kafka_resp_err_t error =
       rd_kafka_producev(handle(), RD_KAFKA_V_TOPIC(message.topic.c_str()), RD_KAFKA_V_MSGFLAGS(0),
                         RD_KAFKA_V_VALUE(value, message.value.size()),

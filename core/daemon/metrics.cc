@@ -201,7 +201,7 @@ const Json& at_path(const Json& object, std::string_view path) {
   const Json* at = &object;
   for (std::size_t slash = 0; (slash = path.find('/')) != path.npos; path.remove_prefix(slash + 1))
     at = &member(*at, std::string(path.substr(0, slash)).c_str());
-  return member(*at, path.data());
+  return member(*at, std::string(path).c_str());
 }
 
 // The families of the rows; `each(make)` calls make(labels, object) for every source or sink.

@@ -26,7 +26,7 @@ Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& 
                                     Timestamp since) {
   auto chosen = choose_archive(sink, archive);
   if (!chosen) return chosen.error();
-  const Journal::Fill fill{.sink = sink, .archive = *std::move(chosen), .since = since};
+  Journal::Fill fill{.sink = sink, .archive = *std::move(chosen), .since = since};
   for (const Journal::Fill& other : journal_.fills()) {
     const bool is_same =
         other.sink == fill.sink && other.archive == fill.archive && other.since == fill.since;

@@ -129,12 +129,11 @@ void Salvager::read_sinks() {
        [&](Statement& row) { positions_.emplace(row.text(0), row.text(1)); });
 }
 
-void Salvager::read_sink(StoredSink stored) {
+void Salvager::read_sink(const StoredSink& stored) {
   const SinkRow& sink = stored.row;
   const bool is_known = std::ranges::any_of(
       sinks_, [&](const auto& other) { return other.second.row.name == sink.name; });
-  if (!sink.name.empty() && sink.id > 0 && !is_known)
-    sinks_.try_emplace(sink.id, std::move(stored));
+  if (!sink.name.empty() && sink.id > 0 && !is_known) sinks_.try_emplace(sink.id, stored);
 }
 
 void Salvager::read_exceptions(bool first) {

@@ -48,7 +48,7 @@ class Salvager {
   bool each(const std::string& sql, const std::function<void(Statement&)>& row);
   bool is_intact(const char* table);
   void read_sinks();
-  void read_sink(StoredSink stored);
+  void read_sink(const StoredSink& stored);
   void read_exceptions(bool first);  // only the first pass keeps them
   void read_events(const Table& table);
   // Of the numbers that a table may hold: the lowest and the highest.

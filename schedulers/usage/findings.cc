@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <map>
 
 #include "schedulers/usage/finding_words.h"
 
@@ -502,18 +504,19 @@ bool may_judge(QualityStatus status) {
 
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options) {
   const bool judged = may_judge(quality_of(job, options));
-  std::vector<Finding> result;
+  // The worst first; the rules' order within one severity.
+  std::multimap<Severity, Finding, std::greater<>> findings;
   for (std::size_t i = 0; i < kRules.size(); ++i) {
     const FindingRuleInfo& rule = finding_rules().at(i);
     if (!options.on(rule.id) || (!judged && !rule.always)) continue;
     if (Found found = kRules.at(i)(job, options)) {
       found->id = rule.id;
-      result.push_back(*std::move(found));
+      const Severity severity = found->severity;
+      findings.emplace(severity, *std::move(found));
     }
   }
-  // The rules' order within one severity.
-  std::stable_sort(result.begin(), result.end(),
-                   [](const Finding& a, const Finding& b) { return a.severity > b.severity; });
+  std::vector<Finding> result;
+  for (auto& [severity, finding] : findings) result.push_back(std::move(finding));
   return result;
 }
 
