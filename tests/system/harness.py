@@ -184,13 +184,15 @@ class Archive:
         self.path = pathlib.Path(path)
 
     def scripts(self):
-        """Names of all script files, without the extension."""
+        """Names, without the extension, of all scripts that are archived whole. The sink places
+        the metadata last: a script without it is one that is being written."""
         try:
             with os.scandir(self.path) as entries:
-                return {e.name[:-3] for e in entries if e.name.endswith(".sh")
-                        and not e.name.startswith(".")}
+                names = {e.name for e in entries if not e.name.startswith(".")}
         except FileNotFoundError:
             return set()
+        return {name[:-3] for name in names
+                if name.endswith(".sh") and name[:-3] + ".json" in names}
 
     def metadata(self, job):
         return json.loads((self.path / f"{job}.json").read_bytes())
