@@ -76,11 +76,18 @@ enum class EnvironmentFormat {
   kRaw,       // the scheduler's bytes, unchanged because they could not be parsed
 };
 
+// Secrets of one rule in one place.
 struct Redaction {
-  std::string rule;   // "environment.drop"
-  std::string where;  // "script", "environment", "job.name"
+  std::string rule;   // "url-userinfo"; "environment" and "environment.unparsable" are the option's
+  std::string where;  // "script", "environment", "job.name", "record"
   std::uint64_t count = 0;
+  bool kept = false;                 // only reported: a site may choose so
+  std::vector<std::uint32_t> lines;  // of a script, counted from 1, ascending; the first few
+  std::vector<std::string> names;    // of variables; the first few
+  bool operator==(const Redaction&) const = default;
 };
+// How many `lines` and `names` an event keeps.
+inline constexpr std::size_t kMostRedactionPlaces = 20;
 
 // One fact about one job, schema "scriptorium.event/1" (docs/schema/). Immutable once made, and
 // shared between threads as shared_ptr<const Event>.

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/api/event.h"
+#include "core/api/spool_adapter.h"
+#include "core/base/result.h"
+#include "core/config/config.h"
+#include "core/redact/rule_set.h"
+
+namespace scriptorium::redact {
+
+// Removes what a site does not keep from a job, before anything of it reaches a disk. Applies the
+// source's `environment` option, then the rules to every text that a user could have written. A
+// secret that was found in one part of a job is removed from all its other parts too.
+//
+// Threads: any. Owns nothing but its share of the rules.
+class Redactor {
+ public:
+  // `rules` may be null for Mode::kOff.
+  Redactor(std::shared_ptr<const RuleSet> rules, Mode mode, EnvironmentRule environment);
+
+  // What an adapter made of an entry, in place; `environment` may become null and mixed_files
+  // fewer. What was found, one item for each rule and place. Strong guarantee: an error means that
+  // `job` must not be kept.
+  Result<std::vector<Redaction>> redact(ParsedJob& job) const;
+  // An event of a free source, in place: its texts and extra_json, and its files, as texts, with
+  // their sizes and hashes; adds to event.redactions.
+  Result<void> redact(Event& event) const;
+  // The texts that a scheduler's answer brought into an event: name, work_dir, and so on. Secrets
+  // that were removed from its other parts are no longer known.
+  Result<void> redact_texts(Event& event) const;
+
+  Mode mode() const noexcept { return mode_; }
+
+ private:
+  std::shared_ptr<const RuleSet> rules_;
+  Mode mode_;
+  EnvironmentRule environment_;
+};
+
+// Adds `more` to `into`, item by item of the same rule, place and `kept`.
+void merge(std::vector<Redaction>& into, std::vector<Redaction> more);
+
+}  // namespace scriptorium::redact
