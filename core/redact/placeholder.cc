@@ -1,0 +1,78 @@
+#include "core/redact/placeholder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+namespace scriptorium::redact {
+namespace {
+
+// Not <cctype>: its answers depend on the locale, and job scripts hold any bytes.
+char to_lower(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+bool is_letter(char c) noexcept { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_word(char c) noexcept { return is_letter(c) || is_digit(c) || c == '_'; }
+
+// `word` is in lower case.
+bool equals(std::string_view text, std::string_view word) noexcept {
+  return std::equal(text.begin(), text.end(), word.begin(), word.end(),
+                    [](char a, char b) { return to_lower(a) == b; });
+}
+
+bool contains(std::string_view text, std::string_view word) noexcept {
+  return std::search(text.begin(), text.end(), word.begin(), word.end(),
+                     [](char a, char b) { return to_lower(a) == b; }) != text.end();
+}
+
+bool encloses(std::string_view text, char open, char close) noexcept {
+  return text.size() > 1 && text.front() == open && text.back() == close;
+}
+
+bool is_reference(std::string_view text) noexcept {
+  const char second = text.size() > 1 ? text[1] : '\0';
+  switch (text.front()) {
+    case '$':
+      return is_word(second) || second == '{' || second == '(' || second == '@' || second == '*';
+    case '`': return true;
+    case '%':  // printf and Python: %s, %(name)s; cmd: %NAME%
+      return (text.size() == 2 && is_letter(second)) || second == '(' || encloses(text, '%', '%');
+    case '<': return encloses(text, '<', '>') || second == '(' || second == '<';
+    case '{': return text.back() == '}';
+    case '[':  // [MASK] of a tokenizer, [redacted:...]
+      return text.back() == ']';
+    case '@': return encloses(text, '@', '@');
+    default: return false;
+  }
+}
+
+bool is_mask(std::string_view text) noexcept {
+  constexpr std::string_view kMasks = "xX*.-_#?";
+  return text.size() > 1 && text.find_first_not_of(kMasks) == std::string_view::npos;
+}
+
+bool means_nothing(std::string_view text) noexcept {
+  constexpr std::array<std::string_view, 12> kWords = {"none", "null",  "nil",       "nan",
+                                                       "true", "false", "undefined", "unset",
+                                                       "yes",  "no",    "on",        "off"};
+  return std::any_of(kWords.begin(), kWords.end(),
+                     [&](std::string_view word) { return equals(text, word); });
+}
+
+bool invites(std::string_view text) noexcept {
+  constexpr std::array<std::string_view, 12> kParts = {
+      "xxxx",  "****",  "....",  "your_", "your-",       "your ",
+      "<your", "_here", "-here", " here", "placeholder", "[redacted"};
+  return std::any_of(kParts.begin(), kParts.end(),
+                     [&](std::string_view part) { return contains(text, part); });
+}
+
+}  // namespace
+
+bool is_placeholder(std::string_view secret) noexcept {
+  if (secret.empty()) return true;
+  return is_reference(secret) || is_mask(secret) || means_nothing(secret) || invites(secret);
+}
+
+}  // namespace scriptorium::redact
