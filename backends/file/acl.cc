@@ -109,6 +109,15 @@ int set_access(int fd, AclTarget target, const Readers& readers,
   return 0;
 }
 
+int copy_access(int from, int to) noexcept {
+  const Acl acl(acl_get_fd(from));
+  if (acl == nullptr) return errno;
+  // Also a list that says no more than a mode: the new file may have inherited entries.
+  if (acl_set_fd(to, acl.get()) == 0) return 0;
+  const int code = errno;
+  return code == EOPNOTSUPP && acl_equiv_mode(acl.get(), nullptr) == 0 ? 0 : code;
+}
+
 namespace {
 
 bool may_enter(acl_entry_t entry) {

@@ -33,6 +33,9 @@ enum class AclTarget { kFile, kDirectory };
 int set_access(int fd, AclTarget target, const Readers& readers,
                std::optional<uid_t> extra_user) noexcept;
 
+// Gives an open file the access list of another one, and no other entries. 0 or errno.
+int copy_access(int from, int to) noexcept;
+
 // Those of `readers` whom an open directory does not let list and enter it.
 Readers not_admitted(int fd, const Readers& readers);
 // Lets them, beside whatever the directory's list or mode gives already; its default list and its

@@ -16,6 +16,7 @@
 #include "backends/file/replacement.h"
 #include "backends/file/root.h"
 #include "backends/file/store.h"
+#include "backends/file/tree_rewriter.h"
 #include "core/api/sink.h"
 
 namespace scriptorium::file {
@@ -48,6 +49,7 @@ class FileSink final : public Sink {
   std::string status_json() const override;
   ReadableSink* readable() override { return archive_.keeps_whole_events() ? &archive_ : nullptr; }
   std::vector<std::string> directories() const override { return {config_.root}; }
+  RewritableSink* rewritable() override { return &rewriter_; }
 
  private:
   FileSink(FileConfig config, Layout layout, TemporaryNames names, const PluginContext& context);
@@ -67,6 +69,7 @@ class FileSink final : public Sink {
   const Layout layout_;
   Archive archive_{config_, layout_};
   TemporaryNames names_;
+  TreeRewriter rewriter_{names_};
   const std::string instance_;
   Logger& log_;
   const Clock& clock_;

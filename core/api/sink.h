@@ -11,6 +11,7 @@
 #include "core/api/logger.h"
 #include "core/api/plugin_context.h"
 #include "core/api/readable_sink.h"
+#include "core/api/rewritable_sink.h"
 #include "core/base/result.h"
 
 namespace scriptorium {
@@ -91,6 +92,9 @@ class Sink {
   // Directories that only this sink may write to. Core refuses two sinks if a directory of one
   // equals or lies within a directory of the other.
   virtual std::vector<std::string> directories() const { return {}; }
+
+  // This sink as a RewritableSink; null if it cannot replace what it stored.
+  virtual RewritableSink* rewritable() { return nullptr; }
 };
 
 }  // namespace scriptorium

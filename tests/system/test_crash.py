@@ -99,6 +99,10 @@ ELSEWHERE = {
     **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced",
                      "file.replaced_contents_removed"),
                     "test_owners_later.py: a kill at any step"),
+    **dict.fromkeys(("redact.contents_written", "redact.prepared", "redact.content_replaced",
+                     "redact.before_metadata", "redact.metadata_replaced", "redact.contents_moved",
+                     "redact.metadata_moved"),
+                    "test_redact_command.py: a kill at any step"),
 }
 
 

@@ -285,8 +285,10 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(Sink, batches_under_way, 9);
   EXPECT_SLOT(Sink, readable, 10);
   EXPECT_SLOT(Sink, directories, 11);
+  EXPECT_SLOT(Sink, rewritable, 12);
   EXPECT_SLOT(ReadableSink, fetch, 2);
   EXPECT_SLOT(ReadableSink, list, 3);
+  EXPECT_SLOT(RewritableSink, rewrite, 2);
   EXPECT_SLOT(SpoolAdapter, scheduler, 2);
   EXPECT_SLOT(SpoolAdapter, spool_root, 3);
   EXPECT_SLOT(SpoolAdapter, classify, 4);
