@@ -45,8 +45,12 @@ std::uint64_t Event::memory_size() const noexcept {
   if (job.array) add_known(job.array->task_spec);
   for (const std::string& text : problems) add(text);
   for (const std::string& text : lossy) add(text);
-  for (const Redaction& redaction : redactions)
-    sum += sizeof(Redaction) + redaction.where.capacity();
+  for (const std::string& text : parts) add(text);
+  for (const Redaction& redaction : redactions) {
+    sum += sizeof(Redaction) + redaction.rule.capacity() + redaction.where.capacity() +
+           redaction.lines.capacity() * sizeof(std::uint32_t);
+    for (const std::string& name : redaction.names) add(name);
+  }
   return sum;
 }
 

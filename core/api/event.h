@@ -17,7 +17,7 @@ using Bytes = std::shared_ptr<const std::string>;
 Bytes make_bytes(std::string bytes);
 
 // One file that belongs to an event. `size` and `sha256` describe the stored bytes, so that a
-// reader can verify them.
+// reader can verify them, and never those before redaction.
 struct EventFile {
   std::string name;  // "script", "environment", "record"; [a-z0-9_.-]
   std::uint64_t size = 0;
@@ -113,6 +113,8 @@ struct Event {
   std::optional<ScriptInfo> script;
   EnvironmentFormat environment_format = EnvironmentFormat::kNone;
   std::vector<EventFile> files;
+  // Set in the copy that a sink with the option `parts` gets, if that lacks a file: the option.
+  std::vector<std::string> parts;
   std::vector<Redaction> redactions;
   std::vector<std::string>
       problems;  // what was wrong with the input: "environment: count 9, 4 strings"
@@ -134,8 +136,9 @@ struct Event {
 void make_text_utf8(Event& event);
 
 // The id of a job.script event: sha256 over cluster, scheduler, kind, job id, the script file's
-// modification time in nanoseconds and the sha256 of its bytes before redaction. Each part is
-// preceded by its length, so that different lists of parts cannot produce the same input.
+// modification time in nanoseconds and the sha256 of its bytes as they are kept: a hash of the
+// original would let a reader guess what was redacted. Each part is preceded by its length, so that
+// different lists of parts cannot produce the same input.
 std::string event_id(std::string_view cluster, std::string_view scheduler, std::string_view kind,
                      std::string_view job_id, std::int64_t script_mtime_ns,
                      std::string_view script_sha256);

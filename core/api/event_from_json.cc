@@ -46,6 +46,7 @@ constexpr std::string_view kMembers[] = {"schema",
                                          "script",
                                          "environment",
                                          "files",
+                                         "parts",
                                          "redactions",
                                          "problems",
                                          "lossy",
@@ -86,6 +87,13 @@ std::uint64_t number(object json, std::string_view name) {
 }
 bool boolean(object json, std::string_view name) { return json.at_key(name).get_bool().value(); }
 
+std::uint32_t to_small_number(element value) {
+  const std::uint64_t number = value.get_uint64().value();
+  if (number > std::numeric_limits<std::uint32_t>::max())
+    throw std::invalid_argument("number is too large");
+  return static_cast<std::uint32_t>(number);
+}
+
 Timestamp to_time(element value) {
   const auto time = parse_rfc3339(value.get_string().value());
   if (!time) throw std::invalid_argument("not a time");
@@ -98,22 +106,28 @@ std::optional<std::string> optional_text(object json, std::string_view name) {
   return to_text(*found);
 }
 
-std::vector<std::string> texts(object json, std::string_view name) {
-  std::vector<std::string> list;
+// Calls `read` with each item of a list, which may be missing.
+template <typename Read>
+void each(object json, std::string_view name, Read read) {
   if (const auto found = find(json, name)) {
     const simdjson::dom::array items = found->get_array().value();
-    for (const element item : items) list.push_back(to_text(item));
+    for (const element item : items) read(item);
   }
-  return list;
 }
-
-// Calls `read` with each object of a list, which may be missing.
 template <typename Read>
 void each_object(object json, std::string_view name, Read read) {
-  if (const auto found = find(json, name)) {
-    const simdjson::dom::array items = found->get_array().value();
-    for (const element item : items) read(object(item.get_object().value()));
-  }
+  each(json, name, [&](element item) { read(object(item.get_object().value())); });
+}
+
+std::vector<std::string> texts(object json, std::string_view name) {
+  std::vector<std::string> list;
+  each(json, name, [&](element item) { list.push_back(to_text(item)); });
+  return list;
+}
+std::vector<std::uint32_t> small_numbers(object json, std::string_view name) {
+  std::vector<std::uint32_t> list;
+  each(json, name, [&](element item) { list.push_back(to_small_number(item)); });
+  return list;
 }
 
 Job read_job(object json) {
@@ -128,12 +142,8 @@ Job read_job(object json) {
   if (const auto found = find(json, "het")) {
     const object het = found->get_object().value();
     job.het = HetJob{.job_id = text(het, "job_id"), .synthetic = boolean(het, "synthetic")};
-    if (find(het, "component")) {
-      const std::uint64_t component = number(het, "component");
-      if (component > std::numeric_limits<std::uint32_t>::max())
-        throw std::invalid_argument("component is too large");
-      job.het->component = static_cast<std::uint32_t>(component);
-    }
+    if (const auto component = find(het, "component"))
+      job.het->component = to_small_number(*component);
   }
   job.account = optional_text(json, "account");
   job.partition = optional_text(json, "partition");
@@ -187,9 +197,14 @@ Event read_event(object json) {
     event.environment_format =
         find(json, "environment_format") ? EnvironmentFormat::kRaw : EnvironmentFormat::kNulEnded;
   }
+  event.parts = texts(json, "parts");
   each_object(json, "redactions", [&](object redaction) {
-    event.redactions.push_back(
-        {text(redaction, "rule"), text(redaction, "where"), number(redaction, "count")});
+    event.redactions.push_back({.rule = text(redaction, "rule"),
+                                .where = text(redaction, "where"),
+                                .count = number(redaction, "count"),
+                                .kept = find(redaction, "kept") && boolean(redaction, "kept"),
+                                .lines = small_numbers(redaction, "lines"),
+                                .names = texts(redaction, "names")});
   });
   event.problems = texts(json, "problems");
   event.supersedes = optional_text(json, "supersedes");

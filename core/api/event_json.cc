@@ -114,6 +114,7 @@ class Writer {
     if (event_.script) script();
     environment();
     files();
+    list("parts", "parts", event_.parts);
     redactions();
     list("problems", "problems", event_.problems);
     if (event_.supersedes) add_unchecked("supersedes", *event_.supersedes);
@@ -277,6 +278,17 @@ class Writer {
     text_.close(']');
   }
 
+  void numbers(const char* name, const std::vector<std::uint32_t>& items) {
+    if (items.empty()) return;
+    key(name);
+    text_.open('[');
+    for (const std::uint32_t item : items) {
+      text_.next_item();
+      text_.number(item);
+    }
+    text_.close(']');
+  }
+
   // ---- members
   void job() {
     const Job& job = event_.job;
@@ -390,6 +402,9 @@ class Writer {
       add_text("rule", "redactions", redaction.rule);
       add_text("where", "redactions", redaction.where);
       add_number("count", redaction.count);
+      if (redaction.kept) add_boolean("kept", true);
+      numbers("lines", redaction.lines);
+      list("names", "redactions", redaction.names);
       close();
     }
     text_.close(']');
@@ -440,6 +455,11 @@ void make_text_utf8(Event& event) {
     fix_optional("script.interpreter", event.script->interpreter);
     for (std::string& item : event.script->directives) fix("script.directives", item);
     for (std::string& item : event.script->modules) fix("script.modules", item);
+  }
+  for (Redaction& redaction : event.redactions) {
+    fix("redactions", redaction.rule);
+    fix("redactions", redaction.where);
+    for (std::string& name : redaction.names) fix("redactions", name);
   }
   for (std::string& problem : event.problems) fix("problems", problem);
 }

@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 1
+VERSION = 2
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -98,6 +98,9 @@ def common():
             ended_at=DATE),
         "user": obj(name=keyword(), id=HASH, group=obj(name=keyword(), id=HASH), verified=BOOLEAN,
                     unverified_reason=keyword()),
+        "parts": keyword(),
+        "redactions": obj(rule=keyword(), where=keyword(), count=LONG, kept=BOOLEAN, lines=LONG,
+                          names=keyword()),
         "labels": {"type": "object", "dynamic": True},
         "event": obj(id=alias("id"), created=alias("captured_at"), provider=alias("scheduler")),
         "jobid": alias("job.id"),
@@ -119,7 +122,6 @@ def job_family(flavor):
         "environment_format": keyword(),
         "environment_truncated": BOOLEAN,
         "files": obj(name=keyword(), size=LONG, sha256=HASH),
-        "redactions": obj(rule=keyword(), where=keyword(), count=LONG),
     }
 
 

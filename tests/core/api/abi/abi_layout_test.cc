@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 3,
+static_assert(kPluginAbiVersion == 4,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -101,11 +101,14 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(ScriptInfo, interpreter, 0);
   EXPECT_OFFSET(ScriptInfo, directives, 40);
   EXPECT_OFFSET(ScriptInfo, modules, 64);
-  EXPECT_SIZE(Redaction, 72);
+  EXPECT_SIZE(Redaction, 128);
   EXPECT_OFFSET(Redaction, rule, 0);
   EXPECT_OFFSET(Redaction, where, 32);
   EXPECT_OFFSET(Redaction, count, 64);
-  EXPECT_SIZE(Event, 1160);
+  EXPECT_OFFSET(Redaction, kept, 72);
+  EXPECT_OFFSET(Redaction, lines, 80);
+  EXPECT_OFFSET(Redaction, names, 104);
+  EXPECT_SIZE(Event, 1184);
   EXPECT_OFFSET(Event, id, 0);
   EXPECT_OFFSET(Event, kind, 32);
   EXPECT_OFFSET(Event, time, 64);
@@ -120,12 +123,13 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Event, script, 848);
   EXPECT_OFFSET(Event, environment_format, 944);
   EXPECT_OFFSET(Event, files, 952);
-  EXPECT_OFFSET(Event, redactions, 976);
-  EXPECT_OFFSET(Event, problems, 1000);
-  EXPECT_OFFSET(Event, supersedes, 1024);
-  EXPECT_OFFSET(Event, replaces, 1064);
-  EXPECT_OFFSET(Event, lossy, 1104);
-  EXPECT_OFFSET(Event, extra_json, 1128);
+  EXPECT_OFFSET(Event, parts, 976);
+  EXPECT_OFFSET(Event, redactions, 1000);
+  EXPECT_OFFSET(Event, problems, 1024);
+  EXPECT_OFFSET(Event, supersedes, 1048);
+  EXPECT_OFFSET(Event, replaces, 1088);
+  EXPECT_OFFSET(Event, lossy, 1128);
+  EXPECT_OFFSET(Event, extra_json, 1152);
   EXPECT_SIZE(Variable, 32);
   EXPECT_OFFSET(Variable, name, 0);
   EXPECT_OFFSET(Variable, value, 16);

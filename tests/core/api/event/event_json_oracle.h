@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -50,11 +52,16 @@ class OracleWriter {
     if (event_.script) json["script"] = script();
     environment(json);
     if (!event_.files.empty()) json["files"] = files();
+    for (const std::string& part : event_.parts) json["parts"].push_back(text("parts", part));
     if (!event_.redactions.empty()) {
       for (const Redaction& r : event_.redactions) {
         json["redactions"].push_back({{"rule", text("redactions", r.rule)},
                                       {"where", text("redactions", r.where)},
                                       {"count", r.count}});
+        Json& added = json["redactions"].back();
+        if (r.kept) added["kept"] = true;
+        if (!r.lines.empty()) added["lines"] = r.lines;
+        for (const std::string& name : r.names) added["names"].push_back(text("redactions", name));
       }
     }
     for (const std::string& problem : event_.problems)
@@ -230,6 +237,7 @@ inline constexpr std::string_view kKnown[] = {"schema",
                                               "script",
                                               "environment",
                                               "files",
+                                              "parts",
                                               "redactions",
                                               "problems",
                                               "lossy",
@@ -270,6 +278,26 @@ inline std::uint64_t required_number(const Json& json, const char* key) {
   if (!number.is_number_integer() || (!number.is_number_unsigned() && number < 0))
     throw std::invalid_argument(std::string(key) + " is not a number from 0");
   return number.get<std::uint64_t>();
+}
+
+inline std::uint32_t small_number(const Json& number) {
+  if (!number.is_number_unsigned() ||
+      number.get<std::uint64_t>() > std::numeric_limits<std::uint32_t>::max())
+    throw std::invalid_argument("not a number of 32 bits");
+  return number.get<std::uint32_t>();
+}
+
+inline Redaction oracle_redaction(const Json& json) {
+  Redaction redaction{.rule = json.at("rule").get<std::string>(),
+                      .where = json.at("where").get<std::string>(),
+                      .count = required_number(json, "count")};
+  if (json.contains("kept")) redaction.kept = json.at("kept").get<bool>();
+  if (json.contains("lines")) {
+    for (const Json& line : json.at("lines").get<std::vector<Json>>())
+      redaction.lines.push_back(small_number(line));
+  }
+  if (json.contains("names")) redaction.names = json.at("names").get<std::vector<std::string>>();
+  return redaction;
 }
 
 inline Event oracle_read(const Json& json) {
@@ -331,10 +359,10 @@ inline Event oracle_read(const Json& json) {
     event.environment_format = json.contains("environment_format") ? EnvironmentFormat::kRaw
                                                                    : EnvironmentFormat::kNulEnded;
   }
+  if (json.contains("parts")) event.parts = json.at("parts").get<std::vector<std::string>>();
   if (json.contains("redactions")) {
     for (const Json& r : json.at("redactions")) {
-      event.redactions.push_back({r.at("rule").get<std::string>(), r.at("where").get<std::string>(),
-                                  required_number(r, "count")});
+      event.redactions.push_back(oracle_redaction(r));
     }
   }
   if (json.contains("problems"))

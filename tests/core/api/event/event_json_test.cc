@@ -45,14 +45,21 @@ class EventMaker {
     if (below(4) == 0)
       event.files.push_back(
           {.name = text(), .size = below(100), .sha256 = text(), .bytes = nullptr});
-    for (std::size_t i = below(4); i > 1; --i)
-      event.redactions.push_back({.rule = text(), .where = text(), .count = random_()});
+    if (below(4) == 0) event.parts = texts();
+    for (std::size_t i = below(4); i > 1; --i) event.redactions.push_back(redaction());
     if (below(4) == 0) event.problems = texts();
     if (below(4) == 0) event.supersedes = text();
     if (below(4) == 0) event.replaces = text();
     if (below(4) == 0) event.lossy = texts();
     if (below(2) == 0) event.extra_json = kExtras[below(std::size(kExtras))];
     return event;
+  }
+  Redaction redaction() {
+    Redaction made{.rule = text(), .where = text(), .count = random_(), .kept = chance()};
+    for (std::size_t i = below(4); i > 1; --i)
+      made.lines.push_back(static_cast<std::uint32_t>(random_()));
+    if (chance()) made.names = texts();
+    return made;
   }
   JsonOptions options() {
     return {.script_text = chance(),

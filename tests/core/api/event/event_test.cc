@@ -95,7 +95,11 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
   event.job.het = HetJob{"4711", 1, true};
   event.complete = false;
   event.problems = {"environment: count 9, 4 strings"};
-  event.redactions = {{"environment", "environment", 3}};
+  event.redactions = {
+      {.rule = "environment", .where = "environment", .count = 3},
+      {.rule = "jwt", .where = "script", .count = 2, .kept = true, .lines = {3, 12}},
+      {.rule = "variable-name", .where = "environment", .count = 1, .names = {"HF_TOKEN"}}};
+  event.parts = {"script", "records"};
   event.supersedes = std::string(64, 'b');
   event.replaces = std::string(64, 'c');
   event.environment_format = EnvironmentFormat::kRaw;
@@ -112,6 +116,34 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
   EXPECT_EQ(back->files[1].sha256, event.files[1].sha256);
   EXPECT_EQ(back->files[1].bytes, nullptr);
   EXPECT_EQ(back->environment_format, EnvironmentFormat::kRaw);
+  EXPECT_EQ(back->redactions, event.redactions);
+  EXPECT_EQ(back->parts, event.parts);
+}
+
+TEST(EventJsonTest, ARedactionHasOnlyTheMembersThatSaySomething) {
+  Event event = test::make_event_value("1");
+  event.redactions = {
+      {.rule = "jwt", .where = "job.name", .count = 1},
+      {.rule = "jwt", .where = "script", .count = 2, .kept = true, .lines = {3, 12}},
+      {.rule = "x", .where = "environment", .count = 1, .names = {"A", "\xff"}}};
+  const auto json = nlohmann::json::parse(event_json(event));
+  EXPECT_EQ(json["redactions"], nlohmann::json::parse(R"([
+      {"rule":"jwt","where":"job.name","count":1},
+      {"rule":"jwt","where":"script","count":2,"kept":true,"lines":[3,12]},
+      {"rule":"x","where":"environment","count":1,"names":["A","\ufffd"]}])"));
+  EXPECT_EQ(json["lossy"], nlohmann::json::parse(R"(["redactions"])"));
+}
+
+TEST(EventTest, NamesOfRedactedVariablesAreRepairedOnceAndCounted) {
+  Event event = test::make_event_value("1");
+  event.redactions = {{.rule = "x", .where = "environment", .count = 1, .names = {"A\xff"}}};
+  make_text_utf8(event);
+  EXPECT_EQ(event.redactions[0].names[0], "A\xef\xbf\xbd");
+  EXPECT_EQ(event.lossy, std::vector<std::string>{"redactions"});
+  const std::uint64_t before = event.memory_size();
+  event.redactions[0].names.emplace_back(1000, 'n');
+  event.redactions[0].lines.assign(100, 7);
+  EXPECT_GE(event.memory_size(), before + 1400);
 }
 
 TEST(EventJsonTest, NothingButMetadataIsReadBack) {
