@@ -1,24 +1,17 @@
 #include "core/config/config.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <map>
-#include <memory>
 #include <utility>
 
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/config/config_file.h"
 #include "core/config/options.h"
 #include "core/config/toml_reader.h"
 
 namespace scriptorium {
 namespace {
-
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 20;
 
 std::vector<std::string> names_of(const std::vector<OptionInfo>& options) {
   std::vector<std::string> names;
@@ -210,60 +203,6 @@ class Merger {
   bool damaged_ = false;
 };
 
-// The file's text; nothing, with a problem reported, if it cannot be read.
-std::optional<std::string> read_config_file(const std::string& file, const std::string& remedy,
-                                            Problems& problems) {
-  const auto refuse = [&](std::string why) {
-    problems.add({.position = {file, 0}, .problem = std::move(why)});
-    return std::nullopt;
-  };
-  // O_NONBLOCK: a FIFO must not block the start.
-  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!fd) return refuse(system_error("cannot be opened", errno).message() + remedy);
-  const auto stat = stat_fd(fd.get());
-  if (!stat) return refuse(stat.error().message());
-  if (stat->is_directory()) return refuse("is a directory, not a file");
-  if (!stat->is_regular()) return refuse("is not a regular file");
-  const std::string too_large =
-      "is larger than " + format_bytes(kMaxFileBytes) + ", which no configuration needs";
-  if (stat->size > kMaxFileBytes) return refuse(too_large + " (" + format_bytes(stat->size) + ")");
-  auto bytes = read_fd(fd.get(), kMaxFileBytes + 1, stat->size);
-  if (!bytes) return refuse(bytes.error().message());
-  if (bytes->size() > kMaxFileBytes) return refuse(too_large);
-  return *std::move(bytes);
-}
-
-std::vector<std::string> plugin_files(const std::string& folder, Problems& problems,
-                                      bool& complete) {
-  struct CloseDirectory {
-    void operator()(DIR* d) const noexcept { ::closedir(d); }
-  };
-  std::vector<std::string> result;
-  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir(folder.c_str()));
-  if (!directory) {
-    if (errno != ENOENT) {
-      problems.add(
-          {.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
-      complete = false;
-    }
-    return result;
-  }
-  errno = 0;
-  while (const dirent* entry = ::readdir(
-             directory.get())) {  // NOLINT(concurrency-mt-unsafe): no other thread uses the stream
-    const std::string_view name = entry->d_name;
-    if (name.starts_with('.') || !name.ends_with(".toml")) continue;
-    result.push_back(folder + "/" + std::string(name));
-  }
-  if (errno != 0) {
-    problems.add(
-        {.position = {folder, 0}, .problem = system_error("cannot be listed", errno).message()});
-    complete = false;
-  }
-  std::sort(result.begin(), result.end());
-  return result;
-}
-
 }  // namespace
 
 Config load_config(const std::string& file, Problems& problems) {
@@ -282,7 +221,7 @@ Config load_config(const std::string& file, Problems& problems) {
   const std::string folder =
       (slash == std::string::npos ? std::string{} : file.substr(0, slash + 1)) + "plugins.d";
   bool complete = true;
-  for (const std::string& name : plugin_files(folder, problems, complete)) {
+  for (const std::string& name : toml_files(folder, problems, complete)) {
     if (auto text = read_config_file(name, "", problems)) {
       merger.add_file(name);
       merger.add_plugin_file(read_toml(*text, name, problems), file);
@@ -297,9 +236,9 @@ Config load_config(const std::string& file, Problems& problems) {
 Config parse_config(std::string_view text, const std::string& name, Problems& problems) {
   Merger merger(problems);
   merger.add_file(name);
-  if (text.size() > kMaxFileBytes) {
+  if (text.size() > kMostConfigBytes) {
     problems.add({.position = {name, 0},
-                  .problem = "is larger than " + format_bytes(kMaxFileBytes) +
+                  .problem = "is larger than " + format_bytes(kMostConfigBytes) +
                              ", which no configuration needs"});
     merger.damage();
   } else {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,10 +35,14 @@ enum class Place : std::uint8_t {
   kText,    // job name, comment, submit line, directives, arguments, raw records
 };
 
+// The lines of a file at which its keys are, for messages; a key that is missing has none.
+using KeyLines = std::map<std::string, std::uint32_t, std::less<>>;
+
 // A text of a rule's own tests.
 struct Example {
   std::string text;
-  std::string secret;  // what must be removed from it; "" = nothing (a near miss)
+  std::string secret;      // what must be removed from it; "" = nothing (a near miss)
+  std::uint32_t line = 0;  // of its file
 };
 
 struct Rule {
@@ -58,6 +63,8 @@ struct Rule {
   bool multi_line = false;                        // the expression may go beyond one line
   Action action = Action::kReplace;
   std::vector<Example> examples;  // hits and near misses
+  std::string file;               // "" = none
+  KeyLines lines;                 // "name", "regex", "allow" and so on
 };
 
 // One file of rules: a shipped one, or one of a site's redact.d.
@@ -70,6 +77,7 @@ struct RuleFile {
   // names that are harmless all the same.
   std::vector<std::string> deny_names, allow_names;
   std::vector<std::string> words;  // always removed, wherever they are
+  KeyLines lines;                  // "off.NAME" and "actions.NAME"
 };
 
 // The rules that are not in a file.
