@@ -33,6 +33,7 @@ struct CoreConfig {
   std::string metrics_socket;      // "" = metrics.sock in state_dir
   std::string metrics_textfile;    // "" = none
   std::string log_level = "info";  // "debug" | "info" | "warning" | "error"
+  std::string redact = "default";  // "off" | "flag" | "default" | "strict"
 };
 
 // Options of every source, in addition to its plugin's.
@@ -44,6 +45,7 @@ struct SourceConfig {
   std::int64_t resolve_timeout_seconds = 30;
   std::int64_t max_file_bytes = std::int64_t{128} << 20;
   EnvironmentRule environment;
+  std::optional<std::string> redact;  // absent: the top-level one
 };
 
 // Options of every sink, in addition to its plugin's.

@@ -1,6 +1,7 @@
 #include "core/config/options.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -130,6 +131,19 @@ Option<T> not_empty(Option<T> base, std::string problem) {
 std::vector<std::pair<std::string, std::string>> words(std::initializer_list<const char*> list) {
   std::vector<std::pair<std::string, std::string>> result;
   for (const char* word : list) result.emplace_back(word, word);
+  return result;
+}
+
+constexpr std::array kRedactModes{"default", "strict", "flag", "off"};
+constexpr const char* kRedactHelp =
+    "what becomes of passwords, keys and tokens in scripts, variables and texts, before they reach "
+    "a disk: replaced by \"[redacted:RULE]\"; strict: also by rules that hit ordinary text now and "
+    "then; flag: kept, and reported in the event; off: not looked for";
+
+template <typename T = std::string>
+std::vector<std::pair<std::string, T>> redact_modes() {
+  std::vector<std::pair<std::string, T>> result;
+  for (const char* mode : kRedactModes) result.emplace_back(mode, T(mode));
   return result;
 }
 
@@ -276,6 +290,7 @@ const Schema<CoreConfig>& core_schema() {
               textfile_problem),
       choice("log_level", &CoreConfig::log_level, words({"debug", "info", "warning", "error"}),
              "least important messages that are logged"),
+      choice("redact", &CoreConfig::redact, redact_modes(), kRedactHelp),
   };
   return schema;
 }
@@ -301,6 +316,8 @@ const Schema<SourceConfig>& source_schema() {
           "max_file_bytes", &SourceConfig::max_file_bytes, 1024, std::int64_t{1} << 30,
           "bytes that are read of one spool file; a larger one is cut there and marked incomplete"),
       custom<SourceConfig>(environment_info(), read_environment),
+      choice("redact", &SourceConfig::redact, redact_modes<std::optional<std::string>>(),
+             "as the top-level option, for this source alone; absent: the top-level one"),
   };
   return schema;
 }

@@ -19,8 +19,11 @@ namespace scriptorium::redact {
 // Threads: any. Owns nothing but its share of the rules.
 class Redactor {
  public:
-  // `rules` may be null for Mode::kOff.
+  // Without `rules`, any mode but kOff fails.
   Redactor(std::shared_ptr<const RuleSet> rules, Mode mode, EnvironmentRule environment);
+
+  // Keeps everything.
+  static std::shared_ptr<const Redactor> none();
 
   // What an adapter made of an entry, in place; `environment` may become null and mixed_files
   // fewer. What was found, one item for each rule and place. Strong guarantee: an error means that
@@ -36,10 +39,16 @@ class Redactor {
   Mode mode() const noexcept { return mode_; }
 
  private:
+  std::vector<Redaction> drop_variables(ParsedJob& job) const;
+
   std::shared_ptr<const RuleSet> rules_;
   Mode mode_;
   EnvironmentRule environment_;
 };
+
+// Leaves of an event that cannot be redacted only what the scheduler itself names; `reason` becomes
+// its problem. It is to be a dead letter.
+void remove_payload(Event& event, const std::string& reason);
 
 // Adds `more` to `into`, item by item of the same rule, place and `kept`.
 void merge(std::vector<Redaction>& into, std::vector<Redaction> more);
