@@ -179,16 +179,17 @@ Option<Rule> hits_option() {
         const auto* items = std::get_if<std::vector<Value>>(&value.data);
         if (items == nullptr) return options_detail::wrong_type(value, table, info, problems);
         for (const Value& item : *items) {
-          const auto* entry = std::get_if<Table>(&item.data);
-          if (entry == nullptr) {
+          if (!std::holds_alternative<Table>(item.data)) {
             options_detail::wrong_type(item, table, info, problems);
             continue;
           }
-          check_unknown_keys(*entry, hit_schema().options(), problems);
-          Hit hit = hit_schema().parse(*entry, problems);
-          const bool complete = entry->find("text") != nullptr && entry->find("secret") != nullptr;
+          Table entry = std::get<Table>(item.data);
+          entry.path = options_detail::join_key(table.path, info.name);
+          check_unknown_keys(entry, hit_schema().options(), problems);
+          Hit hit = hit_schema().parse(entry, problems);
+          const bool complete = entry.find("text") != nullptr && entry.find("secret") != nullptr;
           if (complete && (hit.secret.empty() || hit.text.find(hit.secret) == std::string::npos)) {
-            problems.add(*entry, "secret", "is not a part of the text");
+            problems.add(entry, "secret", "is not a part of the text");
             continue;
           }
           into.examples.push_back({std::move(hit.text), std::move(hit.secret), item.position.line});

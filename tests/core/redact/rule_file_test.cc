@@ -94,13 +94,13 @@ TEST_F(RuleFileTest, AnEmptyFileSaysNothing) {
 }
 
 TEST_F(RuleFileTest, UnknownKeysAreReportedWithTheNearestOne) {
-  EXPECT_THAT(parse("word = ['x']\n[names]\ndenied = []\n[[rule]]\nname = 'r'\nabout = 'x'\n"
+  EXPECT_THAT(parse("word = ['x']\n[names]\ndenny = []\n[[rule]]\nname = 'r'\nabout = 'x'\n"
                     "keywords = ['kk']\nregexp = 'x'\nregex = 'x'\n"
                     "hits = [{ text = 'x', secret = 'x', why = '' }]\n"),
               ElementsAre("lab.toml:1: word: unknown key; did you mean \"words\"?",
-                          "lab.toml:3: names.denied: unknown key; did you mean \"deny\"?",
+                          "lab.toml:3: names.denny: unknown key; did you mean \"deny\"?",
                           "lab.toml:8: rule.r.regexp: unknown key; did you mean \"regex\"?",
-                          "lab.toml:10: rule.hits.why: unknown key"));
+                          "lab.toml:10: rule.r.hits.why: unknown key"));
 }
 
 TEST_F(RuleFileTest, WrongTypesAreReported) {
@@ -145,7 +145,7 @@ TEST_F(RuleFileTest, ValuesThatCannotBeMeantAreReported) {
   EXPECT_THAT(parse_in_rule("entropy = 9"),
               ElementsAre("lab.toml:6: rule.r.entropy: out of range; allowed: 0 .. 8; given: 9"));
   EXPECT_THAT(parse_in_rule("hits = [{ text = 'abc', secret = 'x' },\n'abc']"),
-              ElementsAre("lab.toml:6: rule.hits.secret: is not a part of the text; given: ***",
+              ElementsAre("lab.toml:6: rule.r.hits.secret: is not a part of the text; given: ***",
                           "lab.toml:7: rule.r.hits: wrong type; allowed: list of { text = \"...\", "
                           "secret = \"...\" }; given: \"abc\""));
   EXPECT_THAT(
