@@ -1,6 +1,7 @@
 #include "core/base/sha256.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 #include <array>
 #include <new>
@@ -51,6 +52,17 @@ std::string sha256_hex(std::string_view bytes) {
   Sha256 hash;
   hash.update(bytes);
   return hash.finish_hex();
+}
+
+std::string hmac_sha256_hex(std::string_view key, std::string_view bytes) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  // This fails only when memory is exhausted, and then nothing can continue.
+  if (HMAC(sha256_method(), key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data(),
+           &size) == nullptr)
+    throw std::bad_alloc();
+  return hex_encode({reinterpret_cast<const char*>(digest.data()), size});
 }
 
 }  // namespace scriptorium

@@ -25,4 +25,7 @@ class Sha256 {
 
 std::string sha256_hex(std::string_view bytes);
 
+// HMAC-SHA256 (RFC 2104) of the bytes, as 64 lower-case hexadecimal digits.
+std::string hmac_sha256_hex(std::string_view key, std::string_view bytes);
+
 }  // namespace scriptorium

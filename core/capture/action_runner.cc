@@ -194,17 +194,32 @@ void ActionRunner::take(const std::string& key, bool whole) {
   FAULT_POINT("capture.parsed");
   if (!parsed) return report_unparsable(key, content.files.front().name, parsed.error());
   if (whole) reader_.learn_usual_files(content);
-  const SpoolFile& identity = identity_file(content, parsed->script_file);
+  // Before any rule runs: other rules would make another event of the same entry.
+  CaptureRecord record = record_of(
+      identity_file(content, parsed->script_file), parsed->script, whole,
+      context_.journal.capture_key(original_id(context_.options.origin, content, *parsed)));
+  if (const CaptureRecord* made = table_.made_event(key, record.capture_key)) {
+    record.event_id = made->event_id;
+    return report(EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true});
+  }
+  auto supersedes = superseded_by(key, *parsed);
   auto event = std::make_shared<Event>(assemble(
       context_.options.origin, content, *std::move(parsed), context_.options.common.environment,
       whole, inspection.method, context_.clock.now()));
-  CaptureRecord record = record_of(*event, identity);
-  if (table_.made_event(key, record.event_id))
-    return report(EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true});
-  const CaptureRecord* before = table_.record(key);
-  if (before != nullptr && has_grown(*before, *event))
-    event->supersedes = unpack_event_id(before->event_id);
+  event->supersedes = std::move(supersedes);
+  if (const auto id = pack_event_id(event->id)) record.event_id = *id;
   offer(key, std::move(event), std::move(record));
+}
+
+std::optional<std::string> ActionRunner::superseded_by(const std::string& key,
+                                                       const ParsedJob& parsed) const {
+  const CaptureRecord* before = table_.record(key);
+  const auto key_of = [&](std::string_view beginning, std::int64_t mtime_ns) {
+    return context_.journal.capture_key(
+        original_id(context_.options.origin, parsed.job.id, mtime_ns, beginning));
+  };
+  if (before == nullptr || !has_grown(*before, parsed.script, key_of)) return std::nullopt;
+  return unpack_event_id(before->event_id);
 }
 
 void ActionRunner::report_unparsable(const std::string& key, const std::string& file,
@@ -231,6 +246,7 @@ void ActionRunner::offer(const std::string& key, std::shared_ptr<Event> event,
   item.source = context_.options.name;
   item.resolve_first = context_.options.resolve_first;
   if (record.marked) item.mark = mark_of(key, record);
+  item.capture_key = unpack_event_id(record.capture_key);
   item.durable = count_captured(*event, table_.inspection(key)->method);
   item.event = std::move(event);
   FAULT_POINT("capture.before_append");

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -67,6 +68,8 @@ class ActionRunner {
 
   // The entry has an open inspection with content. `whole`: as far as the adapter can tell.
   void take(const std::string& key, bool whole);
+  // The event of the same entry, captured half written, that one of `parsed` replaces.
+  std::optional<std::string> superseded_by(const std::string& key, const ParsedJob& parsed) const;
   void report_unparsable(const std::string& key, const std::string& file, const Error& error);
   void offer(const std::string& key, std::shared_ptr<Event> event, CaptureRecord record);
   std::function<void(bool fresh)> count_captured(const Event& event, const char* method) const;

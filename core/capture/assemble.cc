@@ -6,6 +6,8 @@
 namespace scriptorium {
 namespace {
 
+constexpr std::string_view kKind = "job.script";
+
 void add_file(Event& event, std::string name, Bytes bytes, std::string sha256) {
   const std::uint64_t size = bytes->size();
   event.files.push_back({std::move(name), size, std::move(sha256), std::move(bytes)});
@@ -18,12 +20,25 @@ const SpoolFile& identity_file(const SpoolEntry& entry, std::string_view script_
   return file != nullptr ? *file : entry.files.front();
 }
 
+std::string original_id(const EventOrigin& origin, std::string_view job_id, std::int64_t mtime_ns,
+                        std::string_view script) {
+  return event_id(origin.cluster, origin.scheduler, kKind, job_id, mtime_ns, sha256_hex(script));
+}
+
+std::string original_id(const EventOrigin& origin, const SpoolEntry& entry,
+                        const ParsedJob& parsed) {
+  const SpoolFile& identity = identity_file(entry, parsed.script_file);
+  // Without a script, the bytes that there are identify the event.
+  const Bytes& script = parsed.script != nullptr ? parsed.script : identity.bytes;
+  return original_id(origin, parsed.job.id, identity.stat.mtime_ns, *script);
+}
+
 Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
                const EnvironmentRule& rule, bool complete, std::string_view capture,
                Timestamp now) {
   const SpoolFile& identity = identity_file(entry, parsed.script_file);
   Event event;
-  event.kind = "job.script";
+  event.kind = kKind;
   event.time = {identity.stat.mtime_ns};
   event.captured_at = now;
   event.capture = capture;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/api/spool_adapter.h"
 #include "core/config/config.h"
@@ -13,6 +15,16 @@ struct EventOrigin {
   std::string scheduler;
   std::string host;
 };
+
+// The id that the event of an entry would have if nothing were removed from it: over the bytes as
+// they are in the spool. Call it before redaction changes `parsed`. An id over a short secret would
+// let anybody try guesses at it, so nothing but its capture key leaves the process. Pure.
+std::string original_id(const EventOrigin& origin, const SpoolEntry& entry,
+                        const ParsedJob& parsed);
+// The same of an entry whose identifying file was last modified at `mtime_ns`, and whose script was
+// `script`.
+std::string original_id(const EventOrigin& origin, std::string_view job_id, std::int64_t mtime_ns,
+                        std::string_view script);
 
 // An event from what an adapter made of an entry: id, hashes, times; then the environment rule, so
 // that what a site does not keep never reaches the journal. Pure. `parsed.script_file` must be a

@@ -242,10 +242,13 @@ const CaptureRecord* EntryTable::record(std::string_view key) const {
   return entry != nullptr && entry->has_record() ? entry->record.get() : nullptr;
 }
 
-bool EntryTable::made_event(std::string_view key, const PackedEventId& id) const {
+const CaptureRecord* EntryTable::made_event(std::string_view key,
+                                            const PackedCaptureKey& capture_key) const {
   const Entry* entry = store_.find(key);  // a retired record counts as well
-  return entry != nullptr && entry->record && entry->record->event_id == id &&
-         entry->record->kind != CaptureRecord::Kind::kIgnored;
+  const bool made = entry != nullptr && entry->record &&
+                    entry->record->capture_key == capture_key &&
+                    entry->record->kind != CaptureRecord::Kind::kIgnored;
+  return made ? &*entry->record : nullptr;
 }
 
 bool EntryTable::was_captured(std::string_view key, const FileIdentity& identity) const {

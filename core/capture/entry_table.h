@@ -252,9 +252,10 @@ class EntryTable {
   const Inspection* inspection(std::string_view key) const;
   // Null if there is none of an existing entry; valid until the next input.
   const CaptureRecord* record(std::string_view key) const;
-  // This very event was made of the entry: of its present files, or of files that are gone and may
-  // still have notifications in the queue.
-  bool made_event(std::string_view key, const PackedEventId& id) const;
+  // The record of the event that was made of the entry with this capture key: of its present files,
+  // or of files that are gone and may still have notifications in the queue. Null if there is none;
+  // valid until the next input.
+  const CaptureRecord* made_event(std::string_view key, const PackedCaptureKey& capture_key) const;
   bool is_known(std::string_view key) const {
     return record(key) != nullptr || inspection(key) != nullptr;
   }

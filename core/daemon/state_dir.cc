@@ -18,7 +18,8 @@ namespace {
 // What a daemon makes in state_dir. Everything else there, such as an archive, keeps its owner.
 bool is_ours(std::string_view name) {
   return name == "lock" || name == "control.sock" || name == "in-flight" ||
-         name.starts_with("journal.") || name.starts_with("bad.");
+         name.starts_with("capture.key") || name.starts_with("journal.") ||
+         name.starts_with("bad.");
 }
 
 struct CloseDirectory {

@@ -47,7 +47,7 @@ class Import {
   Result<void> start_sinks();
   Result<void> read_tree(const std::stop_token& stop);
   bool take(FoundJob job, const std::stop_token& stop);
-  Result<Event> event_of(FoundJob& job) const;
+  Result<ReadJob> event_of(FoundJob& job) const;
   void watch(const std::stop_token& stop, std::stop_source& give_up);
   std::uint64_t settled() const;
   bool idle() const;
@@ -113,7 +113,7 @@ Result<void> Import::start_sinks() {
           summary_.journal + ", which forgets what was imported so far"};
 }
 
-Result<Event> Import::event_of(FoundJob& job) const {
+Result<ReadJob> Import::event_of(FoundJob& job) const {
   const Timestamp now = clock_.now();
   if (auto* own = std::get_if<TreeJob>(&job.job))
     return make_event(options_.format, std::move(*own), options_.origin, options_.environment, now);
@@ -133,12 +133,12 @@ bool Import::take(FoundJob job, const std::stop_token& stop) {
     listener_.skipped(job.path, kind, made.error().message());
     return !stop.stop_requested();
   }
-  if (options_.before && made->time >= *options_.before) {
+  if (options_.before && made->event.time >= *options_.before) {
     ++summary_.later;
     return !stop.stop_requested();
   }
-  if (options_.owners != nullptr && options_.owners->verify(*made)) ++summary_.verified;
-  auto event = std::make_shared<const Event>(*std::move(made));
+  if (options_.owners != nullptr && options_.owners->verify(made->event)) ++summary_.verified;
+  auto event = std::make_shared<const Event>(std::move(made->event));
   summary_.bytes += event->bytes_size();
   if (!event->problems.empty()) ++summary_.doubtful;
   summary_.first = std::min(summary_.first.value_or(event->time), event->time);
@@ -150,6 +150,7 @@ bool Import::take(FoundJob job, const std::stop_token& stop) {
   Journal::Append item;
   item.source = options_.again ? std::string(kSource) + ".again" : kSource;
   item.event = event;
+  item.capture_key = journal_->capture_key(made->original_id);
   if (!options_.again) {
     item.mark = CaptureMark{.entry = options_.tree + "/" + job.path,
                             .identity = identity_of("script", job.stat),

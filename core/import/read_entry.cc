@@ -162,8 +162,8 @@ ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
   return read;
 }
 
-Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
-                 const EnvironmentRule& rule, Timestamp now) {
+ReadJob make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                   const EnvironmentRule& rule, Timestamp now) {
   ParsedJob parsed;
   parsed.job.id = std::move(job.path.job_id);
   parsed.job.name = std::move(job.path.job_name);
@@ -202,12 +202,14 @@ Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
     job.environment->name = "environment";
     entry.files.push_back(*std::move(job.environment));
   }
-  return assemble(origin, entry, std::move(parsed), rule, complete, "import", now);
+  std::string original = original_id(origin, entry, parsed);
+  return {.event = assemble(origin, entry, std::move(parsed), rule, complete, "import", now),
+          .original_id = std::move(original)};
 }
 
-Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
-                         std::optional<Period> period, const EventOrigin& origin,
-                         const EnvironmentRule& rule, Timestamp now) {
+Result<ReadJob> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
+                           std::optional<Period> period, const EventOrigin& origin,
+                           const EnvironmentRule& rule, Timestamp now) {
   auto parsed = adapter.parse(entry);
   if (!parsed) return parsed.error();
   parsed->user.verified = false;
@@ -217,7 +219,10 @@ Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
     if (file.name == parsed->script_file)
       file.stat.mtime_ns = time_of(file.stat, period, parsed->problems);
   }
-  return assemble(origin, entry, *std::move(parsed), rule, complete, "import", now);
+  std::string original = original_id(origin, entry, *parsed);
+  return ReadJob{
+      .event = assemble(origin, entry, *std::move(parsed), rule, complete, "import", now),
+      .original_id = std::move(original)};
 }
 
 }  // namespace scriptorium::import

@@ -19,6 +19,12 @@ struct TreeJob {
   std::optional<SpoolFile> environment;
 };
 
+// A job as it is to be kept, and the id that its event would have if nothing were removed from it.
+struct ReadJob {
+  Event event;
+  std::string original_id;
+};
+
 // The event that capture would have made of the same job, with these differences:
 // - `time`, and with it the id, comes from the modification time of the script file in the tree. If
 //   that is not on the date of its folder (a tree copied without its times), it comes from the
@@ -27,14 +33,14 @@ struct TreeJob {
 // - `capture` is "import".
 // A script without the end that its archiver would have copied is not `complete`. `problems` lists
 // what the tree leaves uncertain. Pure.
-Event make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
-                 const EnvironmentRule& rule, Timestamp now);
+ReadJob make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                   const EnvironmentRule& rule, Timestamp now);
 
 // The same for files with the scheduler's own names, which its adapter parses (Torque's .SC and
 // .JB, which SArchive copies). The error comes from the adapter.
-Result<Event> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
-                         std::optional<Period> period, const EventOrigin& origin,
-                         const EnvironmentRule& rule, Timestamp now);
+Result<ReadJob> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
+                           std::optional<Period> period, const EventOrigin& origin,
+                           const EnvironmentRule& rule, Timestamp now);
 
 // An environment as its archiver wrote it.
 struct ReadEnvironment {

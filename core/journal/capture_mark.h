@@ -41,8 +41,9 @@ inline FileIdentity identity_of(std::string file, const FileStat& stat) {
 struct CaptureMark {
   std::string entry;
   FileIdentity identity;
-  std::uint64_t size = 0;  // of the script as stored
-  std::string event_id;
+  std::uint64_t size = 0;   // of the script as submitted, as far as it was read
+  std::string event_id;     // of the event that was made of it
+  std::string capture_key;  // CaptureSecret::key_of(); "" = the event's id is the original one
 };
 
 }  // namespace scriptorium

@@ -42,6 +42,10 @@ Result<void> Journal::verify() const {
   return {};
 }
 
+std::string Journal::capture_key(std::string_view original_id) const {
+  return impl_->secret ? impl_->secret->key_of(original_id) : "";
+}
+
 bool Journal::full() const {
   return impl_->queue.with([](const CommitQueue& q) { return q.is_full(); });
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/api/logger.h"
@@ -64,9 +65,13 @@ class Journal {
 
   // Sources
 
+  // The key by which the journal recognises an entry with this original id (original_id() in
+  // core/capture/assemble.h), whatever event is made of it. "" if opened for reading only.
+  std::string capture_key(std::string_view original_id) const;
   // Queues an event for the next group commit. Waits while the queue holds too many bytes or full()
-  // is true; false only if `stop` was requested before the event was taken. An id that the journal
-  // holds, or that a mark names, changes nothing but the mark.
+  // is true; false only if `stop` was requested before the event was taken. A capture key that a
+  // mark has, or an id that the journal holds, changes nothing but the mark, which keeps naming the
+  // event that was made of its entry.
   bool append(Append item, const std::stop_token& stop);
   // As append(), but waits only while the writer thread catches up, never for a sink or a disk.
   // `item` is moved from only if it was taken. A refused event stays where it came from and may be

@@ -35,6 +35,7 @@ Journal::Impl::Impl(Options given, Logger& logger, const Clock& the_clock,
       log(logger),
       clock(the_clock),
       report(std::move(opened.report)),
+      secret(std::move(opened.secret)),
       queue(CommitQueue(options.max_bytes)),
       shares(journal::Shares(options.max_bytes, options.user_share_percent)),
       readers(options.directory + "/" + journal::kFileName,
@@ -47,8 +48,8 @@ Journal::Impl::Impl(Options given, Logger& logger, const Clock& the_clock,
                     bury_unreadable(sink, item, reason, only_in_archive);
                   },
               .damaged = [this](const std::string& why) { note_damage(why); }}),
-      writer_(std::make_unique<journal::Writer>(std::move(opened.connection), options, shared,
-                                                clock)) {}
+      writer_(std::make_unique<journal::Writer>(std::move(opened.connection), options, secret,
+                                                shared, clock)) {}
 
 Journal::Impl::~Impl() {
   if (!thread_.joinable()) return;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_set>
@@ -71,6 +72,7 @@ class Journal::Impl {
   Logger& log;
   const Clock& clock;
   OpenReport report;
+  const std::optional<CaptureSecret> secret;  // empty if read-only
   Guarded<journal::Shared> shared;
   Guarded<journal::CommitQueue> queue;
   Guarded<journal::Shares> shares;

@@ -39,6 +39,9 @@ struct Append {
   std::shared_ptr<const Event> event;  // with all bytes
   bool resolve_first = false;          // sinks see it only after resolved() was called for it
   std::optional<CaptureMark> mark;     // replaces the mark of the same entry
+  // CaptureSecret::key_of() the original id: the event is a duplicate if a mark has it. "" =
+  // nothing was removed from the event, so its id is the original one.
+  std::string capture_key;
   // Called on the writer thread once the event is durable (`fresh` is false if the journal held it
   // already). Must be quick and must not call the journal. Not called if the process ends first.
   std::function<void(bool fresh)> durable;

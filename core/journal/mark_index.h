@@ -9,25 +9,25 @@
 
 namespace scriptorium::journal {
 
-// The event ids that marks name, per source. About 110 bytes a mark: names and ids are kept as
+// The capture keys that marks have, per source. About 110 bytes a mark: names and keys are kept as
 // 128-bit hashes. Changes can be undone back to the last commit(). Not thread-safe.
 class MarkIndex {
  public:
-  void put(std::string_view source, std::string_view entry, std::string_view event_id) {
-    change(key(source, entry), key(source, event_id));
+  void put(std::string_view source, std::string_view entry, std::string_view capture_key) {
+    change(key(source, entry), key(source, capture_key));
   }
   void forget(std::string_view source, std::string_view entry) {
     change(key(source, entry), std::nullopt);
   }
-  bool has(std::string_view source, std::string_view event_id) const {
-    return ids_.contains(key(source, event_id));
+  bool has(std::string_view source, std::string_view capture_key) const {
+    return keys_.contains(key(source, capture_key));
   }
 
   void commit() { undo_.clear(); }
   void rollback() {
     while (!undo_.empty()) {
       const Undo last = undo_.back();
-      set(last.entry, last.id);
+      set(last.entry, last.captured);
       undo_.pop_back();
     }
   }
@@ -42,7 +42,7 @@ class MarkIndex {
   };
   struct Undo {
     Key entry;
-    std::optional<Key> id;
+    std::optional<Key> captured;
   };
 
   // FNV-1a with 128 bits over source, NUL, text.
@@ -56,25 +56,25 @@ class MarkIndex {
     return {static_cast<std::uint64_t>(hash >> 64), static_cast<std::uint64_t>(hash)};
   }
 
-  void change(const Key& entry, const std::optional<Key>& id) {
+  void change(const Key& entry, const std::optional<Key>& captured) {
     const auto it = entries_.find(entry);
     undo_.push_back({entry, it == entries_.end() ? std::nullopt : std::optional<Key>(it->second)});
-    set(entry, id);
+    set(entry, captured);
   }
-  void set(const Key& entry, const std::optional<Key>& id) {
+  void set(const Key& entry, const std::optional<Key>& captured) {
     if (const auto it = entries_.find(entry); it != entries_.end()) {
-      if (const auto count = ids_.find(it->second); count != ids_.end() && --count->second == 0)
-        ids_.erase(count);
+      if (const auto count = keys_.find(it->second); count != keys_.end() && --count->second == 0)
+        keys_.erase(count);
       entries_.erase(it);
     }
-    if (id) {
-      entries_.emplace(entry, *id);
-      ++ids_[*id];
+    if (captured) {
+      entries_.emplace(entry, *captured);
+      ++keys_[*captured];
     }
   }
 
   std::unordered_map<Key, Key, Hash> entries_;
-  std::unordered_map<Key, std::uint32_t, Hash> ids_;
+  std::unordered_map<Key, std::uint32_t, Hash> keys_;
   std::vector<Undo> undo_;
 };
 

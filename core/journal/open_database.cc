@@ -57,7 +57,8 @@ Result<void> inspect(Connection& db, const std::string& file) {
   }
   if (*application != kApplicationId || *version < 1 || *ours < 7 ||
       (*version == 1) == has_table(db, "packs") ||
-      (*version < 3) == has_column(db, "marks", "file_size"))
+      (*version < 3) == has_column(db, "marks", "file_size") ||
+      (*version < 4) == has_column(db, "marks", "capture_key"))
     return Error{ErrorKind::kCorrupt, "header or schema damaged"};
   const std::string damage = verify(db, Extent::kStructure);
   if (!damage.empty()) return Error{ErrorKind::kCorrupt, damage};
@@ -95,16 +96,60 @@ Result<OpenedDatabase> open_read_only(const Options& options) {
   return opened;
 }
 
+// The secret of the capture keys, on disk or not yet.
+struct Secret {
+  CaptureSecret secret;
+  bool is_new = false;
+};
+Result<Secret> load_secret(const std::string& directory) {
+  auto loaded = CaptureSecret::load(directory);
+  if (loaded) return Secret{*std::move(loaded)};
+  if (loaded.error().kind() != ErrorKind::kVanished) return loaded.error();
+  auto made = CaptureSecret::make();
+  if (!made) return made.error();
+  return Secret{*std::move(made), true};
+}
+
+// Gives its key to every mark without one (of an older journal, or salvaged from one) or, after the
+// secret was lost, to all. Nothing was removed from the events of those marks, as far as is known,
+// so their ids are the original ones.
+void put_capture_keys(Connection& db, const Secret& secret) {
+  Statement put(db, "UPDATE marks SET capture_key=?3 WHERE source=?1 AND entry=?2");
+  Statement rows(db,
+                 "SELECT source, entry, event_id FROM marks WHERE ?1 OR length(capture_key)=0 "
+                 "ORDER BY source, entry");
+  rows.bind(secret.is_new);
+  struct Row {
+    std::string source, entry, event_id;
+  };
+  std::vector<Row> marks;
+  while (rows.step())
+    marks.push_back({std::string(rows.text(0)), std::string(rows.text(1)), rows.id(2)});
+  for (const Row& mark : marks)
+    put.run(mark.source, mark.entry, Id{secret.secret.key_of(mark.event_id)});
+}
+
 // All steps in one transaction: after a crash the journal has the old version or the new one.
-Result<void> upgrade(Connection& db, const std::string& file, Logger& log) {
+Result<void> upgrade(Connection& db, const std::string& file, const Secret& secret, Logger& log) {
   const std::int64_t version = db.integer("PRAGMA user_version").value_or(kFormatVersion);
-  if (version < kFormatVersion) {
+  const std::uint64_t marks = db.number("SELECT count(*) FROM marks");
+  const bool lost = secret.is_new && version == kFormatVersion && marks > 0;
+  if (lost || version < kFormatVersion ||
+      db.number("SELECT 1 FROM marks WHERE length(capture_key)=0 LIMIT 1") != 0) {
     db.execute("BEGIN IMMEDIATE");
-    db.execute(upgrade_sql(version));
+    if (version < kFormatVersion) db.execute(upgrade_sql(version));
+    put_capture_keys(db, secret);
     db.execute("COMMIT");
     if (!db.ok()) db.rollback();
   }
   if (auto error = db.take_error()) return *std::move(error);
+  if (lost) {
+    log.warning("CAPTURE_KEY_LOST",
+                "the key that recognises captured entries was missing; a new one is made; entries "
+                "whose files are unchanged are still recognised, others may be captured again if "
+                "the rules for secrets have changed",
+                {{"file", file}, {"marks", marks}});
+  }
   if (version < kFormatVersion) {
     log.info("JOURNAL_UPGRADED",
              "the journal of an older program was changed to this program's format; its marks do "
@@ -202,12 +247,21 @@ Result<OpenedDatabase> open_database(const Options& options, Logger& log, const 
   }
   const std::string file = options.directory + "/" + kFileName;
   OpenedDatabase opened;
+  auto secret = load_secret(options.directory);
+  if (!secret) return secret.error();
   if (auto result = finish_quarantine(options, log, opened.report); !result) return result.error();
   for (bool first = true;; first = false) {
     auto connection = try_open(options, file, first, opened.report);
     if (connection) {
       set_pragmas(**connection, options);
-      if (auto upgraded = upgrade(**connection, file, log); !upgraded) return upgraded.error();
+      if (auto upgraded = upgrade(**connection, file, *secret, log); !upgraded)
+        return upgraded.error();
+      // After the upgrade: if the process ends in between, the next start makes another secret and
+      // all keys again.
+      if (auto stored = secret->is_new ? secret->secret.store(options.directory) : Result<void>{};
+          !stored)
+        return stored.error();
+      opened.secret = std::move(secret->secret);
       opened.connection = *std::move(connection);
       return opened;
     }

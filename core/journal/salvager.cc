@@ -43,7 +43,7 @@ bool Salvager::pass(const std::string& file, Connection::Mode mode) {
                  .unresolved = true});
     each(kSelectMarks + std::string("true"), [&](Statement& row) {
       CaptureMark mark = mark_of_row(row);
-      marks_.try_emplace({std::string(row.text(8)), mark.entry}, std::move(mark));
+      marks_.try_emplace({std::string(row.text(9)), mark.entry}, std::move(mark));
     });
   } else {
     take_error();

@@ -40,7 +40,7 @@ CREATE TABLE exceptions(sink INTEGER NOT NULL, seq INTEGER NOT NULL, state INTEG
   PRIMARY KEY(sink, seq)) WITHOUT ROWID;
 CREATE INDEX exceptions_seq ON exceptions(seq);
 CREATE TABLE marks(source TEXT NOT NULL, entry TEXT NOT NULL, device INTEGER NOT NULL, inode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
-  size INTEGER NOT NULL, event_id BLOB NOT NULL, file TEXT NOT NULL DEFAULT '', file_size INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(source, entry)) WITHOUT ROWID;
+  size INTEGER NOT NULL, event_id BLOB NOT NULL, file TEXT NOT NULL DEFAULT '', file_size INTEGER NOT NULL DEFAULT 0, capture_key BLOB NOT NULL DEFAULT x'', PRIMARY KEY(source, entry)) WITHOUT ROWID;
 CREATE TABLE positions(source TEXT PRIMARY KEY NOT NULL, position BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE packs(id INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE fills(sink TEXT PRIMARY KEY NOT NULL, archive TEXT NOT NULL, since INTEGER NOT NULL, position TEXT NOT NULL,
@@ -65,7 +65,7 @@ const std::vector<AddedColumn>& added_columns() {
       {3, "events", "target", "INTEGER", "0"},    {3, "sinks", "absences", "TEXT", "''"},
       {3, "marks", "file", "TEXT", "''"},         {3, "marks", "file_size", "INTEGER", "0"},
       {3, "events", "owner", "TEXT", "''"},       {3, "events", "stored", "INTEGER", "0"},
-      {3, "unresolved", "stored", "INTEGER", "0"}};
+      {3, "unresolved", "stored", "INTEGER", "0"}, {4, "marks", "capture_key", "BLOB", "x''"}};
   return columns;
 }
 struct AddedTable {
@@ -157,7 +157,7 @@ CaptureMark mark_of_row(const Statement& row) {
   CaptureMark mark;
   FileIdentity& file = mark.identity;
   row.read(mark.entry, file.device, file.inode, file.mtime_ns, mark.size, IdInto{mark.event_id},
-           file.file, file.size);
+           file.file, file.size, IdInto{mark.capture_key});
   return mark;
 }
 

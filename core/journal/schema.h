@@ -8,7 +8,7 @@
 #include "core/journal/capture_mark.h"
 #include "core/journal/sqlite.h"
 
-// Tables and columns of the journal's file, format version 3 (docs/journal.md), and which of them
+// Tables and columns of the journal's file, format version 4 (docs/journal.md), and which of them
 // an older version lacks.
 namespace scriptorium::journal {
 
@@ -16,7 +16,8 @@ constexpr const char* kFileName = "journal.db";
 constexpr std::int64_t kApplicationId = 0x53637270;  // "Scrp"
 // Version 1 stored every file as a blob; version 2 had no absences, no locators, and marks that did
 // not name their file.
-constexpr std::int64_t kFormatVersion = 3;
+// Version 3 recognised an entry by its event id, which was over what the user had submitted.
+constexpr std::int64_t kFormatVersion = 4;
 constexpr std::int64_t kPageSize = 4096;
 // Creates all tables, always in the same order, so that their root pages are known.
 extern const char* const kSchema;
@@ -41,8 +42,8 @@ void show_as_newest(Connection& db);
 
 // The rows that mark_of_row() reads; a condition follows.
 constexpr const char* kSelectMarks =
-    "SELECT entry, device, inode, mtime_ns, size, event_id, file, file_size, source FROM marks "
-    "WHERE ";
+    "SELECT entry, device, inode, mtime_ns, size, event_id, file, file_size, capture_key, "
+    "source FROM marks WHERE ";
 CaptureMark mark_of_row(const Statement& row);
 // The rows that EventReader reads, of either table with the same columns; a condition follows.
 constexpr const char* kSelectEvents =

@@ -23,8 +23,10 @@ std::uint64_t checkpoint_pages(std::uint64_t max_bytes) {
 }  // namespace
 
 Writer::Writer(std::unique_ptr<Connection> connection, const Options& options,
-               Guarded<Shared>& shared, const Clock& clock)
+               const std::optional<CaptureSecret>& secret, Guarded<Shared>& shared,
+               const Clock& clock)
     : connection_(std::move(connection)),
+      secret_(secret),
       shared_(shared),
       clock_(clock),
       read_only_(options.read_only),

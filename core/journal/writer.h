@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/guarded.h"
+#include "core/journal/capture_key.h"
 #include "core/journal/codec.h"
 #include "core/journal/content_store.h"
 #include "core/journal/entry.h"
@@ -27,9 +28,10 @@ namespace scriptorium::journal {
 // otherwise. Threads: everything here belongs to the writer thread.
 class Writer {
  public:
-  // Reads counters and marks; load() returns the error of both.
-  Writer(std::unique_ptr<Connection> connection, const Options& options, Guarded<Shared>& shared,
-         const Clock& clock);
+  // Reads counters and marks; load() returns the error of both. `secret` is borrowed, and empty if
+  // the journal is opened for reading only.
+  Writer(std::unique_ptr<Connection> connection, const Options& options,
+         const std::optional<CaptureSecret>& secret, Guarded<Shared>& shared, const Clock& clock);
   Result<void> load();  // the sinks' accounts, then publishes everything; once, after construction
 
   // All of it or nothing. A failed command gets the error and is rolled back, which is a success
@@ -87,7 +89,7 @@ class Writer {
   // Entries (writer_apply.cc)
   void apply(Append& item);
   void apply(AppendMany& item);
-  void apply(PutMark& item) { marks_.put(item.source, item.mark); }
+  void apply(PutMark& item);
   void apply(ForgetMarks& item) { marks_.forget(item.source, item.entries); }
   void apply(ResolveMany& item);
   void apply(PublishDamaged& item);
@@ -95,8 +97,8 @@ class Writer {
   void apply(SettleMany& item);
   void apply(Command&) {}
 
-  // Whether the journal has the event, or a mark says that it had it.
-  bool has_event(std::string_view source, const std::string& id);
+  bool has_event(const std::string& id);  // to be delivered, or to be resolved
+  void put_mark(const std::string& source, CaptureMark& mark, bool duplicate);
   // Whether sinks at large have it or are to get it. One that only a sink being filled waits for
   // does not count, and is removed.
   bool is_visible(const std::string& id);
@@ -112,6 +114,7 @@ class Writer {
   bool fill_one(SinkId sink, const Event& event);  // false: the sink has it, or will get it
 
   std::unique_ptr<Connection> connection_;
+  const std::optional<CaptureSecret>& secret_;
   Guarded<Shared>& shared_;
   const Clock& clock_;
   const bool read_only_;

@@ -8,8 +8,17 @@
 
 namespace scriptorium::journal {
 
-bool Writer::has_event(std::string_view source, const std::string& id) {
-  return marks_.names(source, id) || is_visible(id) || unresolved_.contains(id);
+bool Writer::has_event(const std::string& id) { return is_visible(id) || unresolved_.contains(id); }
+
+// A duplicate's mark keeps the id of the event that was made of the entry: other rules for secrets
+// would make another one now.
+void Writer::put_mark(const std::string& source, CaptureMark& mark, bool duplicate) {
+  if (mark.capture_key.empty()) mark.capture_key = secret_->key_of(mark.event_id);
+  if (duplicate) {
+    if (auto made = marks_.event_id(source, mark.entry, mark.capture_key))
+      mark.event_id = *std::move(made);
+  }
+  marks_.put(source, mark);
 }
 
 bool Writer::is_visible(const std::string& id) {
@@ -46,8 +55,8 @@ void Writer::insert_unresolved(const Append& item, const Content& content) {
 }
 
 void Writer::apply(Append& item) {
-  if (item.mark && item.mark->event_id.empty()) item.mark->event_id = item.event->id;
-  const bool fresh = !has_event(item.source, item.event->id);
+  if (item.capture_key.empty()) item.capture_key = secret_->key_of(item.event->id);
+  const bool fresh = !marks_.has(item.source, item.capture_key) && !has_event(item.event->id);
   if (fresh) {
     const Content content = contents_.store(*item.event);
     if (item.resolve_first) {
@@ -56,14 +65,19 @@ void Writer::apply(Append& item) {
       insert_event(item.source, item.event, content);
     }
   }
-  if (item.mark) marks_.put(item.source, *item.mark);
+  if (item.mark) {
+    if (item.mark->event_id.empty()) item.mark->event_id = item.event->id;
+    item.mark->capture_key = item.capture_key;
+    put_mark(item.source, *item.mark, !fresh);
+  }
   if (item.durable) changes_.callbacks.push_back({item.durable, fresh});
 }
 
+void Writer::apply(PutMark& item) { put_mark(item.source, item.mark, false); }
+
 void Writer::apply(AppendMany& item) {
   for (const auto& event : item.events) {
-    if (!has_event(item.source, event->id))
-      insert_event(item.source, event, contents_.store(*event));
+    if (!has_event(event->id)) insert_event(item.source, event, contents_.store(*event));
   }
   if (item.position) marks_.put_position(item.source, *item.position);
 }

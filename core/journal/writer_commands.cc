@@ -124,7 +124,7 @@ Writer::Count Writer::hasten_unverified(const std::string& source, Timestamp now
 Writer::Count Writer::replace_unverified(std::uint64_t number, const std::string& source,
                                          const std::shared_ptr<const Event>& event) {
   FAULT_POINT("journal.before_replace");
-  if (!has_event(source, event->id)) {
+  if (!has_event(event->id)) {
     insert_event(source, event, contents_.store(*event));
     // A sink that is still to get the old event gets this one as well, and needs only this.
     if (unverified_.replace(*event->replaces, ledger_.last_seq()))

@@ -89,6 +89,7 @@ SCENARIO = {
     "daemon.drain": "SIGTERM",
     "daemon.reload": "SIGHUP",
     "daemon.locked": "start",
+    "journal.before_key": "start",
 }
 # Not reached by a storm into one file sink: the test that covers it.
 ELSEWHERE = {

@@ -39,9 +39,9 @@ def edit(daemon, *statements):
 def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon, make_storm,
                                                                      archive):
     daemon, storm = waiting_daemon(make_daemon, make_storm, archive)
-    edit(daemon, "PRAGMA user_version=4")
+    edit(daemon, "PRAGMA user_version=5")
     before = digest(daemon.state_dir)
-    words = "found journal format 4, this program needs 3 or older; install the newer " \
+    words = "found journal format 5, this program needs 4 or older; install the newer " \
             "Scriptorium again, which wrote it"
     for command in (["run"], ["run", "--once"], ["deadletters", "list"]):
         result = daemon.command(*command, check=False)
@@ -52,7 +52,7 @@ def test_a_newer_journal_is_refused_by_every_command_and_not_touched(make_daemon
     assert digest(daemon.state_dir) == before
 
     # The program that wrote it is installed again and continues.
-    edit(daemon, "PRAGMA user_version=3")
+    edit(daemon, "PRAGMA user_version=4")
     (archive.path / "blocked").unlink()
     daemon.command("run", "--once")
     Archive(archive.path / "blocked").compare(storm.manifest())

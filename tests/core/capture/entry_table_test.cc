@@ -32,7 +32,7 @@ SpoolFile script(std::uint64_t inode = 7) {
 CaptureRecord record(CaptureRecord::Kind kind = CaptureRecord::Kind::kWhole) {
   CaptureRecord made;
   made.identity = identity_of("script", script().stat);
-  made.event_id = *pack_event_id(kId);
+  made.event_id = made.capture_key = *pack_event_id(kId);
   made.kind = kind;
   made.marked = true;
   return made;

@@ -354,10 +354,10 @@ class SimulatedSpool {
                                       std::to_string(known_by.stat.mtime_ns) + *known_by.bytes);
     CaptureRecord record;
     record.identity = identity_of(known_by.name, known_by.stat);
-    record.event_id = *pack_event_id(id);
+    record.event_id = record.capture_key = *pack_event_id(id);
     record.kind = whole ? CaptureRecord::Kind::kWhole : CaptureRecord::Kind::kPartial;
     record.marked = true;
-    if (table_->made_event(key, record.event_id))
+    if (table_->made_event(key, record.capture_key) != nullptr)
       return run(EntryTable::Captured{.key = key, .record = record, .duplicate = true});
     if (journal_full || over_share) {
       return run(EntryTable::Refused{.key = key,

@@ -35,7 +35,8 @@ class ReadEntryTest : public testing::Test {
                     std::optional<SpoolFile> environment = std::nullopt,
                     const EnvironmentRule& rule = {}) {
     return make_event(format, {classify(format, path), std::move(script), std::move(environment)},
-                      {"lab", "toy", "ctl1"}, rule, {42});
+                      {"lab", "toy", "ctl1"}, rule, {42})
+        .event;
   }
 };
 

@@ -155,6 +155,29 @@ TEST_F(JournalCrashTest, SurvivesAKillInACheckpoint) {
   expect_survives("journal.checkpoint", 1, 60, true);
 }
 
+TEST_F(JournalCrashTest, AKillBeforeTheKeyIsStoredLeavesMarksThatTheNextKeyRecognises) {
+#ifndef SCRIPTORIUM_FAULTS
+  GTEST_SKIP() << "built without fault points (SCRIPTORIUM_FAULTS)";
+#endif
+  const auto event = workload_job("1", 0);
+  {
+    auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
+    ASSERT_TRUE(journal);
+    ASSERT_TRUE((*journal)->append({.source = "slurm",
+                                    .event = event,
+                                    .mark = CaptureMark{.entry = "job.1", .event_id = event->id}},
+                                   {}));
+  }
+  std::filesystem::remove(dir_.path_to("journal/capture.key"));
+  ASSERT_TRUE(killed(run_child("journal.before_key:1:kill", 1, 0))) << dir_.read("child.log");
+  EXPECT_FALSE(dir_.exists("journal/capture.key"));
+  auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
+  ASSERT_TRUE(journal);
+  const auto marks = (*journal)->marks("slurm");
+  ASSERT_EQ(marks.size(), 1U);
+  EXPECT_EQ(marks[0].capture_key, (*journal)->capture_key(event->id));
+}
+
 TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
 #ifndef SCRIPTORIUM_FAULTS
   GTEST_SKIP() << "built without fault points (SCRIPTORIUM_FAULTS)";

@@ -150,14 +150,14 @@ class JournalDamageTest : public testing::Test {
 TEST_F(JournalDamageTest, RefusesANewerFormatAndLeavesItUntouched) {
   fill();
   journal_.reset();
-  sql("PRAGMA user_version=4");
+  sql("PRAGMA user_version=5");
   const std::string before = dir_.read("journal/journal.db");
   auto refused = try_open();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
   EXPECT_THAT(refused.error().message(), HasSubstr(file()));
-  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 4"));
-  EXPECT_THAT(refused.error().message(), HasSubstr("needs 3"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("found journal format 5"));
+  EXPECT_THAT(refused.error().message(), HasSubstr("needs 4"));
   EXPECT_THAT(refused.error().message(), HasSubstr("install the newer Scriptorium"));
   EXPECT_EQ(dir_.read("journal/journal.db"), before);
   EXPECT_EQ(quarantine(), "");
@@ -399,11 +399,11 @@ TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewO
   EXPECT_EQ(journal_->open_report().damage, "");
   finish();
   journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(number("PRAGMA user_version"), 4);
   EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
 }
 
-TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion3) {
+TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion4) {
   sql(journal::upgrade_sql(1, 2));
   ASSERT_EQ(number("PRAGMA user_version"), 2);
   auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
@@ -416,7 +416,7 @@ TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion3) {
   EXPECT_EQ(journal_->open_report().damage, "");
   finish();
   journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(number("PRAGMA user_version"), 4);
   EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
 }
 
@@ -470,7 +470,7 @@ TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
   journal_->set_mark("slurm", mark);
   ASSERT_TRUE(flush());
   journal_.reset();
-  EXPECT_EQ(number("PRAGMA user_version"), 3);
+  EXPECT_EQ(number("PRAGMA user_version"), 4);
   EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
   open();
   EXPECT_EQ(journal_->marks("slurm")[0].identity, mark.identity);
@@ -484,6 +484,92 @@ TEST_F(JournalFormat2Test, WhatIsDamagedIsPutAsideAndItsMarksAreTakenOver) {
   EXPECT_EQ(journal_->open_report().salvaged_events, 4U);
   expect_all(*journal_);
   expect_intact();
+}
+
+// tests/fixtures/journal/format-3.db, written by the last program of format 3: jobs 1 to 4 of
+// "slurm", of which 4 waits for its owner; the sink "archive" has acknowledged 1 and refused 2.
+class JournalFormat3Test : public JournalDamageTest {
+ protected:
+  JournalFormat3Test() {
+    fs::create_directory(dir_.path_to("journal"));
+    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-3.db", file());
+  }
+  // Event ids of format 3 were original ones.
+  void expect_keys_of_the_event_ids() {
+    const auto marks = journal_->marks("slurm");
+    ASSERT_THAT(marks, SizeIs(4));
+    std::set<std::string> keys;
+    for (const CaptureMark& mark : marks) {
+      EXPECT_EQ(mark.capture_key, journal_->capture_key(mark.event_id));
+      keys.insert(mark.capture_key);
+    }
+    EXPECT_THAT(keys, SizeIs(4));
+  }
+};
+
+TEST_F(JournalFormat3Test, IsReadAsItIsAndItsMarksGetKeysAtTheStart) {
+  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                              system_clock());
+  ASSERT_TRUE(looked) << looked.error().message();
+  EXPECT_EQ((*looked)->usage().events, 3U);
+  ASSERT_THAT((*looked)->marks("slurm"), SizeIs(4));
+  EXPECT_EQ((*looked)->marks("slurm")[0].capture_key, "");
+  EXPECT_FALSE(dir_.exists("journal/capture.key")) << "a command that reads makes nothing";
+  looked->reset();
+  open();
+  EXPECT_EQ(journal_->open_report().damage, "");
+  EXPECT_TRUE(dir_.exists("journal/capture.key"));
+  expect_keys_of_the_event_ids();
+  EXPECT_EQ(journal_->marks("slurm")[0].identity.inode, 41U);
+  EXPECT_EQ(log_.count("JOURNAL_UPGRADED"), 1U);
+  EXPECT_FALSE(log_.has("CAPTURE_KEY_LOST"));
+  expect_intact();
+  // Job 1 was delivered and has left; only its mark recognises it, whatever the event would be now.
+  Event other = *job(1);
+  other.id = std::string(64, 'e');
+  const CaptureMark mark = journal_->marks("slurm")[0];
+  bool fresh = true;
+  journal_->append({.source = "slurm",
+                    .event = std::make_shared<const Event>(other),
+                    .capture_key = mark.capture_key,
+                    .durable = [&](bool is_fresh) { fresh = is_fresh; }},
+                   never_.get_token());
+  ASSERT_TRUE(flush());
+  EXPECT_FALSE(fresh);
+  journal_.reset();
+  EXPECT_EQ(number("PRAGMA user_version"), 4);
+}
+
+TEST_F(JournalFormat3Test, WhatIsDamagedIsPutAsideAndItsMarksGetKeysToo) {
+  patch(file(), 40, std::string(40, '\xff'));  // in the header
+  open();
+  EXPECT_EQ(journal_->open_report().salvaged_events, 3U);
+  expect_keys_of_the_event_ids();
+  expect_intact();
+}
+
+TEST_F(JournalFormat3Test, ALostKeyIsReplacedAndTheMarksGetNewOnes) {
+  open();
+  const std::string before = journal_->marks("slurm")[0].capture_key;
+  journal_.reset();
+  fs::remove(dir_.path_to("journal/capture.key"));
+  open();
+  EXPECT_TRUE(log_.has("CAPTURE_KEY_LOST"));
+  expect_keys_of_the_event_ids();
+  EXPECT_NE(journal_->marks("slurm")[0].capture_key, before);
+}
+
+TEST_F(JournalDamageTest, ARefusedKeyEndsTheStartAndLeavesTheJournalAsItIs) {
+  fill();
+  journal_.reset();
+  ASSERT_EQ(::chmod(dir_.path_to("journal/capture.key").c_str(), 0640), 0);
+  const std::string before = dir_.read("journal/journal.db");
+  auto refused = try_open();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(refused.error().message(), HasSubstr("capture.key: others than its owner"));
+  EXPECT_EQ(dir_.read("journal/journal.db"), before);
+  EXPECT_EQ(quarantine(), "");
 }
 
 TEST_F(JournalDamageTest, AFlippedCursorLeadsToDeliveryAgainAndNotToLoss) {

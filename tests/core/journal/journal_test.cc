@@ -116,6 +116,45 @@ class JournalTest : public testing::Test {
   std::unique_ptr<Journal> journal_;
 };
 
+TEST_F(JournalTest, AMarksCaptureKeyRecognisesAnEntryWhoseEventWouldBeAnotherNow) {
+  open();
+  const auto first = make_event("1");
+  Event changed = make_event_value("1", "#!/bin/bash\n[redacted:x]\n");
+  ASSERT_NE(changed.id, first->id);
+  const std::string key = journal_->capture_key("the original id");
+  const CaptureMark mark{.entry = "hash.1/job.1", .event_id = first->id};
+  const auto offer = [&](const std::shared_ptr<const Event>& event, const CaptureMark& with) {
+    std::promise<bool> fresh;
+    EXPECT_TRUE(journal_->append({.source = "slurm",
+                                  .event = event,
+                                  .mark = with,
+                                  .capture_key = key,
+                                  .durable = [&](bool is_fresh) { fresh.set_value(is_fresh); }},
+                                 {}));
+    return fresh.get_future().get();
+  };
+  EXPECT_TRUE(offer(first, mark));
+  reopen();
+  EXPECT_EQ(journal_->capture_key("the original id"), key);
+  // Copied with the spool: another inode, and another event since the rules have changed.
+  CaptureMark moved = mark;
+  moved.identity.inode = 77;
+  moved.event_id = changed.id;
+  EXPECT_FALSE(offer(std::make_shared<const Event>(changed), moved));
+  const auto marks = journal_->marks("slurm");
+  ASSERT_THAT(marks, SizeIs(1));
+  EXPECT_EQ(marks[0].identity.inode, 77U);
+  EXPECT_EQ(marks[0].capture_key, key);
+  EXPECT_EQ(marks[0].event_id, first->id) << "the event that was sent";
+  EXPECT_EQ(journal_->usage().events, 1U);
+  // Another source is another spool.
+  EXPECT_TRUE(journal_->append(
+      {.source = "torque", .event = std::make_shared<const Event>(changed), .capture_key = key},
+      {}));
+  journal_->flush(std::chrono::steady_clock::now() + 10s);
+  EXPECT_EQ(journal_->usage().events, 2U);
+}
+
 TEST_F(JournalTest, GivesBackExactlyTheBytesThatWereAppended) {
   open();
   const std::string odd = "#!/bin/bash\n\0\xff\xfe caf\xc3\xa9\r\n"s;
