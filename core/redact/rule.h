@@ -51,10 +51,11 @@ struct Rule {
   // ASCII, lower case: the expression runs only on a line (`multi_line`: from the line on) in which
   // one of them occurs in any case.
   std::vector<std::string> keywords;
-  // RE2 over bytes (Latin-1). The first group that takes part in the match, or else the whole match,
-  // is the secret: "([^"]*)"|'([^']*)'|(\S+) has three, one for each way to quote. An empty secret is
-  // none, so that "()" steps over what only looks alike; nor is a placeholder (placeholder.h). The
-  // search continues behind the secret, or behind the match where there was none.
+  // RE2 over bytes (Latin-1). The secret is the first group that takes part in the match, or else
+  // the whole match: "([^"]*)"|'([^']*)'|(\S+) has three, one for each way to quote. An empty
+  // secret is none, so that "()" steps over what only looks alike; nor is a placeholder
+  // (placeholder.h). The search continues behind the secret, or behind the match where there was
+  // none.
   std::string expression;
   double entropy = 0;              // Shannon's, bits per byte: a secret with less is none
   std::vector<std::string> allow;  // RE2: a secret that one of them matches anywhere is none
