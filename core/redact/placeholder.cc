@@ -8,22 +8,22 @@ namespace scriptorium::redact {
 namespace {
 
 // Not <cctype>: its answers depend on the locale, and job scripts hold any bytes.
-char to_lower(char c) noexcept {
+char lower_of(char c) noexcept {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
-bool is_letter(char c) noexcept { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
-bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_word(char c) noexcept { return is_letter(c) || is_digit(c) || c == '_'; }
+bool is_ascii_letter(char c) noexcept { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool is_ascii_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+bool is_name_byte(char c) noexcept { return is_ascii_letter(c) || is_ascii_digit(c) || c == '_'; }
 
 // `word` is in lower case.
-bool equals(std::string_view text, std::string_view word) noexcept {
+bool is_same_word(std::string_view text, std::string_view word) noexcept {
   return std::equal(text.begin(), text.end(), word.begin(), word.end(),
-                    [](char a, char b) { return to_lower(a) == b; });
+                    [](char a, char b) { return lower_of(a) == b; });
 }
 
-bool contains(std::string_view text, std::string_view word) noexcept {
+bool has_part(std::string_view text, std::string_view word) noexcept {
   return std::search(text.begin(), text.end(), word.begin(), word.end(),
-                     [](char a, char b) { return to_lower(a) == b; }) != text.end();
+                     [](char a, char b) { return lower_of(a) == b; }) != text.end();
 }
 
 bool encloses(std::string_view text, char open, char close) noexcept {
@@ -34,10 +34,12 @@ bool is_reference(std::string_view text) noexcept {
   const char second = text.size() > 1 ? text[1] : '\0';
   switch (text.front()) {
     case '$':
-      return is_word(second) || second == '{' || second == '(' || second == '@' || second == '*';
+      return is_name_byte(second) || second == '{' || second == '(' || second == '@' ||
+             second == '*';
     case '`': return true;
     case '%':  // printf and Python: %s, %(name)s; cmd: %NAME%
-      return (text.size() == 2 && is_letter(second)) || second == '(' || encloses(text, '%', '%');
+      return (text.size() == 2 && is_ascii_letter(second)) || second == '(' ||
+             encloses(text, '%', '%');
     case '<': return encloses(text, '<', '>') || second == '(' || second == '<';
     case '{': return text.back() == '}';
     case '[':  // [MASK] of a tokenizer, [redacted:...]
@@ -57,15 +59,15 @@ bool means_nothing(std::string_view text) noexcept {
                                                        "true", "false", "undefined", "unset",
                                                        "yes",  "no",    "on",        "off"};
   return std::any_of(kWords.begin(), kWords.end(),
-                     [&](std::string_view word) { return equals(text, word); });
+                     [&](std::string_view word) { return is_same_word(text, word); });
 }
 
 bool invites(std::string_view text) noexcept {
   constexpr std::array<std::string_view, 12> kParts = {
-      "xxxx",  "****",  "....",  "your_", "your-",       "your ",
+      "xxxx",  "****",  "...",   "your_", "your-",       "your ",
       "<your", "_here", "-here", " here", "placeholder", "[redacted"};
   return std::any_of(kParts.begin(), kParts.end(),
-                     [&](std::string_view part) { return contains(text, part); });
+                     [&](std::string_view part) { return has_part(text, part); });
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ TEST(PlaceholderTest, ReferencesMasksAndInvitationsAreNoSecrets) {
                            "hf_xxxxxxxx",
                            "<put it here>",
                            "sk-...paste_here",
+                           "hf_...",
                            "[redacted:jwt]",
                            "a [redacted:jwt] b"})
     EXPECT_TRUE(is_placeholder(text)) << text;
