@@ -26,6 +26,7 @@ enum class Command {
   kReport,
   kSetup,
   kImport,
+  kRedact,
   kVersion,
   kCompletion,
   kMan,
@@ -39,15 +40,15 @@ struct Arguments {
 
   bool once = false;                      // run
   bool markdown = false;                  // plugins
-  bool json = false;                      // status, show, deadletters list and show
+  bool json = false;                      // status, show, redact, deadletters list and show
   bool health = false;                    // status --check
   std::int64_t behind_warning_s = 300;    // status --check
   std::int64_t behind_critical_s = 3600;  // status --check
   bool all = false;                       // deadletters retry, discard
   bool yes = false;                       // deadletters discard
   bool raw = false;                       // show
-  bool environment = false;               // show
-  bool print = false;                     // setup
+  bool environment = false;               // show, redact
+  bool print = false;                     // setup, redact
   bool no_wait = false;                   // sinks fill, owners retry
   std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
@@ -55,7 +56,7 @@ struct Arguments {
   std::string job;                        // show, report
   std::string user;                       // report
   std::string since;                      // report
-  std::string archive;                    // report
+  std::string archive;                    // report, redact
   std::int64_t limit = 50;                // report
   bool js1 = false;                       // report
   std::string format;                     // import
@@ -65,9 +66,15 @@ struct Arguments {
   std::string scheduler;                  // import
   std::string before;                     // import
   std::string owners;                     // import
-  bool dry_run = false;                   // import
+  bool dry_run = false;                   // import, redact --archive
   bool again = false;                     // import
   bool of_import = false;                 // deadletters
+  std::vector<std::string> files;         // redact
+  std::string mode;                       // redact; "" = the configuration's
+  std::string record;                     // redact --archive
+  bool explain = false;                   // redact
+  bool rules = false;                     // redact
+  bool apply = false;                     // redact --archive
   std::string shell;                      // completion
   std::vector<std::string> help_of;       // help
 };

@@ -81,6 +81,7 @@ class Definition {
     setup.add_flag("--print", into_.print, "Only print it");
 
     add_import();
+    add_redact();
 
     add(app_, "version", "Print the version", Command::kVersion);
     // parse_command_line() handles it as "COMMAND --help"; it is defined here for the help and the
@@ -273,6 +274,54 @@ class Definition {
     import.add_flag("--again", into_.again,
                     "Include jobs that were imported before; sinks that have them do not change");
     import.add_flag("--json", into_.json, "The summary, for programs");
+  }
+
+  void add_redact() {
+    CLI::App& redact =
+        add(app_, "redact",
+            "Show which secrets would be removed from a job script, or clean up an archive",
+            Command::kRedact);
+    CLI::Option* files = redact.add_option("FILE", into_.files, "A job script; - = standard input");
+    CLI::Option* environment = redact.add_flag(
+        "--environment", into_.environment,
+        "Each FILE holds NAME=value strings that end in NUL, or lines if there is no NUL");
+    CLI::Option* mode = redact.add_option("--mode", into_.mode,
+                                          "As the option redact of the configuration, which is "
+                                          "the default if it can be read");
+    mode->check(CLI::IsMember({"default", "strict", "flag"}));
+    CLI::Option* explain = redact.add_flag(
+        "--explain", into_.explain, "Show as well what is kept although a rule nearly applies");
+    CLI::Option* print =
+        redact.add_flag("--print", into_.print, "Print FILE as it would be archived, and no more");
+    CLI::Option* rules = redact.add_flag("--rules", into_.rules, "List the rules in force");
+    CLI::Option* archive =
+        redact
+            .add_option("--archive", into_.archive,
+                        "A file tree that was written before: its events, whatever its layout")
+            ->type_name("DIR");
+    CLI::Option* dry_run =
+        redact.add_flag("--dry-run", into_.dry_run, "With --archive: report, and change nothing");
+    CLI::Option* apply = redact.add_flag("--apply", into_.apply,
+                                         "With --archive: remove for good what the rules find");
+    CLI::Option* record =
+        redact
+            .add_option("--record", into_.record,
+                        "With --apply: what changed goes here, a line of JSON for each event; "
+                        "default: redactions.jsonl in state_dir")
+            ->type_name("FILE");
+    redact.add_flag("--json", into_.json, "For programs")->excludes(print);
+    for (CLI::Option* option : {files, rules}) option->excludes(archive);
+    rules->excludes(files);
+    for (CLI::Option* option : {environment, explain, print}) option->needs(files);
+    for (CLI::Option* option : {dry_run, apply}) option->needs(archive);
+    apply->excludes(dry_run);
+    record->needs(apply);
+    redact.parse_complete_callback([files, rules, archive, dry_run, apply] {
+      if (files->count() + rules->count() + archive->count() == 0)
+        throw CLI::RequiredError("FILE, --rules or --archive");
+      if (archive->count() > 0 && dry_run->count() + apply->count() == 0)
+        throw CLI::RequiredError("--dry-run or --apply");
+    });
   }
 
   // Exactly one of ID and --all.

@@ -19,5 +19,6 @@ int show_command(const Arguments& arguments, Console& console);
 int report_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);
 int import_command(const Arguments& arguments, Console& console);
+int redact_command(const Arguments& arguments, Console& console);
 
 }  // namespace scriptorium::cli

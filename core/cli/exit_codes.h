@@ -5,6 +5,7 @@ namespace scriptorium::cli {
 // The command's exit codes, after sysexits.h. manual.cc explains each of them.
 enum ExitCode : int {
   kExitGood = 0,
+  kExitFound = 1,  // redact: there is something to remove
   kExitUsage = 64,
   kExitDataError = 65,
   kExitNoInput = 66,

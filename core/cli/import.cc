@@ -1,7 +1,5 @@
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +16,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/file.h"
@@ -27,6 +24,7 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/cli/signal_stop.h"
 #include "core/daemon/log.h"
 #include "core/daemon/privileges.h"
 #include "core/import/importer.h"
@@ -209,39 +207,6 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
 }
 
 // ---- the run
-
-// Turns SIGINT and SIGTERM into a stop request during its lifetime. Create it before any other
-// thread.
-class SignalStop {
- public:
-  explicit SignalStop(bool active) {
-    if (!active) return;
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-    signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (signals_) thread_ = std::jthread([this](const std::stop_token& end) { run(end); });
-  }
-  std::stop_token token() const noexcept { return source_.get_token(); }
-
- private:
-  void run(const std::stop_token& end) noexcept {
-    pollfd fd{signals_.get(), POLLIN, 0};
-    // Maximum delay before the thread notices its own stop; only the end of the command waits for
-    // that.
-    constexpr int kTickMs = 100;
-    while (!end.stop_requested()) {
-      if (::poll(&fd, 1, kTickMs) <= 0) continue;
-      source_.request_stop();
-      return;
-    }
-  }
-
-  std::stop_source source_;
-  UniqueFd signals_;
-  std::jthread thread_;
-};
 
 // The source that the tree's jobs are attributed to. It determines the scheduler's name and which
 // environment variables are kept.
