@@ -53,14 +53,11 @@ std::optional<Mode> configured_mode(const Arguments& arguments, Console& console
     return Mode::kDefault;
   Problems problems;
   const Config config = load_config(arguments.config_file, problems);
-  if (!problems.empty()) {
-    if (arguments.config_given) {
-      print_problems(problems, console);
-      return std::nullopt;
-    }
-    console.err << "scriptorium: " << arguments.config_file
-                << " has problems, and its option redact is not used\n";
-    return Mode::kDefault;
+  // What else is wrong in it does not matter here, unless it could not be read at all.
+  if (!problems.empty() && config.core.cluster.empty()) {
+    if (!arguments.config_given) return Mode::kDefault;
+    print_problems(problems, console);
+    return std::nullopt;
   }
   return redact::parse_mode(config.core.redact).value_or(Mode::kDefault);
 }
