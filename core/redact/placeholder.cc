@@ -55,9 +55,9 @@ bool is_mask(std::string_view text) noexcept {
 }
 
 bool means_nothing(std::string_view text) noexcept {
-  constexpr std::array<std::string_view, 12> kWords = {"none", "null",  "nil",       "nan",
-                                                       "true", "false", "undefined", "unset",
-                                                       "yes",  "no",    "on",        "off"};
+  constexpr std::array<std::string_view, 16> kWords = {
+      "none", "null", "nil", "nan", "true",  "false", "undefined", "unset",
+      "yes",  "no",   "on",  "off", "empty", "dummy", "fake",      "not-needed"};
   return std::any_of(kWords.begin(), kWords.end(),
                      [&](std::string_view word) { return is_same_word(text, word); });
 }

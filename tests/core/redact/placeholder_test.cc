@@ -35,6 +35,7 @@ TEST(PlaceholderTest, ReferencesMasksAndInvitationsAreNoSecrets) {
                            "<put it here>",
                            "sk-...paste_here",
                            "hf_...",
+                           "EMPTY",
                            "[redacted:jwt]",
                            "a [redacted:jwt] b"})
     EXPECT_TRUE(is_placeholder(text)) << text;
