@@ -117,13 +117,13 @@ void EventTable::insert(const StoredEvent& row, SinkId target) {
 }
 
 void EventTable::insert(std::uint64_t seq, const std::string& source, const Event& event,
-                        const Content& content) {
+                        const Content& content, SinkId target) {
   StoredEvent row = row_of(seq, source, event);
   row.meta = codec_.compress(encode_meta(event));
   row.content = content;
   row.content.owner = owner_of(event);
   row.content.stored += row.meta.size();
-  insert(row);
+  insert(row, target);
 }
 
 void EventTable::insert_locator(std::uint64_t seq, const Event& event, SinkId target) {

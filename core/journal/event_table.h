@@ -49,7 +49,7 @@ class EventTable {
   void each_after(std::uint64_t seq, const std::function<bool(const EventSummary&)>& take);
 
   void insert(std::uint64_t seq, const std::string& source, const Event& event,
-              const Content& content);
+              const Content& content, SinkId target = 0);
   void insert(const StoredEvent& row, SinkId target = 0);
   // One that only an archive holds.
   void insert_locator(std::uint64_t seq, const Event& event, SinkId target);

@@ -201,7 +201,8 @@ class Journal {
   Result<std::vector<DeadLetter>> dead_letters(const std::optional<std::string>& sink,
                                                std::size_t limit) const;
   // Ids may be shortened as long as they are unique (at least 8 digits); "" = all of the sink. Both
-  // return how many letters they changed.
+  // return how many letters they changed. An event that no sink may get (Append::dead) is not
+  // retried: kPermanent, unless there are others.
   Result<std::uint64_t> retry_dead(const std::optional<std::string>& sink,
                                    const std::string& event_id);
   Result<std::uint64_t> discard_dead(const std::optional<std::string>& sink,

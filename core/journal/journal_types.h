@@ -16,6 +16,8 @@
 namespace scriptorium::journal {
 
 using SinkId = std::uint32_t;
+// As the sink that an event is for: none will ever get it.
+constexpr SinkId kNoSink = ~SinkId{0};
 
 struct Options {
   std::string directory;                             // created with mode 0700 if missing
@@ -42,6 +44,9 @@ struct Append {
   // CaptureSecret::key_of() the original id: the event is a duplicate if a mark has it. "" =
   // nothing was removed from the event, so its id is the original one.
   std::string capture_key;
+  // Why no sink may ever get the event: it becomes a dead letter of every sink that would have got
+  // it, which can be discarded but not retried, and no later sink gets it. Not resolved first.
+  std::optional<std::string> dead;
   // Called on the writer thread once the event is durable (`fresh` is false if the journal held it
   // already). Must be quick and must not call the journal. Not called if the process ends first.
   std::function<void(bool fresh)> durable;

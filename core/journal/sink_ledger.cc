@@ -252,10 +252,19 @@ std::vector<SinkId> SinkLedger::retire_others(const std::vector<std::string>& co
 std::vector<SinkId> SinkLedger::idle() const {
   std::vector<SinkId> ids;
   for (const auto& [id, row] : now_.rows) {
-    if (!row->is_absent() && row->pending == 0 && row->cursor < now_.last_seq && row->ahead.empty())
-      ids.push_back(id);
+    const bool waits_for_nothing =
+        row->pending == 0 && std::ranges::all_of(row->ahead, [](const auto& ahead) {
+          return ahead.second.state == State::kDead;
+        });
+    if (!row->is_absent() && row->cursor < now_.last_seq && waits_for_nothing) ids.push_back(id);
   }
   return ids;
+}
+
+void SinkLedger::pass_idle(SinkId id) {
+  SinkRow& row = change(id);
+  row.cursor = now_.last_seq;
+  row.ahead.clear();
 }
 
 void SinkLedger::restart_count(SinkId id, std::uint64_t parked_in_archive) {

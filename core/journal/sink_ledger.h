@@ -100,9 +100,9 @@ class SinkLedger {
   std::vector<SinkId> retire_others(const std::vector<std::string>& configured);
 
   // Sinks that wait for nothing, but whose cursor is behind the last event: their kinds may leave
-  // out the newest events, which they must not hold.
+  // out the newest events, which they must not hold, or the newest are dead letters.
   std::vector<SinkId> idle() const;
-  void pass_idle(SinkId id) { change(id).cursor = now_.last_seq; }
+  void pass_idle(SinkId id);
 
   // Counts a sink's events afresh: restart_count(), then recount() for every event beyond its
   // cursor. `parked_in_archive`: of its parked events, those that only an archive holds.

@@ -18,7 +18,7 @@ struct EventSummary {
   std::uint64_t seq = 0;
   std::uint64_t bytes = 0;
   std::string kind;
-  SinkId target = 0;  // the one sink that it is for; 0 = all
+  SinkId target = 0;  // the one sink that it is for; 0 = all, kNoSink = none
   bool in_archive = false;
 };
 
@@ -54,7 +54,7 @@ struct SinkRow {
   std::map<std::uint64_t, Ahead> ahead;
 
   bool is_absent() const { return !absences.empty() && absences.back().upto == Absence::kOpen; }
-  // `target`: the one sink that the event is for, or 0.
+  // `target`: the one sink that the event is for, 0 or kNoSink.
   bool wants(std::string_view kind, std::uint64_t seq, SinkId target) const;
   // Whether the sink is still to get it.
   bool is_pending(const EventSummary& event) const;

@@ -102,14 +102,16 @@ ExceptionTable::ExceptionTable(Connection& connection)
 
 void ExceptionTable::each(std::optional<State> state, const std::function<void(const Row&)>& take) {
   Statement rows(connection_,
-                 "SELECT x.sink, x.seq, x.state, e.bytes, e.pack=-1, e.id FROM exceptions x LEFT "
-                 "JOIN events e ON e.seq=x.seq WHERE ?1 IS NULL OR x.state=?1 ORDER BY x.sink, "
+                 "SELECT x.sink, x.seq, x.state, e.bytes, coalesce(e.target,0), e.pack=-1, "
+                 "e.id FROM exceptions x LEFT JOIN events e ON e.seq=x.seq WHERE ?1 IS NULL OR "
+                 "x.state=?1 ORDER BY x.sink, "
                  "x.seq");
   rows.bind(state);
   while (rows.step()) {
     Row row;
     EventSummary& event = row.event;
-    rows.read(row.sink, event.seq, row.state, event.bytes, event.in_archive, IdInto{row.event_id});
+    rows.read(row.sink, event.seq, row.state, event.bytes, event.target, event.in_archive,
+              IdInto{row.event_id});
     take(row);
   }
 }

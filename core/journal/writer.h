@@ -105,6 +105,8 @@ class Writer {
   void withdraw(const EventSummary& event);
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
                     const Content& content);
+  // For no sink: a dead letter of each that would have got it.
+  void insert_dead(const Append& item, const Content& content);
   void insert_unresolved(const Append& item, const Content& content);
   void resolve(const StoredEvent& row, const Event& resolution);
   void publish_damaged(StoredEvent row);

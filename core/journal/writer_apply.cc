@@ -24,7 +24,7 @@ void Writer::put_mark(const std::string& source, CaptureMark& mark, bool duplica
 bool Writer::is_visible(const std::string& id) {
   const auto found = events_.find(id);
   if (!found) return false;
-  if (found->target == 0) return true;
+  if (found->target == 0 || found->target == kNoSink) return true;
   withdraw(*found);
   return false;
 }
@@ -45,6 +45,27 @@ void Writer::insert_event(const std::string& source, const std::shared_ptr<const
   changes_.events.emplace_back(seq, whole ? event : nullptr);
 }
 
+void Writer::insert_dead(const Append& item, const Content& content) {
+  const std::uint64_t seq = ledger_.next_seq();
+  const Event& event = *item.event;
+  events_.insert(seq, item.source, event, content, kNoSink);
+  changes_.events.emplace_back(seq, nullptr);
+  const EventSummary summary{
+      .seq = seq, .bytes = event.bytes_size(), .kind = event.kind, .target = kNoSink};
+  const Timestamp now = clock_.now();
+  for (const auto& [id, row] : ledger_.rows()) {
+    if (!row->wants(event.kind, seq, 0)) continue;
+    const Settle dead{.sequence = seq,
+                      .outcome = Outcome::kRejected,
+                      .reason = *item.dead,
+                      .first_attempt = now,
+                      .last_attempt = now};
+    change_exception(id, dead,
+                     ledger_.settle(id, summary, dead.outcome, std::nullopt, now).exception);
+  }
+  FAULT_POINT("journal.dead_inserted");
+}
+
 void Writer::insert_unresolved(const Append& item, const Content& content) {
   const std::uint64_t ticket = unresolved_.counts().last_ticket + 1;
   StoredEvent row = row_of(ticket, item.source, *item.event);
@@ -59,7 +80,9 @@ void Writer::apply(Append& item) {
   const bool fresh = !marks_.has(item.source, item.capture_key) && !has_event(item.event->id);
   if (fresh) {
     const Content content = contents_.store(*item.event);
-    if (item.resolve_first) {
+    if (item.dead) {
+      insert_dead(item, content);
+    } else if (item.resolve_first) {
       insert_unresolved(item, content);
     } else {
       insert_event(item.source, item.event, content);

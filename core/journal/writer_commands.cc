@@ -31,6 +31,13 @@ Result<std::vector<ExceptionTable::Row>> select(std::vector<ExceptionTable::Row>
   return letters;
 }
 
+Error never_delivered(const std::string& event_id) {
+  return {ErrorKind::kPermanent,
+          (event_id.empty() ? "every dead letter" : "event id " + printable(event_id)) +
+              ": could not be freed of secrets, so no sink may get it, and its script was not "
+              "kept; `deadletters show` has the reason, and `deadletters discard` removes it"};
+}
+
 }  // namespace
 
 Writer::Count Writer::register_sink(const std::string& name,
@@ -92,6 +99,7 @@ Writer::Count Writer::fill(Fill progress, const std::vector<std::shared_ptr<cons
 bool Writer::fill_one(SinkId sink, const Event& event) {
   if (unresolved_.contains(event.id)) return false;
   if (const auto found = events_.find(event.id)) {
+    if (found->target == kNoSink) return false;
     if (ledger_.find(sink)->wants(event.kind, found->seq, found->target) ||
         exceptions_.state(sink, found->seq))
       return false;
@@ -146,8 +154,13 @@ Writer::Count Writer::change_dead(const std::optional<std::string>& sink,
     if (row != nullptr && !letter.event_id.empty() && (!sink || row->name == *sink))
       all.push_back(letter);
   });
-  const auto letters = select(std::move(all), event_id);
+  auto letters = select(std::move(all), event_id);
   if (!letters) return letters.error();
+  if (retry) {
+    const bool any = !letters->empty();
+    std::erase_if(*letters, [](const auto& l) { return l.event.target == kNoSink; });
+    if (any && letters->empty()) return never_delivered(event_id);
+  }
   for (const ExceptionTable::Row& letter : *letters) {
     const std::uint64_t seq = letter.event.seq;
     if (retry) {

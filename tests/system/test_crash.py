@@ -96,6 +96,7 @@ ELSEWHERE = {
     "release.before": "test_sinks.py: a kill at any step of a release",
     "journal.before_release": "test_sinks.py: a kill at any step of a release",
     "journal.after_release": "test_sinks.py: a kill at any step of a release",
+    "journal.dead_inserted": "journal_crash_test: a kill before the commit",
     "fill.before": "test_sinks.py: a kill in the middle of a fill",
     **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced",
                      "file.replaced_contents_removed"),

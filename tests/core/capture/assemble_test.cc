@@ -60,6 +60,18 @@ TEST_F(AssembleTest, EnvironmentThatCannotBeParsedDoesNotPassARule) {
   EXPECT_NE(make().file("environment"), nullptr) << "without a rule the raw bytes are kept";
 }
 
+TEST_F(AssembleTest, TheOriginalIdIsThatOfTheBytesInTheSpool) {
+  const EventOrigin origin{"lab", "slurm", "ctl1"};
+  const std::string of_script = event_id("lab", "slurm", "job.script", "1", 17, sha256_hex("echo"));
+  EXPECT_EQ(original_id(origin, entry_, parsed_), of_script);
+  EXPECT_EQ(original_id(origin, "1", 17, "echo"), of_script);
+  parsed_.environment = nullptr;
+  EXPECT_EQ(original_id(origin, entry_, parsed_), of_script);
+  parsed_.script = nullptr;
+  EXPECT_EQ(original_id(origin, entry_, parsed_),
+            event_id("lab", "slurm", "job.script", "1", 17, sha256_hex("echo\0"s)));
+}
+
 TEST_F(AssembleTest, EntryWithoutAScriptHasAnIdOfItsOwn) {
   parsed_.script = nullptr;
   entry_.files[0].name = "environment";

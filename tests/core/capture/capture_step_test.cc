@@ -1,7 +1,11 @@
 #include "core/capture/capture.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "tests/core/capture/toy_spool.h"
 #include "tests/support/fake_clock.h"
@@ -92,6 +96,28 @@ class CaptureStepTest : public testing::Test {
     capture_->rescan();
     settle();
   }
+  // As if rules for secrets had made other events of the entries than the present ones would.
+  void rename_events(const std::string& event_id) {
+    for (CaptureMark mark : journal_->marks("toy")) {
+      mark.event_id = event_id;
+      journal_->set_mark("toy", std::move(mark));
+    }
+    ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + seconds{60}));
+  }
+  // Other inodes, the same bytes and modification times, as `cp -a` leaves them.
+  void copy_spool() const {
+    namespace fs = std::filesystem;
+    const std::string old = spool_.root() + ".old";
+    fs::rename(spool_.root(), old);
+    fs::copy(old, spool_.root(), fs::copy_options::recursive);
+    for (const auto& entry : fs::recursive_directory_iterator(old)) {
+      struct stat state{};
+      ASSERT_EQ(::stat(entry.path().c_str(), &state), 0);
+      const fs::path copy = spool_.root() / fs::relative(entry.path(), old);
+      const timespec times[] = {state.st_atim, state.st_mtim};
+      ASSERT_EQ(::utimensat(AT_FDCWD, copy.c_str(), times, 0), 0);
+    }
+  }
   std::string key(int id) const { return spool_.entry(id).substr(spool_.root().size() + 1); }
   const CaptureRecord* record(int id) const { return capture_->table().record(key(id)); }
 
@@ -149,6 +175,60 @@ TEST_F(CaptureStepTest, WhatIsKnownByItsMarkAloneIsStillFollowed) {
   EXPECT_EQ(capture_->status().captured, 1U);
   EXPECT_EQ(capture_->status().missed.size(), 0U);
   EXPECT_THAT(journal_->marks("toy"), SizeIs(2));
+}
+
+TEST_F(CaptureStepTest, AMovedSpoolIsRecognisedWhateverEventsWereMadeOfIt) {
+  for (int id = 1; id <= 3; ++id) spool_.submit(id);
+  rescan();
+  const std::string sent(64, 'e');
+  rename_events(sent);
+  const auto before = journal_->marks("toy");
+  TearDown();
+  copy_spool();
+  opened_.clear();
+  start();
+  settle();
+  EXPECT_THAT(opened_, SizeIs(3)) << "their files are not those of the marks";
+  EXPECT_EQ(capture_->status().captured, 0U);
+  EXPECT_EQ(capture_->status().duplicates, 3U);
+  const auto marks = journal_->marks("toy");
+  ASSERT_THAT(marks, SizeIs(3));
+  for (std::size_t i = 0; i < marks.size(); ++i) {
+    EXPECT_NE(marks[i].identity.inode, before[i].identity.inode);
+    EXPECT_EQ(marks[i].event_id, sent);
+    EXPECT_EQ(marks[i].capture_key, before[i].capture_key);
+  }
+  restart();
+  settle();
+  EXPECT_THAT(opened_, IsEmpty()) << "by the marks that the copy has now";
+}
+
+TEST_F(CaptureStepTest, WhatGrowsAfterARestartSupersedesTheEventThatWasSent) {
+  spool_.make_entry(7);
+  const std::string half = "#!/bin/sh\nhalf";
+  test::ToySpool::write_file(spool_.entry(7) + "/script", half);
+  rescan();
+  for (int minute = 0; minute < 60 && capture_->status().incomplete == 0; ++minute) {
+    clock_.advance(seconds{60});
+    settle();
+  }
+  ASSERT_EQ(capture_->status().incomplete, 1U);
+  const std::string sent(64, 'e');
+  rename_events(sent);
+  const auto sink = journal_->register_sink("sink", {"*"});
+  ASSERT_TRUE(sink);
+  TearDown();
+  test::ToySpool::write_file(spool_.entry(7) + "/environment", std::string("A=1\0", 4));
+  test::ToySpool::write_file(spool_.entry(7) + "/script", half + " and whole" + '\0');
+  start();
+  settle();
+  ASSERT_TRUE(journal_->register_sink("sink", {"*"}));
+  EXPECT_EQ(capture_->status().captured, 1U);
+  const auto items = journal_->read(*sink, 0, 10, 1U << 20);
+  ASSERT_TRUE(items);
+  ASSERT_THAT(*items, SizeIs(2));
+  EXPECT_EQ((*items)[1].event->supersedes, sent);
+  EXPECT_TRUE((*items)[1].event->complete);
 }
 
 TEST_F(CaptureStepTest, AnIdleSpoolLeavesNothingToDoUntilTheNextScan) {

@@ -64,6 +64,23 @@ void work(const std::string& directory, unsigned seed, int rounds, bool big) {
       .run();
 }
 
+// The child: an event that no sink may get.
+TEST(JournalCrashChild, DISABLED_Buries) {
+  const char* directory = ::getenv("JOURNAL_CHILD_DIRECTORY");
+  if (directory == nullptr) GTEST_SKIP() << "only run as a child of JournalCrashTest";
+  test::RecordingLogger log;
+  auto journal =
+      Journal::open({.directory = std::string(directory) + "/journal"}, log, system_clock());
+  ASSERT_TRUE(journal);
+  ASSERT_TRUE((*journal)->register_sink("archive", {"*"}));
+  const auto event = workload_job("1", 0);
+  ASSERT_TRUE((*journal)->append({.source = "slurm",
+                                  .event = event,
+                                  .mark = CaptureMark{.entry = "job.1", .event_id = event->id},
+                                  .dead = "redaction failed"},
+                                 {}));
+}
+
 TEST(JournalCrashChild, DISABLED_Works) {
   const char* directory = ::getenv("JOURNAL_CHILD_DIRECTORY");
   if (directory == nullptr) GTEST_SKIP() << "only run as a child of JournalCrashTest";
@@ -74,7 +91,8 @@ TEST(JournalCrashChild, DISABLED_Works) {
 class JournalCrashTest : public testing::Test {
  protected:
   // Runs the child; returns its wait status.
-  int run_child(const std::string& fault, unsigned seed, int rounds = 40, bool big = false) {
+  int run_child(const std::string& fault, unsigned seed, int rounds = 40, bool big = false,
+                const char* test = "JournalCrashChild.DISABLED_Works") {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::setenv("JOURNAL_CHILD_DIRECTORY", dir_.path().c_str(), 1);
@@ -86,8 +104,9 @@ class JournalCrashTest : public testing::Test {
       const int quiet =
           ::open(dir_.path_to("child.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(quiet, 1);
-      ::execl("/proc/self/exe", "child", "--gtest_filter=JournalCrashChild.DISABLED_Works",
-              "--gtest_also_run_disabled_tests", nullptr);
+      const std::string filter = std::string("--gtest_filter=") + test;
+      ::execl("/proc/self/exe", "child", filter.c_str(), "--gtest_also_run_disabled_tests",
+              nullptr);
       ::_exit(127);
     }
     int status = 0;
@@ -176,6 +195,27 @@ TEST_F(JournalCrashTest, AKillBeforeTheKeyIsStoredLeavesMarksThatTheNextKeyRecog
   const auto marks = (*journal)->marks("slurm");
   ASSERT_EQ(marks.size(), 1U);
   EXPECT_EQ(marks[0].capture_key, (*journal)->capture_key(event->id));
+}
+
+TEST_F(JournalCrashTest, AKillBeforeTheCommitLeavesNeitherTheEventNorItsDeadLetters) {
+#ifndef SCRIPTORIUM_FAULTS
+  GTEST_SKIP() << "built without fault points (SCRIPTORIUM_FAULTS)";
+#endif
+  for (const char* fault : {"journal.dead_inserted:1:kill", "journal.before_commit:2:kill",
+                            "journal.after_commit:2:kill"}) {
+    SCOPED_TRACE(fault);
+    std::filesystem::remove_all(dir_.path_to("journal"));
+    ASSERT_TRUE(killed(run_child(fault, 1, 0, false, "JournalCrashChild.DISABLED_Buries")))
+        << dir_.read("child.log");
+    auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
+    ASSERT_TRUE(journal);
+    const bool committed = std::string_view(fault).starts_with("journal.after_commit");
+    EXPECT_EQ((*journal)->event(workload_job("1", 0)->id).has_value(), committed);
+    const auto letters = (*journal)->dead_letters("archive", 10);
+    ASSERT_TRUE(letters);
+    EXPECT_EQ(letters->size(), committed ? 1U : 0U);
+    EXPECT_EQ((*journal)->marks("slurm").size(), committed ? 1U : 0U);
+  }
 }
 
 TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {

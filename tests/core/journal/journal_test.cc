@@ -116,6 +116,116 @@ class JournalTest : public testing::Test {
   std::unique_ptr<Journal> journal_;
 };
 
+class JournalDeadTest : public JournalTest {
+ protected:
+  // An event without payload that no sink may get.
+  static std::shared_ptr<const Event> unsafe(const std::string& job_id) {
+    Event event = make_event_value(job_id);
+    event.files.clear();
+    event.environment_format = EnvironmentFormat::kNone;
+    return std::make_shared<const Event>(event);
+  }
+  void append_dead(const std::shared_ptr<const Event>& event) {
+    EXPECT_TRUE(journal_->append(
+        {.source = "slurm",
+         .event = event,
+         .resolve_first = true,
+         .mark = CaptureMark{.entry = "hash.1/job." + event->job.id, .event_id = event->id},
+         .dead = "redaction: the environment is too large"},
+        {}));
+    ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + 10s));
+  }
+  std::vector<Journal::DeadLetter> letters(const std::string& sink) const {
+    auto found = journal_->dead_letters(sink, 10);
+    EXPECT_TRUE(found);
+    return found ? *found : std::vector<Journal::DeadLetter>{};
+  }
+  // What a sink would be given, now and after a retry.
+  std::size_t readable(Journal::SinkId id) const {
+    const auto fresh = journal_->read(id, 0, 10, 1U << 20);
+    const auto parked = journal_->parked(id, 10);
+    EXPECT_TRUE(fresh && parked);
+    return fresh->size() + parked->size();
+  }
+};
+
+TEST_F(JournalDeadTest, WhatNoSinkMayGetIsADeadLetterOfEachThatWouldHaveGotIt) {
+  open();
+  const auto archive = sink("archive");
+  const auto usage = sink("usage", {"job.usage"});
+  const auto event = unsafe("1");
+  append_dead(event);
+  for (int run = 0; run < 2; ++run) {
+    SCOPED_TRACE(run == 0 ? "at once" : "after a restart");
+    EXPECT_EQ(sink("archive"), archive);
+    EXPECT_EQ(sink("usage", {"job.usage"}), usage);
+    const auto found = letters("archive");
+    ASSERT_THAT(found, SizeIs(1));
+    EXPECT_EQ(found[0].event_id, event->id);
+    EXPECT_EQ(found[0].job_id, "1");
+    EXPECT_EQ(found[0].reason, "redaction: the environment is too large");
+    EXPECT_THAT(letters("usage"), IsEmpty());
+    EXPECT_EQ(readable(archive) + readable(usage), 0U);
+    const auto late = sink("late" + std::to_string(run));
+    EXPECT_EQ(readable(late), 0U) << "a sink that comes later";
+    EXPECT_THAT(letters("late" + std::to_string(run)), IsEmpty());
+    EXPECT_EQ(journal_->unresolved_count("slurm"), 0U);
+    const auto shown = journal_->event(event->id);
+    ASSERT_TRUE(shown);
+    EXPECT_THAT((*shown)->files, IsEmpty());
+    if (run == 0) reopen();
+  }
+}
+
+TEST_F(JournalDeadTest, ItCannotBeRetriedAndCanBeDiscarded) {
+  open();
+  const auto archive = sink("archive");
+  const auto event = unsafe("1");
+  append_dead(event);
+  for (const std::string& id : {event->id, std::string()}) {
+    const auto refused = journal_->retry_dead(std::nullopt, id);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind(), ErrorKind::kPermanent);
+    EXPECT_THAT(refused.error().message(), HasSubstr("could not be freed of secrets"));
+  }
+  EXPECT_THAT(letters("archive"), SizeIs(1));
+  EXPECT_EQ(readable(archive), 0U);
+  // Beside one that may be tried again.
+  append(make_event("2"));
+  journal_->settle(archive, {{.sequence = 2, .outcome = Outcome::kRejected, .reason = "no"}}, 2);
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + 10s));
+  EXPECT_EQ(*journal_->retry_dead(std::nullopt, ""), 1U);
+  EXPECT_THAT(letters("archive"), SizeIs(1));
+  EXPECT_EQ(readable(archive), 1U);
+  EXPECT_EQ(*journal_->discard_dead(std::nullopt, event->id), 1U);
+  EXPECT_THAT(letters("archive"), IsEmpty());
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + 10s));
+  EXPECT_FALSE(journal_->event(event->id)) << "nobody needs it any more";
+  EXPECT_TRUE(journal_->verify());
+}
+
+TEST_F(JournalDeadTest, ItIsKnownAsCapturedAndHoldsNobodyUp) {
+  open();
+  const auto archive = sink("archive");
+  append(make_event("1"));
+  append_dead(unsafe("2"));
+  append(make_event("3"));
+  EXPECT_FALSE(append(make_event("2"))) << "the same entry, by its key";
+  for (const std::uint64_t after : {0U, 1U}) {
+    const auto items = journal_->read(archive, after, 1, 1U << 20);
+    ASSERT_TRUE(items);
+    ASSERT_THAT(*items, SizeIs(1));
+    EXPECT_EQ((*items)[0].event->job.id, after == 0 ? "1" : "3");
+  }
+  journal_->settle(archive,
+                   {{.sequence = 1, .outcome = Outcome::kAcknowledged},
+                    {.sequence = 3, .outcome = Outcome::kAcknowledged}},
+                   3);
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + 10s));
+  EXPECT_EQ(journal_->cursor(archive), 3U);
+  EXPECT_EQ(journal_->usage().events, 1U) << "the dead letter";
+}
+
 TEST_F(JournalTest, AMarksCaptureKeyRecognisesAnEntryWhoseEventWouldBeAnotherNow) {
   open();
   const auto first = make_event("1");
