@@ -52,6 +52,7 @@ function(scriptorium_install_rest)
   set(doc ${CMAKE_INSTALL_DATADIR}/doc)
 
   install(FILES packaging/scriptorium.toml DESTINATION ${share}/config)
+  install(DIRECTORY redact.d DESTINATION ${share}/config FILES_MATCHING PATTERN "*.toml")
   install(DIRECTORY packaging/monitoring DESTINATION ${share} FILES_MATCHING PATTERN "*.yml" PATTERN "*.json")
   install(DIRECTORY docs/ DESTINATION ${doc}/scriptorium
           FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "docs/testing.md" EXCLUDE)

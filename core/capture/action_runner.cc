@@ -15,6 +15,15 @@ namespace {
 constexpr std::chrono::microseconds kReadAtOnce{400};
 constexpr std::size_t kForgottenAtOnce = 1000;
 
+// What is left of a job that could not be redacted.
+ParsedJob without_contents(const ParsedJob& parsed) {
+  ParsedJob left;
+  left.job.id = parsed.job.id;
+  left.user = parsed.user;
+  left.script_file = parsed.script_file;
+  return left;
+}
+
 }  // namespace
 
 void ActionRunner::report(const EntryTable::Input& input) {
@@ -203,12 +212,31 @@ void ActionRunner::take(const std::string& key, bool whole) {
     return report(EntryTable::Captured{.key = key, .record = std::move(record), .duplicate = true});
   }
   auto supersedes = superseded_by(key, *parsed);
-  auto event = std::make_shared<Event>(assemble(
-      context_.options.origin, content, *std::move(parsed), context_.options.common.environment,
-      whole, inspection.method, context_.clock.now()));
-  event->supersedes = std::move(supersedes);
-  if (const auto id = pack_event_id(event->id)) record.event_id = *id;
-  offer(key, std::move(event), std::move(record));
+  MadeEvent made = make_event(content, *std::move(parsed), whole, inspection.method);
+  made.event->supersedes = std::move(supersedes);
+  if (const auto id = pack_event_id(made.event->id)) record.event_id = *id;
+  offer(key, std::move(made), std::move(record));
+}
+
+ActionRunner::MadeEvent ActionRunner::make_event(const SpoolEntry& entry, ParsedJob parsed,
+                                                 bool whole, const char* method) const {
+  const auto assembled = [&](ParsedJob job, std::vector<Redaction> redactions) {
+    return std::make_shared<Event>(assemble(context_.options.origin, entry, std::move(job),
+                                            std::move(redactions), whole, method,
+                                            context_.clock.now()));
+  };
+  auto redactions = context_.options.redactor->redact(parsed);
+  FAULT_POINT("capture.redacted");
+  if (redactions) return {assembled(std::move(parsed), *std::move(redactions)), std::nullopt};
+  const std::string& reason = redactions.error().message();
+  auto event = assembled(without_contents(parsed), {});
+  redact::remove_payload(*event, reason);
+  context_.report->note_error(entry.key + ": " + reason);
+  context_.report->log().error(
+      "REDACTION_FAILED",
+      "a job could not be searched for secrets; it becomes a dead letter without its contents",
+      {{"source", context_.options.name}, {"entry", printable(entry.key)}, {"reason", reason}});
+  return {std::move(event), reason};
 }
 
 std::optional<std::string> ActionRunner::superseded_by(const std::string& key,
@@ -240,15 +268,15 @@ void ActionRunner::report_unparsable(const std::string& key, const std::string& 
       .key = key, .vanished = vanished, .exists = exists, .message = error.message()});
 }
 
-void ActionRunner::offer(const std::string& key, std::shared_ptr<Event> event,
-                         CaptureRecord record) {
+void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord record) {
   Journal::Append item;
+  item.dead = std::move(made.dead);
   item.source = context_.options.name;
   item.resolve_first = context_.options.resolve_first;
   if (record.marked) item.mark = mark_of(key, record);
   item.capture_key = unpack_event_id(record.capture_key);
-  item.durable = count_captured(*event, table_.inspection(key)->method);
-  item.event = std::move(event);
+  item.durable = count_captured(*made.event, table_.inspection(key)->method);
+  item.event = std::move(made.event);
   FAULT_POINT("capture.before_append");
   auto admission = Journal::Admission::kFull;
   if (!waits_for_room_) {

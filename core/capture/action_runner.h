@@ -71,7 +71,15 @@ class ActionRunner {
   // The event of the same entry, captured half written, that one of `parsed` replaces.
   std::optional<std::string> superseded_by(const std::string& key, const ParsedJob& parsed) const;
   void report_unparsable(const std::string& key, const std::string& file, const Error& error);
-  void offer(const std::string& key, std::shared_ptr<Event> event, CaptureRecord record);
+
+  struct MadeEvent {
+    std::shared_ptr<Event> event;
+    std::optional<std::string> dead;  // why nobody gets it; nothing: it is delivered
+  };
+  // Without what the site does not keep.
+  MadeEvent make_event(const SpoolEntry& entry, ParsedJob parsed, bool whole,
+                       const char* method) const;
+  void offer(const std::string& key, MadeEvent made, CaptureRecord record);
   std::function<void(bool fresh)> count_captured(const Event& event, const char* method) const;
 
   const CaptureContext& context_;

@@ -1,7 +1,6 @@
 #include "core/capture/assemble.h"
 
 #include "core/base/sha256.h"
-#include "core/redact/environment.h"
 
 namespace scriptorium {
 namespace {
@@ -34,7 +33,7 @@ std::string original_id(const EventOrigin& origin, const SpoolEntry& entry,
 }
 
 Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
-               const EnvironmentRule& rule, bool complete, std::string_view capture,
+               std::vector<Redaction> redactions, bool complete, std::string_view capture,
                Timestamp now) {
   const SpoolFile& identity = identity_file(entry, parsed.script_file);
   Event event;
@@ -55,45 +54,30 @@ Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob par
                                std::to_string(file.bytes->size()) + " bytes");
   }
 
+  event.redactions = std::move(redactions);
+
   std::string script_sha256;
   if (parsed.script != nullptr) {
     script_sha256 = sha256_hex(*parsed.script);
     event.script = std::move(parsed.script_info);
     add_file(event, "script", parsed.script, script_sha256);
-  } else {
-    // Without a script, the bytes that there are identify the event.
-    script_sha256 = sha256_hex(*identity.bytes);
   }
-  // Over the bytes before redaction: other rules, same event.
+  if (parsed.environment != nullptr) {
+    event.environment_format = parsed.environment_format;
+    std::string sha256 = sha256_hex(*parsed.environment);
+    add_file(event, "environment", std::move(parsed.environment), std::move(sha256));
+  }
+  for (auto* files : {&parsed.more_files, &parsed.mixed_files}) {
+    for (EventFile& file : *files) {
+      std::string sha256 = sha256_hex(*file.bytes);
+      add_file(event, std::move(file.name), std::move(file.bytes), std::move(sha256));
+    }
+  }
+  // Without a script, what else is kept identifies the event.
+  if (script_sha256.empty())
+    script_sha256 = event.files.empty() ? sha256_hex("") : event.files.front().sha256;
   event.id = event_id(event.cluster, event.scheduler, event.kind, event.job.id,
                       identity.stat.mtime_ns, script_sha256);
-
-  const bool raw =
-      parsed.environment_format == EnvironmentFormat::kRaw || parsed.environment_guessed;
-  FilteredEnvironment filtered = raw ? filter_raw_environment(parsed.environment, rule)
-                                     : filter_environment(parsed.environment, rule);
-  if (filtered.dropped > 0) {
-    event.redactions.push_back(
-        {raw ? "environment.unparsable" : "environment", "environment", filtered.dropped});
-  }
-  if (filtered.bytes != nullptr) {
-    event.environment_format = parsed.environment_format;
-    std::string sha256 = sha256_hex(*filtered.bytes);
-    add_file(event, "environment", std::move(filtered.bytes), std::move(sha256));
-  }
-  for (EventFile& file : parsed.more_files) {
-    std::string sha256 = sha256_hex(*file.bytes);
-    add_file(event, std::move(file.name), std::move(file.bytes), std::move(sha256));
-  }
-  for (EventFile& file : parsed.mixed_files) {
-    // Treated as an environment that cannot be parsed: all of it or nothing.
-    FilteredEnvironment kept = filter_raw_environment(file.bytes, rule);
-    if (kept.dropped > 0)
-      event.redactions.push_back({"environment.unparsable", file.name, kept.dropped});
-    if (kept.bytes == nullptr) continue;
-    std::string sha256 = sha256_hex(*kept.bytes);
-    add_file(event, std::move(file.name), std::move(kept.bytes), std::move(sha256));
-  }
   event.extra_json = std::move(parsed.extra_json);
   make_text_utf8(event);
   return event;

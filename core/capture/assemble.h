@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/api/spool_adapter.h"
-#include "core/config/config.h"
 
 namespace scriptorium {
 
@@ -26,11 +26,11 @@ std::string original_id(const EventOrigin& origin, const SpoolEntry& entry,
 std::string original_id(const EventOrigin& origin, std::string_view job_id, std::int64_t mtime_ns,
                         std::string_view script);
 
-// An event from what an adapter made of an entry: id, hashes, times; then the environment rule, so
-// that what a site does not keep never reaches the journal. Pure. `parsed.script_file` must be a
-// file of the entry, or any file is taken.
+// An event from what an adapter made of an entry, after redact::Redactor: id, hashes and sizes are
+// of what is kept. Pure. `parsed.script_file` must be a file of the entry, or any file is taken.
 Event assemble(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
-               const EnvironmentRule& rule, bool complete, std::string_view capture, Timestamp now);
+               std::vector<Redaction> redactions, bool complete, std::string_view capture,
+               Timestamp now);
 
 // The file of an entry that its identity and time come from.
 const SpoolFile& identity_file(const SpoolEntry& entry, std::string_view script_file);

@@ -9,6 +9,7 @@
 #include "core/capture/spool_access.h"
 #include "core/config/config.h"
 #include "core/journal/journal.h"
+#include "core/redact/redactor.h"
 
 namespace scriptorium {
 
@@ -20,6 +21,8 @@ struct CaptureOptions {
   // Files that this process writes on the spool's file system (its archive, say) are not entries.
   bool skip_own_writes = true;
   GuardedAdapter::AroundParse around_parse;  // may be empty
+  // Applies to what the adapter parsed, before the journal.
+  std::shared_ptr<const redact::Redactor> redactor = redact::Redactor::none();
 };
 
 // What every part of one source's capture uses. The parts borrow it for their life.

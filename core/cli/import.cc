@@ -208,8 +208,8 @@ int verdict(const ImportOptions& options, const ImportSummary& summary, Console&
 
 // ---- the run
 
-// The source that the tree's jobs are attributed to. It determines the scheduler's name and which
-// environment variables are kept.
+// The source that the tree's jobs are attributed to. It determines the scheduler's name and what is
+// kept of variables and secrets.
 Result<const LoadedSource*> source_for(const Arguments& arguments, const Setup& setup) {
   std::string names;
   std::vector<const LoadedSource*> spools;
@@ -243,8 +243,11 @@ std::string host_of(const CoreConfig& core) {
 
 int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opener,
                 const import::OwnerList* owners) try {
-  const auto setup = load_or_say(arguments, console);
+  auto setup = load_or_say(arguments, console);
   if (!setup) return kExitConfig;
+  Problems problems;
+  load_rules(arguments.config_file, *setup, problems);
+  if (print_problems(problems, console)) return kExitConfig;
   auto source = source_for(arguments, *setup);
   if (!source) return fail(console, source.error().message(), kExitUsage);
 
@@ -260,7 +263,7 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
                 kExitUsage);
   }
   options.origin.host = host_of(core);
-  options.environment = (*source)->instance.common.environment;
+  options.redactor = (*source)->redactor;
   options.max_file_bytes = static_cast<std::uint64_t>((*source)->instance.common.max_file_bytes);
   options.sink = arguments.sink;
   options.owners = owners;

@@ -26,6 +26,8 @@ const std::vector<Section>& sections() {
            {"/etc/scriptorium/scriptorium.toml", "The configuration."},
            {"/etc/scriptorium/plugins.d/*.toml",
             "Sources and sinks, one file for each plugin, read in name order."},
+           {"/etc/scriptorium/redact.d/*.toml",
+            "The site's own rules for secrets, read in name order; see redact."},
            {"/var/lib/scriptorium",
             "state_dir: the journal, the lock, and the socket that status asks."},
        }},

@@ -62,6 +62,7 @@ class Daemon {
 int Daemon::run() {
   Problems problems;
   Setup setup = load_setup(options_.config_file, problems);
+  load_rules(options_.config_file, setup, problems);
   log_ = make_stderr_logger(parse_log_level(setup.config.core.log_level));
   if (!problems.empty()) {
     for (const Problem& problem : problems.list())
@@ -207,6 +208,7 @@ void Daemon::reload() {
   process::notify("RELOADING=1");
   Problems problems;
   Setup fresh = load_setup(options_.config_file, problems);
+  load_rules(options_.config_file, fresh, problems);
   FAULT_POINT("daemon.reload");
   for (const Problem& problem : problems.list()) log_->error("CONFIG_PROBLEM", problem.text(), {});
   const Result<void> changed =

@@ -17,8 +17,12 @@ constexpr std::chrono::milliseconds kLongestRestartPause{60'000};
 
 }  // namespace
 
-FreeRun::FreeRun(std::string name, std::unique_ptr<FreeSource> source, const Runtime& runtime)
-    : name_(std::move(name)), source_(std::move(source)), runtime_(runtime) {}
+FreeRun::FreeRun(std::string name, std::unique_ptr<FreeSource> source,
+                 std::shared_ptr<const redact::Redactor> redactor, const Runtime& runtime)
+    : name_(std::move(name)),
+      source_(std::move(source)),
+      redactor_(std::move(redactor)),
+      runtime_(runtime) {}
 
 void FreeRun::start() {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -39,13 +43,30 @@ Result<void> FreeRun::write(std::vector<Event> events, std::optional<std::string
     if (event.cluster.empty()) event.cluster = runtime_.cluster;
     if (event.host.empty()) event.host = runtime_.host;
     if (event.captured_at.nanoseconds == 0) event.captured_at = runtime_.clock.now();
+    auto redacted = redactor_->redact(event);
+    if (!redacted) redact::remove_payload(event, redacted.error().message());
     make_text_utf8(event);
+    if (!redacted) {
+      if (!append_dead(std::move(event), redacted.error().message())) {
+        return Error{ErrorKind::kTransient, "stopped before an event was taken"};
+      }
+      continue;
+    }
     shared.push_back(std::make_shared<const Event>(std::move(event)));
   }
   const std::uint64_t count = shared.size();
   auto written = runtime_.journal.append_all(name_, std::move(shared), std::move(position), stop_);
   if (written) captured_ += count;
   return written;
+}
+
+// An event that could not be redacted is not delivered to anybody.
+bool FreeRun::append_dead(Event event, const std::string& reason) {
+  Journal::Append item;
+  item.source = name_;
+  item.event = std::make_shared<const Event>(std::move(event));
+  item.dead = reason;
+  return runtime_.journal.append(std::move(item), stop_);
 }
 
 std::optional<std::string> FreeRun::position() const { return runtime_.journal.position(name_); }

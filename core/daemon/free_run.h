@@ -12,6 +12,7 @@
 #include "core/base/guarded.h"
 #include "core/daemon/runtime.h"
 #include "core/daemon/status_json.h"
+#include "core/redact/redactor.h"
 
 namespace scriptorium {
 
@@ -21,7 +22,8 @@ namespace scriptorium {
 // Threads: start(), stop(), run_once() from the main thread; the rest from any.
 class FreeRun final : public EventWriter {
  public:
-  FreeRun(std::string name, std::unique_ptr<FreeSource> source, const Runtime& runtime);
+  FreeRun(std::string name, std::unique_ptr<FreeSource> source,
+          std::shared_ptr<const redact::Redactor> redactor, const Runtime& runtime);
   void start();
   void stop() { thread_ = {}; }
   Result<void> run_once(const std::stop_token& stop) { return call(stop, true); }
@@ -36,9 +38,11 @@ class FreeRun final : public EventWriter {
  private:
   void run(const std::stop_token& stop) noexcept;
   Result<void> call(const std::stop_token& stop, bool once);
+  bool append_dead(Event event, const std::string& reason);
 
   const std::string name_;
   const std::unique_ptr<FreeSource> source_;
+  const std::shared_ptr<const redact::Redactor> redactor_;
   const Runtime& runtime_;
   std::stop_token stop_;
   std::atomic<std::uint64_t> captured_ = 0;

@@ -33,6 +33,12 @@ SchedulerLoad load_of(const OwnerResolver& resolver) try { return resolver.load(
   return {};
 }
 
+void forget_texts(Event& event) {
+  event.job.name.reset();
+  event.job.account.reset();
+  event.job.work_dir.reset();
+}
+
 }  // namespace
 
 void LastHour::add(SteadyTime now, Counts counts) {
@@ -54,7 +60,7 @@ LastHour::Counts LastHour::counts(SteadyTime now) const {
   return sum;
 }
 
-std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& answer) {
+std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer) {
   auto result = std::make_shared<Event>(event);
   result->user = answer.user;
   const auto take = [](std::optional<std::string>& into, const std::optional<std::string>& from) {
@@ -130,6 +136,7 @@ bool OwnerStage::round(const std::stop_token& stop) {
 
 // What one page of events led to.
 struct OwnerStage::Decisions {
+  const redact::Redactor& redactor;
   std::vector<Journal::Resolved> done;
   std::uint64_t verified = 0;
   std::map<std::string, std::uint64_t> unverified;  // by reason
@@ -145,6 +152,7 @@ struct OwnerStage::Decisions {
   }
   void add_found(std::uint64_t ticket, const Event& event, const OwnerAnswer& answer) {
     auto owned = with_owner(event, answer);
+    if (!redactor.redact_texts(*owned)) forget_texts(*owned);
     if (!answer.user.verified) {
       return add_unverified(ticket, *owned,
                             answer.user.unverified_reason.value_or(
@@ -196,7 +204,7 @@ void OwnerStage::answer_questions(const std::stop_token& stop) {
 OwnerStage::PageResult OwnerStage::handle(std::vector<Journal::Unresolved> waiting,
                                           const std::stop_token& stop) {
   PageResult result;
-  Decisions decisions;
+  Decisions decisions{.redactor = *options_.redactor};
   if (last_failed_) give_up_expired(waiting, decisions);
   if (!waiting.empty()) {
     const auto answers = ask(queries_about(waiting), stop);

@@ -14,6 +14,7 @@
 #include "core/api/spool_adapter.h"
 #include "core/base/guarded.h"
 #include "core/journal/journal.h"
+#include "core/redact/redactor.h"
 
 namespace scriptorium {
 
@@ -53,6 +54,8 @@ class OwnerStage {
     std::function<bool(const CaptureMark&)> unchanged;
     // Called when the scheduler answers again after a failure; may be empty.
     std::function<void()> answers_again;
+    // For the texts of the scheduler's answers.
+    std::shared_ptr<const redact::Redactor> redactor = redact::Redactor::none();
   };
   OwnerStage(Options options, std::unique_ptr<OwnerResolver> resolver, Journal& journal,
              Logger& log, const Clock& clock);
@@ -114,6 +117,6 @@ class OwnerStage {
 };
 
 // The event with the scheduler's answer about it.
-std::shared_ptr<const Event> with_owner(const Event& event, const OwnerAnswer& answer);
+std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer);
 
 }  // namespace scriptorium

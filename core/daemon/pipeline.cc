@@ -85,17 +85,14 @@ void Pipeline::start_sources() {
 
 // ---- reload
 
-template <typename Run, typename Instance>
+template <typename Run, typename Wanted>
 Result<Pipeline::Change<Run>> Pipeline::make_changed(
-    const std::vector<Loaded<Instance>>& wanted,
-    const std::vector<std::unique_ptr<Run>>& running) const {
+    const std::vector<Wanted>& wanted, const std::vector<std::unique_ptr<Run>>& running) const {
   std::vector<InstanceVersion> before;
-  for (const auto& run : running) before.emplace_back(run->name(), run->fingerprint());
+  for (const auto& run : running) before.emplace_back(run->name(), run->version());
   std::vector<InstanceVersion> after;
-  for (const auto& one : wanted) {
-    after.emplace_back(one.instance.name, fingerprint(one.instance.table, one.plugin.file,
-                                                      runtime_.cluster, runtime_.host));
-  }
+  for (const auto& one : wanted)
+    after.emplace_back(one.instance.name, Run::version_of(one, runtime_));
   Change<Run> change;
   change.unchanged = unchanged_instances(before, after);
   for (const auto& one : wanted) {

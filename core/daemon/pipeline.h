@@ -61,8 +61,8 @@ class Pipeline {
     std::set<std::string> unchanged;
     std::vector<std::unique_ptr<Run>> made;
   };
-  template <typename Run, typename Instance>
-  Result<Change<Run>> make_changed(const std::vector<Loaded<Instance>>& wanted,
+  template <typename Run, typename Wanted>
+  Result<Change<Run>> make_changed(const std::vector<Wanted>& wanted,
                                    const std::vector<std::unique_ptr<Run>>& running) const;
   template <typename Run>
   std::vector<std::unique_ptr<Run>> take_out(std::vector<std::unique_ptr<Run>>& running,

@@ -1,10 +1,12 @@
 #include "core/daemon/process.h"
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -34,6 +36,13 @@ void prepare() {
   // thread (mallopt(3)).
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  // A core dump would hold scripts as they were before any rule. 1 is the limit at which the kernel
+  // gives nothing to a program in core_pattern either (core(5)).
+  struct rlimit core{};
+  if (::getrlimit(RLIMIT_CORE, &core) == 0) {
+    core.rlim_cur = std::min<rlim_t>(core.rlim_max, 1);
+    ::setrlimit(RLIMIT_CORE, &core);
+  }
   ::signal(SIGPIPE, SIG_IGN);
   const sigset_t set = handled_signals();
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);

@@ -8,8 +8,8 @@
 // The daemon's process: its signals and its memory, its host, and systemd.
 namespace scriptorium::process {
 
-// Sets umask and memory limits, ignores SIGPIPE, and blocks SIGTERM, SIGINT and SIGHUP. Call it
-// before any other thread exists.
+// Sets umask and limits of memory and core dumps, ignores SIGPIPE, and blocks SIGTERM, SIGINT and
+// SIGHUP. Call it before any other thread exists.
 void prepare();
 // A descriptor from which those three can be read (signalfd(2)).
 UniqueFd open_signals();

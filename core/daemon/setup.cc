@@ -2,6 +2,8 @@
 
 #include <sysexits.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -70,13 +72,39 @@ Setup load_setup(const std::string& config_file, Problems& problems) {
                             const std::vector<OptionInfo>& common) {
     for (const auto& instance : instances) {
       auto plugin = load_instance(loader, role, instance, instance.common.plugin, common, problems);
-      if (plugin) loaded.push_back({instance, *std::move(plugin)});
+      if (!plugin) continue;
+      auto& one = loaded.emplace_back();
+      one.instance = instance;
+      one.plugin = *std::move(plugin);
     }
   };
   load_all(setup.config.sources, Role::kSource, setup.sources, source_options());
   load_all(setup.config.sinks, Role::kSink, setup.sinks, sink_options());
   problems.sort();
   return setup;
+}
+
+void load_rules(const std::string& config_file, Setup& setup, Problems& problems) {
+  const auto mode_of = [&](const LoadedSource& source) {
+    const auto& core = setup.config.core.redact;
+    return redact::parse_mode(source.instance.common.redact.value_or(core))
+        .value_or(redact::Mode::kDefault);
+  };
+  const bool is_wanted = std::any_of(
+      setup.sources.begin(), setup.sources.end(),
+      [&](const LoadedSource& source) { return mode_of(source) != redact::Mode::kOff; });
+  if (is_wanted) {
+    const std::string folder = std::filesystem::path(config_file).parent_path() / "redact.d";
+    setup.rules = redact::RuleSet::load(folder, problems);
+  }
+  for (LoadedSource& source : setup.sources) {
+    const redact::Mode mode = mode_of(source);
+    source.redactor = std::make_shared<const redact::Redactor>(setup.rules, mode,
+                                                               source.instance.common.environment);
+    source.redaction = redact::to_string(mode);
+    if (mode != redact::Mode::kOff && setup.rules != nullptr)
+      source.redaction += setup.rules->fingerprint();
+  }
 }
 
 }  // namespace scriptorium

@@ -10,12 +10,15 @@ namespace scriptorium {
 
 SinkRun::SinkRun(const LoadedSink& sink, const Runtime& runtime, std::shared_ptr<Sink> made)
     : name_(sink.instance.name),
-      fingerprint_(scriptorium::fingerprint(sink.instance.table, sink.plugin.file, runtime.cluster,
-                                            runtime.host)),
+      version_(version_of(sink, runtime)),
       plugin_(sink.plugin.descriptor->name),
       config_(sink.instance.common),
       runtime_(runtime),
       sink_(std::move(made)) {}
+
+std::string SinkRun::version_of(const LoadedSink& sink, const Runtime& runtime) {
+  return fingerprint(sink.instance.table, sink.plugin.file, runtime.cluster, runtime.host);
+}
 
 Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
   const PluginContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};

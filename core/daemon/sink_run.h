@@ -17,6 +17,8 @@ class SinkRun {
   // Makes the instance; registers nothing yet. It can be read as an archive from then on.
   static Result<std::unique_ptr<SinkRun>> make(const LoadedSink& sink, const Runtime& runtime);
   SinkRun(const LoadedSink& sink, const Runtime& runtime, std::shared_ptr<Sink> made);
+  // Stays the same as long as a sink would be made the same.
+  static std::string version_of(const LoadedSink& sink, const Runtime& runtime);
 
   // Calls the sink's start() (kInvalidConfig is returned, anything else logged), registers it with
   // the journal, starts its dispatcher.
@@ -28,13 +30,13 @@ class SinkRun {
   SinkStatus status() const;
 
   const std::string& name() const noexcept { return name_; }
-  const std::string& fingerprint() const noexcept { return fingerprint_; }
+  const std::string& version() const noexcept { return version_; }
   const std::shared_ptr<Sink>& sink() const noexcept { return sink_; }
   Dispatcher& dispatcher() const noexcept { return *dispatcher_; }  // after start()
 
  private:
   const std::string name_;
-  const std::string fingerprint_;
+  const std::string version_;
   const std::string plugin_;
   const SinkConfig config_;
   const Runtime& runtime_;

@@ -38,20 +38,28 @@ void parse_on_record(CrashRecord& crashes, const std::string& who, const SpoolEn
 
 SourceRun::SourceRun(const LoadedSource& source, const Runtime& runtime)
     : name_(source.instance.name),
-      fingerprint_(scriptorium::fingerprint(source.instance.table, source.plugin.file,
-                                            runtime.cluster, runtime.host)),
+      version_(version_of(source, runtime)),
       plugin_(source.plugin.descriptor->name),
-      runtime_(runtime) {}
+      runtime_(runtime),
+      redactor_(source.redactor) {}
+
+std::string SourceRun::version_of(const LoadedSource& source, const Runtime& runtime) {
+  return fingerprint(source.instance.table, source.plugin.file, runtime.cluster, runtime.host) +
+         "|" + source.redaction;
+}
+
 SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::seconds{5}); }
 
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
                                                    const Runtime& runtime) try {
+  if (source.redactor == nullptr)
+    return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": no rules"};
   std::unique_ptr<SourceRun> run(new SourceRun(source, runtime));
   const PluginContext context{run->name_, runtime.cluster, runtime.log, runtime.clock};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     auto made = create_free_source(source.plugin, source.instance.table, context);
     if (!made) return made.error();
-    run->free_ = std::make_unique<FreeRun>(run->name_, *std::move(made), runtime);
+    run->free_ = std::make_unique<FreeRun>(run->name_, *std::move(made), source.redactor, runtime);
     return run;
   }
   auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
@@ -108,6 +116,7 @@ Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common) const 
 void SourceRun::make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first) {
   SpoolCapture::Options options{
       name_, common, {runtime_.cluster, adapter_->scheduler(), runtime_.host}, resolve_first};
+  options.redactor = redactor_;
   if (runtime_.crashes != nullptr) {
     options.around_parse = [crashes = runtime_.crashes, who = "source." + name_](
                                const SpoolEntry& entry, const auto& parse) {
@@ -131,7 +140,8 @@ void SourceRun::make_owner_stage(const SourceConfig& common,
       [capture = capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); },
       [retry = retry_.get()] {
         if (retry != nullptr) retry->ask_now();
-      }};
+      },
+      redactor_};
   owners_ = std::make_unique<OwnerStage>(std::move(options), std::move(resolver), runtime_.journal,
                                          runtime_.log, runtime_.clock);
 }

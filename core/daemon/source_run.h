@@ -22,6 +22,8 @@ class SourceRun {
   static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source,
                                                  const Runtime& runtime);
   ~SourceRun();
+  // Stays the same as long as a source would be made the same.
+  static std::string version_of(const LoadedSource& source, const Runtime& runtime);
 
   void start();
   // False: one of its threads hangs in a call of an archive and still runs; the process must end
@@ -40,7 +42,7 @@ class SourceRun {
   OwnerRetry* owner_retry() const noexcept { return retry_.get(); }
 
   const std::string& name() const noexcept { return name_; }
-  const std::string& fingerprint() const noexcept { return fingerprint_; }
+  const std::string& version() const noexcept { return version_; }
 
  private:
   SourceRun(const LoadedSource& source, const Runtime& runtime);
@@ -50,9 +52,10 @@ class SourceRun {
   void make_owner_stage(const SourceConfig& common, std::unique_ptr<OwnerResolver> resolver);
 
   const std::string name_;
-  const std::string fingerprint_;
+  const std::string version_;
   const std::string plugin_;
   const Runtime& runtime_;
+  const std::shared_ptr<const redact::Redactor> redactor_;
   std::unique_ptr<SpoolAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
   std::unique_ptr<OwnerRetry> retry_;  // owners_ calls it

@@ -116,10 +116,10 @@ Result<void> Import::start_sinks() {
 Result<ReadJob> Import::event_of(FoundJob& job) const {
   const Timestamp now = clock_.now();
   if (auto* own = std::get_if<TreeJob>(&job.job))
-    return make_event(options_.format, std::move(*own), options_.origin, options_.environment, now);
+    return make_event(options_.format, std::move(*own), options_.origin, *options_.redactor, now);
   auto& spool = std::get<AdapterJob>(job.job);
   return make_event(*adapter_, std::move(spool.entry), spool.period, options_.origin,
-                    options_.environment, now);
+                    *options_.redactor, now);
 }
 
 bool Import::take(FoundJob job, const std::stop_token& stop) {

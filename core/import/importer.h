@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -22,7 +23,7 @@ struct ImportOptions {
   TreeFormat format = TreeFormat::kSarchive;
   std::string tree;             // as the user wrote it, for messages and marks
   EventOrigin origin;           // cluster, scheduler and host of every event
-  EnvironmentRule environment;  // which variables are kept
+  std::shared_ptr<const redact::Redactor> redactor = redact::Redactor::none();
   std::uint64_t max_file_bytes = std::uint64_t{128} << 20;
   std::string sink;                   // deliver only to this sink; "" = to all
   const OwnerList* owners = nullptr;  // from accounting; null: no owner is verified

@@ -143,6 +143,16 @@ void read_script(std::string_view script, ParsedJob& parsed) {
   if (!name.empty() && name.size() <= kMaxJobName) parsed.job.name = std::move(name);
 }
 
+Result<ReadJob> redacted_job(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,
+                             const redact::Redactor& redactor, bool complete, Timestamp now) {
+  std::string original = original_id(origin, entry, parsed);
+  auto redactions = redactor.redact(parsed);
+  if (!redactions) return redactions.error();
+  return ReadJob{.event = assemble(origin, entry, std::move(parsed), *std::move(redactions),
+                                   complete, "import", now),
+                 .original_id = std::move(original)};
+}
+
 }  // namespace
 
 std::int64_t job_time(std::int64_t mtime_ns, const std::optional<Period>& period) noexcept {
@@ -162,8 +172,8 @@ ReadEnvironment read_environment(TreeFormat format, std::string_view bytes) {
   return read;
 }
 
-ReadJob make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
-                   const EnvironmentRule& rule, Timestamp now) {
+Result<ReadJob> make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                           const redact::Redactor& redactor, Timestamp now) {
   ParsedJob parsed;
   parsed.job.id = std::move(job.path.job_id);
   parsed.job.name = std::move(job.path.job_name);
@@ -202,14 +212,12 @@ ReadJob make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
     job.environment->name = "environment";
     entry.files.push_back(*std::move(job.environment));
   }
-  std::string original = original_id(origin, entry, parsed);
-  return {.event = assemble(origin, entry, std::move(parsed), rule, complete, "import", now),
-          .original_id = std::move(original)};
+  return redacted_job(origin, entry, std::move(parsed), redactor, complete, now);
 }
 
 Result<ReadJob> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
                            std::optional<Period> period, const EventOrigin& origin,
-                           const EnvironmentRule& rule, Timestamp now) {
+                           const redact::Redactor& redactor, Timestamp now) {
   auto parsed = adapter.parse(entry);
   if (!parsed) return parsed.error();
   parsed->user.verified = false;
@@ -219,10 +227,7 @@ Result<ReadJob> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
     if (file.name == parsed->script_file)
       file.stat.mtime_ns = time_of(file.stat, period, parsed->problems);
   }
-  std::string original = original_id(origin, entry, *parsed);
-  return ReadJob{
-      .event = assemble(origin, entry, *std::move(parsed), rule, complete, "import", now),
-      .original_id = std::move(original)};
+  return redacted_job(origin, entry, *std::move(parsed), redactor, complete, now);
 }
 
 }  // namespace scriptorium::import

@@ -7,6 +7,7 @@
 #include "core/api/spool_adapter.h"
 #include "core/capture/assemble.h"
 #include "core/import/tree_path.h"
+#include "core/redact/redactor.h"
 
 // Reads another archiver's files of a job. Pure functions on their bytes.
 namespace scriptorium::import {
@@ -32,15 +33,15 @@ struct ReadJob {
 // - user.verified is false, whatever the tree says: no archiver asked the scheduler.
 // - `capture` is "import".
 // A script without the end that its archiver would have copied is not `complete`. `problems` lists
-// what the tree leaves uncertain. Pure.
-ReadJob make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
-                   const EnvironmentRule& rule, Timestamp now);
+// what the tree leaves uncertain. An error only if the job cannot be redacted. Pure.
+Result<ReadJob> make_event(TreeFormat format, TreeJob job, const EventOrigin& origin,
+                           const redact::Redactor& redactor, Timestamp now);
 
 // The same for files with the scheduler's own names, which its adapter parses (Torque's .SC and
 // .JB, which SArchive copies). The error comes from the adapter.
 Result<ReadJob> make_event(const SpoolAdapter& adapter, SpoolEntry entry,
                            std::optional<Period> period, const EventOrigin& origin,
-                           const EnvironmentRule& rule, Timestamp now);
+                           const redact::Redactor& redactor, Timestamp now);
 
 // An environment as its archiver wrote it.
 struct ReadEnvironment {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/sha256.h"
+#include "core/redact/redactor.h"
 
 namespace scriptorium {
 namespace {
@@ -25,7 +26,11 @@ class AssembleTest : public testing::Test {
     parsed_.environment_format = EnvironmentFormat::kNulEnded;
   }
   Event make(const EnvironmentRule& rule = {}) const {
-    return assemble({"lab", "slurm", "ctl1"}, entry_, parsed_, rule, true, "scan", {42});
+    ParsedJob parsed = parsed_;
+    auto redactions = redact::Redactor(nullptr, redact::Mode::kOff, rule).redact(parsed);
+    EXPECT_TRUE(redactions);
+    return assemble({"lab", "slurm", "ctl1"}, entry_, std::move(parsed), *redactions, true, "scan",
+                    {42});
   }
 
   SpoolEntry entry_;

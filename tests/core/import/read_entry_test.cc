@@ -34,9 +34,11 @@ class ReadEntryTest : public testing::Test {
   static Event make(TreeFormat format, const std::string& path, SpoolFile script,
                     std::optional<SpoolFile> environment = std::nullopt,
                     const EnvironmentRule& rule = {}) {
-    return make_event(format, {classify(format, path), std::move(script), std::move(environment)},
-                      {"lab", "toy", "ctl1"}, rule, {42})
-        .event;
+    auto made =
+        make_event(format, {classify(format, path), std::move(script), std::move(environment)},
+                   {"lab", "toy", "ctl1"}, {nullptr, redact::Mode::kOff, rule}, {42});
+    EXPECT_TRUE(made);
+    return std::move(made->event);
   }
 };
 

@@ -205,7 +205,7 @@ std::vector<std::string> environment_of(const Options& o, long id) {
                                 "USER=storm",
                                 "SLURM_SUBMIT_DIR=/home/storm/run-" + std::to_string(id),
                                 "BASH_FUNC_ml%%=() {  eval $(lmod $@)\n}",
-                                "TOKEN=a=b=c=="};
+                                "PADDING=a=b=c=="};
   for (long i = static_cast<long>(list.size()); i < o.variables; ++i) {
     list.push_back("VARIABLE_" + std::to_string(i) + "=/opt/software/library/" +
                    std::to_string(i * 37 % 101) + "/lib64:/usr/lib");
