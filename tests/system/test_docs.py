@@ -46,6 +46,7 @@ NOT_RUN = {
                                                     "and to forget",
     ("docs/operate.md", "scriptorium owners list "): "system_owners_later, on a real Slurm with "
                                                      "its accounting",
+    ("docs/redact.md", "$ scriptorium redact job.sh"): "redact_test.cc; it needs a leaky script",
     ("docs/secure.md", "systemctl stop scriptorium\nscriptorium redact "):
         "test_redact_command.py: it needs a daemon that has stopped",
     ("docs/search-in-kibana.md", "curl "): "system_elasticsearch_assets; it needs a Kibana",
@@ -205,6 +206,7 @@ def reader(work, ordinary_user):
                 DEAD, daemon.request({"command": "deadletters.list"})[0]["event_id"][:8])
         for place, here in {"/etc/scriptorium": work / "etc", "/var/lib/scriptorium": work
                             / "state", "/srv/old-archive": work / "old",
+                            "/srv/archive": work / "archive",
                             "/tmp/": f"{work}/here/"}.items():
             script = script.replace(place, str(here))
         # "beside journal.db", as the page says; else where nothing lies.
