@@ -19,4 +19,13 @@ const char* to_string(Mode mode) noexcept {
   return "strict";
 }
 
+bool applies_to(const Rule& rule, Place place) noexcept {
+  switch (place) {
+    case Place::kScript: return rule.script;
+    case Place::kValue: return rule.value;
+    case Place::kText: break;
+  }
+  return rule.text;
+}
+
 }  // namespace scriptorium::redact

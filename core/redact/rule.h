@@ -68,6 +68,8 @@ struct Rule {
   KeyLines lines;                 // "name", "regex", "allow" and so on
 };
 
+bool applies_to(const Rule& rule, Place place) noexcept;
+
 // One file of rules: a shipped one, or one of a site's redact.d.
 struct RuleFile {
   std::string file;

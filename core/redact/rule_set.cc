@@ -9,19 +9,6 @@
 #include "core/redact/line_search.h"
 
 namespace scriptorium::redact {
-namespace {
-
-bool applies(const Rule& rule, Place place) noexcept {
-  switch (place) {
-    case Place::kScript: return rule.script;
-    case Place::kValue: return rule.value;
-    case Place::kText: break;
-  }
-  return rule.text;
-}
-
-}  // namespace
-
 CompiledRules::CompiledRules(std::vector<Rule> rules, const std::vector<RuleFile>& files,
                              Problems& problems)
     : rules_(std::move(rules)), names_(files) {
@@ -80,7 +67,7 @@ std::vector<Finding> CompiledRules::find(Mode mode, Place place, std::string_vie
     const Keyword& keyword = keywords_[number];
     for (const std::uint32_t index : keyword.rules) {
       const Rule& rule = rules_[index];
-      if (!applies(rule, place) || (rule.strict && mode != Mode::kStrict)) continue;
+      if (!applies_to(rule, place) || (rule.strict && mode != Mode::kStrict)) continue;
       if (!lines.keyword(rule, index, expressions_[index], end)) return false;
     }
     if (word_rule_ == nullptr) return true;

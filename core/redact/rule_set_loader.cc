@@ -92,10 +92,6 @@ std::vector<Rule> changed_rules(std::vector<Rule> rules, const std::vector<RuleF
   return rules;
 }
 
-bool applies_to(const Rule& rule, Place place) {
-  return place == Place::kScript ? rule.script : place == Place::kValue ? rule.value : rule.text;
-}
-
 // A hit must be found in one of the rule's places at least, a near miss in none of them.
 bool passes(const CompiledRules& set, const Rule& rule, const Example& example) {
   bool found = false;
@@ -130,8 +126,9 @@ void check_examples(const CompiledRules& set, const std::set<std::string>& files
 }
 
 // `checked`: the files whose examples are verified.
-std::shared_ptr<const RuleSet> compile(const std::vector<RuleFile>& files,
-                                       const std::set<std::string>& checked, Problems& problems) {
+std::shared_ptr<const RuleSet> compile_files(const std::vector<RuleFile>& files,
+                                             const std::set<std::string>& checked,
+                                             Problems& problems) {
   std::vector<Rule> rules = changed_rules(unique_rules(files, problems), files, problems);
   const std::size_t before = problems.list().size();
   auto set = std::make_shared<const CompiledRules>(std::move(rules), files, problems);
@@ -208,7 +205,7 @@ std::shared_ptr<const RuleSet> RuleSet::make(std::vector<RuleFile> files, Proble
     }
     all.insert(file.file);
   }
-  return compile(files, all, problems);
+  return compile_files(files, all, problems);
 }
 
 std::shared_ptr<const RuleSet> RuleSet::load(const std::string& directory, Problems& problems) {
@@ -221,7 +218,7 @@ std::shared_ptr<const RuleSet> RuleSet::load(const std::string& directory, Probl
     files.push_back(parse_rule_file(*text, name, problems));
     of_site.insert(name);
   }
-  return compile(files, of_site, problems);
+  return compile_files(files, of_site, problems);
 }
 
 }  // namespace scriptorium::redact
