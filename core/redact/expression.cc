@@ -74,15 +74,18 @@ bool Expression::is_secret(std::string_view text) const {
   });
 }
 
-void Expression::find(std::string_view text, std::vector<SecretRange>& found) const {
+void Expression::find(std::string_view text, std::size_t& budget,
+                      std::vector<SecretRange>& found) const {
   const int groups = compiled_->groups + 1;  // the first is the whole match
   std::vector<re2::StringPiece> matched(static_cast<std::size_t>(groups));
   std::size_t at = 0;
-  for (int searches = 0; at < text.size(); ++searches) {
-    if (searches == kMostSearches) {
+  while (at < text.size()) {
+    const std::size_t cost = at == 0 ? 0 : text.size() - at;
+    if (cost > budget) {
       found.push_back({at, text.size()});
       return;
     }
+    budget -= cost;
     if (!compiled_->expression->Match(piece(text), at, text.size(), re2::RE2::UNANCHORED,
                                       matched.data(), groups))
       return;

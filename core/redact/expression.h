@@ -32,11 +32,14 @@ class Expression {
 
   // The secrets of a text, in order and without overlap, appended to `found`.
   //
-  // The time that RE2 takes for one search is linear, but an expression such as "a.*b|a" looks at
-  // the whole rest of the text for each match. Therefore there are at most kMostSearches; what is
-  // left then counts as one secret.
-  void find(std::string_view text, std::vector<SecretRange>& found) const;
-  static constexpr int kMostSearches = 1000;
+  // RE2 takes linear time for one search, but each search may look at the whole rest of the text
+  // ("tool .* -p (x)" does, for each "tool"). Therefore all but the first one pay for the rest of
+  // the text from `budget`. Once that is used up, the rest of the text counts as one secret.
+  void find(std::string_view text, std::size_t& budget, std::vector<SecretRange>& found) const;
+
+  // Bytes; about a quarter of a second. Only a text of megabytes in one line needs so much: 100
+  // secrets in a line of 1 KB take 50 KB.
+  static constexpr std::size_t kSearchBudget = std::size_t{256} << 20;
 
  private:
   struct Compiled;

@@ -12,15 +12,16 @@ LineSearch::LineSearch(const LogicalText& text, std::size_t rules, bool all_kept
 
 bool LineSearch::keyword(const Rule& rule, std::size_t index, const Expression& expression,
                          std::size_t offset) {
-  if (searched_.empty()) searched_.resize(rules_);
-  if (offset <= searched_[index]) return true;
+  if (progress_.empty()) progress_.resize(rules_);
+  Progress& progress = progress_[index];
+  if (offset <= progress.searched) return true;
   const std::string_view all = text_.text();
   if (!has_line_ || offset > line_.end) line_ = line_around(all, offset - 1);
   has_line_ = true;
   const std::size_t end = rule.multi_line ? all.size() : line_.end;
-  searched_[index] = end;
+  progress.searched = end;
   secrets_.clear();
-  expression.find(all.substr(line_.begin, end - line_.begin), secrets_);
+  expression.find(all.substr(line_.begin, end - line_.begin), progress.budget, secrets_);
   for (const SecretRange& secret : secrets_) {
     if (!add(rule, line_.begin + secret.begin, line_.begin + secret.end)) return false;
   }

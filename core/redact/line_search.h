@@ -38,9 +38,13 @@ class LineSearch {
   bool all_kept_;
   LineRange line_;  // that of the last keyword
   bool has_line_ = false;
-  std::vector<std::size_t> searched_;  // by rule: end of what it has searched
-  std::vector<SecretRange> secrets_;   // of the expression that runs; kept for its memory
-  std::vector<Finding> findings_;      // offsets into the logical text
+  struct Progress {            // of a rule
+    std::size_t searched = 0;  // the end of what it has searched
+    std::size_t budget = Expression::kSearchBudget;
+  };
+  std::vector<Progress> progress_;    // by rule; empty until a keyword is found
+  std::vector<SecretRange> secrets_;  // of the expression that runs; kept for its memory
+  std::vector<Finding> findings_;     // offsets into the logical text
   std::size_t kept_ = 0;
 };
 

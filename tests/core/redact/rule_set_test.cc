@@ -269,12 +269,19 @@ TEST_F(RuleSetTest, BeyondTheMostFindingsTheRestOfTheTextIsOne) {
   auto found = rules_->find(Mode::kDefault, Place::kScript, text);
   ASSERT_EQ(found.size(), RuleSet::kMostFindings + 1);
   EXPECT_EQ(found.back().end, text.size());
-  // One line has a lower limit: an expression may look at all of the line for each match.
+}
+
+TEST_F(RuleSetTest, WhereOneLineWouldTakeTooLongItsRestIsRemoved) {
+  ASSERT_THAT(make({kTokenRule}), IsEmpty());
+  // Each of n secrets may cost a look at the whole rest of the line.
+  constexpr std::size_t kSecrets = 8000;
   std::string line;
-  for (int n = 0; n < Expression::kMostSearches + 5; ++n) line += "tok_00000001 ";
-  found = rules_->find(Mode::kDefault, Place::kText, line + "\ntok_00000001");
-  ASSERT_EQ(found.size(), static_cast<std::size_t>(Expression::kMostSearches) + 2);
-  EXPECT_EQ(found[Expression::kMostSearches].end, line.size());
+  for (std::size_t n = 0; n < kSecrets; ++n) line += "tok_00000001 ";
+  static_assert(kSecrets * kSecrets * 13 / 2 > Expression::kSearchBudget);
+  const auto found = rules_->find(Mode::kDefault, Place::kText, line + "\nx tok_00000001");
+  ASSERT_GT(found.size(), 1000U);
+  ASSERT_LT(found.size(), kSecrets);
+  EXPECT_EQ(found[found.size() - 2].end, line.size());
   EXPECT_EQ(found.back().line, 2U);
 }
 
