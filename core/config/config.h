@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,10 +49,17 @@ struct SourceConfig {
   std::optional<std::string> redact;  // absent: the top-level one
 };
 
+// The parts of an event, for the option `parts` of a sink.
+inline constexpr std::string_view kScriptPart = "script";            // the file of that name
+inline constexpr std::string_view kEnvironmentPart = "environment";  // the file of that name
+inline constexpr std::string_view kRecordsPart = "records";          // all other files
+inline constexpr std::string_view kEventParts[] = {kScriptPart, kEnvironmentPart, kRecordsPart};
+
 // Options of every sink, in addition to its plugin's.
 struct SinkConfig {
   std::string plugin;
   std::vector<std::string> kinds = {"job.script"};
+  std::vector<std::string> parts{std::begin(kEventParts), std::end(kEventParts)};
   std::int64_t batch_max_events = 500;
   std::int64_t batch_max_bytes = std::int64_t{8} << 20;
   std::int64_t batch_max_ms = 50;  // how long an event may wait for its batch to fill

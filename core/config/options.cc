@@ -79,6 +79,11 @@ std::optional<std::string> kind_problem(const std::string& pattern) {
   return glob_problem(pattern);
 }
 
+std::optional<std::string> part_problem(const std::string& name) {
+  if (std::ranges::find(kEventParts, name) != std::end(kEventParts)) return std::nullopt;
+  return "unknown value";
+}
+
 // A string, or a list of strings, that `problem` accepts.
 template <typename T>
 Option<T> checked(Option<T> base, std::string allowed, std::string T::* member,
@@ -95,18 +100,19 @@ Option<T> checked(Option<T> base, std::string allowed, std::string T::* member,
   return base;
 }
 
+// `words`: what a wrong item may have been meant to be.
 template <typename T>
 Option<T> checked(Option<T> base, std::string allowed, std::vector<std::string> T::* member,
-                  TextProblem problem) {
+                  TextProblem problem, std::vector<std::string> words = {}) {
   base.info.allowed = std::move(allowed);
-  base.apply = [info = base.info, member, problem = std::move(problem)](
+  base.apply = [info = base.info, member, problem = std::move(problem), words = std::move(words)](
                    const Value& value, const Table& table, T& into, Problems& problems) {
     std::vector<std::string> got;
     if (!options_detail::get(value, table, info, problems, got)) return;
     bool good = true;
     for (const Value& item : std::get<std::vector<Value>>(value.data)) {
       if (const auto wrong = problem(std::get<std::string>(item.data))) {
-        options_detail::not_allowed(item, table, info, *wrong, problems);
+        options_detail::not_allowed(item, table, info, *wrong, problems, words);
         good = false;
       }
     }
@@ -332,6 +338,14 @@ const Schema<SinkConfig>& sink_schema() {
                                "as \"usage.*\""),
                         "patterns that are not empty", &SinkConfig::kinds, kind_problem),
                 "an empty list; this sink would get nothing"),
+      not_empty(checked(option("parts", &SinkConfig::parts,
+                               "files of an event that this sink gets; records are the scheduler's "
+                               "own files, all but script and environment. The metadata are always "
+                               "there. A sink that does not get all parts cannot serve as an "
+                               "archive for other sinks"),
+                        "\"script\", \"environment\", \"records\"", &SinkConfig::parts,
+                        part_problem, {std::begin(kEventParts), std::end(kEventParts)}),
+                "an empty list; to get all parts, leave the option out"),
       integer("batch_max_events", &SinkConfig::batch_max_events, 1, 100'000,
               "most events in one batch"),
       integer("batch_max_bytes", &SinkConfig::batch_max_bytes, 1, std::int64_t{1} << 30,

@@ -15,6 +15,7 @@
 #include "core/capture/capture.h"
 #include "core/capture/spool_opener.h"
 #include "core/daemon/reload.h"
+#include "core/delivery/parts.h"
 #include "core/journal/journal.h"
 #include "core/plugin/call_plugin.h"
 
@@ -252,11 +253,21 @@ void check_source(const LoadedSource& source, const PluginContext& context, Spoo
   if (!asked) found.refused(asked.error());
 }
 
+void check_parts(const SinkConfig& config, Sink& sink, Findings& found) {
+  if (delivery::gets_whole_events(config)) return;
+  auto readable = guarded([&] { return Result<bool>{sink.readable() != nullptr}; });
+  std::string parts;
+  for (const std::string& part : config.parts) parts += (parts.empty() ? "" : ", ") + part;
+  found.ok("gets only: " + parts +
+           (readable && *readable ? "; so it cannot serve as an archive for other sinks" : ""));
+}
+
 void check_sink(const LoadedSink& sink, const PluginContext& context, SinkDirectories& directories,
                 Findings found) {
   const auto made = create_sink(sink.plugin, sink.instance.table, context);
   check_ready(made, found);
   if (!made) return;
+  check_parts(sink.instance.common, **made, found);
   auto own = guarded([&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
   if (own) directories.emplace_back(sink.instance.name, *std::move(own));
 }

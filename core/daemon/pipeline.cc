@@ -22,11 +22,15 @@ Result<void> Pipeline::make_sinks(const std::vector<LoadedSink>& loaded) {
   for (const LoadedSink& one : loaded) {
     auto sink = SinkRun::make(one, runtime_);
     if (!sink) return sink.error();
-    archives_.put((*sink)->name(), (*sink)->sink());
+    offer_as_archive(**sink);
     all.push_back(sink->get());
     sinks_.push_back(*std::move(sink));
   }
   return check_directories(all);
+}
+
+void Pipeline::offer_as_archive(const SinkRun& sink) {
+  archives_.put(sink.name(), sink.may_be_archive() ? sink.sink() : nullptr);
 }
 
 Result<void> Pipeline::start_sinks() {
@@ -148,7 +152,7 @@ std::optional<Error> Pipeline::replace_sinks(Change<SinkRun> change,
   for (auto& old : take_out(sinks_, change.unchanged)) {
     if (!old->stop(runtime_.clock.steady() + patience)) hanging_sinks_.push_back(std::move(old));
   }
-  for (const auto& sink : change.made) archives_.put(sink->name(), sink->sink());
+  for (const auto& sink : change.made) offer_as_archive(*sink);
   std::optional<Error> refused;
   for (auto& sink : change.made) {
     if (auto started = sink->start(); !started) {

@@ -68,6 +68,7 @@ class Pipeline {
   std::vector<std::unique_ptr<Run>> take_out(std::vector<std::unique_ptr<Run>>& running,
                                              const std::set<std::string>& unchanged);
   Result<void> check_directories(const std::vector<const SinkRun*>& sinks) const;
+  void offer_as_archive(const SinkRun& sink);
   std::optional<Error> replace_sinks(Change<SinkRun> change, std::chrono::seconds patience);
   void replace_sources(Change<SourceRun> change, std::chrono::seconds patience);
 

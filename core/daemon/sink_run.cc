@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/daemon/reload.h"
+#include "core/delivery/parts.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
@@ -50,6 +51,8 @@ Result<void> SinkRun::start() {
 bool SinkRun::stop(SteadyTime deadline) {
   return dispatcher_ == nullptr || dispatcher_->stop(deadline);
 }
+
+bool SinkRun::may_be_archive() const { return delivery::gets_whole_events(config_); }
 
 bool SinkRun::at_rest() const {
   if (dispatcher_->idle()) return true;

@@ -32,6 +32,8 @@ class SinkRun {
   const std::string& name() const noexcept { return name_; }
   const std::string& version() const noexcept { return version_; }
   const std::shared_ptr<Sink>& sink() const noexcept { return sink_; }
+  // Whether other sinks may be filled from it, if it can be read (core/delivery/parts.h).
+  bool may_be_archive() const;
   Dispatcher& dispatcher() const noexcept { return *dispatcher_; }  // after start()
 
  private:

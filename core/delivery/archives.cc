@@ -14,7 +14,8 @@ Error no_such_archive(const std::string& name) {
 
 void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
   bool readable = false;
-  static_cast<void>(call_plugin([&] { readable = sink->readable() != nullptr; }));
+  static_cast<void>(
+      call_plugin([&] { readable = sink != nullptr && sink->readable() != nullptr; }));
   sinks_.with([&](auto& sinks) {
     sinks.erase(name);
     if (readable) sinks.emplace(name, std::move(sink));
@@ -66,12 +67,18 @@ Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const
 
 Result<std::shared_ptr<const Event>> Archives::fetch_from(const std::string& name,
                                                           const Event& locator) const {
-  return ask(name, [&](ReadableSink& archive) { return archive.fetch(locator); });
+  auto event = ask(name, [&](ReadableSink& archive) { return archive.fetch(locator); });
+  if (event && !(*event)->parts.empty())
+    return Error{ErrorKind::kVanished, "it was stored without all its parts"};
+  return event;
 }
 
 Result<ReadableSink::Page> Archives::list(const std::string& name, const ReadableSink::Query& query,
                                           const std::string& after, std::size_t limit) const {
-  return ask(name, [&](ReadableSink& archive) { return archive.list(query, after, limit); });
+  auto page = ask(name, [&](ReadableSink& archive) { return archive.list(query, after, limit); });
+  if (page)
+    page->skipped += std::erase_if(page->events, [](const auto& e) { return !e->parts.empty(); });
+  return page;
 }
 
 }  // namespace scriptorium

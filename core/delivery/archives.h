@@ -19,7 +19,7 @@ namespace scriptorium {
 // Threads: any.
 class Archives {
  public:
-  // Replaces a sink of that name. A sink that cannot be read is left out.
+  // Replaces a sink of that name. A sink that cannot be read is left out, and so is a null one.
   void put(const std::string& name, std::shared_ptr<Sink> sink);
   void keep_only(const std::vector<std::string>& configured);
   std::vector<std::string> names() const;
@@ -27,9 +27,11 @@ class Archives {
   // From the first archive that has it. kVanished or kCorrupt only if there is an archive and every
   // one of them answered.
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) const;
-  // kPermanent: there is no such archive, or no longer.
+  // kPermanent: there is no such archive, or no longer. kVanished also for an event that was
+  // delivered without some of its files, when the sink still had the option `parts`.
   Result<std::shared_ptr<const Event>> fetch_from(const std::string& name,
                                                   const Event& locator) const;
+  // Leaves such events out, and counts them as skipped.
   Result<ReadableSink::Page> list(const std::string& name, const ReadableSink::Query& query,
                                   const std::string& after, std::size_t limit) const;
 

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/delivery/parts.h"
+
 namespace scriptorium::delivery {
 namespace {
 
@@ -179,7 +181,7 @@ PendingEvent BatchReader::pending_of(Journal::Item item, bool is_parked) const {
       context_.crashes != nullptr && item.event != nullptr &&
       context_.crashes->verdict(context_.name, item.event->id) != CrashRecord::Verdict::kInnocent;
   return {.sequence = item.sequence,
-          .event = std::move(item.event),
+          .event = select_parts(std::move(item.event), context_.config),
           .attempts = item.attempts,
           .is_suspect = is_suspect,
           .is_parked = is_parked};

@@ -186,6 +186,10 @@ std::vector<OddEvent> odd_events() {
     e.files.clear();
     e.environment_format = EnvironmentFormat::kNone;
   });
+  add("a part only", [](Event& e) {
+    std::erase_if(e.files, [](const EventFile& file) { return file.name == "script"; });
+    e.parts = {"environment"};
+  });
   add("no user", [](Event& e) { e.user = {}; });
   add("an unverified user", [](Event& e) { e.user.verified = false; });
   add("a raw environment", [](Event& e) {

@@ -89,6 +89,7 @@ TEST_F(ParseConfigTest, ASmallConfigHasTheDefaultsOfTheStructs) {
   EXPECT_EQ(config_.sinks[0].name, "archive");
   EXPECT_EQ(config_.sinks[0].common.plugin, "file");
   EXPECT_THAT(config_.sinks[0].common.kinds, ElementsAre("job.script"));
+  EXPECT_THAT(config_.sinks[0].common.parts, ElementsAre("script", "environment", "records"));
   EXPECT_EQ(config_.sinks[0].common.batch_max_events, 500);
 }
 
@@ -111,6 +112,7 @@ environment = { keep = ["SLURM_*", "PATH"], drop = ["*TOKEN*"] }
 [sink.k]
 plugin = "null"
 kinds = ["job.script", "usage.*"]
+parts = ["environment", "script"]
 batch_max_events = 2
 batch_max_bytes = 3
 batch_max_ms = 4
@@ -139,6 +141,7 @@ workers = 6
   const SinkConfig& sink = config_.sinks.at(0).common;
   EXPECT_EQ(sink.plugin, "null");
   EXPECT_THAT(sink.kinds, ElementsAre("job.script", "usage.*"));
+  EXPECT_THAT(sink.parts, ElementsAre("environment", "script"));
   EXPECT_EQ(sink.batch_max_events, 2);
   EXPECT_EQ(sink.batch_max_bytes, 3);
   EXPECT_EQ(sink.batch_max_ms, 4);
@@ -447,6 +450,15 @@ TEST_F(ParseConfigTest, EachWrongSinkOptionIsExplained) {
       {"kinds = [\"[\"]",
        "kinds: '[' without ']'; allowed: patterns that are not empty; given: \"[\""},
       {"kinds = [1]", "kinds: item 1 of the list is of the wrong type; allowed: string; given: 1"},
+      {"parts = []",
+       "parts: an empty list; to get all parts, leave the option out; allowed: \"script\", "
+       "\"environment\", \"records\"; given: []"},
+      {"parts = [\"script\", \"enviroment\"]",
+       "parts: unknown value; did you mean \"environment\"?; allowed: \"script\", "
+       "\"environment\", \"records\"; given: \"enviroment\""},
+      {"parts = \"script\"",
+       "parts: wrong type; allowed: list of strings, \"script\", \"environment\", \"records\"; "
+       "given: \"script\""},
       {"batch_max_events = 0", "batch_max_events: out of range; allowed: 1 .. 100000; given: 0"},
       {"batch_max_bytes = 0", "batch_max_bytes: out of range; allowed: 1 .. 1073741824; given: 0"},
       {"batch_max_ms = 60001", "batch_max_ms: out of range; allowed: 1 .. 60000; given: 60001"},

@@ -148,6 +148,23 @@ class DispatcherTest : public testing::Test {
 
 // ---- the ordinary way
 
+TEST_F(DispatcherTest, ASinkGetsTheConfiguredPartsAtEachAttempt) {
+  std::vector<std::string> files;
+  const auto note_files = [&](Delivery& delivery) {
+    for (const EventFile& file : delivery.event().files) files.push_back(file.name);
+    delivery.attempt() == 1 ? delivery.retry("503 service unavailable", milliseconds(1))
+                            : delivery.acknowledge();
+  };
+  test::ScriptedSink sink;
+  sink.otherwise(test::ScriptedSink::for_each(note_files));
+  config_.parts = {"environment"};
+  const Dispatcher& dispatcher = dispatch("environments", sink);
+  append("4711");
+  ASSERT_TRUE(sink.wait_batches(2));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_THAT(files, ElementsAre("environment", "environment"));
+}
+
 TEST_F(DispatcherTest, DeliversEveryEventOnceAndInOrder) {
   append_numbered(1, 200);
   Dispatcher& dispatcher = dispatch("archive", sink_);
