@@ -296,8 +296,8 @@ void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord r
 std::function<void(bool fresh)> ActionRunner::count_captured(const Event& event,
                                                              const char* method) const {
   return [report = context_.report, &clock = context_.clock, method, time = event.time,
-          malformed = !event.problems.empty(), whole = event.complete,
-          supersedes = event.supersedes.has_value()](bool fresh) {
+          redactions = event.redactions, malformed = !event.problems.empty(),
+          whole = event.complete, supersedes = event.supersedes.has_value()](bool fresh) {
     const double lag = static_cast<double>(clock.now().nanoseconds - time.nanoseconds) / 1e9;
     report->change([&](CaptureStatus& s) {
       if (!fresh) {
@@ -306,6 +306,7 @@ std::function<void(bool fresh)> ActionRunner::count_captured(const Event& event,
       }
       ++s.captured;
       ++s.by_method[method];
+      redact::add(s.redactions, redactions);
       if (!whole) ++s.incomplete;
       if (malformed) ++s.malformed;
       if (supersedes) ++s.superseding;

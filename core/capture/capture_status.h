@@ -12,6 +12,7 @@
 #include "core/base/histogram.h"
 #include "core/base/text.h"
 #include "core/capture/gap_tracker.h"
+#include "core/redact/tally.h"
 
 namespace scriptorium {
 
@@ -24,6 +25,7 @@ struct CaptureStatus {
   std::uint64_t malformed = 0;    // of them, with problems
   std::uint64_t superseding = 0;  // of them, longer than an earlier capture of the same file
   std::map<std::string, std::uint64_t> by_method;  // captured, by what noticed them
+  redact::Tally redactions;                        // in them, by rule
   std::map<std::string, std::uint64_t> missed;     // seen to appear, never read: reason
   std::map<std::string, std::uint64_t> ignored;    // not archived on purpose: reason
   std::uint64_t duplicates = 0;                    // seen again, captured before

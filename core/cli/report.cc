@@ -17,6 +17,7 @@
 #include "core/cli/exit_codes.h"
 #include "core/cli/report_archive.h"
 #include "core/cli/report_text.h"
+#include "core/cli/secret_text.h"
 #include "core/config/config.h"
 
 namespace scriptorium::cli {
@@ -220,7 +221,8 @@ std::string json_of(const std::vector<JobReport>& jobs) {
   return Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string text_of(const std::vector<JobReport>& jobs, Console& console) {
+std::string text_of(const std::vector<JobReport>& jobs, const Arguments& arguments,
+                    Console& console) {
   std::vector<JobRow> rows;
   for (const JobReport& job : jobs) {
     if (job.event != nullptr) rows.push_back(row_of(*job.event));
@@ -229,6 +231,8 @@ std::string text_of(const std::vector<JobReport>& jobs, Console& console) {
                                         [&](const JobRow& r) { return r.id != rows.front().id; });
   if (several_jobs) return table_of(std::move(rows), 0, console);
   std::string text = screen_of(jobs.front(), console);
+  if (const Json* event = jobs.front().event; event != nullptr)
+    text += secret_text(*event, arguments.config_file, redact::Reader::kOwner, console);
   if (jobs.size() > 1) {
     text += "\nThis is the last of " + std::to_string(jobs.size()) +
             " times that the job ran; --json has them all.\n";
@@ -251,7 +255,7 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
   }
   console.out << (arguments.js1    ? js1_of(jobs.front()) + "\n"
                   : arguments.json ? json_of(jobs)
-                                   : text_of(jobs, console));
+                                   : text_of(jobs, arguments, console));
   return kExitGood;
 }
 

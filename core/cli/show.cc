@@ -14,6 +14,7 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/cli/secret_text.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
 #include "core/daemon/status_answer.h"
@@ -188,6 +189,21 @@ class Search {
     for (StoredJob& job : *stored) add(sink.instance.name, std::move(job));
   }
 
+  // The event of a sink with the option `parts` lacks what another sink's may have.
+  static void complete(Json& event, Json other) {
+    const auto is_partial = [](const Json& json) { return json.contains("parts"); };
+    if (event.is_null() || (is_partial(event) && !is_partial(other))) return event.swap(other);
+    if (!is_partial(event)) return;
+    for (const char* name : {"environment", "environment_size", "environment_format"}) {
+      if (other.contains(name)) event[name] = other[name];
+    }
+    const Json& script = member(other, "script");
+    if (member(script, "sha256").is_string()) event["script"] = script;
+    for (const char* name : {"parts", "files"}) {
+      for (const Json& item : member(other, name)) event[name].push_back(item);
+    }
+  }
+
   void add(const std::string& sink, StoredJob job) {
     Json event;
     for (const StoredFile& file : job.files) {
@@ -199,7 +215,7 @@ class Search {
         job.event_id.empty() ? string_of(member(event, "id")).value_or("") : job.event_id;
     if (key.empty()) key = sink + ":" + job.location;
     Found& found = by_id_[key];
-    if (found.event.is_null()) found.event = std::move(event);
+    if (!event.is_null()) complete(found.event, std::move(event));
     found.places.push_back({sink, std::move(job)});
   }
 
@@ -347,6 +363,7 @@ std::string head_text(const Found& found, const std::string& job_id, const Conso
 std::string for_people(const Found& found, const Arguments& arguments, const Console& console,
                        std::size_t components) {
   std::string text = head_text(found, arguments.job, console, components);
+  text += secret_text(found.event, arguments.config_file, redact::Reader::kAnybody, console);
   const auto bytes = arguments.environment ? environment_of(found) : script_of(found);
   const std::string what = arguments.environment ? "environment" : "script";
   if (!bytes) return text + "\nno " + what + " was kept\n";

@@ -190,7 +190,7 @@ int fill(const Arguments& arguments, Console& console) {
               << " were already there or in flight\n";
   if (number_of(member(*fill, "not_understood")) > 0)
     console.out << whole(member(*fill, "not_understood"))
-                << " records of the archive could not be parsed\n";
+                << " records of the archive are left out: damaged, or without all their parts\n";
   return kExitGood;
 }
 

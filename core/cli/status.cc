@@ -117,6 +117,7 @@ std::string sources_text(const Json& sources, const Console& console) {
     note_unverified(table, member(owners, "unverified"), console);
     if (const double later = number_of(member(member(owners, "later"), "waiting")); later > 0)
       table.note("asked about again: " + whole(later) + " (scriptorium owners list)");
+    note_counts(table, member(source, "redactions"), "secrets found");
     note_load(table, member(owners, "scheduler_load"));
     note_gaps(table, member(source, "gaps"), console);
     if (const Json& there = member(source, "spool_there"); there.is_boolean() && !there.get<bool>())

@@ -31,6 +31,7 @@ void FreeRun::start() {
 FreeSourceStatus FreeRun::status() const {
   FreeSourceStatus status;
   status.captured = captured_;
+  status.redactions = redactions_.with([](const auto& tally) { return tally; });
   status.last_error = error_.with([](const auto& error) { return error; });
   status.own.thrown = call_plugin([&] { status.own.json = source_->status_json(); });
   return status;
@@ -39,6 +40,7 @@ FreeSourceStatus FreeRun::status() const {
 Result<void> FreeRun::write(std::vector<Event> events, std::optional<std::string> position) {
   std::vector<std::shared_ptr<const Event>> shared;
   shared.reserve(events.size());
+  redact::Tally redactions;
   for (Event& event : events) {
     if (event.cluster.empty()) event.cluster = runtime_.cluster;
     if (event.host.empty()) event.host = runtime_.host;
@@ -52,11 +54,14 @@ Result<void> FreeRun::write(std::vector<Event> events, std::optional<std::string
       }
       continue;
     }
+    redact::add(redactions, event.redactions);
     shared.push_back(std::make_shared<const Event>(std::move(event)));
   }
   const std::uint64_t count = shared.size();
   auto written = runtime_.journal.append_all(name_, std::move(shared), std::move(position), stop_);
-  if (written) captured_ += count;
+  if (!written) return written;
+  captured_ += count;
+  redactions_.with([&](auto& tally) { redact::add(tally, redactions); });
   return written;
 }
 

@@ -13,6 +13,7 @@
 #include "core/daemon/runtime.h"
 #include "core/daemon/status_json.h"
 #include "core/redact/redactor.h"
+#include "core/redact/tally.h"
 
 namespace scriptorium {
 
@@ -46,6 +47,7 @@ class FreeRun final : public EventWriter {
   const Runtime& runtime_;
   std::stop_token stop_;
   std::atomic<std::uint64_t> captured_ = 0;
+  Guarded<redact::Tally> redactions_;  // of what was captured
   Guarded<std::optional<std::string>> error_;
   std::jthread thread_;
 };

@@ -154,6 +154,8 @@ constexpr Row kSource[] = {
     {"source_lag_seconds", kGauge, "lag_seconds", "From closed to durable, of the newest event."},
     {"source_captured_by_way", kCounter, "captured_by", "Captured events by what noticed them.",
      "way"},
+    {"redactions", kCounter, "redactions",
+     "What the rules for secrets found in captured events, removed or only reported.", "rule"},
     {"source_missed", kCounter, "missed", "Entries that were seen to appear and could not be read.",
      "reason"},
     {"source_ignored", kCounter, "ignored", "Entries that were left out on purpose.", "reason"},

@@ -102,6 +102,7 @@ void add_source(Json& json, const SpoolSourceStatus& source) {
   json["spool_there"] = s.spool_there;
   json["captured"] = s.captured;
   json["captured_by"] = counts(s.by_method);
+  json["redactions"] = counts(s.redactions);
   json["incomplete"] = s.incomplete;
   json["malformed"] = s.malformed;
   json["superseding"] = s.superseding;
@@ -123,6 +124,7 @@ void add_source(Json& json, const SpoolSourceStatus& source) {
 
 void add_source(Json& json, const FreeSourceStatus& source) {
   json["captured"] = source.captured;
+  json["redactions"] = counts(source.redactions);
   json["last_error"] = or_null(source.last_error);
   add_plugin_status(json, source.own);
 }

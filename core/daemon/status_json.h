@@ -24,6 +24,7 @@ struct PluginStatus {
 
 struct FreeSourceStatus {
   std::uint64_t captured = 0;
+  redact::Tally redactions;  // in them, by rule
   std::optional<std::string> last_error;
   PluginStatus own;
 };

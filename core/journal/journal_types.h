@@ -120,7 +120,7 @@ struct Fill {
   std::string position;       // in the archive's listing
   std::uint64_t sent = 0;     // given to the sink
   std::uint64_t present = 0;  // which the sink had, or was to get anyway
-  std::uint64_t skipped = 0;  // records of the archive that could not be understood
+  std::uint64_t skipped = 0;  // records of the archive that are damaged or lack parts
   std::uint64_t total = 0;    // as counted at the beginning
   State state = State::kCounting;
 };

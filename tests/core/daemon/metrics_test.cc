@@ -21,6 +21,7 @@ using ::testing::StartsWith;
 // number, a sink that only the journal knows.
 constexpr const char* kStatus = R"({"version":"0.1.0","uptime_seconds":812.4,
  "sources":{"slurm":{"plugin":"slurm","capture":"fanotify","spool_there":true,"captured":10000,"captured_by":{"fanotify":9990,"scan":10},
+   "redactions":{"jwt":3,"variable-name":12},
    "incomplete":1,"malformed":2,"superseding":0,"missed":{"vanished":3},"ignored":{"another \"owner\"\nor\\so":4},"duplicates":5,
    "overflows":0,"scans":7,"pending":0,"lag_seconds":0.004,"gaps":{"suspected":2,"confirmed":1},
    "owners":{"verified":9000,"unverified":{"hidden":7},"waiting":1,"failed_queries":2,"last_hour":{"decided":100,"unverified":6},
@@ -49,6 +50,8 @@ TEST(MetricsTest, SaysWhatTheStatusSays) {
            R"(scriptorium_journal_full 0)",
            R"(scriptorium_source_captured_total{source="slurm"} 10000)",
            R"(scriptorium_source_captured_by_way_total{source="slurm",way="scan"} 10)",
+           R"(scriptorium_redactions_total{source="slurm",rule="jwt"} 3)",
+           R"(scriptorium_redactions_total{source="slurm",rule="variable-name"} 12)",
            R"(scriptorium_source_missed_total{source="slurm",reason="vanished"} 3)",
            R"(scriptorium_source_gap_jobs{source="slurm",state="confirmed"} 1)",
            R"(scriptorium_source_owners_verified_total{source="slurm"} 9000)",

@@ -46,6 +46,7 @@ TEST_F(StatusJsonTest, RoundsSecondsToThousandths) {
 TEST_F(StatusJsonTest, ASpoolSourceAlwaysCountsVanishedEntriesAndLeavesOutWhatItLacks) {
   status_.sources.push_back({"slurm", "slurm", SpoolSourceStatus{}});
   EXPECT_EQ(source().at("missed"), Json({{"vanished", 0}}));
+  EXPECT_EQ(source().at("redactions"), Json::object());
   EXPECT_TRUE(source().at("lag_seconds").is_null());
   EXPECT_TRUE(source().at("gaps").is_null());
   EXPECT_FALSE(source().contains("owners"));
@@ -70,9 +71,13 @@ TEST_F(StatusJsonTest, ShowsTheSchedulersLoadOnlyIfItWasAsked) {
 }
 
 TEST_F(StatusJsonTest, AFreeSourceShowsWhatItsPluginSays) {
-  FreeSourceStatus free{.captured = 7, .last_error = "no cgroup", .own = {}};
+  FreeSourceStatus free{
+      .captured = 7, .redactions = {{"jwt", 2}}, .last_error = "no cgroup", .own = {}};
   status_.sources.push_back({"slurm", "usage", free});
-  EXPECT_EQ(source(), Json({{"plugin", "usage"}, {"captured", 7}, {"last_error", "no cgroup"}}));
+  EXPECT_EQ(source(), Json({{"plugin", "usage"},
+                            {"captured", 7},
+                            {"redactions", {{"jwt", 2}}},
+                            {"last_error", "no cgroup"}}));
   free.own.json = R"({"jobs": 4})";
   status_.sources.back().kind = free;
   EXPECT_EQ(source().at("plugin_status"), Json({{"jobs", 4}}));
