@@ -22,7 +22,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using redact::Finding;
 using redact::Mode;
-using redact::Place;
 using redact::RuleSet;
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{128} << 20;  // as max_file_bytes
@@ -45,8 +44,8 @@ class Finder {
 
   std::vector<Item> in_script(std::string_view text) const {
     std::vector<Item> items;
-    add(text, rules_.rules->find(rules_.mode, Place::kScript, text), near(Place::kScript, text, 0),
-        0, items);
+    add(text, rules_.rules->find(rules_.mode, redact::Place::kScript, text),
+        near(redact::Place::kScript, text, 0), 0, items);
     return items;
   }
 
@@ -77,17 +76,17 @@ class Finder {
              .end = entry.size(),
              .kept = rules_.mode == Mode::kFlag || rule->action == redact::Action::kFlag});
     } else {
-      found = rules_.rules->find(rules_.mode, Place::kValue, entry.substr(value));
+      found = rules_.rules->find(rules_.mode, redact::Place::kValue, entry.substr(value));
       for (Finding& f : found) {
         f.begin += value;
         f.end += value;
       }
-      nearly = near(Place::kValue, entry.substr(value), value);
+      nearly = near(redact::Place::kValue, entry.substr(value), value);
     }
     add(entry, std::move(found), std::move(nearly), number, items);
   }
 
-  std::vector<Finding> near(Place place, std::string_view text, std::size_t offset) const {
+  std::vector<Finding> near(redact::Place place, std::string_view text, std::size_t offset) const {
     if (looser_ == nullptr) return {};
     std::vector<Finding> found = looser_->find(Mode::kStrict, place, text);
     for (Finding& f : found) {

@@ -13,8 +13,11 @@
 #include "core/base/time.h"
 
 namespace scriptorium::cli {
+namespace {
 
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 Result<RedactionRecord> RedactionRecord::open(const std::string& file, std::string by_whom) {
   UniqueFd fd(::open(file.c_str(),
