@@ -121,7 +121,8 @@ def test_a_lost_key_is_replaced_and_unchanged_entries_are_still_recognised(make_
     assert archive.snapshot() == before
 
 
-def test_a_key_that_others_may_read_ends_the_start(make_daemon):
+def test_a_key_that_others_may_read_ends_the_start(make_daemon, spool):
+    spool.write(1)
     daemon = make_daemon()
     start(daemon)
     daemon.terminate()
