@@ -104,3 +104,15 @@ def test_findings_are_counted_by_rule_and_once(daemon, spool):
     daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] > 0
                        and s["sources"]["slurm"]["pending"] == 0, "the spool was scanned")
     assert daemon.source()["redactions"] == {}
+
+
+def test_show_says_what_is_to_be_revoked(make_daemon, spool):
+    token = b"ghp_" + b"0aB1cD2eF3gH4iJ5kL6mN7oP8qR9sT0uV1wX"
+    spool.write(4711, b"#!/bin/bash\ntrue\nexport T=" + token + b"\n", [b"HF_TOKEN=hunter2"])
+    daemon = make_daemon().start()
+    daemon.wait_acknowledged(1)
+    shown = daemon.command("show", "4711").stdout
+    assert re.search(r"The job script held what looks like a .* in line 3\. It was not archived\.",
+                     shown), shown
+    assert "The job's variable HF_TOKEN has the name of a secret." in shown
+    assert "Revoke what is secret" in shown and token.decode() not in shown
