@@ -14,8 +14,6 @@
 
 namespace scriptorium::redact {
 
-class LineSearch;
-
 // The RuleSet that RuleSet::load and RuleSet::make return.
 class CompiledRules final : public RuleSet {
  public:
@@ -35,14 +33,12 @@ class CompiledRules final : public RuleSet {
   std::vector<Finding> find_alone(const Rule& rule, Place place, std::string_view text) const;
 
  private:
-  friend class LineSearch;
   // What a keyword of the table leads to.
   struct Keyword {
     std::vector<std::uint32_t> rules;  // indexes into rules_
     std::vector<std::string> words;    // of the site, which differ in case
   };
   void index_keywords(const std::vector<RuleFile>& files, Problems& problems);
-  void search(LineSearch& lines) const;
 
   std::vector<Rule> rules_;  // does not change, so that pointers into it stay valid
   std::vector<const Rule*> by_name_;

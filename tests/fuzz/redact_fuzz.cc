@@ -26,7 +26,7 @@ void require(bool holds, const char* what) {
   std::abort();
 }
 
-std::shared_ptr<const RuleSet> fuzzed_rules() {
+std::shared_ptr<const RuleSet> compile_rules() {
   Problems problems;
   std::vector<RuleFile> files = shipped_rules();
   files.push_back(
@@ -40,6 +40,11 @@ std::shared_ptr<const RuleSet> fuzzed_rules() {
   auto rules = RuleSet::make(std::move(files), problems);
   for (const Problem& problem : problems.list()) std::cerr << problem.text() << "\n";
   require(problems.empty(), "the rules of the fuzzer are good");
+  return rules;
+}
+
+const std::shared_ptr<const RuleSet>& fuzzed_rules() {
+  static const std::shared_ptr<const RuleSet> rules = compile_rules();
   return rules;
 }
 
@@ -70,8 +75,14 @@ void check(const RuleSet& rules, Mode mode, Place place, std::string_view text) 
 
 }  // namespace
 
+// Compiled before the first input, whose time is limited.
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  fuzzed_rules();
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::shared_ptr<const RuleSet> rules = fuzzed_rules();
+  const std::shared_ptr<const RuleSet>& rules = fuzzed_rules();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const Mode mode : {Mode::kFlag, Mode::kDefault, Mode::kStrict}) {
     for (const Place place : {Place::kScript, Place::kValue, Place::kText})

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -352,6 +354,22 @@ TEST_F(LoadRulesTest, EveryProblemOfEveryFileIsReported) {
                           directory_.path() +
                               "/b.toml:1: off.nothing-like-it: there is no rule of this name",
                           directory_.path() + "/c.toml: is a directory, not a file"));
+}
+
+TEST_F(LoadRulesTest, TheExampleOfTheManualIsAFileOfRules) {
+  std::ifstream manual(SCRIPTORIUM_SOURCE_DIR "/docs/redact.md");
+  const std::string text{std::istreambuf_iterator<char>(manual), {}};
+  const std::size_t begin = text.find("```\noff   =");
+  ASSERT_NE(begin, std::string::npos);
+  directory_.write("lab.toml", text.substr(begin + 4, text.find("```", begin + 4) - begin - 4));
+  EXPECT_THAT(load(), IsEmpty());
+  EXPECT_NE(rules_->rule("lab-token"), nullptr);
+  EXPECT_TRUE(rules_->is_denied("LAB_DOOR_PIN"));
+
+  directory_.write("lab.toml", "off = ['jwtt']\n");
+  EXPECT_THAT(load(), ElementsAre(testing::HasSubstr(
+                          "lab.toml:1: off.jwtt: there is no rule of this name; did you mean "
+                          "\"jwt\"?")));
 }
 
 TEST(ShippedRulesTest, CompileAndPassTheirExamples) {
