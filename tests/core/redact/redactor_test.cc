@@ -91,9 +91,9 @@ TEST_F(RedactorTest, ScriptTellsRulePlaceCountAndLines) {
 TEST_F(RedactorTest, DeniedVariablesKeepTheirNames) {
   set_environment("A=1\0HF_TOKEN=xy\0B_TOKEN=\0D_TOKEN=false\0C=--password q\0"s);
   const auto found = redact();
-  EXPECT_EQ(
-      *job_.environment,
-      "A=1\0HF_TOKEN=[redacted:variable-name]\0B_TOKEN=\0D_TOKEN=false\0C=--password [redacted:password]\0"s);
+  EXPECT_EQ(*job_.environment,
+            "A=1\0HF_TOKEN=[redacted:variable-name]\0B_TOKEN=\0D_TOKEN=false\0"
+            "C=--password [redacted:password]\0"s);
   ASSERT_EQ(found.size(), 2U);
   EXPECT_THAT(found[0].names, ElementsAre("HF_TOKEN"));
   EXPECT_THAT(found[1].names, ElementsAre("C"));
