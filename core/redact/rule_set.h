@@ -41,7 +41,8 @@ class RuleSet {
   // Those that are not switched off, in order of their names; with the rules that are in no file.
   virtual const std::vector<const Rule*>& rules() const noexcept = 0;
   virtual const Rule* rule(std::string_view name) const noexcept = 0;  // null: none, or off
-  // Changes with every change of a rule.
+  // Changes with every change of a rule. It must stay in the process: who has it could try guesses
+  // at a site's words.
   virtual const std::string& fingerprint() const noexcept = 0;
 
   // The secrets in a text, in order and without overlap. `mode` is not kOff. Throws bad_alloc and

@@ -166,8 +166,6 @@ class ContentHash {
 std::string fingerprint_of(const std::vector<const Rule*>& rules,
                            const std::vector<RuleFile>& files) {
   ContentHash hash;
-  ContentHash words;
-  std::size_t word_count = 0;
   hash.add("scriptorium.rules/1");
   for (const Rule* rule : rules) {
     hash.add(rule->name);
@@ -182,13 +180,8 @@ std::string fingerprint_of(const std::vector<const Rule*>& rules,
   for (const RuleFile& file : files) {
     hash.add(file.deny_names);
     hash.add(file.allow_names);
-    words.add(file.words);
-    word_count += file.words.size();
+    hash.add(file.words);
   }
-  // Words are secrets. With a whole hash of them in the fingerprint, anybody who reads it could try
-  // out guesses; one byte tells nearly nothing.
-  hash.add(std::to_string(word_count));
-  hash.add(words.finish().substr(0, 2));
   return hash.finish();
 }
 
