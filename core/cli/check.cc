@@ -48,7 +48,7 @@ int code_as_run(const std::vector<Finding>& findings) {
 
 int check_command(const Arguments& arguments, Console& console) {
   const Privileges privileges = privileges_as_run(arguments, console);
-  const auto setup = load_or_say(arguments, console);
+  const auto setup = load_with_rules_or_say(arguments, console);
   if (!setup) return kExitConfig;
   const auto log = make_command_logger();
   const auto findings = check_setup(*setup, *log, privileges);

@@ -51,6 +51,14 @@ std::optional<Setup> load_or_say(const Arguments& arguments, Console& console) {
   return setup;
 }
 
+std::optional<Setup> load_with_rules_or_say(const Arguments& arguments, Console& console) {
+  Problems problems;
+  Setup setup = load_setup(arguments.config_file, problems);
+  load_rules(arguments.config_file, setup, problems);
+  if (print_problems(problems, console)) return std::nullopt;
+  return setup;
+}
+
 std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir,
                                                   const nlohmann::ordered_json& request,
                                                   Console& console, int& code) {

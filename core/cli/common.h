@@ -24,6 +24,8 @@ int fail(Console& console, const Error& error);
 
 // Loads configuration and plugins; prints problems and returns nothing if there are any.
 std::optional<Setup> load_or_say(const Arguments& arguments, Console& console);
+// The same with the rules for secrets, for a command that captures or checks.
+std::optional<Setup> load_with_rules_or_say(const Arguments& arguments, Console& console);
 
 // Call this before a command opens the journal or creates files in state_dir: root becomes the
 // daemon's user, so that no file there belongs to root. False: that failed, a message was printed,

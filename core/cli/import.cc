@@ -243,11 +243,8 @@ std::string host_of(const CoreConfig& core) {
 
 int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opener,
                 const import::OwnerList* owners) try {
-  auto setup = load_or_say(arguments, console);
+  const auto setup = load_with_rules_or_say(arguments, console);
   if (!setup) return kExitConfig;
-  Problems problems;
-  load_rules(arguments.config_file, *setup, problems);
-  if (print_problems(problems, console)) return kExitConfig;
   auto source = source_for(arguments, *setup);
   if (!source) return fail(console, source.error().message(), kExitUsage);
 

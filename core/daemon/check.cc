@@ -272,6 +272,19 @@ void check_sink(const LoadedSink& sink, const PluginContext& context, SinkDirect
   if (own) directories.emplace_back(sink.instance.name, *std::move(own));
 }
 
+void check_rules(const LoadedSource& source, const Setup& setup, Findings found) {
+  if (source.redactor == nullptr) return;
+  const redact::Mode mode = source.redactor->mode();
+  const std::string option = std::string("redact = \"") + redact::to_string(mode) + "\": ";
+  if (mode == redact::Mode::kOff || setup.rules == nullptr) {
+    found.warning(option + "passwords and keys in scripts and variables are archived as they are");
+  } else if (mode == redact::Mode::kFlag) {
+    found.warning(option + "passwords and keys are reported, and archived as they are");
+  } else {
+    found.ok(option + std::to_string(setup.rules->rules().size()) + " rules for secrets");
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileges& privileges) {
@@ -296,6 +309,7 @@ std::vector<Finding> check_setup(const Setup& setup, Logger& log, const Privileg
   }
   for (const LoadedSource& source : setup.sources) {
     const std::string& name = source.instance.name;
+    check_rules(source, setup, about("source." + name));
     check_source(source, context(name), privileges.opener.get(), about("source." + name));
   }
   SinkDirectories directories;

@@ -21,8 +21,8 @@ namespace scriptorium::import {
 
 struct ImportOptions {
   TreeFormat format = TreeFormat::kSarchive;
-  std::string tree;             // as the user wrote it, for messages and marks
-  EventOrigin origin;           // cluster, scheduler and host of every event
+  std::string tree;    // as the user wrote it, for messages and marks
+  EventOrigin origin;  // cluster, scheduler and host of every event
   std::shared_ptr<const redact::Redactor> redactor = redact::Redactor::none();
   std::uint64_t max_file_bytes = std::uint64_t{128} << 20;
   std::string sink;                   // deliver only to this sink; "" = to all

@@ -61,10 +61,10 @@ struct AddedColumn {
 };
 const std::vector<AddedColumn>& added_columns() {
   static const std::vector<AddedColumn> columns{
-      {2, "events", "pack", "INTEGER", "0"},      {2, "unresolved", "pack", "INTEGER", "0"},
-      {3, "events", "target", "INTEGER", "0"},    {3, "sinks", "absences", "TEXT", "''"},
-      {3, "marks", "file", "TEXT", "''"},         {3, "marks", "file_size", "INTEGER", "0"},
-      {3, "events", "owner", "TEXT", "''"},       {3, "events", "stored", "INTEGER", "0"},
+      {2, "events", "pack", "INTEGER", "0"},       {2, "unresolved", "pack", "INTEGER", "0"},
+      {3, "events", "target", "INTEGER", "0"},     {3, "sinks", "absences", "TEXT", "''"},
+      {3, "marks", "file", "TEXT", "''"},          {3, "marks", "file_size", "INTEGER", "0"},
+      {3, "events", "owner", "TEXT", "''"},        {3, "events", "stored", "INTEGER", "0"},
       {3, "unresolved", "stored", "INTEGER", "0"}, {4, "marks", "capture_key", "BLOB", "x''"}};
   return columns;
 }

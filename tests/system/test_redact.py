@@ -161,6 +161,9 @@ def test_a_bad_rule_refuses_the_start_and_a_reload(make_daemon, spool, archive, 
     harness.wait_for(lambda: "1" in archive.scripts(), "the old rules stay in force")
     assert (archive.path / "1.sh").read_bytes() == b"#!/bin/sh\necho [redacted:site-word]\n"
     daemon.terminate()
+    checked = subprocess.run([harness.SCRIPTORIUM, "check", "--config", daemon.config],
+                             capture_output=True, text=True)
+    assert checked.returncode == harness.EX_CONFIG and "site.toml:" in checked.stderr, checked
     daemon.start(ready=False)
     assert daemon.wait_exit() == harness.EX_CONFIG
     assert "redact.d/site.toml:" in daemon.log_file.read_text() and key in daemon.log_tail()

@@ -120,8 +120,8 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
       return false;
     }
     SpoolCapture::Options options{"torque", common_, {"lab", "torque", "ctl1"}, false, false};
-    options.redactor = std::make_shared<const redact::Redactor>(nullptr, redact::Mode::kOff,
-                                                                common_.environment);
+    options.redactor =
+        std::make_shared<const redact::Redactor>(nullptr, redact::Mode::kOff, common_.environment);
     capture_ = std::make_unique<SpoolCapture>(options, *adapter_, *std::move(opened), *journal_,
                                               log_, system_clock());
     capture_->start();
