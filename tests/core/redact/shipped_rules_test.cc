@@ -143,6 +143,24 @@ TEST_F(ShippedRuleFilesTest, FindNinetyFivePercentOfTheSecretsThatWereSetAside) 
   EXPECT_GE(recall_of(lines).at("").percent(), 95.0);
 }
 
+// People align their options, and continue long commands on the next line.
+TEST_F(ShippedRuleFilesTest, FindAsManyWhereBlanksAreWiderOrContinueOnTheNextLine) {
+  for (const std::string_view blank : {"   ", " \t", " \\\n    "}) {
+    std::vector<SecretLine> wide;
+    for (SecretLine& line : read_secrets("secrets.tsv")) {
+      // What is quoted, or on several lines, would mean something else.
+      if (line.text.find_first_of("\"'\n\\#") != std::string::npos ||
+          line.secret.find(' ') != std::string::npos)
+        continue;
+      std::string text;
+      for (const char c : line.text) text += c == ' ' ? std::string(blank) : std::string(1, c);
+      wide.push_back({line.kind, line.secret, std::move(text)});
+    }
+    EXPECT_GE(wide.size(), 120U);
+    EXPECT_GE(recall_of(wide).at("").percent(), 95.0) << testing::PrintToString(blank);
+  }
+}
+
 TEST_F(ShippedRuleFilesTest, TwoThousandOrdinaryScriptsLoseAtMostOneText) {
   const std::vector<std::string> scripts = ordinary_scripts(kVectors / "ordinary.txt", 2000);
   ASSERT_EQ(scripts.size(), 2000U);
