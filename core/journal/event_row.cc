@@ -147,14 +147,28 @@ Event with_resolution(const Event& original, const Event& resolved) {
   const auto take = [](auto& into, const auto& from) {
     if (from) into = from;
   };
-  take(event.job.name, resolved.job.name);
-  take(event.job.account, resolved.job.account);
+  // A secret that was removed from a text of the spool stands in the scheduler's answer, too, and
+  // what it was is no longer known.
+  const auto take_text = [&](std::string_view where, auto& into, const auto& from) {
+    const bool was_redacted =
+        std::any_of(original.redactions.begin(), original.redactions.end(),
+                    [&](const Redaction& r) { return r.where == where && !r.kept; });
+    if (!was_redacted) take(into, from);
+  };
+  take_text("job.name", event.job.name, resolved.job.name);
+  take_text("job.account", event.job.account, resolved.job.account);
+  take_text("job.work_dir", event.job.work_dir, resolved.job.work_dir);
   take(event.job.partition, resolved.job.partition);
   take(event.job.qos, resolved.job.qos);
-  take(event.job.work_dir, resolved.job.work_dir);
   take(event.job.array, resolved.job.array);
   take(event.job.het, resolved.job.het);
   take(event.job.submitted_at, resolved.job.submitted_at);
+  for (const Redaction& found : resolved.redactions) {
+    const bool is_told = std::any_of(
+        event.redactions.begin(), event.redactions.end(),
+        [&](const Redaction& r) { return r.rule == found.rule && r.where == found.where; });
+    if (!is_told) event.redactions.push_back(found);
+  }
   for (const std::string& member : resolved.lossy) {
     if (std::find(event.lossy.begin(), event.lossy.end(), member) == event.lossy.end())
       event.lossy.push_back(member);

@@ -1005,6 +1005,32 @@ TEST_F(JournalTest, AnUnresolvedEventIsSeenByNoSinkUntilItIsResolved) {
   expect_sound();
 }
 
+TEST_F(JournalTest, AnAnswerDoesNotBringBackWhatWasRemovedFromATextOfTheSpool) {
+  open();
+  const auto archive = sink("archive");
+  Event captured = make_event_value("1", test::kScript);
+  captured.job.name = "run-[redacted:copy]";
+  captured.redactions = {{.rule = "copy", .where = "job.name", .count = 1},
+                         {.rule = "x", .where = "job.work_dir", .count = 1, .kept = true}};
+  append(std::make_shared<const Event>(captured), true);
+  const auto unresolved = journal_->unresolved("slurm", 0, 10);
+  ASSERT_THAT(unresolved, SizeIs(1));
+  Event answer = *unresolved[0].event;
+  answer.job.name = "run-Tig3rTig3r";
+  answer.job.work_dir = "/home/alice";
+  answer.job.account = "[redacted:x]";
+  answer.redactions = {{.rule = "x", .where = "job.account", .count = 1}};
+  journal_->resolved({{unresolved[0].ticket, std::make_shared<const Event>(answer)}});
+  ASSERT_TRUE(flush());
+  const auto items = read(archive, 0);
+  ASSERT_THAT(items, SizeIs(1));
+  EXPECT_EQ(items[0].event->job.name, "run-[redacted:copy]");
+  EXPECT_EQ(items[0].event->job.work_dir, "/home/alice") << "what is only reported is replaced";
+  EXPECT_EQ(items[0].event->job.account, "[redacted:x]");
+  ASSERT_THAT(items[0].event->redactions, SizeIs(3));
+  EXPECT_EQ(items[0].event->redactions[2].where, "job.account");
+}
+
 TEST_F(JournalTest, WhatWaitsForItsOwnerTakesLittleMemoryAndLosesNothingByIt) {
   open(1U << 30, 0);
   const auto archive = sink("archive");
