@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string_view>
 
 #include "core/base/ascii.h"
 #include "core/base/text.h"
@@ -11,20 +12,42 @@
 namespace scriptorium::redact {
 namespace {
 
+using namespace std::string_view_literals;
+
 constexpr std::size_t kShortestCopy = 8;  // a shorter secret is found where its rule finds it
 constexpr std::size_t kLongestName = 128;
 
 bool is_word(char c) { return is_alphanumeric(c) || c == '_'; }
 
-// Whether a secret is told from ordinary words, numbers and paths, so that its copies may be
-// removed wherever they stand.
-bool is_distinct(std::string_view secret) {
+// "us-east-1", "auth1.lab.org": names that people make of words and numbers.
+bool is_made_of_words(std::string_view text) {
+  if (const std::size_t dot = text.rfind('.'); dot != std::string_view::npos) {
+    const std::string_view last = text.substr(dot + 1);
+    if (!last.empty() && std::all_of(last.begin(), last.end(), is_lower)) return true;
+  }
+  constexpr std::string_view kSeparators = "-._:@";
+  while (!text.empty()) {
+    const std::string_view piece = text.substr(0, text.find_first_of(kSeparators));
+    const bool is_plain = std::all_of(piece.begin(), piece.end(), is_lower) ||
+                          std::all_of(piece.begin(), piece.end(), is_digit);
+    if (!is_plain) return false;
+    text.remove_prefix(std::min(piece.size() + 1, text.size()));
+  }
+  return true;
+}
+
+// Whether a secret is told from ordinary words, numbers, names and paths, so that its copies may be
+// removed wherever they stand. What was removed for its name alone need not be a secret at all.
+bool is_distinct(std::string_view secret, bool by_name_alone) {
   if (secret.size() < kShortestCopy || secret.find_first_of("/~.$<") == 0) return false;
+  if (secret.find_first_of(" \t\n\0"sv) != std::string_view::npos) return false;
   const bool has_letter = std::any_of(secret.begin(), secret.end(), is_letter);
-  const bool has_other =
-      std::any_of(secret.begin(), secret.end(), [](char c) { return !is_lower(c); });
-  const bool is_one_word = secret.find_first_of(" \t\n\0", 0, 4) == std::string_view::npos;
-  return has_letter && has_other && is_one_word && secret.find("=/") == std::string_view::npos;
+  const bool has_other = !std::all_of(secret.begin(), secret.end(), is_lower);
+  const bool is_path =
+      secret.find("=/") != std::string_view::npos || secret.find(":/") != std::string_view::npos;
+  if (!has_letter || !has_other || is_path) return false;
+  return !by_name_alone ||
+         (std::any_of(secret.begin(), secret.end(), is_digit) && !is_made_of_words(secret));
 }
 
 bool ends_assignment(char c) { return c == ',' || c == '\n' || c == '<' || c == '>' || c == '\0'; }
@@ -141,7 +164,7 @@ void Part::list_secrets(std::vector<std::string_view>& into) const {
   for (const Span& span : spans_) {
     if (span.kept || span.cut) continue;
     const std::string_view secret = text_.substr(span.begin, span.end - span.begin);
-    if (is_distinct(secret)) into.push_back(secret);
+    if (is_distinct(secret, span.rule->name == kNameRule)) into.push_back(secret);
   }
 }
 

@@ -39,10 +39,12 @@ class JobTexts {
     for (std::string& text : texts) add(where, text);
   }
 
-  std::vector<Redaction> finish(const RuleSet& rules, Mode mode) {
+  // `user` is no secret, even if a password is the same word.
+  std::vector<Redaction> finish(const RuleSet& rules, Mode mode, const User& user) {
     for (Part& part : parts_) part.find(rules, mode);
     std::vector<std::string_view> secrets;
     for (const Part& part : parts_) part.list_secrets(secrets);
+    std::erase(secrets, user.name.value_or(""));
     std::sort(secrets.begin(), secrets.end());
     secrets.erase(std::unique(secrets.begin(), secrets.end()), secrets.end());
     if (secrets.size() > kMostCopied) secrets.resize(kMostCopied);
@@ -154,7 +156,7 @@ Result<std::vector<Redaction>> Redactor::redact(ParsedJob& job) const try {
   add_script_info(texts, job.script_info);
   texts.add("problems", job.problems);
   ExtraJson extra(job.extra_json, texts);
-  merge(result, texts.finish(*rules_, mode_));
+  merge(result, texts.finish(*rules_, mode_, job.user));
   extra.put();
   return result;
 } catch (...) {
@@ -171,7 +173,7 @@ Result<void> Redactor::redact(Event& event) const try {
   if (event.script) add_script_info(texts, *event.script);
   texts.add("problems", event.problems);
   ExtraJson extra(event.extra_json, texts);
-  merge(event.redactions, texts.finish(*rules_, mode_));
+  merge(event.redactions, texts.finish(*rules_, mode_, event.user));
   extra.put();
   for (std::size_t i = 0; i < before.size(); ++i) {
     EventFile& file = event.files[i];
@@ -189,7 +191,7 @@ Result<void> Redactor::redact_texts(Event& event) const try {
   if (rules_ == nullptr) return no_rules();
   JobTexts texts;
   add_job(texts, event.job);
-  merge(event.redactions, texts.finish(*rules_, mode_));
+  merge(event.redactions, texts.finish(*rules_, mode_, event.user));
   return {};
 } catch (...) {
   return Error(ErrorKind::kPermanent, "redaction failed: " + thrown_text());

@@ -146,10 +146,17 @@ TEST_F(RedactorTest, ASecretIsRemovedFromEveryPartOfItsJob) {
 }
 
 TEST_F(RedactorTest, OrdinaryValuesOfDeniedVariablesStayElsewhere) {
-  set_script("cd /run/user/1000\necho 12345678 yes default\n");
-  set_environment("A_TOKEN=/run/user/1000\0B_TOKEN=12345678\0C_TOKEN=yes\0D_TOKEN=default\0"s);
+  const std::string script =
+      "cd /run/user/1000\necho 12345678 yes default us-east-1 auth1.lab.org FILE:/tmp/krb5cc_1 "
+      "Negotiate\nls /home/alice2024\n";
+  set_script(script);
+  job_.user.name = "alice2024";
+  set_environment(
+      "A_TOKEN=/run/user/1000\0B_TOKEN=12345678\0C_TOKEN=yes\0D_TOKEN=default\0"
+      "E_TOKEN=us-east-1\0F_TOKEN=auth1.lab.org\0G_TOKEN=FILE:/tmp/krb5cc_1\0"
+      "H_TOKEN=Negotiate\0I_TOKEN=alice2024\0"s);
   redact();
-  EXPECT_EQ(*job_.script, "cd /run/user/1000\necho 12345678 yes default\n");
+  EXPECT_EQ(*job_.script, script);
 }
 
 TEST_F(RedactorTest, RecordsLoseTheValuesOfDeniedVariables) {
