@@ -349,6 +349,6 @@ def test_ids_that_a_page_names_are_explained_or_only_informative():
                                              "migrate.md", "capture.md", "delivery.md")):
         for name in set(re.findall(r"`([A-Z]{2,}_[A-Z_]+)`", page.read_text())):
             if name not in explained | told and not name.startswith(("CAP_", "FAN_", "IN_",
-                                                                     "SLURM_CONF")):
+                                                                     "SLURM_CONF", "SLURM_JWT")):
                 unknown.append(f"{page.name}: {name}")
     assert not unknown, "\n".join(unknown)

@@ -534,6 +534,9 @@ void PowerCut::Disk::write_to(const std::string& folder) const {
     std::filesystem::create_directory(folder + "/" + path);
   for (const auto& [path, bytes] : files) {
     std::ofstream out(folder + "/" + path, std::ios::binary);
+    // Modes are not recorded; the strictest that any of our files has fits all.
+    using std::filesystem::perms;
+    std::filesystem::permissions(folder + "/" + path, perms::owner_read | perms::owner_write);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     if (!out.flush()) throw std::runtime_error("cannot write " + folder + "/" + path);
   }
