@@ -29,6 +29,7 @@ constexpr std::uint64_t kMostBytes = std::uint64_t{128} << 20;  // as max_file_b
 // One thing to show of a file.
 struct Item {
   std::uint32_t line = 1;  // of an environment: its number among the strings
+  std::size_t offset = 0;
   std::string rule;
   std::string about;
   std::string text;  // without secrets
@@ -122,6 +123,7 @@ class Finder {
     all.insert(all.end(), nearly.begin(), nearly.end());
     const auto show = [&](const Finding& f, std::string why) {
       items.push_back({.line = number > 0 ? number : f.line,
+                       .offset = f.begin,
                        .rule = f.rule->name,
                        .about = f.rule->about,
                        .text = masked_line(text, all, f, console_, number > 0),
@@ -132,7 +134,7 @@ class Finder {
     for (const Finding& n : nearly) {
       if (std::string why = why_not(text, n); !why.empty()) show(n, std::move(why));
     }
-    if (number == 0) std::ranges::stable_sort(items, {}, &Item::line);
+    if (number == 0) std::ranges::sort(items, {}, &Item::offset);
   }
 
   const RulesInForce& rules_;

@@ -17,7 +17,7 @@ using status_answer::member;
 constexpr std::size_t kLongestLine = 8192;
 
 template <typename T>
-T value_or(const Json& value, T otherwise, bool is_valid) {
+T value_or(const Json& value, const T& otherwise, bool is_valid) {
   return is_valid ? value.get<T>() : otherwise;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string_view>
+#include <tuple>
 
 #include "core/base/ascii.h"
 #include "core/base/text.h"
@@ -140,11 +141,14 @@ void Part::find_copies(const std::vector<std::string_view>& secrets, const Rule&
   if (spans_.size() != before) put_in_order();
 }
 
-// In order and without overlap. Where two overlap, the first one's rule names both; what one of
-// them removes is removed.
+// In order and without overlap. Where two overlap, the first one's rule names both, and what is a
+// copy as well is named by its own rule; what one of them removes is removed.
 void Part::put_in_order() {
-  std::stable_sort(spans_.begin(), spans_.end(),
-                   [](const Span& a, const Span& b) { return a.begin < b.begin; });
+  const auto place_of = [&](const Span& span) {
+    return std::tuple(span.begin, span.rule->name == kCopyRule, text_.size() - span.end);
+  };
+  std::sort(spans_.begin(), spans_.end(),
+            [&](const Span& a, const Span& b) { return place_of(a) < place_of(b); });
   std::vector<Span> merged;
   for (const Span& span : spans_) {
     if (merged.empty() || span.begin >= merged.back().end) {

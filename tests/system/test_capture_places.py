@@ -239,7 +239,7 @@ def test_an_empty_mount_point_at_the_start_is_not_taken_for_the_spool(make_daemo
 
     mounts.unmount(place)
     daemon.start()
-    assert daemon.source()["spool_there"] is False
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is False, "it is missed")
     mounts.mount("-o", "loop", file, at=place)
     daemon.wait_status(lambda s: s["sources"]["slurm"]["spool_there"] is True
                        and s["sources"]["slurm"]["scans"] >= 1, "it is found")
