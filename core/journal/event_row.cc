@@ -147,8 +147,8 @@ Event with_resolution(const Event& original, const Event& resolved) {
   const auto take = [](auto& into, const auto& from) {
     if (from) into = from;
   };
-  // A secret that was removed from a text of the spool stands in the scheduler's answer, too, and
-  // what it was is no longer known.
+  // The scheduler's answer contains the same secret as the text from the spool, and redaction
+  // cannot recognize it any more: copies are only known during capture.
   const auto take_text = [&](std::string_view where, auto& into, const auto& from) {
     const bool was_redacted =
         std::any_of(original.redactions.begin(), original.redactions.end(),

@@ -36,7 +36,7 @@ class Part {
       : where_(std::move(where)), kind_(kind), text_(text), put_(std::move(put)) {}
 
   void find(const RuleSet& rules, Mode mode);
-  // Adds where one of the secrets stands as a word of its own.
+  // Adds each place where one of the secrets occurs as a separate word.
   void find_copies(const std::vector<std::string_view>& secrets, const Rule& rule);
 
   // What was found and would be a secret elsewhere in the job too.

@@ -54,7 +54,7 @@ class RuleSet {
   static constexpr std::size_t kMostFindings = 10'000;
 };
 
-// The shipped rules, as they stand in core/redact/rules/.
+// The shipped rules: the files of core/redact/rules/, which are compiled in.
 std::vector<RuleFile> shipped_rules();
 
 // "[redacted:RULE]"

@@ -15,8 +15,9 @@
 #include "core/redact/rule_set.h"
 #include "tests/core/redact/ordinary_scripts.h"
 
-// What the shipped rules find, and what they leave alone. The files of secrets are tables: the
-// kind, what must vanish, the line that holds it; "\n", "\t", "\r" and "\\" stand for those bytes.
+// What the shipped rules find, and what they leave alone. The files of secrets are tables of
+// three columns: the kind, the secret, and the line that contains it, in which "\n", "\t", "\r" and
+// "\\" are escapes.
 namespace scriptorium::redact {
 namespace {
 
