@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -121,26 +122,40 @@ class TopicSetup {
            " --alter --entity-type topics --entity-name " + name + " --add-config " + change + "\n";
   }
 
+  // "4 partitions, 1 replica", or "" if nobody says so before the deadline. The broker that is
+  // asked may hear of a new topic later than the one that has made it, so it is asked again.
   std::string shape(const std::string& name) {
     const Owned<rd_kafka_topic_t> handle(
         rd_kafka_topic_new(producer_.handle(), name.c_str(), nullptr));
-    const rd_kafka_metadata_t* raw = nullptr;
-    const auto error =
-        rd_kafka_metadata(producer_.handle(), 0, handle.get(), &raw, milliseconds_left());
-    const Owned<const rd_kafka_metadata_t> metadata(raw);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR || metadata->topic_cnt == 0 ||
-        metadata->topics[0].partition_cnt == 0)
-      return {};
-    const auto& topic = metadata->topics[0];
-    return std::to_string(topic.partition_cnt) +
-           (topic.partition_cnt == 1 ? " partition" : " partitions") + ", " +
-           std::to_string(topic.partitions[0].replica_cnt) +
-           (topic.partitions[0].replica_cnt == 1 ? " replica" : " replicas");
+    while (true) {
+      const rd_kafka_metadata_t* raw = nullptr;
+      const auto error =
+          rd_kafka_metadata(producer_.handle(), 0, handle.get(), &raw, milliseconds_left());
+      const Owned<const rd_kafka_metadata_t> metadata(raw);
+      if (error != RD_KAFKA_RESP_ERR_NO_ERROR || metadata->topic_cnt == 0) return {};
+      const auto& topic = metadata->topics[0];
+      if (topic.partition_cnt > 0) return in_numbers(topic);
+      if (!is_not_known_yet(topic.err) || clock_.steady() >= deadline_) return {};
+      std::ignore = next_answer();  // nothing is asked, so this is a pause
+    }
   }
 
  private:
   std::vector<std::pair<std::string, std::string>> wanted() const {
     return topic_settings(config_);
+  }
+
+  static std::string in_numbers(const rd_kafka_metadata_topic& topic) {
+    const int replicas = topic.partitions[0].replica_cnt;
+    return std::to_string(topic.partition_cnt) +
+           (topic.partition_cnt == 1 ? " partition" : " partitions") + ", " +
+           std::to_string(replicas) + (replicas == 1 ? " replica" : " replicas");
+  }
+
+  static bool is_not_known_yet(rd_kafka_resp_err_t error) {
+    return error == RD_KAFKA_RESP_ERR_NO_ERROR ||
+           error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
+           error == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE;
   }
 
   static std::int64_t setting(const std::string& text) {
@@ -164,10 +179,16 @@ class TopicSetup {
     return made;
   }
 
+  // Null if none came in a tenth of a second.
+  Kept<rd_kafka_event_t> next_answer() {
+    Kept<rd_kafka_event_t> event(rd_kafka_queue_poll(queue_.get(), 100));
+    producer_.poll(milliseconds(0));  // a token may have to be made meanwhile
+    return event;
+  }
+
   Result<Kept<rd_kafka_event_t>> answer() {
     while (true) {
-      Kept<rd_kafka_event_t> event(rd_kafka_queue_poll(queue_.get(), 100));
-      producer_.poll(milliseconds(0));  // a token may have to be made meanwhile
+      Kept<rd_kafka_event_t> event = next_answer();
       if (event) {
         const auto error = rd_kafka_event_error(event.get());
         if (error == RD_KAFKA_RESP_ERR_NO_ERROR) return event;
