@@ -12,13 +12,32 @@ foreach(candidate ${SCRIPTORIUM_PYTHON} python3)
   endif()
 endforeach()
 
-# scriptorium_add_command_test(NAME SECONDS [IN_MEMORY] COMMAND [ARGUMENT...]): a ctest test that may
-# take so many seconds. One that takes longer hangs: watch-test prints the stacks of its threads and
-# kills it. ctest's own TIMEOUT would only kill, so it comes later. IN_MEMORY: its temporary files are
-# in memory.
+# ---- tiers ---------------------------------------------------------------------------------------
+# Each test is in one of three tiers, by what it needs; docs/testing.md says which command runs which.
+#   fast     (all that is not listed) only this tree's own programs, a made spool, and at most 15 s
+#   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch or database; one of them at a time
+#   load     load, size, outages, power cuts, packages: what takes long or fills the machine
+set(SCRIPTORIUM_SERVER_TESTS
+    system_elasticsearch system_elasticsearch9 system_kafka system_kafka_cluster system_kafka_tickets
+    system_opensearch system_opensearch3 system_opensearch_secure system_owners_later system_show
+    system_slurm system_slurm_late system_slurm_owners system_usage system_usage_report
+    system_user_share)
+set(SCRIPTORIUM_LOAD_TESTS
+    packages system_capture_gaps system_crash system_faults system_import
+    system_kafka_faults system_kafka_outage system_memory system_opensearch_faults system_operations
+    system_peer_killers system_privileges system_redact_restart system_sinks system_slurm_size
+    system_torque system_usage_kafka_opensearch)
+# ctest has two places a core in the fast tier, since most tests mostly wait; these keep a core busy.
+set(SCRIPTORIUM_BUSY_TESTS capture_test)
+
+# scriptorium_add_command_test(NAME SECONDS [IN_MEMORY] LABELS label... COMMAND command...): a ctest
+# test that may take so many seconds. One that takes longer hangs: watch-test prints the stacks of its
+# threads and kills it. ctest's own TIMEOUT would only kill, so it comes later. IN_MEMORY: its temporary
+# files are in memory. A label "gate" puts it into the servers tier, whatever its name: one short test
+# against each kind of server, which .ci/run runs.
 function(scriptorium_add_command_test name seconds)
-  cmake_parse_arguments(PARSE_ARGV 2 ARG "IN_MEMORY" "" "")
-  set(command ${ARG_UNPARSED_ARGUMENTS})
+  cmake_parse_arguments(PARSE_ARGV 2 ARG "IN_MEMORY" "" "LABELS;COMMAND")
+  set(command ${ARG_COMMAND})
   if(SCRIPTORIUM_PYTHON)
     set(watch ${SCRIPTORIUM_PYTHON} -IS "${CMAKE_SOURCE_DIR}/tests/support/watch-test")
     if(ARG_IN_MEMORY)
@@ -27,10 +46,24 @@ function(scriptorium_add_command_test name seconds)
     list(PREPEND command ${watch} ${seconds})
   endif()
   add_test(NAME ${name} COMMAND ${command} COMMAND_EXPAND_LISTS)
+  set(tier fast)
+  if(name IN_LIST SCRIPTORIUM_SERVER_TESTS OR "gate" IN_LIST ARG_LABELS)
+    set(tier servers)
+  elseif(name IN_LIST SCRIPTORIUM_LOAD_TESTS)
+    set(tier load)
+  endif()
   math(EXPR last "${seconds} + 180")  # the stacks are read meanwhile
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${last})
-  scriptorium_schedule_test(${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${last} LABELS "${tier};${ARG_LABELS}")
+  if(NOT tier STREQUAL "fast")
+    # A server, or a load, has the machine to itself.
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK server)
+  elseif(name IN_LIST SCRIPTORIUM_BUSY_TESTS)
+    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
+  endif()
 endfunction()
+
+# All GoogleTest programs; a sanitizer's build needs nothing else for the tests with the label "unit".
+add_custom_target(unit_tests)
 
 # scriptorium_add_test(NAME SOURCES a.cc... [LIBRARIES lib...] [LABELS l...] [TIMEOUT seconds]): a
 # GoogleTest program whose cases are run as one ctest test NAME (starting a process for each case would
@@ -41,35 +74,8 @@ function(scriptorium_add_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  add_dependencies(unit_tests ${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} scriptorium_test_support GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-  scriptorium_add_command_test(${name} ${ARG_TIMEOUT} IN_MEMORY $<TARGET_FILE:${name}>)
-  set_tests_properties(${name} PROPERTIES LABELS "unit;${ARG_LABELS}")
-endfunction()
-
-# scriptorium_schedule_test(NAME): how ctest places a test among the others, from what it takes
-# (seconds alone on two cores, and how much of a core). The longest start first, so that none is left
-# over at the end. Most of the time of most tests is waiting, so ctest is run with two places a core
-# (./quickstart test), and a test that keeps a core busy takes two.
-set(SCRIPTORIUM_LONG_TESTS
-    packages=250 system_slurm_size=160 system_kafka_faults=146 system_opensearch_faults=126
-    system_kafka=100 system_usage=96 system_memory=90 system_kafka_outage=80 system_usage_report=74
-    system_torque=63 system_owners_later=60 system_crash=58 system_slurm_late=55
-    system_operations=44 system_elasticsearch=44 kafka_sink_test=40 system_kafka_cluster=37
-    system_capture_gaps=36 system_slurm=36 system_import=35 system_peer_killers=34
-    system_usage_kafka_opensearch=30 system_sinks=30 system_faults=30 capture_test=30
-    system_elasticsearch9=27 usage_test=26 system_opensearch=20 system_opensearch3=20
-    system_opensearch_secure=20 system_slurm_owners=16 journal_power_cut_test=16
-    system_privileges=15 system_plugin_crash=15 system_watch_test=15 system_capture_places=14
-    system_capture_inotify=14 sink_contract_test=13 system_metrics=11)
-set(SCRIPTORIUM_BUSY_TESTS "^(capture_test|system_(elasticsearch9?|opensearch3?|opensearch_secure|kafka_cluster|privileges|once))$")
-function(scriptorium_schedule_test name)
-  foreach(long IN LISTS SCRIPTORIUM_LONG_TESTS)
-    if(long MATCHES "^${name}=(.*)$")
-      set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_1})
-    endif()
-  endforeach()
-  if(name MATCHES "${SCRIPTORIUM_BUSY_TESTS}")
-    set_tests_properties(${name} PROPERTIES PROCESSORS 2)
-  endif()
+  scriptorium_add_command_test(${name} ${ARG_TIMEOUT} IN_MEMORY LABELS unit ${ARG_LABELS} COMMAND $<TARGET_FILE:${name}>)
 endfunction()

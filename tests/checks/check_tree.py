@@ -16,6 +16,8 @@ words and exits 1.
   examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs,
                       packaging/scriptorium.toml and each file of plugins.d, unchanged and with
                       its comments taken away, is a configuration that COMMAND takes
+  waits               no fast test asserts that something takes less than a minute: a busy machine
+                      would fail it
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
 Exit 77: skipped, with the reason.
 """
@@ -271,6 +273,36 @@ def check_columns():
         for number, line in lines(file):
             if len(line) > COLUMNS and not may_be_long(file, file.suffix, number, line, state):
                 problem(file, number, f"ends at column {len(line)}, not {COLUMNS} or before")
+
+
+# ---- waits ---------------------------------------------------------------------------------------
+LEAST_SECONDS = 60
+UNITS = {"s": 1, "seconds": 1, "ms": 0.001, "milliseconds": 0.001, "min": 60, "minutes": 60}
+
+
+def check_waits():
+    """What cannot be said without a time is in the servers or load tier, or waits for kPatience."""
+    slow = set(re.findall(r"\bsystem_(\w+)", "".join(
+        found.group(0) for found in re.finditer(
+            r"set\(SCRIPTORIUM_(SERVER|LOAD)_TESTS[^)]*\)",
+            (ROOT / "cmake" / "ScriptoriumTest.cmake").read_text()))))
+    limit = re.compile(r"(?:EXPECT|ASSERT)_L[TE]\(.*\bnow\(\) - \w+, "
+                       r"(?:(\d+)(s|ms|min)\b|(?:std::chrono::)?(\w+)[({](\d+)[)}])")
+    for file in files("tests/**/*_test.cc"):
+        for number, line in lines(file):
+            found = limit.search(line)
+            if found:
+                amount, unit = (found.group(1), found.group(2)) if found.group(1) else \
+                    (found.group(4), found.group(3))
+                if int(amount) * UNITS.get(unit, 0) < LEAST_SECONDS:
+                    problem(file, number, "a busy machine fails this; the limit is test::kPatience")
+    for file in files("tests/system/test_*.py"):
+        if file.stem.removeprefix("test_") in slow:
+            continue
+        for number, line in lines(file):
+            found = re.search(r"assert .*(?:monotonic\(\) - \w+|\bseconds) < (\d+)\b", line)
+            if found and int(found.group(1)) < LEAST_SECONDS:
+                problem(file, number, f"a busy machine fails this; at least {LEAST_SECONDS} s")
 
 
 # ---- examples ------------------------------------------------------------------------------------

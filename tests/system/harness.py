@@ -348,7 +348,7 @@ class Daemon:
     def log_tail(self, lines=25):
         return "--- daemon.log, last lines\n" + "\n".join(self.log_text().splitlines()[-lines:])
 
-    def wait_log(self, pattern, seconds=30, count=1):
+    def wait_log(self, pattern, seconds=60, count=1):
         try:
             wait_for(lambda: len(re.findall(pattern, self.log_text())) >= count,
                      f"the log says {pattern!r}", seconds)

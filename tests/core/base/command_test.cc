@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium {
@@ -36,7 +37,7 @@ class CommandRunnerTest : public ::testing::Test {
   static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
   // Until the process is gone; false after 20 s.
   static bool ends(pid_t pid) {
-    for (const auto until = in(20s); steady_clock::now() < until;) {
+    for (const auto until = in(test::kPatience); steady_clock::now() < until;) {
       if (kill(pid, 0) != 0 && errno == ESRCH) return true;
       // A killed grandchild may stay as a zombie where the process that adopts it reaps nothing.
       const char state = process_state(pid);
@@ -57,7 +58,8 @@ class CommandRunnerTest : public ::testing::Test {
 };
 
 TEST_F(CommandRunnerTest, GivesOutputErrorAndStatus) {
-  const auto result = runner_.run(shell("printf 'a\\000b\\n'; echo bad >&2; exit 3"), {}, in(20s));
+  const auto result =
+      runner_.run(shell("printf 'a\\000b\\n'; echo bad >&2; exit 3"), {}, in(test::kPatience));
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_EQ(result->output, "a\0b\n"s);
   EXPECT_EQ(result->error, "bad\n");
@@ -66,14 +68,14 @@ TEST_F(CommandRunnerTest, GivesOutputErrorAndStatus) {
 }
 
 TEST_F(CommandRunnerTest, ASignalIsToldAsAShellDoes) {
-  const auto result = runner_.run(shell("kill -TERM $$"), {}, in(20s));
+  const auto result = runner_.run(shell("kill -TERM $$"), {}, in(test::kPatience));
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_EQ(result->status, 128 + SIGTERM);
 }
 
 TEST_F(CommandRunnerTest, TheChildHasOnlyTheEnvironmentItIsGiven) {
   ASSERT_EQ(setenv("SQUEUE_FORMAT", "forged", 1), 0);
-  const auto result = runner_.run({"/usr/bin/env", {}, {"A=1", "B=2"}}, {}, in(20s));
+  const auto result = runner_.run({"/usr/bin/env", {}, {"A=1", "B=2"}}, {}, in(test::kPatience));
   ASSERT_EQ(unsetenv("SQUEUE_FORMAT"), 0);
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_EQ(result->output, "A=1\nB=2\n");
@@ -82,14 +84,14 @@ TEST_F(CommandRunnerTest, TheChildHasOnlyTheEnvironmentItIsGiven) {
 TEST_F(CommandRunnerTest, TheChildReadsNothingAndHoldsNoDescriptorOfOurs) {
   const int leaked = open("/dev/null", O_RDONLY);  // NOLINT: without O_CLOEXEC on purpose
   ASSERT_GE(leaked, 0);
-  const auto result = runner_.run(shell("cat; ls /proc/self/fd | wc -l"), {}, in(20s));
+  const auto result = runner_.run(shell("cat; ls /proc/self/fd | wc -l"), {}, in(test::kPatience));
   close(leaked);
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_EQ(std::stoi(result->output), 4) << "0, 1, 2 and the folder that ls reads";
 }
 
 TEST_F(CommandRunnerTest, AProgramThatIsNotThereIsSaid) {
-  const auto result = runner_.run({directory_.path_to("none"), {}, {}}, {}, in(20s));
+  const auto result = runner_.run({directory_.path_to("none"), {}, {}}, {}, in(test::kPatience));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
   EXPECT_THAT(result.error().message(), HasSubstr("start " + directory_.path_to("none")));
@@ -101,7 +103,7 @@ TEST_F(CommandRunnerTest, AHangingChildAndItsOwnAreKilledAtTheDeadline) {
   const auto begin = steady_clock::now();
   const auto result =
       runner_.run(shell("sleep 1000 & echo $! $$ >" + pids + "; echo half; wait"), {}, in(400ms));
-  EXPECT_LT(steady_clock::now() - begin, 10s);
+  EXPECT_LT(steady_clock::now() - begin, test::kPatience);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
   EXPECT_EQ(result.error().message(), "sh: no answer in time; killed");
@@ -121,7 +123,8 @@ TEST_F(CommandRunnerTest, AChildThatIgnoresSignalsAndClosesItsPipesIsKilledAsWel
 }
 
 TEST_F(CommandRunnerTest, WhatAChildLeavesBehindDoesNotOutliveTheCall) {
-  const auto result = runner_.run(shell("sleep 1000 >/dev/null 2>&1 & echo $!"), {}, in(20s));
+  const auto result =
+      runner_.run(shell("sleep 1000 >/dev/null 2>&1 & echo $!"), {}, in(test::kPatience));
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_TRUE(ends(std::stoi(result->output)));
 }
@@ -138,8 +141,8 @@ TEST_F(CommandRunnerTest, AStopEndsTheCallAtOnce) {
   });
   const auto begin = steady_clock::now();
   const auto result =
-      runner_.run(shell("echo up >" + ready + "; sleep 1000"), stop.get_token(), in(60s));
-  EXPECT_LT(steady_clock::now() - begin, 30s);
+      runner_.run(shell("echo up >" + ready + "; sleep 1000"), stop.get_token(), in(900s));
+  EXPECT_LT(steady_clock::now() - begin, test::kPatience);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().message(), "sh: stopped");
   EXPECT_TRUE(no_child_left());
@@ -149,7 +152,7 @@ TEST_F(CommandRunnerTest, NothingIsStartedAfterAStopOrTheDeadline) {
   std::stop_source stop;
   stop.request_stop();
   const std::string mark = directory_.path_to("mark");
-  EXPECT_FALSE(runner_.run(shell("echo >" + mark), stop.get_token(), in(20s)));
+  EXPECT_FALSE(runner_.run(shell("echo >" + mark), stop.get_token(), in(test::kPatience)));
   EXPECT_FALSE(runner_.run(shell("echo >" + mark), {}, in(-1ms)));
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
@@ -164,10 +167,10 @@ TEST_F(CommandRunnerTest, AnAnswerWithoutEndIsCutAndTheChildKilled) {
 
 TEST_F(CommandRunnerTest, AnAnswerOfExactlyTheLimitIsTaken) {
   CommandRunner small(100'000);
-  const auto result = small.run(shell("head -c 100000 /dev/zero"), {}, in(20s));
+  const auto result = small.run(shell("head -c 100000 /dev/zero"), {}, in(test::kPatience));
   ASSERT_TRUE(result) << result.error().message();
   EXPECT_EQ(result->output.size(), 100'000U);
-  EXPECT_FALSE(small.run(shell("head -c 100001 /dev/zero"), {}, in(20s)));
+  EXPECT_FALSE(small.run(shell("head -c 100001 /dev/zero"), {}, in(test::kPatience)));
 }
 
 TEST_F(CommandRunnerTest, MuchStandardErrorNeitherBlocksTheChildNorGrowsWithoutEnd) {

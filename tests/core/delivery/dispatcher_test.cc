@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/scripted_sink.h"
 #include "tests/support/temp_dir.h"
@@ -93,7 +94,7 @@ class DispatcherTest : public testing::Test {
     for (int i = first; i <= last; ++i) append(std::to_string(i));
   }
   // The first batch then holds all that was appended before the dispatcher began.
-  void commit() { ASSERT_TRUE(journal_->flush(in(seconds(20)))); }
+  void commit() { ASSERT_TRUE(journal_->flush(in(test::kPatience))); }
 
   // Until `ready`, asked again whenever a little time has passed: what it asks has no other way to
   // be waited for.
@@ -686,7 +687,7 @@ TEST_P(DispatcherAtOnceTest, RandomAnswersLoseNothingAcrossRestarts) {
     } else {
       ASSERT_TRUE(eventually([&] { return dispatcher.status().attempts > limit / 2; }));
     }
-    ASSERT_TRUE(dispatcher.stop(in(seconds(20))));
+    ASSERT_TRUE(dispatcher.stop(in(test::kPatience)));
     dispatchers_.clear();
     for (const std::string& job : sink.acknowledged()) ++settled[job];
     for (const std::string& job : sink.rejected()) ++settled[job];
@@ -917,7 +918,7 @@ TEST_F(DispatcherOverlapTest, EveryBatchThatIsRefusedForWhatIsInItIsPutAsideInTh
 
 TEST_F(DispatcherOverlapTest, StopLeavesAllBatchesUnderWayInTheJournal) {
   Dispatcher& dispatcher = dispatch_numbered(20);
-  ASSERT_TRUE(dispatcher.stop(in(seconds(20))));
+  ASSERT_TRUE(dispatcher.stop(in(test::kPatience)));
   EXPECT_EQ(sink_state("archive").waiting, 20U);
   EXPECT_EQ(overlapping_.order(), numbers(1, 6));
 }
@@ -955,7 +956,7 @@ TEST_F(DispatcherTest, ParkedEventsAreTriedAgainAfterARestartWithTheirAttemptsCo
   commit();
   dispatch("archive", sink_);
   ASSERT_TRUE(eventually([&] { return sink_state("archive").parked == 1; }));
-  ASSERT_TRUE(dispatchers_[0]->stop(in(seconds(20))));
+  ASSERT_TRUE(dispatchers_[0]->stop(in(test::kPatience)));
   dispatchers_.clear();
   journal_.reset();
   open_journal();
@@ -982,7 +983,7 @@ TEST_F(DispatcherTest, MoreParkedEventsThanAreFetchedAtOnceAllComeBack) {
   commit();
   dispatch("archive", sink_);
   ASSERT_TRUE(eventually([&] { return sink_state("archive").parked == 99; }));
-  ASSERT_TRUE(dispatchers_[0]->stop(in(seconds(20))));
+  ASSERT_TRUE(dispatchers_[0]->stop(in(test::kPatience)));
   dispatchers_.clear();
   test::ScriptedSink again;
   ASSERT_TRUE(becomes_idle(dispatch("archive", again)));
@@ -1005,7 +1006,7 @@ TEST_F(DispatcherTest, StopHandsOverNoNewBatchAndLeavesTheRestInTheJournal) {
   ASSERT_TRUE(door.wait_for_somebody());
   EXPECT_FALSE(dispatcher.stop(in(seconds(0)))) << "somebody stands at the door";
   door.open();  // only now, when the stop has begun
-  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_TRUE(dispatcher.stop(in(test::kPatience)));
   EXPECT_EQ(sink_.batches(), 1U);
   EXPECT_EQ(sink_.stops(), 1U);
   commit();
@@ -1019,8 +1020,8 @@ TEST_F(DispatcherTest, StopEndsAnyBackOffAtOnce) {
   Dispatcher& dispatcher = dispatch("archive", sink_);
   ASSERT_TRUE(log_.wait_for("SINK_DOWN"));
   const SteadyTime before = std::chrono::steady_clock::now();
-  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
-  EXPECT_LT(std::chrono::steady_clock::now() - before, seconds(5));
+  EXPECT_TRUE(dispatcher.stop(in(std::chrono::minutes(30))));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, test::kPatience);
   EXPECT_EQ(sink_state("archive").waiting, 1U);
 }
 
@@ -1038,7 +1039,7 @@ TEST_F(DispatcherTest, WhatASinkFlushesInItsStopIsSettled) {
   commit();
   Dispatcher& dispatcher = dispatch("archive", sink_);
   taken.wait();
-  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_TRUE(dispatcher.stop(in(test::kPatience)));
   commit();
   EXPECT_EQ(sink_state("archive").acknowledged, 3U);
 }
@@ -1055,7 +1056,7 @@ TEST_F(DispatcherTest, WhatASinkLeavesUnsettledAtItsStopStaysInTheJournal) {
   commit();
   Dispatcher& dispatcher = dispatch("archive", sink_);
   taken.wait();
-  EXPECT_TRUE(dispatcher.stop(in(seconds(20))));
+  EXPECT_TRUE(dispatcher.stop(in(test::kPatience)));
   EXPECT_TRUE(log_.has("DELIVERIES_LEFT"));
   dispatchers_.clear();
   kept.clear();  // settles as retry into what nobody listens to any more: must not crash
@@ -1087,13 +1088,13 @@ TEST_F(DispatcherTest, StopGivesUpOnASinkThatHangsInStop) {
   EXPECT_EQ(log_.last("SINK_HANGS")->field("call"), "stop");
   door.open();
   EXPECT_TRUE(
-      dispatcher.stop(in(seconds(20))));  // asked once more, and not a second time of the sink
+      dispatcher.stop(in(test::kPatience)));  // asked once more, and not a second time of the sink
   EXPECT_EQ(sink_.stops(), 1U);
 }
 
 TEST_F(DispatcherTest, ASinkThatThrowsInStopIsStopped) {
   sink_.on_stop([](SteadyTime) { throw std::runtime_error("flush failed"); });
-  EXPECT_TRUE(dispatch("archive", sink_).stop(in(seconds(20))));
+  EXPECT_TRUE(dispatch("archive", sink_).stop(in(test::kPatience)));
   EXPECT_EQ(log_.last("PLUGIN_THREW")->field("call"), "stop");
 }
 
