@@ -6,6 +6,7 @@
 
 #include "core/api/kit/text_template.h"
 #include "core/base/ascii.h"
+#include "core/base/number.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
@@ -386,6 +387,45 @@ bool Layout::begins_with_user() const noexcept {
   return !directories_.empty() && std::ranges::any_of(directories_.front(), [](const Part& p) {
     return p.field == Field::kUser;
   });
+}
+
+bool Layout::read_directory(std::size_t depth, std::string_view name, DirectoryFacts& facts) const {
+  if (name.size() > kMaxComponentBytes / 2) return true;  // it may have been cut
+  const Component& component = directories_.at(depth);
+  const auto fixed_size = [](const Part& part) -> std::optional<std::size_t> {
+    switch (part.field) {
+      case Field::kLiteral: return part.literal.size();
+      case Field::kYear: return 4;
+      case Field::kMonth:
+      case Field::kDay: return 2;
+      default: return std::nullopt;
+    }
+  };
+  std::size_t fixed = 0;
+  std::size_t open = 0;
+  for (const Part& part : component) {
+    const auto size = fixed_size(part);
+    fixed += size.value_or(0);
+    open += size ? 0 : 1;
+  }
+  if (open > 1) return true;  // where one text ends and the next begins is not known
+  if (name.size() < fixed + open) return false;
+  const std::size_t rest = name.size() - fixed;
+  if (open == 0 && rest > 0) return false;
+  for (const Part& part : component) {
+    const std::string_view value = name.substr(0, fixed_size(part).value_or(rest));
+    name.remove_prefix(value.size());
+    if (part.field == Field::kLiteral && value != part.literal) return false;
+    if (part.field == Field::kUser) facts.user = std::string(value);
+    for (const auto& [field, into] :
+         {std::pair{Field::kYear, &facts.year}, std::pair{Field::kMonth, &facts.month},
+          std::pair{Field::kDay, &facts.day}}) {
+      if (part.field != field) continue;
+      *into = is_all_digits(value) ? parse_number<unsigned>(value) : std::nullopt;
+      if (!*into) return false;
+    }
+  }
+  return true;
 }
 
 Layout::Search Layout::search(std::string_view job_id) const {

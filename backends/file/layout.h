@@ -102,6 +102,16 @@ class Layout {
   // For one event wherever it was filed: by another user, account or job name than it has now.
   Search search(const Event& event) const;
 
+  // What the name of a directory says of the jobs below it.
+  struct DirectoryFacts {
+    std::optional<unsigned> year;
+    std::optional<unsigned> month;
+    std::optional<unsigned> day;
+    std::optional<std::string> user;  // as place() wrote it
+  };
+  // Adds to `facts` what such a name at this depth tells. False: this layout gives no such name.
+  bool read_directory(std::size_t depth, std::string_view name, DirectoryFacts& facts) const;
+
   std::size_t directory_depth() const noexcept { return directories_.size(); }
   std::array<std::string, 3> endings() const;  // of a job script's files, by FileKind
   // What follows ".json" in the name of a record that is not a job script's.

@@ -54,6 +54,10 @@ FileSink::FileSink(FileConfig config, Layout layout, TemporaryNames names,
       placement_(access_),
       replacement_(layout_, placement_, access_) {}
 
+bool FileSink::keeps(FileKind kind) const noexcept {
+  return std::ranges::count(config_.kinds, kind) != 0;
+}
+
 Result<void> FileSink::check() { return root_.check(); }
 
 Result<void> FileSink::start() {

@@ -15,6 +15,7 @@
 #include "backends/file/placement.h"
 #include "backends/file/replacement.h"
 #include "backends/file/root.h"
+#include "backends/file/searchable.h"
 #include "backends/file/store.h"
 #include "backends/file/tree_rewriter.h"
 #include "core/api/sink.h"
@@ -50,9 +51,12 @@ class FileSink final : public Sink {
   ReadableSink* readable() override { return archive_.keeps_whole_events() ? &archive_ : nullptr; }
   std::vector<std::string> directories() const override { return {config_.root}; }
   RewritableSink* rewritable() override { return &rewriter_; }
+  Searchable* searchable() override { return keeps(FileKind::kMetadata) ? &search_ : nullptr; }
 
  private:
   FileSink(FileConfig config, Layout layout, TemporaryNames names, const PluginContext& context);
+
+  bool keeps(FileKind kind) const noexcept;
 
   // Takes as many of the batch as its descriptors allow, and brings them to an end.
   void deliver_some(std::vector<Delivery>& deliveries, std::size_t& next, int root,
@@ -73,6 +77,7 @@ class FileSink final : public Sink {
   const std::string instance_;
   Logger& log_;
   const Clock& clock_;
+  TreeSearch search_{config_, layout_, clock_};
   Access access_;
   Root root_;
   Directories directories_;

@@ -12,6 +12,7 @@
 #include "core/api/plugin_context.h"
 #include "core/api/readable_sink.h"
 #include "core/api/rewritable_sink.h"
+#include "core/api/searchable.h"
 #include "core/base/result.h"
 
 namespace scriptorium {
@@ -95,6 +96,9 @@ class Sink {
 
   // This sink as a RewritableSink; null if it cannot replace what it stored.
   virtual RewritableSink* rewritable() { return nullptr; }
+
+  // This sink as a Searchable; null if it cannot answer queries.
+  virtual Searchable* searchable() { return nullptr; }
 };
 
 }  // namespace scriptorium

@@ -23,6 +23,10 @@ enum class Command {
   kOwnersList,
   kOwnersRetry,
   kShow,
+  kSearch,
+  kDiff,
+  kHistory,
+  kSoftware,
   kReport,
   kSetup,
   kImport,
@@ -40,11 +44,11 @@ struct Arguments {
 
   bool once = false;                      // run
   bool markdown = false;                  // plugins
-  bool json = false;                      // status, show, redact, deadletters list and show
+  bool json = false;                      // status, show, search, redact, deadletters list and show
   bool health = false;                    // status --check
   std::int64_t behind_warning_s = 300;    // status --check
   std::int64_t behind_critical_s = 3600;  // status --check
-  bool all = false;                       // deadletters retry, discard
+  bool all = false;                       // deadletters retry, discard; search
   bool yes = false;                       // deadletters discard
   bool raw = false;                       // show
   bool environment = false;               // show, redact
@@ -53,16 +57,16 @@ struct Arguments {
   std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
   std::string sink;                       // deadletters
-  std::string job;                        // show, report
+  std::string job;                        // report
   std::string user;                       // report
-  std::string since;                      // report
+  std::string since;                      // report, search
   std::string archive;                    // report, redact
-  std::int64_t limit = 50;                // report
+  std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
   std::string format;                     // import
   std::string tree;                       // import
   std::string source;                     // import
-  std::string cluster;                    // import
+  std::string cluster;                    // import, show
   std::string scheduler;                  // import
   std::string before;                     // import
   std::string owners;                     // import
@@ -75,6 +79,20 @@ struct Arguments {
   bool explain = false;                   // redact
   bool rules = false;                     // redact
   bool apply = false;                     // redact --archive
+  std::vector<std::string> jobs;          // show, diff, history
+  std::vector<std::string> query;         // search
+  std::string in;                         // search, diff, history, software: only this sink
+  std::string by;                         // software
+  bool script = false;                    // diff
+  bool csv = false;                       // search, software
+  bool ids = false;                       // search
+  bool nul = false;                       // search
+  bool count = false;                     // search
+  bool exact = false;                     // search
+  std::string facets;                     // search
+  std::string after;                      // search
+  std::int64_t context = 0;               // search
+  double deadline = 0;                    // search; seconds, 0 = none
   std::string shell;                      // completion
   std::vector<std::string> help_of;       // help
 };

@@ -1,5 +1,6 @@
 #include "core/cli/console.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,9 +20,21 @@ std::string coloured(bool colour, const char* code, std::string_view text) {
   return std::string{"\033["} + code + "m" + std::string{text} + "\033[0m";
 }
 
-// The width of a text in columns: its code points without colour sequences. Wide East Asian
-// characters count as one.
-std::size_t columns(std::string_view text) {
+// The terminal's size; zeros if it is unknown.
+winsize terminal_size() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return winsize{};
+  return size;
+}
+
+}  // namespace
+
+std::string Console::bold(std::string_view text) const { return coloured(colour, "1", text); }
+std::string Console::green(std::string_view text) const { return coloured(colour, "32", text); }
+std::string Console::yellow(std::string_view text) const { return coloured(colour, "33", text); }
+std::string Console::red(std::string_view text) const { return coloured(colour, "31", text); }
+
+std::size_t text_columns(std::string_view text) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\033') {
@@ -33,17 +46,11 @@ std::size_t columns(std::string_view text) {
   return count;
 }
 
-}  // namespace
-
-std::string Console::bold(std::string_view text) const { return coloured(colour, "1", text); }
-std::string Console::green(std::string_view text) const { return coloured(colour, "32", text); }
-std::string Console::yellow(std::string_view text) const { return coloured(colour, "33", text); }
-std::string Console::red(std::string_view text) const { return coloured(colour, "31", text); }
-
 Console standard_console() {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   const char* no_colour = std::getenv("NO_COLOR");
   const char* kind = std::getenv("TERM");
+  const winsize size = terminal ? terminal_size() : winsize{};
   const bool dumb = kind == nullptr || std::string_view{kind} == "dumb";
   return {.in = std::cin,
           .out = std::cout,
@@ -51,7 +58,9 @@ Console standard_console() {
           .in_is_terminal = ::isatty(STDIN_FILENO) == 1,
           .out_is_terminal = terminal,
           .colour = terminal && !dumb && (no_colour == nullptr || *no_colour == '\0'),
-          .owns_process = true};
+          .owns_process = true,
+          .width = size.ws_col,
+          .height = size.ws_row};
 }
 
 TextTable::TextTable(std::vector<std::string> head, std::vector<std::size_t> numbers)
@@ -67,7 +76,7 @@ std::string TextTable::text(const Console& console) const {
   for (const Line& line : lines_) {
     widths.resize(std::max(widths.size(), line.cells.size()));
     for (std::size_t i = 0; i < line.cells.size(); ++i)
-      widths[i] = std::max(widths[i], columns(line.cells[i]));
+      widths[i] = std::max(widths[i], text_columns(line.cells[i]));
   }
   std::string result;
   for (std::size_t l = 0; l < lines_.size(); ++l) {
@@ -78,7 +87,7 @@ std::string TextTable::text(const Console& console) const {
     }
     std::string text;
     for (std::size_t i = 0; i < line.cells.size(); ++i) {
-      const std::string space(widths[i] - columns(line.cells[i]), ' ');
+      const std::string space(widths[i] - text_columns(line.cells[i]), ' ');
       const bool right = std::find(numbers_.begin(), numbers_.end(), i) != numbers_.end();
       const std::string cell = l == 0 ? console.bold(line.cells[i]) : line.cells[i];
       text += (i == 0 ? "" : "  ") + (right ? space + cell : cell + space);

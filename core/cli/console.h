@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <istream>
 #include <ostream>
@@ -19,6 +20,8 @@ struct Console {
   bool colour = false;  // out_is_terminal and NO_COLOR unset
   // The command may change this process's user and privileges for good.
   bool owns_process = false;
+  std::size_t width = 0;   // of the terminal in columns; 0: not a terminal, lines have no end
+  std::size_t height = 0;  // of the terminal in lines; 0: not a terminal
 
   std::string bold(std::string_view text) const;
   std::string green(std::string_view text) const;
@@ -47,6 +50,10 @@ class TextTable {
   std::vector<Line> lines_;
   std::vector<std::size_t> numbers_;
 };
+
+// The width of a text in columns: its code points without colour sequences. Wide East Asian
+// characters count as one.
+std::size_t text_columns(std::string_view text);
 
 // "812 ms", "4.2 s", "13 min", "5 h 10 min", "3 d 4 h".
 std::string format_seconds(double seconds);

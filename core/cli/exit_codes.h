@@ -5,7 +5,8 @@ namespace scriptorium::cli {
 // The command's exit codes, after sysexits.h. manual.cc explains each of them.
 enum ExitCode : int {
   kExitGood = 0,
-  kExitFound = 1,  // redact: there is something to remove
+  kExitFound = 1,     // redact: there is something to remove; diff: the jobs differ
+  kExitNotFound = 1,  // search: no job matches, as grep
   kExitUsage = 64,
   kExitDataError = 65,
   kExitNoInput = 66,

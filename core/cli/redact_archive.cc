@@ -128,6 +128,7 @@ struct Rewriter {
   std::unique_ptr<Sink> sink;  // owns `rewritable`
   RewritableSink* rewritable = nullptr;
   bool own_tree = false;
+  std::optional<std::string> keeps_copies;  // a sink that has the jobs too, for good
 };
 
 Result<Rewriter> find_rewriter(const Setup& setup, const std::string& tree, Logger& log) {
@@ -144,6 +145,8 @@ Result<Rewriter> find_rewriter(const Setup& setup, const std::string& tree, Logg
       own = own || directories_overlap(directory, tree);
     best.own_tree = best.own_tree || own;
     RewritableSink* const rewritable = (*made)->rewritable();
+    if (rewritable == nullptr && (*made)->readable() != nullptr)
+      best.keeps_copies = sink.instance.name;
     if (rewritable == nullptr || (best.rewritable != nullptr && !own)) continue;
     best.sink = *std::move(made);
     best.rewritable = rewritable;
@@ -228,6 +231,14 @@ int redact_archive(const Arguments& arguments, const RulesInForce& rules, Consol
   const auto log = make_command_logger();
   auto rewriter = find_rewriter(*setup, tree, *log);
   if (!rewriter) return fail(console, rewriter.error());
+  if (arguments.apply && rewriter->keeps_copies) {
+    return fail(console,
+                "the sink " + *rewriter->keeps_copies +
+                    " holds the same jobs, and nothing can be removed from it: the secret would "
+                    "stay there. Remove that sink and its files first, apply, and fill a new one "
+                    "with \"scriptorium sinks fill\"",
+                kExitUnavailable);
+  }
 
   std::optional<ArchiveGuard> guard;
   std::optional<RedactionRecord> record;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/report_archive.h"
+#include "core/cli/report_reader.h"
 #include "core/cli/report_text.h"
 #include "core/cli/secret_text.h"
 #include "core/config/config.h"
@@ -32,84 +34,9 @@ std::string string_at(const Json& object, const char* outer, const char* inner) 
                                                               : std::string{};
 }
 
-// ---- archives
-
-// The file trees to which the configured sinks write usage.job: those of all plugins with an option
-// `root`.
-std::vector<std::string> roots_of(const Config& config) {
-  std::vector<std::string> roots;
-  for (const SinkInstance& sink : config.sinks) {
-    const Value* root = sink.table.find("root");
-    const std::string* path = root == nullptr ? nullptr : std::get_if<std::string>(&root->data);
-    const bool takes =
-        std::any_of(sink.common.kinds.begin(), sink.common.kinds.end(),
-                    [](const std::string& pattern) { return glob_match(pattern, "usage.job"); });
-    if (path != nullptr && takes) roots.push_back(*path);
-  }
-  return roots;
-}
-
-// Problems of the configuration are left to other commands: a user who asks about a job may not be
-// allowed to read all of it.
-std::optional<std::vector<std::string>> find_roots(const Arguments& arguments, Console& console) {
-  if (!arguments.archive.empty()) return std::vector{arguments.archive};
-  Problems problems;
-  auto roots = roots_of(load_config(arguments.config_file, problems));
-  if (!roots.empty()) return roots;
-  if (print_problems(problems, console)) return std::nullopt;
-  console.err << "scriptorium: " << arguments.config_file
-              << ": no sink keeps usage.job in files; give a sink that has a root kinds = "
-                 "[\"job.script\", \"usage.*\"], or use --archive DIR\n";
-  return std::nullopt;
-}
-
-// ---- reading
-
 struct Record {
   Json event;
-  std::string path;
-};
-
-class Reader {
- public:
-  Reader(std::vector<std::string> roots, Console& console)
-      : roots_(std::move(roots)), console_(console) {}
-
-  // Calls use(event, path) for every event of these kinds; false if no tree could be read.
-  template <typename Wanted, typename Use>
-  bool each(RecordWalk walk, Wanted wanted, Use use) {
-    bool any = false;
-    walk.wanted = wanted;
-    for (const std::string& root : roots_) {
-      walk.root = root;
-      std::uint64_t seen = 0;
-      const auto counts =
-          walk_records(walk, [&](const std::string& path, const std::string& bytes) {
-            if (console_.out_is_terminal && ++seen % 1000 == 0)
-              console_.err << "\r\033[K" << seen << " records ..." << std::flush;
-            if (bytes.find(must_hold_) == std::string::npos) return;
-            Json event = Json::parse(bytes, nullptr, false);
-            if (event.is_object()) use(std::move(event), path);
-          });
-      if (console_.out_is_terminal && seen >= 1000) console_.err << "\r\033[K" << std::flush;
-      if (!counts) {
-        console_.err << "scriptorium: " << printable(counts.error().message()) << "\n";
-        continue;
-      }
-      any = true;
-      closed_ += counts->closed;
-    }
-    return any;
-  }
-  std::uint64_t closed() const noexcept { return closed_; }
-  // Records without this text are not parsed: few contain a given user's name.
-  void must_hold(std::string text) { must_hold_ = std::move(text); }
-
- private:
-  std::vector<std::string> roots_;
-  Console& console_;
-  std::uint64_t closed_ = 0;
-  std::string must_hold_;
+  std::string key;
 };
 
 std::string kind_of(const Json& event) {
@@ -118,24 +45,7 @@ std::string kind_of(const Json& event) {
              : std::string{};
 }
 
-// A user who may only read his own folder of the tree gets the contents of that folder.
-std::string own_folder(const std::string& user) {
-  if (!user.empty()) return user.find('/') == std::string::npos ? user : std::string{};
-  const char* name = std::getenv("USER");
-  return name != nullptr && std::string_view(name).find('/') == std::string_view::npos ? name : "";
-}
-
-// "4711": that job, or all tasks of that array; "4711_3": one task.
-bool is_job(const Json& event, const std::string& job) {
-  if (string_at(event, "job", "id") == job) return true;
-  const auto outer = event.find("job");
-  if (outer == event.end() || !outer->is_object()) return false;
-  const std::string array = string_at(*outer, "array", "job_id");
-  return !array.empty() &&
-         (array == job || array + "_" + string_at(*outer, "array", "task_id") == job);
-}
-
-// ---- the commands
+using Places = std::vector<std::unique_ptr<UsageRecords>>;
 
 // Whether a node's document and a job's document describe the same run of the job.
 bool same_life(const Json& job, const Json& node) {
@@ -156,25 +66,15 @@ std::string life_of(const Json& event) {
   return string_at(event, "job", "id") + " " + string_at(event, kUsage, "started_at");
 }
 
-std::vector<Record> read_job(Reader& reader, const std::string& job, bool& any) {
-  std::vector<Record> found;
-  const auto take = [&](Json event, const std::string& path) {
+// False if the place cannot be read.
+bool read_job(UsageRecords& place, const std::string& job, std::vector<Record>& found) {
+  return place.of_job(job, [&](Json event, const std::string& key) {
     const std::string kind = kind_of(event);
     const bool is_new =
-        std::none_of(found.begin(), found.end(), [&](const Record& r) { return r.path == path; });
-    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_job(event, job))
-      found.push_back({std::move(event), path});
-  };
-  const RecordWalk walk{.only_directory = own_folder("")};
-  // The path nearly always contains the id, but an array's tasks are stored under their own
-  // numbers.
-  any = reader.each(
-      walk, [&](std::string_view path) { return path.find(job) != std::string_view::npos; }, take);
-  const bool of_array = std::any_of(found.begin(), found.end(), [](const Record& r) {
-    return !r.event["job"].value("array", Json()).is_null();
+        std::none_of(found.begin(), found.end(), [&](const Record& r) { return r.key == key; });
+    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_of_job(event, job))
+      found.push_back({std::move(event), key});
   });
-  if (any && (found.empty() || of_array)) reader.each(walk, nullptr, take);
-  return found;
 }
 
 // Each life of a job with its nodes, the last life first. Two trees may contain the same document.
@@ -185,7 +85,7 @@ std::vector<JobReport> lives_of(const std::vector<Record>& found) {
     if (kind_of(record.event) == "usage.job") {
       lives.emplace(life_of(record.event), &record.event);
     } else {
-      nodes.emplace(record.event.value("id", record.path), &record.event);
+      nodes.emplace(record.event.value("id", record.key), &record.event);
     }
   }
   std::vector<JobReport> jobs;
@@ -223,12 +123,12 @@ std::string json_of(const std::vector<JobReport>& jobs) {
 
 std::string text_of(const std::vector<JobReport>& jobs, const Arguments& arguments,
                     Console& console) {
-  std::vector<JobRow> rows;
+  std::vector<ReportedJob> rows;
   for (const JobReport& job : jobs) {
     if (job.event != nullptr) rows.push_back(row_of(*job.event));
   }
-  const bool several_jobs = std::any_of(rows.begin(), rows.end(),
-                                        [&](const JobRow& r) { return r.id != rows.front().id; });
+  const bool several_jobs = std::any_of(
+      rows.begin(), rows.end(), [&](const ReportedJob& r) { return r.id != rows.front().id; });
   if (several_jobs) return table_of(std::move(rows), 0, console);
   std::string text = screen_of(jobs.front(), console);
   if (const Json* event = jobs.front().event; event != nullptr)
@@ -240,9 +140,15 @@ std::string text_of(const std::vector<JobReport>& jobs, const Arguments& argumen
   return text;
 }
 
-int one_job(const Arguments& arguments, Reader& reader, Console& console) {
+int one_job(const Arguments& arguments, const Places& places, Console& console) {
   bool any = false;
-  const std::vector<Record> found = read_job(reader, arguments.job, any);
+  std::uint64_t closed = 0;
+  std::vector<Record> found;
+  for (const auto& place : places) {
+    any = read_job(*place, arguments.job, found) || any;
+    closed += place->closed();
+    if (!found.empty()) break;
+  }
   if (!any) return kExitUnavailable;
   const std::vector<JobReport> jobs = lives_of(found);
   if (jobs.empty()) {
@@ -250,7 +156,7 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
         console,
         "no data on what job " + printable(arguments.job) +
             " used: it is still running, ended before usage was kept, or is not in this archive" +
-            (reader.closed() > 0 ? ", parts of which you cannot read" : ""),
+            (closed > 0 ? ", parts of which you cannot read" : ""),
         kExitNoInput);
   }
   console.out << (arguments.js1    ? js1_of(jobs.front()) + "\n"
@@ -259,7 +165,7 @@ int one_job(const Arguments& arguments, Reader& reader, Console& console) {
   return kExitGood;
 }
 
-int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
+int many_jobs(const Arguments& arguments, const Places& places, Console& console) {
   const auto since = since_of(arguments.since);
   if (!since) {
     return fail(console,
@@ -268,12 +174,9 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
                     "2026-11-14T08:00:00Z, nor an age such as 7d",
                 kExitUsage);
   }
-  // As written in JSON.
-  if (!arguments.user.empty())
-    reader.must_hold(Json(arguments.user).dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::map<std::string, JobRow> rows;  // by event, so that two trees with the same jobs count once
-  const RecordWalk walk{.since = *since, .only_directory = own_folder(arguments.user)};
-  const bool any = reader.each(walk, nullptr, [&](const Json& event, const std::string& path) {
+  std::map<std::string, ReportedJob>
+      rows;  // by event, so that two trees with the same jobs count once
+  const UsageRecords::Use take = [&](const Json& event, const std::string& key) {
     if (kind_of(event) != "usage.job") return;
     if (!arguments.user.empty() && string_at(event, "user", "name") != arguments.user &&
         string_at(event, "user", "id") != arguments.user) {
@@ -281,19 +184,22 @@ int many_jobs(const Arguments& arguments, Reader& reader, Console& console) {
     }
     const auto ended = parse_rfc3339(string_at(event, kUsage, "ended_at"));
     if (ended && *ended < *since) return;
-    rows.emplace(event.value("id", path), row_of(event));
+    rows.emplace(event.value("id", key), row_of(event));
+  };
+  const auto read = std::find_if(places.begin(), places.end(), [&](const auto& place) {
+    return place->since(*since, arguments.user, take);
   });
-  if (!any) return kExitUnavailable;
-  std::vector<JobRow> list;
+  if (read == places.end()) return kExitUnavailable;
+  std::vector<ReportedJob> list;
   for (auto& [id, row] : rows) list.push_back(std::move(row));
-  if (reader.closed() > 0) {
-    console.err << "scriptorium: " << reader.closed()
+  if (const std::uint64_t closed = (**read).closed(); closed > 0) {
+    console.err << "scriptorium: " << closed
                 << " folders or files of the archive are closed to you and not counted\n";
   }
   if (arguments.json) {
     sort_by_waste(list);
     Json all = Json::array();
-    for (const JobRow& row : list) all.push_back(json_of(row));
+    for (const ReportedJob& row : list) all.push_back(json_of(row));
     console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false,
                                                        Json::error_handler_t::replace)
                 << "\n";
@@ -322,11 +228,11 @@ std::optional<Timestamp> since_of(const std::string& text) {
 }
 
 int report_command(const Arguments& arguments, Console& console) {
-  const auto roots = find_roots(arguments, console);
-  if (!roots) return kExitConfig;
-  Reader reader(*roots, console);
-  return arguments.job.empty() ? many_jobs(arguments, reader, console)
-                               : one_job(arguments, reader, console);
+  int code = kExitGood;
+  const Places places = usage_records_or_say(arguments, console, code);
+  if (places.empty()) return code;
+  return arguments.job.empty() ? many_jobs(arguments, places, console)
+                               : one_job(arguments, places, console);
 }
 
 }  // namespace scriptorium::cli

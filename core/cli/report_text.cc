@@ -345,27 +345,27 @@ std::string screen_of(const JobReport& job, const Console& console) {
   return result;
 }
 
-void sort_by_waste(std::vector<JobRow>& rows) {
-  std::sort(rows.begin(), rows.end(), [](const JobRow& a, const JobRow& b) {
+void sort_by_waste(std::vector<ReportedJob>& rows) {
+  std::sort(rows.begin(), rows.end(), [](const ReportedJob& a, const ReportedJob& b) {
     const double left = a.waste();
     const double right = b.waste();
     return left != right ? left > right : a.id < b.id;
   });
 }
 
-JobRow row_of(const Json& event) {
+ReportedJob row_of(const Json& event) {
   const Json& usage = at(event, {kUsage});
-  JobRow row{.id = text(event, {"job", "id"}),
-             .user = text(event, {"user", "name"}, 32),
-             .name = text(event, {"job", "name"}, 32),
-             .state = text(event, {"job", "state"}, 32),
-             .ended = moment(text(usage, {"ended_at"})),
-             .elapsed_seconds = number(usage, {"elapsed_seconds"}),
-             .cpus = number(usage, {"cpu", "allocated"}),
-             .cpu_ratio = number(usage, {"cpu", "efficiency_ratio"}),
-             .memory_ratio = number(usage, {"memory", "efficiency_ratio"}),
-             .gpu_ratio = number(usage, {"gpu", "utilization_ratio"}),
-             .quality = text(usage, {"quality", "status"})};
+  ReportedJob row{.id = text(event, {"job", "id"}),
+                  .user = text(event, {"user", "name"}, 32),
+                  .name = text(event, {"job", "name"}, 32),
+                  .state = text(event, {"job", "state"}, 32),
+                  .ended = moment(text(usage, {"ended_at"})),
+                  .elapsed_seconds = number(usage, {"elapsed_seconds"}),
+                  .cpus = number(usage, {"cpu", "allocated"}),
+                  .cpu_ratio = number(usage, {"cpu", "efficiency_ratio"}),
+                  .memory_ratio = number(usage, {"memory", "efficiency_ratio"}),
+                  .gpu_ratio = number(usage, {"gpu", "utilization_ratio"}),
+                  .quality = text(usage, {"quality", "status"})};
   if (row.user.empty()) row.user = text(event, {"user", "id"}, 32);
   if (const std::string task = text(event, {"job", "array", "task_id"}); !task.empty()) {
     row.id = text(event, {"job", "array", "job_id"}) + "_" + task;
@@ -388,7 +388,7 @@ JobRow row_of(const Json& event) {
   return row;
 }
 
-std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console& console) {
+std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console) {
   sort_by_waste(rows);
   TextTable table({"JOB", "USER", "NAME", "STATE", "ENDED (UTC)", "RAN", "CPUS", "CPU", "MEMORY",
                    "GPU", "WASTED", "FINDINGS"},
@@ -397,7 +397,7 @@ std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console&
   double gpu_hours = 0;
   double gib_hours = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const JobRow& row = rows[i];
+    const ReportedJob& row = rows[i];
     core_hours += row.wasted_core_hours;
     gpu_hours += row.wasted_gpu_hours;
     gib_hours += row.wasted_gib_hours;
@@ -422,7 +422,7 @@ std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console&
          "\nWASTED is in core hours; an hour of a GPU counts as ten.\n";
 }
 
-Json json_of(const JobRow& row) {
+Json json_of(const ReportedJob& row) {
   Json json{{"id", row.id},
             {"user", row.user},
             {"name", row.name},

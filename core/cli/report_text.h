@@ -19,7 +19,7 @@ struct JobReport {
 };
 
 // A row of the table.
-struct JobRow {
+struct ReportedJob {
   std::string id, user, name, state, ended;
   std::optional<double> elapsed_seconds, cpus, cpu_ratio, memory_ratio, gpu_ratio;
   double wasted_core_hours = 0, wasted_gpu_hours = 0, wasted_gib_hours = 0;
@@ -29,14 +29,14 @@ struct JobRow {
   // GPUs are expensive: an idle GPU hour counts as ten core hours.
   double waste() const noexcept { return wasted_core_hours + 10 * wasted_gpu_hours; }
 };
-JobRow row_of(const nlohmann::ordered_json& usage_job);
-void sort_by_waste(std::vector<JobRow>& rows);
+ReportedJob row_of(const nlohmann::ordered_json& usage_job);
+void sort_by_waste(std::vector<ReportedJob>& rows);
 
 // The report of one job, for its owner.
 std::string screen_of(const JobReport& job, const Console& console);
 // A table sorted by waste with at most `limit` rows (0: all), and the totals.
-std::string table_of(std::vector<JobRow> rows, std::size_t limit, const Console& console);
-nlohmann::ordered_json json_of(const JobRow& row);
+std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console);
+nlohmann::ordered_json json_of(const ReportedJob& row);
 
 // The summary in jobstats' format: "JS1:" and base64 of gzipped JSON; "JS1:Short" or "JS1:None"
 // without figures.

@@ -27,6 +27,10 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kOwnersList:
     case Command::kOwnersRetry: return owners_command(arguments, console);
     case Command::kShow: return show_command(arguments, console);
+    case Command::kSearch: return search_command(arguments, console);
+    case Command::kDiff: return diff_command(arguments, console);
+    case Command::kHistory: return history_command(arguments, console);
+    case Command::kSoftware: return software_command(arguments, console);
     case Command::kReport: return report_command(arguments, console);
     case Command::kSetup: return setup_command(arguments, console);
     case Command::kImport: return import_command(arguments, console);

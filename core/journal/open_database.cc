@@ -1,10 +1,9 @@
 #include "core/journal/open_database.h"
 
-#include <sys/vfs.h>
-
 #include <algorithm>
 
 #include "core/base/file.h"
+#include "core/base/file_system.h"
 #include "core/base/text.h"
 #include "core/journal/quarantine.h"
 #include "core/journal/salvage.h"
@@ -14,20 +13,6 @@ namespace scriptorium::journal {
 namespace {
 
 constexpr const char* kPutAsideRemedy = "; make room or correct the rights, then start again";
-
-// WAL mode needs memory shared between processes, which network file systems do not provide.
-std::optional<std::string> network_file_system(const std::string& directory) {
-  struct statfs state{};
-  if (::statfs(directory.c_str(), &state) != 0) return std::nullopt;
-  switch (static_cast<std::uint32_t>(state.f_type)) {  // statfs(2)
-    case 0x6969U: return "NFS";
-    case 0xFF534D42U:
-    case 0xFE534D42U:
-    case 0x517BU: return "SMB";
-    case 0x5346414FU: return "AFS";
-    default: return std::nullopt;
-  }
-}
 
 // Checks what a file is. kInvalidConfig: it is refused; kCorrupt: damaged; kVanished: empty.
 Result<void> inspect(Connection& db, const std::string& file) {
@@ -240,9 +225,10 @@ Result<std::unique_ptr<Connection>> try_open(const Options& options, const std::
 Result<OpenedDatabase> open_database(const Options& options, Logger& log, const Clock& clock) {
   if (options.read_only) return open_read_only(options);
   if (auto result = make_directories(options.directory, 0700); !result) return result.error();
-  if (const auto name = network_file_system(options.directory)) {
+  // WAL mode needs memory shared between processes.
+  if (const auto shared = shared_file_system(options.directory); shared && !shared->locks_work) {
     return Error{ErrorKind::kInvalidConfig,
-                 options.directory + ": found " + *name +
+                 options.directory + ": found " + shared->name +
                      ", needed a local file system; choose another state_dir"};
   }
   const std::string file = options.directory + "/" + kFileName;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "backends/catalog/sink.h"
 #include "backends/file/sink.h"
 #include "backends/null/sink.h"
 #include "backends/stdout/sink.h"
@@ -90,6 +91,38 @@ file::FileConfig file_config(const std::string& layout, std::vector<file::FileKi
   return config;
 }
 
+class CatalogDestination : public SinkCase::Destination {
+ public:
+  CatalogDestination() { config_.root = directory_.path_to("catalog"); }
+
+  std::unique_ptr<Sink> make(const PluginContext& context) override {
+    return std::make_unique<catalog::CatalogSink>(config_, context);
+  }
+  // Every event with its bytes, in the order of the store.
+  std::string contents() override {
+    std::string result;
+    catalog::Archive archive(config_.root);
+    std::string position;
+    for (bool end = !directory_.exists("catalog/catalog.db"); !end;) {
+      const auto page = archive.list({}, position, 1000);
+      if (!page) throw std::runtime_error(page.error().message());
+      for (const auto& locator : page->events) {
+        const auto event = archive.fetch(*locator);
+        if (!event) throw std::runtime_error(event.error().message());
+        result += event_json(**event, {.exact_times = true}) + '\n';
+      }
+      position = page->position;
+      end = page->end;
+    }
+    return result;
+  }
+  bool finds() const override { return true; }
+
+ private:
+  TempDir directory_;
+  catalog::CatalogConfig config_;
+};
+
 #ifdef SCRIPTORIUM_HAS_KAFKA
 // Into librdkafka's own cluster. A topic only appends; its consumers drop what has an event-id that
 // they know.
@@ -153,6 +186,7 @@ std::vector<SinkCase> sink_cases() {
   return {
       {"Null", [] { return std::make_unique<NullDestination>(); }},
       {"Stdout", [] { return std::make_unique<StdoutDestination>(); }},
+      {"Catalog", [] { return std::make_unique<CatalogDestination>(); }},
 #ifdef SCRIPTORIUM_HAS_ELASTICSEARCH
       {"Elasticsearch", [] { return std::make_unique<ElasticsearchDestination>(); }},
 #endif

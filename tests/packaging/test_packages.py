@@ -119,7 +119,8 @@ def test_a_configuration_that_was_edited_is_the_sites(packages):
     assert in_rpm == every and "/etc/scriptorium/scriptorium.toml" in every
     # and every plugin that takes options and is no toy brings one
     usage = ("30-usage",) if built(packages, "scriptorium-usage") else ()
-    for name in ("10-slurm", "20-torque", "50-file", "55-elasticsearch", "60-kafka", *usage):
+    for name in ("10-slurm", "20-torque", "50-file", "52-catalog", "55-elasticsearch", "60-kafka",
+                 *usage):
         assert f"/etc/scriptorium/plugins.d/{name}.toml" in every
 
 
@@ -149,8 +150,8 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
     assert check.returncode == 69 and failed == ["cluster"], check.stdout + check.stderr
     edit_config(root, ('cluster = "change-me"', 'cluster = "the-sites-own"'))
     check = root.run("scriptorium", "check")
-    assert "configuration is valid: 1 source, 1 sink" in check and not re.search("^failed", check,
-                                                                                 re.M), check
+    assert "configuration is valid: 1 source, 2 sinks" in check and not re.search("^failed", check,
+                                                                                  re.M), check
     assert "everything else runs as scriptorium, without capabilities" in check, check
     # The plugins that are packages of their own are found, and off.
     listed = root.run("scriptorium", "plugins")
@@ -158,6 +159,9 @@ def test_as_installed_it_passes_its_check_and_archives_a_spool(packages, clean_r
         assert re.search(rf"^{name}\b", listed, re.M), listed
     root.run("scriptorium", "run", "--once")
     assert archived(root, JOBS) == jobs
+    # The catalog is on as installed, and finds them.
+    found = root.run("scriptorium", "search", "--ids", "--limit", "100")
+    assert len(found.split()) == len(jobs), found
     own = {path.stat().st_uid for path in root.file("/var/lib/scriptorium").rglob("*")}
     passwd = {line.split(":")[0]: line.split(":")
               for line in root.file("/etc/passwd").read_text().splitlines()}

@@ -105,6 +105,11 @@ ELSEWHERE = {
                      "redact.before_metadata", "redact.metadata_replaced", "redact.contents_moved",
                      "redact.metadata_moved"),
                     "test_redact_command.py: a kill at any step"),
+    **dict.fromkeys(("catalog.new_database", "catalog.segment_made", "catalog.segment_added",
+                     "catalog.block_written", "catalog.replaced", "catalog.families_committed",
+                     "catalog.before_commit", "catalog.committed", "catalog.before_ack",
+                     "catalog.sealed", "catalog.finish_step"),
+                    "catalog_crash_test: a kill at any step"),
 }
 
 

@@ -28,6 +28,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_RUN = {
     ("README.md", "./quickstart "): "CI itself: it builds everything and starts a Slurm",
     ("README.md", "alice$ sbatch"): "system_slurm does the same with a real Slurm",
+    ("docs/catalog.md", "scriptorium_backup"): "test_search.py, beside a daemon that writes",
     ("docs/consume.md", "kcat -C -q -e -b kafka1.example.org:9093"):
         "a broker with logins; test_kafka_rights.py has one",
     ("docs/consume.md", "kcat "): "test_kafka_consume.py, on a real broker",
@@ -176,6 +177,9 @@ def reader(work, ordinary_user):
             (work / "archive").mkdir(mode=0o750)
             (work / "archive" / "blocked").write_text("a file, not a folder")
         plugins = [str(harness.BUILD / "plugins")]
+        searches = "scriptorium search" in block.text
+        if searches:
+            sinks["catalog"] = {"root": str(work / "state-catalog"), "kinds": ["job.*"]}
         if letters:
             (work / "recorded" / "1poison").mkdir(parents=True)
             (work / "recorded" / "1poison" / "script").write_bytes(b"#!/bin/sh\n")
@@ -198,6 +202,7 @@ def reader(work, ordinary_user):
         daemon.wait_status(lambda s: (s["sinks"]["archive"]["last_error"] if waits else
                                       s["sinks"]["archive"]["acknowledged"]
                                       == (2 if letters else 1))
+                           and (not searches or s["sinks"]["catalog"]["acknowledged"] == 1)
                            and (not letters or s["sinks"]["thrower"]["dead"] == 1),
                            "the daemon has what the pages speak of")
         script = block.script()

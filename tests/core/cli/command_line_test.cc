@@ -37,7 +37,7 @@ TEST(CommandLineTest, KnowsEachCommand) {
   EXPECT_EQ(good({"plugins"}).name, "");
   EXPECT_EQ(good({"plugins", "file"}).name, "file");
   EXPECT_TRUE(good({"status", "--json"}).json);
-  EXPECT_EQ(good({"show", "4711", "--raw"}).job, "4711");
+  EXPECT_EQ(good({"show", "4711", "--raw"}).jobs, std::vector<std::string>{"4711"});
   EXPECT_EQ(good({"setup", "archive", "--print"}).command, Command::kSetup);
   EXPECT_EQ(good({"version"}).command, Command::kVersion);
   EXPECT_EQ(good({"deadletters", "list", "--sink", "archive"}).sink, "archive");

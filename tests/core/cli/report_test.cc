@@ -394,8 +394,8 @@ TEST_F(ReportTest, TheTreesOfTheConfigurationsSinksAreRead) {
              begin + "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive_ + "\"\n");
   const Said said = run({"4711"});
   EXPECT_EQ(said.code, 78);
-  EXPECT_THAT(said.err, AllOf(HasSubstr("no sink keeps usage.job in files"), HasSubstr("usage.*"),
-                              HasSubstr("--archive")));
+  EXPECT_THAT(said.err, AllOf(HasSubstr("no sink keeps usage.job where a report can read it"),
+                              HasSubstr("usage.*"), HasSubstr("--archive")));
 }
 
 TEST_F(ReportTest, AnArchiveThatIsNotThereIsSaid) {

@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 4,
+static_assert(kPluginAbiVersion == 5,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -290,6 +290,7 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(Sink, readable, 10);
   EXPECT_SLOT(Sink, directories, 11);
   EXPECT_SLOT(Sink, rewritable, 12);
+  EXPECT_SLOT(Sink, searchable, 13);
   EXPECT_SLOT(ReadableSink, fetch, 2);
   EXPECT_SLOT(ReadableSink, list, 3);
   EXPECT_SLOT(RewritableSink, rewrite, 2);

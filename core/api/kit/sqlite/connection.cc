@@ -1,4 +1,4 @@
-#include "core/journal/sqlite.h"
+#include "core/api/kit/sqlite/connection.h"
 
 #include <sqlite3.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/base/text.h"
 
-namespace scriptorium::journal {
+namespace scriptorium::sqlite {
 namespace {
 
 // Another process (sqlite3 by hand, `check`) may hold a lock for a moment.
@@ -64,7 +64,8 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
 
 }  // namespace
 
-Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mode mode) {
+Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mode mode,
+                                                     std::string name) {
   sqlite3* handle = nullptr;
   const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
   const int code = sqlite3_open_v2(
@@ -76,7 +77,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mo
     return error;
   }
   sqlite3_busy_timeout(handle, kBusyMs);
-  return std::unique_ptr<Connection>(new Connection(handle));
+  return std::unique_ptr<Connection>(new Connection(handle, std::move(name)));
 }
 
 Connection::~Connection() { sqlite3_close_v2(handle_); }
@@ -88,6 +89,7 @@ bool Connection::execute(const std::string& sql) {
 }
 
 std::int64_t Connection::changes() const { return sqlite3_changes(handle_); }
+std::int64_t Connection::last_insert_id() const { return sqlite3_last_insert_rowid(handle_); }
 bool Connection::in_transaction() const { return sqlite3_get_autocommit(handle_) == 0; }
 
 void Connection::rollback() noexcept {
@@ -126,7 +128,7 @@ void Connection::fail(std::string_view what) {
   const int code = sqlite3_extended_errcode(handle_);
   // Only the first words of the statement help a reader.
   fail(sqlite_error(handle_, code,
-                    "journal: " + std::string(what.substr(0, what.find_first_of("(\n")))));
+                    name_ + ": " + std::string(what.substr(0, what.find_first_of("(\n")))));
 }
 
 void Connection::fail(Error error) {
@@ -173,6 +175,7 @@ void Statement::bind_one(Id id) {
   }
 }
 void Statement::bind_one(std::nullptr_t) { sqlite3_bind_null(statement_.get(), next_++); }
+void Statement::bind_one(double value) { sqlite3_bind_double(statement_.get(), next_++, value); }
 
 bool Statement::step() {
   prepare();
@@ -209,6 +212,8 @@ std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(statement_.get(), column);
 }
 
+double Statement::real(int column) const { return sqlite3_column_double(statement_.get(), column); }
+
 std::string_view Statement::text(int column) const {
   // The pointer first: asking for the bytes may convert the value.
   const void* data = sqlite3_column_type(statement_.get(), column) == SQLITE_BLOB
@@ -228,4 +233,4 @@ bool Statement::is_null(int column) const {
   return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
 }
 
-}  // namespace scriptorium::journal
+}  // namespace scriptorium::sqlite

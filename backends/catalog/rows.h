@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/catalog/names.h"
+#include "backends/catalog/schema.h"
+#include "core/api/kit/sqlite/connection.h"
+#include "core/api/query.h"
+#include "core/base/result.h"
+
+// A JobRow as rows of `jobs`, `outcomes` and `names` of one segment.
+namespace scriptorium::catalog {
+
+// A row of `jobs`, with its outcome.
+struct JobEntry {
+  std::int64_t id = 0;
+  std::int64_t owner = 0;              // owners.id
+  std::optional<std::int64_t> script;  // contents.id
+  std::optional<std::int64_t> environment;
+  std::optional<std::int64_t> record;  // of its job.script event
+  JobRow row;
+};
+
+// Reads rows. Names are cached, in bounded memory; an object is valid as long as no other process
+// may have rewritten the names (care does so when it erases), so make one for each read
+// transaction, or call forget().
+// Threads: one at a time. Fails: as the connection, whose error is taken.
+class RowReader {
+ public:
+  explicit RowReader(sqlite::Connection& db);
+
+  Result<std::optional<JobRow>> read(std::int64_t job);
+  Result<std::optional<JobEntry>> read_entry(std::int64_t job);
+  // Jobs with first <= id < end in ascending order, until `use` returns false.
+  Result<void> read_range(std::int64_t first, std::int64_t end,
+                          const std::function<bool(JobEntry&&)>& use);
+  // The ids of the jobs with this id of the scheduler, in no order.
+  Result<std::vector<std::int64_t>> jobs_with_id(std::string_view job_id);
+  void forget() { names_.forget(); }
+
+ private:
+  bool take(sqlite::Statement& from, JobEntry& into);
+
+  sqlite::Connection& db_;
+  NameReader names_;
+  sqlite::Statement one_;
+  sqlite::Statement range_;
+  sqlite::Statement with_job_;
+};
+
+// Writes rows within the caller's transaction. Errors stick to the connection.
+// Threads: one at a time.
+class RowWriter {
+ public:
+  RowWriter(sqlite::Connection& db, NameWriter& names);
+
+  // Returns jobs.id; `entry.id` is not used. Writes no outcome if nothing is known of one.
+  std::int64_t insert(const JobEntry& entry);
+  void update(const JobEntry& entry);          // all columns of `jobs`, and the outcome
+  void update_outcome(const JobEntry& entry);  // only that
+
+ private:
+  sqlite::Connection& db_;
+  NameWriter& names_;
+  sqlite::Statement insert_;
+  sqlite::Statement update_;
+  sqlite::Statement outcome_;
+};
+
+// How `jobs.job` holds an id: digits without leading zeros that fit in 63 bits as an integer,
+// anything else as text.
+std::optional<std::int64_t> job_number(std::string_view job_id) noexcept;
+
+// Several texts as one name, and back. A newline within a text becomes a blank.
+std::string join_lines(const std::vector<std::string>& items);
+std::vector<std::string> split_lines(std::string_view joined);
+
+}  // namespace scriptorium::catalog

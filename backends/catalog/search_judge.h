@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "backends/catalog/search_condition.h"
+#include "backends/catalog/search_environments.h"
+#include "backends/catalog/search_reader.h"
+#include "core/api/searchable.h"
+
+namespace scriptorium::catalog {
+
+// Decides a condition for the jobs of one segment, from their stored columns. Answers for names
+// (users, directories, lists of modules) are remembered, since they repeat.
+// Borrows both arguments of its constructor. Threads: one at a time.
+class Judge {
+ public:
+  Judge(SearchReader& reader, const Condition& condition, const Visibility& visibility);
+
+  bool is_visible(const RawJob& job);
+  // Of what is known without a text: the row, and its outcome if it is needed.
+  Truth by_row(const RawJob& job);
+  // What holds for every job with this script, or with one of a block's. An absent script counts as
+  // empty.
+  Truth by_script(std::string_view script);
+  BlockLeaves by_block(const Block& scripts) const {
+    return {condition_, Condition::Source::kScript, scripts};
+  }
+  // What holds for every job with this environment.
+  Truth by_environment(std::int64_t content);
+  // Everything. `script` if it is known already; both texts are read if they decide.
+  bool matches(const RawJob& job, std::optional<std::string_view> script);
+
+  // After the segment's names may have changed.
+  void forget();
+
+ private:
+  // Answers by names.id: 0 unknown, 1 no, 2 yes.
+  struct Memo {
+    std::vector<std::uint8_t> answers;
+  };
+  template <typename Decide>
+  bool remembered(Memo& memo, std::int64_t id, Decide decide);
+  bool field_holds(std::size_t leaf, const RawJob& job);
+  bool name_holds(std::size_t leaf, std::int64_t id, const Query& query);
+  const JobRow& outcome_of(const RawJob& job);
+  // Of a sealed environment: what is known of its block, and its place.
+  struct Sealed {
+    const BlockLeaves* leaves = nullptr;
+    std::int64_t place = 0;
+  };
+  std::optional<Sealed> sealed_environment(std::int64_t content);
+
+  SearchReader& reader_;
+  const Condition& condition_;
+  const Visibility& visibility_;
+  EnvironmentLeaves environments_;
+  std::vector<Memo> memos_;      // of each leaf
+  std::vector<Memo> uid_memos_;  // of each leaf: a user by uid
+  Memo visible_users_;
+  Memo visible_accounts_;
+  std::int64_t outcome_job_ = -1;
+  JobRow outcome_;
+};
+
+}  // namespace scriptorium::catalog

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/catalog/search_budget.h"
+#include "backends/catalog/search_reader.h"
+#include "backends/catalog/segments.h"
+#include "core/base/guarded.h"
+
+namespace scriptorium::catalog {
+
+// Read-only connections to the segments of a catalog, kept for the next question.
+// Threads: any; a lent reader belongs to the borrower.
+class ReaderPool {
+ public:
+  explicit ReaderPool(std::string root) : root_(std::move(root)) {}
+
+  // Gives its reader back when it is destroyed.
+  class Lent {
+   public:
+    Lent(ReaderPool& pool, std::unique_ptr<SearchReader> reader);
+    Lent(Lent&&) noexcept = default;
+    Lent& operator=(Lent&&) = delete;
+    ~Lent();
+    SearchReader& operator*() const noexcept { return *reader_; }
+    SearchReader* operator->() const noexcept { return reader_.get(); }
+
+    // From now on, SQLite's own loops end with the budget, which must live longer; until
+    // unlimited().
+    void limit(Budget& budget);
+    void unlimited();
+
+   private:
+    ReaderPool* pool_;
+    std::unique_ptr<SearchReader> reader_;
+  };
+
+  // Newest first. kTransient: there is no catalog yet, or it cannot be asked now.
+  Result<std::vector<SegmentInfo>> segments();
+  Result<Lent> lend(std::int64_t segment);
+
+ private:
+  // Of a file: a segment may have been removed, and its place be taken by another file.
+  struct FileId {
+    std::uint64_t device = 0;
+    std::uint64_t inode = 0;
+    auto operator<=>(const FileId&) const = default;
+  };
+  struct Idle {
+    FileId file;
+    std::unique_ptr<SearchReader> reader;
+  };
+  struct IdleCatalog {
+    FileId file;
+    ConnectionPtr db;  // null: there is none
+  };
+  static FileId file_id(const std::string& file);
+  void give_back(std::unique_ptr<SearchReader> reader);
+
+  const std::string root_;
+  Guarded<IdleCatalog> catalog_;
+  Guarded<std::multimap<std::int64_t, Idle>> idle_;
+};
+
+}  // namespace scriptorium::catalog

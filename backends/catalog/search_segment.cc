@@ -1,0 +1,434 @@
+#include "backends/catalog/search_segment.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace scriptorium::catalog {
+namespace {
+
+constexpr std::int64_t kEarliest = std::numeric_limits<std::int64_t>::min();
+constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max();
+// So few blocks are looked up one by one.
+constexpr std::size_t kFewBlocks = 4096;
+constexpr std::size_t kBlocksAtOnce = 512;
+// Contents among which a chunk's environments are looked for: its jobs' own are some 800.
+constexpr std::int64_t kMostPlacesRead = 16 * kChunkJobs;
+constexpr std::size_t kMostWithoutScript = 10'000;
+// What reading a job's row costs, and opening a block (about a microsecond, and forty).
+constexpr std::uint64_t kCostOfChunk = kChunkJobs;
+constexpr std::uint64_t kCostOfBlock = 40;
+
+// A large id is never remembered, see IdSet.
+bool was_opened(const IdSet& set, std::int64_t id) { return IdSet::is_small(id) && set.has(id); }
+
+Branch make_branch(Query query, Condition condition) {
+  Need need = script_need(query);
+  const bool needs = condition.needs_script();
+  const TimeSpan span = time_span(query);
+  return {std::move(query), std::move(condition), std::move(need), needs, span};
+}
+
+bool reads_only_environments(const Condition& condition) {
+  using Source = Condition::Source;
+  return condition.needs_environment() && !condition.reads(Source::kRow) &&
+         !condition.reads(Source::kOutcome) && !condition.reads(Source::kScript);
+}
+
+Query any_of(std::vector<Query> children) {
+  if (children.size() == 1) {
+    Query only = std::move(children.front());
+    return only;
+  }
+  Query query;
+  query.kind = Query::Kind::kOr;
+  query.children = std::move(children);
+  return query;
+}
+
+}  // namespace
+
+Result<std::vector<Branch>> branches_of(const Query& query) {
+  auto whole = Condition::create(query);
+  if (!whole) return whole.error();
+  std::vector<Query> of_scripts;
+  std::vector<Query> others;
+  if (query.kind == Query::Kind::kOr) {
+    for (const Query& child : query.children) {
+      const auto condition = Condition::create(child);
+      const bool by_words = condition && condition->needs_script();
+      (by_words ? of_scripts : others).push_back(child);
+    }
+  }
+  std::vector<Branch> branches;
+  if (of_scripts.empty() || others.empty()) {
+    branches.push_back(make_branch(query, *std::move(whole)));
+    return branches;
+  }
+  for (std::vector<Query>* const side : {&of_scripts, &others}) {
+    Query part = any_of(std::move(*side));
+    auto condition = Condition::create(part);
+    if (!condition) return condition.error();
+    branches.push_back(make_branch(std::move(part), *std::move(condition)));
+  }
+  return branches;
+}
+
+BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Visibility& visibility,
+                           Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest,
+                           std::size_t blocks_before_owners)
+    : reader_(reader),
+      branch_(branch),
+      visibility_(visibility),
+      budget_(budget),
+      taker_(taker),
+      found_(found),
+      newest_(newest),
+      fields_(reader),
+      judge_(reader, branch.condition, visibility),
+      words_(reader.db(), "SELECT rowid FROM words WHERE words MATCH ?"),
+      block_times_(reader.db(), "SELECT owner, newest, oldest FROM script_blocks WHERE id = ?"),
+      all_blocks_(reader.db(), "SELECT id, owner, newest, oldest FROM script_blocks"),
+      more_blocks_(reader.db(),
+                   "SELECT newest, id FROM script_blocks WHERE (newest, id) < (?, ?) "
+                   "ORDER BY newest DESC, id DESC LIMIT ?"),
+      pairs_(reader.db(), "SELECT filter FROM pairs WHERE id = ?"),
+      young_blocks_(reader.db(),
+                    "SELECT s.id, p.filter FROM script_blocks s LEFT JOIN pairs p ON p.id = s.id "
+                    "WHERE s.young"),
+      without_script_(reader.db(), "SELECT id FROM jobs WHERE script IS NULL LIMIT ?"),
+      has_pairs_(has_pairs(branch.need)),
+      only_environments_(reads_only_environments(branch.condition)),
+      blocks_before_owners_(blocks_before_owners) {}
+
+// ---- which candidates there are
+
+IdSet BranchSearch::find_words(const std::string& expression) {
+  IdSet set;
+  words_.bind(std::string_view(expression));
+  while (words_.step()) set.add(words_.integer(0));
+  if (reader_.db().ok() || budget_.was_over()) return set;
+  // Without the index every block is read.
+  const auto error = reader_.db().take_error();
+  reader_.add_problem("the index of words: " + error->message());
+  return IdSet::all();
+}
+
+void BranchSearch::plan() {
+  judge_.forget();
+  listed_.clear();
+  block_queue_.clear();
+  more_blocks_left_ = false;
+
+  IdSet chunks = fields_.chunks(branch_.query);
+  chunks &= fields_.visible_chunks(visibility_);
+  const bool by_words = branch_.need.kind != Need::Kind::kAnything;
+  blocks_ = by_words ? blocks_of(branch_.need,
+                                 [&](const std::string& words) { return find_words(words); })
+                     : IdSet::all();
+  if (by_words) add_young_blocks();
+  if (!by_words && !branch_.needs_script) return plan_chunks(Kind::kChunk, chunks);
+  if (!chunks.is_unlimited()) {
+    const std::uint64_t blocks = blocks_.is_unlimited()
+                                     ? reader_.db().number("SELECT count(*) FROM script_blocks")
+                                     : blocks_.size();
+    if (chunks.size() * kCostOfChunk < blocks * kCostOfBlock)
+      return plan_chunks(Kind::kChunk, chunks);
+  }
+  plan_owners();
+  plan_pending();
+  if (!branch_.needs_script) plan_without_script(chunks);
+  plan_blocks();
+}
+
+void BranchSearch::plan_owners() {
+  owners_ = fields_.owners(branch_.query, visibility_);
+  if (!narrowed_) return;
+  const auto with_account = fields_.owners_by_account(branch_.query, branch_.span);
+  if (!with_account) return;
+  if (!owners_) {
+    owners_ = with_account;
+    return;
+  }
+  std::erase_if(*owners_, [&](std::int64_t owner) {
+    return std::find(with_account->begin(), with_account->end(), owner) == with_account->end();
+  });
+}
+
+// Jobs of an account are in nearly every chunk, but only a few owners have any. Which ones takes a
+// while to know, so the newest blocks are opened first: they often have enough.
+void BranchSearch::narrow_after_many_blocks() {
+  if (narrowed_ || blocks_opened_ < blocks_before_owners_) return;
+  narrowed_ = true;
+  if (FieldIndex::asks_account(branch_.query)) plan();
+}
+
+// The index does not have their words.
+void BranchSearch::add_young_blocks() {
+  young_ = {};
+  young_blocks_.bind();
+  while (young_blocks_.step()) {
+    const std::int64_t id = young_blocks_.integer(0);
+    young_.add(id);
+    if (young_blocks_.is_null(1) || words_allow(branch_.need, young_blocks_.text(1)))
+      blocks_.add(id);
+  }
+}
+
+void BranchSearch::plan_chunks(Kind kind, const IdSet& chunks) {
+  for (const SearchReader::Chunk& chunk : reader_.chunks()) {
+    if (chunks.has(chunk.id) && !was_opened(opened_chunks_, chunk.id) &&
+        chunk.newest >= branch_.span.from && chunk.oldest <= std::min(branch_.span.to, newest_))
+      listed_.push_back({chunk.newest, kind, chunk.id});
+  }
+  std::sort(listed_.begin(), listed_.end(), [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.newest, a.id) < std::pair(b.newest, b.id);
+  });
+}
+
+void BranchSearch::plan_pending() {
+  for (const auto& [id, script] : reader_.waiting_scripts()) {
+    if (!was_opened(opened_pending_, id) &&
+        is_wanted_block(0, script.owner, script.newest, kEarliest))
+      listed_.push_back({script.newest, Kind::kPending, id});
+  }
+}
+
+void BranchSearch::plan_without_script(const IdSet& chunks) {
+  IdSet with_such;
+  std::size_t count = 0;
+  without_script_.bind(kMostWithoutScript + 1);
+  while (without_script_.step()) {
+    with_such.add(without_script_.integer(0) / kChunkJobs);
+    ++count;
+  }
+  if (count > kMostWithoutScript) with_such = IdSet::all();
+  with_such &= chunks;
+  plan_chunks(Kind::kChunkWithoutScript, with_such);
+}
+
+bool BranchSearch::is_wanted_block(std::int64_t id, std::int64_t owner, std::int64_t newest,
+                                   std::int64_t oldest) const {
+  if (id != 0 && (!blocks_.has(id) || was_opened(opened_blocks_, id))) return false;
+  if (newest < branch_.span.from || oldest > std::min(branch_.span.to, newest_)) return false;
+  return !owners_ || std::find(owners_->begin(), owners_->end(), owner) != owners_->end();
+}
+
+void BranchSearch::plan_blocks() {
+  const auto by_age = [](const Candidate& a, const Candidate& b) {
+    return std::pair(a.newest, a.id) < std::pair(b.newest, b.id);
+  };
+  std::sort(listed_.begin(), listed_.end(), by_age);
+  if (!blocks_.is_unlimited() && blocks_.size() <= kFewBlocks) {
+    load_listed_blocks();
+  } else if (owners_) {
+    load_all_blocks();
+  } else {
+    more_blocks_left_ = true;
+    last_block_time_ = kLatest;
+    last_block_ = kLatest;
+  }
+  std::sort(block_queue_.begin(), block_queue_.end(), by_age);
+}
+
+void BranchSearch::load_listed_blocks() {
+  blocks_.for_each([&](std::int64_t id) {
+    if (!block_times_.bind(id).step()) return block_times_.reset();
+    const std::int64_t newest = block_times_.integer(1);
+    if (is_wanted_block(id, block_times_.integer(0), newest, block_times_.integer(2)))
+      block_queue_.push_back({newest, Kind::kBlock, id});
+    block_times_.reset();
+  });
+}
+
+void BranchSearch::load_all_blocks() {
+  all_blocks_.bind();
+  while (all_blocks_.step()) {
+    const std::int64_t id = all_blocks_.integer(0);
+    const std::int64_t newest = all_blocks_.integer(2);
+    if (is_wanted_block(id, all_blocks_.integer(1), newest, all_blocks_.integer(3)))
+      block_queue_.push_back({newest, Kind::kBlock, id});
+  }
+}
+
+void BranchSearch::load_more_blocks() {
+  while (more_blocks_left_ && block_queue_.empty() && reader_.db().ok() && !budget_.is_over()) {
+    std::size_t count = 0;
+    more_blocks_.bind(last_block_time_, last_block_, kBlocksAtOnce);
+    while (more_blocks_.step()) {
+      ++count;
+      last_block_time_ = more_blocks_.integer(0);
+      last_block_ = more_blocks_.integer(1);
+      if (!is_wanted_block(last_block_, 0, last_block_time_, kEarliest)) continue;
+      if (newest_ != kLatest || branch_.span.to != kLatest) {
+        const bool there = block_times_.bind(last_block_).step();
+        const std::int64_t oldest = there ? block_times_.integer(2) : kLatest;
+        block_times_.reset();
+        if (oldest > std::min(branch_.span.to, newest_)) continue;
+      }
+      block_queue_.push_back({last_block_time_, Kind::kBlock, last_block_});
+    }
+    if (count < kBlocksAtOnce || last_block_time_ < branch_.span.from) more_blocks_left_ = false;
+  }
+  std::reverse(block_queue_.begin(), block_queue_.end());
+}
+
+// ---- in which order they are opened
+
+std::vector<BranchSearch::Candidate>* BranchSearch::next_list() {
+  if (block_queue_.empty() && more_blocks_left_) load_more_blocks();
+  if (block_queue_.empty() && listed_.empty()) return nullptr;
+  if (block_queue_.empty()) return &listed_;
+  if (listed_.empty()) return &block_queue_;
+  return listed_.back().newest > block_queue_.back().newest ? &listed_ : &block_queue_;
+}
+
+std::optional<std::int64_t> BranchSearch::newest_left() {
+  const std::vector<Candidate>* const list = next_list();
+  if (list != nullptr) return list->back().newest;
+  if (more_blocks_left_) return last_block_time_;  // the budget ended while they were read
+  return std::nullopt;
+}
+
+void BranchSearch::skip() {
+  std::vector<Candidate>* const list = next_list();
+  if (list == nullptr) return;
+  const Candidate candidate = list->back();
+  list->pop_back();
+  switch (candidate.kind) {
+    case Kind::kBlock: opened_blocks_.add(candidate.id); break;
+    case Kind::kPending: opened_pending_.add(candidate.id); break;
+    case Kind::kChunk:
+    case Kind::kChunkWithoutScript: opened_chunks_.add(candidate.id); break;
+  }
+}
+
+void BranchSearch::step() {
+  const std::vector<Candidate>* const list = next_list();
+  if (list == nullptr) return;
+  const Candidate candidate = list->back();
+  switch (candidate.kind) {
+    case Kind::kBlock:
+      ++blocks_opened_;
+      open_block(candidate.id);
+      break;
+    case Kind::kPending: open_pending(candidate.id); break;
+    case Kind::kChunk:
+    case Kind::kChunkWithoutScript: open_chunk(candidate); break;
+  }
+  if (budget_.was_over() || !reader_.db().ok()) return;
+  skip();
+  narrow_after_many_blocks();
+}
+
+// ---- what is in them
+
+void BranchSearch::open_block(std::int64_t id) {
+  if (has_pairs_ && !was_opened(young_, id)) {
+    const bool allowed = !pairs_.bind(id).step() || pairs_allow(branch_.need, pairs_.text(0));
+    pairs_.reset();
+    if (!allowed) return;
+  }
+  const auto row = reader_.scan_block(id);
+  if (!row) return;
+  const BlockLeaves leaves = judge_.by_block(row->block);
+  const Truths& truths = leaves.truths();
+  if (truths.possible.empty()) return;
+  // The lines of a hit are read from it once more.
+  reader_.keep_block(id, row);
+  truths.possible.for_each([&](std::int64_t at) {
+    const auto place = static_cast<std::size_t>(at);
+    if (budget_.is_over() || !reader_.db().ok()) return;
+    const Text text{row->block[place], truths.certain.has(at) ? Truth::kYes : Truth::kOpen};
+    if (reader_.is_at(row->ids[place], id, place)) consider_script(row->ids[place], text);
+  });
+}
+
+void BranchSearch::open_pending(std::int64_t content) {
+  const auto script = reader_.waiting_text(content);
+  if (!script) return;
+  const Text text{script->bytes, judge_.by_script(script->bytes)};
+  if (text.truth != Truth::kNo) consider_script(content, text);
+}
+
+void BranchSearch::consider_script(std::int64_t content, const Text& text) {
+  reader_.for_each_job_of_script(content, [&](const RawJob& job) {
+    if (!budget_.was_over()) consider(job, text);
+  });
+}
+
+void BranchSearch::consider(const RawJob& job, const std::optional<Text>& script) {
+  const Position position{job.time, reader_.segment(), job.id};
+  ++jobs_seen_;
+  if (!taker_.wants(position) || was_opened(found_, job.id)) return;
+  if (!judge_.is_visible(job)) return;
+  if (!script || script->truth == Truth::kOpen) {
+    const Truth truth = judge_.by_row(job);
+    if (truth == Truth::kNo) return;
+    if (truth == Truth::kOpen) {
+      if (!script && !may_hold(job)) return;
+      const auto bytes = script ? std::optional(script->bytes) : std::nullopt;
+      if (!judge_.matches(job, bytes)) return;
+    }
+  }
+  if (!reader_.db().ok()) return;
+  found_.add(job.id);
+  taker_.take(position, job);
+}
+
+// Whether the job's script is in a block that has the words, or in none.
+bool BranchSearch::may_hold(const RawJob& job) {
+  if (job.script == 0 || branch_.need.kind == Need::Kind::kAnything) return true;
+  const auto place = reader_.place_of(job.script);
+  return !place || place->block == 0 || blocks_.has(place->block);
+}
+
+// Reads of a job's row only what leads to its environment, unless that can match.
+void BranchSearch::open_chunk_by_environment(std::int64_t chunk) {
+  struct Short {
+    std::int64_t time;
+    std::int64_t id;
+    std::int64_t environment;
+  };
+  std::vector<Short> jobs;
+  std::int64_t first = kLatest;
+  std::int64_t last = 0;
+  reader_.for_each_environment(chunk, [&](std::int64_t id, std::int64_t time, std::int64_t of) {
+    if (of == 0 || !taker_.wants({time, reader_.segment(), id})) return;
+    jobs.push_back({time, id, of});
+    first = std::min(first, of);
+    last = std::max(last, of);
+  });
+  if (!jobs.empty() && last - first < kMostPlacesRead) reader_.read_places(first, last);
+  std::sort(jobs.begin(), jobs.end(), [](const Short& a, const Short& b) {
+    return std::pair(a.time, a.id) > std::pair(b.time, b.id);
+  });
+  for (const Short& job : jobs) {
+    if (budget_.is_over() || !reader_.db().ok()) return;
+    if (!taker_.wants({job.time, reader_.segment(), job.id})) continue;
+    if (judge_.by_environment(job.environment) == Truth::kNo) {
+      ++jobs_seen_;
+      continue;
+    }
+    if (const auto row = reader_.job(job.id)) consider(*row, std::nullopt);
+  }
+}
+
+void BranchSearch::open_chunk(const Candidate& candidate) {
+  if (candidate.kind == Kind::kChunk && only_environments_)
+    return open_chunk_by_environment(candidate.id);
+  std::vector<RawJob> jobs;
+  reader_.for_each_job(candidate.id, [&](const RawJob& job) {
+    if (candidate.kind == Kind::kChunkWithoutScript && job.script != 0) return;
+    if (taker_.wants({job.time, reader_.segment(), job.id})) jobs.push_back(job);
+  });
+  // The newest first: with enough of them the rest is not wanted any more.
+  std::sort(jobs.begin(), jobs.end(), [](const RawJob& a, const RawJob& b) {
+    return std::pair(a.time, a.id) > std::pair(b.time, b.id);
+  });
+  for (const RawJob& job : jobs) {
+    if (budget_.is_over() || !reader_.db().ok()) return;
+    consider(job, std::nullopt);
+  }
+}
+
+}  // namespace scriptorium::catalog

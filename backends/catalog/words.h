@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/catalog/block.h"
+
+// What the index says of a block of scripts. Pure and deterministic: a word is removed from the
+// index by the same list that added it, so a change here is a change of the format.
+namespace scriptorium::catalog {
+
+// Words longer than this are cut, in scripts and in queries.
+inline constexpr std::size_t kMostWordBytes = 64;
+
+// Marks a word that each script of the block has; alone, a block of one script, which has all of
+// its words. No word of a script has this byte: bytes from 0xF8 on never occur in UTF-8 and
+// separate words here.
+inline constexpr char kInAll = '\xff';
+
+// Calls use(word) for each word of a text: letters and digits of ASCII in lower case and bytes from
+// 0x80 to 0xF7, cut at kMostWordBytes.
+template <typename Use>
+void for_each_word(std::string_view text, Use use);
+
+struct BlockWords {
+  std::string list;  // for `words.w`: distinct words, sorted, separated by blanks; then kInAll ones
+  std::string filter;  // for `pairs.filter`
+};
+BlockWords words_of(const Block& block);
+
+// A filter of the word pairs (two consecutive words of one script) of a block: false means that no
+// script of the block has the pair.
+bool may_have_pair(std::string_view filter, std::string_view first, std::string_view second);
+
+// A filter of the words of a block: false means that no script of the block has the word.
+std::string filter_of_words(const Block& block);
+bool may_have_word(std::string_view filter, std::string_view word);
+
+// The words of a query's text, and whether its first and last word may continue beyond it (they are
+// then parts of words).
+std::vector<std::string> words_of_text(std::string_view text);
+
+// ---- implementation
+
+constexpr bool is_indexed_byte(char c) noexcept {
+  const auto b = static_cast<unsigned char>(c);
+  return (b >= '0' && b <= '9') || (b >= 'a' && b <= 'z') || (b >= 'A' && b <= 'Z') ||
+         (b >= 0x80 && b < 0xf8);
+}
+
+template <typename Use>
+void for_each_word(std::string_view text, Use use) {
+  char word[kMostWordBytes];
+  std::size_t size = 0;
+  const auto end = [&] {
+    if (size > 0) use(std::string_view(word, size));
+    size = 0;
+  };
+  for (const char c : text) {
+    if (!is_indexed_byte(c)) {
+      end();
+    } else if (size < kMostWordBytes) {
+      word[size++] = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
+    }
+  }
+  end();
+}
+
+}  // namespace scriptorium::catalog

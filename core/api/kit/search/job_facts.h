@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/api/event.h"
+#include "core/api/query.h"
+
+namespace scriptorium {
+
+// The row of a job.script event, with the modules of its script and of LOADEDMODULES if the event
+// has the bytes of its environment. `family` stays empty.
+JobRow row_of(const Event& submission);
+
+// Adds what a later event says: usage.job (state, exit, times, use, findings; the newest `ended_at`
+// wins), and job.life in the same members. A kind or member that is not known changes nothing. A
+// row that has no submission yet (event_id "") also takes name, owner and account from it.
+// `lives` counts the lives that were joined. Events with equal starts or equal ends describe one
+// life; of an older life than the newest, each must be joined once. A task of an array is counted
+// in `runs` instead.
+void join(JobRow& row, const Event& later);
+
+// Whether the scheduler says that the job ended badly, and not because somebody wanted it to end.
+bool is_failure(const std::optional<std::string>& state) noexcept;
+
+// The id of the job that an event is about. What a task of an array used is about the array, which
+// has one script for all of its tasks.
+const std::string& owning_job_id(const Event& event) noexcept;
+
+// Environment variables "NAME=value" of a file "environment"; empty if it is not NUL-ended.
+std::string_view environment_value(std::string_view environment, std::string_view name);
+
+}  // namespace scriptorium

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/api/event.h"
+#include "core/api/query.h"
+#include "core/base/result.h"
+#include "core/base/time.h"
+
+namespace scriptorium {
+
+// Whose jobs a reader may see. A job that is not visible does not exist for any call: it is neither
+// returned nor counted.
+struct Visibility {
+  bool all = true;  // otherwise jobs with a verified owner in `users`, or an account in `accounts`
+  std::vector<std::string> users;
+  std::vector<std::string> accounts;  // of verified jobs only
+};
+bool is_visible(const JobRow& job, const Visibility& visibility);
+
+// A sink that can answer questions about what it stored. A sink that implements this returns it
+// from Sink::searchable(); it lives as long as its sink. Nothing that a user typed may reach the
+// destination's own query language as text.
+//
+// Threads: any, several at once, beside deliver() and before start() or after stop().
+class Searchable {
+ public:
+  Searchable() = default;
+  Searchable(const Searchable&) = delete;
+  Searchable& operator=(const Searchable&) = delete;
+  virtual ~Searchable() = default;
+
+  // Stores are asked in this order, and only the fastest that answers.
+  enum class Speed : std::uint8_t { kIndexed, kRemote, kScan };
+  virtual Speed speed() const noexcept = 0;
+
+  struct Progress {
+    std::optional<Timestamp> searched_back_to;
+    std::uint64_t bytes = 0;  // of text, searched so far
+    std::uint64_t jobs = 0;   // looked at
+  };
+  struct Request {
+    Query query;
+    std::size_t limit = 50;  // hits; 0: only counts and facets
+    std::string after;       // `next` of an earlier answer; "": from the newest job on
+    SteadyTime deadline = SteadyTime::max();
+    std::stop_token stop;
+    std::size_t most_lines = 3;     // matching lines of a hit; 0: none
+    std::size_t context_lines = 0;  // before and after each of them
+    bool count = false;             // count all jobs that match, not only the returned
+    std::vector<QueryField>
+        facets;  // values of these fields with their counts, most frequent first
+    std::size_t facet_values = 20;
+    bool exact = false;  // counts and facets over all matches even where that must read texts
+    Visibility visibility;
+    std::function<void(const Progress&)> progress;  // may be null; called by the searching thread
+  };
+  struct Line {
+    JobPart part = JobPart::kScript;
+    std::uint64_t number = 0;  // from 1 (environment: of the variable)
+    std::string text;          // at most 1 KiB, around the first match
+    std::vector<std::pair<std::uint32_t, std::uint32_t>>
+        marks;  // begin, end in `text`; empty: context
+  };
+  struct Hit {
+    JobRow job;
+    std::vector<Line> lines;
+  };
+  struct FacetValue {
+    std::string value;
+    std::uint64_t jobs = 0;
+  };
+  struct Facet {
+    QueryField field = QueryField::kUser;
+    std::vector<FacetValue> values;
+    bool exact = true;       // false: over the newest `over` matches only
+    std::uint64_t over = 0;  // matches that were counted
+  };
+  struct Count {
+    std::uint64_t jobs = 0;
+    bool at_least = false;  // there may be more
+  };
+  struct Answer {
+    std::vector<Hit> hits;  // newest first (JobRow::time)
+    std::string next;       // "": there is nothing more
+    bool finished = true;   // false: deadline or stop came first; `next` continues
+    std::optional<Timestamp> searched_back_to;  // if not finished
+    std::optional<Count> count;
+    std::vector<Facet> facets;
+    std::vector<std::string> problems;  // damaged parts that were left out
+  };
+  // Ends at the deadline with what it has. kInvalidConfig for a query that this store cannot
+  // answer, with the reason; kTransient if the store cannot be asked now.
+  virtual Result<Answer> search(const Request& request) = 0;
+
+  // Which job is meant. An id may be used again, so several jobs can match.
+  struct Selector {
+    std::string id;  // "4711"; of an array or a task: see `get`
+    std::optional<std::string> cluster;
+    std::optional<Timestamp> time;  // JobRow::time
+  };
+  struct Record {
+    JobRow job;
+    std::shared_ptr<const Event> event;               // with bytes; null: no script was stored
+    std::vector<std::shared_ptr<const Event>> later;  // usage.job, job.life, ...: oldest first
+    std::vector<std::string> problems;                // what could not be read
+  };
+  // Newest first, at most `limit`. An id "10_3" or "10+1" also finds what is stored under the id of
+  // the array or the leader if the store has no such job itself.
+  virtual Result<std::vector<Record>> get(const Selector& selector, const Visibility& visibility,
+                                          std::size_t limit) = 0;
+
+  // The jobs of a family, newest first: one owner, a name without its changing numbers, and nearly
+  // equal scripts. `before`, the time of an earlier answer's last job, continues it; jobs of one
+  // time are never parted, so there may be more than `limit`. kInvalidConfig if the store has none.
+  virtual Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,
+                                             std::optional<Timestamp> before,
+                                             std::size_t limit) = 0;
+};
+
+}  // namespace scriptorium

@@ -1,0 +1,158 @@
+// The commands that find, show and compare jobs.
+#include "core/cli/command_definition.h"
+
+namespace scriptorium::cli {
+
+CLI::Option* CommandDefinition::add_in(CLI::App& app) {
+  return app.add_option("--in", into_.in, "Ask this sink, not the fastest that can be searched")
+      ->type_name("SINK");
+}
+
+void CommandDefinition::add_since(CLI::App& app) {
+  app.add_option("--since", into_.since,
+                 "Jobs submitted since then: an age such as 7d, a date or a time")
+      ->type_name("TIME");
+}
+
+void CommandDefinition::add_cluster(CLI::App& app) {
+  app.add_option("--cluster", into_.cluster, "The cluster of jobs that are named without theirs")
+      ->type_name("NAME");
+}
+
+void CommandDefinition::add_show() {
+  CLI::App& show =
+      add(app_, "show", "Show jobs' scripts, their owners, what became of them and where they lie",
+          Command::kShow);
+  show.add_option("JOB", into_.jobs,
+                  "Ids, tasks (4711_3), components (4711+1), ranges (4711-4720); lab/4711 for "
+                  "another cluster")
+      ->required()
+      ->expected(1, static_cast<int>(kMostJobWords));
+  show.add_flag("--environment", into_.environment, "The variables instead of the script");
+  CLI::Option* raw = show.add_flag("--raw", into_.raw,
+                                   "Only the bytes as they were captured, of the newest capture");
+  show.add_flag("--json", into_.json, "Everything, for programs")->excludes(raw);
+  add_cluster(show);
+}
+
+void CommandDefinition::add_search() {
+  CLI::App& search = add(app_, "search", "Find jobs by their script, their owner and what they did",
+                         Command::kSearch);
+  search.add_option("QUERY", into_.query,
+                    "Words, \"phrases\", field:value, /expressions/; docs/search.md has all");
+  add_in(search);
+  CLI::Option* limit =
+      search.add_option("--limit", into_.limit, "How many jobs at most, the newest first")
+          ->check(CLI::PositiveNumber);
+  search.add_flag("--all", into_.all, "Every job that matches")->excludes(limit);
+  add_since(search);
+  search.add_option("--after", into_.after, "Continue behind an earlier answer, which names NEXT")
+      ->type_name("NEXT");
+  search
+      .add_option("--deadline", into_.deadline,
+                  "End after so many seconds with what was found until then; 0 = none")
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber);
+  search.add_option("-C,--context", into_.context, "Lines around each matching line")
+      ->type_name("LINES")
+      ->check(CLI::Range(0, 100));
+  search.add_flag("--exact", into_.exact, "With --facets: count all matches, however slow");
+  add_search_outputs(search);
+}
+
+void CommandDefinition::add_search_outputs(CLI::App& search) {
+  CLI::Option* count = search.add_flag("--count", into_.count, "Only how many jobs match");
+  CLI::Option* facets =
+      search
+          .add_option("--facets", into_.facets,
+                      "Instead of the jobs, how many of them have which value: user,module")
+          ->type_name("FIELDS");
+  CLI::Option* json = search.add_flag("--json", into_.json, "For programs");
+  CLI::Option* csv = search.add_flag("--csv", into_.csv, "A table for programs, with a header");
+  CLI::Option* ids = search.add_flag("--ids", into_.ids, "Only the ids, one on each line");
+  CLI::Option* nul =
+      search.add_flag("-0,--null", into_.nul, "Only the ids, each ended by a NUL, for xargs -0");
+  for (CLI::Option* option : {csv, ids, nul}) option->excludes(json)->excludes(count);
+  for (CLI::Option* option : {ids, nul}) option->excludes(csv)->excludes(facets);
+  ids->excludes(nul);
+}
+
+void CommandDefinition::add_diff() {
+  CLI::App& diff =
+      add(app_, "diff", "Compare two jobs, or one with the last of its kind that completed",
+          Command::kDiff);
+  diff.add_option("JOB", into_.jobs,
+                  "One or two ids; of one, what changed since it last worked is shown")
+      ->required()
+      ->expected(1, 2);
+  CLI::Option* script = diff.add_flag("--script", into_.script, "Only the scripts");
+  diff.add_flag("--environment", into_.environment, "Only the variables")->excludes(script);
+  diff.add_flag("--all", into_.all, "Variables that every login changes, too")->excludes(script);
+  diff.add_flag("--json", into_.json, "For programs");
+  add_cluster(diff);
+  add_in(diff);
+}
+
+void CommandDefinition::add_history() {
+  CLI::App& history =
+      add(app_, "history", "List the runs of a job and of those like it, and the edits between",
+          Command::kHistory);
+  history.add_option("JOB", into_.jobs, "The scheduler's id of one of the runs")
+      ->required()
+      ->expected(1);
+  history.add_option("--limit", into_.limit, "How many runs at most, the newest first")
+      ->check(CLI::PositiveNumber);
+  history.add_flag("--json", into_.json, "For programs");
+  add_cluster(history);
+  add_in(history);
+}
+
+void CommandDefinition::add_software() {
+  CLI::App& software =
+      add(app_, "software", "Count which modules and interpreters how many jobs and users load",
+          Command::kSoftware);
+  add_since(software);
+  software.add_option("--by", into_.by, "A row for each user or account of a module")
+      ->check(CLI::IsMember({"user", "account"}));
+  CLI::Option* json = software.add_flag("--json", into_.json, "For programs");
+  software.add_flag("--csv", into_.csv, "A table for programs, with a header")->excludes(json);
+  add_in(software);
+}
+
+void CommandDefinition::add_report() {
+  CLI::App& report =
+      add(app_, "report", "Show what jobs used of what they requested, and what to request next",
+          Command::kReport);
+  CLI::Option* job = report.add_option(
+      "JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
+  CLI::Option* user = report
+                          .add_option("--user", into_.user,
+                                      "Jobs of this user, by name or uid, most wasteful first")
+                          ->type_name("USER")
+                          ->excludes(job);
+  CLI::Option* since = report
+                           .add_option("--since", into_.since,
+                                       "Jobs that ended since then: a date or time (UTC), or an "
+                                       "age such as 7d, 12h or 30m")
+                           ->type_name("TIME")
+                           ->excludes(job);
+  report
+      .add_option("--archive", into_.archive,
+                  "A file tree to read instead of those of the configuration's sinks")
+      ->type_name("DIR");
+  report.add_option("--limit", into_.limit, "Rows of the table; 0 = all")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(job);
+  CLI::Option* json = report.add_flag("--json", into_.json, "Everything, for programs");
+  report
+      .add_flag("--jobstats", into_.js1,
+                "The summary of one job as jobstats writes it, for tools that read that")
+      ->excludes(json)
+      ->needs(job);
+  report.parse_complete_callback([job, user, since] {
+    if (job->count() + user->count() + since->count() == 0)
+      throw CLI::RequiredError("JOB, --user or --since");
+  });
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/api/logger.h"
+#include "core/api/sink.h"
+#include "core/base/error.h"
+#include "core/cli/arguments.h"
+#include "core/cli/console.h"
+#include "core/daemon/setup.h"
+#include "core/query/stores.h"
+
+namespace scriptorium::cli {
+
+// The searchable sinks of a configuration, for a command.
+// Owns:    the sinks and what they borrow.
+// Threads: the main thread opens them.
+class OpenStores {
+ public:
+  OpenStores() = default;
+  OpenStores(OpenStores&&) = default;
+  OpenStores& operator=(OpenStores&&) = delete;
+
+  struct NamedSink {
+    std::string name;
+    std::unique_ptr<Sink> sink;
+  };
+
+  // The fastest first.
+  const std::vector<query::Store>& list() const noexcept { return stores_; }
+  const Setup& setup() const noexcept { return *setup_; }
+  const std::string& cluster() const noexcept { return setup_->config.core.cluster; }
+  Logger& log() noexcept { return *log_; }
+  // Every sink that could be opened, searchable or not, in the configuration's order.
+  const std::vector<NamedSink>& sinks() const noexcept { return sinks_; }
+  // True if a sink is missing: an answer may lack what it has.
+  bool incomplete() const noexcept { return incomplete_; }
+  void mark_incomplete() noexcept { incomplete_ = true; }
+
+ private:
+  friend std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console& console,
+                                                      int& code);
+  friend OpenStores open_stores(Setup setup, const std::string& only, Console& console);
+
+  std::unique_ptr<Setup> setup_;
+  std::unique_ptr<Logger> log_;
+  std::vector<NamedSink> sinks_;
+  std::vector<query::Store> stores_;
+  bool incomplete_ = false;
+};
+
+// Opens the sinks of `setup`; `only`: none but this one. Says which cannot be opened.
+OpenStores open_stores(Setup setup, const std::string& only, Console& console);
+
+// Becomes the daemon's user if it is root, loads the configuration and opens its sinks, or only
+// `--in`. Returns nothing, prints why and sets `code` if no sink can be searched.
+std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console& console,
+                                             int& code);
+
+// Prints the refusals; returns the exit code for when no store answered.
+int say_refusals(const std::vector<query::Refusal>& refused, Console& console);
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,290 @@
+#include "core/cli/report_reader.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/cli/common.h"
+#include "core/cli/exit_codes.h"
+#include "core/cli/open_stores.h"
+#include "core/cli/report_archive.h"
+#include "core/cli/signal_stop.h"
+#include "core/config/config.h"
+#include "core/query/usage.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kJobsOfAPage = 200;
+
+bool takes_usage(const SinkInstance& sink) {
+  return std::any_of(sink.common.kinds.begin(), sink.common.kinds.end(),
+                     [](const std::string& pattern) { return glob_match(pattern, "usage.job"); });
+}
+
+// How far a report is, on a terminal.
+class Counter {
+ public:
+  Counter(Console& console, const char* noun) : console_(console), noun_(noun) {}
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+  ~Counter() {
+    if (drawn_) console_.err << "\r\033[K" << std::flush;
+  }
+
+  void add(std::uint64_t count = 1) {
+    const std::uint64_t before = count_ / 1000;
+    count_ += count;
+    if (!console_.out_is_terminal || count_ / 1000 == before) return;
+    drawn_ = true;
+    console_.err << "\r\033[K" << count_ << ' ' << noun_ << " ..." << std::flush;
+  }
+
+ private:
+  Console& console_;
+  const char* noun_;
+  std::uint64_t count_ = 0;
+  bool drawn_ = false;
+};
+
+// ---- file trees
+
+// A user who may only read his own folder of the tree gets the contents of that folder.
+std::string own_folder(const std::string& user) {
+  if (!user.empty()) return user.find('/') == std::string::npos ? user : std::string{};
+  const char* name = std::getenv("USER");
+  return name != nullptr && std::string_view(name).find('/') == std::string_view::npos ? name : "";
+}
+
+class Trees final : public UsageRecords {
+ public:
+  Trees(std::vector<std::string> roots, Console& console)
+      : roots_(std::move(roots)), console_(console) {}
+
+  bool of_job(const std::string& job, const Use& use) override {
+    bool found = false;
+    bool of_array = false;
+    const Use take = [&](Json event, const std::string& path) {
+      if (!is_of_job(event, job)) return;
+      found = true;
+      of_array = of_array || !event["job"].value("array", Json()).is_null();
+      use(std::move(event), path);
+    };
+    RecordWalk walk{.only_directory = own_folder("")};
+    // The path nearly always contains the id, but an array's tasks are stored under their own
+    // numbers.
+    walk.wanted = [&](std::string_view path) { return path.find(job) != std::string_view::npos; };
+    if (!each(walk, {}, take)) return false;
+    walk.wanted = nullptr;
+    if (!found || of_array) each(walk, {}, take);
+    return true;
+  }
+
+  bool since(Timestamp since, const std::string& user, const Use& use) override {
+    // Records without the user's name, as written in JSON, are not parsed: most are of others.
+    const std::string name =
+        user.empty() ? "" : Json(user).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return each({.since = since, .only_directory = own_folder(user)}, name, use);
+  }
+
+  std::uint64_t closed() const noexcept override { return closed_; }
+
+ private:
+  // False if no tree could be read.
+  bool each(RecordWalk walk, const std::string& must_hold, const Use& use) {
+    bool any = false;
+    for (const std::string& root : roots_) {
+      walk.root = root;
+      Counter counter(console_, "records");
+      const auto counts =
+          walk_records(walk, [&](const std::string& path, const std::string& bytes) {
+            counter.add();
+            if (bytes.find(must_hold) == std::string::npos) return;
+            Json event = Json::parse(bytes, nullptr, false);
+            if (event.is_object()) use(std::move(event), path);
+          });
+      if (!counts) {
+        console_.err << "scriptorium: " << printable(counts.error().message()) << "\n";
+        continue;
+      }
+      any = true;
+      closed_ += counts->closed;
+    }
+    return any;
+  }
+
+  const std::vector<std::string> roots_;
+  Console& console_;
+  std::uint64_t closed_ = 0;
+};
+
+// ---- indexed sinks
+
+Query field_node(QueryField field, std::string text) {
+  return {.kind = Query::Kind::kField, .field = field, .text = std::move(text)};
+}
+
+Query joined(Query::Kind kind, Query a, Query b) {
+  Query query{.kind = kind};
+  query.children.push_back(std::move(a));
+  query.children.push_back(std::move(b));
+  return query;
+}
+
+class Stores final : public UsageRecords {
+ public:
+  Stores(OpenStores open, std::vector<query::Store> stores, Console& console)
+      : open_(std::move(open)),
+        stores_(std::move(stores)),
+        signal_(console.owns_process),
+        console_(console) {}
+
+  // Another place is asked if no sink can answer, so that is not said.
+  void keep_quiet() noexcept { is_quiet_ = true; }
+
+  bool of_job(const std::string& job, const Use& use) override {
+    if (job.find('*') != std::string::npos) return true;  // no id: it would match other jobs
+    const std::string array = job.substr(0, job.find('_'));
+    return each(joined(Query::Kind::kOr, field_node(QueryField::kJob, job),
+                       field_node(QueryField::kArray, array)),
+                use);
+  }
+
+  bool since(Timestamp since, const std::string& user, const Use& use) override {
+    Query ended{.kind = Query::Kind::kRange, .field = QueryField::kEnded};
+    ended.from = since.nanoseconds;
+    if (user.empty()) return each(ended, use);
+    if (user.find('*') != std::string::npos) return true;
+    return each(joined(Query::Kind::kAnd, field_node(QueryField::kUser, user), ended), use);
+  }
+
+ private:
+  // Asks the stores until one answers; a later page is asked of the same.
+  bool each(Query query, const Use& use) {
+    Searchable::Request request{.query = std::move(query), .limit = kJobsOfAPage};
+    request.most_lines = 0;
+    request.stop = signal_.token();
+    std::vector<query::Refusal> refused;
+    for (const query::Store& store : stores_) {
+      auto read = each_of(store, request, use);
+      if (read) return true;
+      refused.push_back({store.name, read.error()});
+    }
+    if (!is_quiet_) say_refusals(refused, console_);
+    return false;
+  }
+
+  Result<void> each_of(const query::Store& store, Searchable::Request request, const Use& use) {
+    Counter counter(console_, "jobs");
+    while (true) {
+      const auto page = query::usage_page(store, request);
+      if (!page) return page.error();
+      for (const std::string& problem : page->problems)
+        console_.err << "scriptorium: " << printable(problem, 1024) << "\n";
+      for (const auto& event : page->events) {
+        Json json = Json::parse(event_json(*event), nullptr, false);
+        if (json.is_object()) use(std::move(json), event->id);
+      }
+      counter.add(request.limit);
+      if (request.stop.stop_requested()) {
+        console_.err << "scriptorium: stopped; older jobs are missing\n";
+        return {};
+      }
+      if (page->next.empty() || page->next == request.after) return {};
+      request.after = page->next;
+    }
+  }
+
+  const OpenStores open_;
+  const std::vector<query::Store> stores_;
+  const SignalStop signal_;
+  Console& console_;
+  bool is_quiet_ = false;
+};
+
+// What cannot be opened is left out without a word, as the trees may still have the job.
+std::unique_ptr<Stores> open_indexed(const Arguments& arguments, Console& console) {
+  Problems problems;
+  Setup setup = load_setup(arguments.config_file, problems);
+  if (setup.sinks.empty()) return nullptr;
+  std::ostringstream unsaid;
+  Console quiet{console.in, console.out, unsaid};
+  quiet.owns_process = console.owns_process;
+  OpenStores open = open_stores(std::move(setup), "", quiet);
+  std::vector<query::Store> stores;
+  for (const query::Store& store : open.list()) {
+    const auto& sinks = open.setup().config.sinks;
+    const auto sink = std::find_if(sinks.begin(), sinks.end(), [&](const SinkInstance& instance) {
+      return instance.name == store.name;
+    });
+    if (sink != sinks.end() && takes_usage(*sink) &&
+        store.searchable->speed() == Searchable::Speed::kIndexed)
+      stores.push_back(store);
+  }
+  if (stores.empty()) return nullptr;
+  return std::make_unique<Stores>(std::move(open), std::move(stores), console);
+}
+
+// The trees of all plugins with an option `root`; the catalog's holds no such files.
+std::vector<std::string> roots_of(const Config& config) {
+  std::vector<std::string> roots;
+  for (const SinkInstance& sink : config.sinks) {
+    const Value* root = sink.table.find("root");
+    const std::string* path = root == nullptr ? nullptr : std::get_if<std::string>(&root->data);
+    if (path != nullptr && takes_usage(sink) && sink.common.plugin != "catalog")
+      roots.push_back(*path);
+  }
+  return roots;
+}
+
+}  // namespace
+
+bool is_of_job(const Json& event, const std::string& job) {
+  const auto text_at = [](const Json& object, const char* name) {
+    const auto found = object.find(name);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string{};
+  };
+  const auto outer = event.find("job");
+  if (outer == event.end() || !outer->is_object()) return false;
+  if (text_at(*outer, "id") == job) return true;
+  const auto in_array = outer->find("array");
+  if (in_array == outer->end() || !in_array->is_object()) return false;
+  const std::string array = text_at(*in_array, "job_id");
+  return !array.empty() && (array == job || array + "_" + text_at(*in_array, "task_id") == job);
+}
+
+std::vector<std::unique_ptr<UsageRecords>> usage_records_or_say(const Arguments& arguments,
+                                                                Console& console, int& code) {
+  std::vector<std::unique_ptr<UsageRecords>> places;
+  if (!arguments.archive.empty()) {
+    places.push_back(std::make_unique<Trees>(std::vector{arguments.archive}, console));
+    return places;
+  }
+  if (!become_daemon_user_or_say(arguments, console, code)) return places;
+  auto indexed = open_indexed(arguments, console);
+  // Problems of the configuration are left to other commands: a user who asks about a job may not
+  // be allowed to read all of it.
+  Problems problems;
+  auto roots = roots_of(load_config(arguments.config_file, problems));
+  if (indexed != nullptr) {
+    if (!roots.empty()) indexed->keep_quiet();
+    places.push_back(std::move(indexed));
+  }
+  if (!roots.empty()) places.push_back(std::make_unique<Trees>(std::move(roots), console));
+  if (!places.empty()) return places;
+  code = kExitConfig;
+  if (print_problems(problems, console)) return places;
+  console.err << "scriptorium: " << arguments.config_file
+              << ": no sink keeps usage.job where a report can read it; give [sink.catalog], or a "
+                 "sink with a root, kinds = [\"job.script\", \"usage.*\"], or use --archive DIR\n";
+  return places;
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/time.h"
+#include "core/cli/arguments.h"
+#include "core/cli/console.h"
+
+namespace scriptorium::cli {
+
+// A place that keeps events usage.job and usage.node, for reports. The events are unchecked: other
+// versions or programs may have written them.
+class UsageRecords {
+ public:
+  // `key` differs for each record of this place.
+  using Use = std::function<void(nlohmann::ordered_json event, const std::string& key)>;
+
+  UsageRecords() = default;
+  UsageRecords(const UsageRecords&) = delete;
+  UsageRecords& operator=(const UsageRecords&) = delete;
+  virtual ~UsageRecords() = default;
+
+  // Calls use() for each record of this job, of a task "4711_3", or of all tasks of the array 4711.
+  // False if the place cannot be read, which it said.
+  virtual bool of_job(const std::string& job, const Use& use) = 0;
+  // For each record of the jobs that ended since then, of `user` if that is not empty. Some others
+  // may be among them. False as above.
+  virtual bool since(Timestamp since, const std::string& user, const Use& use) = 0;
+  // Folders and files that the caller may not read.
+  virtual std::uint64_t closed() const noexcept { return 0; }
+};
+
+// Whether `event` is of this job, as of_job() means it.
+bool is_of_job(const nlohmann::ordered_json& event, const std::string& job);
+
+// The places that a report asks, the fastest first: the query service or the indexed sinks that
+// take usage.job, then their file trees; with --archive only that tree. None: it was said why, and
+// `code` is set.
+std::vector<std::unique_ptr<UsageRecords>> usage_records_or_say(const Arguments& arguments,
+                                                                Console& console, int& code);
+
+}  // namespace scriptorium::cli

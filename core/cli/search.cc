@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/cli/commands.h"
+#include "core/cli/common.h"
+#include "core/cli/exit_codes.h"
+#include "core/cli/job_text.h"
+#include "core/cli/open_stores.h"
+#include "core/cli/pager.h"
+#include "core/cli/search_output.h"
+#include "core/cli/search_progress.h"
+#include "core/cli/search_request.h"
+#include "core/cli/signal_stop.h"
+
+namespace scriptorium::cli {
+namespace {
+
+// Hits that one call asks for; more would wait in memory before the first is printed.
+constexpr std::size_t kSearchPage = 500;
+
+struct Outcome {
+  Searchable::Answer last;
+  std::optional<query::Store> store;  // that answered
+  std::vector<query::Refusal> refused;
+  std::uint64_t hits = 0;
+};
+
+SteadyTime deadline_of(const Arguments& arguments) {
+  if (arguments.deadline <= 0) return SteadyTime::max();
+  const auto limit = std::chrono::duration<double>(std::min(arguments.deadline, 1e6));
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
+}
+
+// Asks page by page until everything that was wanted is printed. The store that answers first
+// gives the other pages too, since `next` is its own.
+Outcome run(std::vector<query::Store> stores, Searchable::Request request, bool all,
+            SearchOutput& output, Pager& pager, SearchProgress& progress) {
+  Outcome outcome;
+  std::size_t left = request.limit;
+  const bool sums = request.limit == 0;
+  while (true) {
+    request.limit = sums ? 0 : all ? kSearchPage : std::min(left, kSearchPage);
+    auto asked = query::search_fastest(stores, request);
+    outcome.refused.insert(outcome.refused.end(), asked.refused.begin(), asked.refused.end());
+    if (asked.store == nullptr) {
+      outcome.store.reset();
+      return outcome;
+    }
+    outcome.store = *asked.store;
+    stores = {*outcome.store};
+    outcome.last = std::move(asked.answer);
+    const Searchable::Answer& answer = outcome.last;
+    outcome.hits += answer.hits.size();
+    left -= std::min(left, answer.hits.size());
+    progress.clear();
+    const bool read = pager.write(output.page(answer));
+    const bool wanted = !sums && (all || left > 0);
+    const bool more = !answer.next.empty() && answer.next != request.after && answer.finished;
+    if (!read || !wanted || !more) return outcome;
+    request.after = answer.next;
+  }
+}
+
+// How the same question is asked on.
+std::string continuation(const Searchable::Answer& answer) {
+  return "--after " + printable(answer.next, 4096);
+}
+
+void say_rest(const Arguments& arguments, const Outcome& outcome, Console& console) {
+  const Searchable::Answer& last = outcome.last;
+  if (!outcome.refused.empty())
+    console.err << "scriptorium: sink " << printable(outcome.store->name) << " answered instead\n";
+  for (const std::string& problem : last.problems)
+    console.err << "scriptorium: left out: " << printable(problem, 1024) << "\n";
+  if (!last.finished) {
+    console.err << "scriptorium: not finished: searched back to "
+                << (last.searched_back_to ? local_time(*last.searched_back_to) : "an unknown time")
+                << (last.next.empty() ? "" : "; continue with " + continuation(last)) << "\n";
+  } else if (!last.next.empty() && console.out_is_terminal && !arguments.json) {
+    console.err << "There are more: --all, a larger --limit, or " << continuation(last) << "\n";
+  }
+}
+
+bool found_anything(const Outcome& outcome) {
+  const Searchable::Answer& last = outcome.last;
+  if (outcome.hits > 0 || (last.count && last.count->jobs > 0)) return true;
+  return std::any_of(last.facets.begin(), last.facets.end(),
+                     [](const Searchable::Facet& facet) { return !facet.values.empty(); });
+}
+
+int search(const Arguments& arguments, const OpenStores& stores, Searchable::Request request,
+           const std::stop_token& stop, Console& console) {
+  const query::Store& first = stores.list().front();
+  SearchProgress progress(first.name, first.searchable->speed() == Searchable::Speed::kScan,
+                          console);
+  request.deadline = deadline_of(arguments);
+  request.stop = stop;
+  request.progress = [&](const Searchable::Progress& p) { progress.report(p); };
+  const auto output = make_search_output(arguments, stores.cluster(), console);
+  Pager pager(console);
+  const Outcome outcome =
+      run(stores.list(), std::move(request), arguments.all, *output, pager, progress);
+  if (outcome.store) pager.write(output->end(outcome.last, *outcome.store));
+  pager.finish();
+  const int code = say_refusals(outcome.refused, console);
+  if (!outcome.store) return code;
+  say_rest(arguments, outcome, console);
+  if (found_anything(outcome)) return kExitGood;
+  return outcome.last.finished ? kExitNotFound : kExitTryAgain;
+}
+
+}  // namespace
+
+int search_command(const Arguments& arguments, Console& console) {
+  const SignalStop signal(console.owns_process);
+  const Timestamp now = system_clock().now();
+  auto parsed = search_request(arguments, now, utc_offset_at(now));
+  if (const auto* problem = std::get_if<SearchProblem>(&parsed)) {
+    console.err << problem->text << (problem->text.ends_with('\n') ? "" : "\n");
+    return kExitUsage;
+  }
+  int code = kExitGood;
+  const auto stores = open_stores_or_say(arguments, console, code);
+  if (!stores) return code;
+  return search(arguments, *stores, std::get<Searchable::Request>(std::move(parsed)),
+                signal.token(), console);
+}
+
+}  // namespace scriptorium::cli

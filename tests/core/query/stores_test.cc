@@ -1,0 +1,95 @@
+#include "core/query/stores.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace scriptorium::query {
+namespace {
+
+using ::testing::HasSubstr;
+
+class AnsweringStore : public Searchable {
+ public:
+  explicit AnsweringStore(Speed speed) : speed_(speed) {}
+  Speed speed() const noexcept override { return speed_; }
+  Result<Answer> search(const Request& request) override {
+    ++asked;
+    if (throws) throw std::runtime_error("out of cheese");
+    if (error) return *error;
+    Answer answer;
+    answer.next = request.after + "!";
+    return answer;
+  }
+  Result<std::vector<Record>> get(const Selector& selector, const Visibility&,
+                                  std::size_t) override {
+    ++asked;
+    if (error) return *error;
+    if (selector.id != job) return std::vector<Record>{};
+    Record record;
+    record.job.id = job;
+    return std::vector<Record>{record};
+  }
+  Result<std::vector<JobRow>> family(std::uint64_t, const Visibility&, std::optional<Timestamp>,
+                                     std::size_t) override {
+    return std::vector<JobRow>{};
+  }
+
+  std::string job;
+  std::optional<Error> error;
+  bool throws = false;
+  int asked = 0;
+
+ private:
+  Speed speed_;
+};
+
+class StoresTest : public ::testing::Test {
+ protected:
+  StoresTest() { order_by_speed(stores_); }
+  AnsweringStore scan_{Searchable::Speed::kScan};
+  AnsweringStore remote_{Searchable::Speed::kRemote};
+  AnsweringStore indexed_{Searchable::Speed::kIndexed};
+  std::vector<Store> stores_{{"tree", &scan_}, {"elastic", &remote_}, {"index", &indexed_}};
+};
+
+TEST_F(StoresTest, AsksTheFastestAlone) {
+  const auto asked = search_fastest(stores_, {.after = "x"});
+  ASSERT_NE(asked.store, nullptr);
+  EXPECT_EQ(asked.store->name, "index");
+  EXPECT_EQ(asked.answer.next, "x!");
+  EXPECT_EQ(scan_.asked + remote_.asked, 0);
+}
+
+TEST_F(StoresTest, AStoreThatFailsOrThrowsPassesTheQuestionOnAndIsNamed) {
+  indexed_.throws = true;
+  remote_.error = Error{ErrorKind::kTransient, "it is down"};
+  const auto asked = search_fastest(stores_, {});
+  ASSERT_NE(asked.store, nullptr);
+  EXPECT_EQ(asked.store->name, "tree");
+  ASSERT_EQ(asked.refused.size(), 2U);
+  EXPECT_EQ(asked.refused[0].store, "index");
+  EXPECT_THAT(asked.refused[0].error.message(), HasSubstr("out of cheese"));
+  EXPECT_EQ(asked.refused[1].error.message(), "it is down");
+}
+
+TEST_F(StoresTest, WhereNoneAnswersThereIsNoStore) {
+  for (AnsweringStore* store : {&scan_, &remote_, &indexed_})
+    store->error = Error{ErrorKind::kInvalidConfig, "no"};
+  EXPECT_EQ(search_fastest(stores_, {}).store, nullptr);
+  EXPECT_EQ(search_fastest(stores_, {}).refused.size(), 3U);
+}
+
+TEST_F(StoresTest, AJobThatTheFastestLacksIsSoughtInTheNext) {
+  scan_.job = "4711";
+  const auto asked = get_fastest(stores_, {.id = "4711"}, {}, 1);
+  ASSERT_EQ(asked.answer.size(), 1U);
+  EXPECT_EQ(asked.store->name, "tree");
+  EXPECT_TRUE(get_fastest(stores_, {.id = "1"}, {}, 1).answer.empty());
+}
+
+}  // namespace
+}  // namespace scriptorium::query

@@ -1,0 +1,273 @@
+"""The commands that find jobs, on a daemon's catalog, and as far as it goes on its file tree."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import re
+import shutil
+import sqlite3
+import subprocess
+import termios
+
+import pytest
+
+import harness
+from harness import EX_CONFIG, EX_NOINPUT, EX_OK, EX_UNAVAILABLE, EX_USAGE
+
+NOTHING_FOUND = 1
+DIFFERENT = 1
+STORES = ("archive", "catalog")
+
+
+def gromacs(tasks, module):
+    return (f"#!/bin/bash\n#SBATCH --time=01:00:00\n#SBATCH --mem=16G\nmodule load {module}\n"
+            f"mpirun -np {tasks} gmx_mpi mdrun -s run_0{tasks}.tpr\n").encode()
+
+
+SCRIPTS = {
+    101: gromacs(16, "GROMACS/2023.1"),
+    102: gromacs(16, "GROMACS/2023.1"),
+    103: gromacs(32, "GROMACS/2024.2"),
+    104: b"#!/usr/bin/python3\nimport numpy\nprint('gmx is not run here')\n",
+    105: b"#!/bin/sh\n# caf\xe9 in Latin-1\nsleep 100 && echo 'a  b'\n",
+}
+ENVIRONMENTS = {
+    job: [b"PATH=/opt/v%d:/usr/bin" % (2 if job == 103 else 1), b"SLURM_JOB_NAME=md", b"HOME=/root",
+          b"OMP_NUM_THREADS=%d" % (8 if job == 103 else 4), b"XDG_SESSION_ID=%d" % job]
+    for job in SCRIPTS
+}
+
+
+@pytest.fixture
+def daemon(make_daemon, spool, work):
+    """A daemon that has delivered the five jobs to both sinks."""
+    daemon = make_daemon(sinks={"catalog": {"root": str(work / "catalog")}})
+    for job, script in SCRIPTS.items():
+        spool.write(job, script, ENVIRONMENTS[job])
+    daemon.start()
+    for sink in STORES:
+        daemon.wait_acknowledged(len(SCRIPTS), sink)
+    return daemon
+
+
+def ids(daemon, store, *query):
+    result = daemon.command("search", "--in", store, "--ids", "--all", *query, check=False)
+    assert result.returncode in (EX_OK, NOTHING_FOUND), result.stderr
+    return sorted(result.stdout.split())
+
+
+@pytest.mark.parametrize("query, jobs", [
+    (["mpirun"], "101 102 103"),
+    (["gmx"], "101 102 103 104"),
+    (["gmx", "numpy"], "104"),
+    (["gmx", "OR", "sleep"], "101 102 103 104 105"),
+    (["gmx", "-numpy"], "101 102 103"),
+    (['"mpirun -np 16"'], "101 102"),
+    (["--mem=16G"], "101 102 103"),
+    (["run_0*"], "101 102 103"),
+    (["/-np (16|32)/", "module:GROMACS/2023.1"], "101 102"),
+    (["module:gromacs"], "101 102 103"),
+    (["env.OMP_NUM_THREADS:8"], "103"),
+    (["interpreter:/usr/bin/python3"], "104"),
+    (["job:105"], "105"),
+    (['"a b"'], "105"),
+    (["relion"], ""),
+    ([], "101 102 103 104 105"),
+])
+def test_the_catalog_finds_the_jobs(daemon, query, jobs):
+    assert ids(daemon, "catalog", *query) == jobs.split()
+
+
+@pytest.mark.parametrize("query, jobs", [
+    (["job:105"], "105"), (["name:m*"], "101 102 103 104 105"), (["name:other"], ""),
+    (["since:1d", "-job:101"], "102 103 104 105"), (["interpreter:/usr/bin/python3"], "104"),
+    ([], "101 102 103 104 105"),
+])
+def test_the_tree_finds_the_same_jobs_by_their_metadata(daemon, query, jobs):
+    for store in STORES:
+        assert ids(daemon, store, *query) == jobs.split(), store
+
+
+@pytest.mark.parametrize("query", ["mpirun", "module:GROMACS", "/mp.run/", "env.HOME:/root"])
+def test_the_tree_says_that_words_need_the_catalog_and_how_to_add_it(daemon, query):
+    refused = daemon.command("search", "--in", "archive", query, check=False)
+    assert refused.returncode == EX_UNAVAILABLE
+    assert "add [sink.catalog], reload, and run `scriptorium sinks fill catalog`" in refused.stderr
+
+
+def test_search_exits_1_if_nothing_is_found_and_64_for_a_wrong_query(daemon):
+    assert daemon.command("search", "relion", check=False).returncode == NOTHING_FOUND
+    wrong = daemon.command("search", "gmx", "usr:alice", check=False)
+    assert wrong.returncode == EX_USAGE
+    assert 'did you mean "user"?' in wrong.stderr and "^~~" in wrong.stderr, wrong.stderr
+    missing = daemon.command("search", "gmx", "--in", "catalgo", check=False)
+    assert missing.returncode == EX_USAGE and 'did you mean "catalog"?' in missing.stderr
+
+
+def test_search_shows_the_lines_and_programs_get_json_csv_and_nul(daemon):
+    for store in ("catalog",):
+        text = daemon.command("search", "mdrun", "--in", store, "-C", "1").stdout
+        assert "   5: mpirun -np 32 gmx_mpi mdrun" in text and "   4- module load" in text, text
+        assert "\033" not in text
+        found = json.loads(daemon.command("search", "mdrun", "--in", store, "--json",
+                                          "--limit", "2").stdout)
+        assert found["sink"] == store and found["finished"] and len(found["hits"]) == 2
+        line = found["hits"][0]["lines"][0]
+        begin, end = line["marks"][0]
+        assert line["text"][begin:end] == "mdrun"
+        rest = json.loads(daemon.command("search", "mdrun", "--in", store, "--json", "--after",
+                                         found["next"]).stdout)
+        all_ids = sorted(hit["job"]["id"] for hit in found["hits"] + rest["hits"])
+        assert all_ids == ["101", "102", "103"]
+        rows = list(csv.DictReader(io.StringIO(
+            daemon.command("search", "numpy", "--in", store, "--csv").stdout)))
+        assert [(row["id"], row["cluster"], row["interpreter"]) for row in rows] == \
+            [("104", "lab", "/usr/bin/python3")]
+    nul = daemon.command("search", "job:104", "-0", text=False).stdout
+    assert nul == b"104\0"
+
+
+def test_search_counts_and_shows_facets(daemon):
+    assert daemon.command("search", "gmx", "--count").stdout == "4\n"
+    facets = json.loads(daemon.command("search", "--facets", "module,interpreter",
+                                       "--json").stdout)["facets"]
+    modules = {v["value"]: v["jobs"] for v in facets[0]["values"]}
+    assert modules["GROMACS/2023.1"] == 2 and modules["GROMACS/2024.2"] == 1
+    for store in STORES:
+        text = daemon.command("search", "--facets", "interpreter", "--csv", "--in", store).stdout
+        assert "/bin/bash,3" in text.splitlines(), text
+
+
+def test_without_a_sink_that_can_be_searched_search_says_so(make_daemon):
+    daemon = make_daemon(sinks={"archive": None, "nothing": {"plugin": "null"}})
+    result = daemon.command("search", "x", check=False)
+    assert result.returncode == EX_CONFIG and "can be searched" in result.stderr
+
+
+# ---- on a terminal -------------------------------------------------------------------------------
+def on_terminal(daemon, *arguments, rows=50, columns=100, environment=None):
+    """What the command writes to a terminal of that size, and its exit code."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    process = subprocess.Popen(
+        [str(harness.SCRIPTORIUM), arguments[0], "--config", str(daemon.config), *arguments[1:]],
+        stdin=follower, stdout=follower, stderr=follower,
+        env={**os.environ, "TERM": "xterm", "PAGER": "cat", "NO_COLOR": "", **(environment or {})})
+    os.close(follower)
+    output = b""
+    while True:
+        try:
+            piece = os.read(leader, 1 << 16)
+        except OSError:
+            break
+        if not piece:
+            break
+        output += piece
+    os.close(leader)
+    return output.decode(errors="replace").replace("\r\n", "\n"), process.wait(60)
+
+
+def test_a_terminal_gets_colour_and_a_table_of_its_width(daemon):
+    text, code = on_terminal(daemon, "search", "mdrun", columns=70)
+    assert code == EX_OK
+    assert "\033[1;31mmdrun\033[0m" in text, text
+    table = [line for line in text.splitlines() if line.startswith(("20", "\033[1mSUB"))]
+    plain = [line.replace("\033[1m", "").replace("\033[0m", "") for line in table]
+    assert plain and max(map(len, plain)) <= 70, plain
+    text, _ = on_terminal(daemon, "search", "mdrun", environment={"NO_COLOR": "1"})
+    assert "\033[1" not in text and "\033[3" not in text
+
+
+def test_what_is_longer_than_the_screen_goes_to_the_pager_and_what_is_not_does_not(daemon, work):
+    pager = work / "pager"
+    pager.write_text(f"#!/bin/sh\necho \"[$*]\" > {work}/paged\ncat >> {work}/paged\n")
+    pager.chmod(0o755)
+    environment = {"PAGER": f"{pager} -x 'a b'"}
+    text, code = on_terminal(daemon, "search", "gmx", rows=5, environment=environment)
+    assert code == EX_OK and "SUBMITTED" not in text
+    paged = (work / "paged").read_text()
+    # The words of $PAGER are no shell's: the quotes stay.
+    assert paged.startswith("[-x 'a b']\n") and "103" in paged
+    (work / "paged").unlink()
+    text, _ = on_terminal(daemon, "search", "gmx", rows=60, environment=environment)
+    assert "SUBMITTED" in text and not (work / "paged").exists()
+
+
+# ---- compare -------------------------------------------------------------------------------------
+def test_diff_shows_script_environment_and_modules(daemon):
+    for store in STORES:
+        same = daemon.command("diff", "101", "102", "--in", store, check=False)
+        assert same.returncode == EX_OK, same.stdout + same.stderr
+        result = daemon.command("diff", "101", "103", "--in", store, check=False)
+        assert result.returncode == DIFFERENT, result.stderr
+        for words in ("-mpirun -np 16 gmx_mpi mdrun -s run_016.tpr\n",
+                      "+mpirun -np 32 gmx_mpi mdrun -s run_032.tpr\n",
+                      "  - GROMACS/2023.1\n  + GROMACS/2024.2\n",
+                      "  - OMP_NUM_THREADS=4\n  + OMP_NUM_THREADS=8\n",
+                      "  PATH\n    - /opt/v1\n    + /opt/v2\n"):
+            assert words in result.stdout, result.stdout
+        assert "XDG_SESSION_ID" not in result.stdout
+        everything = daemon.command("diff", "101", "102", "--all", "--in", store, check=False)
+        assert everything.returncode == DIFFERENT and "XDG_SESSION_ID" in everything.stdout
+    missing = daemon.command("diff", "101", "999", check=False)
+    assert missing.returncode == EX_NOINPUT and "999" in missing.stderr
+
+
+def test_history_knows_the_runs_of_one_job_and_the_edit_between(daemon):
+    runs = json.loads(daemon.command("history", "102", "--json", "--in", "catalog").stdout)["runs"]
+    assert sorted(run["job"]["id"] for run in runs) == ["101", "102", "103"]
+    edits = [run["edit"] for run in runs if run.get("edit", {}).get("lines")]
+    assert any("+mpirun -np 32 gmx_mpi mdrun -s run_032.tpr" in e["lines"]
+               or "-mpirun -np 32 gmx_mpi mdrun -s run_032.tpr" in e["lines"] for e in edits), runs
+    alone = daemon.command("diff", "102", "--in", "catalog", check=False)
+    assert alone.returncode == EX_NOINPUT
+    assert "completed with exit code 0" in alone.stderr, "no outcome is known here"
+
+
+def test_show_of_a_range_comes_from_the_catalog(daemon):
+    shown = daemon.command("show", "101-103", "lab/104").stdout
+    assert shown.count("captured") == 4 and "lies in     catalog" in shown, shown
+    assert "modules     GROMACS/2024.2" in shown
+    assert daemon.command("show", "105", "--raw", text=False).stdout == SCRIPTS[105]
+    other = daemon.command("show", "hpc/101", check=False)
+    assert other.returncode == EX_NOINPUT
+
+
+def test_software_counts_the_jobs_of_each_module(daemon):
+    found = json.loads(daemon.command("software", "--json").stdout)
+    modules = {s["name"]: s["jobs"] for s in found["software"] if s["kind"] == "module"}
+    assert modules == {"GROMACS/2023.1": 2, "GROMACS/2024.2": 1}
+    assert found["jobs"] == len(SCRIPTS)
+
+
+# ---- care ----------------------------------------------------------------------------------------
+def test_a_backup_beside_a_writing_daemon_is_whole_and_can_be_restored(make_daemon, make_storm,
+                                                                        work):
+    if not shutil.which("sqlite3"):
+        pytest.skip("sqlite3 is not installed: apt-get install sqlite3")
+    page = (harness.ROOT / "docs" / "catalog.md").read_text()
+    backup = re.search(r"^```sh\n(.*?)^```", page, re.M | re.S).group(1)
+    root = work / "catalog"
+    daemon = make_daemon(sinks={"catalog": {"root": str(root), "segment_jobs": 150}}).start()
+    storm = make_storm(600, rate=400)
+    daemon.wait_acknowledged(200, "catalog")
+    subprocess.run(["bash", "-euo", "pipefail", "-c",
+                    backup.replace("/var/lib/scriptorium-catalog", str(root))
+                    + f"scriptorium_backup {work}/copy"], check=True)
+    storm.finish()
+    daemon.wait_acknowledged(600, "catalog")
+    for file in (work / "copy").rglob("*.db"):
+        with sqlite3.connect(file) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",), file
+    daemon.terminate()
+    shutil.rmtree(root)
+    shutil.copytree(work / "copy", root)
+    daemon.start()
+    restored = len(ids(daemon, "catalog"))
+    assert 200 <= restored <= 600
+    daemon.command("sinks", "fill", "catalog")
+    harness.wait_for(lambda: len(ids(daemon, "catalog")) == 600, "what came later is there, too")
