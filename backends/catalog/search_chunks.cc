@@ -298,7 +298,13 @@ IdSet FieldIndex::field_chunks(const Query& query) {
     case QueryField::kCpu:
     case QueryField::kGpu:
     case QueryField::kSubmitted:
-    case QueryField::kEnded: return IdSet::all();
+    case QueryField::kStarted:
+    case QueryField::kEnded:
+    case QueryField::kSecret:
+    case QueryField::kRequestedMemory:
+    case QueryField::kRequestedCpu:
+    case QueryField::kRequestedGpu:
+    case QueryField::kRequestedTime: return IdSet::all();
     default: break;
   }
   if (!is_indexed(field)) return IdSet::all();

@@ -55,18 +55,9 @@ Condition::Source source_of(const Query& query) {
     case Query::Kind::kVariable: return Condition::Source::kEnvironment;
     default: break;
   }
-  switch (query.field) {
-    case QueryField::kState:
-    case QueryField::kExit:
-    case QueryField::kElapsed:
-    case QueryField::kMemory:
-    case QueryField::kCpu:
-    case QueryField::kGpu:
-    case QueryField::kNode:
-    case QueryField::kEnded:
-    case QueryField::kFinding: return Condition::Source::kOutcome;
-    default: return Condition::Source::kRow;
-  }
+  return is_outcome_field(query.field) || query.field == QueryField::kFinding
+             ? Condition::Source::kOutcome
+             : Condition::Source::kRow;
 }
 
 // The longest part without `*` of "NAME=value".

@@ -118,6 +118,7 @@ bool Judge::field_holds(std::size_t leaf, const RawJob& job) {
       if (job.array_job != 0) row.array_job_id = std::string(reader_.name(job.array_job));
       break;
     case QueryField::kComplete: row.complete = (job.flags & kIncompleteFlag) == 0; break;
+    case QueryField::kSecret: row.redacted = (job.flags & kRedactedFlag) != 0; break;
     case QueryField::kVerified: row.verified = (job.flags & kVerifiedFlag) != 0; break;
     case QueryField::kScript:
       if (job.script != 0) row.script_sha256 = reader_.sha256(job.script);

@@ -79,10 +79,12 @@ SearchReader::SearchReader(std::int64_t segment, std::unique_ptr<sqlite::Connect
                     "SELECT id, time, environment FROM jobs WHERE id >= ? AND id < ? "
                     "ORDER BY id DESC"),
       job_(*db_, std::string("SELECT ") + kRawColumns + " FROM jobs WHERE id = ?"),
-      outcome_(*db_,
-               "SELECT state, exit_code, exit_signal, ended, elapsed, cpus, cpu_ratio, "
-               "memory_peak, memory_limit, gpus, gpu_ratio, nodes, findings FROM outcomes "
-               "WHERE job = ?"),
+      outcome_(
+          *db_,
+          "SELECT state, exit_code, exit_signal, ended, elapsed, cpus, cpu_ratio, "
+          "memory_peak, memory_limit, gpus, gpu_ratio, nodes, findings, started, time_limit FROM "
+          "outcomes "
+          "WHERE job = ?"),
       job_id_(*db_, "SELECT job FROM jobs WHERE id = ?"),
       array_spec_(*db_, "SELECT array_spec FROM jobs WHERE id = ?"),
       sha_(*db_, "SELECT sha FROM contents WHERE id = ?"),
@@ -172,6 +174,8 @@ JobRow SearchReader::outcome(std::int64_t job) {
     take(outcome_, 10, row.gpu_ratio);
     nodes = outcome_.integer(11);
     findings = outcome_.integer(12);
+    if (!outcome_.is_null(13)) row.started_at = Timestamp{outcome_.integer(13)};
+    take(outcome_, 14, row.time_limit_seconds);
   }
   outcome_.reset();
   if (nodes != 0) row.nodes = split_lines(name(nodes));

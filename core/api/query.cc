@@ -8,15 +8,43 @@ namespace {
 struct FieldWord {
   std::string_view word;
   bool range = false;
+  bool outcome = false;
 };
 // In the order of QueryField.
 constexpr std::array<FieldWord, kQueryFieldCount> kWords{{
-    {"job"},         {"user"},      {"account"},    {"partition"},       {"qos"},
-    {"name"},        {"cluster"},   {"scheduler"},  {"module"},          {"directive"},
-    {"interpreter"}, {"state"},     {"exit", true}, {"elapsed", true},   {"mem", true},
-    {"cpu", true},   {"gpu", true}, {"node"},       {"submitted", true}, {"ended", true},
-    {"workdir"},     {"finding"},   {"family"},     {"array"},           {"complete"},
-    {"verified"},    {"script"},
+    {"job"},
+    {"user"},
+    {"account"},
+    {"partition"},
+    {"qos"},
+    {"name"},
+    {"cluster"},
+    {"scheduler"},
+    {"module"},
+    {"directive"},
+    {"interpreter"},
+    {"state", false, true},
+    {"exit", true, true},
+    {"elapsed", true, true},
+    {"mem", true, true},
+    {"cpu", true, true},
+    {"gpu", true, true},
+    {"node", false, true},
+    {"submitted", true},
+    {"ended", true, true},
+    {"workdir"},
+    {"finding"},
+    {"family"},
+    {"array"},
+    {"complete"},
+    {"verified"},
+    {"script"},
+    {"started", true, true},
+    {"secret"},
+    {"req.mem", true, true},
+    {"req.cpu", true, true},
+    {"req.gpu", true, true},
+    {"req.time", true, true},
 }};
 
 }  // namespace
@@ -40,6 +68,10 @@ std::vector<std::string> query_field_names() {
 
 bool is_range_field(QueryField field) noexcept {
   return kWords[static_cast<std::size_t>(field)].range;
+}
+
+bool is_outcome_field(QueryField field) noexcept {
+  return kWords[static_cast<std::size_t>(field)].outcome;
 }
 
 }  // namespace scriptorium

@@ -37,14 +37,20 @@ enum class QueryField : std::uint8_t {
   kSubmitted,  // nanoseconds since 1970, UTC
   kEnded,      // nanoseconds since 1970, UTC
   kWorkDir,
-  kFinding,   // "cpu_low", "memory_high"; "secret" for a job with redactions
-  kFamily,    // its number, in digits
-  kArray,     // the array's job id; "true" or "false" for whether it is one
-  kComplete,  // "true" or "false"
-  kVerified,  // "true" or "false"
-  kScript,    // sha256 in hexadecimal, or its first digits (at least 4)
+  kFinding,          // "cpu_low", "memory_high"; "secret" for a job with redactions
+  kFamily,           // its number, in digits
+  kArray,            // the array's job id; "true" or "false" for whether it is one
+  kComplete,         // "true" or "false"
+  kVerified,         // "true" or "false"
+  kScript,           // sha256 in hexadecimal, or its first digits (at least 4)
+  kStarted,          // nanoseconds since 1970, UTC
+  kSecret,           // "true" or "false": whether a secret was removed from it
+  kRequestedMemory,  // bytes
+  kRequestedCpu,
+  kRequestedGpu,
+  kRequestedTime,  // seconds
 };
-inline constexpr std::size_t kQueryFieldCount = 27;
+inline constexpr std::size_t kQueryFieldCount = 33;
 
 // The word that a person types, "workdir".
 std::string_view query_field_name(QueryField field) noexcept;
@@ -52,6 +58,8 @@ std::optional<QueryField> query_field_of(std::string_view name) noexcept;
 std::vector<std::string> query_field_names();
 // Ranges of numbers or times are allowed on this field.
 bool is_range_field(QueryField field) noexcept;
+// Only a later event, such as usage.job, fills it.
+bool is_outcome_field(QueryField field) noexcept;
 
 enum class JobPart : std::uint8_t { kScript, kEnvironment };
 

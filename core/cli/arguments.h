@@ -92,7 +92,7 @@ struct Arguments {
   std::string facets;                     // search
   std::string after;                      // search
   std::int64_t context = 0;               // search
-  double deadline = 0;                    // search; seconds, 0 = none
+  double deadline = -1;                   // search; seconds, 0 = none; below 0: not given
   std::string shell;                      // completion
   std::vector<std::string> help_of;       // help
 };

@@ -42,15 +42,17 @@ void CommandDefinition::add_search() {
                     "Words, \"phrases\", field:value, /expressions/; docs/search.md has all");
   add_in(search);
   CLI::Option* limit =
-      search.add_option("--limit", into_.limit, "How many jobs at most, the newest first")
-          ->check(CLI::PositiveNumber);
-  search.add_flag("--all", into_.all, "Every job that matches")->excludes(limit);
+      search.add_option("--limit", into_.limit, "How many jobs at most, the newest first; 0 = all")
+          ->check(CLI::NonNegativeNumber);
+  search.add_flag("--all", into_.all, "Every job that matches, however long it takes")
+      ->excludes(limit);
   add_since(search);
   search.add_option("--after", into_.after, "Continue behind an earlier answer, which names NEXT")
       ->type_name("NEXT");
   search
       .add_option("--deadline", into_.deadline,
-                  "End after so many seconds with what was found until then; 0 = none")
+                  "End after so many seconds with what was found until then; 0 = none. Default: 2 "
+                  "on a terminal with an indexed sink, else none")
       ->type_name("SECONDS")
       ->check(CLI::NonNegativeNumber);
   search.add_option("-C,--context", into_.context, "Lines around each matching line")

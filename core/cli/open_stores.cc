@@ -1,6 +1,10 @@
 #include "core/cli/open_stores.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "core/base/text.h"
@@ -27,6 +31,15 @@ int no_such_sink(const Arguments& arguments, const Setup& setup, Console& consol
               kExitUsage);
 }
 
+bool is_closed_index(const Sink& sink, const Searchable& searchable) {
+  if (searchable.speed() != Searchable::Speed::kIndexed) return false;
+  const auto directories = sink.directories();
+  return std::any_of(directories.begin(), directories.end(), [](const std::string& directory) {
+    return ::faccessat(AT_FDCWD, directory.c_str(), R_OK | X_OK, AT_EACCESS) != 0 &&
+           errno == EACCES;
+  });
+}
+
 }  // namespace
 
 OpenStores open_stores(Setup setup, const std::string& only, Console& console) {
@@ -46,7 +59,15 @@ OpenStores open_stores(Setup setup, const std::string& only, Console& console) {
       continue;
     }
     Searchable* searchable = nullptr;
-    static_cast<void>(call_plugin([&] { searchable = (*made)->searchable(); }));
+    bool closed = false;
+    static_cast<void>(call_plugin([&] {
+      searchable = (*made)->searchable();
+      closed = searchable != nullptr && is_closed_index(**made, *searchable);
+    }));
+    if (closed) {
+      open.closed_.push_back(sink.instance.name);
+      continue;
+    }
     open.sinks_.push_back({sink.instance.name, *std::move(made)});
     if (searchable != nullptr) open.stores_.push_back({sink.instance.name, searchable});
   }
@@ -73,6 +94,11 @@ std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console
     return std::nullopt;
   }
   OpenStores open = open_stores(std::move(setup), arguments.in, console);
+  if (open.list().empty() && !open.closed().empty()) {
+    say_closed(open, console);
+    code = kExitUnavailable;
+    return std::nullopt;
+  }
   if (open.list().empty()) {
     code =
         fail(console,
@@ -84,6 +110,13 @@ std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console
     return std::nullopt;
   }
   return open;
+}
+
+void say_closed(const OpenStores& open, Console& console) {
+  for (const std::string& name : open.closed()) {
+    console.err << "scriptorium: this user may not read the sink " << printable(name)
+                << "; members of its reader_group may\n";
+  }
 }
 
 int say_refusals(const std::vector<query::Refusal>& refused, Console& console) {

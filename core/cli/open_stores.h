@@ -36,6 +36,7 @@ class OpenStores {
   Logger& log() noexcept { return *log_; }
   // Every sink that could be opened, searchable or not, in the configuration's order.
   const std::vector<NamedSink>& sinks() const noexcept { return sinks_; }
+  const std::vector<std::string>& closed() const noexcept { return closed_; }
   // True if a sink is missing: an answer may lack what it has.
   bool incomplete() const noexcept { return incomplete_; }
   void mark_incomplete() noexcept { incomplete_ = true; }
@@ -49,16 +50,21 @@ class OpenStores {
   std::unique_ptr<Logger> log_;
   std::vector<NamedSink> sinks_;
   std::vector<query::Store> stores_;
+  std::vector<std::string> closed_;  // stores that the caller may not read
   bool incomplete_ = false;
 };
 
-// Opens the sinks of `setup`; `only`: none but this one. Says which cannot be opened.
+// Opens the sinks of `setup`; `only`: none but this one. Says which cannot be opened. An index that
+// the caller may not read is left out without a word: the other stores give what they may.
 OpenStores open_stores(Setup setup, const std::string& only, Console& console);
 
 // Becomes the daemon's user if it is root, loads the configuration and opens its sinks, or only
 // `--in`. Returns nothing, prints why and sets `code` if no sink can be searched.
 std::optional<OpenStores> open_stores_or_say(const Arguments& arguments, Console& console,
                                              int& code);
+
+// Prints which stores were left out since the caller may not read them.
+void say_closed(const OpenStores& open, Console& console);
 
 // Prints the refusals; returns the exit code for when no store answered.
 int say_refusals(const std::vector<query::Refusal>& refused, Console& console);

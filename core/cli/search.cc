@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "core/base/text.h"
@@ -21,6 +23,8 @@ namespace {
 // Hits that one call asks for; more would wait in memory before the first is printed.
 constexpr std::size_t kSearchPage = 500;
 
+bool wants_all(const Arguments& arguments) { return arguments.all || arguments.limit == 0; }
+
 struct Outcome {
   Searchable::Answer last;
   std::optional<query::Store> store;  // that answered
@@ -28,9 +32,18 @@ struct Outcome {
   std::uint64_t hits = 0;
 };
 
-SteadyTime deadline_of(const Arguments& arguments) {
-  if (arguments.deadline <= 0) return SteadyTime::max();
-  const auto limit = std::chrono::duration<double>(std::min(arguments.deadline, 1e6));
+// Somebody at a terminal gets what an index has found within this; a program gets everything.
+constexpr double kPatienceSeconds = 2;
+
+SteadyTime deadline_of(const Arguments& arguments, const query::Store& store,
+                       const Console& console) {
+  const bool waits = console.out_is_terminal && !wants_all(arguments) &&
+                     store.searchable->speed() == Searchable::Speed::kIndexed;
+  const double seconds = arguments.deadline >= 0 ? arguments.deadline
+                         : waits                 ? kPatienceSeconds
+                                                 : 0;
+  if (seconds <= 0) return SteadyTime::max();
+  const auto limit = std::chrono::duration<double>(std::min(seconds, 1e6));
   return std::chrono::steady_clock::now() +
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(limit);
 }
@@ -41,7 +54,7 @@ Outcome run(std::vector<query::Store> stores, Searchable::Request request, bool 
             SearchOutput& output, Pager& pager, SearchProgress& progress) {
   Outcome outcome;
   std::size_t left = request.limit;
-  const bool sums = request.limit == 0;
+  const bool sums = request.count || !request.facets.empty();
   while (true) {
     request.limit = sums ? 0 : all ? kSearchPage : std::min(left, kSearchPage);
     auto asked = query::search_fastest(stores, request);
@@ -79,7 +92,8 @@ void say_rest(const Arguments& arguments, const Outcome& outcome, Console& conso
   if (!last.finished) {
     console.err << "scriptorium: not finished: searched back to "
                 << (last.searched_back_to ? local_time(*last.searched_back_to) : "an unknown time")
-                << (last.next.empty() ? "" : "; continue with " + continuation(last)) << "\n";
+                << (last.next.empty() ? "" : "; --all or " + continuation(last) + " to continue")
+                << "\n";
   } else if (!last.next.empty() && console.out_is_terminal && !arguments.json) {
     console.err << "There are more: --all, a larger --limit, or " << continuation(last) << "\n";
   }
@@ -97,20 +111,65 @@ int search(const Arguments& arguments, const OpenStores& stores, Searchable::Req
   const query::Store& first = stores.list().front();
   SearchProgress progress(first.name, first.searchable->speed() == Searchable::Speed::kScan,
                           console);
-  request.deadline = deadline_of(arguments);
+  request.deadline = deadline_of(arguments, first, console);
   request.stop = stop;
   request.progress = [&](const Searchable::Progress& p) { progress.report(p); };
   const auto output = make_search_output(arguments, stores.cluster(), console);
   Pager pager(console);
   const Outcome outcome =
-      run(stores.list(), std::move(request), arguments.all, *output, pager, progress);
+      run(stores.list(), std::move(request), wants_all(arguments), *output, pager, progress);
   if (outcome.store) pager.write(output->end(outcome.last, *outcome.store));
   pager.finish();
   const int code = say_refusals(outcome.refused, console);
-  if (!outcome.store) return code;
+  if (!outcome.store) {
+    say_closed(stores, console);
+    return code;
+  }
   say_rest(arguments, outcome, console);
-  if (found_anything(outcome)) return kExitGood;
-  return outcome.last.finished ? kExitNotFound : kExitTryAgain;
+  // What was left out may have matched, too.
+  if (!outcome.last.finished || !outcome.last.problems.empty()) return kExitTryAgain;
+  return found_anything(outcome) ? kExitGood : kExitNotFound;
+}
+
+// The fields of a query that only later events fill; what is excluded may be unknown of every job.
+void outcome_fields(const Query& query, std::set<QueryField>& fields) {
+  if (query.kind == Query::Kind::kNot) return;
+  const bool has_field = query.kind == Query::Kind::kField || query.kind == Query::Kind::kRange;
+  if (has_field && is_outcome_field(query.field)) fields.insert(query.field);
+  for (const Query& child : query.children) outcome_fields(child, fields);
+}
+
+// Whether a job of the store has any value in the field. True if the store cannot say.
+bool is_filled(const query::Store& store, QueryField field, const std::stop_token& stop) {
+  Searchable::Request request;
+  request.query.kind = is_range_field(field) ? Query::Kind::kRange : Query::Kind::kField;
+  request.query.field = field;
+  request.query.text = "*";
+  request.limit = 1;
+  request.most_lines = 0;
+  request.stop = stop;
+  const auto asked = query::search_fastest({store}, request);
+  return asked.store == nullptr || !asked.answer.finished || !asked.answer.hits.empty();
+}
+
+// "Nothing found" would be wrong where nothing could be found: says so, and how that changes.
+bool has_what_is_asked_for(const Query& query, const query::Store& store,
+                           const std::stop_token& stop, Console& console) {
+  std::set<QueryField> fields;
+  outcome_fields(query, fields);
+  std::string unknown;
+  // Whether a tree has a value says only a look at all of it.
+  if (store.searchable->speed() == Searchable::Speed::kScan) return true;
+  for (const QueryField field : fields) {
+    if (!is_filled(store, field, stop))
+      unknown += (unknown.empty() ? "" : ", ") + std::string(query_field_name(field));
+  }
+  if (unknown.empty()) return true;
+  console.err << "scriptorium: sink " << printable(store.name) << " knows of no job: " << unknown
+              << ". Usage events fill these fields: configure a source of them (docs/usage.md), "
+                 "and kinds = [\"job.*\", \"usage.*\"] in [sink."
+              << printable(store.name) << "]\n";
+  return false;
 }
 
 }  // namespace
@@ -126,6 +185,9 @@ int search_command(const Arguments& arguments, Console& console) {
   int code = kExitGood;
   const auto stores = open_stores_or_say(arguments, console, code);
   if (!stores) return code;
+  if (!has_what_is_asked_for(std::get<Searchable::Request>(parsed).query, stores->list().front(),
+                             signal.token(), console))
+    return kExitUnavailable;
   return search(arguments, *stores, std::get<Searchable::Request>(std::move(parsed)),
                 signal.token(), console);
 }

@@ -157,7 +157,7 @@ class JsonOutput : public SearchOutput {
   }
 
   std::string end(const Searchable::Answer& last, const query::Store& store) override {
-    Json rest{{"sink", store.name}, {"finished", last.finished}};
+    Json rest{{"sink", store.name}, {"complete", last.finished && last.problems.empty()}};
     if (last.searched_back_to)
       rest["searched_back_to"] =
           format_rfc3339(*last.searched_back_to, TimePrecision::kMilliseconds);

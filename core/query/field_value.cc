@@ -46,7 +46,8 @@ struct Bound {
 };
 
 bool is_time(QueryField field) noexcept {
-  return field == QueryField::kSubmitted || field == QueryField::kEnded;
+  return field == QueryField::kSubmitted || field == QueryField::kStarted ||
+         field == QueryField::kEnded;
 }
 
 std::optional<Bound> read_bound(QueryField field, std::string_view text, const Moment& moment) {
@@ -60,9 +61,9 @@ std::optional<Bound> read_bound(QueryField field, std::string_view text, const M
   Number number;
   if (percent) {
     number = read_percent(text);
-  } else if (field == QueryField::kMemory) {
+  } else if (field == QueryField::kMemory || field == QueryField::kRequestedMemory) {
     number = read_size(text);
-  } else if (field == QueryField::kElapsed) {
+  } else if (field == QueryField::kElapsed || field == QueryField::kRequestedTime) {
     number = read_duration(text);
   } else {
     number = read_count(text);
@@ -74,6 +75,10 @@ std::optional<Bound> read_bound(QueryField field, std::string_view text, const M
 std::string allowed(QueryField field) {
   switch (field) {
     case QueryField::kMemory: return "a size such as 64G, 512M or 80%, >64G, or 1G..4G";
+    case QueryField::kRequestedMemory: return "a size such as 64G or 512M, >64G, or 1G..4G";
+    case QueryField::kRequestedCpu:
+    case QueryField::kRequestedGpu: return "a number such as 4, >4, or 4..16";
+    case QueryField::kRequestedTime:
     case QueryField::kElapsed:
       return "a duration such as 90s, 10m, 2h or 1-00:00:00, >2h, or 1h..2h";
     case QueryField::kCpu:
@@ -210,6 +215,7 @@ ValueResult word_value(QueryField field, std::string_view value, bool in_quotes)
         return field_node(field, *truth);
       break;
     case QueryField::kComplete:
+    case QueryField::kSecret:
     case QueryField::kVerified: {
       const auto truth = truth_of(value);
       if (!truth) return ValueError{"cannot read " + shown(value), "allowed: true or false"};

@@ -56,8 +56,10 @@ std::string time_text(std::int64_t nanoseconds, bool is_end) {
 std::string bound_text(const Query& query, std::int64_t value, bool is_end) {
   if (query.percent) return std::to_string(value) + "%";
   switch (query.field) {
+    case QueryField::kRequestedTime:
     case QueryField::kElapsed: return std::to_string(value) + "s";
     case QueryField::kSubmitted:
+    case QueryField::kStarted:
     case QueryField::kEnded: return time_text(value, is_end);
     default: return std::to_string(value);
   }
@@ -66,7 +68,8 @@ std::string bound_text(const Query& query, std::int64_t value, bool is_end) {
 std::string range(const Query& query) {
   const std::string field = std::string(query_field_name(query.field)) + ":";
   if (!query.from && !query.to) return field + "*";
-  const bool time = query.field == QueryField::kSubmitted || query.field == QueryField::kEnded;
+  const bool time = query.field == QueryField::kSubmitted || query.field == QueryField::kStarted ||
+                    query.field == QueryField::kEnded;
   if (query.from == query.to && !time) return field + bound_text(query, *query.from, false);
   return field + (query.from ? bound_text(query, *query.from, false) : "") + ".." +
          (query.to ? bound_text(query, *query.to, true) : "");

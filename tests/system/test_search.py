@@ -5,12 +5,14 @@ import fcntl
 import io
 import json
 import os
+import pathlib
 import pty
 import struct
 import re
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 import termios
 
 import pytest
@@ -42,16 +44,22 @@ ENVIRONMENTS = {
 }
 
 
-@pytest.fixture
-def daemon(make_daemon, spool, work):
-    """A daemon that has delivered the five jobs to both sinks."""
-    daemon = make_daemon(sinks={"catalog": {"root": str(work / "catalog")}})
+@pytest.fixture(scope="module")
+def daemon():
+    """A daemon that has delivered the five jobs to both sinks; nobody changes what it holds."""
+    work = pathlib.Path(tempfile.mkdtemp(prefix="scr-", dir=harness.test_directory()))
+    work.chmod(0o755)
+    spool = harness.Spool(work / "spool")
+    daemon = harness.Daemon(work, harness.config_text(
+        work, sinks={"catalog": {"plugin": "catalog", "root": str(work / "catalog")}}))
     for job, script in SCRIPTS.items():
         spool.write(job, script, ENVIRONMENTS[job])
     daemon.start()
     for sink in STORES:
         daemon.wait_acknowledged(len(SCRIPTS), sink)
-    return daemon
+    yield daemon
+    daemon.cleanup()
+    shutil.rmtree(work, ignore_errors=True)
 
 
 def ids(daemon, store, *query):
@@ -99,6 +107,14 @@ def test_the_tree_says_that_words_need_the_catalog_and_how_to_add_it(daemon, que
     assert "add [sink.catalog], reload, and run `scriptorium sinks fill catalog`" in refused.stderr
 
 
+def test_a_field_that_no_event_has_filled_is_not_none_found(daemon):
+    for query in ("state:FAILED", "gmx mem:>1G", "started:today OR req.time:1h"):
+        refused = daemon.command("search", query, check=False)
+        assert refused.returncode == EX_UNAVAILABLE and refused.stdout == ""
+        assert 'kinds = ["job.*", "usage.*"] in [sink.catalog]' in refused.stderr, refused.stderr
+    assert ids(daemon, "catalog", "-state:*", "secret:false", "job:101") == ["101"]
+
+
 def test_search_exits_1_if_nothing_is_found_and_64_for_a_wrong_query(daemon):
     assert daemon.command("search", "relion", check=False).returncode == NOTHING_FOUND
     wrong = daemon.command("search", "gmx", "usr:alice", check=False)
@@ -115,7 +131,7 @@ def test_search_shows_the_lines_and_programs_get_json_csv_and_nul(daemon):
         assert "\033" not in text
         found = json.loads(daemon.command("search", "mdrun", "--in", store, "--json",
                                           "--limit", "2").stdout)
-        assert found["sink"] == store and found["finished"] and len(found["hits"]) == 2
+        assert found["sink"] == store and found["complete"] and len(found["hits"]) == 2
         line = found["hits"][0]["lines"][0]
         begin, end = line["marks"][0]
         assert line["text"][begin:end] == "mdrun"
@@ -127,6 +143,8 @@ def test_search_shows_the_lines_and_programs_get_json_csv_and_nul(daemon):
             daemon.command("search", "numpy", "--in", store, "--csv").stdout)))
         assert [(row["id"], row["cluster"], row["interpreter"]) for row in rows] == \
             [("104", "lab", "/usr/bin/python3")]
+    everything = daemon.command("search", "--limit", "0", "--ids").stdout.split()
+    assert sorted(everything) == sorted(map(str, SCRIPTS))
     nul = daemon.command("search", "job:104", "-0", text=False).stdout
     assert nul == b"104\0"
 
@@ -242,6 +260,27 @@ def test_software_counts_the_jobs_of_each_module(daemon):
     modules = {s["name"]: s["jobs"] for s in found["software"] if s["kind"] == "module"}
     assert modules == {"GROMACS/2023.1": 2, "GROMACS/2024.2": 1}
     assert found["jobs"] == len(SCRIPTS)
+
+
+def test_who_may_not_read_the_catalog_gets_what_the_tree_gives_him(make_daemon, spool, work,
+                                                                    ordinary_user):
+    if not harness.IS_ROOT:
+        pytest.skip("only root can start the daemon as another user than the reader")
+    daemon = make_daemon(sinks={"catalog": {"root": str(work / "catalog")}}).start()
+    spool.write(101, SCRIPTS[101], ENVIRONMENTS[101])
+    daemon.wait_acknowledged(1, "catalog")
+    daemon.wait_acknowledged(1)
+    os.chmod(work / "archive", 0o755)
+    for file in (work / "archive").iterdir():
+        file.chmod(0o644)
+    user = {"user": ordinary_user.pw_uid, "group": ordinary_user.pw_gid, "extra_groups": []}
+    found = daemon.command("search", "job:101", check=False, **user)
+    assert (found.returncode, found.stderr) == (EX_OK, ""), found
+    assert "101" in found.stdout
+    refused = daemon.command("search", "--in", "catalog", "mpirun", check=False, **user)
+    assert refused.returncode == EX_UNAVAILABLE and "reader_group" in refused.stderr
+    words = daemon.command("search", "mpirun", check=False, **user)
+    assert words.returncode == EX_UNAVAILABLE and "may not read the sink catalog" in words.stderr
 
 
 # ---- care ----------------------------------------------------------------------------------------

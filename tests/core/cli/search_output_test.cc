@@ -88,7 +88,7 @@ TEST_F(SearchOutputTest, JsonIsOneObjectWithHitsAndHowFarItGot) {
   const auto json = nlohmann::json::parse(printed(arguments));
   EXPECT_EQ(json.at("query"), "gmx user:alice");
   EXPECT_EQ(json.at("sink"), "archive");
-  EXPECT_EQ(json.at("finished"), false);
+  EXPECT_EQ(json.at("complete"), false);
   EXPECT_EQ(json.at("next"), "token");
   EXPECT_EQ(json.at("searched_back_to"), "2026-11-21T01:26:22.364Z");
   const auto& hit = json.at("hits").at(0);

@@ -54,6 +54,7 @@ TEST(JobFieldsTest, CellsStandBelowTheirColumns) {
 TEST(JobFieldsTest, CsvQuotesWhatItMustAndEscapesControlCharacters) {
   EXPECT_EQ(csv_line({"a", "b c", "d,e", "say \"x\"", ""}), "a,b c,\"d,e\",\"say \"\"x\"\"\",\r\n");
   EXPECT_EQ(csv_line({"a\033[31m\nb"}), "a\\x1b[31m\\nb\r\n");
+  EXPECT_EQ(csv_line({"=1+1", "+x", "-x", "@x", "x=1"}), "'=1+1,'+x,'-x,'@x,x=1\r\n");
 }
 
 }  // namespace

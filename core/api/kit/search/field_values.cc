@@ -26,6 +26,10 @@ void add_number(Texts& texts, const std::optional<T>& value) {
   if (value) texts.push_back(std::to_string(*value));
 }
 
+void add_day(Texts& texts, const std::optional<Timestamp>& time) {
+  if (time) texts.push_back(format_rfc3339(*time, TimePrecision::kSeconds).substr(0, 10));
+}
+
 // Fractions do not count: 90.5 is within 80 to 90.
 Number whole(std::optional<double> value) {
   constexpr double kMost = 9e18;
@@ -65,6 +69,11 @@ Number number_of(const Query& node, const JobRow& job) {
     case QueryField::kGpu: return node.percent ? percent_of(job.gpu_ratio) : whole(job.gpus);
     case QueryField::kSubmitted: return job.time.nanoseconds;
     case QueryField::kEnded: return nanoseconds(job.ended_at);
+    case QueryField::kStarted: return nanoseconds(job.started_at);
+    case QueryField::kRequestedMemory: return whole(job.memory_limit_bytes);
+    case QueryField::kRequestedCpu: return whole(job.cpus);
+    case QueryField::kRequestedGpu: return whole(job.gpus);
+    case QueryField::kRequestedTime: return whole(job.time_limit_seconds);
     default: return std::nullopt;
   }
 }
@@ -146,13 +155,9 @@ std::vector<std::string> field_values(QueryField field, const JobRow& job) {
     case QueryField::kCpu: add_number(texts, job.cpus); break;
     case QueryField::kGpu: add_number(texts, job.gpus); break;
     case QueryField::kNode: return job.nodes;
-    case QueryField::kSubmitted:
-      texts.push_back(format_rfc3339(job.time, TimePrecision::kSeconds).substr(0, 10));
-      break;
-    case QueryField::kEnded:
-      if (job.ended_at)
-        texts.push_back(format_rfc3339(*job.ended_at, TimePrecision::kSeconds).substr(0, 10));
-      break;
+    case QueryField::kSubmitted: add_day(texts, job.time); break;
+    case QueryField::kStarted: add_day(texts, job.started_at); break;
+    case QueryField::kEnded: add_day(texts, job.ended_at); break;
     case QueryField::kWorkDir: add_text(texts, job.work_dir); break;
     case QueryField::kFinding:
       texts = job.findings;
@@ -163,6 +168,11 @@ std::vector<std::string> field_values(QueryField field, const JobRow& job) {
     case QueryField::kComplete: texts.emplace_back(job.complete ? "true" : "false"); break;
     case QueryField::kVerified: texts.emplace_back(job.verified ? "true" : "false"); break;
     case QueryField::kScript: add_text(texts, job.script_sha256); break;
+    case QueryField::kSecret: texts.emplace_back(job.redacted ? "true" : "false"); break;
+    case QueryField::kRequestedMemory: add_number(texts, job.memory_limit_bytes); break;
+    case QueryField::kRequestedCpu: add_number(texts, job.cpus); break;
+    case QueryField::kRequestedGpu: add_number(texts, job.gpus); break;
+    case QueryField::kRequestedTime: add_number(texts, job.time_limit_seconds); break;
   }
   return texts;
 }

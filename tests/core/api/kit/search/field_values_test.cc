@@ -99,7 +99,7 @@ TEST(FieldMatchesTest, ComparesWholeValuesInAnyCase) {
       {QueryField::kArray, "true"},        {QueryField::kArray, "4700"},
       {QueryField::kComplete, "true"},     {QueryField::kVerified, "true"},
       {QueryField::kScript, "BEEF12"},     {QueryField::kScript, "beef1234beef"},
-      {QueryField::kScript, "*"},
+      {QueryField::kScript, "*"},          {QueryField::kSecret, "true"},
   };
   for (const auto& [field, text] : yes)
     EXPECT_TRUE(has(field, text, row)) << query_field_name(field) << ":" << text;
@@ -127,7 +127,8 @@ TEST(FieldMatchesTest, FindsNothingInWhatIsNotKnown) {
     const QueryField field = *query_field_of(name);
     if (field == QueryField::kJob || field == QueryField::kCluster ||
         field == QueryField::kScheduler || field == QueryField::kComplete ||
-        field == QueryField::kVerified || field == QueryField::kSubmitted) {
+        field == QueryField::kVerified || field == QueryField::kSubmitted ||
+        field == QueryField::kSecret) {
       continue;
     }
     EXPECT_FALSE(has(field, "*", row)) << name;
