@@ -160,9 +160,12 @@ class Stores final : public UsageRecords {
   bool since(Timestamp since, const std::string& user, const Use& use) override {
     Query ended{.kind = Query::Kind::kRange, .field = QueryField::kEnded};
     ended.from = since.nanoseconds;
-    if (user.empty()) return each(ended, use);
+    // The end of an array is that of one of its tasks; others may have ended later.
+    Query query = joined(Query::Kind::kOr, ended, field_node(QueryField::kArray, "true"));
     if (user.find('*') != std::string::npos) return true;
-    return each(joined(Query::Kind::kAnd, field_node(QueryField::kUser, user), ended), use);
+    if (!user.empty())
+      query = joined(Query::Kind::kAnd, field_node(QueryField::kUser, user), std::move(query));
+    return each(std::move(query), use);
   }
 
  private:

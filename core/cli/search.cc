@@ -167,7 +167,7 @@ bool has_what_is_asked_for(const Query& query, const query::Store& store,
   if (unknown.empty()) return true;
   console.err << "scriptorium: sink " << printable(store.name) << " knows of no job: " << unknown
               << ". Usage events fill these fields: configure a source of them (docs/usage.md), "
-                 "and kinds = [\"job.*\", \"usage.*\"] in [sink."
+                 "and kinds = [\"job.*\", \"usage.job\"] in [sink."
               << printable(store.name) << "]\n";
   return false;
 }

@@ -2,8 +2,10 @@
 // beginning, for the tests of the commands. 101 and 102 worked, 103 is an edit of them that failed,
 // twice; 200 is another user's.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "core/api/kit/search/job_facts.h"
@@ -27,6 +29,7 @@ class Remembered : public Searchable {
         "COMPLETED", 0);
     add("101", 0, "alice", script("16", "GCC/12"), {"OMP_NUM_THREADS=4", "PATH=/opt/12:/bin"},
         "COMPLETED", 0);
+    if (std::getenv("REMEMBER_ARRAY") != nullptr) add_array();
     jobs_[1].job.modules = {"GCC/13"};
     jobs_[2].job.modules = jobs_[3].job.modules = {"GCC/12"};
   }
@@ -124,6 +127,28 @@ class Remembered : public Searchable {
     record.job.ended_at = parse_rfc3339("2026-11-21T02:01:30Z");
     record.later.push_back(std::make_shared<const Event>(std::move(usage)));
     jobs_.push_back(std::move(record));
+  }
+
+  // The oldest job: an array whose first task failed early, and whose second one ended late.
+  void add_array() {
+    add("50", -1, "alice", script("1", "GCC/12"), {}, "", 0);
+    Record& record = jobs_.back();
+    const Event use = *record.later.front();
+    record.job = row_of(*record.event);
+    record.job.array_job_id = "50";
+    record.later.clear();
+    for (const auto& [task, state, day] :
+         {std::tuple{"0", "FAILED", "21"}, std::tuple{"1", "COMPLETED", "23"}}) {
+      Event run = use;
+      run.id = std::string("use of 50_") + task;
+      run.job.id = std::string("6") + task;
+      run.job.array = JobArray{.job_id = "50", .task_id = task};
+      run.extra_json = std::string(R"({"job":{"state":")") + state +
+                       R"("},"usage":{"started_at":"2026-11-20T02:00:00Z","ended_at":"2026-11-)" +
+                       day + R"(T02:01:30Z","elapsed_seconds":90}})";
+      join(record.job, run);
+      record.later.push_back(std::make_shared<const Event>(std::move(run)));
+    }
   }
 
   std::vector<Record> jobs_;  // newest first

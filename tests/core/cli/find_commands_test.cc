@@ -150,6 +150,17 @@ TEST_F(FindCommandsTest, ReportAsksASinkWithAnIndexBeforeItWalksATree) {
   EXPECT_EQ(late.at("jobs").size(), 0U);
 }
 
+TEST_F(FindCommandsTest, ReportHasATaskThatEndedAfterTheOneThatItsArrayIsJudgedBy) {
+  config("[sink.store]\nplugin = \"remembering\"\nkinds = [\"usage.*\"]\n");
+  ::setenv("REMEMBER_ARRAY", "1", 1);
+  const Json late = Json::parse(run({"report", "--since", "2026-11-22", "--json"}).out);
+  const Json whole = Json::parse(run({"report", "50", "--json"}).out);
+  ::unsetenv("REMEMBER_ARRAY");
+  ASSERT_EQ(late.at("jobs").size(), 1U);
+  EXPECT_EQ(late.at("jobs").at(0).at("id"), "50_1");
+  EXPECT_EQ(whole.at("jobs").size(), 2U);
+}
+
 TEST_F(FindCommandsTest, ReportLeavesOutASinkThatDoesNotTakeUse) {
   const Said said = run({"report", "103"});
   EXPECT_EQ(said.code, 78);
