@@ -153,7 +153,7 @@ std::vector<Source> regroup(Connection& db, const Regrouping& regrouping, std::s
     if (scripts) remove_words(db, source.id, unpacked.last());
     db.run("DELETE FROM blocks WHERE id = ?", source.id);
   }
-  // The last ones first: only what stays is packed anew.
+  // The last ones first, so that only what remains is packed again.
   for (auto id = pending.rbegin(); id != pending.rend(); ++id) {
     release_pending(db, *id);
     db.run("DELETE FROM pending WHERE id = ?", *id);

@@ -35,7 +35,7 @@ Result<void> make_root(const std::string& root, const std::optional<std::string>
 Result<void> check_root(const std::string& root, const std::optional<std::string>& reader_group);
 
 // A new segment with its tables, durable in the file system, and known to `catalog` as open.
-// Whoever was open before is sealed by the same transaction.
+// The segment that was open before is sealed by the same transaction.
 Result<void> add_segment(const std::string& root, Connection& catalog, std::int64_t segment,
                          Timestamp now);
 

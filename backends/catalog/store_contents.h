@@ -37,7 +37,7 @@ class PendingReader {
   sqlite::Statement select_;
 };
 
-// Packs anew, by themselves, the pending contents whose base this one is, so that it can be
+// Packs again, by themselves, the pending contents whose base this one is, so that it can be
 // removed. Within the caller's transaction; an error is the connection's.
 void release_pending(sqlite::Connection& db, std::int64_t content);
 

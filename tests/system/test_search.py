@@ -1,4 +1,4 @@
-"""The commands that find jobs, on a daemon's catalog, and as far as it goes on its file tree."""
+"""The commands that find jobs, on a daemon's catalog, and by metadata on its file tree."""
 
 import csv
 import fcntl
