@@ -96,7 +96,7 @@ void FieldWriter::count(const JobRow& row, std::int64_t jobs) {
           row.verified ? 1 : 0}] += jobs;
 }
 
-// A damaged list stays as it is: it may have any value, and `catalog check` names it.
+// A damaged list stays as it is: a search takes it for one that may have any value.
 void FieldWriter::write_field(std::int64_t key, std::vector<std::int64_t>& values) {
   std::size_t before = 0;
   if (select_field_.bind(key).step()) {

@@ -227,7 +227,7 @@ const std::string* ContentWriter::bytes_of(std::int64_t base) {
   if (const std::string* known = small_bases_.find(base)) return known;
   if (const std::string* known = large_bases_.find(base)) return known;
   const auto block = read_pending_.read(base);
-  if (!block) return nullptr;  // then it is of no use; `catalog check` finds what is wrong with it
+  if (!block) return nullptr;  // damaged: nothing is packed against it
   return remember(base, (*block)[0]);
 }
 

@@ -38,9 +38,8 @@ class UsageRecords {
 // Whether `event` is of this job, as of_job() means it.
 bool is_of_job(const nlohmann::ordered_json& event, const std::string& job);
 
-// The places that a report asks, the fastest first: the query service or the indexed sinks that
-// take usage.job, then their file trees; with --archive only that tree. None: it was said why, and
-// `code` is set.
+// The places that a report asks, the fastest first: the indexed sinks that take usage.job, then
+// their file trees; with --archive only that tree. None: the reason was printed, and `code` is set.
 std::vector<std::unique_ptr<UsageRecords>> usage_records_or_say(const Arguments& arguments,
                                                                 Console& console, int& code);
 

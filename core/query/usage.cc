@@ -3,10 +3,8 @@
 #include <utility>
 
 namespace scriptorium::query {
-namespace {
 
-Result<UsagePage> read_page(const Store& store, const Searchable::Request& request,
-                            std::vector<JobRow>* jobs) {
+Result<UsagePage> usage_page(const Store& store, const Searchable::Request& request) {
   auto asked = search_fastest({store}, request);
   if (asked.store == nullptr) return asked.refused.front().error;
   Searchable::Answer& found = asked.answer;
@@ -19,25 +17,15 @@ Result<UsagePage> read_page(const Store& store, const Searchable::Request& reque
         get_fastest({store}, {.id = hit.job.id, .cluster = hit.job.cluster, .time = hit.job.time},
                     request.visibility, 1);
     if (got.store == nullptr) return got.refused.front().error;
-    if (got.answer.empty()) continue;  // erased meanwhile
+    if (got.answer.empty()) continue;  // removed meanwhile
     Searchable::Record& record = got.answer.front();
     for (auto& event : record.later) {
       if (event->kind == "usage.job" || event->kind == "usage.node")
         page.events.push_back(std::move(event));
     }
     for (std::string& problem : record.problems) page.problems.push_back(std::move(problem));
-    if (jobs != nullptr) jobs->push_back(std::move(record.job));
   }
   return page;
-}
-
-}  // namespace
-
-Result<UsagePage> usage_page(const Store& store, const Searchable::Request& request,
-                             std::vector<JobRow>* jobs) {
-  if (auto* reader = dynamic_cast<UsageReader*>(store.searchable); reader != nullptr)
-    return reader->usage(request);
-  return read_page(store, request, jobs);
 }
 
 }  // namespace scriptorium::query

@@ -19,22 +19,8 @@ struct UsagePage {
   std::vector<std::string> problems;
 };
 
-// A store that is asked for a page in one question, as it is far away.
-// Threads: as Searchable.
-class UsageReader {
- public:
-  UsageReader() = default;
-  UsageReader(const UsageReader&) = delete;
-  UsageReader& operator=(const UsageReader&) = delete;
-  virtual ~UsageReader() = default;
-
-  // Errors as of Searchable::search().
-  virtual Result<UsagePage> usage(const Searchable::Request& request) = 0;
-};
-
 // The use of the next `request.limit` jobs that match. Errors as of Searchable::search(); what a
-// plugin throws is kPermanent. If `jobs` is not null, the jobs that were looked at are added to it.
-Result<UsagePage> usage_page(const Store& store, const Searchable::Request& request,
-                             std::vector<JobRow>* jobs = nullptr);
+// plugin throws is kPermanent.
+Result<UsagePage> usage_page(const Store& store, const Searchable::Request& request);
 
 }  // namespace scriptorium::query
