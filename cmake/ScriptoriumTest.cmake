@@ -20,7 +20,8 @@ endforeach()
 set(SCRIPTORIUM_SERVER_TESTS
     system_elasticsearch system_elasticsearch9 system_kafka system_kafka_cluster system_kafka_tickets
     system_opensearch system_opensearch3 system_opensearch_secure system_owners_later system_show
-    system_slurm system_slurm_late system_slurm_owners system_usage system_usage_report
+    system_slurm system_slurm_late system_slurm_owners system_stalled_archive system_usage
+    system_usage_report
     system_user_share)
 set(SCRIPTORIUM_LOAD_TESTS
     packages system_capture_gaps system_crash system_faults system_import

@@ -14,26 +14,6 @@
 #include "core/base/path.h"
 
 namespace scriptorium::catalog {
-namespace {
-
-// Of -wal beside all databases: what checkpoints have not moved yet.
-std::uint64_t wal_bytes(const std::string& root) {
-  std::uint64_t bytes = 0;
-  const auto add = [&](const std::string& file) {
-    struct stat st{};
-    if (::stat((file + "-wal").c_str(), &st) != 0) return false;
-    bytes += static_cast<std::uint64_t>(st.st_size);
-    return true;
-  };
-  add(catalog_file(root));
-  auto catalog = open_catalog_reader(root);
-  if (!catalog) return bytes;
-  for (const SegmentInfo& info : list_segments(**catalog)) add(segment_file(root, info.id));
-  return bytes;
-}
-
-}  // namespace
-
 CatalogSink::CatalogSink(CatalogConfig config, const PluginContext& context)
     : config_(std::move(config)),
       instance_(context.name),
@@ -101,7 +81,6 @@ std::string CatalogSink::status_json() const {
          ",\"stored\":" + std::to_string(stored_) +
          ",\"found_again\":" + std::to_string(found_again_) +
          ",\"pending_bytes\":" + std::to_string(figures.pending_bytes) +
-         ",\"wal_bytes\":" + std::to_string(wal_bytes(config_.root)) +
          ",\"longest_commit_us\":" + std::to_string(figures.longest_commit_us) + "}";
 }
 

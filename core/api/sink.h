@@ -32,10 +32,11 @@ struct StoredJob {
 // A backend: writes events to one destination. It keeps no disk buffer, never sleeps to retry and
 // never reads a config file; core does queueing, batching, back-off and dead letters.
 //
-// Threads: deliver() is called by one thread at a time, or by `workers` threads at once where that
-// option is above 1; the other calls come from the main thread, start() before the first deliver(),
-// stop() after the last. If deliver() throws, unsettled deliveries are retried; an event for which
-// it throws three times becomes a dead letter.
+// Threads: start(), deliver() and stop() are called by threads of this sink, which may hang in them
+// without harm to anybody else: start() until it succeeds, then deliver() by one thread at a time,
+// or by `workers` threads at once where that option is above 1, at last stop(). status_json() comes
+// from any thread, beside all of them; the other calls come before start(). If deliver() throws,
+// unsettled deliveries are retried; an event for which it throws three times becomes a dead letter.
 class Sink {
  public:
   Sink() = default;
@@ -47,9 +48,9 @@ class Sink {
   // nothing behind.
   virtual Result<void> check() { return {}; }
 
-  // Called once, before the first delivery. kInvalidConfig prevents the daemon from starting. Any
-  // other error is logged and deliveries begin anyway: the destination may be down, and its events
-  // wait in the journal.
+  // Called before the first delivery, and after an error again, with a back-off, until it succeeds:
+  // the daemon captures meanwhile, and this sink's events wait in the journal. kInvalidConfig: a
+  // person must do something, so a command that delivers (`run --once`, `import`) ends with it.
   virtual Result<void> start() { return {}; }
 
   // Must settle each delivery exactly once, now or later, from any thread. A batch has 1 to
@@ -77,7 +78,8 @@ class Sink {
   }
 
   // One JSON object with plugin-specific status, shown under "plugin_status" in `status --json`; ""
-  // = nothing.
+  // = nothing. Must not wait: no file system, no network, no lock that another call holds over
+  // either.
   virtual std::string status_json() const { return {}; }
 
   // How many batches core may hand over before the first of them is settled. Above 1, core reads
@@ -90,8 +92,8 @@ class Sink {
   // store too little.
   virtual ReadableSink* readable() { return nullptr; }
 
-  // Directories that only this sink may write to. Core refuses two sinks if a directory of one
-  // equals or lies within a directory of the other.
+  // Directories that only this sink may write to, as the options name them. Core refuses two sinks
+  // if a directory of one equals or lies within a directory of the other.
   virtual std::vector<std::string> directories() const { return {}; }
 
   // This sink as a RewritableSink; null if it cannot replace what it stored.

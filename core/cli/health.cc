@@ -23,6 +23,9 @@ constexpr double kJournalWarning = 0.8;
 // scheduler was asked.
 constexpr double kUnverifiedShare = 0.1;
 constexpr double kUnverifiedJobs = 10;
+// Seconds that a call into a sink may take; a batch over a slow network takes some.
+constexpr double kLongStart = 10;
+constexpr double kLongCall = 30;
 
 double number(const Json& object, const char* key) { return number_of(member(object, key)); }
 bool is(const Json& object, const char* key, bool wanted) {
@@ -72,6 +75,14 @@ class Judge {
   }
 
   void sink(const std::string& name, const Json& sink) {
+    const Json& call = member(sink, "call_under_way");
+    if (const Json& why = member(sink, "not_ready"); why.is_string()) {
+      say(Health::kWarning, name + ": not ready: " + why.get<std::string>());
+    } else if (number(call, "seconds") >= (is(sink, "ready", false) ? kLongStart : kLongCall)) {
+      say(Health::kWarning, name + ": in a call (" + member(call, "name").get<std::string>() +
+                                ") for " + format_seconds(number(call, "seconds")) +
+                                "; does its file server or network hang?");
+    }
     const double behind = number(sink, "waiting") > 0 ? number(sink, "oldest_waiting_seconds") : 0;
     const double dead = number(sink, "dead");
     waiting_ += number(sink, "waiting");

@@ -21,7 +21,8 @@ struct HealthLimits {
 // Judges the answer to `status` (JSON as text). Pure.
 //   critical: a spool is missing; the journal is full or broken; a sink is behind by
 //             behind_critical_s
-//   warning:  a sink is behind by behind_warning_s; there are dead letters, missed jobs or job
+//   warning:  a sink is not ready, or hangs: in its start for 10 s, in another call for 30 s; a
+//             sink is behind by behind_warning_s; there are dead letters, missed jobs or job
 //             number gaps; the journal is over 80 % full; the last reload was refused; events wait
 //             for a sink that is not configured; more than 10 % of the last hour's jobs are
 //             unverified, and these are at least ten, or all of them

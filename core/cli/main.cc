@@ -10,7 +10,7 @@
 #include "core/cli/command_line.h"
 #include "core/cli/commands.h"
 #include "core/cli/exit_codes.h"
-#include "core/plugin/loader.h"
+#include "core/plugin/call_within.h"
 
 namespace {
 
@@ -40,7 +40,7 @@ int main(int argc, char** argv) try {
   const int code = run(argc, argv);
   std::cout.flush();
   std::cerr.flush();
-  if (scriptorium::factory_hung()) ::_exit(code);
+  if (scriptorium::call_hung()) ::_exit(code);
   return code;
 } catch (const std::exception& e) {
   std::cerr << "scriptorium: " << e.what()

@@ -24,6 +24,9 @@ using status_answer::member;
 using status_answer::number_of;
 using status_answer::sum_of;
 
+// A shorter call is usual.
+constexpr double kShownCallSeconds = 5;
+
 void note_counts(TextTable& table, const Json& counts, const std::string& word) {
   if (!counts.is_object()) return;
   for (const auto& [reason, count] : counts.items()) {
@@ -184,6 +187,13 @@ std::string sinks_text(const Json& sinks, const Console& console) {
       table.note(console.yellow("not configured: " + text_of(waiting) + " waiting") +
                  "; configure it again, or: scriptorium sinks forget " + printable(name));
     }
+    if (const Json& why = member(sink, "not_ready"); why.is_string())
+      table.note(console.red("not ready: ") + text_of(why));
+    if (const Json& call = member(sink, "call_under_way");
+        number_of(member(call, "seconds")) >= kShownCallSeconds) {
+      table.note(console.yellow("in a call (" + text_of(member(call, "name")) + ") for " +
+                                seconds_of(member(call, "seconds"))));
+    }
     if (const double refill = number_of(member(sink, "refill_from_archive")); refill > 0)
       table.note("will be refilled from archive: " + whole(refill));
     if (const Json& fill = member(sink, "fill");
@@ -193,7 +203,7 @@ std::string sinks_text(const Json& sinks, const Console& console) {
                  " of " + text_of(member(fill, "total")));
     }
     note_counts(table, member(sink, "retries"), "retried");
-    note_error(table, sink, console);
+    if (!member(sink, "not_ready").is_string()) note_error(table, sink, console);
     if (const Json& next = member(sink, "next_attempt_in_ms"); next.is_number()) {
       table.note("next attempt in " + format_seconds(next.get<double>() / 1000));
     }

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -18,12 +20,14 @@
 #include "core/delivery/parts.h"
 #include "core/journal/journal.h"
 #include "core/plugin/call_plugin.h"
+#include "core/plugin/call_within.h"
 
 namespace scriptorium {
 namespace {
 
 // What the packages' configuration names the cluster.
 constexpr std::string_view kPlaceholderCluster = "change-me";
+constexpr std::chrono::seconds kCheckLimit{30};
 
 // What a plugin throws becomes an error, and `check` continues with the next instance.
 template <typename Call>
@@ -225,23 +229,39 @@ bool check_scheduler(const SpoolAdapter& adapter, Findings& found) {
 }
 
 // For a sink or a free source: was it made, and what does its check() report?
+// Returns it if it can be asked more.
 template <typename Instance>
-void check_ready(const Result<std::unique_ptr<Instance>>& made, Findings& found) {
+std::shared_ptr<Instance> check_ready(Result<std::unique_ptr<Instance>> made, Findings& found) {
   if (!made) {
     found.refused(made.error());
-  } else if (auto ok = guarded([&] { return (*made)->check(); }, ErrorKind::kPermanent); ok) {
-    found.ok("ready");
-  } else if (std::is_same_v<Instance, Sink> && ok.error().kind() == ErrorKind::kInvalidConfig) {
-    found.refused(ok.error());  // start() would return the same error
-  } else {
-    found.failed(ok.error().message());
+    return nullptr;
   }
+  std::shared_ptr<Instance> instance = *std::move(made);
+  const auto answer = call_within(kCheckLimit, [instance] {
+    return guarded([&] { return instance->check(); }, ErrorKind::kPermanent);
+  });
+  if (!answer) {
+    found.failed("no answer within " + std::to_string(kCheckLimit.count()) +
+                 " s; does its file server or network hang?");
+    return nullptr;
+  }
+  if (*answer) {
+    found.ok("ready");
+  } else if (std::is_same_v<Instance, Sink> &&
+             answer->error().kind() == ErrorKind::kInvalidConfig) {
+    found.refused(answer->error());  // start() would return the same error
+  } else {
+    found.failed(answer->error().message());
+  }
+  return instance;
 }
 
 void check_source(const LoadedSource& source, const PluginContext& context, SpoolOpener* opener,
                   Findings found) {
-  if (source.plugin.descriptor->kind == PluginKind::kFreeSource)
-    return check_ready(create_free_source(source.plugin, source.instance.table, context), found);
+  if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
+    check_ready(create_free_source(source.plugin, source.instance.table, context), found);
+    return;
+  }
   auto made = create_spool_adapter(source.plugin, source.instance.table, context);
   if (!made) return found.refused(made.error());
   auto asked = guarded([&] {
@@ -264,12 +284,15 @@ void check_parts(const SinkConfig& config, Sink& sink, Findings& found) {
 
 void check_sink(const LoadedSink& sink, const PluginContext& context, SinkDirectories& directories,
                 Findings found) {
-  const auto made = create_sink(sink.plugin, sink.instance.table, context);
-  check_ready(made, found);
-  if (!made) return;
-  check_parts(sink.instance.common, **made, found);
-  auto own = guarded([&] { return Result<std::vector<std::string>>{(*made)->directories()}; });
-  if (own) directories.emplace_back(sink.instance.name, *std::move(own));
+  const std::shared_ptr<Sink> made =
+      check_ready(create_sink(sink.plugin, sink.instance.table, context), found);
+  if (made == nullptr) return;
+  check_parts(sink.instance.common, *made, found);
+  auto own = call_within(kCheckLimit, [made] {
+    return guarded(
+        [&] { return Result<std::vector<std::string>>{follow_links(made->directories())}; });
+  });
+  if (own && *own) directories.emplace_back(sink.instance.name, **std::move(own));
 }
 
 void check_rules(const LoadedSource& source, const Setup& setup, Findings found) {

@@ -47,12 +47,18 @@ Result<void> Engine::start() {
   open_crash_record();
   runtime_.emplace(Runtime{*journal_, log_, clock_, core().cluster,
                            core().host.empty() ? process::host_name() : core().host, once_,
-                           privileges_.opener.get(), crashes_.get(), &archives_});
+                           privileges_.opener.get(), crashes_.get(), &archives_, &claims_});
   pipeline_.emplace(*runtime_, archives_);
 
   if (auto made = pipeline_->make_sinks(setup_.sinks); !made) return made;
   journal_->set_archive([this](const Event& locator) { return archives_.fetch(locator); });
   if (auto started = pipeline_->start_sinks(); !started) return started;
+  if (once_) {
+    const SteadyTime last = clock_.steady() + seconds(core().shutdown_seconds);
+    for (const auto& sink : pipeline_->sinks()) {
+      if (auto started = sink->await_start(last); !started) return started;
+    }
+  }
   if (auto retired = pipeline_->retire_other_sinks(setup_.sinks); !retired) return retired;
   const auto limit = static_cast<std::uint64_t>(core().journal_max_bytes);
   releaser_.emplace(*journal_, archives_, log_, limit);
@@ -138,6 +144,7 @@ void Engine::note_reload(const Result<void>& ended) {
 std::string Engine::status() const {
   DaemonStatus status;
   status.now = clock_.now();
+  status.steady_now = clock_.steady();
   status.uptime_seconds = std::chrono::duration<double>(clock_.steady() - begun_).count();
   status.last_reload = last_reload_.with([](const LastReload& last) { return last; });
   status.privileges_json = privileges_json(privileges_);

@@ -7,6 +7,7 @@
 #include "core/base/guarded.h"
 #include "core/daemon/pipeline.h"
 #include "core/daemon/privileges.h"
+#include "core/daemon/reload.h"
 #include "core/delivery/filler.h"
 #include "core/delivery/releaser.h"
 
@@ -55,6 +56,7 @@ class Engine {
   const SteadyTime begun_ = clock_.steady();
   UniqueFd lock_;
   Archives archives_;  // the journal asks it
+  DirectoryClaims claims_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<CrashRecord> crashes_;
   std::optional<Runtime> runtime_;

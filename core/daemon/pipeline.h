@@ -26,6 +26,7 @@ class Pipeline {
   // A start calls these in this order. Sinks come first, so that all sinks are registered when an
   // event is captured. All of them are made before one starts, so that they can serve as archives.
   Result<void> make_sinks(const std::vector<LoadedSink>& loaded);
+  // Waits for no sink: each starts on a thread of its own, and until it is ready its events wait.
   Result<void> start_sinks();
   // Sinks that are not configured get no new events from now on.
   Result<void> retire_other_sinks(const std::vector<LoadedSink>& configured);

@@ -50,10 +50,8 @@ struct Place {
   std::string path;  // ends with '/'
 };
 
-std::string canonical(const std::string& directory) {
-  std::error_code error;
-  std::string path = std::filesystem::weakly_canonical(directory, error).string();
-  if (error) path = directory;
+std::string as_place(const std::string& directory) {
+  std::string path = std::filesystem::path(directory).lexically_normal().string();
   if (!path.ends_with('/')) path += '/';
   return path;
 }
@@ -85,7 +83,7 @@ std::vector<std::string> shared_directories(const SinkDirectories& by_sink) {
   std::vector<std::string> found;
   for (const auto& [sink, directories] : by_sink) {
     for (const std::string& directory : directories) {
-      Place place{sink, canonical(directory)};
+      Place place{sink, as_place(directory)};
       for (const Place& other : places) {
         if (other.sink == sink) continue;
         if (auto problem = overlap(other, place, directory)) found.push_back(*std::move(problem));
@@ -94,6 +92,32 @@ std::vector<std::string> shared_directories(const SinkDirectories& by_sink) {
     }
   }
   return found;
+}
+
+std::vector<std::string> follow_links(std::vector<std::string> directories) {
+  for (std::string& directory : directories) {
+    std::error_code error;
+    std::string path = std::filesystem::weakly_canonical(directory, error).string();
+    if (!error) directory = std::move(path);
+  }
+  return directories;
+}
+
+Result<void> DirectoryClaims::claim(const std::string& sink, std::vector<std::string> directories) {
+  directories = follow_links(std::move(directories));
+  return claimed_.with([&](auto& claimed) -> Result<void> {
+    for (const auto& [other, places] : claimed) {
+      if (other == sink) continue;
+      const auto shared = shared_directories({{other, places}, {sink, directories}});
+      if (!shared.empty()) return Error{ErrorKind::kInvalidConfig, shared.front()};
+    }
+    claimed[sink] = std::move(directories);
+    return {};
+  });
+}
+
+void DirectoryClaims::release(const std::string& sink) {
+  claimed_.with([&](auto& claimed) { claimed.erase(sink); });
 }
 
 std::optional<std::string> changed_fixed_key(const CoreConfig& running, const CoreConfig& wanted) {

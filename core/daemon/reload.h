@@ -1,11 +1,14 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/guarded.h"
+#include "core/base/result.h"
 #include "core/config/config.h"
 
 // Decisions of a start and a reload. They depend only on the configuration and on files.
@@ -18,9 +21,25 @@ std::string fingerprint(const Table& table, const std::string& plugin_file,
 
 // The directories that each sink writes into, by the sink's name.
 using SinkDirectories = std::vector<std::pair<std::string, std::vector<std::string>>>;
-// A sentence for each pair of sinks that would write into each other's directories. Links are
-// followed, also above a directory that does not exist yet.
+// A sentence for each pair of sinks that would write into each other's directories. Touches no file
+// system, so links count as directories of their own.
 std::vector<std::string> shared_directories(const SinkDirectories& by_sink);
+// The same directories with links followed, also above one that does not exist yet. Hangs for as
+// long as the file system does.
+std::vector<std::string> follow_links(std::vector<std::string> directories);
+
+// The directories that running sinks write into, with links followed. A sink claims its own before
+// it starts.
+// Threads: any. claim() may hang as follow_links() does, and holds up nobody else meanwhile.
+class DirectoryClaims {
+ public:
+  // kInvalidConfig: another sink has claimed one of these, or one above or within.
+  Result<void> claim(const std::string& sink, std::vector<std::string> directories);
+  void release(const std::string& sink);
+
+ private:
+  Guarded<std::map<std::string, std::vector<std::string>>> claimed_;
+};
 
 // The first key of the core configuration that differs and needs a restart, if there is one.
 std::optional<std::string> changed_fixed_key(const CoreConfig& running, const CoreConfig& wanted);

@@ -11,6 +11,8 @@
 
 namespace scriptorium {
 
+class DirectoryClaims;
+
 // What the parts of a running daemon share. It outlives all of them.
 struct Runtime {
   Journal& journal;
@@ -22,6 +24,7 @@ struct Runtime {
   SpoolOpener* opener = nullptr;   // opens the spools; null: this process does, with its own rights
   CrashRecord* crashes = nullptr;  // null: none can be kept
   const Archives* archives = nullptr;
+  DirectoryClaims* claims = nullptr;  // null: only one sink runs at a time
 };
 
 }  // namespace scriptorium

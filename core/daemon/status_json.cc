@@ -136,13 +136,22 @@ Json source_json(const SourceStatus& source) {
 }
 
 // A sink of this run.
-Json running_sink_json(const SinkStatus& sink, const Journal::SinkState& state, Timestamp now) {
+Json running_sink_json(const SinkStatus& sink, const Journal::SinkState& state,
+                       const DaemonStatus& status) {
   const Dispatcher::Status& s = sink.dispatcher;
   const auto seconds_since = [&](Timestamp time) {
-    return thousandths(static_cast<double>(now.nanoseconds - time.nanoseconds) / 1e9);
+    return thousandths(static_cast<double>(status.now.nanoseconds - time.nanoseconds) / 1e9);
   };
+  Json call;
+  if (sink.call_under_way) {
+    const std::chrono::duration<double> time = status.steady_now - sink.call_under_way->since;
+    call = {{"name", sink.call_under_way->name}, {"seconds", thousandths(time.count())}};
+  }
   const auto last_success = s.last_success ? s.last_success : state.last_success;
   Json json = {{"plugin", sink.plugin},
+               {"ready", s.ready},
+               {"not_ready", or_null(s.not_ready)},
+               {"call_under_way", std::move(call)},
                {"acknowledged", s.acknowledged},
                {"acknowledged_total", state.acknowledged},
                {"attempts", s.attempts},
@@ -195,7 +204,7 @@ Json sinks_json(const DaemonStatus& status) {
   for (const Journal::SinkState& state : status.journal.sinks) {
     const auto sink = std::find_if(status.sinks.begin(), status.sinks.end(),
                                    [&](const auto& s) { return s.name == state.name; });
-    json[state.name] = sink != status.sinks.end() ? running_sink_json(*sink, state, status.now)
+    json[state.name] = sink != status.sinks.end() ? running_sink_json(*sink, state, status)
                                                   : unconfigured_sink_json(state);
   }
   for (const Journal::Fill& fill : status.fills) {

@@ -50,6 +50,8 @@ struct SinkStatus {
   std::string plugin;
   Dispatcher::Status dispatcher;
   PluginStatus own;
+  // The oldest call into the sink, to deliver or to read what it stored.
+  std::optional<CallWatch::Call> call_under_way;
 };
 
 // How the last reload ended; `when` "" = there was none.
@@ -60,6 +62,7 @@ struct LastReload {
 
 struct DaemonStatus {
   Timestamp now;
+  SteadyTime steady_now;
   double uptime_seconds = 0;
   LastReload last_reload;
   std::string privileges_json;

@@ -1,6 +1,6 @@
 #include "core/delivery/archives.h"
 
-#include <optional>
+#include <chrono>
 #include <utility>
 
 #include "core/base/text.h"
@@ -16,38 +16,50 @@ void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
   bool readable = false;
   static_cast<void>(
       call_plugin([&] { readable = sink != nullptr && sink->readable() != nullptr; }));
-  sinks_.with([&](auto& sinks) {
-    sinks.erase(name);
-    if (readable) sinks.emplace(name, std::move(sink));
+  archives_.with([&](auto& archives) {
+    archives.erase(name);
+    if (readable) archives.emplace(name, Archive{std::move(sink), std::make_shared<CallWatch>()});
   });
 }
 
 void Archives::keep_only(const std::vector<std::string>& configured) {
-  std::map<std::string, std::shared_ptr<Sink>> removed;  // destroyed outside of the lock
-  sinks_.with([&](auto& sinks) {
-    removed = std::exchange(sinks, {});
+  std::map<std::string, Archive> removed;  // destroyed outside of the lock
+  archives_.with([&](auto& archives) {
+    removed = std::exchange(archives, {});
     for (const std::string& name : configured) {
-      if (auto kept = removed.extract(name)) sinks.insert(std::move(kept));
+      if (auto kept = removed.extract(name)) archives.insert(std::move(kept));
     }
   });
 }
 
 std::vector<std::string> Archives::names() const {
-  return sinks_.with([](const auto& sinks) {
+  return archives_.with([](const auto& archives) {
     std::vector<std::string> names;
-    for (const auto& [name, sink] : sinks) names.push_back(name);
+    for (const auto& [name, archive] : archives) names.push_back(name);
     return names;
   });
 }
 
+std::optional<Archives::Archive> Archives::find(const std::string& name) const {
+  return archives_.with([&](const auto& archives) {
+    const auto found = archives.find(name);
+    return found == archives.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+std::optional<CallWatch::Call> Archives::call_under_way(const std::string& name) const {
+  const auto archive = find(name);
+  return archive ? archive->calls->oldest() : std::nullopt;
+}
+
 template <typename Call>
 std::invoke_result_t<Call, ReadableSink&> Archives::ask(const std::string& name, Call call) const {
-  const auto sink = sinks_.with([&](const auto& sinks) {
-    const auto found = sinks.find(name);
-    return found == sinks.end() ? nullptr : found->second;
+  const auto archive = find(name);
+  if (!archive) return no_such_archive(name);
+  return archive->calls->during("read", std::chrono::steady_clock::now(), [&] {
+    return call_plugin("the plugin", ErrorKind::kTransient,
+                       [&] { return call(*archive->sink->readable()); });
   });
-  if (sink == nullptr) return no_such_archive(name);
-  return call_plugin("the plugin", ErrorKind::kTransient, [&] { return call(*sink->readable()); });
 }
 
 Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const {

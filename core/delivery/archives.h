@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -10,10 +11,12 @@
 #include "core/api/sink.h"
 #include "core/base/guarded.h"
 #include "core/base/result.h"
+#include "core/delivery/call_watch.h"
 
 namespace scriptorium {
 
-// The configured sinks that can be read back (core/api/readable_sink.h).
+// The configured sinks that can be read back (core/api/readable_sink.h). Reading reaches a network
+// file system, so each call may hang for as long as that does.
 //
 // Owns:    a share of each sink, so that a reload does not destroy one during a fetch.
 // Threads: any.
@@ -23,6 +26,8 @@ class Archives {
   void put(const std::string& name, std::shared_ptr<Sink> sink);
   void keep_only(const std::vector<std::string>& configured);
   std::vector<std::string> names() const;
+  // The oldest call under way that reads from a sink.
+  std::optional<CallWatch::Call> call_under_way(const std::string& name) const;
 
   // From the first archive that has it. kVanished or kCorrupt only if there is an archive and every
   // one of them answered.
@@ -39,7 +44,13 @@ class Archives {
   template <typename Call>
   std::invoke_result_t<Call, ReadableSink&> ask(const std::string& name, Call call) const;
 
-  Guarded<std::map<std::string, std::shared_ptr<Sink>>> sinks_;
+  struct Archive {
+    std::shared_ptr<Sink> sink;
+    std::shared_ptr<CallWatch> calls;
+  };
+  std::optional<Archive> find(const std::string& name) const;
+
+  Guarded<std::map<std::string, Archive>> archives_;
 };
 
 // kPermanent, with the name.

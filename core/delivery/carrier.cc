@@ -147,7 +147,9 @@ bool Carrier::call_sink(std::vector<Delivery> deliveries, bool suspect,
   if (suspect && !in_hand) return false;
   FAULT_POINT("delivery.before_deliver");
   const CrashRecord::Inside inside(in_hand);
-  answer.thrown = call_plugin([&] { context_.sink.deliver(std::move(deliveries)); });
+  answer.thrown = context_.calls.during("deliver", context_.clock.steady(), [&] {
+    return call_plugin([&] { context_.sink.deliver(std::move(deliveries)); });
+  });
   return true;
 }
 

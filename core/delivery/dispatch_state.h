@@ -13,6 +13,7 @@
 #include "core/base/guarded.h"
 #include "core/base/histogram.h"
 #include "core/config/config.h"
+#include "core/delivery/call_watch.h"
 #include "core/delivery/conclusion.h"
 #include "core/delivery/crash_record.h"
 #include "core/delivery/gate.h"
@@ -42,6 +43,12 @@ struct DispatchState {
   DispatchState(std::chrono::milliseconds retry_max, std::uint64_t seed)
       : parked(retry_max, seed), gate(retry_max, ~seed) {}
 
+  // Starting. Nothing is delivered before the sink is ready.
+  bool starting = false;  // until the sink was started, or a stop
+  bool ready = false;
+  std::optional<Error> not_ready;  // why the last attempt to start failed
+  SteadyTime start_again_at;       // meaningful then
+
   // Reading. One worker at a time reads from the journal or waits for it.
   bool reading = false;
   std::uint64_t position = 0;  // everything up to here was read
@@ -63,6 +70,7 @@ struct DispatchState {
   std::uint64_t interrupts = 0;
   bool stopping = false;
   bool sink_stopped = false;
+  std::size_t threads = 0;  // that have not ended
 
   // The caller requests a stop of the result, outside the lock.
   std::stop_source take_interrupt() {
@@ -83,6 +91,7 @@ struct DispatchContext {
   Logger& log;
   const Clock& clock;
   CrashRecord* const crashes;  // null: none is kept
+  CallWatch calls;             // into the sink
   Guarded<DispatchState> state;
   std::size_t batches_at_once = 1;  // handed over in order; 1 also with several workers
 

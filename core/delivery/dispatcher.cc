@@ -23,13 +23,17 @@ namespace {
 constexpr std::size_t kMostBatchesAtOnce = 16;  // whatever a sink asks for
 // Before the deadline of a stop, so that a sink which takes all of its time does not seem to hang.
 constexpr milliseconds kStopMargin{500};
+// For what is left of a stop after the sink has stopped.
+constexpr milliseconds kLeastJoinTime{500};
+constexpr std::chrono::minutes kAnnounceEvery{10};
 
 }  // namespace
 
 class Dispatcher::Impl {
  public:
   Impl(std::string name, const SinkConfig& config, Sink& sink, Journal& journal, Journal::SinkId id,
-       Logger& log, const Clock& clock, std::uint64_t seed, CrashRecord* crashes)
+       Logger& log, const Clock& clock, std::uint64_t seed, CrashRecord* crashes,
+       StartSink start_sink)
       : context_{std::move(name),
                  config,
                  sink,
@@ -38,32 +42,35 @@ class Dispatcher::Impl {
                  log,
                  clock,
                  crashes,
-                 Guarded<DispatchState>(DispatchState(milliseconds(config.retry_max_ms), seed))} {}
+                 {},
+                 Guarded<DispatchState>(DispatchState(milliseconds(config.retry_max_ms), seed))},
+        start_sink_(std::move(start_sink)),
+        start_back_off_(milliseconds(config.retry_max_ms), seed + 1) {}
 
   ~Impl() {
     begin_stop();
     carrier_.give_up();
+    context_.state.wait(std::stop_token{}, [](const DispatchState& s) { return s.threads == 0; });
   }
 
   void start() {
-    const std::uint64_t cursor = context_.journal.cursor(context_.id);
-    std::size_t count =
-        static_cast<std::size_t>(std::max<std::int64_t>(context_.config.workers, 1));
-    if (count == 1) count = context_.batches_at_once = ask_batches_at_once();
-    context_.state.with([&](DispatchState& s) {
-      s.position = cursor;
-      s.track = delivery::CursorTrack(cursor);
-      s.reported_cursor = cursor;
-      s.order = delivery::HandOverOrder(context_.batches_at_once > 1);
+    context_.state.with([](DispatchState& s) { s.starting = true; });
+    add_thread([this] { bring_up(); });
+  }
+
+  Result<void> await_start(SteadyTime deadline) {
+    if (!wait_until(deadline, [](const DispatchState& s) { return s.ready || s.not_ready; }))
+      return Error{ErrorKind::kTransient, "the sink does not come back from its start"};
+    return context_.state.with([](const DispatchState& s) {
+      return s.ready ? Result<void>{} : Result<void>{*s.not_ready};
     });
-    workers_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i)
-      workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }
 
   bool stop(SteadyTime deadline) {
     begin_stop();
-    // Sink::stop() must come after the last deliver().
+    // Sink::stop() must come after start() and the last deliver().
+    if (!wait_until(deadline, [](const DispatchState& s) { return !s.starting; }))
+      return hangs_in("start");
     if (!wait_until(deadline,
                     [](const DispatchState& s) { return s.order.calls_under_way() == 0; }))
       return hangs_in("deliver");
@@ -76,7 +83,11 @@ class Dispatcher::Impl {
     if (!wait_until(deadline, [](const DispatchState& s) { return s.sink_stopped; }))
       return hangs_in("stop");
     carrier_.give_up();
-    workers_.clear();  // joins; only short calls of the journal hold them now
+    // Short calls of the journal hold them now, or a read from an archive.
+    const SteadyTime last = std::max(deadline, context_.clock.steady() + kLeastJoinTime);
+    if (!wait_until(last, [](const DispatchState& s) { return s.threads == 0; }))
+      return hangs_in("read from an archive");
+    threads_.clear();
     return true;
   }
 
@@ -84,7 +95,10 @@ class Dispatcher::Impl {
     const SteadyTime now = context_.clock.steady();
     return context_.state.with([&](const DispatchState& s) {
       const delivery::DeliveryCounters& c = s.counters;
-      Status status{.retries = c.retries.counts(),
+      Status status{.ready = s.ready,
+                    .not_ready = std::nullopt,
+                    .call = context_.calls.oldest(),
+                    .retries = c.retries.counts(),
                     .acknowledged = c.acknowledged,
                     .rejected = c.rejected,
                     .attempts = c.attempts,
@@ -94,7 +108,10 @@ class Dispatcher::Impl {
                     .last_success = c.last_success,
                     .next_attempt_in_ms = std::nullopt};
       std::optional<SteadyTime> next;
-      if (s.gate.awaits_probe()) {
+      if (s.not_ready) {
+        status.last_error = status.not_ready = s.not_ready->message();
+        next = s.start_again_at;
+      } else if (s.gate.awaits_probe()) {
         next = s.gate.retry_at();
       } else if (status.in_flight == 0) {
         next = s.parked.next_attempt();
@@ -130,6 +147,77 @@ class Dispatcher::Impl {
     return context_.state.wait_until(std::stop_token{}, deadline, ready);
   }
 
+  // Until `work` returns, it is counted in `threads`, so that it may add another thread: who stops
+  // touches threads_ only when all have ended.
+  template <typename Work>
+  void add_thread(Work work) {
+    context_.state.with([](DispatchState& s) { ++s.threads; });
+    threads_.emplace_back([this, work]() noexcept {
+      name_thread("sink", context_.name);
+      work();
+      context_.state.with_notify([](DispatchState& s) { --s.threads; });
+    });
+  }
+
+  // The first thread: starts the sink, then the workers.
+  void bring_up() {
+    const bool started = start_until_ready();
+    std::size_t count = 0;
+    if (started) {
+      count = static_cast<std::size_t>(std::max<std::int64_t>(context_.config.workers, 1));
+      if (count == 1) count = context_.batches_at_once = ask_batches_at_once();
+    }
+    const std::uint64_t cursor = context_.journal.cursor(context_.id);
+    context_.state.with_notify([&](DispatchState& s) {
+      s.position = cursor;
+      s.track = delivery::CursorTrack(cursor);
+      s.reported_cursor = cursor;
+      s.order = delivery::HandOverOrder(context_.batches_at_once > 1);
+      s.starting = false;
+      s.ready = started;
+      if (started) s.not_ready.reset();
+    });
+    for (std::size_t i = 0; i < count; ++i) add_thread([this] { work(stop_.get_token()); });
+  }
+
+  // False: a stop was requested.
+  bool start_until_ready() {
+    std::uint32_t failures = 0;
+    SteadyTime announce_again_at;
+    while (!stop_.stop_requested()) {
+      const Result<void> started = start_sink();
+      if (started) {
+        if (failures > 0)
+          context_.log.info("SINK_READY", "a destination is ready now", {{"sink", context_.name}});
+        return true;
+      }
+      const SteadyTime now = context_.clock.steady();
+      const SteadyTime again_at = now + start_back_off_.next(++failures, std::nullopt);
+      bool is_news = now >= announce_again_at;
+      const std::uint64_t interrupts = context_.state.with_notify([&](DispatchState& s) {
+        is_news = is_news || !s.not_ready || s.not_ready->message() != started.error().message();
+        s.not_ready = started.error();
+        s.start_again_at = again_at;
+        return s.interrupts;
+      });
+      if (is_news) {
+        announce_again_at = now + kAnnounceEvery;
+        context_.log.error("SINK_NOT_READY",
+                           "a destination is not ready; its events wait in the journal, and it is "
+                           "tried again",
+                           {{"sink", context_.name}, {"reason", started.error().message()}});
+      }
+      context_.state.wait_until(stop_.get_token(), again_at,
+                                [&](const DispatchState& s) { return s.interrupts != interrupts; });
+    }
+    return false;
+  }
+
+  Result<void> start_sink() {
+    if (!start_sink_) return {};
+    return context_.calls.during("start", context_.clock.steady(), start_sink_);
+  }
+
   std::size_t ask_batches_at_once() {
     std::size_t count = 1;
     if (auto thrown = call_plugin([&] { count = context_.sink.batches_under_way(); }))
@@ -139,13 +227,15 @@ class Dispatcher::Impl {
 
   void begin_stop() {
     context_.state.with_notify([](DispatchState& s) { s.stopping = true; });
-    for (std::jthread& worker : workers_) worker.request_stop();
+    stop_.request_stop();
     context_.interrupt();
   }
 
   void stop_sink(SteadyTime deadline) noexcept {
-    if (auto thrown = call_plugin([&] { context_.sink.stop(deadline); }))
-      log_thrown("stop", *thrown);
+    const auto thrown = context_.calls.during("stop", context_.clock.steady(), [&] {
+      return call_plugin([&] { context_.sink.stop(deadline); });
+    });
+    if (thrown) log_thrown("stop", *thrown);
     context_.state.with_notify([](DispatchState& s) { s.sink_stopped = true; });
   }
 
@@ -165,7 +255,6 @@ class Dispatcher::Impl {
   }
 
   void work(const std::stop_token& stop) noexcept {
-    name_thread("sink", context_.name);
     const CrashRecord::SignalStack signal_stack;
     Batch batch;
     bool after_parked = false;
@@ -209,18 +298,22 @@ class Dispatcher::Impl {
   delivery::DispatchContext context_;
   delivery::BatchReader reader_{context_};
   delivery::Carrier carrier_{context_};
+  const StartSink start_sink_;
+  delivery::BackOff start_back_off_;
+  std::stop_source stop_;
   std::jthread stopper_;  // in Sink::stop()
-  std::vector<std::jthread> workers_;
+  std::vector<std::jthread> threads_;
 };
 
 Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,
                        Journal::SinkId id, Logger& log, const Clock& clock,
-                       std::uint64_t jitter_seed, CrashRecord* crashes)
+                       std::uint64_t jitter_seed, CrashRecord* crashes, StartSink start_sink)
     : impl_(std::make_unique<Impl>(std::move(name), config, sink, journal, id, log, clock,
-                                   jitter_seed, crashes)) {}
+                                   jitter_seed, crashes, std::move(start_sink))) {}
 Dispatcher::~Dispatcher() = default;
 
 void Dispatcher::start() { impl_->start(); }
+Result<void> Dispatcher::await_start(SteadyTime deadline) { return impl_->await_start(deadline); }
 bool Dispatcher::stop(SteadyTime deadline) { return impl_->stop(deadline); }
 Dispatcher::Status Dispatcher::status() const { return impl_->status(); }
 bool Dispatcher::idle() const { return impl_->idle(); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "core/api/sink.h"
 #include "core/base/histogram.h"
 #include "core/config/config.h"
+#include "core/delivery/call_watch.h"
 #include "core/delivery/crash_record.h"
 #include "core/journal/journal.h"
 
@@ -19,6 +21,8 @@ namespace scriptorium {
 // exponential back-off up to retry_max_ms, but come no sooner than a destination's hint. Sinks are
 // independent: no dispatcher waits for another's.
 //
+// - The sink does not start: it is started again after a back-off, until it does. Nothing is handed
+//   over before.
 // - Every event of a batch came back as retry: the destination is down, and the gate closes
 // (gate.h).
 //   The same events wait for the back-off; none is parked, so a million waiting events cost no
@@ -43,20 +47,29 @@ namespace scriptorium {
 // Threads: start(), stop() from the main thread; the rest from any.
 class Dispatcher {
  public:
+  // `start_sink` calls Sink::start(), and is called on the dispatcher's own thread until it
+  // succeeds; empty: there is nothing to start.
+  using StartSink = std::function<Result<void>()>;
   Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,
              Journal::SinkId id, Logger& log, const Clock& clock, std::uint64_t jitter_seed,
-             CrashRecord* crashes = nullptr);
+             CrashRecord* crashes = nullptr, StartSink start_sink = {});
   ~Dispatcher();
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
   void start();
+  // Waits until the sink was started once. Fails with what start_sink() did, or with kTransient if
+  // it did not come back by `deadline`.
+  Result<void> await_start(SteadyTime deadline);
   // Hands over no new batch; waits until what is in flight is settled and the sink has stopped, or
-  // until `deadline`. False: the sink hangs in a call. Its thread is left behind, and the process
-  // must end with _exit().
+  // until `deadline`. False: the sink hangs in a call, or the archive that events are read from.
+  // Its thread is left behind, and the process must end with _exit().
   bool stop(SteadyTime deadline);
 
   struct Status {
+    bool ready = false;
+    std::optional<std::string> not_ready;          // why the last start failed
+    std::optional<CallWatch::Call> call;           // the oldest that is under way in the sink
     std::map<std::string, std::uint64_t> retries;  // by reason, since start
     std::uint64_t acknowledged = 0;                // since start
     std::uint64_t rejected = 0;
@@ -65,7 +78,7 @@ class Dispatcher {
     Histogram latency;                      // from captured to acknowledged
     std::optional<std::string> last_error;  // reason of the last retry or rejection
     std::optional<Timestamp> last_success;
-    std::optional<std::int64_t> next_attempt_in_ms;  // while backing off
+    std::optional<std::int64_t> next_attempt_in_ms;  // while backing off, also of a start
   };
   Status status() const;
   // Every event up to now is settled and committed; only dead letters may be left.

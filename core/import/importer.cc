@@ -96,11 +96,14 @@ Result<void> Import::open() {
 }
 
 Result<void> Import::start_sinks() {
+  const SteadyTime start_limit =
+      clock_.steady() + std::chrono::seconds(setup_.config.core.shutdown_seconds);
   for (const LoadedSink& loaded : setup_.sinks) {
     if (!options_.sink.empty() && loaded.instance.name != options_.sink) continue;
     auto sink = SinkRun::make(loaded, *runtime_);
     if (!sink) return sink.error();
     if (auto started = (*sink)->start(); !started) return started;
+    if (auto ready = (*sink)->await_start(start_limit); !ready) return ready;
     sinks_.push_back(*std::move(sink));
   }
   const auto unconfigured = journal_->unregistered_sinks();

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cerrno>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,16 +15,15 @@
 #include <exception>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string_view>
-#include <thread>
 
 #include "core/base/accounts.h"
 #include "core/base/ascii.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/base/thrown.h"
+#include "core/plugin/call_within.h"
 #include "core/plugin/elf.h"
 
 namespace scriptorium {
@@ -282,41 +280,21 @@ std::vector<std::string> library_names(const std::string& directory) {
 
 // ---- factories
 
-// The factory thread's data. Both sides share ownership, so that it is still valid for a thread
-// that returns late.
-template <typename T, typename Context>
-struct FactoryCall {
-  Table table;
-  Context context;
-  std::mutex mutex;
-  std::condition_variable done;
-  std::optional<Result<std::unique_ptr<T>>> result;
-
-  FactoryCall(const Table& t, const Context& c) : table(t), context(c) {}
-};
-
-// Hung threads. A hung thread can be neither stopped nor joined, and std::jthread's destructor
-// would join it, so it moves to a list that is never destroyed, and the process ends with _exit.
-std::vector<std::jthread>& hung_threads() {
-  static auto& threads = *new std::vector<std::jthread>();
-  return threads;
-}
-
 template <typename T, typename Context>
 using Factory = Result<std::unique_ptr<T>> (*)(const Table&, const Context&);
 
 template <typename T, typename Context>
 Result<std::unique_ptr<T>> call_factory(Factory<T, Context> factory, const std::string& file,
-                                        FactoryCall<T, Context>& call) try {
-  auto made = factory(call.table, call.context);
+                                        const Table& table, const Context& context) try {
+  auto made = factory(table, context);
   if (!made) return Error{made.error().kind(), file + ": " + made.error().message()};
   if (*made == nullptr) {
-    return refused(file, "a factory that returns null for " + call.table.path,
-                   "an instance or an error", "report it to the plugin's author");
+    return refused(file, "a factory that returns null for " + table.path, "an instance or an error",
+                   "report it to the plugin's author");
   }
   return made;
 } catch (...) {
-  return refused(file, "a factory that throws for " + call.table.path + " (" + thrown_text() + ")",
+  return refused(file, "a factory that throws for " + table.path + " (" + thrown_text() + ")",
                  "an instance or an error", "report it to the plugin's author");
 }
 
@@ -336,21 +314,10 @@ Result<std::unique_ptr<T>> create(const LoadedPlugin& plugin, Factory<T, Context
                    "one of kind " + std::string{needed_kind} + " for " + table.path,
                    "name another plugin there");
   }
-  auto call = std::make_shared<FactoryCall<T, Context>>(table, context);
-  std::jthread thread([call, factory, file = plugin.file]() noexcept {
-    auto result = call_factory(factory, file, *call);
-    const std::lock_guard lock(call->mutex);
-    call->result.emplace(std::move(result));
-    call->done.notify_one();
+  auto made = call_within(limit, [factory, file = plugin.file, table, context] {
+    return call_factory(factory, file, table, context);
   });
-  std::unique_lock lock(call->mutex);
-  if (call->done.wait_for(lock, limit, [&] { return call->result.has_value(); })) {
-    auto result = std::move(*call->result);
-    lock.unlock();
-    return result;
-  }
-  lock.unlock();
-  hung_threads().push_back(std::move(thread));
+  if (made) return *std::move(made);
   return refused(plugin.file,
                  "a factory that did not return within " + in_words(limit) + " for " + table.path,
                  "one that makes its instance at once, without the network",
@@ -458,8 +425,6 @@ std::vector<std::string> plugin_directories(const std::vector<std::string>& firs
   for (const std::string& directory : default_plugin_directories()) add(directory);
   return result;
 }
-
-bool factory_hung() noexcept { return !hung_threads().empty(); }
 
 Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
                                           const PluginContext& context,

@@ -60,9 +60,8 @@ std::vector<std::string> default_plugin_directories();
 inline constexpr std::chrono::seconds kFactoryTimeLimit{30};
 
 // Create the instance within the time limit. A factory that throws, returns null or hangs is
-// kInvalidConfig with the plugin's file. The factory runs in a separate thread while the caller
-// waits. After a hang the caller can only end the process, with _exit because the thread still
-// runs.
+// kInvalidConfig with the plugin's file; after a hang the process must end with _exit
+// (call_within.h).
 Result<std::unique_ptr<Sink>> create_sink(const LoadedPlugin& plugin, const Table& table,
                                           const PluginContext& context,
                                           std::chrono::milliseconds limit = kFactoryTimeLimit);
@@ -72,9 +71,5 @@ Result<std::unique_ptr<SpoolAdapter>> create_spool_adapter(
 Result<std::unique_ptr<FreeSource>> create_free_source(
     const LoadedPlugin& plugin, const Table& table, const PluginContext& context,
     std::chrono::milliseconds limit = kFactoryTimeLimit);
-
-// True once a factory has hung: flush all output, then call _exit. Destructors of static objects
-// would destroy what the thread in the plugin still uses.
-bool factory_hung() noexcept;
 
 }  // namespace scriptorium

@@ -1,10 +1,11 @@
-// A sink that blocks in deliver() until the file of its option `file` exists, whatever stop() may
-// want.
+// A sink that blocks in the call of its option `at` until the file of its option `file` exists,
+// whatever stop() may want.
 #include <sys/inotify.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/file.h"
@@ -14,12 +15,14 @@ namespace {
 
 struct SleepyConfig {
   std::string file;
+  std::string at = "deliver";
 };
 
 const scriptorium::Schema<SleepyConfig>& schema() {
   static const scriptorium::Schema<SleepyConfig> the_schema{
       scriptorium::required("file", &SleepyConfig::file,
-                            "deliveries wait until this file exists; its folder must"),
+                            "the call waits until this file exists; its folder must"),
+      scriptorium::option("at", &SleepyConfig::at, "the call that waits"),
   };
   return the_schema;
 }
@@ -43,8 +46,10 @@ class SleepySink : public scriptorium::broken::PlainSink {
  public:
   explicit SleepySink(SleepyConfig config) : config_(std::move(config)) {}
 
+  scriptorium::Result<void> check() override { return sleep_at("check"); }
+  scriptorium::Result<void> start() override { return sleep_at("start"); }
   void deliver(std::vector<scriptorium::Delivery> batch) override {
-    if (auto waited = wait_for_file(config_.file); !waited) {
+    if (auto waited = sleep_at("deliver"); !waited) {
       for (scriptorium::Delivery& delivery : batch) delivery.retry(waited.error().message());
       return;
     }
@@ -52,6 +57,10 @@ class SleepySink : public scriptorium::broken::PlainSink {
   }
 
  private:
+  scriptorium::Result<void> sleep_at(std::string_view call) const {
+    return call == config_.at ? wait_for_file(config_.file) : scriptorium::Result<void>{};
+  }
+
   SleepyConfig config_;
 };
 

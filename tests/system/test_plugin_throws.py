@@ -35,7 +35,19 @@ def test_a_command_names_what_a_sink_throws_and_ends_in_order(make_daemon, spool
     assert "something that is not a std::exception" in result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("at", ["start", "deliver", "stop", "status_json", "batches_under_way"])
+def test_a_sink_that_throws_when_it_starts_is_not_ready_and_the_other_gets_its_job(make_daemon,
+                                                                                   spool, archive):
+    spool.write(1)
+    daemon = odd_sink(make_daemon, "start").start()
+    daemon.wait_acknowledged(1)
+    daemon.wait_status(lambda s: "something that is not a std::exception"
+                       in str(s["sinks"]["odd"]["not_ready"]), "the odd sink was started")
+    assert daemon.sink("odd")["waiting"] == 1 and daemon.sink("odd")["attempts"] == 0
+    assert daemon.terminate() == EX_OK, daemon.log_tail()
+    assert archive.scripts() == {"1"}
+
+
+@pytest.mark.parametrize("at", ["deliver", "stop", "status_json", "batches_under_way"])
 def test_the_daemon_survives_what_a_sink_throws_and_the_other_sink_gets_its_job(make_daemon, spool,
                                                                                 archive, at):
     spool.write(1)

@@ -41,6 +41,22 @@ TEST(HealthTest, ASinkThatIsBehindWarnsThenIsCritical) {
   EXPECT_EQ(judged("", "", R"(,"waiting":0,"oldest_waiting_seconds":3600)").state, 0);
 }
 
+TEST(HealthTest, ASinkThatIsNotReadyOrHangsWarns) {
+  EXPECT_THAT(judged("", "", R"(,"ready":false,"not_ready":"no such group")").line,
+              StartsWith("SCRIPTORIUM WARNING - archive: not ready: no such group"));
+  const auto in_call = [](const char* ready, const char* name, const char* seconds) {
+    return judged("", "",
+                  std::string(R"(,"not_ready":null,"ready":)") + ready +
+                      R"(,"call_under_way":{"name":")" + name + R"(","seconds":)" + seconds + "}");
+  };
+  EXPECT_EQ(in_call("false", "start", "9.9").state, 0);
+  EXPECT_THAT(in_call("false", "start", "10").line,
+              StartsWith("SCRIPTORIUM WARNING - archive: in a call (start) for 10"));
+  EXPECT_EQ(in_call("true", "deliver", "29.9").state, 0);
+  EXPECT_EQ(in_call("true", "deliver", "30").state, 1);
+  EXPECT_EQ(judged("", "", R"(,"ready":true,"not_ready":null,"call_under_way":null)").state, 0);
+}
+
 TEST(HealthTest, WhatIsLostOrGivenUpWarns) {
   EXPECT_THAT(judged(R"(,"missed":{"vanished":2,"other":1})", "", "").line,
               StartsWith("SCRIPTORIUM WARNING - slurm: 3 missed"));

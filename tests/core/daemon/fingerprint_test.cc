@@ -81,13 +81,21 @@ TEST_F(SharedDirectoriesTest, SaysWhichSinkLiesWithinWhichInEitherOrder) {
   EXPECT_THAT(shared_directories({{"b", {"/x/in"}}, {"a", {"/x"}}}), ElementsAre(HasSubstr(kSays)));
 }
 
-TEST_F(SharedDirectoriesTest, FollowsALinkAboveADirectoryThatIsNotThereYet) {
+TEST_F(SharedDirectoriesTest, AClaimFollowsALinkAboveADirectoryThatIsNotThereYet) {
   std::filesystem::create_directory(directory_.path_to("real"));
   ASSERT_EQ(::symlink(directory_.path_to("real").c_str(), directory_.path_to("link").c_str()), 0);
-  EXPECT_EQ(shared_directories(
-                {{"a", {directory_.path_to("real/new")}}, {"b", {directory_.path_to("link/new")}}})
-                .size(),
-            1U);
+  const std::vector<std::string> real{directory_.path_to("real/new")};
+  const std::vector<std::string> link{directory_.path_to("link/new")};
+  EXPECT_THAT(shared_directories({{"a", real}, {"b", link}}), IsEmpty()) << "as they are written";
+  DirectoryClaims claims;
+  ASSERT_TRUE(claims.claim("a", real));
+  EXPECT_TRUE(claims.claim("a", link)) << "its own, again";
+  const auto refused = claims.claim("b", link);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind(), ErrorKind::kInvalidConfig);
+  EXPECT_THAT(refused.error().message(), HasSubstr("[sink.a] and [sink.b] both write into"));
+  claims.release("a");
+  EXPECT_TRUE(claims.claim("b", link));
 }
 
 }  // namespace

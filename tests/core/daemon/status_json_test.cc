@@ -104,6 +104,22 @@ TEST_F(StatusJsonTest, TheLastSuccessOfASinkMayBeOfAnEarlierRun) {
   EXPECT_EQ(sink().at("last_success"), "1970-01-01T00:00:01.000Z");
 }
 
+TEST_F(StatusJsonTest, ASinkSaysWhetherItIsReadyAndInWhichCallItIs) {
+  SinkStatus waiting;
+  waiting.dispatcher.not_ready = "no such group";
+  add_sink(std::move(waiting), {});
+  EXPECT_EQ(sink().at("ready"), false);
+  EXPECT_EQ(sink().at("not_ready"), "no such group");
+  EXPECT_TRUE(sink().at("call_under_way").is_null());
+  status_.steady_now = SteadyTime{std::chrono::milliseconds(12'500)};
+  status_.sinks.front().dispatcher = {};
+  status_.sinks.front().dispatcher.ready = true;
+  status_.sinks.front().call_under_way = {"deliver", SteadyTime{std::chrono::seconds(10)}};
+  EXPECT_EQ(sink().at("ready"), true);
+  EXPECT_TRUE(sink().at("not_ready").is_null());
+  EXPECT_EQ(sink().at("call_under_way"), Json({{"name", "deliver"}, {"seconds", 2.5}}));
+}
+
 TEST_F(StatusJsonTest, ASinkThatOnlyTheJournalKnowsIsNotConfigured) {
   status_.journal.sinks.push_back({.name = "archive", .waiting = 5, .dead = 1});
   EXPECT_EQ(sink().at("configured"), false);

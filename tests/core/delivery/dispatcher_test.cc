@@ -76,12 +76,13 @@ class DispatcherTest : public testing::Test {
     journal_ = *std::move(journal);
   }
 
-  Dispatcher& dispatch(const std::string& name, Sink& sink) {
+  Dispatcher& dispatch(const std::string& name, Sink& sink, Dispatcher::StartSink start = {}) {
     auto id = journal_->register_sink(name, config_.kinds);
     if (!id) throw std::runtime_error(id.error().message());
     ids_[name] = *id;
     dispatchers_.push_back(std::make_unique<Dispatcher>(name, config_, sink, *journal_, *id, log_,
-                                                        system_clock(), seed_));
+                                                        system_clock(), seed_, nullptr,
+                                                        std::move(start)));
     dispatchers_.back()->start();
     return *dispatchers_.back();
   }
@@ -535,6 +536,102 @@ TEST_F(DispatcherTest, APluginThatThrowsAFewTimesLosesNothing) {
   EXPECT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 1; }));
   EXPECT_TRUE(dead_letters("archive").empty());
   EXPECT_EQ(log_.last("PLUGIN_THREW")->field("what"), "something that is not a std::exception");
+}
+
+// ---- starting
+
+TEST_F(DispatcherTest, ASinkIsStartedAgainUntilItIsReadyAndGetsNothingBefore) {
+  config_.retry_max_ms = 5;
+  append_numbered(1, 3);
+  std::atomic<int> starts = 0;
+  std::atomic<bool> good = false;
+  Dispatcher& dispatcher = dispatch("archive", sink_, [&]() -> Result<void> {
+    ++starts;
+    if (good) return {};
+    return Error{ErrorKind::kInvalidConfig, "no such group"};
+  });
+  EXPECT_EQ(dispatcher.await_start(in(test::kPatience)).error().message(), "no such group");
+  ASSERT_TRUE(eventually([&] { return starts >= 3; }));
+  const Dispatcher::Status waiting = dispatcher.status();
+  EXPECT_FALSE(waiting.ready);
+  EXPECT_EQ(waiting.not_ready, "no such group");
+  EXPECT_EQ(waiting.last_error, "no such group");
+  EXPECT_TRUE(waiting.next_attempt_in_ms);
+  EXPECT_EQ(sink_state("archive").waiting, 3U);
+  EXPECT_THAT(sink_.attempts(), testing::IsEmpty());
+  EXPECT_EQ(log_.count("SINK_NOT_READY"), 1U) << "the same reason is said once";
+
+  good = true;
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_TRUE(dispatcher.await_start(in(test::kPatience)));
+  EXPECT_TRUE(dispatcher.status().ready);
+  EXPECT_EQ(dispatcher.status().not_ready, std::nullopt);
+  EXPECT_EQ(sink_state("archive").acknowledged, 3U);
+  EXPECT_EQ(log_.count("SINK_READY"), 1U);
+}
+
+TEST_F(DispatcherTest, AWakeStartsASinkAtOnce) {
+  std::atomic<int> starts = 0;
+  config_.retry_max_ms = 3'600'000;
+  seed_ = 7;
+  Dispatcher& dispatcher = dispatch("archive", sink_, [&]() -> Result<void> {
+    // The back-off of the hundredth failure is hours long.
+    return ++starts < 100 ? Result<void>{Error{ErrorKind::kTransient, "not yet"}} : Result<void>{};
+  });
+  ASSERT_TRUE(eventually([&] {
+    dispatcher.wake();
+    return dispatcher.status().ready;
+  }));
+  EXPECT_EQ(starts, 100);
+}
+
+TEST_F(DispatcherTest, ASinkThatHangsInItsStartIsNamedAndIsLeftAtAStop) {
+  Door door;
+  append_numbered(1, 3);
+  Dispatcher& stuck = dispatch("archive", sink_, [&]() -> Result<void> {
+    door.wait();
+    return {};
+  });
+  ASSERT_TRUE(door.wait_for_somebody());
+  EXPECT_EQ(stuck.await_start(in(milliseconds(1))).error().kind(), ErrorKind::kTransient);
+  ASSERT_TRUE(stuck.status().call);
+  EXPECT_STREQ(stuck.status().call->name, "start");
+  EXPECT_FALSE(stuck.stop(in(milliseconds(1))));
+  EXPECT_EQ(log_.last("SINK_HANGS")->field("call"), "start");
+  door.open();
+  EXPECT_TRUE(stuck.stop(in(test::kPatience)));
+  EXPECT_EQ(sink_state("archive").waiting, 3U);
+}
+
+TEST_F(DispatcherTest, AStopDoesNotWaitForAnArchiveThatHangs) {
+  append_numbered(1, 3);
+  commit();
+  ASSERT_TRUE(journal_->register_sink("search", config_.kinds));
+  dispatch("archive", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("archive").acknowledged == 3; }));
+  std::uint64_t after = 0;
+  auto released = journal_->releasable("archive", after, 10);
+  ASSERT_TRUE(released);
+  ASSERT_EQ(released->size(), 3U);
+  ASSERT_TRUE(journal_->release(*std::move(released)));
+  dispatchers_.clear();
+  journal_.reset();  // which has the newest events in memory
+  open_journal();
+  Door door;
+  journal_->set_archive([&](const Event&) -> Result<std::shared_ptr<const Event>> {
+    door.wait();
+    return Error{ErrorKind::kTransient, "it was stopped"};
+  });
+  test::ScriptedSink searched;
+  Dispatcher& filled = dispatch("search", searched);
+  ASSERT_TRUE(door.wait_for_somebody());
+  EXPECT_TRUE(eventually([&] {  // a millisecond may be too short for the sink's own stop
+    return !filled.stop(in(milliseconds(1))) &&
+           log_.last("SINK_HANGS")->field("call") == "read from an archive";
+  }));
+  door.open();
+  EXPECT_TRUE(filled.stop(in(test::kPatience)));
+  dispatchers_.clear();  // before the sink of this test
 }
 
 // ---- several sinks, several workers

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "core/base/file.h"
+#include "core/plugin/call_within.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
@@ -72,7 +73,7 @@ TEST_F(PluginLoaderTest, LoadsASoundPluginAndMakesItsInstance) {
   EXPECT_TRUE(create("good"));
   // Asked again it is the same one.
   EXPECT_EQ(loader.load("good")->descriptor, plugin->descriptor);
-  EXPECT_FALSE(factory_hung());
+  EXPECT_FALSE(call_hung());
 }
 
 TEST_F(PluginLoaderTest, TheFirstDirectoryWins) {
@@ -396,7 +397,7 @@ TEST_F(PluginLoaderTest, GivesUpAFactoryThatHangs) {
       {
         const auto sink = create("hanging_factory", std::chrono::milliseconds{200});
         std::fprintf(stderr, "%s; hung %d\n", sink ? "made" : sink.error().message().c_str(),
-                     static_cast<int>(factory_hung()));
+                     static_cast<int>(call_hung()));
         ::_exit(7);
       },
       ::testing::ExitedWithCode(7),
