@@ -372,21 +372,30 @@ TEST_F(LateResolverTest, AnArrayOfVeryManyTasksIsOneRow) {
 TEST_F(LateResolverTest,
        AHangingAccountingIsKilledInTimeAndTheNextRoundAsksForFewerAndForOthersFirst) {
   set_squeue(kUnknownToSlurmctld);
-  set_sacct("case \",${*##*-j },\" in *,1,*) sleep 1000 & wait;; *) answer;; esac");
+  const std::string heavy = "case \",${*##*-j },\" in *,1,*) ";
+  set_sacct(heavy + "sleep 1000 & wait;; *) answer;; esac");
   set_accounting("2|2|1002|2001|100|lab\n3|3|1002|2001|100|lab\n");
-  const auto begin = std::chrono::steady_clock::now();
-  const auto first = ask({{"1"}, {"2"}, {"3"}}, 1500ms);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, test::kPatience);
-  ASSERT_TRUE(first) << first.error().message();
-  EXPECT_EQ(first->at(1).state, State::kNotAsked);
-  EXPECT_TRUE(no_child_left());
+  // A round lasts until its deadline here, so that this is short; but sacct must have begun by
+  // then.
+  for (auto patience = 500ms; patience < test::kPatience; patience *= 2) {
+    resolver_.emplace(queue_, config_, log_, clock_, names_);
+    std::filesystem::remove(directory_.path_to("sacct.calls"));
+    const auto begin = std::chrono::steady_clock::now();
+    const auto first = ask({{"1"}, {"2"}, {"3"}}, patience);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, patience + test::kPatience);
+    ASSERT_TRUE(first) << first.error().message();
+    EXPECT_EQ(first->at(1).state, State::kNotAsked);
+    EXPECT_TRUE(no_child_left());
+    wait_out_the_pause();
+    ASSERT_TRUE(ask({{"1"}, {"2"}, {"3"}}, patience));
+    wait_out_the_pause();
+    if (calls("sacct").size() == 2) break;
+  }
   EXPECT_EQ(log_.last("SLURM_SACCT_FAILED").value().field("reason"),
             "sacct: no answer in time; killed");
-  wait_out_the_pause();
-  ASSERT_TRUE(ask({{"1"}, {"2"}, {"3"}}, 1500ms));
-  EXPECT_THAT(calls("sacct").back(), EndsWith("-j 1")) << "fewer";
-  wait_out_the_pause();
-  const auto third = ask({{"1"}, {"2"}, {"3"}}, 1500ms);
+  ASSERT_THAT(calls("sacct"), ElementsAre(EndsWith("-j 1,2,3"), EndsWith("-j 1"))) << "fewer";
+  set_sacct(heavy + kSlurmdbdIsDown + ";; *) answer;; esac");
+  const auto third = ask({{"1"}, {"2"}, {"3"}});
   ASSERT_TRUE(third);
   EXPECT_EQ(third->at(1).state, State::kFound) << "the others first";
   EXPECT_EQ(third->at(2).state, State::kFound);
@@ -397,16 +406,20 @@ TEST_F(LateResolverTest, AHangingSlurmctldLeavesTimeForAccounting) {
   set_squeue("sleep 1000 & wait");
   set_accounting("7|7|1002|2001|100|lab\n");
   const Clock& clock = system_clock();  // a fake one stands still meanwhile
-  LateResolver resolver(std::make_shared<Queue>(config_, log_, clock), config_, log_, clock,
-                        names_);
   const Event event{.job = {.id = "7"}};
-  const std::vector<OwnerQuery> queries{{&event, 100 * kSecond, {}, clock.steady()}};
-  const SteadyTime deadline = clock.steady() + 3s;
-  const auto answers = resolver.resolve(queries, {}, deadline);
-  EXPECT_LT(clock.steady(), deadline + test::kPatience);
-  ASSERT_TRUE(answers) << answers.error().message();
-  EXPECT_EQ(answers->at(0).state, State::kFound);
-  EXPECT_TRUE(no_child_left());
+  auto state = State::kNotAsked;
+  // Half of the time is accounting's, which must do for a shell on this machine.
+  for (auto patience = 1s; state != State::kFound && patience < test::kPatience; patience *= 2) {
+    LateResolver resolver(std::make_shared<Queue>(config_, log_, clock), config_, log_, clock,
+                          names_);
+    const std::vector<OwnerQuery> queries{{&event, 100 * kSecond, {}, clock.steady()}};
+    const SteadyTime deadline = clock.steady() + patience;
+    const auto answers = resolver.resolve(queries, {}, deadline);
+    EXPECT_LT(clock.steady(), deadline + test::kPatience);
+    if (answers) state = answers->at(0).state;
+    EXPECT_TRUE(no_child_left());
+  }
+  EXPECT_EQ(state, State::kFound);
 }
 
 TEST_F(LateResolverTest, AStopIsHonoured) {
