@@ -82,7 +82,7 @@ def source(trace, way, **options):
 def start(make_daemon, trace, way, **options):
     if way == "fanotify" and not harness.IS_ROOT:
         pytest.skip("fanotify needs root")
-    return make_daemon(sources=source(trace, way, **options)).start()
+    return make_daemon(sources=source(trace, way, **options)).start().prefer()
 
 
 class Fence:

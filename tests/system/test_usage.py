@@ -17,7 +17,7 @@ import pytest
 
 import harness
 from harness import wait_for
-from usage_lab import BusyJob, CGROUPS, ROUNDED, lab, measure, prefer  # noqa: F401  (a fixture)
+from usage_lab import BusyJob, CGROUPS, ROUNDED, lab, measure  # noqa: F401  (a fixture)
 
 
 def usage_source(work, **options):
@@ -91,7 +91,7 @@ def daemon(make_daemon, lab, work):
     daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
                                               samples=True),
                          sinks={"archive": {"kinds": kinds}})
-    return prefer(daemon.start())
+    return daemon.start().prefer()
 
 
 def test_a_job_that_keeps_one_of_two_cpus_busy_is_measured_as_it_was_charged(daemon, lab, work):
@@ -250,7 +250,7 @@ def test_a_restart_of_the_daemon_does_not_cut_a_job_in_two(daemon, lab, work, ho
     getattr(daemon, how)()
     before = len(samples(work, job.id))
     restarted = time.monotonic()
-    prefer(daemon.start())
+    daemon.start().prefer()
     wait_for(lambda: len(samples(work, job.id)) > before, "the job is sampled again")
     job.release()
     job.wait_ended()
@@ -278,7 +278,7 @@ def test_an_ordinary_user_may_measure_all_jobs(make_daemon, lab, work, ordinary_
                          sinks={"archive": {"kinds": ["usage.*"]}})
     (work / "archive").mkdir(exist_ok=True)
     os.chown(work / "archive", ordinary_user.pw_uid, ordinary_user.pw_gid)
-    prefer(daemon.start())
+    daemon.start().prefer()
     job, node = measure(lab, work, lambda job: wait_node(work, job), "--mem=100", cpu=2, mib=30,
                         held=held_memory(work, 30))
     usage = node["usage"]

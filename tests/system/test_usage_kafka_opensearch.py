@@ -12,7 +12,7 @@ import search_lab
 from harness import wait_for
 from kafka_lab import kafka_sink
 from test_usage_report import hold_against_schema, sampling, usage_events, wait_job
-from usage_lab import lab, measure, prefer  # noqa: F401  (a fixture)
+from usage_lab import lab, measure  # noqa: F401  (a fixture)
 
 ON_DISK = True
 INDEX = "scriptorium-usage-*"
@@ -94,7 +94,7 @@ def test_a_nodes_figures_are_the_same_in_every_sink(lab, broker, node, make_daem
     daemon = make_daemon(sources=sampling(lab, samples=True),
                          sinks=sinks(broker, node, topic))
     daemon.command("setup", "search")
-    prefer(daemon.start())
+    daemon.start().prefer()
 
     def sampled(job):
         wait_for(lambda: len(usage_events(archive, "usage.sample").get(job.id, [])) >= 3,

@@ -12,7 +12,7 @@ import pytest
 
 import harness
 from harness import Slurm, wait_for
-from usage_lab import lab, measure, prefer  # noqa: F401  (a fixture)
+from usage_lab import lab, measure  # noqa: F401  (a fixture)
 
 jsonschema = pytest.importorskip("jsonschema",
                                  reason="python3-jsonschema is not installed: no event was held "
@@ -231,7 +231,7 @@ def wait_job(archive, job):
 
 
 def test_a_busy_half_job_is_reported_after_its_end(lab, make_daemon, archive, work):
-    daemon = prefer(make_daemon(sources=sampling(lab), sinks=USAGE_SINK).start())
+    daemon = make_daemon(sources=sampling(lab), sinks=USAGE_SINK).start().prefer()
     job, event = measure(lab, work, lambda job: wait_job(archive, job), "-c2", "--mem=600", "-t",
                          "10", "-J", "half", cpu=12, mib=200)
     said = daemon.command("report", job.id).stdout
@@ -254,8 +254,8 @@ def test_a_busy_half_job_is_reported_after_its_end(lab, make_daemon, archive, wo
 
 
 def test_a_job_of_two_nodes_of_one_machine_is_one_summary(lab, make_daemon, archive, work):
-    daemon = prefer(make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 1}),
-                                sinks=USAGE_SINK).start())
+    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 1}),
+                         sinks=USAGE_SINK).start().prefer()
     job, event = measure(lab, work, lambda job: wait_job(archive, job), "-N2", "-c1", "--mem=100",
                          cpu=3, tasks=2)
     usage = event["usage"]
@@ -289,9 +289,9 @@ def test_a_job_that_is_killed_for_memory_is_said_to_be_so_however_short(lab, mak
 
 def test_a_job_of_two_seconds_is_measured_and_said_to_be_too_short_to_judge(lab, make_daemon,
                                                                             archive, work):
-    daemon = prefer(make_daemon(sources=sampling(lab, interval_seconds=30,
-                                                 **{"findings.min_elapsed_seconds": 300}),
-                                sinks=USAGE_SINK).start())
+    daemon = make_daemon(sources=sampling(lab, interval_seconds=30,
+                                          **{"findings.min_elapsed_seconds": 300}),
+                         sinks=USAGE_SINK).start().prefer()
     job, event = measure(lab, work, lambda job: wait_job(archive, job), "-c2", "--mem=100",
                          cpu=1.5, mib=10)
     assert event["usage"]["quality"]["status"] == "short"
@@ -302,7 +302,7 @@ def test_a_job_of_two_seconds_is_measured_and_said_to_be_too_short_to_judge(lab,
 
 def test_without_a_scheduler_to_ask_a_job_is_told_by_its_node_alone(lab, make_daemon, archive,
                                                                     work):
-    prefer(make_daemon(sources=sampling(lab, resolve="none"), sinks=USAGE_SINK).start())
+    make_daemon(sources=sampling(lab, resolve="none"), sinks=USAGE_SINK).start().prefer()
     _, event = measure(lab, work, lambda job: wait_job(archive, job), "-c1", "--mem=100", "-J",
                        "nameless", cpu=1, mib=10)
     assert "request" not in event["usage"] and "name" not in event["job"] \

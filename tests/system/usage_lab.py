@@ -5,7 +5,6 @@ busy machine, where starting a shell costs more."""
 
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -110,20 +109,11 @@ class BusyJob:
         assert cpu["time_seconds"] <= most + ROUNDED
 
 
-def prefer(daemon):
-    """A job's control groups stand for some 20 ms after its end. So that the daemon gets a CPU in
-    that time whatever else runs, it comes before all others, as a site may say with Nice=."""
-    for thread in os.listdir(f"/proc/{daemon.process.pid}/task"):
-        with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, int(thread), -20)
-    return daemon
-
-
 def measure(lab, work, event_of, *options, held=None, **what):
-    """A BusyJob and the event that event_of(job id) waits for, which was read at the job's end. If
-    the machine gave the daemon no CPU at the right moment all the same, the event says so, and the
-    next job is looked at. held(job) is called when the job has used its CPU time, and holds its
-    memory."""
+    """A BusyJob and the event that event_of(job id) waits for, which was read at the job's end. Its
+    control groups stand for some 20 ms after that: if the daemon got no CPU then although it comes
+    first (Daemon.prefer), the event says so, and the next job is looked at. held(job) is called
+    when the job has used its CPU time, and holds its memory."""
     for _ in range(5):
         job = BusyJob(lab, work, *options, hold=held is not None, **what)
         if held is not None:
