@@ -2,6 +2,7 @@
 that jump, names that move, processes that cannot be made. Nothing is lost by any of it, and what is
 not hit continues. docs/testing.md says which fault of which kind is tested where."""
 
+import contextlib
 import gzip
 import http.server
 import json
@@ -154,16 +155,15 @@ def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_t
     server.send_signal(signal.SIGSTOP)
     storm = make_storm(30, first_id=101).finish()
     status = daemon.wait_status(lambda s: s["sinks"]["other"]["acknowledged_total"] == 50,
-                                "the other sink has all", 20)
+                                "the other sink has all")
     assert status["sinks"]["archive"]["acknowledged_total"] == 20
     assert status["sinks"]["archive"]["waiting"] == 30
-    begun = time.monotonic()
     daemon.process.send_signal(signal.SIGTERM)
-    # Its thread waits in the kernel for the stalled server, and only then can the process go.
-    daemon.wait_log("SINK_HANGS", 20)
-    assert time.monotonic() - begun < 10 * harness.PATIENCE
+    # It waits no longer for the sink, although the server stays stopped. Its thread waits in the
+    # kernel for the server, and only then can the process go.
+    daemon.wait_log("SINK_HANGS")
     server.send_signal(signal.SIGCONT)
-    daemon.wait_exit(20)
+    daemon.wait_exit()
     daemon.start()
     daemon.wait_acknowledged(50)
     assert set(storm.manifest()) <= archive.scripts()
@@ -174,7 +174,7 @@ def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_t
     make_storm(10, first_id=201).finish()
     daemon.wait_status(lambda s: s["sinks"]["archive"]["retries"]
                        and s["sinks"]["other"]["acknowledged_total"] == 60,
-                       "the archive's deliveries are tried again, the other sink has all", 20)
+                       "the archive's deliveries are tried again, the other sink has all")
     subprocess.run(["umount", "-l", str(place)], check=True)
     serve()
     daemon.wait_acknowledged(60)
@@ -262,7 +262,7 @@ def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(cloc
     shift(-3600)
     archive.path.unlink()
     (work / "away").rename(archive.path)
-    daemon.wait_acknowledged(60, seconds=20)
+    daemon.wait_acknowledged(60)  # not an hour later
     # A day ahead, everything is inspected again: nothing comes twice, for no id is made of our
     # clock.
     shift(86400)
@@ -279,7 +279,7 @@ def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(cloc
         make_storm(20, first_id=first).finish()
         daemon.wait_status(lambda s, f=first: {str(f + i) for i in range(20)} <= archive.scripts()
                            and s["sinks"]["archive"]["waiting"] == 0,
-                           "the new ones are archived", 30)
+                           "the new ones are archived")
         assert daemon.command("status", check=False).returncode == 0
         year = int(archive.metadata(first)["captured_at"][:4])
         assert abs(year - time.gmtime().tm_year
@@ -290,6 +290,9 @@ def test_a_clock_that_jumps_neither_holds_a_retry_nor_brings_anything_twice(cloc
 
 
 # ---- processes -----------------------------------------------------------------------------------
+PERIOD_SECONDS = 1.5  # the watchdog's
+
+
 def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(make_daemon,
                                                                                 make_storm, work,
                                                                                 archive):
@@ -300,7 +303,8 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
         address = str(work / "notify")
         notify.bind(address)
         os.chmod(address, 0o777)
-        env = {**os.environ, "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1500000"}
+        env = {**os.environ, "NOTIFY_SOCKET": address,
+               "WATCHDOG_USEC": str(int(PERIOD_SECONDS * 1e6))}
         with open(daemon.log_file, "ab") as log:
             daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
                                                str(daemon.config)],
@@ -308,26 +312,35 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
                                               env=env)
         daemon.wait_ready()
 
-        def pings(seconds):
-            """Signs of life in this time."""
-            count, deadline = 0, time.monotonic() + seconds
-            while (left := deadline - time.monotonic()) > 0:
-                notify.settimeout(left)
-                try:
+        def waiting_pings():
+            """Signs of life that were told and not read yet."""
+            count = 0
+            notify.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
                     count += b"WATCHDOG=1" in notify.recv(4096)
-                except TimeoutError:
-                    break
             return count
-        assert pings(3) >= 2, "it tells that it lives, three times in each period"
+
+        def wait_pings():
+            """Until two came within one period; the machine may delay some of them."""
+            last = [float("-inf")]
+
+            def two():
+                before = last[0]
+                if waiting_pings() > 0:
+                    last[0] = time.monotonic()
+                return last[0] > before and last[0] - before < PERIOD_SECONDS
+            wait_for(two, "it tells that it lives, more than once in each period")
+        wait_pings()
         daemon.process.send_signal(signal.SIGSTOP)
         wait_for(lambda: pathlib.Path(f"/proc/{daemon.process.pid}/stat").read_text().rsplit(
             ")", 1)[1].split()[0] == "T", "it is stopped")
-        pings(0.1)
-        storm = make_storm(500, rate=500).finish()
-        assert pings(2) == 0, "a stopped process tells that it lives"
+        waiting_pings()
+        storm = make_storm(500, rate=200).finish()  # for longer than the watchdog's period
+        assert waiting_pings() == 0, "a stopped process tells that it lives"
         daemon.process.send_signal(signal.SIGCONT)
         daemon.wait_acknowledged(500)
-        assert pings(3) >= 2
+        wait_pings()
         archive.compare(storm.manifest())
 
 
@@ -473,7 +486,7 @@ def test_a_destination_whose_name_leads_elsewhere_is_followed(make_daemon, make_
     daemon.wait_status(lambda s: s["sinks"]["search"]["waiting"] == 20 or second.ids,
                        "the old address answers no more")
     hosts.write_text("127.0.0.3 search.test\n")
-    daemon.wait_acknowledged(40, "search", 40)
+    daemon.wait_acknowledged(40, "search")
     assert len(set(second.ids)) == 20 and not set(first.ids) & set(second.ids)
     assert daemon.sink("search")["dead"] == 0
     second.stop()

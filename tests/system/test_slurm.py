@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 import pytest
 
@@ -96,9 +95,8 @@ def test_with_slurmctld_stopped_a_job_lands_under_unverified(fresh_slurm, make_d
     slurm.stop_controller()
     daemon = make_daemon(sources=slurm_source(slurm, resolve_timeout_seconds=2),
                          sinks=LAYOUT).start()
-    begin = time.monotonic()
+    # Although slurmctld stays stopped.
     file, event = wait_event(archive, job)
-    assert time.monotonic() - begin < 30 * harness.PATIENCE
     assert not (event["user"] or {}).get("verified")
     assert file.relative_to(archive.path).parts[0] == "unverified"
     assert script_of(file) == script
