@@ -16,12 +16,13 @@ words and exits 1.
   examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs,
                       packaging/scriptorium.toml and each file of plugins.d, unchanged and with
                       its comments taken away, is a configuration that COMMAND takes
-  waits               no fast test asserts that something takes less than a minute: a busy machine
-                      would fail it
+  waits               no system test waits for less than a minute, and no fast test asserts that
+                      something takes less: a busy machine would fail it
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
 Exit 77: skipped, with the reason.
 """
 
+import ast
 import pathlib
 import re
 import shutil
@@ -281,7 +282,8 @@ UNITS = {"s": 1, "seconds": 1, "ms": 0.001, "milliseconds": 0.001, "min": 60, "m
 
 
 def check_waits():
-    """What cannot be said without a time is in the servers or load tier, or waits for kPatience."""
+    """Every wait has a minute at least. What cannot be said without a time is in the servers or
+    load tier."""
     slow = set(re.findall(r"\bsystem_(\w+)", "".join(
         found.group(0) for found in re.finditer(
             r"set\(SCRIPTORIUM_(SERVER|LOAD)_TESTS[^)]*\)",
@@ -296,13 +298,39 @@ def check_waits():
                     (found.group(4), found.group(3))
                 if int(amount) * UNITS.get(unit, 0) < LEAST_SECONDS:
                     problem(file, number, "a busy machine fails this; the limit is test::kPatience")
-    for file in files("tests/system/test_*.py"):
-        if file.stem.removeprefix("test_") in slow:
+    for file in files("tests/system/*.py", "tests/packaging/*.py"):
+        for number, words in short_waits(file):
+            problem(file, number, f"waits for less than {LEAST_SECONDS} s: {words}")
+        if file.stem.removeprefix("test_") in slow or not file.name.startswith("test_"):
             continue
         for number, line in lines(file):
             found = re.search(r"assert .*(?:monotonic\(\) - \w+|\bseconds) < (\d+)\b", line)
             if found and int(found.group(1)) < LEAST_SECONDS:
                 problem(file, number, f"a busy machine fails this; at least {LEAST_SECONDS} s")
+
+
+# The functions of tests/system that wait for an event, each with the place of its limit.
+WAITS = {"wait_for": 2, "wait_status": 2, "wait_acknowledged": 2, "wait_log": 1, "wait_ready": 0,
+         "wait_exit": 0, "terminate": 0, "finish": 0, "command": None, "run": None}
+
+
+def short_waits(file):
+    """(line, words) of each wait with a limit that is written there and too short. One that is
+    computed, as for a random moment, is not judged."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if name not in WAITS:
+            continue
+        limits = [k.value for k in node.keywords if k.arg in ("seconds", "timeout")]
+        place = WAITS[name]
+        if place is not None and len(node.args) > place:
+            limits.append(node.args[place])
+        for limit in limits:
+            if isinstance(limit, ast.Constant) and isinstance(limit.value, (int, float)) \
+                    and limit.value < LEAST_SECONDS:
+                yield node.lineno, f"{name}(... {limit.value})"
 
 
 # ---- examples ------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
                 folder.rmdir()
             self.group.rmdir()
             return True
-        harness.wait_for(remove_groups, f"{self.group} is empty", seconds=20, step=0.1)
+        harness.wait_for(remove_groups, f"{self.group} is empty", step=0.1)
 
 
 # What each kind of root has, beside the smallest Debian.

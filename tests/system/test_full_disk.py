@@ -127,7 +127,7 @@ def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_jo
         new.write_bytes(b"x" * (2 << 20))
         os.replace(new, spool.path / "job_state")
     harness.wait_for(lambda: pinned(site) <= 40 << 20,
-                     lambda: f"{pinned(site) >> 20} MB of deleted files are kept", 30)
+                     lambda: f"{pinned(site) >> 20} MB of deleted files are kept")
     assert daemon.source()["waiting_for_room"] > 0, "the journal had room, so this shows nothing"
     ballast.unlink()
     subprocess.run(["mount", "-o", "remount,size=400m", str(down)], check=True)

@@ -17,7 +17,7 @@ NO_ROOM = {"archive": {"min_free_bytes": 1 << 50}}
 def damage_in_use(journal):
     """Noise over the index that every new event goes into and over some events' files, in a journal
     that the daemon holds open and has just been made to read it again."""
-    with sqlite3.connect(journal, timeout=30) as db:
+    with sqlite3.connect(journal, timeout=60) as db:
         db.execute("INSERT INTO positions VALUES('another', x'00')")
         db.commit()
         assert db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0

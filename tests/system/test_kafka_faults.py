@@ -105,7 +105,7 @@ def test_sigterm_while_nothing_answers_ends_in_time_and_keeps_everything(daemon,
     (broker.kill if broker_is == "away" else broker.freeze)()
     storm.finish()
     daemon.wait_status(lambda s: s["sinks"]["kafka"]["waiting"] > 50, "events wait")
-    assert daemon.terminate(30) == 0
+    assert daemon.terminate() == 0
     (broker.start if broker_is == "away" else broker.thaw)()
     daemon.start()
     # What a broker stored and could not answer for any more comes again after the restart: a hung

@@ -19,7 +19,7 @@ PACKAGING = pathlib.Path(__file__).resolve().parents[2] / "packaging" / "monitor
 
 class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path):
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=60)
         self.path = str(path)
 
     def connect(self):
@@ -135,7 +135,7 @@ def test_on_loopback_and_as_a_file(make_daemon, spool, work):
         port = probe.getsockname()[1]
     textfile = work / "scriptorium.prom"
     daemon = make_daemon(metrics_listen=f"127.0.0.1:{port}", metrics_textfile=str(textfile)).start()
-    kind, text = scrape(http.client.HTTPConnection("127.0.0.1", port, timeout=30))
+    kind, text = scrape(http.client.HTTPConnection("127.0.0.1", port, timeout=60))
     # Written before the first scrape is answered, and like it only when everything runs: so nothing
     # is in one and not in the other. Only what is ignored may come at any time, by what other
     # programs write on this file system.

@@ -61,7 +61,7 @@ def test_once_that_is_interrupted_ends_soon_and_the_next_run_takes_the_rest(make
                                stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     harness.wait_for(lambda: archive.scripts(), "the first job is archived")
     process.send_signal(signal.SIGINT)
-    assert process.wait(30 * harness.PATIENCE) == harness.EX_TEMPFAIL
+    assert process.wait(60 * harness.PATIENCE) == harness.EX_TEMPFAIL
     assert len(archive.scripts()) < len(storm.manifest()), \
         "it was done before it could be interrupted"
     daemon.command("run", "--once", seconds=300)

@@ -310,7 +310,7 @@ def test_a_sink_that_hangs_delays_neither_the_other_sink_nor_the_stop(make_daemo
     daemon.wait_acknowledged(200)
     archive.compare(storm.manifest())
     assert daemon.sink("stuck")["acknowledged"] == 0 and daemon.sink("stuck")["waiting"] == 200
-    daemon.terminate(30)
+    daemon.terminate()
     gate.touch()
     daemon.start()
     daemon.wait_acknowledged(200, sink="stuck")
