@@ -1,6 +1,5 @@
-"""The usage source against real control groups: jobs of a real Slurm under cgroup v1
-(tests/support/slurm-cgroup-lab), and v2 groups made by hand. What a job really used is what the job
-itself says at its end."""
+"""The usage source against real control groups: jobs of a real Slurm under cgroup v1, whose use is
+known exactly (usage_lab), and v2 groups made by hand."""
 
 import contextlib
 import json
@@ -125,10 +124,6 @@ def test_a_job_that_only_sleeps_has_used_no_more_than_its_start(daemon, lab, wor
             assert cpu["utilization_ratio"] * cpu["allocated"] * sample["interval_seconds"] \
                 <= most * 1.001, sample
     assert usage["memory"]["peak_working_set_bytes"] < 10 << 20
-
-
-def test_a_job_of_two_seconds_is_measured_to_its_end(daemon, lab, work):
-    measure(lab, work, lambda job: wait_node(work, job), "--mem=100", cpu=2)
 
 
 def test_a_job_that_is_killed_for_its_memory_says_so(daemon, lab, work):
