@@ -123,8 +123,10 @@ def outlast(daemon, jobs, archive, down, limit):
     waiting, written = status["sinks"][down], jobs.last - before
     assert waiting["waiting"] == written and waiting["refill_from_archive"] > written / 2, waiting
     assert status["journal"]["bytes"] < limit
-    # A moment, where the machine is slow to release; never for the other sink, which stays away.
-    assert longest_wait_for_room(daemon) < 60 * PATIENCE
+    # A time, and so in the load tier: a release takes milliseconds, and the other sink stays away
+    # for as long as this test likes.
+    assert longest_wait_for_room(daemon) < 2 * PATIENCE, \
+        "the healthy sink never waits for the other"
     return waiting
 
 

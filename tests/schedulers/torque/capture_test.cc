@@ -26,6 +26,7 @@ using namespace std::literals;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // server_priv/jobs, as 6.1 writes it.
 class TorqueSpool {
@@ -165,6 +166,14 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     const auto events = collect(1);
     ASSERT_FALSE(events.empty());
     EXPECT_EQ(events[0]->job.id, stem) << "another event came before it";
+  }
+
+  // fanotify also tells of what other processes write on the same file system, other tests for one.
+  auto ignored_in_spool() const {
+    auto ignored = capture_->status().ignored;
+    ignored.erase("another path");
+    ignored.erase("another owner");
+    return ignored;
   }
 
   std::uint64_t missed() const {
@@ -314,7 +323,7 @@ TEST_P(TorqueCaptureTest, AReservationThatIsTakenBackIsNothing) {
   fence();
   EXPECT_TRUE(eventually([](const CaptureStatus& s) { return s.pending == 0; }));
   EXPECT_EQ(missed(), 0U);
-  EXPECT_TRUE(capture_->status().ignored.empty());
+  EXPECT_THAT(ignored_in_spool(), IsEmpty());
 }
 
 TEST_P(TorqueCaptureTest, AStemThatIsUsedAgainIsAnotherJob) {
@@ -391,7 +400,7 @@ TEST_P(TorqueCaptureTest, JobsThatAreGoneAtOnceAreCapturedOrCounted) {
     return s.captured + missed() == kJobs && s.pending == 0;
   })) << capture_->status().captured
       << " captured, " << missed() << " missed";
-  EXPECT_TRUE(capture_->status().ignored.empty());
+  EXPECT_THAT(ignored_in_spool(), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, TorqueCaptureTest, testing::Values("fanotify", "inotify"),
