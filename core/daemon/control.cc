@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/base/file.h"
 #include "core/daemon/state_dir.h"
 #include "core/daemon/status_json.h"
+#include "core/plugin/call_within.h"
 
 namespace scriptorium {
 namespace {
@@ -20,6 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLetters = 1000;
 constexpr std::size_t kMostFound = 100;
+constexpr std::chrono::seconds kArchivePatience{10};
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -90,9 +93,12 @@ std::string show_letter(Journal& journal, const Json& request) {
     found.push_back(letter_json(letter));
   }
   if (whole_id.empty()) return refuse("no dead letter has the event id " + id);
-  auto event = journal.event(whole_id);
-  if (!event) return refuse(event.error().message());
-  return accept_text(R"({"event":)" + event_json(**event) + R"(,"letters":)" + dump(found) + "}");
+  // It may be in an archive that hangs, and the next request must be answered nevertheless.
+  const auto answer =
+      call_within(kArchivePatience, [&journal, whole_id] { return journal.event(whole_id); });
+  if (!answer) return refuse("the archive that holds the event does not answer");
+  if (!*answer) return refuse(answer->error().message());
+  return accept_text(R"({"event":)" + event_json(***answer) + R"(,"letters":)" + dump(found) + "}");
 }
 
 std::string count_of(const Result<std::uint64_t>& count) {

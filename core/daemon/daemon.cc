@@ -16,6 +16,7 @@
 #include "core/daemon/metrics_server.h"
 #include "core/daemon/once.h"
 #include "core/daemon/process.h"
+#include "core/plugin/call_within.h"
 
 namespace scriptorium {
 namespace {
@@ -190,7 +191,7 @@ int Daemon::stop() {
   control_.reset();
   if (CrashRecord* const crashes = engine_->crashes()) crashes->close();
   const int code = damaged ? EX_IOERR : opener_died_ ? EX_SOFTWARE : 0;
-  if (!stopped) ::_exit(code);  // a thread still runs in a plugin's code
+  if (!stopped || call_hung()) ::_exit(code);  // a thread still runs in a plugin's code
   engine_.reset();
   return code;
 }

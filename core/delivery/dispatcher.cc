@@ -55,7 +55,7 @@ class Dispatcher::Impl {
 
   void start() {
     context_.state.with([](DispatchState& s) { s.starting = true; });
-    add_thread([this] { bring_up(); });
+    starter_ = make_thread([this] { bring_up(); });
   }
 
   Result<void> await_start(SteadyTime deadline) {
@@ -87,7 +87,7 @@ class Dispatcher::Impl {
     const SteadyTime last = std::max(deadline, context_.clock.steady() + kLeastJoinTime);
     if (!wait_until(last, [](const DispatchState& s) { return s.threads == 0; }))
       return hangs_in("read from an archive");
-    threads_.clear();
+    workers_.clear();
     return true;
   }
 
@@ -147,19 +147,18 @@ class Dispatcher::Impl {
     return context_.state.wait_until(std::stop_token{}, deadline, ready);
   }
 
-  // Until `work` returns, it is counted in `threads`, so that it may add another thread: who stops
-  // touches threads_ only when all have ended.
+  // Counted in `threads` until `work` returns.
   template <typename Work>
-  void add_thread(Work work) {
+  std::jthread make_thread(Work work) {
     context_.state.with([](DispatchState& s) { ++s.threads; });
-    threads_.emplace_back([this, work]() noexcept {
+    return std::jthread([this, work]() noexcept {
       name_thread("sink", context_.name);
       work();
       context_.state.with_notify([](DispatchState& s) { --s.threads; });
     });
   }
 
-  // The first thread: starts the sink, then the workers.
+  // The starter: starts the sink, then the workers.
   void bring_up() {
     const bool started = start_until_ready();
     std::size_t count = 0;
@@ -177,7 +176,9 @@ class Dispatcher::Impl {
       s.ready = started;
       if (started) s.not_ready.reset();
     });
-    for (std::size_t i = 0; i < count; ++i) add_thread([this] { work(stop_.get_token()); });
+    workers_.reserve(count);
+    for (std::size_t i = 0; i < count; ++i)
+      workers_.push_back(make_thread([this] { work(stop_.get_token()); }));
   }
 
   // False: a stop was requested.
@@ -302,7 +303,8 @@ class Dispatcher::Impl {
   delivery::BackOff start_back_off_;
   std::stop_source stop_;
   std::jthread stopper_;  // in Sink::stop()
-  std::vector<std::jthread> threads_;
+  std::jthread starter_;
+  std::vector<std::jthread> workers_;  // the starter's, until all threads have ended
 };
 
 Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,
