@@ -75,8 +75,9 @@ int Daemon::run() {
   if (started && !options_.once) started = start_servers();
   if (!started) {
     log_->error("START_REFUSED", started.error().message(), {});
-    engine_->refuse();
-    return exit_code_of(started.error().kind());
+    const int code = exit_code_of(started.error().kind());
+    if (!engine_->refuse() || call_hung()) ::_exit(code);
+    return code;
   }
   if (options_.once) return deliver_once();
   watch_forever();

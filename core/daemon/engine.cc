@@ -95,8 +95,8 @@ void Engine::open_crash_record() {
 
 // ---- stop
 
-void Engine::refuse() {
-  if (pipeline_) pipeline_->stop_sinks(clock_.steady() + kRefusedStopTime);
+bool Engine::refuse() {
+  return !pipeline_ || pipeline_->stop_sinks(clock_.steady() + kRefusedStopTime);
 }
 
 bool Engine::stop_sources(SteadyTime deadline) {

@@ -20,9 +20,10 @@ class Engine {
  public:
   Engine(Setup setup, const Privileges& privileges, Logger& log, const Clock& clock, bool once);
 
-  // Opens everything and starts all but the sources. After an error, call refuse().
+  // Opens everything and starts all but the sources. After an error, call refuse(). False: a sink
+  // hangs in a call, and the process must end with _exit().
   Result<void> start();
-  void refuse();
+  bool refuse();
   // Puts a changed configuration in force, as Pipeline::switch_to() does.
   Result<void> switch_to(Setup setup);
   void note_reload(const Result<void>& ended);  // for the status

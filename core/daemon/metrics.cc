@@ -186,6 +186,7 @@ constexpr Row kSink[] = {
     {"sink_attempts", kCounter, "attempts", "Events handed to the sink, each attempt counted."},
     {"sink_dead_letters", kGauge, "dead",
      "Events that were given up and are kept with their reason."},
+    {"sink_ready", kGauge, "ready", "Whether the sink has started."},
     {"sink_waiting_events", kGauge, "waiting", "Events that the sink still has to take."},
     {"sink_waiting_bytes", kGauge, "waiting_bytes", "Their size."},
     {"sink_refill_events", kGauge, "refill_from_archive",

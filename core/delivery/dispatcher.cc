@@ -93,11 +93,12 @@ class Dispatcher::Impl {
 
   Status status() const {
     const SteadyTime now = context_.clock.steady();
+    const std::optional<CallWatch::Call> call = context_.calls.oldest();
     return context_.state.with([&](const DispatchState& s) {
       const delivery::DeliveryCounters& c = s.counters;
       Status status{.ready = s.ready,
                     .not_ready = std::nullopt,
-                    .call = context_.calls.oldest(),
+                    .call = call,
                     .retries = c.retries.counts(),
                     .acknowledged = c.acknowledged,
                     .rejected = c.rejected,

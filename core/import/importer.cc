@@ -103,8 +103,8 @@ Result<void> Import::start_sinks() {
     auto sink = SinkRun::make(loaded, *runtime_);
     if (!sink) return sink.error();
     if (auto started = (*sink)->start(); !started) return started;
-    if (auto ready = (*sink)->await_start(start_limit); !ready) return ready;
     sinks_.push_back(*std::move(sink));
+    if (auto ready = sinks_.back()->await_start(start_limit); !ready) return ready;
   }
   const auto unconfigured = journal_->unregistered_sinks();
   if (unconfigured.empty()) return {};

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import tempfile
 import termios
+import time
 
 import pytest
 
@@ -54,6 +55,9 @@ def daemon():
         work, sinks={"catalog": {"plugin": "catalog", "root": str(work / "catalog")}}))
     for job, script in SCRIPTS.items():
         spool.write(job, script, ENVIRONMENTS[job])
+        # A second apart, in the order of their numbers.
+        time_ns = time.time_ns() - (200 - job) * 10**9
+        os.utime(spool.entry(job) / "script", ns=(time_ns, time_ns))
     daemon.start()
     for sink in STORES:
         daemon.wait_acknowledged(len(SCRIPTS), sink)
@@ -241,9 +245,13 @@ def test_history_knows_the_runs_of_one_job_and_the_edit_between(daemon):
     edits = [run["edit"] for run in runs if run.get("edit", {}).get("lines")]
     assert any("+mpirun -np 32 gmx_mpi mdrun -s run_032.tpr" in e["lines"]
                or "-mpirun -np 32 gmx_mpi mdrun -s run_032.tpr" in e["lines"] for e in edits), runs
-    alone = daemon.command("diff", "102", "--in", "catalog", check=False)
+    alone = daemon.command("diff", "101", "--in", "catalog", check=False)
     assert alone.returncode == EX_NOINPUT
-    assert "completed with exit code 0" in alone.stderr, "no outcome is known here"
+    assert "no earlier run of job 101's family" in alone.stderr
+    edited = daemon.command("diff", "103", "--in", "catalog", check=False)
+    assert edited.returncode == DIFFERENT
+    assert "compared with job 102 of" in edited.stdout
+    assert "how its jobs ended is not known" in edited.stdout
 
 
 def test_show_of_a_range_comes_from_the_catalog(daemon):

@@ -23,7 +23,9 @@ class Mount:
         self.path = work / "mounted"
         (work / "behind").mkdir(mode=0o700)
         self.path.mkdir()
-        self.server = subprocess.Popen(["bindfs", "-f", str(work / "behind"), str(self.path)])
+        # The kernel remembers nothing, so that every call must ask the server.
+        self.server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=0,entry_timeout=0",
+                                        str(work / "behind"), str(self.path)])
         wait_for(lambda: os.path.ismount(self.path), "the file system is mounted")
 
     def stall(self):
@@ -101,6 +103,9 @@ def test_a_sink_that_is_refilled_from_it_can_be_stopped_and_reloaded(make_daemon
     daemon.wait_status(lambda s: s["sinks"]["stalled"]["acknowledged_total"] == 400
                        and s["sinks"]["copy"]["refill_from_archive"] > 0,
                        "the journal leaves events to the archive")
+    daemon.terminate()  # it has the newest events in memory
+    daemon.start()
+    daemon.wait_status(lambda s: s["sinks"]["stalled"]["ready"], "the archive is ready")
     mount.stall()
     blocked.unlink()
     blocked.mkdir(mode=0o700)

@@ -55,6 +55,13 @@ def test_a_sink_that_hangs_holds_up_nobody_and_gets_its_jobs_afterwards(make_dae
                        "what waited is delivered")
 
 
+def test_a_start_that_is_refused_does_not_wait_for_a_sink_that_hangs(make_daemon, work, archive):
+    daemon = make_daemon(sources={"slurm": {"spool": str(work / "nowhere")}},
+                         sinks={"stuck": stuck(work, "start")}, **CORE).start(ready=False)
+    assert daemon.wait_exit() == EX_CONFIG, daemon.log_tail()
+    daemon.wait_log("START_REFUSED: source.slurm")
+
+
 def test_a_sink_that_is_not_ready_is_tried_again_and_its_jobs_wait(make_daemon, spool, work,
                                                                    archive):
     """At a boot the folder may not be mounted yet; at a reload the same holds for a new sink."""
