@@ -53,8 +53,8 @@ const std::vector<Section>& sections() {
            {"75",
             "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
            {"78",
-            "The configuration is wrong; every problem was printed. check: run would refuse to "
-            "start."},
+            "The configuration is wrong; every problem was printed. check: run --once would "
+            "refuse it."},
        }},
       {"SIGNALS",
        {
@@ -186,8 +186,8 @@ const std::vector<ExitFact>& exit_facts() {
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
       {"78",
        {"check"},
-       "The configuration is wrong, or names something that does not exist; run would refuse to "
-       "start."},
+       "The configuration is wrong, or names something that does not exist; run --once would "
+       "refuse it."},
       {"78",
        {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list",
         "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
