@@ -13,7 +13,7 @@
 namespace scriptorium {
 
 // One running sink with its dispatcher.
-// Threads: the main thread; status() from any.
+// Threads: the main thread; stop() also from another while that waits; status() from any.
 class SinkRun {
  public:
   // Makes the instance; registers nothing yet. It can be read as an archive from then on.

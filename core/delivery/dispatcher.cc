@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/api/kit/repeat_limit.h"
 #include "core/base/thread_name.h"
 #include "core/delivery/batch_reader.h"
 #include "core/delivery/carrier.h"
@@ -50,7 +51,6 @@ class Dispatcher::Impl {
   ~Impl() {
     begin_stop();
     carrier_.give_up();
-    context_.state.wait(std::stop_token{}, [](const DispatchState& s) { return s.threads == 0; });
   }
 
   void start() {
@@ -185,25 +185,22 @@ class Dispatcher::Impl {
   // False: a stop was requested.
   bool start_until_ready() {
     std::uint32_t failures = 0;
-    SteadyTime announce_again_at;
+    RepeatLimit said(kAnnounceEvery);
     while (!stop_.stop_requested()) {
       const Result<void> started = start_sink();
       if (started) {
-        if (failures > 0)
+        if (said.forget_all())
           context_.log.info("SINK_READY", "a destination is ready now", {{"sink", context_.name}});
         return true;
       }
       const SteadyTime now = context_.clock.steady();
       const SteadyTime again_at = now + start_back_off_.next(++failures, std::nullopt);
-      bool is_news = now >= announce_again_at;
       const std::uint64_t interrupts = context_.state.with_notify([&](DispatchState& s) {
-        is_news = is_news || !s.not_ready || s.not_ready->message() != started.error().message();
         s.not_ready = started.error();
         s.start_again_at = again_at;
         return s.interrupts;
       });
-      if (is_news) {
-        announce_again_at = now + kAnnounceEvery;
+      if (said.allows(started.error().message(), now)) {
         context_.log.error("SINK_NOT_READY",
                            "a destination is not ready; its events wait in the journal, and it is "
                            "tried again",
@@ -303,9 +300,9 @@ class Dispatcher::Impl {
   const StartSink start_sink_;
   delivery::BackOff start_back_off_;
   std::stop_source stop_;
-  std::jthread stopper_;  // in Sink::stop()
-  std::jthread starter_;
-  std::vector<std::jthread> workers_;  // the starter's, until all threads have ended
+  std::jthread stopper_;               // in Sink::stop()
+  std::vector<std::jthread> workers_;  // made by the starter
+  std::jthread starter_;               // joined before them
 };
 
 Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,

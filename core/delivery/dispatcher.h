@@ -44,7 +44,7 @@ namespace scriptorium {
 //          for its life. The clock must be the machine's, since the threads wait by it.
 // Memory:  a batch for each worker (batches that are handed over in order share the bytes of one),
 //          and the parked events of ParkedStore.
-// Threads: start(), stop() from the main thread; the rest from any.
+// Threads: start() and stop() from one thread at a time; the rest from any.
 class Dispatcher {
  public:
   // `start_sink` calls Sink::start(), and is called on the dispatcher's own thread until it
