@@ -21,8 +21,7 @@ set(SCRIPTORIUM_SERVER_TESTS
     system_elasticsearch system_elasticsearch9 system_kafka system_kafka_cluster system_kafka_tickets
     system_opensearch system_opensearch3 system_opensearch_secure system_owners_later system_show
     system_slurm system_slurm_late system_slurm_owners system_stalled_archive system_usage
-    system_usage_report
-    system_user_share)
+    system_usage_report system_user_share)
 set(SCRIPTORIUM_LOAD_TESTS
     packages system_capture_gaps system_crash system_faults system_import
     system_kafka_faults system_kafka_outage system_memory system_opensearch_faults system_operations

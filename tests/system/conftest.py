@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -145,3 +146,42 @@ def ordinary_user():
     if user is None:
         pytest.skip("no ordinary user to submit as")
     return user
+
+
+def filesystem_of(place):
+    """The type of the uppermost mount there, without asking that file system itself."""
+    types = [line.split(" - ")[1].split()[0]
+             for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+             if line.split()[4] == str(place)]
+    return types[-1] if types else ""
+
+
+@pytest.fixture
+def bindfs(work):
+    """A file system that a process of ours serves, so that it can be made to stall and to die, for
+    the archive: (mount point, serve())."""
+    if not shutil.which("bindfs") or not os.path.exists("/dev/fuse") or not harness.IS_ROOT:
+        pytest.skip("needs root, bindfs and /dev/fuse; apt-get install bindfs")
+    (work / "behind").mkdir()
+    place = work / "archive"
+    place.mkdir()
+    # What lies below the mount takes no file, as on a site that protects its mount points: nothing
+    # can be written there between the end of one server and the start of the next.
+    for mount in (["--bind", str(place), str(place)], ["-o", "remount,bind,ro", str(place)]):
+        subprocess.run(["mount", *mount], check=True)
+    servers = []
+
+    def serve():
+        # The kernel remembers nothing, so that every call must ask the server.
+        server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=0,entry_timeout=0",
+                                   str(work / "behind"), str(place)])
+        servers.append(server)
+        harness.wait_for(lambda: "fuse" in filesystem_of(place), "bindfs has mounted")
+        return server
+    yield place, serve
+    for server in servers:
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+        subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
+    subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)

@@ -105,43 +105,6 @@ def test_a_quota_a_size_limit_or_a_stale_handle_delays_and_loses_nothing(make_da
     assert status["retries"] and status["dead"] == 0, status
 
 
-def filesystem_of(place):
-    """The type of the uppermost mount there, without asking that file system itself."""
-    types = [line.split(" - ")[1].split()[0]
-             for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
-             if line.split()[4] == str(place)]
-    return types[-1] if types else ""
-
-
-@pytest.fixture
-def bindfs(work):
-    """A file system that a process of ours serves, so that it can be made to stall and to die:
-    (mount point, serve())."""
-    if not shutil.which("bindfs") or not os.path.exists("/dev/fuse") or not harness.IS_ROOT:
-        pytest.skip("needs root, bindfs and /dev/fuse; apt-get install bindfs")
-    (work / "behind").mkdir()
-    place = work / "archive"
-    place.mkdir()
-    # What lies below the mount takes no file, as on a site that protects its mount points: nothing
-    # can be written there between the end of one server and the start of the next.
-    for mount in (["--bind", str(place), str(place)], ["-o", "remount,bind,ro", str(place)]):
-        subprocess.run(["mount", *mount], check=True)
-    servers = []
-
-    def serve():
-        server = subprocess.Popen(["bindfs", "-f", str(work / "behind"), str(place)])
-        servers.append(server)
-        wait_for(lambda: "fuse" in filesystem_of(place), "bindfs has mounted")
-        return server
-    yield place, serve
-    for server in servers:
-        if server.poll() is None:
-            server.kill()
-            server.wait()
-        subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
-    subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
-
-
 def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_the_end(
     bindfs, make_daemon, make_storm, work, archive):
     place, serve = bindfs

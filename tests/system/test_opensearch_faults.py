@@ -236,8 +236,8 @@ def test_a_server_that_is_away_for_ten_times_the_journal_stops_nobody_and_gets_e
     assert archive.snapshot() == before
 
 
-def test_real_jobs_are_found_as_somebody_looks_for_them(slurm, make_daemon, empty,
-                                                        ordinary_user):  # noqa: F811
+def test_real_jobs_are_found_within_five_seconds_of_their_submission(slurm, make_daemon, empty,
+                                                                     ordinary_user):  # noqa: F811
     daemon = make_daemon(sources=slurm_source(slurm), sinks=search_sink(empty))
     daemon.command("setup", "search")
     daemon.start()
@@ -263,7 +263,8 @@ def test_real_jobs_are_found_as_somebody_looks_for_them(slurm, make_daemon, empt
                                       f"{bar} is answered")
                 assert found[bar]["job"]["id"] == job and found[bar]["script"]["text"] == script
         taken.append(time.monotonic() - begin)
-    # How many they are is the machine's affair.
     print("seconds from sbatch to the last of 4 answers:", " ".join(f"{t:.1f}" for t in taken))
+    # The time is what the product promises, and the best of them: so this is in the load tier.
+    assert min(taken) < 5 * harness.PATIENCE, taken
     assert daemon.sink("search")["dead"] == 0
     assert empty.hits("scriptorium-job-*", kql("script.modules: *nosuchjob")) == []

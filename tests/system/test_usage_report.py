@@ -7,6 +7,7 @@ import pathlib
 import pwd
 import shutil
 import tempfile
+import time
 
 import pytest
 
@@ -230,11 +231,18 @@ def wait_job(archive, job):
                          f"usage.job of {job}"), job)[1]
 
 
-def test_a_busy_half_job_is_reported_after_its_end(lab, make_daemon, archive, work):
+def test_a_busy_half_job_is_reported_within_ten_seconds_of_its_end(lab, make_daemon, archive, work):
     daemon = make_daemon(sources=sampling(lab), sinks=USAGE_SINK).start().prefer()
-    job, event = measure(lab, work, lambda job: wait_job(archive, job), "-c2", "--mem=600", "-t",
-                         "10", "-J", "half", cpu=12, mib=200)
+    ends = []
+
+    def event_of(job):
+        ends.append(time.monotonic())
+        return wait_job(archive, job)
+    job, event = measure(lab, work, event_of, "-c2", "--mem=600", "-t", "10", "-J", "half", cpu=12,
+                         mib=200)
     said = daemon.command("report", job.id).stdout
+    if not harness.SANITIZED:  # the time is what a user is promised: so this is in the servers tier
+        assert time.monotonic() - ends[-1] < 10
     usage = event["usage"]
     assert usage["quality"]["status"] == "ok"
     assert usage["request"]["cpus"] == 2 and usage["request"]["memory_bytes"] == 600 << 20

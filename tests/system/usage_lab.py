@@ -110,10 +110,10 @@ class BusyJob:
 
 
 def measure(lab, work, event_of, *options, held=None, **what):
-    """A BusyJob and the event that event_of(job id) waits for, which was read at the job's end. Its
-    control groups stand for some 20 ms after that: if the daemon got no CPU then although it comes
-    first (Daemon.prefer), the event says so, and the next job is looked at. held(job) is called
-    when the job has used its CPU time, and holds its memory."""
+    """A BusyJob and the event that event_of(job id) waits for, which was read at the job's end. The
+    job's control groups are removed some 20 ms after its end. If the daemon gets no CPU in that
+    time, in spite of Daemon.prefer(), the event is not complete, and another job is measured.
+    held(job) is called once the job has used its CPU time, while it holds its memory."""
     for _ in range(5):
         job = BusyJob(lab, work, *options, hold=held is not None, **what)
         if held is not None:

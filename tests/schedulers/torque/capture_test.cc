@@ -168,7 +168,7 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     EXPECT_EQ(events[0]->job.id, stem) << "another event came before it";
   }
 
-  // fanotify also tells of what other processes write on the same file system, other tests for one.
+  // Without what fanotify reports of other processes, such as other tests, on the same file system.
   auto ignored_in_spool() const {
     auto ignored = capture_->status().ignored;
     ignored.erase("another path");
