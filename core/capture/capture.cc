@@ -29,6 +29,11 @@ std::chrono::seconds rescan_interval(const SourceConfig& common) {
   return std::chrono::seconds(common.rescan_seconds.value_or(common.capture == "scan" ? 2 : 60));
 }
 
+// A scan alone may find an entry long after one with a higher number.
+std::chrono::seconds gap_patience(const SourceConfig& common) {
+  return rescan_interval(common) + std::chrono::seconds{5};
+}
+
 EntryTable::Options table_options(const CaptureContext& context) {
   return {.incomplete_after = std::chrono::seconds(context.options.common.incomplete_after_seconds),
           .content_notifications = context.has_content_notifications(),
@@ -49,9 +54,8 @@ SpoolCapture::SpoolCapture(Options options, const SpoolAdapter& adapter, OpenedA
                std::make_shared<CaptureReport>(options_.name, log),
                clock},
       wake_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      // A scan alone may find an entry long after one with a higher number.
-      gaps_(options_.name, rescan_interval(options_.common) + std::chrono::seconds{5},
-            adapter.make_number_resolver(), journal, log, clock),
+      gaps_(options_.name, gap_patience(options_.common), adapter.make_number_resolver(), journal,
+            log, clock),
       table_(table_options(context_)),
       presence_(context_, table_),
       watches_(context_),
@@ -97,15 +101,34 @@ void SpoolCapture::start() {
     room_ = true;
     wake();
   });
+  started_ = true;
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void SpoolCapture::stop() {
-  thread_.request_stop();
-  if (!thread_.joinable()) return;
-  thread_.join();
+  if (!std::exchange(started_, false)) return;
+  thread_ = {};
   context_.journal.on_room(options_.name, {});
   gaps_.stop();
+  runner_.give_up_waiting();
+}
+
+void SpoolCapture::pause() {
+  gaps_.stop();  // this may wait for the scheduler's answer, so entries are still taken meanwhile
+  // Not by the stop token, which drops what was read of the queue and not yet taken.
+  pausing_ = true;
+  wake();
+  if (thread_.joinable()) thread_.join();
+  pausing_ = false;
+}
+
+void SpoolCapture::change(Options options, const SpoolAdapter& adapter,
+                          std::unique_ptr<NumberResolver> numbers) {
+  options_ = std::move(options);
+  adapter_.replace(adapter);
+  gaps_.change(gap_patience(options_.common), std::move(numbers));
+  table_.change_incomplete_after(table_options(context_).incomplete_after);
+  scanner_.change_interval(rescan_interval(options_.common));
 }
 
 void SpoolCapture::wake() const {
@@ -137,12 +160,11 @@ bool SpoolCapture::unchanged(const CaptureMark& mark) const {
 void SpoolCapture::run(const std::stop_token& stop) noexcept {
   name_thread("capture", options_.name);
   const std::stop_callback wake_on_stop(stop, [this] { wake(); });
-  begin();
-  while (!stop.stop_requested()) {
+  if (!std::exchange(begun_, true)) begin();
+  while (!stop.stop_requested() && !pausing_) {
     const Pause pause = step(stop);
-    if (!stop.stop_requested()) wait(pause);
+    if (!stop.stop_requested() && !pausing_) wait(pause);
   }
-  runner_.give_up_waiting();
 }
 
 void SpoolCapture::begin() {

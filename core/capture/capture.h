@@ -32,9 +32,9 @@ namespace scriptorium {
 //
 // Owns:    its thread, which calls step() again and again; the access. Borrows adapter, journal,
 //          logger and clock for its life.
-// Threads: start(), stop() and run_once() from the main thread; status(), unchanged() and rescan()
-//          from any. begin(), step() and wait() from the capture thread, or from a test that has
-//          not called start().
+// Threads: start(), pause(), change(), stop() and run_once() from the main thread; status(),
+//          unchanged() and rescan() from any, unchanged() not during change(). begin(), step() and
+//          wait() from the capture thread, or from a test that has not called start().
 // Waits:   while the journal's writer is behind. When the journal is full, notifications are still
 //          read; entries wait in memory within bounds, and in the spool, until there is room.
 class SpoolCapture {
@@ -49,9 +49,17 @@ class SpoolCapture {
   // Which notifications open_direct_access() should be asked for.
   static Notifications wanted(const SourceConfig& common);
 
+  // Also again after pause().
   void start();
   // Finishes what is in hand; the last events may not be durable yet.
   void stop();
+  // Ends the thread, and keeps everything for another start(): what the kernel has queued, entries
+  // that wait for room, the counters. With inotify alone an entry that is gone by then is missed.
+  void pause();
+  // After pause(): the same plugin, spool and way to notice entries, otherwise configured.
+  // `numbers` is of this adapter, too.
+  void change(Options options, const SpoolAdapter& adapter,
+              std::unique_ptr<NumberResolver> numbers);
   // One scan in the calling thread, for --once: everything complete is given to the journal.
   // Entries that are being written are inspected again until they are whole or `patience` is over;
   // returns how many were still incomplete then.
@@ -95,6 +103,7 @@ class SpoolCapture {
   void run(const std::stop_token& stop) noexcept;
   void wake() const;
 
+  bool is_interrupted() const { return runner_.is_stopping() || pausing_; }
   bool take_notifications();
   bool take_content();
   void read_early(const StructureEvent& event);
@@ -121,14 +130,16 @@ class SpoolCapture {
   Pause pause(bool drained);
   void publish();
 
-  const CaptureOptions options_;
+  CaptureOptions options_;
   const std::unique_ptr<SpoolAccess> access_;
-  const GuardedAdapter adapter_;
+  GuardedAdapter adapter_;
   const CaptureContext context_;
   const UniqueFd wake_;
   GapWatch gaps_;
   std::atomic<bool> rescan_asked_ = false;
   std::atomic<bool> room_ = false;  // the journal may take what it refused
+  std::atomic<bool> pausing_ = false;
+  bool started_ = false;  // and not stopped
 
   // Of the capture thread alone:
   EntryTable table_;
@@ -140,6 +151,7 @@ class SpoolCapture {
   NotificationReader notifications_;
   std::optional<Unlisted> unlisted_;
   std::optional<SteadyTime> no_descriptors_at_;  // of the last scan for that reason
+  bool begun_ = false;
   bool structure_drained_ = true;
   bool small_batch_ = false;  // fanotify's queue was short when it was last read
 

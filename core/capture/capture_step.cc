@@ -37,7 +37,7 @@ bool SpoolCapture::take_notifications() {
   // are removed.
   std::size_t most = notifications_.structure_count();
   if (!content) most = std::min(most, kStructureSlice);
-  for (; most > 0 && !runner_.is_stopping(); --most) on_structure(notifications_.take_structure());
+  for (; most > 0 && !is_interrupted(); --most) on_structure(notifications_.take_structure());
   return structure_drained_ && content_drained;
 }
 
@@ -46,7 +46,7 @@ bool SpoolCapture::take_content() {
   using Trouble = NotificationReader::ContentBatch::Trouble;
   const std::size_t queued = notifications_.queued_content();
   small_batch_ = notifications_.is_small(queued);
-  for (std::size_t left = queued; left > 0 && !runner_.is_stopping();) {
+  for (std::size_t left = queued; left > 0 && !is_interrupted();) {
     const auto batch = notifications_.read_content(left);
     if (batch.trouble == Trouble::kNoDescriptors) on_no_descriptors();
     if (batch.trouble == Trouble::kFailed)
@@ -202,7 +202,7 @@ void SpoolCapture::begin_scan(bool thorough) {
 }
 
 void SpoolCapture::scan_some() {
-  for (int i = 0; i < kScanSlice && !runner_.is_stopping(); ++i) {
+  for (int i = 0; i < kScanSlice && !is_interrupted(); ++i) {
     const auto item = scanner_.take();
     if (!item) break;
     FAULT_POINT("capture.scan_entry");
@@ -232,7 +232,7 @@ void SpoolCapture::inspect_due() {
   // An inspection that is put off by a moment is left to the next step, which reads notifications
   // before it.
   const SteadyTime now = context_.clock.steady();
-  while (presence_.is_there() && !runner_.is_stopping()) {
+  while (presence_.is_there() && !is_interrupted()) {
     const auto due = table_.next_due();
     if (!due || *due > now) return;
     runner_.report(EntryTable::Timer{now});

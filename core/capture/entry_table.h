@@ -234,6 +234,11 @@ class EntryTable {
 
   explicit EntryTable(Options options) : options_(options) {}
 
+  // For entries that are inspected from now on.
+  void change_incomplete_after(std::chrono::milliseconds after) {
+    options_.incomplete_after = after;
+  }
+
   // There is no time to wait: an entry that was last written long ago counts as never completed.
   void expect_no_more() { expects_no_more_ = true; }
   // A mark of an earlier run. Before the first input.
@@ -328,7 +333,7 @@ class EntryTable {
   void judge_unsettled(Node& node, const Content& in);
   void judge_incomplete(Node& node, const Content& in);
 
-  const Options options_;
+  Options options_;
   EntryStore store_;
   InspectionSchedule schedule_;  // of the inspections that are due
   WaitingList waiting_;

@@ -63,6 +63,8 @@ class GapTracker {
 
   explicit GapTracker(std::chrono::seconds patience) : patience_(patience) {}
 
+  void change_patience(std::chrono::seconds patience) { patience_ = patience; }
+
   // An entry with this number was seen, in whatever state. Before scanned(), in any order.
   void seen(std::uint64_t number, SteadyTime now);
   // The whole spool has been listed: from here on, numbers that are passed over count.

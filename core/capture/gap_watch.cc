@@ -38,8 +38,10 @@ GapWatch::~GapWatch() { stop(); }
 
 void GapWatch::start() {
   // Not earlier: during a reload, the previous instance writes this state until it is stopped.
-  const auto saved = journal_.position(place());
+  const auto saved = loaded_ ? std::nullopt : journal_.position(place());
+  loaded_ = true;
   state_.with([&](State& s) {
+    s.ended = s.closed = false;
     if (saved) s.tracker.load(*saved, clock_.steady());
     s.counts = s.counts || s.tracker.status().highest.has_value();
   });
@@ -53,6 +55,11 @@ void GapWatch::stop() {
   state_.wait_until({}, clock_.steady() + kStopLimit, [](const State& s) { return s.closed; });
   thread_.request_stop();
   thread_.join();
+}
+
+void GapWatch::change(std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver) {
+  state_.with([&](State& s) { s.tracker.change_patience(patience); });
+  resolver_ = std::move(resolver);
 }
 
 void GapWatch::seen(std::span<const std::uint64_t> numbers) {

@@ -30,9 +30,12 @@ class GapWatch {
   GapWatch(const GapWatch&) = delete;
   GapWatch& operator=(const GapWatch&) = delete;
 
+  // Also again after stop(): the state goes on.
   void start();
   // Saves the present state, if the journal accepts it within a short time.
   void stop();
+  // Between stop() and start(): what the constructor got.
+  void change(std::chrono::seconds patience, std::unique_ptr<NumberResolver> resolver);
 
   // As GapTracker's.
   void seen(std::span<const std::uint64_t> numbers);
@@ -56,11 +59,12 @@ class GapWatch {
   std::string place() const { return source_ + "#numbers"; }
 
   const std::string source_;
-  const std::unique_ptr<NumberResolver> resolver_;
+  std::unique_ptr<NumberResolver> resolver_;
   Journal& journal_;
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
+  bool loaded_ = false;  // what the journal has
   // Of the thread alone:
   SteadyTime next_question_;  // the earliest time
   SteadyTime next_round_;     // when to ask even if no number waits

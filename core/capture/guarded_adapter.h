@@ -18,7 +18,8 @@ namespace scriptorium {
 // capture. A call that threw is logged (ADAPTER_THREW) and answered as for a path or an entry that
 // is not the scheduler's.
 //
-// Threads: as SpoolAdapter. Borrows the adapter and the logger for its life.
+// Threads: as SpoolAdapter; replace() while nobody calls another. Borrows the adapter and the
+//          logger for its life.
 class GuardedAdapter {
  public:
   // Calls `parse` or, for an entry that has ended the process again and again, does not.
@@ -27,10 +28,13 @@ class GuardedAdapter {
 
   GuardedAdapter(const SpoolAdapter& adapter, AroundParse around_parse, std::string source,
                  Logger& log)
-      : adapter_(adapter),
+      : adapter_(&adapter),
         around_parse_(std::move(around_parse)),
         source_(std::move(source)),
         log_(log) {}
+
+  // Of the same plugin, with another configuration.
+  void replace(const SpoolAdapter& adapter) { adapter_ = &adapter; }
 
   SpoolPath classify(std::string_view path) const;
   Assessment assess(const SpoolEntry& entry) const;
@@ -46,7 +50,7 @@ class GuardedAdapter {
   Answer guard(Answer fallback, Call&& call) const;
   void log_thrown(const std::string& what) const;
 
-  const SpoolAdapter& adapter_;
+  const SpoolAdapter* adapter_;
   const AroundParse around_parse_;
   const std::string source_;
   Logger& log_;

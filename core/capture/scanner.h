@@ -36,6 +36,7 @@ class Scanner {
   // ---- when
   SteadyTime next() const { return next_; }
   void plan(SteadyTime now) { next_ = now + interval_; }
+  void change_interval(std::chrono::seconds interval) { interval_ = interval; }
   void no_later_than(SteadyTime at) { next_ = std::min(next_, at); }
   // The next periodic scan verifies every record.
   void make_next_thorough() { next_thorough_ = true; }
@@ -80,7 +81,7 @@ class Scanner {
   EntryTable& table_;
   WatchList& watches_;
   GapWatch& gaps_;
-  const std::chrono::seconds interval_;
+  std::chrono::seconds interval_;
   std::deque<Item> items_;
   NumberRanges listed_numbers_;  // of the entries that came into items_ since it was empty
   NumberRanges left_numbers_;

@@ -126,10 +126,9 @@ Result<void> Engine::switch_to(Setup setup) {
     return Error{ErrorKind::kInvalidConfig,
                  *key + " cannot change while the daemon runs; restart it"};
   }
-  const auto switched = pipeline_->switch_to(setup, seconds(core().shutdown_seconds));
-  if (switched.in_force) setup_ = std::move(setup);
-  if (switched.error) return *switched.error;
-  return {};
+  auto switched = pipeline_->switch_to(setup, seconds(core().shutdown_seconds));
+  if (switched) setup_ = std::move(setup);
+  return switched;
 }
 
 void Engine::note_reload(const Result<void>& ended) {

@@ -28,6 +28,12 @@ void FreeRun::start() {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
+void FreeRun::continue_from(const FreeRun& before) {
+  captured_ = before.captured_.load();
+  redactions_.with(
+      [&](auto& all) { all = before.redactions_.with([](const auto& t) { return t; }); });
+}
+
 FreeSourceStatus FreeRun::status() const {
   FreeSourceStatus status;
   status.captured = captured_;

@@ -20,13 +20,15 @@ namespace scriptorium {
 // A free source with its thread. Whenever the source returns, it is called again after a pause that
 // doubles up to a minute.
 // Owns:    the source and the thread; borrows the runtime for its life.
-// Threads: start(), stop(), run_once() from the main thread; the rest from any.
+// Threads: start(), stop(), continue_from(), run_once() from the main thread; the rest from any.
 class FreeRun final : public EventWriter {
  public:
   FreeRun(std::string name, std::unique_ptr<FreeSource> source,
           std::shared_ptr<const redact::Redactor> redactor, const Runtime& runtime);
   void start();
   void stop() { thread_ = {}; }
+  // Before start(): the counters of the one that it replaces, which has stopped.
+  void continue_from(const FreeRun& before);
   Result<void> run_once(const std::stop_token& stop) { return call(stop, true); }
 
   FreeSourceStatus status() const;

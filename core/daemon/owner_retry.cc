@@ -46,6 +46,10 @@ OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> re
       log_(log),
       clock_(clock) {}
 
+void OwnerRetry::continue_from(const OwnerRetry& before) {
+  state_.with([&](State& s) { s = before.state_.with([](const State& b) { return b; }); });
+}
+
 void OwnerRetry::start() {
   thread_.start([this](const std::stop_token& stop) { run(stop); });
 }

@@ -29,6 +29,9 @@ class OwnerRetry {
   // False: an archive hangs in a call; the process must end with _exit().
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
+  // Before start(): the rounds and counters of the one that it replaces.
+  void continue_from(const OwnerRetry& before);
+
   // Makes all of them due now. Returns the number of a round: once status().rounds_done has reached
   // it, the scheduler was asked about each, or `last_error` says why not.
   std::uint64_t ask_now();

@@ -90,6 +90,12 @@ void OwnerStage::start() {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
+void OwnerStage::continue_from(const OwnerStage& before) {
+  counted_.with([&](Counted& c) { c = before.counted_.with([](const Counted& b) { return b; }); });
+  last_failed_ = before.last_failed_;
+  waits_ = before.waits_;
+}
+
 OwnerStage::Status OwnerStage::status() const {
   const SteadyTime now = clock_.steady();
   Status status = counted_.with([&](const Counted& c) {

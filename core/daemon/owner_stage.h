@@ -62,6 +62,9 @@ class OwnerStage {
 
   void start();
   void stop() { thread_ = {}; }
+  // Before start(): the counters of the stage that it replaces, which has stopped, and since when
+  // each event waits.
+  void continue_from(const OwnerStage& before);
 
   struct Status {
     std::uint64_t verified = 0;

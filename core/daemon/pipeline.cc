@@ -15,6 +15,12 @@ namespace {
 // A sink gets at least this long for its orderly end, even after the deadline of a stop.
 constexpr std::chrono::milliseconds kLeastStopTime{500};
 
+template <typename Runs>
+auto find(Runs& running, const std::string& name) {
+  return std::find_if(running.begin(), running.end(),
+                      [&](const auto& run) { return run->name() == name; });
+}
+
 }  // namespace
 
 // ---- start
@@ -37,7 +43,8 @@ void Pipeline::offer_as_archive(const SinkRun& sink) {
 
 Result<void> Pipeline::start_sinks() {
   for (const auto& sink : sinks_) {
-    if (auto started = sink->start(); !started) return started;
+    if (auto joined = sink->join(); !joined) return joined;
+    sink->start();
   }
   return {};
 }
@@ -45,9 +52,8 @@ Result<void> Pipeline::start_sinks() {
 Result<void> Pipeline::retire_other_sinks(const std::vector<LoadedSink>& configured) {
   std::vector<std::string> names;
   for (const LoadedSink& sink : configured) names.push_back(sink.instance.name);
+  if (auto retired = runtime_.journal.retire_other_sinks(names); !retired) return retired;
   archives_.keep_only(names);
-  if (auto retired = runtime_.journal.retire_other_sinks(std::move(names)); !retired)
-    return retired;
   for (const Journal::SinkState& sink : runtime_.journal.usage().sinks) {
     if (sink.registered || sink.waiting + sink.dead == 0) continue;
     runtime_.log.warning(
@@ -74,7 +80,7 @@ Result<void> Pipeline::check_directories(const std::vector<const SinkRun*>& sink
 
 Result<void> Pipeline::make_sources(const std::vector<LoadedSource>& loaded) {
   for (const LoadedSource& one : loaded) {
-    auto source = SourceRun::make(one, runtime_);
+    auto source = SourceRun::make(one, runtime_, nullptr);
     if (!source) return source.error();
     sources_.push_back(*std::move(source));
   }
@@ -87,9 +93,10 @@ void Pipeline::start_sources() {
 
 // ---- reload
 
-template <typename Run, typename Wanted>
+template <typename Run, typename Wanted, typename Make>
 Result<Pipeline::Change<Run>> Pipeline::make_changed(
-    const std::vector<Wanted>& wanted, const std::vector<std::unique_ptr<Run>>& running) const {
+    const std::vector<Wanted>& wanted, const std::vector<std::unique_ptr<Run>>& running,
+    const Make& make) const {
   std::vector<InstanceVersion> before;
   for (const auto& run : running) before.emplace_back(run->name(), run->version());
   std::vector<InstanceVersion> after;
@@ -99,96 +106,112 @@ Result<Pipeline::Change<Run>> Pipeline::make_changed(
   change.unchanged = unchanged_instances(before, after);
   for (const auto& one : wanted) {
     if (change.unchanged.contains(one.instance.name)) continue;
-    auto made = Run::make(one, runtime_);
+    auto made = make(one);
     if (!made) return made.error();
     change.made.push_back(*std::move(made));
   }
   return change;
 }
 
+// Puts what was made in the place of all that has changed, and returns that.
 template <typename Run>
-std::vector<std::unique_ptr<Run>> Pipeline::take_out(std::vector<std::unique_ptr<Run>>& running,
-                                                     const std::set<std::string>& unchanged) {
-  std::vector<std::unique_ptr<Run>> changed;
+std::vector<std::unique_ptr<Run>> Pipeline::exchange(std::vector<std::unique_ptr<Run>>& running,
+                                                     Change<Run> change) {
+  std::vector<std::unique_ptr<Run>> replaced;
   const std::lock_guard lock(mutex_);
   for (auto& run : running) {
-    if (!unchanged.contains(run->name())) changed.push_back(std::move(run));
+    if (!change.unchanged.contains(run->name())) replaced.push_back(std::move(run));
   }
   std::erase(running, nullptr);
-  return changed;
+  for (auto& run : change.made) running.push_back(std::move(run));
+  return replaced;
 }
 
-Pipeline::Switched Pipeline::switch_to(const Setup& setup, std::chrono::seconds patience) {
-  auto new_sinks = make_changed(setup.sinks, sinks_);
-  if (!new_sinks) return {false, new_sinks.error()};
-  auto new_sources = make_changed(setup.sources, sources_);
-  if (!new_sources) return {false, new_sources.error()};
+Result<void> Pipeline::switch_to(const Setup& setup, std::chrono::seconds patience) {
+  std::erase_if(retired_, [](const auto& old) { return old->is_gone(); });
+  auto new_sinks = make_changed(
+      setup.sinks, sinks_, [&](const LoadedSink& sink) { return SinkRun::make(sink, runtime_); });
+  if (!new_sinks) return new_sinks.error();
+  auto new_sources = make_changed(setup.sources, sources_, [&](const LoadedSource& source) {
+    const auto running = find(sources_, source.instance.name);
+    return SourceRun::make(source, runtime_, running == sources_.end() ? nullptr : running->get());
+  });
+  if (!new_sources) return new_sources.error();
   std::vector<const SinkRun*> all;
   for (const auto& sink : new_sinks->made) all.push_back(sink.get());
   for (const auto& sink : sinks_) {
     if (new_sinks->unchanged.contains(sink->name())) all.push_back(sink.get());
   }
-  if (auto apart = check_directories(all); !apart) return {false, apart.error()};
+  if (auto apart = check_directories(all); !apart) return apart;
+  // These fail only if the journal is damaged, and then the daemon ends.
+  for (const auto& sink : new_sinks->made) {
+    if (auto joined = sink->join(); !joined) return joined;
+  }
+  if (auto retired = retire_other_sinks(setup.sinks); !retired) return retired;
 
-  std::optional<Error> refused = replace_sinks(*std::move(new_sinks), patience);
-  replace_sources(*std::move(new_sources), patience);
-  // A sink that did not start is configured nevertheless: its events wait for it.
-  if (auto retired = retire_other_sinks(setup.sinks); !retired && !refused)
-    refused = retired.error();
+  // From here on nothing is refused.
+  Retired& old = *retired_.emplace_back(std::make_unique<Retired>());
+  for (const auto& sink : new_sinks->made) {
+    offer_as_archive(*sink);
+    sink->start(old.ended);
+  }
+  old.sinks = exchange(sinks_, *std::move(new_sinks));
+  old.sources = replace_sources(*std::move(new_sources));
+  end(old, runtime_.clock.steady() + patience);
   for (const auto& sink : sinks_) sink->dispatcher().wake();
   for (const auto& source : sources_) source->rescan();
-  if (!refused) return {true, std::nullopt};
-  return {true,
-          Error{ErrorKind::kInvalidConfig, "a changed sink does not start: " + refused->message() +
-                                               "; its events wait in the journal"}};
+  return {};
 }
 
-// Between the stop of a changed sink and its new start, its events wait in the journal. Returns why
-// one did not start.
-std::optional<Error> Pipeline::replace_sinks(Change<SinkRun> change,
-                                             std::chrono::seconds patience) {
-  for (auto& old : take_out(sinks_, change.unchanged)) {
-    if (!old->stop(runtime_.clock.steady() + patience)) hanging_sinks_.push_back(std::move(old));
-  }
-  for (const auto& sink : change.made) offer_as_archive(*sink);
-  std::optional<Error> refused;
-  for (auto& sink : change.made) {
-    if (auto started = sink->start(); !started) {
-      refused = started.error();
-      continue;
+// One after the other, so that each pauses as briefly as can be.
+std::vector<std::unique_ptr<SourceRun>> Pipeline::replace_sources(Change<SourceRun> change) {
+  std::vector<std::unique_ptr<SourceRun>> replaced;
+  for (auto& made : change.made) {
+    SourceRun& source = *made;
+    change.unchanged.insert(source.name());
+    const auto running = find(sources_, source.name());
+    if (running != sources_.end()) (*running)->make_way(source);
+    {
+      const std::lock_guard lock(mutex_);
+      if (running == sources_.end()) {
+        sources_.push_back(std::move(made));
+      } else {
+        source.take_over(**running);
+        replaced.push_back(std::exchange(*running, std::move(made)));
+      }
     }
-    const std::lock_guard lock(mutex_);
-    sinks_.push_back(std::move(sink));
+    source.start();
   }
-  return refused;
+  change.made.clear();
+  for (auto& removed : exchange(sources_, std::move(change)))
+    replaced.push_back(std::move(removed));
+  return replaced;
 }
 
-// A changed spool source overlaps with its successor, so that no entry is missed in between; an
-// entry that both capture becomes one event. A changed free source ends before its successor
-// starts.
-void Pipeline::replace_sources(Change<SourceRun> change, std::chrono::seconds patience) {
-  const auto old_sources = take_out(sources_, change.unchanged);
-  const auto stop = [&](SourceRun& source) {
-    if (!source.stop(runtime_.clock.steady() + patience)) source_hangs_ = true;
-  };
-  for (const auto& old : old_sources) {
-    if (!old->may_overlap()) stop(*old);
-  }
-  for (auto& source : change.made) {
-    source->start();
-    const std::lock_guard lock(mutex_);
-    sources_.push_back(std::move(source));
-  }
-  for (const auto& old : old_sources) stop(*old);
+void Pipeline::end(Retired& old, SteadyTime deadline) {
+  old.thread = std::jthread([&old, deadline] {
+    const auto stop_all = [deadline](auto& runs) {
+      std::vector<std::jthread> stops;
+      for (auto& run : runs) {
+        stops.emplace_back([&run, deadline] {
+          if (run->stop(deadline)) run.reset();
+        });
+      }
+    };
+    stop_all(old.sinks);
+    stop_all(old.sources);
+    std::erase(old.sinks, nullptr);
+    std::erase(old.sources, nullptr);
+    old.end.set_value();
+  });
 }
 
 // ---- stop
 
 bool Pipeline::stop_sources(SteadyTime deadline) {
-  for (const auto& source : sources_) {
-    if (!source->stop(deadline)) source_hangs_ = true;
-  }
-  return !source_hangs_;
+  bool stopped = true;
+  for (const auto& source : sources_) stopped = source->stop(deadline) && stopped;
+  return stopped;
 }
 
 bool Pipeline::stop_sinks(SteadyTime deadline) {
@@ -197,21 +220,24 @@ bool Pipeline::stop_sinks(SteadyTime deadline) {
   {
     // At once, so that one that hangs takes no time from the others.
     std::vector<std::jthread> stops;
-    for (const auto* sinks : {&sinks_, &hanging_sinks_}) {
-      for (const auto& sink : *sinks) {
+    const auto stop_all = [&](const std::vector<std::unique_ptr<SinkRun>>& sinks) {
+      for (const auto& sink : sinks) {
         stops.emplace_back([&stopped, &sink = *sink, last] {
           if (!sink.stop(last)) stopped = false;
         });
       }
+    };
+    stop_all(sinks_);
+    for (const auto& retired : retired_) {
+      if (!retired->has_ended(last)) {
+        stopped = false;
+        continue;
+      }
+      stop_all(retired->sinks);
+      if (!retired->sources.empty()) stopped = false;
     }
   }
   return stopped;
-}
-
-void Pipeline::clear() {
-  sources_.clear();
-  sinks_.clear();
-  hanging_sinks_.clear();
 }
 
 // ---- status
@@ -228,8 +254,7 @@ void Pipeline::add_to(DaemonStatus& status) const {
 
 bool Pipeline::has_sink(const std::string& name) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(sinks_.begin(), sinks_.end(),
-                     [&](const auto& sink) { return sink->name() == name; });
+  return find(sinks_, name) != sinks_.end();
 }
 
 std::string Pipeline::owners_json(bool ask_now) const {

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/daemon/runtime.h"
@@ -33,19 +34,14 @@ class Pipeline {
   Result<void> make_sources(const std::vector<LoadedSource>& loaded);
   void start_sources();
 
-  // Replaces the instances that have changed and leaves the others running. Everything new is made
-  // before anything old is stopped. `patience`: the time for each call that stops something. There
-  // may be an error although the new configuration is in force.
-  struct Switched {
-    bool in_force = false;
-    std::optional<Error> error;
-  };
-  Switched switch_to(const Setup& setup, std::chrono::seconds patience);
+  // Replaces the instances that have changed and leaves the others running; on an error nothing has
+  // changed. Waits for no sink: what is replaced stops on a thread of its own, and what is new
+  // starts once that is done, or hangs for longer than `patience`.
+  Result<void> switch_to(const Setup& setup, std::chrono::seconds patience);
 
   // False: something hangs in a call; the process must end with _exit().
   bool stop_sources(SteadyTime deadline);
   bool stop_sinks(SteadyTime deadline);
-  void clear();
 
   const std::vector<std::unique_ptr<SourceRun>>& sources() const { return sources_; }
   const std::vector<std::unique_ptr<SinkRun>>& sinks() const { return sinks_; }
@@ -62,16 +58,31 @@ class Pipeline {
     std::set<std::string> unchanged;
     std::vector<std::unique_ptr<Run>> made;
   };
-  template <typename Run, typename Wanted>
+  // What a reload has replaced. Its thread stops all of it, and destroys what has stopped: what is
+  // left once it has `ended` hangs in a call.
+  struct Retired {
+    std::vector<std::unique_ptr<SinkRun>> sinks;
+    std::vector<std::unique_ptr<SourceRun>> sources;
+    std::promise<void> end;
+    std::shared_future<void> ended = end.get_future().share();
+    std::jthread thread;
+
+    bool has_ended(SteadyTime by) const {
+      return ended.wait_until(by) == std::future_status::ready;
+    }
+    bool is_gone() const { return has_ended({}) && sinks.empty() && sources.empty(); }
+  };
+  template <typename Run, typename Wanted, typename Make>
   Result<Change<Run>> make_changed(const std::vector<Wanted>& wanted,
-                                   const std::vector<std::unique_ptr<Run>>& running) const;
+                                   const std::vector<std::unique_ptr<Run>>& running,
+                                   const Make& make) const;
   template <typename Run>
-  std::vector<std::unique_ptr<Run>> take_out(std::vector<std::unique_ptr<Run>>& running,
-                                             const std::set<std::string>& unchanged);
+  std::vector<std::unique_ptr<Run>> exchange(std::vector<std::unique_ptr<Run>>& running,
+                                             Change<Run> change);
   Result<void> check_directories(const std::vector<const SinkRun*>& sinks) const;
   void offer_as_archive(const SinkRun& sink);
-  std::optional<Error> replace_sinks(Change<SinkRun> change, std::chrono::seconds patience);
-  void replace_sources(Change<SourceRun> change, std::chrono::seconds patience);
+  std::vector<std::unique_ptr<SourceRun>> replace_sources(Change<SourceRun> change);
+  static void end(Retired& old, SteadyTime deadline);
 
   const Runtime& runtime_;
   Archives& archives_;
@@ -79,9 +90,7 @@ class Pipeline {
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<SourceRun>> sources_;
   std::vector<std::unique_ptr<SinkRun>> sinks_;
-  // Replaced, but with a thread that is still in a call.
-  std::vector<std::unique_ptr<SinkRun>> hanging_sinks_;
-  bool source_hangs_ = false;
+  std::vector<std::unique_ptr<Retired>> retired_;  // of the main thread alone
 };
 
 }  // namespace scriptorium

@@ -50,10 +50,16 @@ Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Run
   return std::make_unique<SinkRun>(sink, runtime, std::move(shared), *std::move(directories));
 }
 
-Result<void> SinkRun::start() {
+Result<void> SinkRun::join() {
   auto id = runtime_.journal.register_sink(name_, config_.kinds);
   if (!id) return id.error().with_context("sink." + name_);
-  const auto start_sink = [this]() -> Result<void> {
+  id_ = *id;
+  return {};
+}
+
+void SinkRun::start(std::shared_future<void> after) {
+  const auto start_sink = [this, after = std::move(after)]() -> Result<void> {
+    if (after.valid()) after.wait();
     if (runtime_.claims != nullptr) {
       if (auto claimed = runtime_.claims->claim(name_, directories_); !claimed) return claimed;
     }
@@ -61,10 +67,9 @@ Result<void> SinkRun::start() {
   };
   std::random_device seed;
   dispatcher_ = std::make_unique<Dispatcher>(
-      name_, config_, *sink_, runtime_.journal, *id, runtime_.log, runtime_.clock,
+      name_, config_, *sink_, runtime_.journal, id_, runtime_.log, runtime_.clock,
       (std::uint64_t{seed()} << 32) | seed(), runtime_.crashes, start_sink);
   dispatcher_->start();
-  return {};
 }
 
 Result<void> SinkRun::await_start(SteadyTime deadline) {

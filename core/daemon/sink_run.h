@@ -1,5 +1,6 @@
 #pragma once
 
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,9 +24,11 @@ class SinkRun {
   // Stays the same as long as a sink would be made the same.
   static std::string version_of(const LoadedSink& sink, const Runtime& runtime);
 
-  // Registers the sink with the journal, and starts its dispatcher, which starts the sink on a
-  // thread of its own. Fails only with what the journal says.
-  Result<void> start();
+  // Registers the sink with the journal: its events wait from now on. Fails only with what the
+  // journal says.
+  Result<void> join();
+  // Starts its dispatcher, which starts the sink on a thread of its own, once `after` is ready.
+  void start(std::shared_future<void> after = {});
   // For a command that a person waits for: as Dispatcher::await_start(), with kInvalidConfig only.
   Result<void> await_start(SteadyTime deadline);
   // False: it hangs in a call. Its thread still runs, and the process must end with _exit().
@@ -52,6 +55,7 @@ class SinkRun {
   const Runtime& runtime_;
   std::shared_ptr<Sink> sink_;  // shared with Archives, from which a fetch may be under way
   const std::vector<std::string> directories_;
+  Journal::SinkId id_ = 0;
   std::unique_ptr<Dispatcher> dispatcher_;
 };
 

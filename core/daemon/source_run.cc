@@ -40,6 +40,7 @@ SourceRun::SourceRun(const LoadedSource& source, const Runtime& runtime)
     : name_(source.instance.name),
       version_(version_of(source, runtime)),
       plugin_(source.plugin.descriptor->name),
+      common_(source.instance.common),
       runtime_(runtime),
       redactor_(source.redactor) {}
 
@@ -51,7 +52,8 @@ std::string SourceRun::version_of(const LoadedSource& source, const Runtime& run
 SourceRun::~SourceRun() { stop(std::chrono::steady_clock::now() + std::chrono::seconds{5}); }
 
 Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
-                                                   const Runtime& runtime) try {
+                                                   const Runtime& runtime,
+                                                   const SourceRun* running) try {
   if (source.redactor == nullptr)
     return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": no rules"};
   std::unique_ptr<SourceRun> run(new SourceRun(source, runtime));
@@ -65,7 +67,7 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
   auto adapter = create_spool_adapter(source.plugin, source.instance.table, context);
   if (!adapter) return adapter.error();
   run->adapter_ = *std::move(adapter);
-  if (auto made = run->make_spool_source(source.instance.common); !made) return made.error();
+  if (auto made = run->make_spool_source(running); !made) return made.error();
   return run;
 } catch (...) {
   // check_root() and make_resolver() are plugin code; their exception must not end the daemon at a
@@ -74,33 +76,43 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
                "source." + source.instance.name + ": the plugin threw: " + thrown_text()};
 }
 
-Result<void> SourceRun::make_spool_source(const SourceConfig& common) {
-  auto opened = open_spool_of(common);
+Result<void> SourceRun::make_spool_source(const SourceRun* running) {
+  if (auto resolver = adapter_->make_resolver()) make_owner_stage(std::move(resolver));
+  if (running != nullptr && captures_as(*running)) {
+    change_.emplace(Change{capture_options(), adapter_->make_number_resolver()});
+    return {};
+  }
+  auto opened = open_spool_of_adapter();
   if (!opened) return opened.error();
-  std::unique_ptr<OwnerResolver> resolver = adapter_->make_resolver();
-  make_capture(common, *std::move(opened), resolver != nullptr);
-  if (resolver != nullptr) make_owner_stage(common, std::move(resolver));
+  capture_ = std::make_unique<SpoolCapture>(capture_options(), *adapter_, *std::move(opened),
+                                            runtime_.journal, runtime_.log, runtime_.clock);
   return {};
+}
+
+bool SourceRun::captures_as(const SourceRun& other) const {
+  return adapter_ != nullptr && other.adapter_ != nullptr && plugin_ == other.plugin_ &&
+         adapter_->spool_root() == other.adapter_->spool_root() &&
+         common_.capture == other.common_.capture;
 }
 
 // Opens the spool with the notifications that the configuration asks for, and lets the adapter
 // check it.
-Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common) const {
+Result<OpenedAccess> SourceRun::open_spool_of_adapter() const {
   const auto refuse = [&](const std::string& why) {
     return Error{ErrorKind::kInvalidConfig, "source." + name_ + ": " + why};
   };
   auto opened =
       open_spool(runtime_.opener, adapter_->spool_root(),
-                 runtime_.once ? Notifications{false, false} : SpoolCapture::wanted(common));
+                 runtime_.once ? Notifications{false, false} : SpoolCapture::wanted(common_));
   if (!opened) {
     // An error of the configuration already names the remedy.
     const bool says_remedy = opened.error().kind() == ErrorKind::kInvalidConfig;
     return refuse("spool " + opened.error().message() +
                   (says_remedy ? "" : "; is the path right, and may this user enter it?"));
   }
-  if (common.capture == "fanotify" && !opened->fanotify_problem.empty())
+  if (common_.capture == "fanotify" && !opened->fanotify_problem.empty())
     return refuse("capture = \"fanotify\" is not possible: " + opened->fanotify_problem);
-  if (common.capture == "inotify" && !opened->inotify_problem.empty())
+  if (common_.capture == "inotify" && !opened->inotify_problem.empty())
     return refuse("capture = \"inotify\" is not possible: " + opened->inotify_problem);
   if (auto listed = opened->access->list("")) {
     std::vector<std::string> names;
@@ -113,9 +125,9 @@ Result<OpenedAccess> SourceRun::open_spool_of(const SourceConfig& common) const 
   return opened;
 }
 
-void SourceRun::make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first) {
+SpoolCapture::Options SourceRun::capture_options() const {
   SpoolCapture::Options options{
-      name_, common, {runtime_.cluster, adapter_->scheduler(), runtime_.host}, resolve_first};
+      name_, common_, {runtime_.cluster, adapter_->scheduler(), runtime_.host}, owners_ != nullptr};
   options.redactor = redactor_;
   if (runtime_.crashes != nullptr) {
     options.around_parse = [crashes = runtime_.crashes, who = "source." + name_](
@@ -123,27 +135,44 @@ void SourceRun::make_capture(const SourceConfig& common, OpenedAccess opened, bo
       parse_on_record(*crashes, who, entry, parse);
     };
   }
-  capture_ = std::make_unique<SpoolCapture>(std::move(options), *adapter_, std::move(opened),
-                                            runtime_.journal, runtime_.log, runtime_.clock);
+  return options;
 }
 
-void SourceRun::make_owner_stage(const SourceConfig& common,
-                                 std::unique_ptr<OwnerResolver> resolver) {
+void SourceRun::make_owner_stage(std::unique_ptr<OwnerResolver> resolver) {
   const bool asks_later = !runtime_.once && runtime_.archives != nullptr;
   auto later = asks_later ? adapter_->make_late_owner_resolver() : nullptr;
   if (later != nullptr) {
     retry_ = std::make_unique<OwnerRetry>(name_, std::move(later), runtime_.journal,
                                           *runtime_.archives, runtime_.log, runtime_.clock);
   }
-  OwnerStage::Options options{
-      name_, std::chrono::seconds(common.resolve_timeout_seconds),
-      [capture = capture_.get()](const CaptureMark& mark) { return capture->unchanged(mark); },
-      [retry = retry_.get()] {
-        if (retry != nullptr) retry->ask_now();
-      },
-      redactor_};
+  OwnerStage::Options options{name_, std::chrono::seconds(common_.resolve_timeout_seconds),
+                              [this](const CaptureMark& mark) { return capture_->unchanged(mark); },
+                              [retry = retry_.get()] {
+                                if (retry != nullptr) retry->ask_now();
+                              },
+                              redactor_};
   owners_ = std::make_unique<OwnerStage>(std::move(options), std::move(resolver), runtime_.journal,
                                          runtime_.log, runtime_.clock);
+}
+
+void SourceRun::make_way(const SourceRun& successor) {
+  if (free_ != nullptr) free_->stop();
+  if (owners_ != nullptr) owners_->stop();
+  if (capture_ == nullptr) return;
+  successor.change_ ? capture_->pause() : capture_->stop();
+}
+
+void SourceRun::take_over(SourceRun& predecessor) {
+  if (change_) {
+    capture_ = std::move(predecessor.capture_);
+    capture_->change(std::move(change_->options), *adapter_, std::move(change_->numbers));
+    change_.reset();
+  }
+  if (free_ != nullptr && predecessor.free_ != nullptr) free_->continue_from(*predecessor.free_);
+  if (owners_ != nullptr && predecessor.owners_ != nullptr)
+    owners_->continue_from(*predecessor.owners_);
+  if (retry_ != nullptr && predecessor.retry_ != nullptr)
+    retry_->continue_from(*predecessor.retry_);
 }
 
 void SourceRun::start() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/capture/capture.h"
@@ -18,9 +19,10 @@ namespace scriptorium {
 // Threads: the main thread; status(), captured() and owner_retry() from any.
 class SourceRun {
  public:
-  // Makes and checks, starts nothing. kInvalidConfig refuses to start.
-  static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source,
-                                                 const Runtime& runtime);
+  // Makes and checks, starts nothing. kInvalidConfig refuses to start. `running`: the one of this
+  // name that it is to take over from; null: none.
+  static Result<std::unique_ptr<SourceRun>> make(const LoadedSource& source, const Runtime& runtime,
+                                                 const SourceRun* running);
   ~SourceRun();
   // Stays the same as long as a source would be made the same.
   static std::string version_of(const LoadedSource& source, const Runtime& runtime);
@@ -29,9 +31,11 @@ class SourceRun {
   // False: one of its threads hangs in a call of an archive and still runs; the process must end
   // with _exit().
   bool stop(SteadyTime deadline);
-  // Whether it may run beside its successor during a reload. A free source may keep a file of its
-  // own, so it may not.
-  bool may_overlap() const noexcept { return free_ == nullptr; }
+  // A reload replaces it in three steps: make_way(), take_over() of the successor, which takes no
+  // time, and the successor's start(). A capture of the same spool is not made anew: it goes on
+  // with what the kernel has queued, so that no entry is missed in between.
+  void make_way(const SourceRun& successor);
+  void take_over(SourceRun& predecessor);
   // For --once: captures everything there is; returns how many entries were still being written.
   std::size_t run_once(const std::stop_token& stop);
   bool owners_pending() const;
@@ -46,18 +50,26 @@ class SourceRun {
 
  private:
   SourceRun(const LoadedSource& source, const Runtime& runtime);
-  Result<void> make_spool_source(const SourceConfig& common);
-  Result<OpenedAccess> open_spool_of(const SourceConfig& common) const;
-  void make_capture(const SourceConfig& common, OpenedAccess opened, bool resolve_first);
-  void make_owner_stage(const SourceConfig& common, std::unique_ptr<OwnerResolver> resolver);
+  Result<void> make_spool_source(const SourceRun* running);
+  Result<OpenedAccess> open_spool_of_adapter() const;
+  bool captures_as(const SourceRun& other) const;
+  SpoolCapture::Options capture_options() const;
+  void make_owner_stage(std::unique_ptr<OwnerResolver> resolver);
 
   const std::string name_;
   const std::string version_;
   const std::string plugin_;
+  const SourceConfig common_;
   const Runtime& runtime_;
   const std::shared_ptr<const redact::Redactor> redactor_;
   std::unique_ptr<SpoolAdapter> adapter_;
   std::unique_ptr<SpoolCapture> capture_;
+  // For the capture of its predecessor, until take_over() gets that.
+  struct Change {
+    SpoolCapture::Options options;
+    std::unique_ptr<NumberResolver> numbers;
+  };
+  std::optional<Change> change_;
   std::unique_ptr<OwnerRetry> retry_;  // owners_ calls it
   std::unique_ptr<OwnerStage> owners_;
   std::unique_ptr<FreeRun> free_;

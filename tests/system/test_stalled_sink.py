@@ -55,6 +55,25 @@ def test_a_sink_that_hangs_holds_up_nobody_and_gets_its_jobs_afterwards(make_dae
                        "what waited is delivered")
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["changed", "removed"])
+def test_a_reload_does_not_wait_for_a_sink_that_hangs(make_daemon, spool, work, archive, kept):
+    core = dict(CORE, shutdown_seconds=600)
+    daemon = make_daemon(sinks={"stuck": stuck(work, "deliver")}, **core).start()
+    spool.write(1)
+    daemon.wait_status(waits_in("deliver"), "it hangs")
+    other = dict(stuck(work, "deliver"), retry_max_ms=30) if kept else None
+    reload(daemon, config_text(work, sinks={"stuck": other}, **core))
+    assert daemon.status()["sinks"]["stuck"].get("configured", True) == kept
+    spool.write(2)
+    daemon.wait_acknowledged(2)
+    (work / "gate").touch()
+    if kept:
+        daemon.wait_status(lambda s: s["sinks"]["stuck"]["acknowledged_total"] == 2,
+                           "the new one starts when the old one has ended")
+    assert daemon.terminate() == EX_OK, daemon.log_tail()
+    assert "SINK_HANGS" not in daemon.log_text()
+
+
 def test_a_start_that_is_refused_does_not_wait_for_a_sink_that_hangs(make_daemon, work, archive):
     daemon = make_daemon(sources={"slurm": {"spool": str(work / "nowhere")}},
                          sinks={"stuck": stuck(work, "start")}, **CORE).start(ready=False)

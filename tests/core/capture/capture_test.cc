@@ -78,6 +78,15 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     capture_->start();
   }
 
+  // As a reload does it.
+  void change(const SourceConfig& common) {
+    capture_->pause();
+    auto adapter = std::make_unique<test::ToyAdapter>(spool_.root());
+    capture_->change({"toy", common, {"lab", "toy", "ctl1"}, false, false}, *adapter, nullptr);
+    adapter_ = std::move(adapter);
+    capture_->start();
+  }
+
   // Waits until `count` more events are in the journal; returns them by job id.
   std::multimap<int, std::shared_ptr<const Event>> collect(std::size_t count) {
     std::multimap<int, std::shared_ptr<const Event>> result;
@@ -231,6 +240,21 @@ TEST_P(FullJournalTest, NotificationsAreReadAndWhatIsOursIsTakenOnceThereIsRoom)
   EXPECT_EQ(capture_->status().gaps->suspected + capture_->status().gaps->count_changes, 0U);
 }
 
+TEST_P(FullJournalTest, AReloadKeepsWhatWaitsForRoomAndIsStillCalled) {
+  constexpr int kJobs = 40;
+  fill_journal();
+  START_OR_SKIP(config());
+  for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
+  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
+  const bool content = GetParam() == "fanotify";
+  for (int id = 1; content && id <= kJobs / 2; ++id) spool_.remove(id);
+  change(config());
+  EXPECT_EQ(capture_->status().waiting_for_room, std::uint64_t{kJobs});
+  empty_journal();
+  for (const auto& [id, event] : collect(kJobs)) expect_whole(*event, id);
+  EXPECT_EQ(missed(), 0U);
+}
+
 TEST_P(FullJournalTest, WhatIsTooMuchToBeHeldIsReadAgainFromTheSpoolOrCountedAsMissed) {
   constexpr int kJobs = 12;
   const std::string big(7U << 19, 'x');  // so all of them are more than is held
@@ -360,6 +384,43 @@ TEST_P(CaptureTest, EachEntryIsOneEventAlsoAfterARestartAndARescan) {
   collect(1);
   ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
   EXPECT_EQ(journal_->usage().events, 21U);
+}
+
+TEST_P(CaptureTest, AReloadLosesNoEntryThatComesMeanwhileAndKeepsTheCounters) {
+  constexpr int kChanges = 30;
+  constexpr int kJobsAChange = 40;
+  START_OR_SKIP(config());
+  const bool content = GetParam() == "fanotify";
+  SourceConfig changed = config();
+  for (int n = 0; n < kChanges; ++n) {
+    std::jthread storm([&] {
+      for (int id = n * kJobsAChange + 1; id <= (n + 1) * kJobsAChange; ++id) {
+        spool_.submit(id);
+        if (content) spool_.remove(id);
+      }
+    });
+    changed.max_file_bytes += 1;
+    change(changed);
+  }
+  constexpr auto kJobs = std::size_t{kChanges} * kJobsAChange;
+  const auto events = collect(kJobs);
+  for (int id = 1; id <= static_cast<int>(kJobs); ++id) ASSERT_EQ(events.count(id), 1U) << id;
+  ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.captured == kJobs; }));
+  EXPECT_EQ(missed(), 0U);
+  EXPECT_EQ(capture_->status().gaps->highest, kJobs);
+}
+
+TEST_P(CaptureTest, AReloadPutsTheNewLimitsInForce) {
+  START_OR_SKIP(config());
+  SourceConfig changed = config();
+  changed.max_file_bytes = 5;
+  changed.incomplete_after_seconds = 1;
+  change(changed);
+  spool_.submit(1);
+  EXPECT_EQ(collect(1).begin()->second->file("script")->bytes->size(), 5U);
+  spool_.make_entry(2);
+  ToySpool::write_file(spool_.entry(2) + "/script", "half");
+  EXPECT_FALSE(collect(1).begin()->second->complete);
 }
 
 TEST_P(CaptureTest, HashDirectoryMadeAnewAndRenamedAwayIsWatchedAgain) {
