@@ -36,7 +36,8 @@ struct Item {
     UniqueFd fd;            // open until it is synced
   };
   Delivery* delivery = nullptr;
-  std::string id;  // of the event
+  std::string id;       // of the event
+  bool itself = false;  // an event that has taken its place is another
   Place place;
   std::array<std::optional<File>, 3> files;  // by FileKind; nothing = this event has none
   std::optional<uid_t> reader;

@@ -135,6 +135,17 @@ Result<Event> read_metadata(int directory, const std::string& name) {
   return event;
 }
 
+bool is_content(std::string_view text, FileKind kind, const EventFile& file,
+                EnvironmentFormat format) {
+  EnvironmentStyle style{};
+  return delivered_bytes(text, kind, file, format, style).has_value();
+}
+
+Bytes record_of(const Event& event) {
+  return make_bytes(event_json(event, {.script_text = false, .environment = false, .indent = 2}) +
+                    '\n');
+}
+
 Result<StoredEvent> read_contents(int directory, const std::string& metadata, Event event,
                                   bool pending) {
   StoredEvent stored{.metadata = metadata, .event = std::move(event), .contents = {}};

@@ -49,6 +49,13 @@ struct StoredEvent {
 // The event that metadata describe. kCorrupt: this is not an event's metadata; kVanished: it is not
 // there.
 Result<Event> read_metadata(int directory, const std::string& name);
+// Whether a file's text is that of the event's, in some format.
+bool is_content(std::string_view text, FileKind kind, const EventFile& file,
+                EnvironmentFormat format);
+
+// The metadata of an event.
+Bytes record_of(const Event& event);
+
 // Reads the contents of an event. With `pending`, a file's replacement counts as the file where
 // there is one. kCorrupt: one of them is not what was stored; a content that the tree does not hold
 // keeps null bytes.

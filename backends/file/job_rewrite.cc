@@ -138,9 +138,8 @@ Result<void> prepare_change(int directory, const StoredEvent& stored, const Even
   }
   if (auto noted = note_move(directory, stored, after); !noted) return noted;
   FAULT_POINT("redact.contents_written");
-  const std::string json =
-      event_json(after, {.script_text = false, .environment = false, .indent = 2}) + '\n';
-  if (auto made = write_like(directory, pending_name(stored.metadata), stored.metadata, json);
+  if (auto made =
+          write_like(directory, pending_name(stored.metadata), stored.metadata, *record_of(after));
       !made)
     return made;
   if (auto synced = sync_descriptor(directory); !synced) return synced;

@@ -7,12 +7,15 @@
 #include <cerrno>
 #include <utility>
 
+#include "backends/file/job_files.h"
 #include "backends/file/outcome.h"
 #include "backends/file/store.h"
 #include "core/base/fault_point.h"
 
 namespace scriptorium::file {
 namespace {
+
+constexpr std::uint64_t kMostMovedBytes = std::uint64_t{1} << 30;
 
 bool same_place(const Item& one, const Item& other) {
   return one.place.directory() == other.place.directory() && one.place.stem == other.place.stem;
@@ -27,6 +30,7 @@ Item Replacement::replaced_item(const Item& item) const {
   Item result;
   result.delivery = item.delivery;
   result.id = before.id;
+  result.itself = true;
   result.place = layout_.place(before);
   for (std::size_t i = 0; i < item.files.size(); ++i) {
     if (item.files[i]) result.files[i].emplace().bytes = item.files[i]->bytes;
@@ -53,9 +57,89 @@ Result<bool> Replacement::find(const Batch& batch, Item& item) const {
   return false;
 }
 
+Result<void> Replacement::take_contents(const Batch& batch, Item& item) const {
+  Item before = replaced_item(item);
+  auto fd = open_directory(batch.root, before.place.directory());
+  bool found = false;
+  if (fd) {
+    before.directory = std::make_shared<Directory>();
+    before.directory->fd = *std::move(fd);
+    auto taken = item.file(FileKind::kMetadata) ? take_beside_record(batch, before, item)
+                                                : take_equal(before, item);
+    if (!taken) return taken.error();
+    found = *taken;
+  } else if (fd.error().kind() != ErrorKind::kVanished) {
+    return fd.error();
+  }
+  if (!found) item.files = {};
+  return {};
+}
+
+Result<bool> Replacement::take_beside_record(const Batch& batch, Item& before, Item& item) const {
+  auto found = find(batch, before);
+  if (!found || !*found) return found;
+  const int directory = before.directory->fd.get();
+  auto stored = read_metadata(directory, before.place.name(FileKind::kMetadata, before.slot));
+  if (!stored) return stored.error();
+  // What came may be without what was read from the script.
+  stored->id = item.id;
+  stored->user = item.event().user;
+  stored->replaces = item.event().replaces;
+  item.file(FileKind::kMetadata)->bytes = record_of(*stored);
+  for (const FileKind kind : missing_contents(item)) {
+    auto bytes = read_beneath(directory, before.place.name(kind, before.slot), kMostMovedBytes);
+    if (bytes) {
+      item.file(kind).emplace().bytes = make_bytes(*std::move(bytes));
+    } else if (bytes.error().kind() != ErrorKind::kVanished) {
+      return bytes.error();
+    }
+  }
+  return true;
+}
+
+// Where no record says whose they are, the event's hashes do.
+Result<bool> Replacement::take_equal(const Item& before, Item& item) const {
+  const std::vector<FileKind> wanted = missing_contents(item);
+  unsigned free = 0;
+  for (unsigned slot = 1; slot <= kMaxSlots && free < kFreeSlotsPassed; ++slot) {
+    std::size_t there = 0;
+    std::vector<std::string> equal;
+    for (const FileKind kind : wanted) {
+      auto bytes =
+          read_beneath(before.directory->fd.get(), before.place.name(kind, slot), kMostMovedBytes);
+      if (!bytes && bytes.error().kind() != ErrorKind::kVanished) return bytes.error();
+      if (!bytes) continue;
+      ++there;
+      if (is_content(*bytes, kind, *item.event().file(to_string(kind)),
+                     item.event().environment_format))
+        equal.push_back(*std::move(bytes));
+    }
+    free = there == 0 ? free + 1 : 0;
+    if (there == 0 || equal.size() != wanted.size()) continue;
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      item.file(wanted[i]).emplace().bytes = make_bytes(std::move(equal[i]));
+    return true;
+  }
+  return false;
+}
+
+// Of those that this tree keeps.
+std::vector<FileKind> Replacement::missing_contents(const Item& item) const {
+  std::vector<FileKind> kinds;
+  for (const FileKind kind : kinds_of(item.event(), access_.config())) {
+    if (kind != FileKind::kMetadata && !item.file(kind) &&
+        item.event().file(to_string(kind)) != nullptr)
+      kinds.push_back(kind);
+  }
+  return kinds;
+}
+
 Result<bool> Replacement::replace_in_place(Batch& batch, Item& item) {
   Item before = replaced_item(item);
-  if (!same_place(before, item)) return false;
+  if (!same_place(before, item)) {
+    if (!item.file(FileKind::kMetadata)) return false;
+    before.place = item.place;
+  }
   before.directory = item.directory;
   auto found = find(batch, before);
   if (!found || !*found) return found;

@@ -5,6 +5,7 @@
 
 #include "backends/file/archive_search.h"
 #include "backends/file/environment.h"
+#include "backends/file/job_files.h"
 #include "core/base/fault_point.h"
 #include "core/base/number.h"
 
@@ -21,11 +22,6 @@ std::optional<uid_t> verified_uid(const Event& event) {
   if (!event.user.verified || !event.user.id) return std::nullopt;
   const auto uid = parse_number<uid_t>(*event.user.id);
   return uid == static_cast<uid_t>(-1) ? std::nullopt : uid;
-}
-
-bool lacks_bytes(const Event& event) {
-  return std::ranges::any_of(event.files,
-                             [](const EventFile& file) { return file.bytes == nullptr; });
 }
 
 }  // namespace
@@ -101,6 +97,9 @@ void FileSink::deliver_some(std::vector<Delivery>& deliveries, std::size_t& next
   for (; next < deliveries.size() && batch.directories.size() + batch.open_files < kMaxOpen;
        ++next) {
     Item& item = batch.items.emplace_back(make_item(deliveries[next]));
+    if (!item.error && item.event().replaces && replacement_.lacks_contents(item)) {
+      if (auto taken = replacement_.take_contents(batch, item); !taken) item.error = taken.error();
+    }
     if (item.error || !item.has_files()) continue;
     if (auto ready = prepare_item(batch, item); !ready) item.error = ready.error();
   }
@@ -123,16 +122,14 @@ Item FileSink::make_item(Delivery& delivery) const {
   item.id = event.id;
   item.place = layout_.place(event);
   if (config_.owner_may_read) item.reader = verified_uid(event);
-  // Nothing is here that could be moved: else core would have read the bytes from here.
-  if (event.replaces && lacks_bytes(event)) return item;
   for (const FileKind kind : kinds_of(event, config_)) {
     if (kind == FileKind::kMetadata) {
-      item.file(kind).emplace().bytes = make_bytes(
-          event_json(event, {.script_text = false, .environment = false, .indent = 2}) + '\n');
+      item.file(kind).emplace().bytes = record_of(event);
       continue;
     }
     const EventFile* from = event.file(to_string(kind));
     if (from == nullptr) continue;
+    if (from->bytes == nullptr && event.replaces) continue;
     if (from->bytes == nullptr) {
       item.error = Error{ErrorKind::kPermanent,
                          "the event came without the bytes of its " + std::string(to_string(kind))};

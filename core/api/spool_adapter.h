@@ -156,7 +156,7 @@ class OwnerResolver {
 };
 
 // Finds the owners of jobs that went out unverified minutes or days ago. It asks the scheduler,
-// then its accounting. Core calls it rarely, from a separate thread, with a few hundred queries at
+// then its accounting. Core calls it rarely, from a separate thread, with a thousand queries at
 // most, whose `entry_unchanged` is null.
 //
 // An answer is kFound with a verified user, kUnknown (everything available was asked and no job

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr std::size_t kAtOnce = 200;
+constexpr std::size_t kAtOnce = 1000;
 constexpr seconds kCheckInterval{15};  // how often it is checked what is due
 constexpr seconds kShortestPause{60};
 constexpr std::chrono::hours kLongestPause{6};
@@ -26,13 +26,14 @@ std::chrono::nanoseconds age_of(const Journal::Unverified& item, Timestamp now) 
       std::max<std::int64_t>(now.nanoseconds - item.noted_at.nanoseconds, 0));
 }
 
-// `asked`: the scheduler and its accounting were asked and knew no owner. If they could not be
-// asked, the next attempt comes soon.
-Timestamp next_time(const Journal::Unverified& item, Timestamp now, bool asked) {
-  const std::chrono::nanoseconds pause =
-      asked ? std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause)
-            : kShortestPause;
+Timestamp later_by(Timestamp now, std::chrono::nanoseconds pause) {
   return Timestamp{now.nanoseconds + pause.count()};
+}
+
+// The scheduler and its accounting were asked and knew no owner.
+Timestamp next_time(const Journal::Unverified& item, Timestamp now) {
+  return later_by(
+      now, std::clamp<std::chrono::nanoseconds>(age_of(item, now), kShortestPause, kLongestPause));
 }
 
 }  // namespace
@@ -70,10 +71,17 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
     const auto [wanted, now] = state_.with(
         [](const State& s) { return std::pair(s.wanted, s.wanted > s.status.rounds_done); });
     Result<void> done;
+    std::uint64_t spared = 0;
+    look();
     if (now) {
       if (auto hastened = journal_.hasten_unverified(source_); !hastened) done = hastened.error();
     }
-    if (done) done = round(stop);
+    if (done) done = round(stop, spared);
+    if (done && now && spared > 0) {
+      done = Error{ErrorKind::kTransient,
+                   "to spare the scheduler, some jobs are asked about within the next minutes: " +
+                       std::to_string(spared)};
+    }
     state_.with([&](State& s) {
       s.status.rounds_done = wanted;
       s.status.last_error = done ? "" : printable(done.error().message());
@@ -83,7 +91,17 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
   }
 }
 
-Result<void> OwnerRetry::round(const std::stop_token& stop) {
+void OwnerRetry::look() {
+  if (since_.size() > 2 * Journal::kMostUnverified) {  // most are gone from the journal
+    since_.clear();
+    newest_ = 0;
+  }
+  const auto numbers = journal_.unverified_numbers(source_, newest_);
+  const SteadyTime now = clock_.steady();
+  for (const std::uint64_t number : numbers) since_.try_emplace(newest_ = number, now);
+}
+
+Result<void> OwnerRetry::round(const std::stop_token& stop, std::uint64_t& spared) {
   const Timestamp begun = clock_.now();
   while (!stop.stop_requested()) {
     // What this round has asked about is next due after the round began.
@@ -92,13 +110,14 @@ Result<void> OwnerRetry::round(const std::stop_token& stop) {
     if (due->empty()) return {};
     // A replacing event takes room in the journal, and captured events have precedence.
     if (journal_.full()) return Error{ErrorKind::kTransient, "the journal is full"};
-    if (auto handled = handle(*due, stop); !handled) return handled;
+    if (auto handled = handle(*due, stop, spared); !handled) return handled;
   }
   return {};
 }
 
 Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
-                                const std::stop_token& stop) {
+                                const std::stop_token& stop, std::uint64_t& spared) {
+  const SteadyTime begun = clock_.steady();
   const auto answers = ask(due, stop);
   if (stop.stop_requested()) return {};
   const Timestamp now = clock_.now();
@@ -113,17 +132,25 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
       auto replaced = replace(due[i], (*answers)[i].user);
       if (replaced) {
         ++verified;
+        since_.erase(due[i].number);
       } else {
         failed = replaced.error();
-        later.push_back({due[i].number, next_time(due[i], now, false)});
+        later.push_back({due[i].number, later_by(now, kShortestPause)});
       }
       continue;
     }
-    const bool asked =
-        state == OwnerAnswer::State::kUnknown || state == OwnerAnswer::State::kNotYet;
-    std::optional<Timestamp> next = next_time(due[i], now, asked);
-    if (asked && age_of(due[i], now) > kGivenUpAfter) next.reset();
-    later.push_back({due[i].number, next});
+    if (!answers) {
+      later.push_back({due[i].number, later_by(now, kShortestPause)});
+    } else if (state == OwnerAnswer::State::kNotAsked) {
+      ++spared;
+      later.push_back({due[i].number, later_by(now, kCheckInterval)});
+    } else if (age_of(due[i], now) > kGivenUpAfter) {
+      later.push_back({due[i].number, std::nullopt});
+      since_.erase(due[i].number);
+    } else {
+      later.push_back({due[i].number, next_time(due[i], now)});
+      since_[due[i].number] = begun;
+    }
   }
   state_.with([&](State& s) {
     s.status.asked += answers ? due.size() : 0;
@@ -148,10 +175,11 @@ Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unve
   queries.reserve(due.size());
   const SteadyTime now = clock_.steady();
   for (const Journal::Unverified& item : due) {
+    const auto since = since_.find(item.number);
     queries.push_back({.event = item.event.get(),
                        .script_mtime_ns = item.event->time.nanoseconds,
                        .entry_unchanged = {},
-                       .since = now});
+                       .since = since == since_.end() ? now : since->second});
   }
   auto answers = call_plugin("the resolver", ErrorKind::kPermanent, [&] {
     return resolver_->resolve(queries, stop, now + kLateQueryLimit);

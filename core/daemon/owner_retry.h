@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/api/spool_adapter.h"
@@ -33,7 +34,7 @@ class OwnerRetry {
   void continue_from(const OwnerRetry& before);
 
   // Makes all of them due now. Returns the number of a round: once status().rounds_done has reached
-  // it, the scheduler was asked about each, or `last_error` says why not.
+  // it, the scheduler has answered about each, or `last_error` says why not.
   std::uint64_t ask_now();
 
   struct Status {
@@ -51,9 +52,13 @@ class OwnerRetry {
     Status status;
   };
   void run(const std::stop_token& stop) noexcept;
-  // Asks about everything that is due. An error says why the rest could not be asked about.
-  Result<void> round(const std::stop_token& stop);
-  Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop);
+  // Learns of those that were noted since the last look.
+  void look();
+  // Asks about everything that is due. An error says why the rest could not be asked about. Adds to
+  // `spared` those that must wait, to spare the scheduler.
+  Result<void> round(const std::stop_token& stop, std::uint64_t& spared);
+  Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop,
+                      std::uint64_t& spared);
   Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due,
                                        const std::stop_token& stop);
   Result<void> replace(const Journal::Unverified& item, const User& user);
@@ -65,6 +70,10 @@ class OwnerRetry {
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
+  // Of the thread alone, by Unverified::number: an answer that the scheduler gave after this time
+  // is about the job, and was not seen yet. On the steady clock: the machine's time may be set.
+  std::unordered_map<std::uint64_t, SteadyTime> since_;
+  std::uint64_t newest_ = 0;  // the highest number that was seen
   WorkerThread thread_;
 };
 

@@ -1,5 +1,6 @@
 #include "core/daemon/source_run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <utility>
@@ -209,6 +210,14 @@ std::uint64_t SourceRun::captured() const {
   return capture_ != nullptr ? capture_->status().captured : free_->captured();
 }
 
+void SourceRun::forget_those_found_later(LastHour::Counts& counts) const {
+  if (counts.unverified == 0) return;
+  const Timestamp hour_ago{
+      (runtime_.clock.now().nanoseconds - std::chrono::nanoseconds(std::chrono::hours{1}).count())};
+  counts.unverified =
+      std::min(counts.unverified, runtime_.journal.unverified_count(name_, hour_ago));
+}
+
 SourceStatus SourceRun::status() const {
   if (free_ != nullptr) return {name_, plugin_, free_->status()};
   SpoolSourceStatus spool{.capture = capture_->status(), .owners = {}};
@@ -216,7 +225,10 @@ SourceStatus SourceRun::status() const {
     spool.owners = {.status = owners_->status(),
                     .waiting = runtime_.journal.unresolved_count(name_),
                     .later = {}};
-    if (retry_ != nullptr) spool.owners->later = retry_->status();
+    if (retry_ != nullptr) {
+      spool.owners->later = retry_->status();
+      forget_those_found_later(spool.owners->status.last_hour);
+    }
   }
   return {name_, plugin_, std::move(spool)};
 }

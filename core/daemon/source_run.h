@@ -55,6 +55,7 @@ class SourceRun {
   bool captures_as(const SourceRun& other) const;
   SpoolCapture::Options capture_options() const;
   void make_owner_stage(std::unique_ptr<OwnerResolver> resolver);
+  void forget_those_found_later(LastHour::Counts& counts) const;
 
   const std::string name_;
   const std::string version_;

@@ -121,7 +121,11 @@ class Journal {
   // Up to `limit` that are due at `now`, the longest due first; source "" = of all sources.
   Result<std::vector<Unverified>> unverified(const std::string& source, Timestamp now,
                                              std::size_t limit) const;
-  std::uint64_t unverified_count(const std::string& source) const;
+  // `noted_since`: only those that became visible at this time or later.
+  std::uint64_t unverified_count(const std::string& source, Timestamp noted_since = {}) const;
+  // The numbers of those that were noted after the one with the number `after`, in order.
+  std::vector<std::uint64_t> unverified_numbers(const std::string& source,
+                                                std::uint64_t after) const;
   Result<void> change_unverified(std::vector<LaterOwner> changes);
   // Makes all of a source due now; returns how many there are.
   Result<std::uint64_t> hasten_unverified(const std::string& source);

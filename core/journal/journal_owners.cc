@@ -8,7 +8,6 @@ namespace scriptorium {
 namespace {
 
 using journal::Connection;
-using journal::ReaderPool;
 using journal::Shared;
 using journal::Statement;
 using journal::Writer;
@@ -96,10 +95,26 @@ Result<std::vector<Journal::Unverified>> Journal::unverified(const std::string& 
   return result;
 }
 
-std::uint64_t Journal::unverified_count(const std::string& source) const {
+std::uint64_t Journal::unverified_count(const std::string& source, Timestamp noted_since) const {
   auto reader = impl_->readers.lease();
   if (!reader) return 0;
-  return (*reader)->connection->number("SELECT count(*) FROM unverified WHERE source=?1", source);
+  Connection& db = *(*reader)->connection;
+  if (noted_since == Timestamp{})
+    return db.number("SELECT count(*) FROM unverified WHERE source=?1", source);
+  return db.number("SELECT count(*) FROM unverified WHERE source=?1 AND noted_at>=?2", source,
+                   noted_since);
+}
+
+std::vector<std::uint64_t> Journal::unverified_numbers(const std::string& source,
+                                                       std::uint64_t after) const {
+  std::vector<std::uint64_t> numbers;
+  auto reader = impl_->readers.lease();
+  if (!reader) return numbers;
+  Statement rows(*(*reader)->connection,
+                 "SELECT number FROM unverified WHERE number>?2 AND source=?1 ORDER BY number");
+  rows.bind(source, after);
+  while (rows.step()) numbers.push_back(rows.number(0));
+  return numbers;
 }
 
 Result<void> Journal::change_unverified(std::vector<LaterOwner> changes) {

@@ -165,6 +165,7 @@ std::vector<std::uint64_t> LateResolver::ids_in_turn(const std::vector<Open>& op
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   std::rotate(ids.begin(), std::lower_bound(ids.begin(), ids.end(), begin_at_), ids.end());
+  ids.resize(std::min(ids.size(), kARound));
   return ids;
 }
 

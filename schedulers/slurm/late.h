@@ -41,6 +41,8 @@ class LateResolver final : public LateOwnerResolver {
   // At most this many jobs in one sacct; fewer after one that did not end in time or answered too
   // much.
   static constexpr std::size_t kAtOnce = 100;
+  // Jobs that accounting is asked about before the next pause.
+  static constexpr std::size_t kARound = 300;
   // The pause before the next questions, as a multiple of the time that the last ones took; at most
   // kLongestPause.
   static constexpr int kPause = 20;

@@ -183,6 +183,8 @@ def test_the_daemon_asks_by_itself_once_slurmctld_answers_again(slurm, make_daem
     assert sorted(p.name for p in archive.path.iterdir()) == sorted(f"{j}.{e}" for j in jobs + more
                                                                     for e in ("sh", "env", "json"))
     assert "OWNERS_FOUND_LATER" in daemon.log_text()
+    assert daemon.source()["owners"]["last_hour"] == {"decided": 4, "unverified": 0}
+    assert "unverified" not in daemon.command("status", "--check", check=False).stdout
 
 
 def test_a_sink_that_was_down_meanwhile_gets_only_what_is_right(slurm, make_daemon, archive, work,

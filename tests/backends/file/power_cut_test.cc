@@ -168,19 +168,27 @@ TEST_P(FilePowerCutTest, WhatWasAcknowledgedIsWholeAndWhatHasItsNameIsWholeAtAny
 }
 
 // An owner that becomes known later: at every step the job is whole at one place at least, and once
-// that is acknowledged at one.
+// that is acknowledged at one. Without the bytes, those that are there move.
 TEST_P(FilePowerCutTest, AJobThatMovesToItsOwnerIsWholeAtAnyStep) {
-  for (const std::string layout : {"{user}/{job_id}.{ext}", "{job_id}.{ext}"}) {
-    SCOPED_TRACE(layout);
+  const std::string by_user = "{user}/{job_id}.{ext}";
+  const std::string flat = "{job_id}.{ext}";
+  for (const auto& [layout, with_bytes] :
+       {std::pair{by_user, true}, std::pair{by_user, false}, std::pair{flat, true}}) {
+    SCOPED_TRACE(layout + (with_bytes ? "" : " without bytes"));
     config_.layout = layout;
     const bool moves = layout.starts_with("{user}");
-    config_.root = directory_.make_directory(moves ? "moving" : "staying") + "/archive";
+    config_.root = directory_.make_directory(!moves       ? "staying"
+                                             : with_bytes ? "moving"
+                                                          : "moving-itself") +
+                   "/archive";
     const std::string above = fs::path(config_.root).parent_path();
     std::vector<std::shared_ptr<const Event>> before;
     std::vector<std::shared_ptr<const Event>> after;
     for (const char* job : {"1", "2", "3"}) {
       before.push_back(std::make_shared<const Event>(test::make_unverified_event(job)));
-      after.push_back(std::make_shared<const Event>(test::make_owned_event(*before.back())));
+      const Event owned = test::make_owned_event(*before.back());
+      after.push_back(
+          std::make_shared<const Event>(with_bytes ? owned : test::without_bytes(owned)));
     }
     PowerCut disk(above);
     {

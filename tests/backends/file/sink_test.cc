@@ -139,8 +139,8 @@ TEST_F(FileSinkTest, WhereThePathNamesNoUserTheJobStaysAndItsRightsChange) {
   }
   EXPECT_EQ(inode(), of_script);
   EXPECT_THAT(read("4711.json"), HasSubstr(after.id));
-  // A sink that never had the first stores the second like any other; so does one that keeps no
-  // metadata.
+  // A sink that never had the first stores the second like any other. One that keeps no metadata
+  // knows the first by its bytes, or their hash.
   config_.root = directory_.path_to("new");
   ASSERT_EQ(deliver(*make_started(), share(after)), Outcome::kAcknowledged);
   EXPECT_EQ(tree(), (std::vector<std::string>{"4711.env", "4711.json", "4711.sh"}));
@@ -148,9 +148,72 @@ TEST_F(FileSinkTest, WhereThePathNamesNoUserTheJobStaysAndItsRightsChange) {
   config_.layout = "{user}/{job_id}.{ext}";
   config_.kinds = {FileKind::kScript};
   auto scripts = make_started();
-  ASSERT_EQ(deliver(*scripts, share(before)), Outcome::kAcknowledged);
-  ASSERT_EQ(deliver(*scripts, share(after)), Outcome::kAcknowledged);
-  EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/4711.sh", "unverified/"}));
+  for (const Event& owned : {after, test::without_bytes(after)}) {
+    ASSERT_EQ(deliver(*scripts, share(before)), Outcome::kAcknowledged);
+    ASSERT_EQ(deliver(*scripts, share(owned)), Outcome::kAcknowledged);
+    EXPECT_EQ(tree(), (std::vector<std::string>{"alice/", "alice/4711.sh", "unverified/"}));
+    fs::remove(config_.root + "/alice/4711.sh");
+    fs::remove(config_.root + "/alice");
+  }
+}
+
+TEST_F(FileSinkTest, WhatThisTreeKeepsOfAJobMovesToItsOwnerWithoutTheBytes) {
+  config_.environment_format = EnvironmentStyle::kLines;
+  for (const FileKind part : {FileKind::kScript, FileKind::kEnvironment}) {
+    const std::string name = to_string(part);
+    config_.root = directory_.path_to(name);
+    config_.kinds = {part, FileKind::kMetadata};
+    const std::string at_owner = "alice/2026/11/4711-md.";
+    const std::string ending = part == FileKind::kScript ? "sh" : "env";
+    std::vector<std::string> moved{"alice/",           "alice/2026/",        "alice/2026/11/",
+                                   at_owner + ending,  at_owner + "json",    "unverified/",
+                                   "unverified/2026/", "unverified/2026/11/"};
+    std::ranges::sort(moved);
+    auto sink = make_started();
+    const Event before = test::make_unverified_event("4711");
+    ASSERT_EQ(deliver(*sink, share(before)), Outcome::kAcknowledged);
+    const std::string kept = directory_.read(name + "/unverified/2026/11/4711-md." + ending);
+    // As the journal remembers a long one.
+    Event after = test::without_bytes(test::make_owned_event(before));
+    after.script.reset();
+    for (int again = 0; again < 2; ++again) {
+      ASSERT_EQ(deliver(*sink, share(after)), Outcome::kAcknowledged) << outbox_.reason("4711");
+      EXPECT_EQ(tree(), moved);
+    }
+    EXPECT_EQ(directory_.read(name + '/' + at_owner + ending), kept);
+    const auto record = event_from_json(directory_.read(name + '/' + at_owner + "json"));
+    ASSERT_TRUE(record);
+    EXPECT_EQ(record->id, after.id);
+    EXPECT_EQ(record->replaces, before.id);
+    EXPECT_EQ(record->user.name, after.user.name);
+    EXPECT_TRUE(record->script) << "what was read from the script stays";
+  }
+}
+
+TEST_F(FileSinkTest, AJobWhoseOwnerAnotherDaemonKnewAtOnceIsThereOnce) {
+  auto sink = make_started();
+  const Event unverified = test::make_unverified_event("4711");
+  const Event late = test::make_owned_event(unverified);
+  Event known = late;
+  known.id = unverified.id;
+  known.replaces.reset();
+  const std::vector<std::string> once{"alice/",
+                                      "alice/2026/",
+                                      "alice/2026/11/",
+                                      "alice/2026/11/4711-md.env",
+                                      "alice/2026/11/4711-md.json",
+                                      "alice/2026/11/4711-md.sh",
+                                      "unverified/",
+                                      "unverified/2026/",
+                                      "unverified/2026/11/"};
+  ASSERT_EQ(deliver(*sink, share(known)), Outcome::kAcknowledged);
+  ASSERT_EQ(deliver(*sink, share(unverified)), Outcome::kAcknowledged);
+  // In any order, and again.
+  for (const Event& event : {late, known, late, test::without_bytes(late)}) {
+    ASSERT_EQ(deliver(*sink, share(event)), Outcome::kAcknowledged) << outbox_.reason("4711");
+    EXPECT_EQ(tree(), once);
+  }
+  for (const Event& event : {late, known}) EXPECT_TRUE(sink->readable()->fetch(event)) << event.id;
 }
 
 TEST_F(FileSinkTest, AnOwnerWhoseJobNobodyHoldsAnyMoreChangesNothing) {

@@ -26,8 +26,9 @@ class FakeAccounting final : public LateOwnerResolver {
     bool down = false;
     bool throws = false;
     std::set<std::string> known, spared;
-    std::map<std::string, int> asked;  // by job
-    std::int64_t script_mtime_ns = 0;  // of the last query
+    std::map<std::string, int> asked;                      // by job
+    std::int64_t script_mtime_ns = 0;                      // of the last query
+    std::map<std::string, std::vector<SteadyTime>> since;  // by job
   };
   explicit FakeAccounting(Guarded<State>& state) : state_(state) {}
 
@@ -42,6 +43,7 @@ class FakeAccounting final : public LateOwnerResolver {
         const std::string& job = query.event->job.id;
         ++s.asked[job];
         s.script_mtime_ns = query.script_mtime_ns;
+        s.since[job].push_back(query.since);
         OwnerAnswer& answer = answers.emplace_back();
         answer.state =
             s.spared.contains(job) ? OwnerAnswer::State::kNotAsked : OwnerAnswer::State::kUnknown;
@@ -115,7 +117,7 @@ class OwnerRetryTest : public testing::Test {
     }
     ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
     std::vector<Journal::Resolved> resolved;
-    for (const auto& waiting : journal_->unresolved("slurm", 0, 1000))
+    for (const auto& waiting : journal_->unresolved("slurm", 0, 2000))
       resolved.push_back({waiting.ticket, waiting.event});
     ASSERT_EQ(resolved.size(), jobs.size());
     journal_->resolved(std::move(resolved));
@@ -124,7 +126,7 @@ class OwnerRetryTest : public testing::Test {
   }
   // What the sink gets, which acknowledges it.
   std::vector<std::shared_ptr<const Event>> take_all() {
-    auto items = journal_->read(sink_, after_, 1000, 1U << 30);
+    auto items = journal_->read(sink_, after_, 2000, 1U << 30);
     EXPECT_TRUE(items) << items.error().message();
     std::vector<std::shared_ptr<const Event>> events;
     std::vector<Journal::Settle> settlements;
@@ -208,7 +210,7 @@ TEST_F(OwnerRetryTest, WhatIsSparedOrCannotBeAskedWaitsAndLosesNothing) {
   EXPECT_THAT(ask().last_error, HasSubstr("a bug"));
   state_.with([](auto& s) { s = {.known = {"1"}, .spared = {"2"}}; });
   auto status = ask();
-  EXPECT_EQ(status.last_error, "");
+  EXPECT_THAT(status.last_error, HasSubstr("to spare the scheduler")) << "not all were asked about";
   EXPECT_EQ(status.verified, 1U);
   state_.with([](auto& s) { s = {.known = {"1", "2"}}; });
   status = ask();
@@ -244,6 +246,28 @@ TEST_F(OwnerRetryTest, WhereNobodyHoldsTheFilesTheEventGoesWithoutTheirBytes) {
     EXPECT_EQ(event->file("script")->bytes == nullptr, event->job.id == "1");
     EXPECT_EQ(event->file("script")->size, std::string_view(test::kScript).size());
   }
+}
+
+TEST_F(OwnerRetryTest, AnAnswerSinceTheJobWasNotedServesItAndALaterOneOnceItHasServed) {
+  std::vector<std::string> jobs;
+  for (int i = 1; i <= 1100; ++i) jobs.push_back(std::to_string(i));  // more than at once
+  send_unverified(jobs);
+  state_.with([](auto& s) { s.spared = {"2"}; });
+  start();
+  ask();
+  const SteadyTime between = std::chrono::steady_clock::now();
+  ask();
+  const auto since = state_.with([](auto& s) { return s.since; });
+  for (const std::string& job : jobs) {
+    ASSERT_EQ(since.at(job).size(), 2U) << job;
+    EXPECT_EQ(since.at(job)[0], since.at("1")[0]) << "one list serves all";
+    if (job == "2") {
+      EXPECT_EQ(since.at(job)[1], since.at(job)[0]) << "nothing was learnt of it yet";
+    } else {
+      EXPECT_GT(since.at(job)[1], since.at(job)[0]) << "that list is known";
+    }
+  }
+  EXPECT_LE(since.at("1")[0], between);
 }
 
 TEST_F(OwnerRetryTest, HundredsAreAskedAboutInOneRound) {

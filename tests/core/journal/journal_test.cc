@@ -326,6 +326,11 @@ TEST_F(JournalTest, RemembersWhatWentOutUnverifiedUntilItsOwnerIsKnown) {
   EXPECT_EQ(waiting[0].event->file("script")->size, before[0]->file("script")->size);
   EXPECT_EQ(journal_->unverified_count("slurm"), 3U);
   EXPECT_EQ(journal_->unverified_count("torque"), 0U);
+  EXPECT_EQ(journal_->unverified_count("slurm", waiting[0].noted_at), 3U);
+  EXPECT_EQ(journal_->unverified_count("slurm", later), 0U) << "noted before";
+  EXPECT_THAT(journal_->unverified_numbers("slurm", 0), SizeIs(3));
+  EXPECT_THAT(journal_->unverified_numbers("slurm", waiting[1].number),
+              ElementsAre(waiting[2].number));
 
   // Asked without success, given up, found.
   const Timestamp much_later{later.nanoseconds + 1};
