@@ -60,6 +60,10 @@ Error not_there(const Event& locator) {
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the archive"};
 }
 
+Error cannot_be_read(const std::string& directory, const Error& error) {
+  return error.with_context("directory " + directory);
+}
+
 // What was delivered cannot be reconstructed from what is there.
 Error differs(const std::string& name) {
   return Error{ErrorKind::kCorrupt, name + ": not what was stored"};
@@ -169,8 +173,9 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
     for (const std::string& name : names) {
       if (!leaf) {
         auto next = open_directory(fd, name);
-        if (!next && next.error().kind() == ErrorKind::kVanished) continue;
-        if (!next) return next.error();
+        if (!next && (next.error().kind() == ErrorKind::kVanished || !layout_.names(depth, name)))
+          continue;
+        if (!next) return cannot_be_read(name, next.error());
         if (auto below = self(self, next->get(), depth + 1); !below || found) return below;
         continue;
       }
@@ -216,7 +221,8 @@ class Archive::SmallestNames {
 class Archive::Walk {
  public:
   Walk(const Layout& layout, const Query& query, const std::string& after, std::size_t limit)
-      : query_(query),
+      : layout_(layout),
+        query_(query),
         after_(split_path(after)),
         depth_(layout.directory_depth()),
         limit_(std::max<std::size_t>(limit, 1)) {
@@ -246,7 +252,11 @@ class Archive::Walk {
     for (const std::string& name : names) {
       auto next = open_directory(fd, name);
       if (!next && next.error().kind() == ErrorKind::kVanished) continue;
-      if (!next) return next.error();
+      if (!next && !layout_.names(depth, name)) {
+        ++page_.skipped;  // lost+found, say
+        continue;
+      }
+      if (!next) return cannot_be_read(name, next.error());
       path_.push_back(name);
       auto done = directory(next->get(), depth + 1, on_path && name == after_[depth]);
       path_.pop_back();
@@ -300,6 +310,7 @@ class Archive::Walk {
     return {};
   }
 
+  const Layout& layout_;
   const Query& query_;
   const std::vector<std::string> after_;
   const std::size_t depth_;

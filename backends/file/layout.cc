@@ -389,9 +389,18 @@ bool Layout::begins_with_user() const noexcept {
   });
 }
 
+// As safe_value() and cut names leave it.
+bool Layout::may_contain(const Component& component, char c) {
+  return plain(c) || c == '%' || c == '~' || static_cast<unsigned char>(c) >= 0x80 ||
+         std::ranges::any_of(component, [c](const Part& part) {
+           return part.literal.find(c) != std::string::npos;
+         });
+}
+
 bool Layout::read_directory(std::size_t depth, std::string_view name, DirectoryFacts& facts) const {
   if (name.size() > kMaxComponentBytes / 2) return true;  // it may have been cut
   const Component& component = directories_.at(depth);
+  if (!std::ranges::all_of(name, [&](char c) { return may_contain(component, c); })) return false;
   const auto fixed_size = [](const Part& part) -> std::optional<std::size_t> {
     switch (part.field) {
       case Field::kLiteral: return part.literal.size();

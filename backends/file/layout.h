@@ -111,6 +111,10 @@ class Layout {
   };
   // Adds to `facts` what such a name at this depth tells. False: this layout gives no such name.
   bool read_directory(std::size_t depth, std::string_view name, DirectoryFacts& facts) const;
+  bool names(std::size_t depth, std::string_view name) const {
+    DirectoryFacts facts;
+    return read_directory(depth, name, facts);
+  }
 
   std::size_t directory_depth() const noexcept { return directories_.size(); }
   std::array<std::string, 3> endings() const;  // of a job script's files, by FileKind
@@ -137,6 +141,7 @@ class Layout {
     std::string literal;
   };
   using Component = std::vector<Part>;
+  static bool may_contain(const Component& component, char c);
   struct Values;
 
   // Split at each '/'.

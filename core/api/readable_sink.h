@@ -43,12 +43,13 @@ class ReadableSink {
     std::vector<std::shared_ptr<const Event>> events;  // without bytes: each a locator for fetch()
     std::string position;                              // the `after` of the next call
     bool end = false;                                  // nothing comes after `position`
-    std::uint64_t skipped = 0;                         // records that could not be parsed
+    std::uint64_t skipped = 0;  // records that could not be parsed, and unreadable directories that
+                                // are not the sink's own
   };
   // The stored events, at most `limit` per call, in a fixed order; `after` "" is the beginning. A
   // call takes bounded time and memory, so a page may be short or empty without being the last.
   // Events stored during a listing may or may not be in it. Fails with an error that means "try
-  // again later"; an unreadable directory is an error and never silently skipped.
+  // again later"; an unreadable directory of the sink's is an error and never silently skipped.
   virtual Result<Page> list(const Query& query, const std::string& after, std::size_t limit) = 0;
 };
 

@@ -64,15 +64,17 @@ std::invoke_result_t<Call, ReadableSink&> Archives::ask(const std::string& name,
 
 Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const {
   std::optional<Error> missing;
+  std::optional<Error> unreadable;  // of the first that could not answer
   for (const std::string& name : names()) {
     auto event = fetch_from(name, locator);
     if (event) return event;
     const ErrorKind kind = event.error().kind();
     if (kind == ErrorKind::kPermanent) continue;
-    if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt)
-      return event.error().with_context(name);
-    missing = event.error().with_context(name);
+    const bool answers = kind == ErrorKind::kVanished || kind == ErrorKind::kCorrupt;
+    std::optional<Error>& reason = answers ? missing : unreadable;
+    if (!reason) reason = event.error().with_context(name);
   }
+  if (unreadable) return *unreadable;
   if (missing) return *missing;
   return Error{ErrorKind::kTransient, "no sink is configured that can be read"};
 }

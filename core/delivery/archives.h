@@ -29,8 +29,8 @@ class Archives {
   // The oldest call under way that reads from a sink.
   std::optional<CallWatch::Call> call_under_way(const std::string& name) const;
 
-  // From the first archive that has it. kVanished or kCorrupt only if there is an archive and every
-  // one of them answered.
+  // From the first archive that has it; one that cannot be read keeps nobody from the others.
+  // kVanished or kCorrupt only if there is an archive and every one of them answered.
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) const;
   // kPermanent: there is no such archive, or no longer. kVanished also for an event that was
   // delivered without some of its files, when the sink still had the option `parts`.

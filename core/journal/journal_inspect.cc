@@ -30,14 +30,15 @@ std::string cluster_of(ReaderPool::Reader& reader, std::string_view frame) {
   return journal::decode_locator(*meta, locator) ? locator.cluster : "";
 }
 
-// When the first event was captured that the sink is still to get; empty: there is none.
+// When the first event was captured that the sink is still to get; empty: there is none. What a
+// fill sends has waited for as long as the fill, however old it is, and does not count.
 std::optional<Timestamp> oldest_pending(Connection& db, const SinkRow& row) {
   if (row.pending == 0) return std::nullopt;
-  Statement rows(db, "SELECT captured_at, seq, kind, target FROM events WHERE seq>?1 ORDER BY seq");
+  Statement rows(
+      db, "SELECT captured_at, seq, kind FROM events WHERE seq>?1 AND target=0 ORDER BY seq");
   rows.bind(row.cursor);
   while (rows.step()) {
-    if (row.wants(rows.text(2), rows.number(1), static_cast<Journal::SinkId>(rows.integer(3))) &&
-        !row.ahead.contains(rows.number(1)))
+    if (row.wants(rows.text(2), rows.number(1), 0) && !row.ahead.contains(rows.number(1)))
       return Timestamp{rows.integer(0)};
   }
   return std::nullopt;
@@ -47,7 +48,7 @@ std::optional<Timestamp> oldest_parked(Connection& db, const SinkRow& row) {
   if (row.parked == 0) return std::nullopt;
   const auto time = db.integer(
       "SELECT e.captured_at FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND "
-      "x.state=1 ORDER BY x.seq LIMIT 1",
+      "x.state=1 AND e.target=0 ORDER BY x.seq LIMIT 1",
       row.id);
   return time ? std::optional(Timestamp{*time}) : std::nullopt;
 }

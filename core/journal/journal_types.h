@@ -145,7 +145,7 @@ struct SinkState {
   std::uint64_t in_archive = 0;  // of those waiting: their bytes must be fetched from an archive
   std::uint64_t dead = 0;
   std::uint64_t acknowledged = 0;           // since the journal was created
-  std::optional<Timestamp> oldest_waiting;  // captured_at
+  std::optional<Timestamp> oldest_waiting;  // captured_at; without what a fill sends
   std::optional<Timestamp> last_success;
 };
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +18,7 @@ namespace {
 
 using test::make_event;
 using test::make_event_value;
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 // What core keeps of an event to find it again.
@@ -214,6 +216,57 @@ TEST_F(FileArchiveTest, TellsWhatIsGoneFromWhatWasChangedAndFromWhatCannotBeRead
   ASSERT_FALSE(fetched);
   EXPECT_EQ(fetched.error().kind(), ErrorKind::kTransient);
   EXPECT_FALSE(sink->readable()->list({}, "", 10));
+}
+
+// Rights mean nothing to root, so it becomes somebody else for a while.
+class AsNobody {
+ public:
+  explicit AsNobody(const std::string& directory) {
+    if (::geteuid() != 0) return;
+    for (const auto& entry : fs::recursive_directory_iterator(directory))
+      EXPECT_EQ(::lchown(entry.path().c_str(), kNobody, kNobody), 0);
+    EXPECT_EQ(::lchown(directory.c_str(), kNobody, kNobody), 0);
+    EXPECT_EQ(::seteuid(kNobody), 0);
+  }
+  ~AsNobody() { EXPECT_EQ(::seteuid(::getuid()), 0); }
+  AsNobody(const AsNobody&) = delete;
+  AsNobody& operator=(const AsNobody&) = delete;
+
+ private:
+  static constexpr uid_t kNobody = 65534;
+};
+
+TEST_F(FileArchiveTest, ADirectoryThatIsNotOfTheLayoutBlocksNothingAndOneThatIsIsSaid) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  const auto event = make_event("4711");
+  deliver(*sink, {event});
+  const auto mode = [&](const char* directory, int rights) {
+    fs::permissions(config_.root + directory, static_cast<fs::perms>(rights));
+  };
+  fs::create_directory(config_.root + "/lost+found");
+  const AsNobody nobody(directory_.path());
+  mode("/lost+found", 0);
+  const Event gone = locator_of(*make_event("4712"));
+  auto fetched = sink->readable()->fetch(gone);
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().kind(), ErrorKind::kVanished) << fetched.error().message();
+  auto page = sink->readable()->list({}, "", 10);
+  ASSERT_TRUE(page) << page.error().message();
+  EXPECT_EQ(page->events.size(), 1U);
+  EXPECT_EQ(page->skipped, 1U);
+
+  fs::create_directory(config_.root + "/bob");
+  mode("/bob", 0);
+  fetched = sink->readable()->fetch(gone);
+  ASSERT_FALSE(fetched);
+  EXPECT_EQ(fetched.error().kind(), ErrorKind::kTransient);
+  EXPECT_THAT(fetched.error().message(), HasSubstr("directory bob: "));
+  page = sink->readable()->list({}, "", 10);
+  ASSERT_FALSE(page);
+  EXPECT_THAT(page.error().message(), HasSubstr("directory bob: "));
+  mode("/bob", 0700);
+  mode("/lost+found", 0700);
 }
 
 TEST_F(FileArchiveTest, ListsByKindAndTimeAndSkipsWhatItDoesNotUnderstand) {

@@ -69,6 +69,8 @@ TEST(LayoutDirectoryTest, ReadsWhatANameTells) {
     EXPECT_FALSE(layout.read_directory(1, name, facts)) << name;
   EXPECT_FALSE(layout.read_directory(0, "alice", facts));
   EXPECT_FALSE(layout.read_directory(0, "x-", facts));
+  EXPECT_FALSE(layout.read_directory(0, "x-lost+found", facts));
+  EXPECT_TRUE(layout.read_directory(0, "x-%2Fj\xc3\xbcrgen~", facts));
   // Where the account ends is not known.
   Layout::DirectoryFacts none;
   EXPECT_TRUE(layout.read_directory(2, "a-b-c", none));

@@ -1534,6 +1534,12 @@ TEST_F(JournalTest, TellsTheOldestEventThatASinkWaitsFor) {
                    items[1].sequence);
   ASSERT_TRUE(flush());
   EXPECT_EQ(state("archive").oldest_waiting, Timestamp{2000});
+  // A fill of what is older is not behind by that.
+  auto old = make_event_value("4");
+  old.captured_at = {1};
+  ASSERT_TRUE(journal_->fill({.sink = "archive"}, {std::make_shared<const Event>(old)}));
+  EXPECT_EQ(state("archive").waiting, 3U);
+  EXPECT_EQ(state("archive").oldest_waiting, Timestamp{2000});
 }
 
 TEST_F(JournalTest, CanBeReadWhileAnotherHasItOpen) {
