@@ -54,6 +54,7 @@ struct Arguments {
   bool environment = false;               // show, redact
   bool print = false;                     // setup, redact
   bool no_wait = false;                   // sinks fill, owners retry
+  bool stop = false;                      // sinks fill
   std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
   std::string sink;                       // deadletters

@@ -81,6 +81,9 @@ void CommandDefinition::add_sinks() {
   fill.add_option("--since", into_.since,
                   "Only events since then: a date or time (UTC), or an age such as 90d")
       ->type_name("TIME");
+  fill.add_flag("--stop", into_.stop, "Stop a fill that is under way: nothing more is sent")
+      ->excludes("--from")
+      ->excludes("--since");
   fill.add_flag("--no-wait", into_.no_wait,
                 "Do not show the progress; the daemon continues in any case");
 }

@@ -150,7 +150,20 @@ void draw(Console& console, const Json& fill) {
               << std::llround(total) << std::flush;
 }
 
+int stop_fill(const Arguments& arguments, Console& console) {
+  int code = kExitGood;
+  const auto fill =
+      ask(arguments, console, {{"command", "sinks.fill.stop"}, {"sink", arguments.name}}, code);
+  if (!fill) return code;
+  console.out << "stopped: " << std::llround(done_of(*fill)) << " of "
+              << whole(member(*fill, "total")) << " events were sent to "
+              << printable(arguments.name) << " from " << text_of(member(*fill, "archive"))
+              << ", and are still delivered\n";
+  return kExitGood;
+}
+
 int fill(const Arguments& arguments, Console& console) {
+  if (arguments.stop) return stop_fill(arguments, console);
   Json request{{"command", "sinks.fill"}, {"sink", arguments.name}};
   if (!arguments.archive.empty()) request["from"] = arguments.archive;
   if (!arguments.since.empty()) {
@@ -183,6 +196,8 @@ int fill(const Arguments& arguments, Console& console) {
     if (!member(sink, "fill").is_object())
       return fail(console, "the sink was forgotten meanwhile", kExitUnavailable);
     fill = member(sink, "fill");
+    if (member(*fill, "state") == Json("stopped"))
+      return fail(console, "the fill was stopped meanwhile", kExitUnavailable);
   }
   if (console.out_is_terminal) console.err << "\r\x1b[K";
   console.out << whole(member(*fill, "sent")) << " events sent to " << printable(arguments.name)

@@ -128,6 +128,18 @@ std::string forget_sink(Journal& journal, const Json& request) {
   return accept(std::move(removed));
 }
 
+std::string stop_fill(Journal& journal, const Json& request) {
+  const auto sink = sink_of(request);
+  if (!sink) return refuse("\"sink\" is missing");
+  for (Journal::Fill fill : journal.fills()) {
+    if (fill.sink != *sink || !fill.is_under_way()) continue;
+    fill.state = Journal::Fill::State::kStopped;
+    if (auto stored = journal.set_fill(fill); !stored) return refuse(stored.error().message());
+    return accept(Json::parse(fill_json(fill)));
+  }
+  return refuse("sink " + printable(*sink) + " is not being filled");
+}
+
 std::string list_owners(Journal& journal, const Json& request) {
   auto waiting = journal.unverified("", Timestamp{std::numeric_limits<std::int64_t>::max()},
                                     request.value("limit", kMostLetters));
@@ -165,6 +177,7 @@ std::string answer(Journal& journal, const Json& request) {
         journal.discard_dead(sink_of(request), request.at("event_id").get<std::string>()));
   if (command == "sinks.list") return list_sinks(journal);
   if (command == "sinks.forget") return forget_sink(journal, request);
+  if (command == "sinks.fill.stop") return stop_fill(journal, request);
   if (command == "owners.list") return list_owners(journal, request);
   if (command == "find") return find_job(journal, request);
   return refuse("unknown command: " + command);

@@ -23,6 +23,7 @@ namespace scriptorium {
 //                                           "oldest_waiting_seconds","last_success","fill"?}]
 //   sinks.forget      sink              -> {"waiting": N, "dead": N} that were removed with it
 //   sinks.fill        sink from? since? -> the fill, as in sinks.list
+//   sinks.fill.stop   sink              -> the same, once nothing more is sent
 //   owners.list       limit?            -> [{"job_id","event_id","reason","noted_at"}] of events
 //                                          without a verified owner
 //   owners.retry, owners.status         -> [{"source","waiting","asked","verified","rounds_done",

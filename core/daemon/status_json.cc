@@ -186,13 +186,13 @@ Json unconfigured_sink_json(const Journal::SinkState& state) {
 }
 
 Json fill_object(const Journal::Fill& fill) {
-  static constexpr const char* kStates[] = {"counting", "filling", "done"};
+  static constexpr const char* kStates[] = {"counting", "filling", "done", "stopped"};
   return {{"sink", fill.sink},
           {"archive", fill.archive},
           {"since", fill.since.nanoseconds > 0
                         ? Json(format_rfc3339(fill.since, TimePrecision::kSeconds))
                         : Json(nullptr)},
-          {"state", kStates[std::clamp(static_cast<int>(fill.state), 0, 2)]},
+          {"state", kStates[std::clamp(static_cast<int>(fill.state), 0, 3)]},
           {"total", fill.total},
           {"sent", fill.sent},
           {"present", fill.present},

@@ -30,7 +30,7 @@ Result<Journal::Fill> Filler::begin(const std::string& sink, const std::string& 
   for (const Journal::Fill& other : journal_.fills()) {
     const bool is_same =
         other.sink == fill.sink && other.archive == fill.archive && other.since == fill.since;
-    if (is_same && other.state != State::kDone) return other;
+    if (is_same && other.is_under_way()) return other;
   }
   if (auto stored = journal_.set_fill(fill); !stored) return stored.error();
   begun_.with_notify([](std::uint64_t& count) { ++count; });
@@ -64,7 +64,7 @@ void Filler::run(const std::stop_token& stop) noexcept {
     bool progress = false;
     const std::uint64_t begun = begun_.with([](std::uint64_t count) { return count; });
     for (const Journal::Fill& fill : journal_.fills()) {
-      if (fill.state == State::kDone || stop.stop_requested()) continue;
+      if (!fill.is_under_way() || stop.stop_requested()) continue;
       any = true;
       progress = step(fill) || progress;
     }
@@ -76,7 +76,7 @@ void Filler::run(const std::stop_token& stop) noexcept {
   }
 }
 
-bool Filler::step(Journal::Fill fill) {
+bool Filler::step(const Journal::Fill& fill) {
   const Journal::Usage usage = journal_.usage();
   const auto sink = std::find_if(usage.sinks.begin(), usage.sinks.end(),
                                  [&](const auto& s) { return s.name == fill.sink; });
@@ -95,24 +95,27 @@ bool Filler::step(Journal::Fill fill) {
         {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", page.error().message()}});
     return false;
   }
-  fill.position = page->position;
-  return counting ? count(std::move(fill), *page) : send(std::move(fill), *std::move(page));
+  return counting ? count(fill, *page) : send(fill, *std::move(page));
 }
 
-bool Filler::count(Journal::Fill fill, const ReadableSink::Page& page) {
-  fill.total += page.events.size();
+bool Filler::count(const Journal::Fill& fill, const ReadableSink::Page& page) {
+  Journal::Fill next = fill;
+  next.position = page.position;
+  next.total += page.events.size();
   if (page.end) {
-    fill.state = State::kFilling;
-    fill.position.clear();
+    next.state = State::kFilling;
+    next.position.clear();
   }
-  return journal_.set_fill(fill).has_value();
+  return journal_.fill(fill, next, {}).has_value();
 }
 
-bool Filler::send(Journal::Fill fill, ReadableSink::Page page) {
-  fill.skipped += page.skipped;
-  if (page.end) fill.state = State::kDone;
+bool Filler::send(const Journal::Fill& fill, ReadableSink::Page page) {
+  Journal::Fill next = fill;
+  next.position = page.position;
+  next.skipped += page.skipped;
+  if (page.end) next.state = State::kDone;
   FAULT_POINT("fill.before");
-  if (!journal_.fill(fill, std::move(page.events))) return false;
+  if (!journal_.fill(fill, next, std::move(page.events))) return false;
   if (page.end) {
     log_.info("FILL_DONE", "all that the archive holds was sent to a sink",
               {{"sink", fill.sink}, {"archive", fill.archive}, {"events", fill.total}});

@@ -38,9 +38,9 @@ class Filler {
   void run(const std::stop_token& stop) noexcept;
   Result<std::string> choose_archive(const std::string& sink, const std::string& archive) const;
   // One step of one fill. False: it cannot progress now.
-  bool step(Journal::Fill fill);
-  bool count(Journal::Fill fill, const ReadableSink::Page& page);
-  bool send(Journal::Fill fill, ReadableSink::Page page);
+  bool step(const Journal::Fill& fill);
+  bool count(const Journal::Fill& fill, const ReadableSink::Page& page);
+  bool send(const Journal::Fill& fill, ReadableSink::Page page);
 
   Journal& journal_;
   const Archives& archives_;

@@ -196,9 +196,10 @@ Result<void> Journal::set_fill(const Fill& fill) {
   return impl_->change([fill](Writer& writer) { return writer.set_fill(fill); });
 }
 
-Result<void> Journal::fill(const Fill& progress, std::vector<std::shared_ptr<const Event>> events) {
-  return impl_->change([progress, events = std::move(events)](Writer& writer) {
-    return writer.fill(progress, events);
+Result<void> Journal::fill(const Fill& before, const Fill& progress,
+                           std::vector<std::shared_ptr<const Event>> events) {
+  return impl_->change([before, progress, events = std::move(events)](Writer& writer) {
+    return writer.fill(before, progress, events);
   });
 }
 

@@ -114,7 +114,7 @@ using Archive = std::function<Result<std::shared_ptr<const Event>>(const Event& 
 // The progress of a sink that is filled from an archive. Its events wait for it like others, but
 // for it alone.
 struct Fill {
-  enum class State { kCounting = 0, kFilling = 1, kDone = 2 };
+  enum class State { kCounting = 0, kFilling = 1, kDone = 2, kStopped = 3 };
   std::string sink, archive;
   Timestamp since;
   std::string position;       // in the archive's listing
@@ -123,6 +123,8 @@ struct Fill {
   std::uint64_t skipped = 0;  // records of the archive that are damaged or lack parts
   std::uint64_t total = 0;    // as counted at the beginning
   State state = State::kCounting;
+
+  bool is_under_way() const { return state == State::kCounting || state == State::kFilling; }
 };
 
 struct DeadLetter {

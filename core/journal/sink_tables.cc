@@ -86,6 +86,17 @@ void SinkTable::set_fill(const Fill& fill) {
       fill.total, fill.state);
 }
 
+bool SinkTable::is_fill_at(const Fill& fill) const {
+  if (!fill.is_under_way()) return false;
+  Statement rows(
+      connection_,
+      "SELECT 1 FROM fills WHERE sink=?1 AND archive=?2 AND since=?3 AND position=?4 AND "
+      "sent=?5 AND present=?6 AND skipped=?7 AND total=?8 AND state=?9");
+  rows.bind(fill.sink, fill.archive, fill.since, fill.position, fill.sent, fill.present,
+            fill.skipped, fill.total, fill.state);
+  return rows.step();
+}
+
 ExceptionTable::ExceptionTable(Connection& connection)
     : connection_(connection),
       state_(connection, "SELECT state FROM exceptions WHERE sink=?1 AND seq=?2"),

@@ -42,6 +42,7 @@ class SinkTable {
   void store_settings(const SinkRow& row);  // kinds, absences
   void remove(const SinkRow& row);
   void set_fill(const Fill& fill);
+  bool is_fill_at(const Fill& fill) const;  // the very same, and under way
 
  private:
   Connection& connection_;

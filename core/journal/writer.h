@@ -60,7 +60,8 @@ class Writer {
   Count remove_sink(const std::string& name);
   Count retire_other_sinks(const std::vector<std::string>& configured);
   Count set_fill(const Fill& fill);
-  Count fill(Fill progress, const std::vector<std::shared_ptr<const Event>>& events);
+  Count fill(const Fill& before, Fill progress,
+             const std::vector<std::shared_ptr<const Event>>& events);
   Count change_unverified(const std::vector<LaterOwner>& changes);
   Count hasten_unverified(const std::string& source, Timestamp now);
   Count replace_unverified(std::uint64_t number, const std::string& source,

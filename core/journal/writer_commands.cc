@@ -87,10 +87,13 @@ Writer::Count Writer::set_fill(const Fill& fill) {
   return std::uint64_t{1};
 }
 
-Writer::Count Writer::fill(Fill progress, const std::vector<std::shared_ptr<const Event>>& events) {
+Writer::Count Writer::fill(const Fill& before, Fill progress,
+                           const std::vector<std::shared_ptr<const Event>>& events) {
   const SinkRow* const sink = ledger_.find_named(progress.sink);
   if (sink == nullptr || !sink->registered)
     return Error{ErrorKind::kPermanent, "sink " + printable(progress.sink) + " is not configured"};
+  if (!sinks_.is_fill_at(before))
+    return Error{ErrorKind::kPermanent, "this fill was stopped or replaced"};
   const SinkId id = sink->id;
   for (const auto& event : events) ++(fill_one(id, *event) ? progress.sent : progress.present);
   return set_fill(progress);

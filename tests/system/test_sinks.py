@@ -287,6 +287,18 @@ def test_a_new_sink_is_filled_from_the_archive_across_a_kill(make_daemon, work, 
     assert target.snapshot() == before, "a second fill changes nothing"
     assert daemon.status()["sinks"]["archive"]["waiting"] == 0
 
+    refused = daemon.command("sinks", "fill", "new", "--stop", check=False)
+    assert refused.returncode != 0 and "new is not being filled" in refused.stderr
+    # While its archive cannot be read a fill would wait for ever.
+    archive.path.rename(work / "away")
+    daemon.command("sinks", "fill", "new", "--no-wait")
+    daemon.wait_log("FILL_WAITS")
+    assert "stopped: 0 of 0" in daemon.command("sinks", "fill", "new", "--stop").stdout
+    (work / "away").rename(archive.path)
+    assert "stopped" in daemon.command("sinks", "list").stdout
+    daemon.command("sinks", "fill", "new")
+    assert target.snapshot() == before, "it began anew"
+
     for arguments, words in ((["nobody"], "no sink nobody"),
                              (["new", "--from", "new"], "cannot be filled from itself"),
                              (["new", "--from", "nobody"], "no sink nobody that can be read"),

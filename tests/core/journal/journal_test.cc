@@ -761,12 +761,18 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
                          .archive = "archive",
                          .position = "p",
                          .state = Journal::Fill::State::kFilling};
-  ASSERT_TRUE(journal_->fill(progress, page));
+  ASSERT_TRUE(journal_->set_fill(progress));
+  ASSERT_TRUE(journal_->fill(progress, progress, page));
   ASSERT_THAT(journal_->fills(), SizeIs(1));
   EXPECT_EQ(journal_->fills()[0].sent, 6U);
   EXPECT_EQ(journal_->fills()[0].present, 1U);
-  ASSERT_TRUE(journal_->fill(journal_->fills()[0], page));
+  EXPECT_FALSE(journal_->fill(progress, progress, page)) << "it is not there any more";
+  ASSERT_TRUE(journal_->fill(journal_->fills()[0], journal_->fills()[0], page));
   EXPECT_EQ(journal_->fills()[0].sent, 6U) << "all of them are on their way";
+  Journal::Fill stopped = journal_->fills()[0];
+  stopped.state = Journal::Fill::State::kStopped;
+  ASSERT_TRUE(journal_->set_fill(stopped));
+  EXPECT_FALSE(journal_->fill(stopped, stopped, page));
   EXPECT_EQ(state("late").waiting, 7U);
   EXPECT_EQ(state("archive").waiting, 2U);
   expect_sound();
@@ -789,7 +795,7 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   settle(archive, read(archive, 0), Outcome::kAcknowledged);
   EXPECT_EQ(journal_->usage().events, 0U);
   EXPECT_EQ(state("late").in_archive, 0U);
-  EXPECT_FALSE(journal_->fill({.sink = "nobody", .archive = "archive"}, page));
+  EXPECT_FALSE(journal_->fill({.sink = "nobody"}, {.sink = "nobody"}, page));
   expect_sound();
 }
 
@@ -1537,7 +1543,9 @@ TEST_F(JournalTest, TellsTheOldestEventThatASinkWaitsFor) {
   // A fill of what is older is not behind by that.
   auto old = make_event_value("4");
   old.captured_at = {1};
-  ASSERT_TRUE(journal_->fill({.sink = "archive"}, {std::make_shared<const Event>(old)}));
+  const Journal::Fill fill{.sink = "archive"};
+  ASSERT_TRUE(journal_->set_fill(fill));
+  ASSERT_TRUE(journal_->fill(fill, fill, {std::make_shared<const Event>(old)}));
   EXPECT_EQ(state("archive").waiting, 3U);
   EXPECT_EQ(state("archive").oldest_waiting, Timestamp{2000});
 }
