@@ -79,8 +79,11 @@ Result<void> Engine::open_journal() {
 }
 
 void Engine::open_crash_record() {
+  // There is no archive yet, so the bytes of some events that the journal holds cannot be read.
   const auto is_needed = [this](const std::string& id) {
-    return id.starts_with(CrashRecord::kEntryMark) || journal_->event(id).has_value();
+    if (id.starts_with(CrashRecord::kEntryMark)) return true;
+    const auto event = journal_->event(id);
+    return event || event.error().kind() != ErrorKind::kVanished;
   };
   auto crashes = CrashRecord::open(core().state_dir, log_, clock_, is_needed);
   const Result<void> watched =

@@ -45,6 +45,8 @@ bool Salvager::pass(const std::string& file, Connection::Mode mode) {
       CaptureMark mark = mark_of_row(row);
       marks_.try_emplace({std::string(row.text(9)), mark.entry}, std::move(mark));
     });
+    read_fills();
+    read_unverified();
   } else {
     take_error();
   }
@@ -84,6 +86,8 @@ void Salvager::finish_sinks() {
     }
     if (!trusted || !sink.sum_matches) sink.row.cursor = 0;
     sinks.insert(sink.row);
+    if (const auto fill = fills_.find(sink.row.name); fill != fills_.end())
+      sinks.set_fill(fill->second);
   }
   for (const StoredException& x : exceptions_) {
     if (!sinks_.contains(x.sink)) continue;
@@ -149,6 +153,35 @@ void Salvager::read_exceptions(bool first) {
         }
       });
   if (first) exceptions_intact_ = intact && read && !exceptions_damaged_;
+}
+
+// One that was under way begins anew: what it has sent may be lost, and what the sink has got does
+// not change there.
+void Salvager::read_fills() {
+  each("SELECT sink, archive, since, state FROM fills", [&](Statement& row) {
+    Fill fill{.sink = std::string(row.text(0)), .archive = std::string(row.text(1))};
+    fill.since = Timestamp{row.integer(2)};
+    fill.state = static_cast<Fill::State>(row.integer(3));
+    if (fill.is_under_way()) {
+      fill.state = Fill::State::kCounting;
+      fills_.try_emplace(fill.sink, std::move(fill));
+    }
+  });
+}
+
+// Each is proven by the id in its metadata.
+void Salvager::read_unverified() {
+  each("SELECT number, id, source, noted_at, due, meta FROM unverified", [&](Statement& row) {
+    const auto json = codec_.decompress(row.text(5));
+    const auto event = json ? event_from_json(*json) : Result<Event>(json.error());
+    if (!event || event->id != row.id(1)) return;
+    to_.run(
+        "INSERT OR IGNORE INTO unverified(number,id,source,noted_at,due,meta) "
+        "VALUES(?1,?2,?3,?4,?5,?6)",
+        row.number(0), Id{event->id}, row.text(2), row.integer(3), row.integer(4),
+        Large{std::string(row.text(5))});
+    count_insert();
+  });
 }
 
 std::pair<std::int64_t, std::int64_t> Salvager::bounds(const Table& table) {

@@ -51,6 +51,8 @@ class Salvager {
   void read_sink(const StoredSink& stored);
   void read_exceptions(bool first);  // only the first pass keeps them
   void read_events(const Table& table);
+  void read_fills();
+  void read_unverified();
   // Of the numbers that a table may hold: the lowest and the highest.
   std::pair<std::int64_t, std::int64_t> bounds(const Table& table);
   void take(const Table& table, Statement& row, EventReader& reader);
@@ -80,7 +82,8 @@ class Salvager {
   std::vector<StoredException> exceptions_;
   std::map<std::pair<std::string, std::string>, CaptureMark> marks_;  // by source and entry
   std::map<std::string, std::string> positions_;
-  std::set<std::string> lost_;  // ids of events that were seen and could not be read
+  std::map<std::string, Fill> fills_;  // under way, by sink
+  std::set<std::string> lost_;         // ids of events that were seen and could not be read
   std::optional<Error> exhausted_;
   Salvaged result_;
 };

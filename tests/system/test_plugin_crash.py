@@ -74,6 +74,27 @@ def test_the_event_that_ends_the_process_becomes_a_dead_letter_and_999_arrive(ma
     assert "CRASHED_BEFORE" not in daemon.log_text()[len(log):]
 
 
+def test_so_does_one_that_comes_from_an_archive(make_daemon, spool, work, archive):
+    """Its contents are not in the journal when the next start looks for what was in hand."""
+    daemon = make_daemon(plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+    daemon.start()
+    for job in range(1, 21):
+        spool.write(job)
+    daemon.wait_acknowledged(20)
+    daemon.terminate()
+    daemon.config.write_text(harness.config_text(
+        work, sinks={"bad": {"plugin": "crashing", "job": "7", "file": str(work / "delivered"),
+                             "batch_max_events": 5}},
+        plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)]))
+    daemon.start()
+    daemon.command("sinks", "fill", "bad", "--no-wait", check=False)
+    assert daemon.wait_exit() != 0, "the plugin ends it"
+    run_as_systemd(daemon, lambda s: s["sinks"]["bad"]["dead"] == 1
+                   and s["sinks"]["bad"]["acknowledged_total"] == 19, 3)
+    assert set((work / "delivered").read_text().split()) == {str(job) for job in range(1, 21)
+                                                             if job != 7}
+
+
 def test_a_kill_from_outside_while_events_are_in_hand_condemns_none(make_daemon, make_storm, work):
     """Events that a slow destination holds are in flight at each kill; none of them is the
     cause."""

@@ -802,6 +802,46 @@ TEST_F(JournalDamageTest, DamageThatTheWriterFindsIsSaidOnceAndTheNextOpenSaves)
   expect_intact();
 }
 
+TEST_F(JournalDamageTest, AFillGoesOnAndSoDoesWhatWaitsForItsOwner) {
+  open();
+  for (const char* sink : {"archive", "new", "done"})
+    ASSERT_TRUE(journal_->register_sink(sink, {"*"}));
+  const auto unverified = std::make_shared<const Event>(test::make_unverified_event("4711"));
+  ASSERT_TRUE(
+      journal_->append({.source = "slurm", .event = unverified, .resolve_first = true}, {}));
+  ASSERT_TRUE(flush());
+  const auto waiting = journal_->unresolved("slurm", 0, 10);
+  ASSERT_EQ(waiting.size(), 1U);
+  journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  using State = Journal::Fill::State;
+  ASSERT_TRUE(journal_->set_fill({.sink = "new",
+                                  .archive = "archive",
+                                  .since = {7},
+                                  .position = "a/b",
+                                  .sent = 500,
+                                  .total = 900,
+                                  .state = State::kFilling}));
+  ASSERT_TRUE(journal_->set_fill({.sink = "done", .archive = "archive", .state = State::kDone}));
+  ASSERT_TRUE(flush());
+  const auto before = journal_->unverified("slurm", Timestamp{INT64_MAX}, 10);
+  ASSERT_TRUE(before && before->size() == 1U);
+  journal_.reset();
+  std::ofstream(dir_.path_to("journal/salvage.wanted")) << "database disk image is malformed";
+  open();
+  const auto fills = journal_->fills();
+  ASSERT_EQ(fills.size(), 1U);
+  EXPECT_EQ(fills[0].sink, "new");
+  EXPECT_EQ(fills[0].archive, "archive");
+  EXPECT_EQ(fills[0].since, Timestamp{7});
+  EXPECT_EQ(fills[0].state, State::kCounting) << "from its beginning";
+  EXPECT_EQ(fills[0].position + std::to_string(fills[0].sent + fills[0].total), "0");
+  const auto after = journal_->unverified("slurm", Timestamp{INT64_MAX}, 10);
+  ASSERT_TRUE(after && after->size() == 1U);
+  EXPECT_EQ(after->front().number, before->front().number);
+  EXPECT_EQ(after->front().noted_at, before->front().noted_at);
+  EXPECT_EQ(event_json(*after->front().event), event_json(*before->front().event));
+}
+
 TEST_F(JournalDamageTest, WhatWasFoundInUseIsPutAsideEvenIfTheCheckFindsNothing) {
   fill();
   journal_.reset();
