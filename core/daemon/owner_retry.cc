@@ -139,11 +139,9 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
       }
       continue;
     }
-    if (!answers) {
-      later.push_back({due[i].number, later_by(now, kShortestPause)});
-    } else if (state == OwnerAnswer::State::kNotAsked) {
+    if (state == OwnerAnswer::State::kNotAsked) {
       ++spared;
-      later.push_back({due[i].number, later_by(now, kCheckInterval)});
+      later.push_back({due[i].number, later_by(now, kShortestPause)});
     } else if (age_of(due[i], now) > kGivenUpAfter) {
       later.push_back({due[i].number, std::nullopt});
       since_.erase(due[i].number);
