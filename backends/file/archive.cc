@@ -158,7 +158,8 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
            glob_match(search.stem + ".*", body);
   };
   std::optional<Result<std::shared_ptr<const Event>>> found;
-  const auto walk = [&](const auto& self, int fd, std::size_t depth) -> Result<void> {
+  const auto walk = [&](const auto& self, int fd, const std::string& path,
+                        std::size_t depth) -> Result<void> {
     std::vector<std::string> names;
     const bool leaf = depth == search.directories.size();
     if (!leaf && search.directories[depth].exact) {
@@ -173,10 +174,12 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
     for (const std::string& name : names) {
       if (!leaf) {
         auto next = open_directory(fd, name);
-        if (!next && (next.error().kind() == ErrorKind::kVanished || !layout_.names(depth, name)))
+        if (!next &&
+            (next.error().kind() == ErrorKind::kVanished || !layout_.can_name(depth, name)))
           continue;
-        if (!next) return cannot_be_read(name, next.error());
-        if (auto below = self(self, next->get(), depth + 1); !below || found) return below;
+        if (!next) return cannot_be_read(path + name, next.error());
+        if (auto below = self(self, next->get(), path + name + '/', depth + 1); !below || found)
+          return below;
         continue;
       }
       auto json = read_beneath(fd, name, kMaxRecordBytes);
@@ -189,7 +192,7 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
     }
     return {};
   };
-  if (auto walked = walk(walk, root, 0); !walked) return walked.error();
+  if (auto walked = walk(walk, root, "", 0); !walked) return walked.error();
   if (!found) return not_there(locator);
   return *std::move(found);
 }
@@ -239,6 +242,12 @@ class Archive::Walk {
   }
 
  private:
+  std::string path() const {
+    std::string path;
+    for (const std::string& part : path_) path += part + '/';
+    return path;
+  }
+
   // True: everything below was gone through. `on_path`: `after_` leads through this directory.
   Result<bool> directory(int fd, std::size_t depth, bool on_path) {
     if (depth == depth_) return records(fd, on_path);
@@ -252,11 +261,11 @@ class Archive::Walk {
     for (const std::string& name : names) {
       auto next = open_directory(fd, name);
       if (!next && next.error().kind() == ErrorKind::kVanished) continue;
-      if (!next && !layout_.names(depth, name)) {
+      if (!next && !layout_.can_name(depth, name)) {
         ++page_.skipped;  // lost+found, say
         continue;
       }
-      if (!next) return cannot_be_read(name, next.error());
+      if (!next) return cannot_be_read(path() + name, next.error());
       path_.push_back(name);
       auto done = directory(next->get(), depth + 1, on_path && name == after_[depth]);
       path_.pop_back();
@@ -280,9 +289,7 @@ class Archive::Walk {
         if (page_.events.size() >= limit_ || opened_ >= kMaxOpened) return false;
         if (auto taken = record(fd, name); !taken) return taken.error();
         last = name;
-        page_.position.clear();
-        for (const std::string& part : path_) page_.position += part + '/';
-        page_.position += name;
+        page_.position = path() + name;
       }
       if (names.size() < limit_) return true;
     }

@@ -36,8 +36,9 @@ struct Item {
     UniqueFd fd;            // open until it is synced
   };
   Delivery* delivery = nullptr;
-  std::string id;       // of the event
-  bool itself = false;  // an event that has taken its place is another
+  std::string id;  // of the event
+  // The files of an event that `replaces` this one are not this one's, too.
+  bool needs_same_id = false;
   Place place;
   std::array<std::optional<File>, 3> files;  // by FileKind; nothing = this event has none
   std::optional<uid_t> reader;

@@ -111,7 +111,7 @@ class Layout {
   };
   // Adds to `facts` what such a name at this depth tells. False: this layout gives no such name.
   bool read_directory(std::size_t depth, std::string_view name, DirectoryFacts& facts) const;
-  bool names(std::size_t depth, std::string_view name) const {
+  bool can_name(std::size_t depth, std::string_view name) const {
     DirectoryFacts facts;
     return read_directory(depth, name, facts);
   }

@@ -64,7 +64,7 @@ Result<bool> Placement::is_own(const Item& item, unsigned slot, const FoundFiles
         read_beneath(directory, item.place.name(FileKind::kMetadata, slot), kMaxMetadataBytes);
     if (!json && json.error().kind() != ErrorKind::kVanished) return json.error();
     // If it is, the files beside it are left as they are, whatever a person did to them since.
-    return json && (has_id(*json, item.id) || (!item.itself && replaces_id(*json, item.id)));
+    return json && (has_id(*json, item.id) || (!item.needs_same_id && replaces_id(*json, item.id)));
   }
   for (const FileKind kind : kinds_of(item.event(), access_.config())) {
     if (!is_there(kind)) continue;

@@ -30,7 +30,7 @@ Item Replacement::replaced_item(const Item& item) const {
   Item result;
   result.delivery = item.delivery;
   result.id = before.id;
-  result.itself = true;
+  result.needs_same_id = true;
   result.place = layout_.place(before);
   for (std::size_t i = 0; i < item.files.size(); ++i) {
     if (item.files[i]) result.files[i].emplace().bytes = item.files[i]->bytes;
@@ -80,7 +80,11 @@ Result<bool> Replacement::take_beside_record(const Batch& batch, Item& before, I
   if (!found || !*found) return found;
   const int directory = before.directory->fd.get();
   auto stored = read_metadata(directory, before.place.name(FileKind::kMetadata, before.slot));
-  if (!stored) return stored.error();
+  if (!stored) {
+    // Trying again is of no use.
+    if (stored.error().kind() != ErrorKind::kCorrupt) return stored.error();
+    return Error{ErrorKind::kPermanent, stored.error().message()};
+  }
   // What came may be without what was read from the script.
   stored->id = item.id;
   stored->user = item.event().user;

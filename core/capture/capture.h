@@ -49,7 +49,7 @@ class SpoolCapture {
   // Which notifications open_direct_access() should be asked for.
   static Notifications wanted(const SourceConfig& common);
 
-  // Also again after pause().
+  // May be called again after pause().
   void start();
   // Finishes what is in hand; the last events may not be durable yet.
   void stop();

@@ -20,7 +20,7 @@ namespace scriptorium {
 //
 // Owns:    its thread, the resolver (null: the scheduler cannot be asked). Borrows journal, logger
 //          and clock for its life.
-// Threads: start(), stop() from the main thread; the rest from any.
+// Threads: start(), stop(), change() from the main thread; the rest from any.
 class GapWatch {
  public:
   GapWatch(std::string source, std::chrono::seconds patience,
@@ -30,7 +30,7 @@ class GapWatch {
   GapWatch(const GapWatch&) = delete;
   GapWatch& operator=(const GapWatch&) = delete;
 
-  // Also again after stop(): the state goes on.
+  // May be called again after stop(); the state is kept.
   void start();
   // Saves the present state, if the journal accepts it within a short time.
   void stop();
@@ -64,7 +64,7 @@ class GapWatch {
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
-  bool loaded_ = false;  // what the journal has
+  bool loaded_ = false;  // the journal's state; only the first start() reads it
   // Of the thread alone:
   SteadyTime next_question_;  // the earliest time
   SteadyTime next_round_;     // when to ask even if no number waits

@@ -70,17 +70,14 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
   while (!stop.stop_requested()) {
     const auto [wanted, now] = state_.with(
         [](const State& s) { return std::pair(s.wanted, s.wanted > s.status.rounds_done); });
-    Result<void> done;
-    std::uint64_t spared = 0;
-    look();
-    if (now) {
-      if (auto hastened = journal_.hasten_unverified(source_); !hastened) done = hastened.error();
-    }
-    if (done) done = round(stop, spared);
-    if (done && now && spared > 0) {
+    note_new_numbers();
+    Result<std::uint64_t> done = std::uint64_t{0};
+    if (now) done = journal_.hasten_unverified(source_);
+    if (done) done = round(stop);
+    if (done && now && *done > 0) {
       done = Error{ErrorKind::kTransient,
                    "to spare the scheduler, some jobs are asked about within the next minutes: " +
-                       std::to_string(spared)};
+                       std::to_string(*done)};
     }
     state_.with([&](State& s) {
       s.status.rounds_done = wanted;
@@ -91,7 +88,7 @@ void OwnerRetry::run(const std::stop_token& stop) noexcept {
   }
 }
 
-void OwnerRetry::look() {
+void OwnerRetry::note_new_numbers() {
   if (since_.size() > 2 * Journal::kMostUnverified) {  // most are gone from the journal
     since_.clear();
     newest_ = 0;
@@ -101,25 +98,29 @@ void OwnerRetry::look() {
   for (const std::uint64_t number : numbers) since_.try_emplace(newest_ = number, now);
 }
 
-Result<void> OwnerRetry::round(const std::stop_token& stop, std::uint64_t& spared) {
+Result<std::uint64_t> OwnerRetry::round(const std::stop_token& stop) {
+  std::uint64_t spared = 0;
   const Timestamp begun = clock_.now();
   while (!stop.stop_requested()) {
     // What this round has asked about is next due after the round began.
     auto due = journal_.unverified(source_, begun, kAtOnce);
     if (!due) return due.error();
-    if (due->empty()) return {};
+    if (due->empty()) break;
     // A replacing event takes room in the journal, and captured events have precedence.
     if (journal_.full()) return Error{ErrorKind::kTransient, "the journal is full"};
-    if (auto handled = handle(*due, stop, spared); !handled) return handled;
+    const auto handled = handle(*due, stop);
+    if (!handled) return handled.error();
+    spared += *handled;
   }
-  return {};
+  return spared;
 }
 
-Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
-                                const std::stop_token& stop, std::uint64_t& spared) {
+Result<std::uint64_t> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
+                                         const std::stop_token& stop) {
   const SteadyTime begun = clock_.steady();
   const auto answers = ask(due, stop);
-  if (stop.stop_requested()) return {};
+  std::uint64_t spared = 0;
+  if (stop.stop_requested()) return spared;
   const Timestamp now = clock_.now();
   std::vector<Journal::LaterOwner> later;
   std::uint64_t verified = 0;
@@ -161,10 +162,10 @@ Result<void> OwnerRetry::handle(const std::vector<Journal::Unverified>& due,
               {{"source", source_}, {"jobs", verified}});
   }
   if (!later.empty()) {
-    if (auto noted = journal_.change_unverified(std::move(later)); !noted) return noted;
+    if (auto noted = journal_.change_unverified(std::move(later)); !noted) return noted.error();
   }
   if (failed) return *failed;
-  return {};
+  return spared;
 }
 
 Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unverified>& due,

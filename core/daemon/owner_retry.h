@@ -21,7 +21,7 @@ namespace scriptorium {
 // and a destination keeps those it has.
 //
 // Owns:    one thread and the resolver. Borrows the rest for its life.
-// Threads: start() and stop() from the main thread; the rest from any.
+// Threads: start(), stop() and continue_from() from the main thread; the rest from any.
 class OwnerRetry {
  public:
   OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
@@ -52,13 +52,13 @@ class OwnerRetry {
     Status status;
   };
   void run(const std::stop_token& stop) noexcept;
-  // Learns of those that were noted since the last look.
-  void look();
-  // Asks about everything that is due. An error says why the rest could not be asked about. Adds to
-  // `spared` those that must wait, to spare the scheduler.
-  Result<void> round(const std::stop_token& stop, std::uint64_t& spared);
-  Result<void> handle(const std::vector<Journal::Unverified>& due, const std::stop_token& stop,
-                      std::uint64_t& spared);
+  // Adds those that were noted since the last call to since_.
+  void note_new_numbers();
+  // Asks about everything that is due. Returns how many must wait, to spare the scheduler; an error
+  // says why the rest could not be asked about.
+  Result<std::uint64_t> round(const std::stop_token& stop);
+  Result<std::uint64_t> handle(const std::vector<Journal::Unverified>& due,
+                               const std::stop_token& stop);
   Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due,
                                        const std::stop_token& stop);
   Result<void> replace(const Journal::Unverified& item, const User& user);
@@ -70,8 +70,8 @@ class OwnerRetry {
   Logger& log_;
   const Clock& clock_;
   Guarded<State> state_;
-  // Of the thread alone, by Unverified::number: an answer that the scheduler gave after this time
-  // is about the job, and was not seen yet. On the steady clock: the machine's time may be set.
+  // Used by the thread alone. By Unverified::number: the scheduler's answers since then are about
+  // the job, and were not evaluated yet. On the steady clock, as the machine's time may be set.
   std::unordered_map<std::uint64_t, SteadyTime> since_;
   std::uint64_t newest_ = 0;  // the highest number that was seen
   WorkerThread thread_;

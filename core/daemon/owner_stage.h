@@ -44,7 +44,7 @@ class LastHour {
 // reason (User::unverified_reason), and status() counts the reasons.
 //
 // Owns:    its thread, the resolver. Borrows journal, logger and clock for its life.
-// Threads: start(), stop() from the main thread; status() from any.
+// Threads: start(), stop(), continue_from() from the main thread; status() from any.
 class OwnerStage {
  public:
   struct Options {

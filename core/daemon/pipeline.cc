@@ -43,7 +43,7 @@ void Pipeline::offer_as_archive(const SinkRun& sink) {
 
 Result<void> Pipeline::start_sinks() {
   for (const auto& sink : sinks_) {
-    if (auto joined = sink->join(); !joined) return joined;
+    if (auto registered = sink->register_with_journal(); !registered) return registered;
     sink->start();
   }
   return {};
@@ -128,7 +128,7 @@ std::vector<std::unique_ptr<Run>> Pipeline::exchange(std::vector<std::unique_ptr
 }
 
 Result<void> Pipeline::switch_to(const Setup& setup, std::chrono::seconds patience) {
-  std::erase_if(retired_, [](const auto& old) { return old->is_gone(); });
+  std::erase_if(retired_, [](const auto& old) { return old->is_done(); });
   auto new_sinks = make_changed(
       setup.sinks, sinks_, [&](const LoadedSink& sink) { return SinkRun::make(sink, runtime_); });
   if (!new_sinks) return new_sinks.error();
@@ -145,7 +145,7 @@ Result<void> Pipeline::switch_to(const Setup& setup, std::chrono::seconds patien
   if (auto apart = check_directories(all); !apart) return apart;
   // These fail only if the journal is damaged, and then the daemon ends.
   for (const auto& sink : new_sinks->made) {
-    if (auto joined = sink->join(); !joined) return joined;
+    if (auto registered = sink->register_with_journal(); !registered) return registered;
   }
   if (auto retired = retire_other_sinks(setup.sinks); !retired) return retired;
 
@@ -157,7 +157,7 @@ Result<void> Pipeline::switch_to(const Setup& setup, std::chrono::seconds patien
   }
   old.sinks = exchange(sinks_, *std::move(new_sinks));
   old.sources = replace_sources(*std::move(new_sources));
-  end(old, runtime_.clock.steady() + patience);
+  stop_in_background(old, runtime_.clock.steady() + patience);
   for (const auto& sink : sinks_) sink->dispatcher().wake();
   for (const auto& source : sources_) source->rescan();
   return {};
@@ -188,7 +188,7 @@ std::vector<std::unique_ptr<SourceRun>> Pipeline::replace_sources(Change<SourceR
   return replaced;
 }
 
-void Pipeline::end(Retired& old, SteadyTime deadline) {
+void Pipeline::stop_in_background(Retired& old, SteadyTime deadline) {
   old.thread = std::jthread([&old, deadline] {
     const auto stop_all = [deadline](auto& runs) {
       std::vector<std::jthread> stops;
@@ -202,7 +202,7 @@ void Pipeline::end(Retired& old, SteadyTime deadline) {
     stop_all(old.sources);
     std::erase(old.sinks, nullptr);
     std::erase(old.sources, nullptr);
-    old.end.set_value();
+    old.end_promise.set_value();
   });
 }
 

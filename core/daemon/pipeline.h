@@ -63,14 +63,14 @@ class Pipeline {
   struct Retired {
     std::vector<std::unique_ptr<SinkRun>> sinks;
     std::vector<std::unique_ptr<SourceRun>> sources;
-    std::promise<void> end;
-    std::shared_future<void> ended = end.get_future().share();
+    std::promise<void> end_promise;
+    std::shared_future<void> ended = end_promise.get_future().share();
     std::jthread thread;
 
     bool has_ended(SteadyTime by) const {
       return ended.wait_until(by) == std::future_status::ready;
     }
-    bool is_gone() const { return has_ended({}) && sinks.empty() && sources.empty(); }
+    bool is_done() const { return has_ended({}) && sinks.empty() && sources.empty(); }
   };
   template <typename Run, typename Wanted, typename Make>
   Result<Change<Run>> make_changed(const std::vector<Wanted>& wanted,
@@ -82,7 +82,7 @@ class Pipeline {
   Result<void> check_directories(const std::vector<const SinkRun*>& sinks) const;
   void offer_as_archive(const SinkRun& sink);
   std::vector<std::unique_ptr<SourceRun>> replace_sources(Change<SourceRun> change);
-  static void end(Retired& old, SteadyTime deadline);
+  static void stop_in_background(Retired& old, SteadyTime deadline);
 
   const Runtime& runtime_;
   Archives& archives_;

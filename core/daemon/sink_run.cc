@@ -50,7 +50,7 @@ Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Run
   return std::make_unique<SinkRun>(sink, runtime, std::move(shared), *std::move(directories));
 }
 
-Result<void> SinkRun::join() {
+Result<void> SinkRun::register_with_journal() {
   auto id = runtime_.journal.register_sink(name_, config_.kinds);
   if (!id) return id.error().with_context("sink." + name_);
   id_ = *id;

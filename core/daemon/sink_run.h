@@ -26,7 +26,7 @@ class SinkRun {
 
   // Registers the sink with the journal: its events wait from now on. Fails only with what the
   // journal says.
-  Result<void> join();
+  Result<void> register_with_journal();
   // Starts its dispatcher, which starts the sink on a thread of its own, once `after` is ready.
   void start(std::shared_future<void> after = {});
   // For a command that a person waits for: as Dispatcher::await_start(), with kInvalidConfig only.

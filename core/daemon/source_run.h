@@ -32,8 +32,9 @@ class SourceRun {
   // with _exit().
   bool stop(SteadyTime deadline);
   // A reload replaces it in three steps: make_way(), take_over() of the successor, which takes no
-  // time, and the successor's start(). A capture of the same spool is not made anew: it goes on
-  // with what the kernel has queued, so that no entry is missed in between.
+  // time, and the successor's start(). If both capture the same spool in the same way, the
+  // successor takes the capture itself, with what the kernel has queued, so that no entry is missed
+  // in between.
   void make_way(const SourceRun& successor);
   void take_over(SourceRun& predecessor);
   // For --once: captures everything there is; returns how many entries were still being written.

@@ -102,7 +102,7 @@ Result<void> Import::start_sinks() {
     if (!options_.sink.empty() && loaded.instance.name != options_.sink) continue;
     auto sink = SinkRun::make(loaded, *runtime_);
     if (!sink) return sink.error();
-    if (auto joined = (*sink)->join(); !joined) return joined;
+    if (auto registered = (*sink)->register_with_journal(); !registered) return registered;
     (*sink)->start();
     sinks_.push_back(*std::move(sink));
     if (auto ready = sinks_.back()->await_start(start_limit); !ready) return ready;

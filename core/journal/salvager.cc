@@ -155,8 +155,8 @@ void Salvager::read_exceptions(bool first) {
   if (first) exceptions_intact_ = intact && read && !exceptions_damaged_;
 }
 
-// One that was under way begins anew: what it has sent may be lost, and what the sink has got does
-// not change there.
+// A fill that was under way starts from the beginning, because events that it has sent may be lost.
+// An event that the sink has already stored changes nothing there.
 void Salvager::read_fills() {
   each("SELECT sink, archive, since, state FROM fills", [&](Statement& row) {
     Fill fill{.sink = std::string(row.text(0)), .archive = std::string(row.text(1))};

@@ -207,7 +207,7 @@ def test_a_reload_that_is_refused_changes_nothing(make_daemon, spool, work, arch
     assert archive.scripts() == {"1", "2"} and not (archive.path / "other").exists()
     status = daemon.status()
     assert set(status["sinks"]) == {"archive"} and set(status["sources"]) == {"slurm"}
-    assert status["sinks"]["archive"]["acknowledged"] == 2, "the same sink goes on"
+    assert status["sinks"]["archive"]["acknowledged"] == 2, "the same sink is still running"
     assert daemon.source()["captured"] == 2
     assert daemon.command("status", "--check", check=False).returncode == 1, "it says so"
 

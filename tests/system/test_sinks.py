@@ -297,7 +297,7 @@ def test_a_new_sink_is_filled_from_the_archive_across_a_kill(make_daemon, work, 
     (work / "away").rename(archive.path)
     assert "stopped" in daemon.command("sinks", "list").stdout
     daemon.command("sinks", "fill", "new")
-    assert target.snapshot() == before, "it began anew"
+    assert target.snapshot() == before, "a fill after a stop changes nothing either"
 
     for arguments, words in ((["nobody"], "no sink nobody"),
                              (["new", "--from", "new"], "cannot be filled from itself"),

@@ -190,6 +190,17 @@ TEST_F(FileSinkTest, WhatThisTreeKeepsOfAJobMovesToItsOwnerWithoutTheBytes) {
   }
 }
 
+TEST_F(FileSinkTest, AJobWithDamagedMetadataStaysAndItsOwnerIsRejected) {
+  auto sink = make_started();
+  const Event before = test::make_unverified_event("4711");
+  ASSERT_EQ(deliver(*sink, share(before)), Outcome::kAcknowledged);
+  directory_.write("archive/unverified/2026/11/4711-md.json", "{\"id\": \"" + before.id + "\", ");
+  const auto files = tree();
+  const Event after = test::without_bytes(test::make_owned_event(before));
+  EXPECT_EQ(deliver(*sink, share(after)), Outcome::kRejected);
+  EXPECT_EQ(tree(), files);
+}
+
 TEST_F(FileSinkTest, AJobWhoseOwnerAnotherDaemonKnewAtOnceIsThereOnce) {
   auto sink = make_started();
   const Event unverified = test::make_unverified_event("4711");

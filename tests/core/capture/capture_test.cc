@@ -207,6 +207,17 @@ class FullJournalTest : public CaptureTest {
     ASSERT_TRUE(journal_->append(std::move(item), {}));
     ASSERT_TRUE(log_.wait_for("JOURNAL_FULL", 1, kPatience));
   }
+  // Jobs that wait for room then. True with fanotify, which holds files that are gone: the first
+  // half of them are removed.
+  bool submit_while_full(int jobs) {
+    for (int id = 1; id <= jobs; ++id) spool_.submit(id);
+    EXPECT_TRUE(eventually([&](const CaptureStatus& s) {
+      return s.waiting_for_room == static_cast<std::uint64_t>(jobs);
+    }));
+    const bool content = GetParam() == "fanotify";
+    for (int id = 1; content && id <= jobs / 2; ++id) spool_.remove(id);
+    return content;
+  }
   void empty_journal() {
     collect(1);
     journal_->settle(sink_, {{.sequence = after_, .outcome = Outcome::kAcknowledged}}, after_);
@@ -218,13 +229,9 @@ TEST_P(FullJournalTest, NotificationsAreReadAndWhatIsOursIsTakenOnceThereIsRoom)
   constexpr int kJobs = 40;
   fill_journal();
   START_OR_SKIP(config());
-  for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
-  const bool content = GetParam() == "fanotify";
-  if (content) {
-    // What goes meanwhile is held; and nothing is left in the kernel's queue, where it would keep
+  if (submit_while_full(kJobs)) {
+    // What is gone by now is held; and nothing is left in the kernel's queue, where it would keep
     // files from being freed.
-    for (int id = 1; id <= kJobs / 2; ++id) spool_.remove(id);
     int queued = 1;
     ASSERT_TRUE(eventually([&](const CaptureStatus&) {
       return ::ioctl(fanotify_, FIONREAD, &queued) == 0 && queued == 0;
@@ -244,10 +251,7 @@ TEST_P(FullJournalTest, AReloadKeepsWhatWaitsForRoomAndIsStillCalled) {
   constexpr int kJobs = 40;
   fill_journal();
   START_OR_SKIP(config());
-  for (int id = 1; id <= kJobs; ++id) spool_.submit(id);
-  ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.waiting_for_room == kJobs; }));
-  const bool content = GetParam() == "fanotify";
-  for (int id = 1; content && id <= kJobs / 2; ++id) spool_.remove(id);
+  submit_while_full(kJobs);
   change(config());
   EXPECT_EQ(capture_->status().waiting_for_room, std::uint64_t{kJobs});
   empty_journal();
