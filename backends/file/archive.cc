@@ -12,18 +12,17 @@
 #include <utility>
 #include <vector>
 
-#include "backends/file/environment.h"
+#include "backends/file/job_files.h"
+#include "backends/file/marker.h"
 #include "backends/file/outcome.h"
 #include "backends/file/store.h"
 #include "core/base/ascii.h"
-#include "core/base/sha256.h"
 #include "core/base/text.h"
 
 namespace scriptorium::file {
 namespace {
 
 constexpr std::uint64_t kMaxRecordBytes = 64U << 20;
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 // Records opened in one call of list(), so that one that leaves most of them out comes back all the
 // same.
 constexpr std::size_t kMaxOpened = 5'000;
@@ -64,11 +63,6 @@ Error cannot_be_read(const std::string& directory, const Error& error) {
   return error.with_context("directory " + directory);
 }
 
-// What was delivered cannot be reconstructed from what is there.
-Error differs(const std::string& name) {
-  return Error{ErrorKind::kCorrupt, name + ": not what was stored"};
-}
-
 }  // namespace
 
 bool Archive::keeps_whole_events() const noexcept {
@@ -83,20 +77,45 @@ Result<UniqueFd> Archive::open_root() const {
   return fd;
 }
 
+Result<std::vector<Layout>> Archive::former_layouts(int root) const {
+  auto texts = read_marker(root, config_.root);
+  if (!texts) return texts.error();
+  std::vector<Layout> layouts;
+  for (const std::string& text : *texts) {
+    if (text == config_.layout) continue;
+    // One that is no longer understood was written by a later version.
+    if (auto layout = Layout::parse(text)) layouts.push_back(*std::move(layout));
+  }
+  return layouts;
+}
+
 // ---- one event
 
 Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   auto root = open_root();
   if (!root) return root.error();
-  const Place place = layout_.place(locator);
-  auto directory = open_directory(root->get(), place.directory());
-  if (directory) {
-    auto event = fetch_at(directory->get(), place, locator);
+  auto event = fetch_at_place(root->get(), layout_, locator);
+  if (event || event.error().kind() != ErrorKind::kVanished) return event;
+  const auto former = former_layouts(root->get());
+  if (!former) return former.error();
+  for (const Layout& layout : *former) {
+    event = fetch_at_place(root->get(), layout, locator);
     if (event || event.error().kind() != ErrorKind::kVanished) return event;
-  } else if (directory.error().kind() != ErrorKind::kVanished) {
-    return directory.error();
   }
-  return fetch_elsewhere(root->get(), locator);
+  event = fetch_elsewhere(root->get(), layout_, locator);
+  for (const Layout& layout : *former) {
+    if (event || event.error().kind() != ErrorKind::kVanished) break;
+    event = fetch_elsewhere(root->get(), layout, locator);
+  }
+  return event;
+}
+
+Result<std::shared_ptr<const Event>> Archive::fetch_at_place(int root, const Layout& layout,
+                                                             const Event& locator) const {
+  const Place place = layout.place(locator);
+  auto directory = open_directory(root, place.directory());
+  if (!directory) return directory.error();
+  return fetch_at(directory->get(), place, locator);
 }
 
 Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Place& place,
@@ -113,13 +132,12 @@ Result<std::shared_ptr<const Event>> Archive::fetch_at(int directory, const Plac
     missing = 0;
     auto event = event_from_json(*json);
     if (!event || !holds(*event, locator)) continue;
-    return complete(directory, name.substr(0, name.size() - place.endings[kMetadata].size()),
-                    *std::move(event), locator);
+    return complete(directory, name, *std::move(event), locator);
   }
   return not_there(locator);
 }
 
-Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& stem,
+Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std::string& metadata,
                                                        Event event, const Event& locator) const {
   if (event.id != locator.id) {
     // As it was before, for a sink that is still to get that.
@@ -127,30 +145,21 @@ Result<std::shared_ptr<const Event>> Archive::complete(int directory, const std:
     event.user = locator.user;
     event.replaces.reset();
   }
-  const std::array<std::string, 3> endings = layout_.endings();
-  for (EventFile& file : event.files) {
-    const auto kind =
-        std::ranges::find_if(kFileKinds, [&](FileKind k) { return file.name == to_string(k); });
-    if (kind == kFileKinds.end() || *kind == FileKind::kMetadata) continue;
-    const std::string name = stem + endings[static_cast<std::size_t>(*kind)];
-    auto bytes = read_beneath(directory, name, kMaxFileBytes);
-    if (!bytes) return bytes.error();
-    if (*kind == FileKind::kEnvironment) {
-      auto original =
-          parse_environment(*bytes, event.environment_format, config_.environment_format);
-      if (!original) return differs(name);
-      bytes = *std::move(original);
-    }
-    if (bytes->size() != file.size || sha256_hex(*bytes) != file.sha256) return differs(name);
-    file.bytes = make_bytes(*std::move(bytes));
+  auto stored = read_contents(directory, metadata, std::move(event), false);
+  if (!stored) return stored.error().with_context(metadata);
+  for (const EventFile& file : stored->event.files) {
+    const bool is_kept =
+        file.name == to_string(FileKind::kScript) || file.name == to_string(FileKind::kEnvironment);
+    if (is_kept && file.bytes == nullptr)
+      return Error{ErrorKind::kVanished, metadata + ": its " + file.name + " is not there"};
   }
-  return std::make_shared<const Event>(std::move(event));
+  return std::make_shared<const Event>(std::move(stored->event));
 }
 
-Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
+Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root, const Layout& layout,
                                                               const Event& locator) const {
-  const Layout::Search search = layout_.search(locator);
-  const std::string ending = layout_.place(locator).endings[kMetadata];
+  const Layout::Search search = layout.search(locator);
+  const std::string ending = layout.place(locator).endings[kMetadata];
   const auto is_candidate = [&](std::string_view name) {
     if (!name.ends_with(ending)) return false;
     const std::string_view body = name.substr(0, name.size() - ending.size());
@@ -174,8 +183,7 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
     for (const std::string& name : names) {
       if (!leaf) {
         auto next = open_directory(fd, name);
-        if (!next &&
-            (next.error().kind() == ErrorKind::kVanished || !layout_.can_name(depth, name)))
+        if (!next && (next.error().kind() == ErrorKind::kVanished || !layout.can_name(depth, name)))
           continue;
         if (!next) return cannot_be_read(path + name, next.error());
         if (auto below = self(self, next->get(), path + name + '/', depth + 1); !below || found)
@@ -187,7 +195,7 @@ Result<std::shared_ptr<const Event>> Archive::fetch_elsewhere(int root,
       if (!json) return json.error();
       auto event = event_from_json(*json);
       if (!event || !holds(*event, locator)) continue;
-      found = complete(fd, name.substr(0, name.size() - ending.size()), *std::move(event), locator);
+      found = complete(fd, name, *std::move(event), locator);
       return {};
     }
     return {};
@@ -223,19 +231,23 @@ class Archive::SmallestNames {
 
 class Archive::Walk {
  public:
-  Walk(const Layout& layout, const Query& query, const std::string& after, std::size_t limit)
-      : layout_(layout),
+  // `layouts`: all that the tree has had.
+  Walk(std::vector<Layout> layouts, const Query& query, const std::string& after, std::size_t limit)
+      : layouts_(std::move(layouts)),
         query_(query),
         after_(split_path(after)),
-        depth_(layout.directory_depth()),
         limit_(std::max<std::size_t>(limit, 1)) {
-    script_ending_ = layout.endings()[kMetadata];
-    record_ending_ = ".json" + layout.after_record();
+    for (const Layout& layout : layouts_) {
+      const std::size_t depth = layout.directory_depth();
+      endings_.push_back({depth, layout.endings()[kMetadata]});
+      endings_.push_back({depth, ".json" + layout.after_record()});
+      depth_ = std::max(depth_, depth);
+    }
     page_.position = after;
   }
 
   Result<Page> run(int root) {
-    auto done = directory(root, 0, after_.size() == depth_ + 1);
+    auto done = directory(root, 0, !after_.empty());
     if (!done) return done.error();
     page_.end = *done;
     return std::move(page_);
@@ -248,12 +260,32 @@ class Archive::Walk {
     return path;
   }
 
-  // True: everything below was gone through. `on_path`: `after_` leads through this directory.
+  bool can_name(std::size_t depth, const std::string& name) const {
+    return std::ranges::any_of(layouts_, [&](const Layout& layout) {
+      return depth < layout.directory_depth() && layout.can_name(depth, name);
+    });
+  }
+  bool has_records(std::size_t depth) const {
+    return std::ranges::count(endings_, depth, &RecordEnding::depth) != 0;
+  }
+  bool is_record(std::size_t depth, std::string_view name) const {
+    return std::ranges::any_of(endings_, [&](const RecordEnding& ending) {
+      return ending.depth == depth && name.ends_with(ending.text);
+    });
+  }
+
+  // Its records first, then its directories. True: everything below was gone through. `on_path`:
+  // `after_` leads to or through this directory.
   Result<bool> directory(int fd, std::size_t depth, bool on_path) {
-    if (depth == depth_) return records(fd, on_path);
+    const bool is_below = on_path && depth + 1 < after_.size();
+    if (has_records(depth) && !is_below) {
+      auto done = records(fd, depth, on_path ? after_.back() : std::string{});
+      if (!done || !*done) return done;
+    }
+    if (depth == depth_) return true;
     std::vector<std::string> names;
     auto listed = for_each_name(fd, [&](const char* name, unsigned char type) {
-      if ((!on_path || name >= after_[depth]) && is_directory(fd, name, type))
+      if ((!is_below || name >= after_[depth]) && is_directory(fd, name, type))
         names.emplace_back(name);
     });
     if (!listed) return listed.error();
@@ -261,27 +293,24 @@ class Archive::Walk {
     for (const std::string& name : names) {
       auto next = open_directory(fd, name);
       if (!next && next.error().kind() == ErrorKind::kVanished) continue;
-      if (!next && !layout_.can_name(depth, name)) {
+      if (!next && !can_name(depth, name)) {
         ++page_.skipped;  // lost+found, say
         continue;
       }
       if (!next) return cannot_be_read(path() + name, next.error());
       path_.push_back(name);
-      auto done = directory(next->get(), depth + 1, on_path && name == after_[depth]);
+      auto done = directory(next->get(), depth + 1, is_below && name == after_[depth]);
       path_.pop_back();
       if (!done || !*done) return done;
     }
     return true;
   }
 
-  Result<bool> records(int fd, bool on_path) {
-    std::string last = on_path ? after_.back() : std::string{};
+  Result<bool> records(int fd, std::size_t depth, std::string last) {
     while (true) {
       SmallestNames smallest(limit_);
       auto listed = for_each_name(fd, [&](const char* name, unsigned char) {
-        const std::string_view text = name;
-        if (text > last && (text.ends_with(script_ending_) || text.ends_with(record_ending_)))
-          smallest.add(std::string(text));
+        if (name > last && is_record(depth, name)) smallest.add(name);
       });
       if (!listed) return listed.error();
       const std::vector<std::string> names = smallest.take();
@@ -317,12 +346,17 @@ class Archive::Walk {
     return {};
   }
 
-  const Layout& layout_;
+  struct RecordEnding {
+    std::size_t depth;
+    std::string text;
+  };
+
+  const std::vector<Layout> layouts_;
+  std::vector<RecordEnding> endings_;
   const Query& query_;
   const std::vector<std::string> after_;
-  const std::size_t depth_;
   const std::size_t limit_;
-  std::string script_ending_, record_ending_;
+  std::size_t depth_ = 0;
   std::vector<std::string> path_;
   std::size_t opened_ = 0;
   Page page_;
@@ -332,7 +366,10 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
                                          std::size_t limit) {
   auto root = open_root();
   if (!root) return root.error();
-  return Walk(layout_, query, after, limit).run(root->get());
+  auto layouts = former_layouts(root->get());
+  if (!layouts) return layouts.error();
+  layouts->push_back(layout_);
+  return Walk(*std::move(layouts), query, after, limit).run(root->get());
 }
 
 }  // namespace scriptorium::file

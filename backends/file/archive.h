@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/file/config.h"
 #include "backends/file/layout.h"
@@ -10,8 +11,9 @@
 
 namespace scriptorium::file {
 
-// Reads the tree back. Nothing in it is believed but what agrees with the record's own sizes and
-// hashes.
+// Reads the tree back, in all layouts and formats of environments that it has had. Nothing in it is
+// believed but what agrees with the record's own sizes and hashes, and nothing has vanished but
+// beneath a marker (marker.h).
 //
 // Owns:    nothing between calls; borrows config and layout. The root is opened for each call.
 // Memory:  one event, or one page and as many names.
@@ -33,14 +35,18 @@ class Archive final : public ReadableSink {
   class SmallestNames;
 
   Result<UniqueFd> open_root() const;
+  Result<std::vector<Layout>> former_layouts(int root) const;
+  Result<std::shared_ptr<const Event>> fetch_at_place(int root, const Layout& layout,
+                                                      const Event& locator) const;
   // Among the records of one place, whatever their ".2".
   Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place,
                                                 const Event& locator) const;
   // In every directory where the event may be if its user, account or name was different when it
   // was stored.
-  Result<std::shared_ptr<const Event>> fetch_elsewhere(int root, const Event& locator) const;
-  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& stem, Event event,
-                                                const Event& locator) const;
+  Result<std::shared_ptr<const Event>> fetch_elsewhere(int root, const Layout& layout,
+                                                       const Event& locator) const;
+  Result<std::shared_ptr<const Event>> complete(int directory, const std::string& metadata,
+                                                Event event, const Event& locator) const;
 
   const FileConfig& config_;
   const Layout& layout_;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <utility>
 
+#include "backends/file/marker.h"
 #include "backends/file/outcome.h"
 #include "core/base/path.h"
 
@@ -39,6 +40,27 @@ Result<UniqueFd> Root::open_or_pass() const {
   UniqueFd passed(::open(access_.config().root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!passed) return root.error();
   return passed;
+}
+
+Result<void> Root::require_tree(int root) const {
+  return require_marker(root, access_.config().root);
+}
+
+Result<void> Root::expect_tree() const {
+  if (acknowledged_ == 0) return {};
+  const std::string& path = access_.config().root;
+  const UniqueFd root = open_listable(path);
+  if (root) {
+    const auto empty = is_empty_root(root.get());
+    if (!empty || !*empty) return {};  // what cannot be listed is found out by the next steps
+  } else if (errno != ENOENT) {
+    return {};
+  }
+  return Error{ErrorKind::kTransient,
+               "there is no archive in " + path + ", but this sink has stored " +
+                   std::to_string(acknowledged_) +
+                   " events: is its file system mounted? If it is to begin again there: mkdir -p " +
+                   path + " && touch " + path + '/' + std::string(kMarkerName)};
 }
 
 Result<void> Root::make(const Readers& readers) {
@@ -128,6 +150,7 @@ Result<std::shared_ptr<const Prepared>> Root::prepare() {
     return known;
   auto readers = resolve_readers(access_.config().acl_users, access_.config().acl_groups);
   if (!readers) return readers.error();
+  if (auto expected = expect_tree(); !expected) return expected.error();
   if (auto made = make(*readers); !made) return made.error();
   auto root = open();
   if (!root) return root.error();
@@ -143,6 +166,10 @@ Result<std::shared_ptr<const Prepared>> Root::prepare() {
         {{"sink", access_.instance()}, {"root", access_.config().root}});
   }
   if (probed->access_lists) access_.admit_readers(root->get(), probed->readers);
+  const FileConfig& config = access_.config();
+  auto marked =
+      add_to_marker(root->get(), config.root, config.layout, access_.names().make("tree", ""));
+  if (!marked) return marked.error();
   std::shared_ptr<const Prepared> result = std::make_shared<const Prepared>(*std::move(probed));
   prepared_.with([&](std::shared_ptr<const Prepared>& p) { p = result; });
   return result;

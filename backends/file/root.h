@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,7 +19,8 @@ namespace scriptorium::file {
 // Threads: any.
 class Root {
  public:
-  explicit Root(Access& access) : access_(access) {}
+  // `acknowledged`: PluginContext::acknowledged.
+  Root(Access& access, std::uint64_t acknowledged) : access_(access), acknowledged_(acknowledged) {}
 
   Result<UniqueFd> open() const;
   // Without listing it: an owner may pass through the root, but not list it.
@@ -31,16 +33,21 @@ class Root {
   }
   // All of prepare() that leaves nothing behind, for `scriptorium check`.
   Result<void> check();
+  // Whether the root that was opened is the prepared tree, and not what lies below its mount point.
+  Result<void> require_tree(int root) const;
   // Whether min_free_bytes would still be free with all that is written for this batch.
   bool leaves_room(int root, const std::vector<Delivery>& batch) const;
 
  private:
   Result<void> make(const Readers& readers);
+  // An archive that has vanished from where events were stored is not made there a second time.
+  Result<void> expect_tree() const;
   // Writes and removes a file in an open directory.
   Result<Prepared> probe(int directory, Readers readers);
   Result<bool> probe_access_lists(int fd, const Readers& readers) const;
 
   Access& access_;
+  const std::uint64_t acknowledged_;
   // Two workers must not prepare at once; held over the file system's calls.
   std::mutex preparing_;
   Guarded<std::shared_ptr<const Prepared>> prepared_;

@@ -45,7 +45,7 @@ FileSink::FileSink(FileConfig config, Layout layout, TemporaryNames names,
       log_(context.log),
       clock_(context.clock),
       access_(config_, names_, instance_, log_),
-      root_(access_),
+      root_(access_, context.acknowledged),
       directories_(access_),
       placement_(access_),
       replacement_(layout_, placement_, access_) {}
@@ -79,6 +79,8 @@ void FileSink::deliver(std::vector<Delivery> batch) {
   if (!prepared) return refuse(prepared.error().message());
   const auto root = root_.open();
   if (!root) return refuse(root.error().message());
+  if (const auto tree = root_.require_tree(root->get()); !tree)
+    return refuse(tree.error().message());
   if (!root_.leaves_room(root->get(), batch))
     return refuse("less than min_free_bytes would be free on root's file system");
   for (std::size_t next = 0; next < batch.size();)

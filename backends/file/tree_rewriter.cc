@@ -14,6 +14,7 @@
 
 #include "backends/file/job_files.h"
 #include "backends/file/job_rewrite.h"
+#include "backends/file/marker.h"
 #include "backends/file/outcome.h"
 #include "core/base/path.h"
 
@@ -129,6 +130,7 @@ class TreeRewriter::Walk {
       if (!name.starts_with('.')) names.directories.push_back(name);
       return;
     }
+    if (name == kMarkerName) return;
     if (type != DT_REG) return leave(join_path(path, name), kNotAFile);
     if (TemporaryNames::is_temporary(name)) return stale(fd, path, name);
     if (auto inner = name_of_pending(name)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "core/api/logger.h"
@@ -13,6 +14,9 @@ struct PluginContext {
   std::string cluster;
   Logger& log;
   const Clock& clock;
+  // Events that a sink of this name has acknowledged so far, as the journal knows; 0 in a command
+  // that opens no journal.
+  std::uint64_t acknowledged = 0;
 };
 
 }  // namespace scriptorium

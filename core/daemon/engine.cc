@@ -64,6 +64,7 @@ Result<void> Engine::start() {
   releaser_.emplace(*journal_, archives_, log_, limit);
   releaser_->start();
   filler_.emplace(*journal_, archives_, log_, limit);
+  filler_->set_rules(archive_rules(setup_));
   if (!once_) filler_->start_thread();
   return pipeline_->make_sources(setup_.sources);
 }
@@ -130,8 +131,10 @@ Result<void> Engine::switch_to(Setup setup) {
                  *key + " cannot change while the daemon runs; restart it"};
   }
   auto switched = pipeline_->switch_to(setup, seconds(core().shutdown_seconds));
-  if (switched) setup_ = std::move(setup);
-  return switched;
+  if (!switched) return switched;
+  setup_ = std::move(setup);
+  filler_->set_rules(archive_rules(setup_));
+  return {};
 }
 
 void Engine::note_reload(const Result<void>& ended) {

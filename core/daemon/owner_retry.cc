@@ -195,9 +195,7 @@ Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& us
     whole = *std::move(held);
   } else if (!archives_.names().empty()) {
     auto archived = archives_.fetch(*item.event);
-    const bool is_lost = !archived && (archived.error().kind() == ErrorKind::kVanished ||
-                                       archived.error().kind() == ErrorKind::kCorrupt);
-    if (!archived && !is_lost) return archived.error();
+    if (!archived && !is_lost(archived.error())) return archived.error();
     if (archived) whole = *std::move(archived);
   }
   auto event = std::make_shared<Event>(*whole);

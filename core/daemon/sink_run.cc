@@ -1,5 +1,6 @@
 #include "core/daemon/sink_run.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -41,7 +42,13 @@ std::string SinkRun::version_of(const LoadedSink& sink, const Runtime& runtime) 
 }
 
 Result<std::unique_ptr<SinkRun>> SinkRun::make(const LoadedSink& sink, const Runtime& runtime) {
-  const PluginContext context{sink.instance.name, runtime.cluster, runtime.log, runtime.clock};
+  const auto known = runtime.journal.usage().sinks;
+  const auto before = std::ranges::find(known, sink.instance.name, &journal::SinkState::name);
+  const PluginContext context{.name = sink.instance.name,
+                              .cluster = runtime.cluster,
+                              .log = runtime.log,
+                              .clock = runtime.clock,
+                              .acknowledged = before == known.end() ? 0 : before->acknowledged};
   auto made = create_sink(sink.plugin, sink.instance.table, context);
   if (!made) return made.error();
   std::shared_ptr<Sink> shared = *std::move(made);

@@ -12,6 +12,10 @@ Error no_such_archive(const std::string& name) {
   return Error{ErrorKind::kPermanent, "there is no sink " + printable(name) + " that can be read"};
 }
 
+bool is_lost(const Error& error) noexcept {
+  return error.kind() == ErrorKind::kVanished || error.kind() == ErrorKind::kCorrupt;
+}
+
 void Archives::put(const std::string& name, std::shared_ptr<Sink> sink) {
   bool readable = false;
   static_cast<void>(
@@ -63,19 +67,22 @@ std::invoke_result_t<Call, ReadableSink&> Archives::ask(const std::string& name,
 }
 
 Result<std::shared_ptr<const Event>> Archives::fetch(const Event& locator) const {
-  std::optional<Error> missing;
-  std::optional<Error> unreadable;  // of the first that could not answer
+  std::optional<Error> lost, unreadable;  // of the first of each sort
+  std::string asked;
   for (const std::string& name : names()) {
     auto event = fetch_from(name, locator);
     if (event) return event;
-    const ErrorKind kind = event.error().kind();
-    if (kind == ErrorKind::kPermanent) continue;
-    const bool answers = kind == ErrorKind::kVanished || kind == ErrorKind::kCorrupt;
-    std::optional<Error>& reason = answers ? missing : unreadable;
-    if (!reason) reason = event.error().with_context(name);
+    const Error& error = event.error();
+    if (error.kind() == ErrorKind::kPermanent) continue;
+    asked += (asked.empty() ? "" : ", ") + name;
+    if (is_lost(error)) {
+      if (!lost) lost = error;
+    } else if (!unreadable) {
+      unreadable = error.with_context(name);
+    }
   }
   if (unreadable) return *unreadable;
-  if (missing) return *missing;
+  if (lost) return lost->with_context(asked);
   return Error{ErrorKind::kTransient, "no sink is configured that can be read"};
 }
 

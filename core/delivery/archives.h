@@ -53,6 +53,9 @@ class Archives {
   Guarded<std::map<std::string, Archive>> archives_;
 };
 
+// The archive has answered: it does not have the event, or not as it was delivered.
+bool is_lost(const Error& error) noexcept;
+
 // kPermanent, with the name.
 Error no_such_archive(const std::string& name);
 

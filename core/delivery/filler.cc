@@ -7,6 +7,7 @@
 
 #include "core/base/fault_point.h"
 #include "core/base/pause.h"
+#include "core/base/text.h"
 #include "core/base/thread_name.h"
 
 namespace scriptorium {
@@ -17,6 +18,7 @@ constexpr std::size_t kCountedAtOnce = 5000;
 // While so many events wait for a sink, no more are sent to it.
 constexpr std::uint64_t kMostWaiting = 10'000;
 constexpr std::chrono::milliseconds kStalledPause{250};
+constexpr std::uint64_t kMostChangedBytes = 32U << 20;
 
 using State = Journal::Fill::State;
 
@@ -85,42 +87,96 @@ bool Filler::step(const Journal::Fill& fill) {
   const bool counting = fill.state == State::kCounting;
   const bool has_room = usage.bytes <= limit_bytes_ / 2 && sink->waiting <= kMostWaiting;
   if (!counting && !has_room) return false;
-  auto page = archives_.list(fill.archive, {.kinds = sink->kinds, .since = fill.since},
-                             fill.position, counting ? kCountedAtOnce : kSentAtOnce);
-  if (!page) {
-    log_.warning(
-        "FILL_WAITS",
-        "an archive cannot be read, so a sink is not filled from it at present; this is tried "
-        "again",
-        {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", page.error().message()}});
-    return false;
-  }
-  return counting ? count(fill, *page) : send(fill, *std::move(page));
+  const ReadableSink::Query query{.kinds = sink->kinds, .since = fill.since};
+  return counting ? count(fill, query) : send(fill, query, kSentAtOnce);
 }
 
-bool Filler::count(const Journal::Fill& fill, const ReadableSink::Page& page) {
+std::optional<ReadableSink::Page> Filler::list(const Journal::Fill& fill,
+                                               const ReadableSink::Query& query,
+                                               std::size_t limit) const {
+  auto page = archives_.list(fill.archive, query, fill.position, limit);
+  if (page) return *std::move(page);
+  report_unreadable(fill, page.error());
+  return std::nullopt;
+}
+
+void Filler::report_unreadable(const Journal::Fill& fill, const Error& error) const {
+  log_.warning(
+      "FILL_WAITS",
+      "an archive cannot be read, so a sink is not filled from it at present; this is tried again",
+      {{"sink", fill.sink}, {"archive", fill.archive}, {"reason", error.message()}});
+}
+
+bool Filler::count(const Journal::Fill& fill, const ReadableSink::Query& query) {
+  const auto page = list(fill, query, kCountedAtOnce);
+  if (!page) return false;
   Journal::Fill next = fill;
-  next.position = page.position;
-  next.total += page.events.size();
-  if (page.end) {
+  next.position = page->position;
+  next.total += page->events.size();
+  if (page->end) {
     next.state = State::kFilling;
     next.position.clear();
   }
   return journal_.fill(fill, next, {}).has_value();
 }
 
-bool Filler::send(const Journal::Fill& fill, ReadableSink::Page page) {
+bool Filler::send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit) {
+  auto page = list(fill, query, limit);
+  if (!page) return false;
+  auto redacted = apply_rules(fill, *page);
+  if (!redacted) return false;
+  // The position is that of the whole page, so a shorter one is asked for.
+  if (redacted->read < page->events.size()) return send(fill, query, redacted->read);
   Journal::Fill next = fill;
-  next.position = page.position;
-  next.skipped += page.skipped;
-  if (page.end) next.state = State::kDone;
+  next.position = page->position;
+  next.skipped += page->skipped + redacted->refused;
+  if (page->end) next.state = State::kDone;
   FAULT_POINT("fill.before");
-  if (!journal_.fill(fill, next, std::move(page.events))) return false;
-  if (page.end) {
+  if (!journal_.fill(fill, next, std::move(redacted->unchanged), std::move(redacted->changed)))
+    return false;
+  if (page->end) {
     log_.info("FILL_DONE", "all that the archive holds was sent to a sink",
               {{"sink", fill.sink}, {"archive", fill.archive}, {"events", fill.total}});
   }
   return true;
+}
+
+// Nothing: the archive cannot be read now.
+std::optional<Filler::Redacted> Filler::apply_rules(const Journal::Fill& fill,
+                                                    const ReadableSink::Page& page) const {
+  Redacted result;
+  const Rules rules = rules_.with([](const Rules& r) { return r; });
+  if (!rules) return Redacted{.read = page.events.size(), .unchanged = page.events};
+  std::uint64_t bytes = 0;
+  for (const auto& locator : page.events) {
+    if (bytes > kMostChangedBytes) return result;
+    ++result.read;
+    auto event = archives_.fetch_from(fill.archive, *locator);
+    if (!event && !is_lost(event.error())) {
+      report_unreadable(fill, event.error());
+      return std::nullopt;
+    }
+    if (!event) {  // found out when it is delivered
+      result.unchanged.push_back(locator);
+      continue;
+    }
+    auto changed = rules(**event);
+    if (!changed) {
+      ++result.refused;
+      log_.warning("FILL_NOT_REDACTED",
+                   "the rules cannot be applied to an event of an archive, so it is not sent",
+                   {{"sink", fill.sink},
+                    {"archive", fill.archive},
+                    {"job_id", printable(locator->job.id, 64)},
+                    {"reason", changed.error().message()}});
+    } else if (*changed == nullptr) {
+      result.unchanged.push_back(locator);
+    } else {
+      bytes += (*changed)->bytes_size();
+      result.changed.push_back(*std::move(changed));
+    }
+  }
+  return result;
 }
 
 }  // namespace scriptorium

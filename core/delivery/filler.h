@@ -1,9 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "core/api/event.h"
 #include "core/api/logger.h"
 #include "core/base/guarded.h"
 #include "core/base/result.h"
@@ -21,8 +27,16 @@ namespace scriptorium {
 // Threads: any; start_thread() and stop() from the main thread.
 class Filler {
  public:
+  // What today's rules make of an event that an archive holds; null: they change nothing.
+  using Rules = std::function<Result<std::shared_ptr<const Event>>(const Event&)>;
+
   Filler(Journal& journal, const Archives& archives, Logger& log, std::uint64_t limit_bytes)
       : journal_(journal), archives_(archives), log_(log), limit_bytes_(limit_bytes) {}
+
+  // From the next page on; none at first.
+  void set_rules(Rules rules) {
+    rules_.with([&](Rules& r) { r = std::move(rules); });
+  }
 
   void start_thread() {
     thread_.start([this](const std::stop_token& stop) { run(stop); });
@@ -39,13 +53,27 @@ class Filler {
   Result<std::string> choose_archive(const std::string& sink, const std::string& archive) const;
   // One step of one fill. False: it cannot progress now.
   bool step(const Journal::Fill& fill);
-  bool count(const Journal::Fill& fill, const ReadableSink::Page& page);
-  bool send(const Journal::Fill& fill, ReadableSink::Page page);
+  bool count(const Journal::Fill& fill, const ReadableSink::Query& query);
+  bool send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit);
+  std::optional<ReadableSink::Page> list(const Journal::Fill& fill,
+                                         const ReadableSink::Query& query, std::size_t limit) const;
+  void report_unreadable(const Journal::Fill& fill, const Error& error) const;
+
+  // What the rules make of a page.
+  struct Redacted {
+    std::size_t read = 0;  // events of the page, until those changed take too much memory
+    std::vector<std::shared_ptr<const Event>> unchanged;  // locators
+    std::vector<std::shared_ptr<const Event>> changed;    // whole
+    std::uint64_t refused = 0;  // the rules cannot be applied to them: not to be sent
+  };
+  std::optional<Redacted> apply_rules(const Journal::Fill& fill,
+                                      const ReadableSink::Page& page) const;
 
   Journal& journal_;
   const Archives& archives_;
   Logger& log_;
   const std::uint64_t limit_bytes_;
+  Guarded<Rules> rules_;
   Guarded<std::uint64_t> begun_;  // calls of begin() that started a fill
   WorkerThread thread_;
 };

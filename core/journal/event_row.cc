@@ -137,7 +137,8 @@ Event for_owner(const Event& event) {
   return result;
 }
 
-std::string owner_of(const Event& event) {
+std::string charged_to(const Event& event, SinkId target) {
+  if (target != 0 && target != kNoSink) return "";
   return event.user.verified ? event.user.id.value_or("") : "";
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/api/event.h"
+#include "core/journal/journal_types.h"
 
 // How an event becomes the values of a row of `events` or `unresolved` (docs/journal.md, "Format").
 // Pure.
@@ -43,8 +44,9 @@ bool decode_locator(std::string_view text, Event& event);
 // script itself if it is very short (the scheduler's own stubs are). Small, whatever users submit.
 constexpr std::size_t kShortScript = 4U << 10;
 Event for_owner(const Event& event);
-// The user id that the event's bytes are charged to: the verified one, else "".
-std::string owner_of(const Event& event);
+// The user id that the event's bytes are charged to: the verified one, else "". A fill, whose
+// events are for one sink, takes nothing of a user's share.
+std::string charged_to(const Event& event, SinkId target);
 // `original` with the job and user of `resolved`, as far as that names them.
 Event with_resolution(const Event& original, const Event& resolved);
 

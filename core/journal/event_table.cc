@@ -121,7 +121,7 @@ void EventTable::insert(std::uint64_t seq, const std::string& source, const Even
   StoredEvent row = row_of(seq, source, event);
   row.meta = codec_.compress(encode_meta(event));
   row.content = content;
-  row.content.owner = owner_of(event);
+  row.content.owner = charged_to(event, target);
   row.content.stored += row.meta.size();
   insert(row, target);
 }

@@ -197,10 +197,12 @@ Result<void> Journal::set_fill(const Fill& fill) {
 }
 
 Result<void> Journal::fill(const Fill& before, const Fill& progress,
-                           std::vector<std::shared_ptr<const Event>> events) {
-  return impl_->change([before, progress, events = std::move(events)](Writer& writer) {
-    return writer.fill(before, progress, events);
-  });
+                           std::vector<std::shared_ptr<const Event>> locators,
+                           std::vector<std::shared_ptr<const Event>> whole) {
+  return impl_->change(
+      [before, progress, locators = std::move(locators), whole = std::move(whole)](Writer& writer) {
+        return writer.fill(before, progress, locators, whole);
+      });
 }
 
 }  // namespace scriptorium

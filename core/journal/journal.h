@@ -196,11 +196,13 @@ class Journal {
 
   std::vector<Fill> fills() const;
   Result<void> set_fill(const Fill& fill);  // replaces the one of the same sink
-  // The events of one page, and the fill's progress from `before` on, in one transaction. Omits
-  // events that the sink has or is to get. kPermanent: the sink is not registered, or the fill is
-  // not at `before` any more, as it was stopped or replaced meanwhile.
+  // The events of one page, and the fill's progress from `before` on, in one transaction. Of
+  // `locators` an archive holds the rest, `whole` are kept as they are. Omits events that the sink
+  // has or is to get. kPermanent: the sink is not registered, or the fill is not at `before` any
+  // more, as it was stopped or replaced meanwhile.
   Result<void> fill(const Fill& before, const Fill& progress,
-                    std::vector<std::shared_ptr<const Event>> events);
+                    std::vector<std::shared_ptr<const Event>> locators,
+                    std::vector<std::shared_ptr<const Event>> whole = {});
 
   // Dead letters
 

@@ -65,8 +65,7 @@ Result<std::shared_ptr<const Event>> JournalReader::fetch(const Event& locator) 
   if (event && (*event)->id != locator.id) event = Error{ErrorKind::kCorrupt, "another event"};
   if (event) return event;
   const ErrorKind kind = event.error().kind();
-  if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt)
-    return event.error().with_context("archive");
+  if (kind != ErrorKind::kVanished && kind != ErrorKind::kCorrupt) return event;
   return Error{ErrorKind::kPermanent, "gone from the archive: " + event.error().message()};
 }
 

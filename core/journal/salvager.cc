@@ -293,7 +293,7 @@ void Salvager::add_event(const Table& table, const Statement& row, const Event& 
                        row.is_null(11) ? std::nullopt : std::optional(std::string(row.text(11))));
   } else {
     if (!in_archive) {
-      added.content.owner = owner_of(event);
+      added.content.owner = charged_to(event, static_cast<SinkId>(row.integer(6)));
       added.content.stored += added.meta.size();
     }
     events_.insert(added, static_cast<SinkId>(row.integer(6)));

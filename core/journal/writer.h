@@ -61,7 +61,8 @@ class Writer {
   Count retire_other_sinks(const std::vector<std::string>& configured);
   Count set_fill(const Fill& fill);
   Count fill(const Fill& before, Fill progress,
-             const std::vector<std::shared_ptr<const Event>>& events);
+             const std::vector<std::shared_ptr<const Event>>& locators,
+             const std::vector<std::shared_ptr<const Event>>& whole);
   Count change_unverified(const std::vector<LaterOwner>& changes);
   Count hasten_unverified(const std::string& source, Timestamp now);
   Count replace_unverified(std::uint64_t number, const std::string& source,
@@ -114,7 +115,8 @@ class Writer {
   void change_exception(SinkId sink, const Settle& settle, SinkLedger::ExceptionChange change);
   void pass_idle_sinks();
   void recount(SinkId sink);
-  bool fill_one(SinkId sink, const Event& event);  // false: the sink has it, or will get it
+  // False: the sink has it, or will get it.
+  bool fill_one(SinkId sink, const Event& event, bool in_archive);
 
   std::unique_ptr<Connection> connection_;
   const std::optional<CaptureSecret>& secret_;

@@ -88,18 +88,24 @@ Writer::Count Writer::set_fill(const Fill& fill) {
 }
 
 Writer::Count Writer::fill(const Fill& before, Fill progress,
-                           const std::vector<std::shared_ptr<const Event>>& events) {
+                           const std::vector<std::shared_ptr<const Event>>& locators,
+                           const std::vector<std::shared_ptr<const Event>>& whole) {
   const SinkRow* const sink = ledger_.find_named(progress.sink);
   if (sink == nullptr || !sink->registered)
     return Error{ErrorKind::kPermanent, "sink " + printable(progress.sink) + " is not configured"};
   if (!sinks_.is_fill_at(before))
     return Error{ErrorKind::kPermanent, "this fill was stopped or replaced"};
   const SinkId id = sink->id;
-  for (const auto& event : events) ++(fill_one(id, *event) ? progress.sent : progress.present);
+  const auto send_all = [&](const auto& events, bool in_archive) {
+    for (const auto& event : events)
+      ++(fill_one(id, *event, in_archive) ? progress.sent : progress.present);
+  };
+  send_all(locators, true);
+  send_all(whole, false);
   return set_fill(progress);
 }
 
-bool Writer::fill_one(SinkId sink, const Event& event) {
+bool Writer::fill_one(SinkId sink, const Event& event, bool in_archive) {
   if (unresolved_.contains(event.id)) return false;
   if (const auto found = events_.find(event.id)) {
     if (found->target == kNoSink) return false;
@@ -113,12 +119,16 @@ bool Writer::fill_one(SinkId sink, const Event& event) {
     return true;
   }
   const std::uint64_t seq = ledger_.next_seq();
-  events_.insert_locator(seq, event, sink);
+  if (in_archive) {
+    events_.insert_locator(seq, event, sink);
+  } else {
+    events_.insert(seq, "", event, contents_.store(event), sink);
+  }
   ledger_.count_pending({.seq = seq,
                          .bytes = event.bytes_size(),
                          .kind = event.kind,
                          .target = sink,
-                         .in_archive = true});
+                         .in_archive = in_archive});
   changes_.events.emplace_back(seq, nullptr);
   return true;
 }

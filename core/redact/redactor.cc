@@ -104,6 +104,12 @@ class ExtraJson {
   Json parsed_, before_;
 };
 
+void set_bytes(EventFile& file, const Bytes& bytes) {
+  file.bytes = bytes;
+  file.size = bytes->size();
+  file.sha256 = sha256_hex(*bytes);
+}
+
 Error no_rules() { return {ErrorKind::kPermanent, "redaction failed: no rules are loaded"}; }
 
 }  // namespace
@@ -163,7 +169,26 @@ Result<std::vector<Redaction>> Redactor::redact(ParsedJob& job) const try {
   return Error(ErrorKind::kPermanent, "redaction failed: " + thrown_text());
 }
 
+void Redactor::drop_variables(Event& event) const {
+  const auto file = std::ranges::find(event.files, "environment", &EventFile::name);
+  if (file == event.files.end() || file->bytes == nullptr) return;
+  const bool raw = event.environment_format == EnvironmentFormat::kRaw;
+  const FilteredEnvironment kept = raw ? filter_raw_environment(file->bytes, environment_)
+                                       : filter_environment(file->bytes, environment_);
+  if (kept.bytes == file->bytes) return;
+  merge(event.redactions, {{.rule = raw ? "environment.unparsable" : "environment",
+                            .where = "environment",
+                            .count = kept.dropped}});
+  if (kept.bytes == nullptr) {
+    event.files.erase(file);
+    event.environment_format = EnvironmentFormat::kNone;
+  } else {
+    set_bytes(*file, kept.bytes);
+  }
+}
+
 Result<void> Redactor::redact(Event& event) const try {
+  drop_variables(event);
   if (mode_ == Mode::kOff) return {};
   if (rules_ == nullptr) return no_rules();
   JobTexts texts;
@@ -178,8 +203,7 @@ Result<void> Redactor::redact(Event& event) const try {
   for (std::size_t i = 0; i < before.size(); ++i) {
     EventFile& file = event.files[i];
     if (file.bytes == before[i].bytes) continue;
-    file.size = file.bytes->size();
-    file.sha256 = sha256_hex(*file.bytes);
+    set_bytes(file, file.bytes);
   }
   return {};
 } catch (...) {

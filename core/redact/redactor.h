@@ -29,17 +29,21 @@ class Redactor {
   // fewer. What was found, one item for each rule and place. Strong guarantee: an error means that
   // `job` must not be kept.
   Result<std::vector<Redaction>> redact(ParsedJob& job) const;
-  // An event of a free source, in place: its texts and extra_json, and its files, as texts, with
-  // their sizes and hashes; adds to event.redactions.
+  // An event of a free source or an archive, in place: its texts and extra_json, and its files with
+  // their sizes and hashes; adds to event.redactions. May remove the file "environment".
   Result<void> redact(Event& event) const;
   // The texts that a scheduler's answer brought into an event: name, work_dir, and so on. Secrets
   // that were removed from its other parts are no longer known.
   Result<void> redact_texts(Event& event) const;
 
   Mode mode() const noexcept { return mode_; }
+  bool keeps_everything() const noexcept {
+    return mode_ == Mode::kOff && environment_.mode == EnvironmentRule::Mode::kAll;
+  }
 
  private:
   std::vector<Redaction> drop_variables(ParsedJob& job) const;
+  void drop_variables(Event& event) const;
 
   std::shared_ptr<const RuleSet> rules_;
   Mode mode_;

@@ -30,6 +30,7 @@ SANITIZED = bool(os.environ.get("SCRIPTORIUM_SANITIZE"))
 # Sanitizers make everything slower; a deadline only bounds how long a failure takes.
 PATIENCE = 4.0 if SANITIZED else 1.0
 IS_ROOT = os.geteuid() == 0
+MARKER = ".scriptorium-tree"  # of a file tree
 
 # sysexits.h, as the command uses them
 EX_OK, EX_USAGE, EX_NOINPUT, EX_UNAVAILABLE, EX_CANTCREAT, EX_TEMPFAIL, EX_CONFIG = 0, 64, 66, 69, \
@@ -227,7 +228,7 @@ class Archive:
             if not (self.path / f"{job}.json").is_file():
                 wrong.append(f"{job}.json missing")
         assert not wrong, f"{len(wrong)} files differ, such as {wrong[:5]}"
-        left = [n for n in os.listdir(self.path) if n.startswith(".")]
+        left = [n for n in os.listdir(self.path) if n.startswith(".") and n != MARKER]
         assert not left, f"temporary files left behind: {left[:5]}"
 
 
@@ -383,6 +384,11 @@ def scriptorium(*arguments, check=True, seconds=120, env=None, **kwargs):
     return result
 
 
+def names_in(root):
+    """What lies in the root of a file tree, without its marker."""
+    return sorted(name for name in os.listdir(root) if name != MARKER)
+
+
 def toml(value):
     """A Python value as TOML."""
     if isinstance(value, bool):
@@ -391,6 +397,8 @@ def toml(value):
         return str(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) + " }"
     return json.dumps(str(value))
 
 

@@ -390,3 +390,65 @@ def test_two_sinks_with_one_root_are_refused(make_daemon, work, root):
     assert started.returncode == EX_CONFIG and "give each its own directory" \
         in started.stderr, started.stderr
     assert scriptorium("version").returncode == 0
+
+
+def test_a_sink_gets_what_an_older_archive_holds_by_the_rules_of_today(make_daemon, work, spool,
+                                                                       archive):
+    daemon = make_daemon(redact="off").start()
+    secret, name = b"Kx9blaueKatze", b"LAB_SESSION=gruenerHund"
+    for job in range(1, 21):
+        line = b"export DB_PASSWORD=%s\n" % secret if job % 5 == 0 else b""
+        spool.write(job, b"#!/bin/bash\n%strue\n" % line, [b"HOME=/home/alice", name])
+    daemon.wait_acknowledged(20)
+    daemon.terminate()
+    target = Archive(work / "new")
+    new = {"new": {"plugin": "file", "root": str(target.path), "layout": "{job_id}.{ext}",
+                   "acl": "best-effort"}}
+    daemon.config.write_text(config_text(
+        work, redact="default", sinks=new,
+        sources={"slurm": {"environment": {"drop": ["LAB_*"]}}}))
+    daemon.start()
+    daemon.command("sinks", "fill", "new")
+    wait_for(lambda: daemon.sink("new")["waiting"] == 0, "all of it has arrived")
+    assert target.scripts() == archive.scripts() == {str(job) for job in range(1, 21)}
+    for file in (f for f in target.path.iterdir() if f.is_file()):
+        content = file.read_bytes()
+        assert secret not in content and name not in content, file
+    assert b"DB_PASSWORD=[redacted:" in (target.path / "10.sh").read_bytes()
+    for job in range(1, 21):
+        was, now = archive.metadata(job), target.metadata(job)
+        assert (now["id"] != was["id"]) == (job % 5 == 0), "the id is over the script that is kept"
+        assert (target.path / f"{job}.env").read_bytes() == b"HOME=/home/alice\0"
+    before = target.snapshot()
+    daemon.command("sinks", "fill", "new")
+    wait_for(lambda: daemon.sink("new")["waiting"] == 0, "all of it has arrived again")
+    assert target.snapshot() == before
+
+
+def test_an_archive_that_is_not_mounted_is_not_begun_again_in_its_mount_point(make_daemon, work,
+                                                                              jobs, archive,
+                                                                              second):
+    daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL).start()
+    jobs.write(300, 20_000)
+    daemon.wait_acknowledged(300)
+    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20,
+                       "something was released")
+    daemon.terminate()
+    archive.path.rename(work / "mounted")
+    archive.path.mkdir()
+    (work / "second" / "blocked").unlink()
+    daemon.start()
+    status = daemon.wait_status(lambda s: s["sinks"]["archive"]["not_ready"], "it is not ready")
+    assert "is its file system mounted?" in status["sinks"]["archive"]["not_ready"]
+    daemon.wait_log("JOURNAL_READ_FAILED")
+    jobs.write(2)
+    daemon.wait_status(lambda s: s["sinks"]["archive"]["waiting"] == 2, "two jobs wait for it")
+    assert not list(archive.path.iterdir())
+    assert daemon.sink("second")["dead"] == 0
+    archive.path.rmdir()
+    (work / "mounted").rename(archive.path)
+    daemon.wait_status(lambda s: all(sink["waiting"] == 0 for sink in s["sinks"].values()),
+                       "all was delivered", seconds=120)
+    assert [daemon.sink(name)["dead"] for name in ("archive", "second")] == [0, 0]
+    archive.compare(jobs.written)
+    second.compare(jobs.written)

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/file/marker.h"
 #include "tests/backends/file/sink_fixture.h"
 #include "tests/support/event_factory.h"
 
@@ -67,7 +68,7 @@ class FileArchiveTest : public FileSinkFixture {
       EXPECT_LE(page->events.size(), limit);
       for (const auto& event : page->events) ids.push_back(event->id);
       if (page->end) return ids;
-      EXPECT_GT(page->position, after) << "no progress";
+      EXPECT_NE(page->position, after) << "no progress";
       after = page->position;
     }
     ADD_FAILURE() << "the listing does not end";
@@ -216,6 +217,91 @@ TEST_F(FileArchiveTest, TellsWhatIsGoneFromWhatWasChangedAndFromWhatCannotBeRead
   ASSERT_FALSE(fetched);
   EXPECT_EQ(fetched.error().kind(), ErrorKind::kTransient);
   EXPECT_FALSE(sink->readable()->list({}, "", 10));
+}
+
+// After the options were changed, what lies there as before is still read.
+TEST_F(FileArchiveTest, GivesBackAllThatWasStoredWithOtherLayoutsAndFormats) {
+  const std::vector<std::string> layouts{
+      "user-month",     "sarchive-daily",        "{account}/{year}/{month}/{job_id}.{ext}",
+      "{job_id}.{ext}", "{user}/{job_id}_{ext}", "{cluster}/{year}/{day}/{user}/{job_id}/{ext}"};
+  const std::vector<EnvironmentStyle> styles{EnvironmentStyle::kNul, EnvironmentStyle::kLines,
+                                             EnvironmentStyle::kShell};
+  std::vector<std::shared_ptr<const Event>> events;
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    config_.layout = layouts[i];
+    config_.environment_format = styles[i % styles.size()];
+    auto sink = make();
+    ASSERT_TRUE(sink->start());
+    for (int job = 0; job < 3; ++job) {
+      events.push_back(make_event(std::to_string(10 * i + job), "#!/bin/sh\n", {"A=1", "B=x\ny"}));
+      deliver(*sink, {events.back()});
+    }
+  }
+  auto sink = make();
+  std::vector<std::string> ids;
+  for (const auto& event : events) {
+    const auto fetched = sink->readable()->fetch(locator_of(*event));
+    ASSERT_TRUE(fetched) << event->job.id << ": " << fetched.error().message();
+    expect_same(**fetched, *event);
+    ids.push_back(event->id);
+  }
+  for (const std::size_t limit : {1, 2, 100})
+    EXPECT_THAT(list_all(*sink, {}, limit), ::testing::UnorderedElementsAreArray(ids));
+  // The place of an event tells the layouts apart, a user that is not known yet does not.
+  Event before = locator_of(*events.front());
+  before.user = {};
+  EXPECT_TRUE(sink->readable()->fetch(before));
+  EXPECT_EQ(sink->readable()->fetch(locator_of(*make_event("99"))).error().kind(),
+            ErrorKind::kVanished);
+}
+
+// Under the archive's mount point lies an empty directory.
+TEST_F(FileArchiveTest, WithoutItsMarkerNothingIsGoneAndNothingIsStored) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  const auto event = make_event("4711");
+  deliver(*sink, {event});
+  fs::rename(config_.root, config_.root + ".away");
+  fs::create_directory(config_.root);
+  fs::create_directory(config_.root + "/lost+found");
+
+  const auto is_not_mounted = [](const auto& result) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind(), ErrorKind::kTransient);
+    EXPECT_THAT(result.error().message(), HasSubstr("mounted"));
+    EXPECT_THAT(result.error().message(), HasSubstr("touch "));
+  };
+  is_not_mounted(sink->readable()->fetch(locator_of(*event)));
+  is_not_mounted(sink->readable()->list({}, "", 10));
+  sink->deliver(outbox_.batch({make_event("4712")}));
+  EXPECT_EQ(outbox_.outcome("4712"), Outcome::kRetry);
+  // As after a restart.
+  context_.acknowledged = 1;
+  is_not_mounted(make()->start());
+  fs::remove_all(config_.root);
+  is_not_mounted(make()->start());
+  EXPECT_FALSE(fs::exists(config_.root));
+
+  fs::rename(config_.root + ".away", config_.root);
+  sink = make();
+  ASSERT_TRUE(sink->start());
+  EXPECT_TRUE(sink->readable()->fetch(locator_of(*event)));
+}
+
+TEST_F(FileArchiveTest, AnArchiveBeginsWhereNothingWasStoredOrAMarkerWasPut) {
+  ASSERT_TRUE(make()->start());
+  context_.acknowledged = 1;
+  config_.root = directory_.make_directory("new");
+  EXPECT_FALSE(make()->start());
+  directory_.write(std::string("new/") + std::string(kMarkerName), "");
+  auto sink = make();
+  const auto started = sink->start();
+  ASSERT_TRUE(started) << started.error().message();
+  deliver(*sink, {make_event("4711")});
+  // A tree of an earlier version, or one that was copied without the names that begin with a dot.
+  fs::remove(config_.root + '/' + std::string(kMarkerName));
+  EXPECT_TRUE(make()->start());
+  EXPECT_TRUE(fs::exists(config_.root + '/' + std::string(kMarkerName)));
 }
 
 // Rights mean nothing to root, so it becomes somebody else for a while.

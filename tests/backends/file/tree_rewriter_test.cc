@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/file/job_files.h"
+#include "backends/file/marker.h"
 #include "core/base/sha256.h"
 #include "tests/backends/file/sink_fixture.h"
 #include "tests/support/event_factory.h"
@@ -104,6 +105,7 @@ class TreeRewriterTest : public FileSinkFixture {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::recursive_directory_iterator(config_.root)) {
       if (!entry.is_regular_file() || entry.is_symlink()) continue;
+      if (entry.path().filename() == kMarkerName) continue;
       std::ifstream in(entry.path(), std::ios::binary);
       files[fs::relative(entry.path(), config_.root)] = {std::istreambuf_iterator<char>(in), {}};
     }

@@ -66,7 +66,7 @@ TEST_F(SeveralArchivesTest, AnEventIsGoneOnlyIfEveryOneSaysSo) {
   fetched = archives_.fetch(*event_);
   ASSERT_FALSE(fetched);
   EXPECT_EQ(fetched.error().kind(), ErrorKind::kVanished);
-  EXPECT_THAT(fetched.error().message(), HasSubstr("a: not there"));
+  EXPECT_THAT(fetched.error().message(), HasSubstr("a, c: not there"));
 }
 
 TEST_F(SeveralArchivesTest, WithoutAnArchiveNothingIsGone) {

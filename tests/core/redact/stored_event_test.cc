@@ -68,6 +68,27 @@ TEST_F(RedactStoredTest, SizesHashesAndIdAreThoseOfWhatIsKept) {
   ASSERT_THAT(result.found, SizeIs(2));
 }
 
+// The option `environment` of today's source, whatever that of the time was.
+TEST_F(RedactStoredTest, VariablesThatAreNotKeptAnyMoreGo) {
+  const Event before = test::make_event_value("1", "#!/bin/sh\n", {"HOME=/h", "SSH_TTY=/dev/1"});
+  EnvironmentRule rule{.mode = EnvironmentRule::Mode::kPatterns, .drop = {"SSH_*"}};
+  auto result = redact_stored(Redactor(nullptr, Mode::kOff, rule), before);
+  ASSERT_TRUE(result) << result.error().message();
+  ASSERT_NE(result->event, nullptr);
+  const EventFile& kept = *result->event->file("environment");
+  EXPECT_EQ(*kept.bytes, std::string("HOME=/h\0", 8));
+  EXPECT_EQ(kept.sha256, sha256_hex(*kept.bytes));
+  EXPECT_EQ(kept.size, 8U);
+  EXPECT_EQ(result->event->id, before.id);
+  EXPECT_EQ(redact_stored(Redactor(nullptr, Mode::kOff, rule), *result->event)->event, nullptr);
+
+  rule = {.mode = EnvironmentRule::Mode::kNone};
+  result = redact_stored(Redactor(nullptr, Mode::kOff, rule), before);
+  ASSERT_TRUE(result && result->event != nullptr);
+  EXPECT_EQ(result->event->file("environment"), nullptr);
+  EXPECT_EQ(result->event->environment_format, EnvironmentFormat::kNone);
+}
+
 TEST_F(RedactStoredTest, TheIdStaysIfTheScriptDoes) {
   const Event before = test::make_event_value("1", test::kScript, {"LAB_PIN=1234"});
   const StoredRedaction result = redact(before);
