@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <stop_token>
 #include <string>
 
@@ -12,9 +14,10 @@
 
 namespace scriptorium {
 
-// Keeps a slow sink from filling the journal. Above 80 % of the journal's limit, events that an
-// archive holds are fetched from it, compared, and then released by the journal, oldest first,
-// until 70 % are in use.
+// Keeps a slow sink from filling the journal, and a user's share of it. Above 80 % of the journal's
+// limit, events that an archive holds are fetched from it, compared, and then released by the
+// journal, oldest first, until 70 % are in use. Where entries of a user wait because of the share,
+// the same is done with the events of that user until 70 % of the share are in use.
 //
 // Owns:    one thread. Borrows the rest for its life.
 // Threads: start() and stop() from the main thread.
@@ -30,17 +33,25 @@ class Releaser {
   bool stop(SteadyTime deadline) { return thread_.stop(deadline); }
 
  private:
+  using Positions = std::map<std::string, std::uint64_t>;
+  struct Goal {
+    std::function<bool()> is_reached;
+    std::function<bool(const Event&)> concerns;  // whether to release this event
+  };
+
   void run(const std::stop_token& stop) noexcept;
-  std::uint64_t release_from_all(const std::stop_token& stop);
-  std::uint64_t release_from(const std::string& archive, const std::stop_token& stop);
+  std::uint64_t release_of_users(const std::stop_token& stop);
+  std::uint64_t release(const Goal& goal, Positions& positions, const std::stop_token& stop);
   bool holds(const std::string& archive, const Event& event) const;
 
   Journal& journal_;
   const Archives& archives_;
   Logger& log_;
   const std::uint64_t limit_bytes_;
-  // By archive: up to where Journal::releasable() was asked.
-  std::map<std::string, std::uint64_t> positions_;
+  // By archive: up to where Journal::releasable() was asked, for all events and for those of
+  // share_users_.
+  Positions positions_, share_positions_;
+  std::set<std::string> share_users_;
   bool announced_ = false;
   WorkerThread thread_;
 };

@@ -188,8 +188,21 @@ std::uint64_t Journal::used_bytes() const {
   return impl_->shared.with([](const Shared& s) { return s.used_bytes; });
 }
 
-bool Journal::wait_above(std::uint64_t bytes, const std::stop_token& stop) const {
-  return impl_->shared.wait(stop, [&](const Shared& s) { return s.used_bytes > bytes; });
+bool Journal::wait_for_release(std::uint64_t bytes, const std::stop_token& stop) {
+  return impl_->shared.wait(stop, [&](Shared& s) {
+    return s.used_bytes > bytes || std::exchange(s.share_refused, false);
+  });
+}
+
+std::vector<Journal::OverShare> Journal::over_share() const {
+  return impl_->with_held([&](const journal::Shares& all, const journal::Shares::Held& held) {
+    return all.waiting(held, impl_->clock.steady());
+  });
+}
+
+std::uint64_t Journal::user_share_bytes() const {
+  return std::min(impl_->options.max_bytes,
+                  impl_->shares.with([](const journal::Shares& all) { return all.share_bytes(); }));
 }
 
 Result<void> Journal::set_fill(const Fill& fill) {

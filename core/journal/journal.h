@@ -189,8 +189,12 @@ class Journal {
                                              std::size_t limit) const;
   // The caller has fetched each of them from the archive and verified it. Returns after the commit.
   Result<void> release(const std::vector<Releasable>& events);
-  // Waits until more than `bytes` are in use, or a stop.
-  bool wait_above(std::uint64_t bytes, const std::stop_token& stop) const;
+  // Waits until more than `bytes` are in use, an entry was refused since the last call because of
+  // its user's share, or a stop. For one thread.
+  bool wait_for_release(std::uint64_t bytes, const std::stop_token& stop);
+  // The users whose entries wait because of their share; "" for those whose owner is not known yet.
+  std::vector<OverShare> over_share() const;
+  std::uint64_t user_share_bytes() const;
 
   std::uint64_t used_bytes() const;
 

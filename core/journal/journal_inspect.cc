@@ -180,13 +180,8 @@ Journal::Usage Journal::usage() const {
     sinks = s.sinks;
   });
   usage.limit_bytes = impl_->options.max_bytes;
-  usage.user_share_bytes =
-      std::min(impl_->options.max_bytes,
-               impl_->shares.with([](const journal::Shares& all) { return all.share_bytes(); }));
-  usage.over_share =
-      impl_->with_held([&](const journal::Shares& all, const journal::Shares::Held& held) {
-        return all.waiting(held, impl_->clock.steady());
-      });
+  usage.user_share_bytes = user_share_bytes();
+  usage.over_share = over_share();
   usage.full = full();
   auto reader = impl_->readers.lease();
   for (const auto& [id, row] : sinks) {

@@ -74,7 +74,11 @@ Journal::Admission Journal::Impl::admit(const Append& item) {
   // Noted before the decision that counts, so that a change right after it is called for.
   room_calls.note_refused(item.source, RoomCalls::kTooLarge | RoomCalls::kOverShare);
   admission = decide();
-  if (admission == Admission::kOverShare) count_questions(item.source);
+  if (admission == Admission::kOverShare) {
+    count_questions(item.source);
+    if (!shared.with([](const Shared& s) { return s.share_refused; }))
+      shared.with_notify([](Shared& s) { s.share_refused = true; });
+  }
   return admission;
 }
 

@@ -34,6 +34,7 @@ struct Shared {
   std::uint64_t largest_charge = 0;
   std::uint64_t unresolved_bytes = 0;            // stored bytes of all that wait for their owner
   std::map<std::string, std::size_t> questions;  // by source: Shares::question_count()
+  bool share_refused = false;                    // an entry, since the last wait_for_release()
   std::string last_error;
 
   const SinkRow* sink(SinkId id) const;  // null: there is none

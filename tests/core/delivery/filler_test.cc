@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/sha256.h"
+#include "tests/core/delivery/listed_events.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
@@ -20,42 +21,13 @@ namespace {
 using testing::ElementsAre;
 using testing::UnorderedElementsAreArray;
 
-// Holds some events, in the order in which they are given.
-class ListedEvents final : public Sink, public ReadableSink {
- public:
-  explicit ListedEvents(std::vector<std::shared_ptr<const Event>> events)
-      : events_(std::move(events)) {}
-  void deliver(std::vector<Delivery> batch) override {
-    for (Delivery& d : batch) d.acknowledge();
-  }
-  ReadableSink* readable() override { return this; }
-  Result<std::shared_ptr<const Event>> fetch(const Event& locator) override {
-    for (const auto& event : events_) {
-      if (event->id == locator.id) return event;
-    }
-    return Error{ErrorKind::kVanished, "not there"};
-  }
-  Result<Page> list(const Query& /*query*/, const std::string& after, std::size_t limit) override {
-    std::size_t next = after.empty() ? 0 : std::stoul(after);
-    Page page;
-    for (; next < events_.size() && page.events.size() < limit; ++next)
-      page.events.push_back(std::make_shared<const Event>(test::without_bytes(*events_[next])));
-    page.position = std::to_string(next);
-    page.end = next == events_.size();
-    return page;
-  }
-
- private:
-  const std::vector<std::shared_ptr<const Event>> events_;
-};
-
 class FillerTest : public testing::Test {
  protected:
   void open(std::vector<std::shared_ptr<const Event>> events) {
     auto journal = Journal::open({.directory = directory_.path()}, log_, system_clock());
     ASSERT_TRUE(journal) << journal.error().message();
     journal_ = *std::move(journal);
-    archives_.put("archive", std::make_shared<ListedEvents>(std::move(events)));
+    archives_.put("archive", std::make_shared<test::ListedEvents>(std::move(events)));
     journal_->set_archive([&](const Event& locator) { return archives_.fetch(locator); });
     auto sink = journal_->register_sink("new", {"*"});
     ASSERT_TRUE(sink);
