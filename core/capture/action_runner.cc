@@ -175,8 +175,15 @@ void ActionRunner::offer_again(bool room) {
   }
 }
 
-void ActionRunner::give_up_waiting() {
-  std::vector<std::string> lost;
+void ActionRunner::end_waiting() {
+  is_ending_ = true;
+  table_.waiting().begin_round(context_.clock.steady(), true);
+  std::vector<std::string> held, lost;
+  for (const WaitingList::Item& item : table_.waiting().items()) {
+    const Inspection* inspection = table_.inspection(item.key);
+    if (inspection != nullptr && inspection->is_takable()) held.push_back(item.key);
+  }
+  for (const std::string& key : held) report(EntryTable::Offered{key});
   for (const WaitingList::Item& item : table_.waiting().items()) {
     const Inspection* inspection = table_.inspection(item.key);
     if (inspection != nullptr && inspection->waits() && is_gone(context_, item.key))
@@ -279,7 +286,10 @@ void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord r
   item.event = std::move(made.event);
   FAULT_POINT("capture.before_append");
   auto admission = Journal::Admission::kFull;
-  if (!waits_for_room_) {
+  if (is_ending_) {
+    context_.journal.append_beyond_limit(std::move(item));
+    admission = Journal::Admission::kTaken;
+  } else if (!waits_for_room_) {
     admission = context_.journal.offer(item, stop_);
   } else if (context_.journal.append(std::move(item), stop_)) {
     admission = Journal::Admission::kTaken;

@@ -54,8 +54,10 @@ class ActionRunner {
   void read_early(const std::string& key);
   // Offers the waiting entries to the journal again, if it is time. `room`: the journal has called.
   void offer_again(bool room);
-  // At the end. Entries that still exist are found at the next start; the others were missed.
-  void give_up_waiting();
+  // At the end. What is held of waiting entries is journaled, whatever room there is: at most
+  // EntryTable::kHeldBytesLimit. Of the rest, entries that still exist are found at the next start;
+  // the others were missed.
+  void end_waiting();
   void send_forgotten_marks();
 
  private:
@@ -92,6 +94,7 @@ class ActionRunner {
   std::stop_token stop_;
   std::uint64_t step_ = 0;
   bool waits_for_room_ = false;
+  bool is_ending_ = false;
 };
 
 }  // namespace scriptorium

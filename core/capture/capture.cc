@@ -110,7 +110,7 @@ void SpoolCapture::stop() {
   thread_ = {};
   context_.journal.on_room(options_.name, {});
   gaps_.stop();
-  runner_.give_up_waiting();
+  runner_.end_waiting();
 }
 
 void SpoolCapture::pause() {

@@ -38,6 +38,11 @@ struct Inspection {
   bool removal_read = false;  // the notification of its removal has been read
 
   bool waits() const { return std::holds_alternative<Waiting>(phase); }
+  // It waits, and all of it is held.
+  bool is_takable() const {
+    const auto* waiting = std::get_if<Waiting>(&phase);
+    return waiting != nullptr && waiting->whole && !content.files.empty();
+  }
 };
 
 // The whole state of one key; see entry_table.h.

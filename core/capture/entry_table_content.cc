@@ -248,10 +248,9 @@ void EntryTable::handle(const Offered& in) {
   Node* node = inspected(in.key);
   if (node == nullptr) return;
   const Inspection& inspection = *node->second.inspection;
-  const auto* waiting = std::get_if<Inspection::Waiting>(&inspection.phase);
-  if (waiting == nullptr) return;
+  if (!inspection.waits()) return;
   // The bytes were let go, or an entry that was not whole when its time was up may be whole by now.
-  const bool is_takable = waiting->whole && !inspection.content.files.empty();
+  const bool is_takable = inspection.is_takable();
   move_to(*node, Inspection::InHand{});
   if (!is_takable) return act(Kind::kInspect, *node);
   take(*node, true);

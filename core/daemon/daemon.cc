@@ -21,11 +21,13 @@
 namespace scriptorium {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kTick{1000};
 constexpr milliseconds kDrainTick{20};
+constexpr seconds kStopMargin{30};  // for all of a stop that shutdown_seconds does not bound
 
 class Daemon {
  public:
@@ -180,7 +182,8 @@ int Daemon::deliver_once() {
 }
 
 int Daemon::stop() {
-  process::notify("STOPPING=1");
+  const microseconds most = stop_time() + kStopMargin;
+  process::notify(("STOPPING=1\nEXTEND_TIMEOUT_USEC=" + std::to_string(most.count())).c_str());
   const SteadyTime deadline = clock_.steady() + stop_time();
   bool stopped = engine_->stop_sources(deadline);
   FAULT_POINT("daemon.drain");

@@ -77,6 +77,9 @@ class Journal {
   // `item` is moved from only if it was taken. A refused event stays where it came from and may be
   // offered again once on_room() has called.
   Admission offer(Append& item, const std::stop_token& stop = {});
+  // Takes an event although there is no room for it, for a source that ends and would lose it. The
+  // caller bounds how much that is.
+  void append_beyond_limit(Append item);
   // True if an event of this entry was refused and would be refused again, so that reading the
   // entry is useless. Considers source, entry and mtime_ns only.
   bool refuses(const std::string& source, const CaptureMark& mark) const;

@@ -62,6 +62,15 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
   return Admission::kTaken;
 }
 
+void Journal::append_beyond_limit(Append item) {
+  if (impl_->options.read_only || !item.event) return;
+  const std::uint64_t cost = cost_of(*item.event);
+  const SteadyTime now = impl_->clock.steady();
+  impl_->shares.with([&](Shares& all) { all.taken(item.source, item.event->id, now); });
+  impl_->queue.with_notify(
+      [&](CommitQueue& q) { q.add(Entry{.what = std::move(item), .bytes = cost}, now); });
+}
+
 Journal::Admission Journal::Impl::admit(const Append& item) {
   const auto decide = [&] {
     return with_held([&](Shares& all, const Shares::Held& held) {

@@ -305,6 +305,13 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
         daemon.wait_acknowledged(500)
         wait_pings()
         archive.compare(storm.manifest())
+        notify.setblocking(True)
+        notify.settimeout(60)
+        daemon.process.terminate()
+        while not (told := notify.recv(4096)).startswith(b"STOPPING=1"):
+            pass
+        # systemd's TimeoutStopSec may be shorter than shutdown_seconds.
+        assert int(told.split(b"EXTEND_TIMEOUT_USEC=")[1]) > 30_000_000
 
 
 def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_asked_again(

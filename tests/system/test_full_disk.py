@@ -1,5 +1,6 @@
 """A full disk delays, and loses nothing: neither the archive's nor the journal's."""
 
+import base64
 import os
 import subprocess
 
@@ -138,3 +139,24 @@ def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_jo
     archive.compare(storm.manifest())
     assert status["sources"]["slurm"]["missed"] == {"vanished": 0}
     assert status["sources"]["slurm"]["gaps"]["suspected"] == 0
+
+
+def test_what_waits_for_room_is_kept_by_a_restart_with_a_larger_journal(make_daemon, work, spool,
+                                                                        archive):
+    options = {"shutdown_seconds": 1, "user_share_percent": 100}
+    daemon = make_daemon(journal_max_bytes=1 << 20, sinks={"archive": {"min_free_bytes": 1 << 50}},
+                         **options).start()
+    manifest = {}
+    for job in range(1, 101):
+        script = b"#!/bin/sh\n#" + base64.b64encode(os.urandom(15_000)) + b"\n"
+        manifest[str(job)] = [harness.sha256(part) for part in spool.write(job, script)]
+    status = daemon.wait_status(lambda s: s["sources"]["slurm"]["captured"]
+                                + s["sources"]["slurm"]["waiting_for_room"] == 100, "all are read")
+    assert status["sources"]["slurm"]["waiting_for_room"] > 30
+    for job in range(1, 101):
+        spool.remove(job)
+    daemon.terminate()
+    daemon.config.write_text(harness.config_text(work, journal_max_bytes=64 << 20, **options))
+    daemon.start()
+    daemon.wait_acknowledged(100)
+    archive.compare(manifest)
