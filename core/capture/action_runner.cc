@@ -167,10 +167,10 @@ void ActionRunner::offer_again(bool room) {
         (item.mtime_ns != 0 &&
          context_.journal.refuses(context_.options.name,
                                   {.entry = item.key, .identity = {.mtime_ns = item.mtime_ns}}));
-    if (refused) {
-      waiting.keep(std::move(item));
-    } else {
+    if (!refused) {
       report(EntryTable::Offered{item.key});
+    } else if (const std::string key = item.key; !waiting.keep(std::move(item))) {
+      report(EntryTable::NotKept{key});
     }
   }
 }

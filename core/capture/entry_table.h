@@ -202,6 +202,10 @@ class EntryTable {
   struct Offered {
     std::string_view key;
   };
+  // It waits for room, but no place is left in the list.
+  struct NotKept {
+    std::string_view key;
+  };
   // It waited for room and is gone.
   struct WaitedInVain {
     std::string_view key;
@@ -230,7 +234,7 @@ class EntryTable {
   using Input = std::variant<DirectoryAppeared, DirectoryRemoved, FileChanged, FileRemoved,
                              ContentArrived, Content, CapturedBefore, Inspecting, Inspected,
                              ReadFailed, Verified, Ignored, Captured, Unparsable, Refused, Offered,
-                             WaitedInVain, Listed, Unlisted, Timer, Drained>;
+                             NotKept, WaitedInVain, Listed, Unlisted, Timer, Drained>;
 
   explicit EntryTable(Options options) : options_(options) {}
 
@@ -304,6 +308,8 @@ class EntryTable {
   void handle(const Unparsable& in);
   void handle(const Refused& in);
   void handle(const Offered& in);
+  void handle(const NotKept& in);
+  void leave_to_scan(Node& node);
   void handle(const WaitedInVain& in);
   void handle(const Listed& in);
   void handle(const Unlisted& in);

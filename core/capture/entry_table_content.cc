@@ -232,16 +232,23 @@ void EntryTable::handle(const Refused& in) {
   inspection.refused = true;
   const bool waited = inspection.waits();
   move_to(*node, Inspection::Waiting{in.whole});
-  if (!waited && !waiting_.add({node->first, inspection.bytes, in.mtime_ns}, in.now)) {
-    actions_.push_back(
-        {.kind = Kind::kLeaveToScan, .key = node->first, .first = waiting_.leave_to_scan()});
-    close(*node);
-    store_.tidy(*node);
-    return;
-  }
+  if (!waited && !waiting_.add({node->first, inspection.bytes, in.mtime_ns}, in.over_share, in.now))
+    return leave_to_scan(*node);
   // One user's entries must not use up the memory that all entries share.
   if (store_.held_bytes() > (in.over_share ? kHeldBytesLimit / 2 : kHeldBytesLimit))
     store_.let_go(inspection);
+}
+
+void EntryTable::handle(const NotKept& in) {
+  Node* node = inspected(in.key);
+  if (node != nullptr && node->second.inspection->waits()) leave_to_scan(*node);
+}
+
+void EntryTable::leave_to_scan(Node& node) {
+  actions_.push_back(
+      {.kind = Kind::kLeaveToScan, .key = node.first, .first = waiting_.leave_to_scan()});
+  close(node);
+  store_.tidy(node);
 }
 
 void EntryTable::handle(const Offered& in) {

@@ -21,6 +21,10 @@ class WaitingList {
  public:
   // Beyond this many, entries are left to a scan that follows when there is room.
   static constexpr std::size_t kMost = 20'000;
+  // For entries that wait because of a user's share, or until it is known whose they are: so many
+  // more. In the next round the oldest of them make place, so that one user's entries do not keep
+  // out those of another.
+  static constexpr std::size_t kMoreOverShare = 5'000;
   // Refused entries are offered again after this long, even if the journal has not called.
   static constexpr std::chrono::milliseconds kOfferAgain{1000};
 
@@ -41,8 +45,8 @@ class WaitingList {
   void refused(std::uint64_t bytes) { refused_bytes_ = std::min(refused_bytes_, bytes); }
 
   // False if the list is full.
-  bool add(Item item, SteadyTime now) {
-    if (items_.size() >= kMost) return false;
+  bool add(Item item, bool over_share, SteadyTime now) {
+    if (items_.size() >= kMost + (over_share ? kMoreOverShare : 0)) return false;
     items_.push_back(std::move(item));
     if (items_.size() == 1) next_offer_ = now + kOfferAgain;
     return true;
@@ -59,7 +63,12 @@ class WaitingList {
     items_.pop_front();
     return item;
   }
-  void keep(Item item) { items_.push_back(std::move(item)); }
+  // False if the list is full.
+  bool keep(Item item) {
+    if (items_.size() >= kMost) return false;
+    items_.push_back(std::move(item));
+    return true;
+  }
 
   // An entry is left to a scan. True if it is the first since scan_is_due().
   bool leave_to_scan() { return !std::exchange(left_to_scan_, true); }

@@ -59,7 +59,7 @@ Admission Shares::decide(const Held& held, const std::string& source, const Even
   forget_old(now);
   auto it = found;
   if (it == entries_.end()) {
-    if (entries_.size() >= kMostEntries) return Admission::kFull;
+    if (entries_.size() >= kMostEntries && !make_place()) return Admission::kFull;
     Entry fresh{.source = source,
                 .key = mark ? mark->entry : "",
                 .bytes = bytes,
@@ -72,6 +72,7 @@ Admission Shares::decide(const Held& held, const std::string& source, const Even
   Entry& entry = it->second;
   entry.last = now;
   if (verified) {
+    if (!entry.owner) answered_.push_back(it->first);
     entry.owner = *event.user.id;
     names_[*event.user.id] = event.user.name.value_or("");
   }
@@ -158,7 +159,9 @@ void Shares::answer(const std::string& source, const std::string& event_id, cons
   if (it == entries_.end() || !std::exchange(it->second.question, nullptr)) return;
   --asking_[source];
   it->second.owner = user.verified && user.id ? *user.id : "";
-  if (!it->second.owner->empty()) names_[*it->second.owner] = user.name.value_or("");
+  if (it->second.owner->empty()) return;
+  names_[*it->second.owner] = user.name.value_or("");
+  answered_.push_back(it->first);
 }
 
 std::vector<OverShare> Shares::waiting(const Held& held, SteadyTime now) const {
@@ -181,9 +184,24 @@ std::vector<OverShare> Shares::waiting(const Held& held, SteadyTime now) const {
   return result;
 }
 
+// One user's entries must not keep out the others': the last one that is known to wait for its
+// user's share is forgotten, and asked for again when it is offered again. False: there is none.
+bool Shares::make_place() {
+  while (!answered_.empty()) {
+    const auto it = entries_.find(answered_.back());
+    answered_.pop_back();
+    if (it == entries_.end() || !it->second.refused || it->second.owner.value_or("").empty())
+      continue;
+    erase(it);
+    return true;
+  }
+  return false;
+}
+
 void Shares::forget_old(SteadyTime now) {
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweepPause;
+  std::erase_if(answered_, [&](const auto& key) { return !entries_.contains(key); });
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto entry = it++;
     if (now - entry->second.last > kForgetAfter) erase(entry);

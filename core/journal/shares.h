@@ -81,11 +81,13 @@ class Shares {
   void release(const Claim& claim);
   bool over(const Held& held, const std::string& owner, std::uint64_t bytes) const;
   bool must_ask(const Held& held, const Entry& entry, bool can_ask, SteadyTime now) const;
+  bool make_place();
   void forget_old(SteadyTime now);
 
   const std::uint64_t large_until_;  // used bytes from which only small events are taken
   const std::uint64_t share_bytes_;
   Entries entries_;
+  std::vector<std::pair<std::string, std::string>> answered_;  // with a known owner, in order
   std::map<std::pair<std::string, std::string>, std::string>
       by_key_;                                      // source and entry: the event id
   std::unordered_map<std::string, Claim> claimed_;  // by event id: taken, and not charged yet

@@ -282,6 +282,11 @@ const std::vector<Row> kRows = {
     {"NoTimerTouchesIt", true, {arrived(), script(), refused()}, timer(seconds{100}), {}},
     {"AScanNeither", true, {arrived(), script(), refused()}, listed(), {}},
     {"ItsBytesOutliveIt", true, {arrived(), script(), refused()}, removed(true), {}},
+    {"WithoutAPlaceInTheListItIsLeftToAScan",
+     true,
+     {arrived(), script(), refused()},
+     In::NotKept{kKey},
+     {Action::kLeaveToScan, Action::kRelease}},
     {"WithoutRoomInTheEndItIsMissed",
      true,
      {arrived(), script(), refused()},
@@ -453,6 +458,30 @@ TEST_F(EntryTableTest, OfManyThatWaitForRoomOnlySomeAreKeptAndTheRestIsLeftToASc
   EXPECT_EQ(table_.entries().all().size(), WaitingList::kMost);
   EXPECT_EQ(left, kEntries - WaitingList::kMost);
   EXPECT_EQ(first, 1U);
+}
+
+TEST_F(EntryTableTest, OneUsersWaitingEntriesMakePlaceForThoseWhoseOwnerIsAskedFor) {
+  const auto refuse = [&](const std::string& key) {
+    table_.on(In::ContentArrived{key, false, kStart});
+    table_.add_file(key, script(), kStart);
+    const auto actions =
+        table_.on(In::Refused{.key = key, .whole = true, .over_share = true, .now = kStart});
+    return std::ranges::count(actions, Action::kLeaveToScan, &EntryAction::kind) == 0;
+  };
+  for (std::size_t i = 0; i < WaitingList::kMost + 100; ++i)
+    ASSERT_TRUE(refuse("job." + std::to_string(i)));
+  ASSERT_TRUE(refuse("job.last"));
+  WaitingList& waiting = table_.waiting();
+  std::vector<std::string> not_kept;
+  for (std::size_t left = waiting.begin_round(kStart, true); left > 0; --left) {
+    WaitingList::Item item = waiting.take();
+    const std::string key = item.key;
+    if (!waiting.keep(std::move(item))) not_kept.push_back(key);
+  }
+  ASSERT_EQ(not_kept.size(), 101U);
+  EXPECT_EQ(not_kept.front(), "job.0") << "the oldest ones, whose owner is known by now";
+  EXPECT_EQ(not_kept.back(), "job.100");
+  EXPECT_EQ(waiting.items().back().key, "job.last");
 }
 
 TEST_F(EntryTableTest, DeparturesThatNeverEndAreBounded) {
