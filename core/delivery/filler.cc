@@ -68,7 +68,7 @@ void Filler::run(const std::stop_token& stop) noexcept {
     for (const Journal::Fill& fill : journal_.fills()) {
       if (!fill.is_under_way() || stop.stop_requested()) continue;
       any = true;
-      progress = step(fill) || progress;
+      progress = step(fill, stop) || progress;
     }
     if (!any) {
       begun_.wait(stop, [&](std::uint64_t count) { return count != begun; });
@@ -78,7 +78,7 @@ void Filler::run(const std::stop_token& stop) noexcept {
   }
 }
 
-bool Filler::step(const Journal::Fill& fill) {
+bool Filler::step(const Journal::Fill& fill, const std::stop_token& stop) {
   const Journal::Usage usage = journal_.usage();
   const auto sink = std::find_if(usage.sinks.begin(), usage.sinks.end(),
                                  [&](const auto& s) { return s.name == fill.sink; });
@@ -88,7 +88,7 @@ bool Filler::step(const Journal::Fill& fill) {
   const bool has_room = usage.bytes <= limit_bytes_ / 2 && sink->waiting <= kMostWaiting;
   if (!counting && !has_room) return false;
   const ReadableSink::Query query{.kinds = sink->kinds, .since = fill.since};
-  return counting ? count(fill, query) : send(fill, query, kSentAtOnce);
+  return counting ? count(fill, query) : send(fill, query, kSentAtOnce, stop);
 }
 
 std::optional<ReadableSink::Page> Filler::list(const Journal::Fill& fill,
@@ -120,13 +120,14 @@ bool Filler::count(const Journal::Fill& fill, const ReadableSink::Query& query) 
   return journal_.fill(fill, next, {}).has_value();
 }
 
-bool Filler::send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit) {
+bool Filler::send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit,
+                  const std::stop_token& stop) {
   auto page = list(fill, query, limit);
   if (!page) return false;
-  auto redacted = apply_rules(fill, *page);
+  auto redacted = apply_rules(fill, *page, stop);
   if (!redacted) return false;
   // The position is that of the whole page, so a shorter one is asked for.
-  if (redacted->read < page->events.size()) return send(fill, query, redacted->read);
+  if (redacted->read < page->events.size()) return send(fill, query, redacted->read, stop);
   Journal::Fill next = fill;
   next.position = page->position;
   next.skipped += page->skipped + redacted->refused;
@@ -141,14 +142,16 @@ bool Filler::send(const Journal::Fill& fill, const ReadableSink::Query& query, s
   return true;
 }
 
-// Nothing: the archive cannot be read now.
+// Nothing: the archive cannot be read now, or a stop.
 std::optional<Filler::Redacted> Filler::apply_rules(const Journal::Fill& fill,
-                                                    const ReadableSink::Page& page) const {
+                                                    const ReadableSink::Page& page,
+                                                    const std::stop_token& stop) const {
   Redacted result;
   const Rules rules = rules_.with([](const Rules& r) { return r; });
   if (!rules) return Redacted{.read = page.events.size(), .unchanged = page.events};
   std::uint64_t bytes = 0;
   for (const auto& locator : page.events) {
+    if (stop.stop_requested()) return std::nullopt;
     if (bytes > kMostChangedBytes) return result;
     ++result.read;
     auto event = archives_.fetch_from(fill.archive, *locator);

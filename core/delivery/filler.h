@@ -52,9 +52,10 @@ class Filler {
   void run(const std::stop_token& stop) noexcept;
   Result<std::string> choose_archive(const std::string& sink, const std::string& archive) const;
   // One step of one fill. False: it cannot progress now.
-  bool step(const Journal::Fill& fill);
+  bool step(const Journal::Fill& fill, const std::stop_token& stop);
   bool count(const Journal::Fill& fill, const ReadableSink::Query& query);
-  bool send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit);
+  bool send(const Journal::Fill& fill, const ReadableSink::Query& query, std::size_t limit,
+            const std::stop_token& stop);
   std::optional<ReadableSink::Page> list(const Journal::Fill& fill,
                                          const ReadableSink::Query& query, std::size_t limit) const;
   void report_unreadable(const Journal::Fill& fill, const Error& error) const;
@@ -66,8 +67,8 @@ class Filler {
     std::vector<std::shared_ptr<const Event>> changed;    // whole
     std::uint64_t refused = 0;  // the rules cannot be applied to them: not to be sent
   };
-  std::optional<Redacted> apply_rules(const Journal::Fill& fill,
-                                      const ReadableSink::Page& page) const;
+  std::optional<Redacted> apply_rules(const Journal::Fill& fill, const ReadableSink::Page& page,
+                                      const std::stop_token& stop) const;
 
   Journal& journal_;
   const Archives& archives_;
