@@ -115,18 +115,20 @@ class Finder {
   // `number` 0: each finding has a line of its own.
   void add(std::string_view text, std::vector<Finding> found, std::vector<Finding> nearly,
            std::uint32_t number, std::vector<Item>& items) const {
-    std::erase_if(nearly, [&](const Finding& n) {
-      return std::ranges::any_of(
-          found, [&](const Finding& f) { return n.begin < f.end && f.begin < n.end; });
+    // Both are in order.
+    std::erase_if(nearly, [&, next = found.begin()](const Finding& n) mutable {
+      while (next != found.end() && next->end <= n.begin) ++next;
+      return next != found.end() && next->begin < n.end;
     });
     std::vector<Finding> all = found;
     all.insert(all.end(), nearly.begin(), nearly.end());
+    const MaskedText masked(text, all);
     const auto show = [&](const Finding& f, std::string why) {
       items.push_back({.line = number > 0 ? number : f.line,
                        .offset = f.begin,
                        .rule = f.rule->name,
                        .about = f.rule->about,
-                       .text = masked_line(text, all, f, console_, number > 0),
+                       .text = masked.line_of(f, console_, number > 0),
                        .kept = f.kept,
                        .why_not = std::move(why)});
     };

@@ -227,7 +227,7 @@ class MaskedTextTest : public ::testing::Test {
  protected:
   std::string line(const std::string& text, std::vector<redact::Finding> all, std::size_t which,
                    bool whole = false) {
-    return masked_line(text, all, all[which], console_, whole);
+    return MaskedText(text, all).line_of(all[which], console_, whole);
   }
   std::istringstream in_;
   std::ostringstream out_;
@@ -251,6 +251,17 @@ TEST_F(MaskedTextTest, ALongLineIsShownNearTheSecretOnly) {
 
 TEST_F(MaskedTextTest, ACopyThatNoRuleFoundIsMaskedToo) {
   EXPECT_EQ(line("p=hunter2 echo hunter2", {{.begin = 2, .end = 9}}, 0), "p=**** echo ****");
+}
+
+TEST_F(MaskedTextTest, OfACopyAtTheEdgeOfWhatIsShownNothingIsSeen) {
+  for (std::size_t before = 70; before < 95; ++before) {
+    const std::string text =
+        "p=hunter2 hunter2" + std::string(before, '.') + "token" + std::string(36, '.') + "hunter2";
+    const std::size_t token = text.find("token");
+    const std::string shown =
+        line(text, {{.begin = 2, .end = 9}, {.begin = token, .end = token + 5}}, 1);
+    EXPECT_THAT(shown, ::testing::Not(::testing::AnyOf(HasSubstr("2"), HasSubstr("hu")))) << shown;
+  }
 }
 
 TEST_F(MaskedTextTest, ControlCharactersAreEscaped) {
