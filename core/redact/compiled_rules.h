@@ -9,6 +9,7 @@
 
 #include "core/redact/expression.h"
 #include "core/redact/keyword_table.h"
+#include "core/redact/line_search.h"
 #include "core/redact/name_patterns.h"
 #include "core/redact/rule_set.h"
 
@@ -25,9 +26,7 @@ class CompiledRules final : public RuleSet {
   const Rule* rule(std::string_view name) const noexcept override;
   const std::string& fingerprint() const noexcept override { return fingerprint_; }
   std::vector<Finding> find(Mode mode, Place place, std::string_view text) const override;
-  bool is_denied(std::string_view name) const override {
-    return denies_names_ && names_.is_denied(name);
-  }
+  bool is_denied(std::string_view name) const override;
 
   // What one rule finds, in any mode and as if it applied to `place`; for its examples.
   std::vector<Finding> find_alone(const Rule& rule, Place place, std::string_view text) const;
@@ -38,6 +37,8 @@ class CompiledRules final : public RuleSet {
     std::vector<std::uint32_t> rules;  // indexes into rules_
     std::vector<std::string> words;    // of the site, which differ in case
   };
+  // Values that a script assigns to names that the site denies.
+  void find_denied_names(LineSearch& lines) const;
   void index_keywords(const std::vector<RuleFile>& files, Problems& problems);
 
   std::vector<Rule> rules_;  // does not change, so that pointers into it stay valid
@@ -47,7 +48,8 @@ class CompiledRules final : public RuleSet {
   KeywordTable table_;
   NamePatterns names_;
   const Rule* word_rule_ = nullptr;
-  bool denies_names_ = false;
+  const Rule* name_rule_ = nullptr;
+  const Rule* assignment_rule_ = nullptr;  // knows the names whose values are secret, however weak
   std::string fingerprint_;
 };
 

@@ -29,6 +29,8 @@ std::string longest_literal(std::string_view glob) {
 
 NamePatterns::NamePatterns(const std::vector<RuleFile>& files) {
   std::vector<std::string> literals;
+  site_from_ = static_cast<std::size_t>(std::ranges::find_if_not(files, &RuleFile::is_shipped) -
+                                        files.begin());
   for (std::size_t file = 0; file < files.size(); ++file) {
     for (const std::string& glob : files[file].allow_names)
       allow_.push_back({to_lower(glob), file, false});
@@ -47,7 +49,11 @@ bool NamePatterns::is_allowed(const std::string& lower_name, std::size_t first_f
   });
 }
 
-bool NamePatterns::is_denied(std::string_view name) const {
+bool NamePatterns::is_allowed(std::string_view name) const {
+  return !allow_.empty() && is_allowed(to_lower(name), 0);
+}
+
+bool NamePatterns::is_denied(std::string_view name, std::size_t first_file) const {
   std::vector<std::size_t> candidates;
   literals_.scan(name, [&](std::size_t pattern, std::size_t) {
     candidates.push_back(pattern);
@@ -59,6 +65,7 @@ bool NamePatterns::is_denied(std::string_view name) const {
   const std::string lower = to_lower(name);
   // The last file that denies the name decides which files may allow it.
   for (std::size_t n = deny_.size(); n-- > 0;) {
+    if (deny_[n].file < first_file) return false;
     const bool candidate =
         !deny_[n].has_literal || std::binary_search(candidates.begin(), candidates.end(), n);
     if (candidate && glob_match(deny_[n].glob, lower)) return !is_allowed(lower, deny_[n].file);

@@ -81,7 +81,12 @@ struct RuleFile {
   std::vector<std::string> deny_names, allow_names;
   std::vector<std::string> words;  // always removed, wherever they are
   KeyLines lines;                  // "off.NAME" and "actions.NAME"
+
+  bool is_shipped() const { return file.starts_with("shipped/"); }
 };
+
+// The shipped rule that knows the names whose values are secret, however weak they are.
+inline constexpr std::string_view kAssignmentRule = "secret-assignment";
 
 // The rules that are not in a file.
 inline constexpr std::string_view kNameRule = "variable-name";  // a variable with a denied name

@@ -2,13 +2,45 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/base/ascii.h"
 #include "core/redact/compiled_rules.h"
 #include "core/redact/findings.h"
 #include "core/redact/line_search.h"
+#include "core/redact/placeholder.h"
 
 namespace scriptorium::redact {
+namespace {
+
+// What may be between a name and its '=' in code: os.environ["NAME"] = ...
+constexpr std::string_view kBeforeEquals = " \t\"']";
+
+std::string_view word_before(std::string_view text, std::size_t end) {
+  std::size_t begin = end;
+  while (begin > 0 && (is_alphanumeric(text[begin - 1]) || text[begin - 1] == '_')) --begin;
+  return text.substr(begin, end - begin);
+}
+
+// The value that begins at `at`: within quotes, or a word of a shell. It ends where the next one of
+// a list of variables begins (qsub -v A=1,B=2).
+std::pair<std::size_t, std::size_t> assigned_value(std::string_view text, std::size_t at) {
+  if (at == text.size() || text[at] == '=') return {at, at};  // a comparison
+  const std::size_t line_end = std::min(text.find('\n', at), text.size());
+  if (text[at] == '"' || text[at] == '\'')
+    return {at + 1, std::max(at + 1, std::min(text.find(text[at], at + 1), line_end))};
+  std::size_t end = std::min(text.find_first_of(" \t\n;|&()<>`\"'", at), text.size());
+  for (std::size_t comma = text.find(',', at); comma < end; comma = text.find(',', comma + 1)) {
+    const std::size_t equals = text.find('=', comma);
+    if (equals < end && equals > comma + 1 &&
+        word_before(text, equals).size() == equals - comma - 1)
+      end = comma;
+  }
+  return {at, end};
+}
+
+}  // namespace
+
 CompiledRules::CompiledRules(std::vector<Rule> rules, const std::vector<RuleFile>& files,
                              Problems& problems)
     : rules_(std::move(rules)), names_(files) {
@@ -19,7 +51,8 @@ CompiledRules::CompiledRules(std::vector<Rule> rules, const std::vector<RuleFile
   std::sort(by_name_.begin(), by_name_.end(),
             [](const Rule* a, const Rule* b) { return a->name < b->name; });
   word_rule_ = rule(kWordRule);
-  denies_names_ = rule(kNameRule) != nullptr;
+  name_rule_ = rule(kNameRule);
+  assignment_rule_ = rule(kAssignmentRule);
   index_keywords(files, problems);
   fingerprint_ = fingerprint_of(by_name_, files);
 }
@@ -78,7 +111,42 @@ std::vector<Finding> CompiledRules::find(Mode mode, Place place, std::string_vie
     }
     return true;
   });
+  if (place != Place::kValue && name_rule_ != nullptr && names_.has_site_patterns())
+    find_denied_names(lines);
   return resolve_overlaps(text, lines.take());
+}
+
+// One notion of a secret name: a script's `export NAME=...` and the variable NAME agree.
+bool CompiledRules::is_denied(std::string_view name) const {
+  if (name_rule_ == nullptr) return false;
+  if (names_.is_denied(name)) return true;
+  if (assignment_rule_ == nullptr || names_.is_allowed(name)) return false;
+  return !find_alone(*assignment_rule_, Place::kScript, std::string(name) + "=abc").empty();
+}
+
+// NAME=value, os.environ["NAME"] = "value", setenv NAME value.
+void CompiledRules::find_denied_names(LineSearch& lines) const {
+  const std::string_view text = lines.text();
+  const auto check = [&](std::string_view name, std::size_t value) {
+    if (name.empty() || !names_.is_denied_by_site(name)) return true;
+    const auto [begin, end] = assigned_value(text, value);
+    return begin == end || is_placeholder(text.substr(begin, end - begin)) ||
+           lines.literal(*name_rule_, begin, end);
+  };
+  for (std::size_t at = text.find('='); at != std::string_view::npos; at = text.find('=', at + 1)) {
+    std::size_t end = at;
+    while (end > 0 && kBeforeEquals.find(text[end - 1]) != std::string_view::npos) --end;
+    // In code; in a shell NAME= and a blank end the assignment.
+    const std::size_t value = end == at ? at + 1 : text.find_first_not_of(" \t", at + 1);
+    if (!check(word_before(text, end), std::min(value, text.size()))) return;
+  }
+  constexpr std::string_view kSetenv = "setenv ";
+  for (std::size_t at = text.find(kSetenv); at != std::string_view::npos;
+       at = text.find(kSetenv, at + 1)) {
+    const std::size_t name = text.find_first_not_of(' ', at + kSetenv.size());
+    const std::size_t end = text.find(' ', std::min(name, text.size()));
+    if (end != std::string_view::npos && !check(text.substr(name, end - name), end + 1)) return;
+  }
 }
 
 std::vector<Finding> CompiledRules::find_alone(const Rule& rule, Place place,

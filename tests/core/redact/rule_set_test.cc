@@ -264,6 +264,28 @@ TEST_F(RuleSetTest, NamesAreDeniedInAnyCaseUnlessAllowedByTheSameFileOrALaterOne
   EXPECT_FALSE(rules_->is_denied("TOKEN"));
 }
 
+TEST_F(RuleSetTest, TheValuesOfNamesThatTheSiteDeniesAreFoundInScriptsToo) {
+  ASSERT_THAT(make({"[names]\ndeny = ['LAB_*_PIN']\nallow = ['LAB_NO_PIN']\n"}), IsEmpty());
+  const auto found = [&](std::string_view text) {
+    std::string all;
+    for (const Finding& f : rules_->find(Mode::kDefault, Place::kScript, text))
+      all += (all.empty() ? "" : "|") + std::string(text.substr(f.begin, f.end - f.begin));
+    return all;
+  };
+  EXPECT_EQ(found("export LAB_A_PIN=1234\n"), "1234");
+  EXPECT_EQ(found("lab_a_pin='12 34' ./run \"$x\"\n"), "12 34");
+  EXPECT_EQ(found("qsub -v A=1,LAB_A_PIN=12,B=2 x LAB_B_PIN=a,b\n"), "12|a,b");
+  EXPECT_EQ(found("os.environ[\"LAB_A_PIN\"] = \"1234\"\n"), "1234");
+  EXPECT_EQ(found("setenv LAB_A_PIN 1234\n"), "1234");
+  EXPECT_EQ(found("export LAB_A_\\\nPIN=1234\n"), "1234");
+  EXPECT_EQ(found("LAB_A_PIN=1234"), "1234");
+  for (const std::string_view text :
+       {"LAB_A_PIN=$1\n", "LAB_A_PIN= ./run\n", "[ \"$LAB_A_PIN\" == 12 ]\n", "LAB_A_PINS=1\n",
+        "LAB_NO_PIN=1\n", "LAB_A_PIN=\n", "LAB_A_PIN", "=", "setenv LAB_A_PIN", "setenv "})
+    EXPECT_EQ(found(text), "") << text;
+  EXPECT_THAT(rules_->find(Mode::kDefault, Place::kValue, "LAB_A_PIN=1234"), IsEmpty());
+}
+
 TEST_F(RuleSetTest, BeyondTheMostFindingsTheRestOfTheTextIsOne) {
   ASSERT_THAT(make({kTokenRule}), IsEmpty());
   std::string text;

@@ -183,6 +183,26 @@ TEST_F(ShippedRuleFilesTest, StrictFindsRandomValuesThatDefaultKeeps) {
   EXPECT_EQ(redact(line, Mode::kStrict), std::string("export GATEWAY=\0\n", 17));
 }
 
+TEST_F(ShippedRuleFilesTest, ANameIsSecretInAScriptIfItIsInAnEnvironment) {
+  for (const std::string name :
+       {"SSHPASS",     "BORG_PASSPHRASE", "GITHUB_PAT",    "GH_PAT",         "PASSPHRASE",
+        "DBPASS",      "LDAPPASS",        "FTPPASS",       "PRIVATEKEY",     "KAGGLE_KEY",
+        "CREDENTIALS", "LICENSE_KEY",     "DB_PASSWORD",   "API_TOKEN",      "MYSQLPASS",
+        "SMTP_PWD",    "RESTIC_PASSWORD", "WANDB_API_KEY", "ENCRYPTION_KEY", "JUPYTER_TOKEN",
+        "AZURE_PAT",   "SAS_URL",         "OTP_SEED",      "CLIENT_SECRET",  "SUDO_PW"}) {
+    EXPECT_TRUE(rules_->is_denied(name)) << name;
+    for (const std::string& script : {"export " + name + "=geheim7\n", name + "='geheim7' ./x\n"})
+      EXPECT_EQ(redact(script).find("geheim7"), std::string::npos) << script;
+  }
+  for (const std::string name :
+       {"PATH", "HOME", "MONKEY", "KEYWORD", "COMPASS", "BYPASS", "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS", "SLURM_JOB_ID", "OMP_NUM_THREADS", "PASSES", "KEYBOARD"}) {
+    EXPECT_FALSE(rules_->is_denied(name)) << name;
+    const std::string script = "export " + name + "=geheim7\n";
+    EXPECT_EQ(redact(script), script);
+  }
+}
+
 // The environment names no variable here: name_patterns.h decides on names, the rules on values.
 TEST_F(ShippedRuleFilesTest, ValuesOfVariablesWithHarmlessNamesAreSearched) {
   for (const std::string_view value :
