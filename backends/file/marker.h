@@ -9,6 +9,9 @@
 // The file ".scriptorium-tree" in the root of a tree. Where it lies, the file system of the archive
 // is mounted, so what is not there has vanished; and it has a line for each layout that the tree
 // has had. An empty one, such as an administrator makes with `touch`, is one too.
+//
+// Only this sink writes it, and only in Root::prepare(), which runs once at a time; any thread
+// reads it. Fails: as file_error() unless said otherwise.
 namespace scriptorium::file {
 
 inline constexpr std::string_view kMarkerName = ".scriptorium-tree";

@@ -287,8 +287,8 @@ void ActionRunner::offer(const std::string& key, MadeEvent made, CaptureRecord r
   FAULT_POINT("capture.before_append");
   auto admission = Journal::Admission::kFull;
   if (is_ending_) {
-    context_.journal.append_beyond_limit(std::move(item));
-    admission = Journal::Admission::kTaken;
+    if (context_.journal.append_beyond_limit(std::move(item)))
+      admission = Journal::Admission::kTaken;
   } else if (!waits_for_room_) {
     admission = context_.journal.offer(item, stop_);
   } else if (context_.journal.append(std::move(item), stop_)) {

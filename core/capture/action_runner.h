@@ -54,9 +54,9 @@ class ActionRunner {
   void read_early(const std::string& key);
   // Offers the waiting entries to the journal again, if it is time. `room`: the journal has called.
   void offer_again(bool room);
-  // At the end. What is held of waiting entries is journaled, whatever room there is: at most
-  // EntryTable::kHeldBytesLimit. Of the rest, entries that still exist are found at the next start;
-  // the others were missed.
+  // At the end. What is held of waiting entries is journaled beyond the limit, as far as
+  // Journal::append_beyond_limit() goes. Of the rest, entries that still exist are found at the
+  // next start; the others were missed.
   void end_waiting();
   void send_forgotten_marks();
 

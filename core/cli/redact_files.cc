@@ -115,9 +115,8 @@ class Finder {
   // `number` 0: each finding has a line of its own.
   void add(std::string_view text, std::vector<Finding> found, std::vector<Finding> nearly,
            std::uint32_t number, std::vector<Item>& items) const {
-    // Both are in order.
-    std::erase_if(nearly, [&, next = found.begin()](const Finding& n) mutable {
-      while (next != found.end() && next->end <= n.begin) ++next;
+    std::erase_if(nearly, [&](const Finding& n) {
+      const auto next = std::ranges::upper_bound(found, n.begin, {}, &Finding::end);
       return next != found.end() && next->begin < n.end;
     });
     std::vector<Finding> all = found;

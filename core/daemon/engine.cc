@@ -3,7 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "core/base/fault_point.h"
@@ -12,6 +15,7 @@
 #include "core/daemon/process.h"
 #include "core/daemon/reload.h"
 #include "core/daemon/state_dir.h"
+#include "core/redact/stored_event.h"
 
 namespace scriptorium {
 namespace {
@@ -23,6 +27,32 @@ using std::chrono::seconds;
 constexpr milliseconds kRefusedStopTime{1000};
 constexpr milliseconds kLeastReaderStopTime{500};
 constexpr seconds kLastFlush{5};
+
+// The rules for what an archive holds: those of a source of the event's scheduler, the strictest if
+// there are several, and without such a source the top-level mode. Null if they keep everything.
+Filler::Rules archive_rules(const Setup& setup) {
+  std::map<std::string, std::shared_ptr<const redact::Redactor>> of_scheduler;
+  for (const LoadedSource& source : setup.sources) {
+    auto& redactor = of_scheduler[source.plugin.descriptor->name];
+    if (redactor == nullptr || source.redactor->mode() > redactor->mode())
+      redactor = source.redactor;
+  }
+  const auto others = std::make_shared<const redact::Redactor>(
+      setup.rules, redact::parse_mode(setup.config.core.redact).value_or(redact::Mode::kDefault),
+      EnvironmentRule{});
+  if (others->keeps_everything() && std::ranges::all_of(of_scheduler, [](const auto& item) {
+        return item.second->keeps_everything();
+      }))
+    return nullptr;
+  return [of_scheduler = std::move(of_scheduler),
+          others](const Event& event) -> Result<std::shared_ptr<const Event>> {
+    const auto found = of_scheduler.find(event.scheduler);
+    auto redacted =
+        redact::redact_stored(*(found == of_scheduler.end() ? others : found->second), event);
+    if (!redacted) return redacted.error();
+    return std::move(redacted->event);
+  };
+}
 
 }  // namespace
 

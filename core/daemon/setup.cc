@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "core/plugin/call_plugin.h"
-#include "core/redact/stored_event.h"
 
 namespace scriptorium {
 namespace {
@@ -109,32 +107,6 @@ void load_rules(const std::string& config_file, Setup& setup, Problems& problems
     if (mode != redact::Mode::kOff && setup.rules != nullptr)
       source.redaction += setup.rules->fingerprint();
   }
-}
-
-std::function<Result<std::shared_ptr<const Event>>(const Event&)> archive_rules(
-    const Setup& setup) {
-  using Redactors = std::map<std::string, std::shared_ptr<const redact::Redactor>>;
-  Redactors of_scheduler;
-  for (const LoadedSource& source : setup.sources) {
-    auto& redactor = of_scheduler[source.plugin.descriptor->name];
-    if (redactor == nullptr || source.redactor->mode() > redactor->mode())
-      redactor = source.redactor;
-  }
-  const auto others = std::make_shared<const redact::Redactor>(
-      setup.rules, redact::parse_mode(setup.config.core.redact).value_or(redact::Mode::kDefault),
-      EnvironmentRule{});
-  if (others->keeps_everything() && std::ranges::all_of(of_scheduler, [](const auto& item) {
-        return item.second->keeps_everything();
-      }))
-    return nullptr;
-  return [of_scheduler = std::move(of_scheduler),
-          others](const Event& event) -> Result<std::shared_ptr<const Event>> {
-    const auto found = of_scheduler.find(event.scheduler);
-    auto redacted =
-        redact::redact_stored(*(found == of_scheduler.end() ? others : found->second), event);
-    if (!redacted) return redacted.error();
-    return std::move(redacted->event);
-  };
 }
 
 }  // namespace scriptorium

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "core/api/event.h"
-#include "core/base/result.h"
 #include "core/config/config.h"
 #include "core/plugin/loader.h"
 #include "core/redact/redactor.h"
@@ -33,11 +30,6 @@ struct Setup {
   std::vector<LoadedSink> sinks;
   std::shared_ptr<const redact::RuleSet> rules;  // null: not loaded, or no source wants any
 };
-
-// The rules for what an archive holds (core/redact/stored_event.h). They are those of a source of
-// the event's scheduler, the strictest if there are several; without such a source the top-level
-// mode. Null if they keep everything. Call after load_rules().
-std::function<Result<std::shared_ptr<const Event>>(const Event&)> archive_rules(const Setup& setup);
 
 // The exit code of a `run` that is refused with an error of this kind, and of a `check` that finds
 // it.

@@ -192,7 +192,8 @@ void BatchReader::report_failure(const Error& error) {
   if (error.kind() != ErrorKind::kCorrupt) {
     context_.log.error(
         "JOURNAL_READ_FAILED",
-        "events cannot be read from the journal; this sink tries again, and nothing is lost",
+        "the next events of a sink cannot be read, from the journal or from the archive that holds "
+        "them; this is tried again, and nothing is lost",
         {{"sink", context_.name}, {"error", error.message()}});
   }
   const SteadyTime until = context_.clock.steady() + kJournalPause;

@@ -77,9 +77,10 @@ class Journal {
   // `item` is moved from only if it was taken. A refused event stays where it came from and may be
   // offered again once on_room() has called.
   Admission offer(Append& item, const std::stop_token& stop = {});
-  // Takes an event although there is no room for it, for a source that ends and would lose it. The
-  // caller bounds how much that is.
-  void append_beyond_limit(Append item);
+  // Takes an event although there is no room for it, for a source that ends and would lose it.
+  // False: kMostBeyondLimit is used up too, however often the daemon was restarted.
+  static constexpr std::uint64_t kMostBeyondLimit = 64U << 20;
+  bool append_beyond_limit(Append item);
   // True if an event of this entry was refused and would be refused again, so that reading the
   // entry is useless. Considers source, entry and mtime_ns only.
   bool refuses(const std::string& source, const CaptureMark& mark) const;
@@ -192,8 +193,8 @@ class Journal {
                                              std::size_t limit) const;
   // The caller has fetched each of them from the archive and verified it. Returns after the commit.
   Result<void> release(const std::vector<Releasable>& events);
-  // Waits until more than `bytes` are in use, an entry was refused since the last call because of
-  // its user's share, or a stop. For one thread.
+  // Waits until more than `bytes` are in use, an entry was refused because of its user's share (by
+  // offer() or refuses(), since the last call), or a stop. For one thread.
   bool wait_for_release(std::uint64_t bytes, const std::stop_token& stop);
   // The users whose entries wait because of their share; "" for those whose owner is not known yet.
   std::vector<OverShare> over_share() const;

@@ -66,6 +66,7 @@ class Journal::Impl {
   }
 
   void note_damage(const std::string& why);
+  void note_share_refused();  // for Journal::wait_for_release()
   Error read_only_error() const;
 
   Options options;

@@ -62,13 +62,16 @@ Journal::Admission Journal::offer(Append& item, const std::stop_token& stop) {
   return Admission::kTaken;
 }
 
-void Journal::append_beyond_limit(Append item) {
-  if (impl_->options.read_only || !item.event) return;
+bool Journal::append_beyond_limit(Append item) {
+  if (impl_->options.read_only || !item.event) return false;
   const std::uint64_t cost = cost_of(*item.event);
+  const std::uint64_t queued = impl_->queue.with([](const CommitQueue& q) { return q.bytes(); });
+  if (used_bytes() + queued + cost > impl_->options.max_bytes + kMostBeyondLimit) return false;
   const SteadyTime now = impl_->clock.steady();
   impl_->shares.with([&](Shares& all) { all.taken(item.source, item.event->id, now); });
   impl_->queue.with_notify(
       [&](CommitQueue& q) { q.add(Entry{.what = std::move(item), .bytes = cost}, now); });
+  return true;
 }
 
 Journal::Admission Journal::Impl::admit(const Append& item) {
@@ -85,8 +88,7 @@ Journal::Admission Journal::Impl::admit(const Append& item) {
   admission = decide();
   if (admission == Admission::kOverShare) {
     count_questions(item.source);
-    if (!shared.with([](const Shared& s) { return s.share_refused; }))
-      shared.with_notify([](Shared& s) { s.share_refused = true; });
+    note_share_refused();
   }
   return admission;
 }
@@ -99,9 +101,18 @@ void Journal::Impl::count_questions(const std::string& source) {
 }
 
 bool Journal::refuses(const std::string& source, const CaptureMark& mark) const {
-  return impl_->with_held([&](Shares& all, const Shares::Held& held) {
+  const bool refused = impl_->with_held([&](Shares& all, const Shares::Held& held) {
     return all.refuses(held, source, mark, impl_->clock.steady());
   });
+  // What waits is not offered until there is room, so the archive's share of that is asked for
+  // here.
+  if (refused) impl_->note_share_refused();
+  return refused;
+}
+
+void Journal::Impl::note_share_refused() {
+  if (!shared.with([](const Shared& s) { return s.share_refused; }))
+    shared.with_notify([](Shared& s) { s.share_refused = true; });
 }
 
 void Journal::on_room(const std::string& source, std::function<void()> call) {

@@ -110,6 +110,19 @@ void set_bytes(EventFile& file, const Bytes& bytes) {
   file.sha256 = sha256_hex(*bytes);
 }
 
+// Keeps of an environment what the source's option says, and adds what was dropped.
+Bytes filtered(const Bytes& bytes, bool raw, const char* where, const EnvironmentRule& rule,
+               std::vector<Redaction>& found) {
+  FilteredEnvironment kept =
+      raw ? filter_raw_environment(bytes, rule) : filter_environment(bytes, rule);
+  if (kept.dropped > 0) {
+    found.push_back({.rule = raw ? "environment.unparsable" : "environment",
+                     .where = where,
+                     .count = kept.dropped});
+  }
+  return std::move(kept.bytes);
+}
+
 Error no_rules() { return {ErrorKind::kPermanent, "redaction failed: no rules are loaded"}; }
 
 }  // namespace
@@ -125,22 +138,10 @@ std::shared_ptr<const Redactor> Redactor::none() {
 std::vector<Redaction> Redactor::drop_variables(ParsedJob& job) const {
   std::vector<Redaction> result;
   const bool raw = job.environment_format == EnvironmentFormat::kRaw || job.environment_guessed;
-  FilteredEnvironment kept = raw ? filter_raw_environment(job.environment, environment_)
-                                 : filter_environment(job.environment, environment_);
-  if (kept.dropped > 0) {
-    result.push_back({.rule = raw ? "environment.unparsable" : "environment",
-                      .where = "environment",
-                      .count = kept.dropped});
-  }
-  job.environment = std::move(kept.bytes);
+  job.environment = filtered(job.environment, raw, "environment", environment_, result);
   // Treated as an environment that cannot be parsed: all of it or nothing.
   std::erase_if(job.mixed_files, [&](EventFile& file) {
-    const FilteredEnvironment all = filter_raw_environment(file.bytes, environment_);
-    if (all.dropped > 0) {
-      result.push_back(
-          {.rule = "environment.unparsable", .where = file.name, .count = all.dropped});
-    }
-    return all.bytes == nullptr;
+    return filtered(file.bytes, true, file.name.c_str(), environment_, result) == nullptr;
   });
   return result;
 }
@@ -173,17 +174,14 @@ void Redactor::drop_variables(Event& event) const {
   const auto file = std::ranges::find(event.files, "environment", &EventFile::name);
   if (file == event.files.end() || file->bytes == nullptr) return;
   const bool raw = event.environment_format == EnvironmentFormat::kRaw;
-  const FilteredEnvironment kept = raw ? filter_raw_environment(file->bytes, environment_)
-                                       : filter_environment(file->bytes, environment_);
-  if (kept.bytes == file->bytes) return;
-  merge(event.redactions, {{.rule = raw ? "environment.unparsable" : "environment",
-                            .where = "environment",
-                            .count = kept.dropped}});
-  if (kept.bytes == nullptr) {
+  std::vector<Redaction> dropped;
+  const Bytes kept = filtered(file->bytes, raw, "environment", environment_, dropped);
+  merge(event.redactions, std::move(dropped));
+  if (kept == nullptr) {
     event.files.erase(file);
     event.environment_format = EnvironmentFormat::kNone;
-  } else {
-    set_bytes(*file, kept.bytes);
+  } else if (kept != file->bytes) {
+    set_bytes(*file, kept);
   }
 }
 

@@ -67,6 +67,16 @@ def reconfigure(daemon, work, sinks, **core):
     daemon.wait_log("RELOADED", count=reloads)
 
 
+def with_released_events(make_daemon, work, jobs):
+    """A daemon whose second sink is down for so long that the archive alone holds some events."""
+    daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL).start()
+    jobs.write(300, 20_000)
+    daemon.wait_acknowledged(300)
+    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20,
+                       "something was released")
+    return daemon
+
+
 def arrived(daemon, count):
     """Whether the archive has as many, or the daemon was killed."""
     try:
@@ -238,11 +248,7 @@ def test_a_sink_that_is_down_for_ten_times_the_journal_stops_nobody_and_is_refil
 def test_what_is_gone_from_the_archive_is_a_dead_letter_of_the_sink_that_waited(make_daemon, work,
                                                                                 jobs, archive,
                                                                                 second):
-    daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL).start()
-    jobs.write(300, 20_000)
-    daemon.wait_acknowledged(300)
-    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20,
-                       "something was released")
+    daemon = with_released_events(make_daemon, work, jobs)
     released = daemon.sink("second")["refill_from_archive"]
     daemon.terminate()  # so that the first ones are not in hand
     daemon.start()
@@ -428,11 +434,7 @@ def test_a_sink_gets_what_an_older_archive_holds_by_the_rules_of_today(make_daem
 def test_an_archive_that_is_not_mounted_is_not_begun_again_in_its_mount_point(make_daemon, work,
                                                                               jobs, archive,
                                                                               second):
-    daemon = make_daemon(sinks={"second": second_sink(work)}, journal_max_bytes=JOURNAL).start()
-    jobs.write(300, 20_000)
-    daemon.wait_acknowledged(300)
-    daemon.wait_status(lambda s: s["sinks"]["second"]["refill_from_archive"] > 20,
-                       "something was released")
+    daemon = with_released_events(make_daemon, work, jobs)
     daemon.terminate()
     archive.path.rename(work / "mounted")
     archive.path.mkdir()
