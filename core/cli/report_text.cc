@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kBarWidth = 24;
+constexpr const char* kAccounting = "accounting";
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // ---- reading untrusted JSON
@@ -172,16 +173,17 @@ std::string measured_text(const Json& usage) {
   std::string source = text(usage, {"source", "cpu"});
   if (source.empty()) source = text(usage, {"source", "memory"});
   std::string result;
-  if (status == "none")
-    return "no data: this job was not observed while it ran, and accounting has no figures for it";
-  if (status == "accounting") {
-    return "by the scheduler's accounting only: memory is the largest of a few readings, and may "
-           "be too low";
+  if (status == "none") {
+    return std::string("no data: this job was not observed while it ran, and accounting has no ") +
+           (at(quality, {"not_credible"}).empty() ? "figures for it" : "credible figures for it");
   }
-  result = "by " + (source.empty() ? "?" : source);
+  const bool accounting = status == kAccounting || text(quality, {"last_read"}) == kAccounting;
+  result =
+      accounting ? "by the scheduler's accounting only" : "by " + (source.empty() ? "?" : source);
   if (const auto samples = number(quality, {"samples"}))
     result += ", " + count_text(*samples) + (*samples == 1 ? " reading" : " readings");
-  if (const auto covered = number(quality, {"covered_ratio"}))
+  if (const auto covered = number(quality, {"covered_ratio"});
+      covered && (!accounting || status == "partial"))
     result += ", " + percent(covered) + " of the time seen";
   if (status == "short") result += "; too short to judge";
   if (status == "partial") {
@@ -189,7 +191,7 @@ std::string measured_text(const Json& usage) {
     const auto expected = number(quality, {"nodes_expected"});
     result += reporting && expected && *reporting < *expected
                   ? "; only " + count_text(*reporting) + " of " + count_text(*expected) +
-                        " nodes reported, so it is not judged"
+                        " nodes measured, so it is not judged"
                   : "; too little of it was observed to judge";
   }
   return result;
@@ -206,21 +208,28 @@ void bar_line(std::string& into, const char* what, const std::optional<double>& 
 
 std::string bars_text(const Json& usage, const Console& console) {
   std::string result;
+  const bool partial = text(usage, {"quality", "status"}) == "partial";
   const auto cpus = number(usage, {"cpu", "allocated"});
   const auto cpu = number(usage, {"cpu", "efficiency_ratio"});
   std::string words;
   if (cpu && cpus)
     words = format("%.2f of ", *cpu * *cpus) + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs") +
             " busy on average";
-  if (!cpu && cpus)
-    words = "no data; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
+  if (!cpu && cpus) {
+    const auto seen = number(usage, {"cpu", "time_seconds"});
+    words = (seen && partial ? "at least " + format_seconds(*seen) + " of CPU time" : "no data") +
+            "; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
+  }
   bar_line(result, "CPU", cpu, words, console);
 
   const auto peak = number(usage, {"memory", "peak_bytes"});
   const auto memory = number(usage, {"memory", "limit_bytes"});
   words.clear();
-  if (peak) words = "at most " + bytes_text(*peak) + (memory ? " of " + bytes_text(*memory) : "");
-  bar_line(result, "memory", number(usage, {"memory", "efficiency_ratio"}), words, console);
+  const auto part = number(usage, {"memory", "efficiency_ratio"});
+  if (peak)
+    words = (partial && !part ? "at least " : "at most ") + bytes_text(*peak) +
+            (memory ? (part ? " of " : "; it had ") + bytes_text(*memory) : "");
+  bar_line(result, "memory", part, words, console);
 
   if (const auto time = number(usage, {"time", "efficiency_ratio"})) {
     bar_line(result, "time", time, "of the time limit", console);
@@ -231,7 +240,17 @@ std::string bars_text(const Json& usage, const Console& console) {
     if (const auto held = number(usage, {"gpu", "memory_efficiency_ratio"}))
       bar_line(result, "GPU memory", held, "at most", console);
   } else if (const auto asked = number(usage, {"request", "gpus"}); asked && *asked > 0) {
-    line(result, "GPU", "no data of " + count_text(*asked) + (*asked == 1 ? " GPU" : " GPUs"));
+    const auto most = number(usage, {"gpu", "peak_utilization_ratio"});
+    const auto held = number(usage, {"gpu", "peak_memory_bytes"});
+    line(result, "GPU",
+         (most || held ? "by accounting at most " +
+                             joined({most ? percent(most) + " busy" : "",
+                                     held ? bytes_text(*held) + " held" : ""}) +
+                             ", of "
+                       : "no data of ") +
+             count_text(*asked) + (*asked == 1 ? " GPU" : " GPUs"));
+  } else if (at(usage, {"request", "shared_gpu"}).is_boolean()) {
+    line(result, "GPU", "no data of its part of a GPU");
   }
   const auto read = number(usage, {"io", "read_bytes"});
   const auto written = number(usage, {"io", "written_bytes"});
@@ -272,7 +291,8 @@ std::string findings_text(const Json& usage, const Console& console) {
 std::string suggestion_text(const Json& usage, const Console& console) {
   const Json& directives = at(usage, {"suggest", "directives"});
   if (!directives.is_array() || directives.empty()) return {};
-  std::string result = "\n" + console.bold("Next time") + "\n";
+  const std::string condition = text(usage, {"suggest", "condition"});
+  std::string result = "\n" + console.bold("Next time" + with(", if ", condition)) + "\n";
   for (const Json& directive : directives) {
     if (directive.is_string())
       result += "  #SBATCH " + printable(directive.get<std::string>()) + "\n";
@@ -339,6 +359,10 @@ std::string screen_of(const JobReport& job, const Console& console) {
   const Json& usage = at(event, {kUsage});
   line(result, "measured", measured_text(usage));
   result += "\n" + bars_text(usage, console);
+  if (const Json& doubts = at(usage, {"quality", "not_credible"}); doubts.is_array()) {
+    for (const Json& doubt : doubts)
+      line(result, "not used", wrapped(text(doubt, {"text"}, 1000), 13));
+  }
   result += findings_text(usage, console);
   result += suggestion_text(usage, console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);

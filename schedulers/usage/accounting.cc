@@ -14,6 +14,7 @@
 #include "core/base/time.h"
 #include "schedulers/usage/job_events.h"
 #include "schedulers/usage/slurm_text.h"
+#include "schedulers/usage/steps.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -51,7 +52,8 @@ enum Field : std::size_t {
   kSystemCpu,
   kMaxRss,
   kTresTotal,
-  kEnergy,
+  kTasks,
+  kNodeList,
   kWorkDir,
   kJobName,
   kFields
@@ -60,7 +62,7 @@ constexpr const char* kNames =
     "JobIDRaw,JobID,UID,GID,User,Group,Account,Partition,QOS,Submit,Start,End,ElapsedRaw,Suspended,"
     "TimelimitRaw,State,ExitCode,"
     "NNodes,"
-    "AllocCPUS,AllocTRES,TotalCPU,UserCPU,SystemCPU,MaxRSS,TRESUsageInTot,ConsumedEnergyRaw,"
+    "AllocCPUS,AllocTRES,TotalCPU,UserCPU,SystemCPU,MaxRSS,TRESUsageInTot,NTasks,NodeList,"
     "WorkDir,JobName";
 constexpr const char* kStates = "CA,CD,DL,F,NF,OOM,PR,RQ,RV,TO,BF";
 
@@ -109,7 +111,7 @@ JobFacts read_facts(const Row& row) {
   return facts;
 }
 
-// A job's own row; what its steps used is added by add_step().
+// A job's own row, without what its steps used.
 std::optional<AccountedJob> read_job(const Row& row) {
   const auto started = read_time(row[kStart]);
   const auto ended = read_time(row[kEnd]);
@@ -129,18 +131,32 @@ std::optional<AccountedJob> read_job(const Row& row) {
   totals.user_seconds = read_duration(row[kUserCpu]);
   totals.system_seconds = read_duration(row[kSystemCpu]);
   totals.cpu_seconds = read_duration(row[kTotalCpu]);
-  if (const auto joules = parse_number<std::uint64_t>(row[kEnergy]); joules && *joules > 0)
-    totals.energy_joules = static_cast<double>(*joules);
   return job;
 }
 
-void add_step(const Row& row, JobView& view) {
-  const auto largest = read_size(row[kMaxRss]);
-  const auto all = read_size(tres(row[kTresTotal], "mem").value_or(""));
-  for (const auto& step : {largest, all}) {
-    if (step)
-      view.totals.peak_memory_bytes = std::max(view.totals.peak_memory_bytes.value_or(0), *step);
-  }
+// A step whose end is not known ended with its job.
+AccountedStep read_step(const Row& row, const JobFacts& job) {
+  // 0 bytes: it ended before the first reading.
+  const auto bytes = [](std::string_view text) {
+    const auto size = read_size(text);
+    return size == 0 ? std::nullopt : size;
+  };
+  const auto total = [&](std::string_view name) {
+    return tres(row[kTresTotal], name).value_or("");
+  };
+  AccountedStep step{.is_extern = row[kJobIdRaw].ends_with(".extern"),
+                     .started_at = read_time(row[kStart]).value_or(*job.started_at),
+                     .ended_at = read_time(row[kEnd]).value_or(*job.ended_at),
+                     .hosts = read_hosts(row[kNodeList]),
+                     .nodes = std::max(1U, read_count(row[kNodes]).value_or(1)),
+                     .tasks = read_count(row[kTasks]),
+                     .cpu_seconds = read_duration(row[kTotalCpu]),
+                     .sampled_cpu_seconds = read_duration(total("cpu")),
+                     .largest_task_bytes = bytes(row[kMaxRss]),
+                     .all_tasks_bytes = bytes(total("mem")),
+                     .gpu_bytes = read_size(total("gres/gpumem"))};
+  if (const auto percent = read_count(total("gres/gpuutil"))) step.gpu_percent = *percent;
+  return step;
 }
 
 }  // namespace
@@ -157,8 +173,13 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
   const auto rows = split_rows(answer, guard, kFields, "sacct");
   if (!rows) return rows.error();
   std::vector<AccountedJob> jobs;
-  bool in_job = false;  // the steps that follow belong to the last of `jobs`
+  std::vector<AccountedStep> steps;  // of the last of `jobs`
+  bool in_job = false;               // the steps that follow belong to it
   std::string id;
+  const auto finish = [&] {
+    if (in_job) add_up_steps(steps, jobs.back().view);
+    steps.clear();
+  };
   for (const Row& row : *rows) {
     const std::string_view raw = row[kJobIdRaw];
     const std::string_view number = raw.substr(0, raw.find('.'));
@@ -167,23 +188,16 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
                    "sacct: a row without a job's number; all of the answer is refused"};
     }
     if (number.size() == raw.size()) {
+      finish();
       auto job = read_job(row);
       in_job = job.has_value();
       id = number;
       if (job) jobs.push_back(*std::move(job));
     } else if (in_job && id == number) {
-      add_step(row, jobs.back().view);
+      steps.push_back(read_step(row, jobs.back().view.facts));
     }
   }
-  for (AccountedJob& job : jobs) {
-    // Without a plugin that gathers, all steps say 0 and no memory: that is nothing measured, not
-    // nothing used.
-    Totals& totals = job.view.totals;
-    if (totals.cpu_seconds.value_or(0) > 0 || totals.peak_memory_bytes) continue;
-    totals.cpu_seconds.reset();
-    totals.user_seconds.reset();
-    totals.system_seconds.reset();
-  }
+  finish();
   return jobs;
 }
 

@@ -14,8 +14,8 @@
 
 // Finished jobs from Slurm's accounting, by sacct. Its figures are rougher than those of a node
 // that was sampled: memory is the largest of readings that are 30 s apart unless the site says
-// otherwise, summed over a step's tasks, and means another thing in each release of Slurm; of nodes
-// one by one it knows nothing.
+// otherwise, summed over a step's tasks, and means another thing in each release of Slurm. It knows
+// of steps, not of nodes one by one (schedulers/usage/steps.h).
 namespace scriptorium::usage {
 
 // ---- sacct's answer, pure

@@ -24,7 +24,8 @@ std::string cpus_of(const JobView& job) { return std::to_string(job.totals.cpus.
 // ---- what several rules ask
 
 bool has_gpus(const JobView& job) {
-  return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0;
+  return job.totals.gpus > 0 || job.facts.request.gpus.value_or(0) > 0 ||
+         job.facts.request.shared_gpu;
 }
 
 std::optional<double> node_cpu_ratio(const NodeUsage& node) {
@@ -65,12 +66,10 @@ std::optional<double> per(const std::optional<Value>& part, double whole) {
 }
 
 std::optional<std::uint64_t> memory_wish(const JobView& job) {
-  // Of accounting there is only the sum; its parts are taken for equal.
-  std::optional<double> most = per(job.totals.peak_node_bytes, 1);
-  if (!most)
-    most = per(job.totals.peak_memory_bytes, std::max(1U, job.facts.request.nodes.value_or(1)));
-  if (!most || *most <= 0) return std::nullopt;
-  return static_cast<std::uint64_t>(std::ceil(*most * kHeadroom));
+  // Where it is not known how many nodes there were, another may have needed more.
+  const std::uint64_t most = job.totals.peak_node_bytes.value_or(0);
+  if (most == 0 || !job.nodes_expected) return std::nullopt;
+  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(most) * kHeadroom));
 }
 
 void suggest_memory(const JobView& job, Suggestion& into) {
@@ -129,7 +128,8 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
   const double busy = *used * cpus;
   if (busy <= set.get("cpu_serial_least_cpus") || busy >= set.get("cpu_serial_most_cpus"))
     return std::nullopt;
-  Suggestion one{.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
+  Suggestion one;
+  if (job.nodes_expected) one = {.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
   return Finding{
       .severity = Severity::kWarning,
       .value = busy,
@@ -358,12 +358,30 @@ Found gpu_unused(const JobView& job, const FindingOptions& set) {
       "waited for them.",
       found.value, gpus.size());
   const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
-  if (job.nodes.size() == 1 && left > 0)
+  const std::uint32_t all = std::max(job.totals.gpus, job.facts.request.gpus.value_or(0));
+  if (job.nodes.size() == 1 && job.all_nodes_measured() && gpus.size() == all && left > 0)
     found.suggest.directives.push_back("--gpus=" + std::to_string(left));
   return found;
 }
 
+// By accounting there is no mean, but if even the highest reading is low, it is.
+Found gpu_low_at_most(const JobView& job, const FindingOptions& set) {
+  const auto& most = job.totals.gpu_peak_utilization_ratio;
+  if (!most) return std::nullopt;
+  const auto level =
+      below(*most, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
+  if (!level) return std::nullopt;
+  return Finding{.severity = level->severity,
+                 .value = *most,
+                 .threshold = level->threshold,
+                 .unit = "ratio",
+                 .scope = "gpu",
+                 .text = "No reading of the accounting has the GPUs more than " + percent(*most) +
+                         " busy. Larger batches, or more CPUs that feed them, may help."};
+}
+
 Found gpu_low(const JobView& job, const FindingOptions& set) {
+  if (job.accounting) return gpu_low_at_most(job, set);
   double sum = 0;
   const auto gpus = gpus_with_readings(job, set);
   for (const auto& one : gpus) {
@@ -380,7 +398,11 @@ Found gpu_low(const JobView& job, const FindingOptions& set) {
       .threshold = level->threshold,
       .unit = "ratio",
       .scope = "gpu",
-      .text = "The GPUs were busy for " + percent(mean) +
+      .text = (gpus.size() < job.totals.gpus
+                   ? format("%zu of %u GPUs could be read, and were busy for ", gpus.size(),
+                            job.totals.gpus)
+                   : "The GPUs were busy for ") +
+              percent(mean) +
               " of the time on average. Larger batches, or more CPUs that feed them, may help."};
 }
 
@@ -487,18 +509,26 @@ QualityStatus quality_of(const JobView& job, const FindingOptions& options) {
   if (!job.totals.cpu_seconds && !job.totals.peak_memory_bytes && job.totals.gpus == 0)
     return QualityStatus::kNone;
   if (job.totals.elapsed_seconds < options.get("min_elapsed_seconds")) return QualityStatus::kShort;
-  if (job.accounting) return QualityStatus::kAccounting;
-  if (static_cast<double>(job.samples.value_or(0)) < options.get("min_samples"))
+  if (!job.accounting && static_cast<double>(job.samples.value_or(0)) < options.get("min_samples"))
     return QualityStatus::kShort;
   if (job.covered_ratio && *job.covered_ratio < options.get("min_covered_ratio"))
     return QualityStatus::kPartial;
-  if (job.nodes_expected && job.nodes.size() < *job.nodes_expected) return QualityStatus::kPartial;
-  return QualityStatus::kOk;
+  if (!job.all_nodes_measured()) return QualityStatus::kPartial;
+  return job.accounting ? QualityStatus::kAccounting : QualityStatus::kOk;
 }
 
 namespace {
 bool may_judge(QualityStatus status) {
   return status == QualityStatus::kOk || status == QualityStatus::kAccounting;
+}
+
+// What is missing is nodes, and nothing but nodes.
+bool some_nodes_are_known(const JobView& job, const FindingOptions& options) {
+  if (!job.accounting || job.all_nodes_measured() || job.nodes_measured.value_or(0) == 0 ||
+      job.totals.elapsed_seconds < options.get("min_elapsed_seconds"))
+    return false;
+  return job.covered_ratio.value_or(0) * *job.nodes_expected / *job.nodes_measured >=
+         options.get("min_covered_ratio");
 }
 }  // namespace
 
@@ -530,8 +560,18 @@ Suggestion suggest(const JobView& job, const FindingOptions& options) {
     if (one.time_limit_seconds) all.time_limit_seconds = one.time_limit_seconds;
     all.directives.insert(all.directives.end(), one.directives.begin(), one.directives.end());
   }
-  if (!all.memory_bytes && may_judge(quality_of(job, options)) && !job.ended_by_oom())
+  if (all.memory_bytes || job.ended_by_oom()) return all;
+  if (may_judge(quality_of(job, options))) {
     suggest_memory(job, all);
+  } else if (some_nodes_are_known(job, options)) {
+    suggest_memory(job, all);
+    const std::uint32_t others = *job.nodes_expected - *job.nodes_measured;
+    if (all.memory_bytes) {
+      all.condition = others == 1 ? "the node that was not measured needed no more"
+                                  : "the " + std::to_string(others) +
+                                        " nodes that were not measured needed no more";
+    }
+  }
   return all;
 }
 

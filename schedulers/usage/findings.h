@@ -22,6 +22,7 @@ struct Suggestion {
   std::optional<std::uint64_t> memory_bytes;  // of each node
   std::optional<double> time_limit_seconds;
   std::vector<std::string> directives;  // "--mem=240M": what follows #SBATCH
+  std::string condition;  // "the 19 nodes that were not measured needed no more"; empty: none
 
   bool empty() const noexcept { return directives.empty(); }
 };
@@ -45,7 +46,8 @@ QualityStatus quality_of(const JobView& job, const FindingOptions& options);
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options);
 
 // What to write in the next #SBATCH lines: of all findings together, and memory where it was
-// measured, found or not. Empty where there is not enough to judge by.
+// measured, found or not. Empty where there is not enough to judge by; but where accounting saw
+// some of the nodes for all of the time, it is what those needed, with a condition.
 Suggestion suggest(const JobView& job, const FindingOptions& options);
 
 }  // namespace scriptorium::usage

@@ -50,11 +50,13 @@ std::optional<Timestamp> end_of(const JobView& job) {
   return last;
 }
 
-Json sources(const JobView& job) {
+Json sources(const JobView& job, bool whole) {
   Json json = Json::object();
   if (job.accounting) {
     if (job.totals.cpu_seconds) json["cpu"] = to_string(Method::kAccounting);
     if (job.totals.peak_memory_bytes) json["memory"] = to_string(Method::kAccounting);
+    if (whole && (job.totals.gpu_peak_utilization_ratio || job.totals.gpu_peak_memory_bytes))
+      json["gpu"] = to_string(Method::kAccounting);
     return json;
   }
   if (job.nodes.empty()) return json;
@@ -76,6 +78,7 @@ Json suggestion(const Suggestion& from) {
   put(json, "memory_bytes", from.memory_bytes);
   put(json, "time_limit_seconds", from.time_limit_seconds);
   if (!from.directives.empty()) json["directives"] = from.directives;
+  if (!from.condition.empty()) json["condition"] = from.condition;
   return json;
 }
 
@@ -97,12 +100,19 @@ Json findings(const JobView& job, const FindingOptions& options) {
 }
 
 Json quality(const JobView& job, const FindingOptions& options) {
-  Json json{{"status", to_string(quality_of(job, options))}, {"nodes_reporting", job.nodes.size()}};
+  Json json{
+      {"status", to_string(quality_of(job, options))},
+  };
+  put(json, "nodes_reporting", job.nodes_measured);
   put(json, "nodes_expected", job.nodes_expected);
   put(json, "samples", job.samples);
   put_ratio(json, "covered_ratio", job.covered_ratio);
   put(json, "gap_seconds", job.gap_seconds);
   if (job.accounting) json["last_read"] = to_string(LastRead::kAccounting);
+  for (const NotCredible& one : job.not_credible) {
+    json["not_credible"].push_back(
+        {{"figure", one.figure}, {"value", std::round(one.value)}, {"text", one.text}});
+  }
   return json;
 }
 
@@ -112,19 +122,20 @@ Json request_of(const Request& asked) {
   put(request, "cpus", asked.cpus);
   put(request, "memory_bytes", asked.memory_bytes);
   put(request, "gpus", asked.gpus);
+  if (asked.shared_gpu) request["shared_gpu"] = true;
   put(request, "time_limit_seconds", asked.time_limit_seconds);
   return request;
 }
 
 // What the job used of each resource, a block for each.
-void put_resources(Json& json, const JobView& job) {
+void put_resources(Json& json, const JobView& job, bool whole) {
   const Totals& totals = job.totals;
   Json cpu = Json::object();
   put(cpu, "time_seconds", totals.cpu_seconds);
   put(cpu, "user_seconds", totals.user_seconds);
   put(cpu, "system_seconds", totals.system_seconds);
   put(cpu, "allocated", totals.cpus);
-  put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
+  if (whole) put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
   put_ratio(cpu, "system_ratio", job.system_ratio());
   put(cpu, "idle_tail_seconds", totals.idle_tail_seconds);
   put_block(json, "cpu", std::move(cpu));
@@ -132,7 +143,7 @@ void put_resources(Json& json, const JobView& job) {
   Json memory = Json::object();
   put(memory, "peak_bytes", totals.peak_memory_bytes);
   put(memory, "limit_bytes", totals.memory_bytes);
-  put_ratio(memory, "efficiency_ratio", job.memory_ratio());
+  if (whole) put_ratio(memory, "efficiency_ratio", job.memory_ratio());
   put(memory, "peak_swap_bytes", totals.peak_swap_bytes);
   put(memory, "oom_kills", totals.oom_kills);
   put_block(json, "memory", std::move(memory));
@@ -150,6 +161,10 @@ void put_resources(Json& json, const JobView& job) {
   if (totals.gpus != 0) gpu["count"] = totals.gpus;
   put_ratio(gpu, "utilization_ratio", totals.gpu_utilization_ratio);
   put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
+  if (whole) {
+    put_ratio(gpu, "peak_utilization_ratio", totals.gpu_peak_utilization_ratio);
+    put(gpu, "peak_memory_bytes", totals.gpu_peak_memory_bytes);
+  }
   put(gpu, "energy_joules", totals.energy_joules);
   put_block(json, "gpu", std::move(gpu));
 }
@@ -158,9 +173,11 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
   Json json{{"elapsed_seconds", std::round(job.totals.elapsed_seconds * 1000) / 1000}};
   put_time(json, "started_at", start_of(job));
   put_time(json, "ended_at", end_of(job));
-  put_block(json, "source", sources(job));
+  // Steps that do not cover the job have no share of what it had.
+  const bool whole = !job.accounting || quality_of(job, options) != QualityStatus::kPartial;
+  put_block(json, "source", sources(job, whole));
   put_block(json, "request", request_of(job.facts.request));
-  put_resources(json, job);
+  put_resources(json, job, whole);
   Json nodes = Json::array();
   for (const NodeUsage& node : job.nodes) {
     Json one{{"host", {{"name", node.job.node}}}};

@@ -27,8 +27,8 @@ std::optional<double> number(const std::optional<T>& value) noexcept {
 void add_gpus(const std::vector<NodeUsage>& nodes, Totals& totals) {
   double busy = 0;
   double memory = 0;
-  int told_busy = 0;
-  int told_memory = 0;
+  std::uint32_t told_busy = 0;
+  std::uint32_t told_memory = 0;
   for (const NodeUsage& node : nodes) {
     for (const NodeGpu& gpu : node.gpus) {
       ++totals.gpus;
@@ -43,8 +43,10 @@ void add_gpus(const std::vector<NodeUsage>& nodes, Totals& totals) {
       }
     }
   }
-  if (told_busy != 0) totals.gpu_utilization_ratio = busy / told_busy;
-  if (told_memory != 0) totals.gpu_memory_ratio = memory / told_memory;
+  // A mean of some says nothing of the others.
+  if (told_busy != 0 && told_busy == totals.gpus) totals.gpu_utilization_ratio = busy / told_busy;
+  if (told_memory != 0 && told_memory == totals.gpus)
+    totals.gpu_memory_ratio = memory / told_memory;
 }
 
 // A sum says nothing if a node did not measure its part.
@@ -73,10 +75,11 @@ const char* to_string(QualityStatus status) noexcept {
 }
 
 std::optional<double> JobView::cpu_ratio() const noexcept {
-  if (!totals.cpus) return std::nullopt;
+  if (!totals.cpus || !all_nodes_measured()) return std::nullopt;
   return ratio(totals.cpu_seconds, totals.elapsed_seconds * *totals.cpus);
 }
 std::optional<double> JobView::memory_ratio() const noexcept {
+  if (!all_nodes_measured()) return std::nullopt;
   return ratio(number(totals.peak_memory_bytes), number(totals.memory_bytes));
 }
 std::optional<double> JobView::system_ratio() const noexcept {
@@ -85,6 +88,9 @@ std::optional<double> JobView::system_ratio() const noexcept {
 }
 std::optional<double> JobView::time_ratio() const noexcept {
   return ratio(totals.elapsed_seconds, facts.request.time_limit_seconds);
+}
+bool JobView::all_nodes_measured() const noexcept {
+  return !nodes_expected || nodes_measured.value_or(0) >= *nodes_expected;
 }
 bool JobView::ended_by_oom() const noexcept {
   return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0;
@@ -115,8 +121,12 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
         sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.peak_working_set_bytes; });
     totals.memory_bytes =
         sum_of_all(nodes, [](const NodeUsage& n) { return n.memory.limit_bytes; });
-    for (const NodeUsage& node : nodes)
-      keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
+    const bool all_said = std::all_of(nodes.begin(), nodes.end(), [](const NodeUsage& n) {
+      return n.cpu.idle_tail_seconds.has_value();
+    });
+    for (const NodeUsage& node : nodes) {
+      if (all_said) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
+    }
   }
   add_gpus(nodes, totals);
   // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is
@@ -130,6 +140,7 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
   if (whole_job && facts.request.cpus) totals.cpus = facts.request.cpus;
   if (whole_job && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;
   view.nodes_expected = facts.request.nodes;
+  view.nodes_measured = static_cast<std::uint32_t>(nodes.size());
   view.facts = std::move(facts);
   view.nodes = std::move(nodes);
   return view;

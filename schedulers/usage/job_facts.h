@@ -15,6 +15,7 @@ namespace scriptorium::usage {
 
 struct Request {
   std::optional<std::uint32_t> nodes, cpus, gpus;  // as allocated
+  bool shared_gpu = false;                         // it had a part of a GPU: shard, MPS
   std::optional<std::uint64_t>
       memory_bytes;  // of all nodes together; absent where the site does not count memory
   std::optional<double> time_limit_seconds;  // absent: none
@@ -38,12 +39,13 @@ enum class QualityStatus {
   kOk,
   kShort,       // too short for findings
   kPartial,     // parts of it, or some of its nodes, were not seen
-  kAccounting,  // nobody sampled it; the figures are those of the scheduler's accounting
+  kAccounting,  // nobody sampled it; the figures are those of the scheduler's accounting, which
+                // has all of it
   kNone,        // no figures at all
 };
 const char* to_string(QualityStatus status) noexcept;
 
-// Sums over all nodes.
+// Sums over all nodes that were measured.
 struct Totals {
   double elapsed_seconds = 0;
   std::optional<std::uint32_t> cpus;
@@ -57,8 +59,18 @@ struct Totals {
   std::optional<double> idle_tail_seconds;  // of all nodes at once
   std::optional<double> energy_joules;
   std::uint32_t gpus = 0;
-  // Means over the GPUs that report them.
+  // Means over the GPUs, where all of them report it.
   std::optional<double> gpu_utilization_ratio, gpu_memory_ratio;
+  // By accounting: at most, as the steps' highest readings need not be of the same moment.
+  std::optional<double> gpu_peak_utilization_ratio;  // of all GPUs together
+  std::optional<std::uint64_t> gpu_peak_memory_bytes;
+};
+
+// A figure that is left out because it cannot be true.
+struct NotCredible {
+  std::string_view figure;  // its path below "usage" in the event
+  double value = 0;
+  std::string text;  // a sentence: what was said, and why it is not taken
 };
 
 struct JobView {
@@ -67,16 +79,22 @@ struct JobView {
   Totals totals;
   std::optional<std::uint32_t> nodes_expected;
   std::optional<std::uint64_t> samples;  // readings of the node that has fewest
-  std::optional<double> covered_ratio;   // of the node that was covered least
-  std::optional<double> gap_seconds;     // the longest of any node
+  std::optional<std::uint32_t> nodes_measured;
+  // Of the node that was covered least; by accounting: of the nodes' time, what lies in steps that
+  // have figures.
+  std::optional<double> covered_ratio;
+  std::optional<double> gap_seconds;  // the longest of any node
   bool accounting = false;
+  std::vector<NotCredible> not_credible;
 
-  std::optional<double> cpu_ratio()
-      const noexcept;  // CPU time over what was allocated for as long as it ran
-  std::optional<double> memory_ratio() const noexcept;  // peak over what it could have used
+  // CPU time over what was allocated for as long as it ran, and peak over what it could have used:
+  // nothing unless all nodes were measured.
+  std::optional<double> cpu_ratio() const noexcept;
+  std::optional<double> memory_ratio() const noexcept;
   std::optional<double> system_ratio() const noexcept;
   std::optional<double> time_ratio() const noexcept;
   bool ended_by_oom() const noexcept;
+  bool all_nodes_measured() const noexcept;  // also where it is not known how many there are
 };
 
 // From what the nodes measured. `facts` may be empty where the scheduler was not asked or did not

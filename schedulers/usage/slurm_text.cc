@@ -124,22 +124,88 @@ std::optional<std::string_view> tres(std::string_view list, std::string_view nam
   return std::nullopt;
 }
 
+std::optional<std::uint32_t> read_count(std::string_view text) noexcept {
+  constexpr std::uint32_t kInfinite = 0xfffffffd;  // and NO_VAL, one more
+  const auto value = parse_number<std::uint32_t>(text);
+  return value && *value < kInfinite ? value : std::nullopt;
+}
+
+namespace {
+
+constexpr std::size_t kMostHosts = 65536;
+
+// Adds prefix + each number of "01-03,7" + each name that `rest` stands for.
+bool expand_hosts(const std::string& prefix, std::string_view text,
+                  std::vector<std::string>& into) {
+  const std::size_t open = text.find('[');
+  if (open == std::string_view::npos) {
+    into.push_back(prefix + std::string(text));
+    return into.size() <= kMostHosts;
+  }
+  const std::size_t close = text.find(']', open);
+  if (close == std::string_view::npos) return false;
+  const std::string stem = prefix + std::string(text.substr(0, open));
+  const std::string_view rest = text.substr(close + 1);
+  for (std::string_view ranges = text.substr(open + 1, close - open - 1); !ranges.empty();) {
+    const std::string_view range = take_until(ranges, ',');
+    const std::string_view low = range.substr(0, range.find('-'));
+    const auto first = parse_number<std::uint32_t>(low);
+    const auto last = parse_number<std::uint32_t>(
+        low.size() == range.size() ? low : range.substr(low.size() + 1));
+    if (!first || !last || *last < *first || *last - *first > kMostHosts) return false;
+    for (std::uint32_t number = *first; number <= *last; ++number) {
+      std::string digits = std::to_string(number);
+      if (digits.size() < low.size()) digits.insert(0, low.size() - digits.size(), '0');
+      if (!expand_hosts(stem + digits, rest, into)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> read_hosts(std::string_view list) {
+  std::vector<std::string> hosts;
+  while (!list.empty()) {
+    std::size_t end = 0;
+    for (bool inside = false; end < list.size() && (inside || list[end] != ','); ++end)
+      inside = list[end] == '[' || (inside && list[end] != ']');
+    if (end == 0 || !expand_hosts("", list.substr(0, end), hosts)) return {};
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return hosts;
+}
+
 std::optional<std::string> read_text(std::string_view text) {
   if (text.empty() || text == "(null)") return std::nullopt;
   return std::string(text);
 }
 
+namespace {
+
+// A site that accounts for types alone (AccountingStorageTRES=gres/gpu:a100) has no sum.
+void read_gpus(std::string_view list, Request& into) {
+  std::optional<std::uint32_t> typed;
+  const std::optional<std::uint32_t> all = read_count(tres(list, "gres/gpu").value_or(""));
+  while (!list.empty()) {
+    const std::string_view item = take_until(list, ',');
+    const std::string_view name = item.substr(0, item.find('='));
+    const auto count = read_count(item.substr(std::min(name.size() + 1, item.size())));
+    if (!count || *count == 0) continue;
+    if (name.starts_with("gres/gpu:")) typed = typed.value_or(0) + *count;
+    if (name.starts_with("gres/shard") || name.starts_with("gres/mps")) into.shared_gpu = true;
+  }
+  into.gpus = std::max(all, typed);  // nothing is less than any number
+}
+
+}  // namespace
+
 Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus,
                      std::string_view time_limit) {
-  const auto small = [](std::string_view text) -> std::optional<std::uint32_t> {
-    const auto value = parse_number<std::uint64_t>(text);
-    if (!value || *value > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
-    return static_cast<std::uint32_t>(*value);
-  };
   Request request;
-  request.nodes = small(nodes);
-  request.cpus = small(tres(allocated, "cpu").value_or(cpus));
-  request.gpus = small(tres(allocated, "gres/gpu").value_or(""));
+  request.nodes = read_count(nodes);
+  request.cpus = read_count(tres(allocated, "cpu").value_or(cpus));
+  read_gpus(allocated, request);
   request.memory_bytes = read_size(tres(allocated, "mem").value_or(""));
   request.time_limit_seconds = read_duration(time_limit);
   return request;

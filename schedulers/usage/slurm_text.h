@@ -27,6 +27,11 @@ std::optional<double> read_duration(std::string_view text) noexcept;
 std::optional<std::uint64_t> read_size(std::string_view text) noexcept;
 // A member of "cpu=2,mem=200M,node=1,gres/gpu=2".
 std::optional<std::string_view> tres(std::string_view list, std::string_view name) noexcept;
+// A number of things; nothing for Slurm's "not set" and "infinite" of 32 bits (NO_VAL, INFINITE in
+// slurm/slurm.h).
+std::optional<std::uint32_t> read_count(std::string_view text) noexcept;
+// The names in "n[01-03,7],login1"; none if it is not as Slurm writes it.
+std::vector<std::string> read_hosts(std::string_view list);
 // Text that Slurm leaves empty or prints as "(null)" is absent.
 std::optional<std::string> read_text(std::string_view text);
 

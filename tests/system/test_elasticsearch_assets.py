@@ -99,7 +99,7 @@ def test_every_member_of_a_usage_event_has_a_field_of_its_type(flavor, kind):
     fields = mapped(json.loads(
         (TEMPLATES / f"{flavor}-usage.json").read_text())["template"]["mappings"]["properties"])
     allowed = {"string": {"keyword", "text"}, "time": {"date"}, "integer": {"long"},
-               "number": {"double"}}
+               "number": {"double"}, "boolean": {"boolean"}}
     members = usage_leaves(kind)
     assert len(members) > 25
     for path, json_type in members.items():

@@ -92,8 +92,9 @@ def accounted():
     directory.chmod(0o755)
     lab = Slurm(directory / "lab")
     lines = ["SelectTypeParameters=CR_CPU_Memory", "JobAcctGatherType=jobacct_gather/linux",
-             "JobAcctGatherFrequency=1"]
+             "JobAcctGatherFrequency=1", "AccountingStorageTRES=gres/gpu:a100,gres/gpu:h100"]
     result = lab.up("--accounting", "--nodes", "2", "--cpus", "4", "--min-job-age", "300",
+                    "--gres", "gpu:a100:1,gpu:h100:1",
                     *[w for line in lines for w in ("--conf", line)])
     if result.returncode != 0:
         lab.down()
@@ -216,6 +217,92 @@ def test_an_outage_of_the_accounting_is_caught_up(accounted, make_daemon, archiv
     daemon.terminate()
     assert {k: v[2] for k, v in archive.snapshot().items()} == {k: v[2] for k, v in before.items()}
     accounted.jobs["during"] = job
+
+
+HOLD = """python3 -c "
+import time
+held = bytearray({mib} << 20)
+for i in range(0, len(held), 4096): held[i] = 1
+time.sleep(6)
+" """
+SHARE = """python3 -c "
+import mmap, os, time
+held = mmap.mmap(-1, 200 << 20)
+for i in range(0, 200 << 20, 4096): held[i] = 1
+for _ in range(5):
+    if os.fork() == 0:
+        sum(held[i] for i in range(0, 200 << 20, 4096))
+        time.sleep(6)
+        os._exit(0)
+time.sleep(8)
+" """
+
+
+def test_no_figure_of_a_part_is_taken_for_the_job(accounted, make_daemon, archive):
+    """Jobs whose memory is known, each beside what accounting makes of it."""
+    def job(name, body, *options):
+        return accounted.sbatch("-J", name, "-t", "5", *options, script=f"#!/bin/bash\n{body}\n")
+
+    def step(options=""):
+        return f"srun -n1 -N1 --exact --mem=250 {options} {HOLD.format(mib=160)}"
+
+    requeued = job("requeued", HOLD.format(mib=100), "--requeue", "--mem=300")
+    def wait_state(state):
+        wait_for(lambda: accounted.run("squeue", "-h", "-j", requeued, "-o", "%T").stdout.strip()
+                 == state, f"the job to requeue is {state}", 60, 0.2)
+    wait_state("RUNNING")
+    accounted.run("scontrol", "requeue", requeued)
+    wait_state("PENDING")  # and would be for two minutes
+    accounted.run("scontrol", "update", f"JobId={requeued}", "StartTime=now")
+    jobs = {
+        "parallel": job("parallel", f"{step()} & {step()} & {step()} & wait", "-n3", "--mem=900"),
+        "sequential": job("sequential", f"{step()}; {step()}", "-n1", "--mem=900"),
+        "first": job("first", HOLD.format(mib=300), "-N2", "-n2", "--mem=400"),
+        "farm": job("farm", f"{step('-w n1')} & {step('-w n2')} & wait", "-N2", "-n2",
+                    "--mem=400"),
+        "typed": job("typed", HOLD.format(mib=100), "--gres=gpu:a100:1", "-c2", "--mem=400"),
+        "script": job("script", HOLD.format(mib=200), "-c2", "--mem=400"),
+        "shared": job("shared", SHARE, "--mem=600"),
+    }
+    daemon = make_daemon(sources=importing(accounted), sinks=USAGE_SINK).start()
+
+    def used():
+        found = usage_events(archive)
+        ended = {e["job"]["state"] for _, e in found.get(requeued, [])}
+        return ended == {"REQUEUED", "COMPLETED"} and set(jobs.values()) <= set(found) and found
+    found = wait_for(used, "the jobs are in the accounting and imported", 300, 0.5)
+    usage = {name: only(found, id)[1]["usage"] for name, id in jobs.items()}
+
+    def mib(name):
+        return usage[name]["memory"]["peak_bytes"] / 2**20
+
+    def asked(name):
+        return usage[name].get("suggest", {}).get("memory_bytes", 0) / 2**20
+    # Beside what is held there are Python, and srun in the script's step: some 60 MiB at most.
+    assert 480 < mib("parallel") < 640 and asked("parallel") > 1.2 * 480
+    assert 160 < mib("sequential") < 250, "one after the other"
+    assert usage["first"]["quality"]["status"] == "partial"
+    assert usage["first"]["quality"]["nodes_reporting"] == 1
+    assert usage["first"]["findings"] == [f for f in usage["first"]["findings"]
+                                          if f["id"] in ("short_job", "time_over")]
+    assert asked("first") > 1.2 * 300 and "condition" in usage["first"]["suggest"]
+    assert 320 < mib("farm") < 440 and 1.2 * 160 < asked("farm") < 1.2 * 240, "on a node of its own"
+    assert usage["typed"]["request"]["gpus"] == 1
+    assert "cpu_low" not in {f["id"] for f in usage["typed"]["findings"]}
+    assert usage["script"]["quality"]["status"] == "accounting"
+    assert 200 < mib("script") < 260 and "cpu_low" in {f["id"] for f in usage["script"]["findings"]}
+    doubt, = usage["shared"]["quality"]["not_credible"]
+    assert doubt["figure"] == "memory.peak_bytes" and doubt["value"] > 1000 << 20, \
+        "200 MiB for each of six processes"
+    assert asked("shared") == 0
+    said = daemon.command("report", jobs["shared"]).stdout
+    assert "memory     no data" in said and "not used   Accounting has 1." in said, said
+    said = daemon.command("report", jobs["first"]).stdout
+    assert "only 1 of 2 nodes measured" in said, said
+    assert "Next time, if the node that was not measured needed no more" in said, said
+    first, = [e for _, e in found[requeued] if e["job"]["state"] == "REQUEUED"]
+    assert first["usage"]["quality"]["status"] in ("none", "partial", "short")
+    assert "suggest" not in first["usage"]
 
 
 # ---- a node, by real control groups --------------------------------------------------------------

@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 2
+VERSION = 3
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -135,7 +135,7 @@ def usage_family(_):
             seq=LONG, interval_seconds=DOUBLE, elapsed_seconds=DOUBLE, started_at=DATE,
             ended_at=DATE,
             source=obj(cpu=keyword(), memory=keyword(), io=keyword(), gpu=keyword()),
-            request=obj(nodes=LONG, cpus=LONG, memory_bytes=LONG, gpus=LONG,
+            request=obj(nodes=LONG, cpus=LONG, memory_bytes=LONG, gpus=LONG, shared_gpu=BOOLEAN,
                         time_limit_seconds=DOUBLE),
             cpu=obj(time_seconds=DOUBLE, user_seconds=DOUBLE, system_seconds=DOUBLE,
                     allocated=LONG, pressure_some_seconds=DOUBLE,
@@ -152,7 +152,7 @@ def usage_family(_):
             io=obj(read_bytes=LONG, written_bytes=LONG, pressure_full_seconds=DOUBLE),
             time=obj(efficiency_ratio=DOUBLE),
             gpu=obj(count=LONG, utilization_ratio=DOUBLE, memory_efficiency_ratio=DOUBLE,
-                    energy_joules=DOUBLE),
+                    peak_utilization_ratio=DOUBLE, peak_memory_bytes=LONG, energy_joules=DOUBLE),
             tasks=obj(current=LONG, peak=LONG), node=obj(cpus=LONG, memory_bytes=LONG),
             gpus=obj(id=keyword(), index=LONG, model=keyword(), utilization_ratio=DOUBLE,
                      utilization=statistics,
@@ -161,14 +161,15 @@ def usage_family(_):
                      zero_ratio=DOUBLE, longest_zero_seconds=DOUBLE, samples=LONG),
             quality=obj(samples=LONG, covered_ratio=DOUBLE, last_read=keyword(),
                         gap_seconds=DOUBLE, nodes_reporting=LONG,
-                        nodes_expected=LONG, status=keyword()),
+                        nodes_expected=LONG, status=keyword(),
+                        not_credible=obj(figure=keyword(), value=DOUBLE, text=keyword(4096))),
             # the rest of a node's block is in _source, and in its own usage.node document
             nodes=obj(host=obj(name=keyword())),
             findings=obj(id=keyword(), severity=keyword(), value=DOUBLE, threshold=DOUBLE,
                          unit=keyword(), scope=keyword(),
                          hosts=keyword(), suggest=UNINDEXED, text=keyword(4096, words=True)),
             suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE,
-                        directives=keyword())),
+                        directives=keyword(), condition=keyword())),
     }
 
 

@@ -190,8 +190,32 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
   Json parts = job("4712");
   parts["usage"]["quality"] = {
       {"status", "partial"}, {"nodes_reporting", 1}, {"nodes_expected", 4}};
+  parts["usage"]["cpu"].erase("efficiency_ratio");
+  parts["usage"]["memory"].erase("efficiency_ratio");
+  parts["usage"]["suggest"]["condition"] = "the 3 nodes that were not measured needed no more";
   keep(parts, "4712.usage.json");
-  EXPECT_THAT(run({"4712"}).out, HasSubstr("only 1 of 4 nodes reported"));
+  EXPECT_THAT(
+      run({"4712"}).out,
+      AllOf(HasSubstr("only 1 of 4 nodes measured"),
+            HasSubstr("CPU        at least 2 h 0 min of CPU time; it had 2 CPUs"),
+            HasSubstr("memory     at least 430 MiB; it had 2.0 GiB"),
+            HasSubstr("Next time, if the 3 nodes that were not measured needed no more\n")));
+
+  Json doubtful = job("4714");
+  doubtful["usage"]["source"] = {{"cpu", "accounting"}};
+  doubtful["usage"]["memory"].erase("peak_bytes");
+  doubtful["usage"]["memory"].erase("efficiency_ratio");
+  doubtful["usage"]["gpu"] = {{"peak_utilization_ratio", 0.65}};
+  doubtful["usage"]["request"]["gpus"] = 2;
+  doubtful["usage"]["quality"] = {
+      {"status", "accounting"},
+      {"not_credible",
+       {{{"figure", "memory.peak_bytes"}, {"value", 4e10}, {"text", "Too much."}}}}};
+  keep(doubtful, "4714.usage.json");
+  EXPECT_THAT(run({"4714"}).out,
+              AllOf(HasSubstr("by the scheduler's accounting only\n"),
+                    HasSubstr("memory     no data\n"), HasSubstr("not used   Too much.\n"),
+                    HasSubstr("GPU        by accounting at most 65 % busy, of 2 GPUs\n")));
 
   Json unseen = job("4713");
   unseen["usage"] = {{"elapsed_seconds", 3.0},

@@ -27,19 +27,19 @@ using Json = nlohmann::json;
 
 // What sacct of Slurm 22.05 with jobacct_gather/linux printed, X standing for the guard: a job of 2
 // CPUs of which one was busy, with a newline in its name; one on two nodes; one cancelled while it
-// waited; an array of which a task was requeued.
+// waited; an array of which a task was requeued. NTasks and NodeList were added as it prints them.
 constexpr std::string_view kRecorded =
-    R"sacct(1X1X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00X5XFAILEDX3:0X1X2Xbilling=2,cpu=2,mem=200M,node=1X00:02.992X00:02.907X00:00.084XXXX/home/aliceXa b|c
+    R"sacct(1X1X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00X5XFAILEDX3:0X1X2Xbilling=2,cpu=2,mem=200M,node=1X00:02.992X00:02.907X00:00.084XXXXn1X/home/aliceXa b|c
 zzX
-1.batchX1.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXFAILEDX3:0X1X2Xcpu=2,mem=200M,node=1X00:02.992X00:02.907X00:00.084X76853248Xcpu=00:00:02,energy=0,fs/disk=1693949,mem=76853248,pages=0,vmem=81428480X0XXbatchX
-2X2X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XUNLIMITEDXCOMPLETEDX0:0X2X4Xbilling=4,cpu=4,mem=400M,node=2X00:00.017X00:00.014X00:00.003XXX0X/home/aliceXwrapX
-2.batchX2.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXCOMPLETEDX0:0X1X2Xcpu=2,mem=200M,node=1X00:00.011X00:00.009X00:00.001X10833920Xcpu=00:00:00,energy=0,fs/disk=29417,mem=10833920,pages=0,vmem=292888576X0XXbatchX
-2.0X2.0XXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXCOMPLETEDX0:0X2X4Xcpu=4,mem=400M,node=2X00:00.006X00:00.005X00:00.001X1708032Xcpu=00:00:00,energy=0,fs/disk=27908,mem=6754304,pages=0,vmem=11960320X0XXsleepX
-4X4X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:54X2026-11-21T20:17:54X0X00:00:00XPartition_LimitXCANCELLED by 0X0:0X1X1XX00:00:00X00:00:00X00:00:00XXX0X/home/aliceXwrapX
-6X3_0X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:02X6X00:00:00XUNLIMITEDXREQUEUEDX0:0X1X1Xbilling=1,cpu=1,mem=50M,node=1X00:00.002X00:00:00X00:00.001XXXX/home/aliceXwrapX
-6.batchX3_0.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XXCOMPLETEDX0:0X1X1Xcpu=1,mem=50M,node=1X00:00.002X00:00:00X00:00.001X3149824Xcpu=00:00:00,energy=0,fs/disk=11083,mem=3149824,pages=0,vmem=5644288X0XXbatchX
-3X3_1X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XUNLIMITEDXCOMPLETEDX0:0X1X1Xbilling=1,cpu=1,mem=50M,node=1X00:00.002X00:00.002X00:00:00XXXX/home/aliceXwrapX
-3.batchX3_1.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XXCOMPLETEDX0:0X1X1Xcpu=1,mem=50M,node=1X00:00.002X00:00.002X00:00:00X3325952Xcpu=00:00:00,energy=0,fs/disk=11083,mem=3325952,pages=0,vmem=5644288X0XXbatchX
+1.batchX1.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXFAILEDX3:0X1X2Xcpu=2,mem=200M,node=1X00:02.992X00:02.907X00:00.084X76853248Xcpu=00:00:02,energy=0,fs/disk=1693949,mem=76853248,pages=0,vmem=81428480X1Xn1XXbatchX
+2X2X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XUNLIMITEDXCOMPLETEDX0:0X2X4Xbilling=4,cpu=4,mem=400M,node=2X00:00.017X00:00.014X00:00.003XXXXn[1-2]X/home/aliceXwrapX
+2.batchX2.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXCOMPLETEDX0:0X1X2Xcpu=2,mem=200M,node=1X00:00.011X00:00.009X00:00.001X10833920Xcpu=00:00:00,energy=0,fs/disk=29417,mem=10833920,pages=0,vmem=292888576X1Xn1XXbatchX
+2.0X2.0XXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:18:00X4X00:00:00XXCOMPLETEDX0:0X2X4Xcpu=4,mem=400M,node=2X00:00.006X00:00.005X00:00.001X1708032Xcpu=00:00:00,energy=0,fs/disk=27908,mem=6754304,pages=0,vmem=11960320X4Xn[1-2]XXsleepX
+4X4X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:54X2026-11-21T20:17:54X0X00:00:00XPartition_LimitXCANCELLED by 0X0:0X1X1XX00:00:00X00:00:00X00:00:00XXXXNone assignedX/home/aliceXwrapX
+6X3_0X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:18:02X6X00:00:00XUNLIMITEDXREQUEUEDX0:0X1X1Xbilling=1,cpu=1,mem=50M,node=1X00:00.002X00:00:00X00:00.001XXXXn1X/home/aliceXwrapX
+6.batchX3_0.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XXCOMPLETEDX0:0X1X1Xcpu=1,mem=50M,node=1X00:00.002X00:00:00X00:00.001X3149824Xcpu=00:00:00,energy=0,fs/disk=11083,mem=3149824,pages=0,vmem=5644288X1Xn1XXbatchX
+3X3_1X0X0XrootXrootXrootXmainXnormalX2026-11-21T20:17:53X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XUNLIMITEDXCOMPLETEDX0:0X1X1Xbilling=1,cpu=1,mem=50M,node=1X00:00.002X00:00.002X00:00:00XXXXn1X/home/aliceXwrapX
+3.batchX3_1.batchXXXXXrootXXX2026-11-21T20:17:56X2026-11-21T20:17:56X2026-11-21T20:17:58X2X00:00:00XXCOMPLETEDX0:0X1X1Xcpu=1,mem=50M,node=1X00:00.002X00:00.002X00:00:00X3325952Xcpu=00:00:00,energy=0,fs/disk=11083,mem=3325952,pages=0,vmem=5644288X1Xn1XXbatchX
 )sacct";
 
 Timestamp at(std::string_view text) { return parse_rfc3339(text).value(); }
@@ -69,7 +69,8 @@ TEST(SacctTest, ARecordedAnswerIsRead) {
   const JobView& wide = (*jobs)[1].view;
   EXPECT_EQ(wide.nodes_expected, 2U);
   EXPECT_EQ(wide.totals.cpus, 4U);
-  EXPECT_EQ(wide.totals.peak_memory_bytes, 10833920U) << "the larger step, and its tasks together";
+  EXPECT_EQ(wide.totals.peak_memory_bytes, 10833920U + 6754304U) << "script and step at once";
+  EXPECT_EQ(wide.totals.peak_node_bytes, 10833920U + 2U * 1708032U) << "two of four tasks";
   EXPECT_EQ(wide.facts.request.time_limit_seconds, std::nullopt);
 
   const JobView& task = (*jobs)[2].view;
@@ -87,7 +88,7 @@ TEST(SacctTest, FiguresOfAccountingSayThatTheyAreRougher) {
   const Json usage = Json::parse(event.extra_json)["usage"];
   EXPECT_EQ(usage["quality"]["status"], "accounting");
   EXPECT_EQ(usage["quality"]["last_read"], "accounting");
-  EXPECT_EQ(usage["quality"]["nodes_reporting"], 0);
+  EXPECT_EQ(usage["quality"]["nodes_reporting"], 1);
   EXPECT_EQ(usage["source"], (Json{{"cpu", "accounting"}, {"memory", "accounting"}}));
   EXPECT_FALSE(usage.contains("nodes"));
   std::vector<std::string> ids;
@@ -216,6 +217,7 @@ exit 0
                                      ""s,
                                      ""s,
                                      ""s,
+                                     "n[1-"s + n + "]",
                                      "/home"s,
                                      "md"s}) {
       row += field + "X";

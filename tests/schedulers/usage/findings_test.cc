@@ -333,6 +333,35 @@ TEST(FindingsTest, WhatWasNotMeasuredIsNotZero) {
   EXPECT_EQ(view_of(facts(2), {n, other}).cpu_ratio(), std::nullopt) << "half a sum is no sum";
 }
 
+TEST(FindingsTest, WhatSomeNodesOrGpusSaidIsNotTakenForAll) {
+  NodeUsage idle = node();
+  idle.cpu.idle_tail_seconds = 1800;
+  EXPECT_FALSE(find(view_of(facts(2), {idle, node("n2")}), "idle_tail"))
+      << "the other node did not say";
+
+  EXPECT_EQ(view_of(facts(2), {node()}).cpu_ratio(), std::nullopt);
+  EXPECT_EQ(view_of(facts(2), {node()}).memory_ratio(), std::nullopt);
+
+  NodeUsage gpus = node();
+  gpus.gpus = {gpu(0.2), gpu(0, "GPU-2"), NodeGpu{.id = "GPU-3"}};
+  const JobView job = view(gpus);
+  EXPECT_EQ(job.totals.gpu_utilization_ratio, std::nullopt);
+  EXPECT_THAT(find(job, "gpu_unused")->suggest.directives, IsEmpty())
+      << "nobody knows what the third one did";
+  gpus.gpus.erase(gpus.gpus.begin() + 1);
+  EXPECT_THAT(find(view(gpus), "gpu_low")->text, HasSubstr("1 of 2 GPUs could be read"));
+}
+
+TEST(FindingsTest, WithoutTheNumberOfNodesNothingIsSuggested) {
+  NodeUsage serial = node();
+  serial.cpu.time_seconds = 3600;
+  JobFacts unknown = facts();
+  unknown.request.nodes.reset();
+  const JobView job = view_of(unknown, {serial});
+  EXPECT_THAT(ids(job), Contains("cpu_serial"));
+  EXPECT_TRUE(suggest(job, {}).empty()) << "another node may have needed more";
+}
+
 TEST(FindingsTest, SuspendedTimeDoesNotCount) {
   JobFacts paused = facts();
   paused.suspended_seconds = 1800;

@@ -39,6 +39,38 @@ TEST(SlurmTextTest, AMemberOfAListIsFoundByItsWholeName) {
   EXPECT_EQ(tres("", "cpu"), std::nullopt);
 }
 
+TEST(SlurmTextTest, NumbersThatSlurmDoesNotMeanAreAbsent) {
+  EXPECT_EQ(read_count("4294967292"), 4294967292U);
+  for (const char* text :
+       {"4294967293", "4294967294", "4294967295", "18446744073709551614", "", "x"})
+    EXPECT_EQ(read_count(text), std::nullopt) << text;
+  EXPECT_EQ(read_size("18446744073709551614"), std::nullopt) << "NO_VAL64";
+}
+
+TEST(SlurmTextTest, GpusOfAllTypesAreCountedOnce) {
+  const auto gpus = [](std::string_view tres) { return read_request(tres, "1", "4", "").gpus; };
+  EXPECT_EQ(gpus("cpu=4,gres/gpu=3,gres/gpu:a100=1,gres/gpu:h100=2"), 3U);
+  EXPECT_EQ(gpus("cpu=4,gres/gpu:a100=1,gres/gpu:nvidia_geforce_rtx_2080_ti=2"), 3U);
+  EXPECT_EQ(gpus("cpu=4,gres/gpu:a100_1g.5gb=1"), 1U);
+  EXPECT_EQ(gpus("cpu=4,gres/gpumem=5G"), std::nullopt);
+  EXPECT_EQ(gpus("cpu=4,gres/shard=2"), std::nullopt);
+  EXPECT_TRUE(read_request("cpu=4,gres/shard=2", "1", "4", "").shared_gpu);
+  EXPECT_TRUE(read_request("cpu=4,gres/mps:a100=50", "1", "4", "").shared_gpu);
+  EXPECT_FALSE(read_request("cpu=4,gres/gpu=1,gres/shard=0", "1", "4", "").shared_gpu);
+}
+
+TEST(SlurmTextTest, ListsOfHostsAreReadAsSlurmShortensThem) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(read_hosts("n1"), ElementsAre("n1"));
+  EXPECT_THAT(read_hosts("n[08-10,1],login"), ElementsAre("n08", "n09", "n10", "n1", "login"));
+  EXPECT_THAT(read_hosts("r[1-2]n[3,5]-ib"),
+              ElementsAre("r1n3-ib", "r1n5-ib", "r2n3-ib", "r2n5-ib"));
+  EXPECT_EQ(read_hosts("n[1-65536]").size(), 65536U);
+  for (const char* text :
+       {"", ",", "n[1-", "n[2-1]", "n[a-b]", "n[1-4294967295]", "n[1-300]x[1-300]"})
+    EXPECT_TRUE(read_hosts(text).empty()) << text;
+}
+
 TEST(SlurmTextTest, RowsThatAreCutOrTooLongAreRefused) {
   EXPECT_EQ(split_rows("a@b@\nc@d@\n", "@", 2, "x").value().size(), 2U);
   EXPECT_EQ(split_rows("a@b\nc@\n", "@", 2, "x").value().front()[1], "b\nc");

@@ -154,11 +154,16 @@ void take_usage(JobRow& row, const Json& usage) {
   const Json& cpu = member(usage, "cpu");
   const Json& memory = member(usage, "memory");
   const Json& gpu = member(usage, "gpu");
+  const bool partial = text_at(member(usage, "quality"), "status") == "partial";
+  // What some of its nodes used is not what the job used. Then there is no ratio either.
+  const auto is_whole = [&](const Json& figures) {
+    return !partial || number_at(figures, "efficiency_ratio");
+  };
   take(row.elapsed_seconds, number_at(usage, "elapsed_seconds"));
-  take(row.cpu_seconds, number_at(cpu, "time_seconds"));
+  if (is_whole(cpu)) take(row.cpu_seconds, number_at(cpu, "time_seconds"));
   take(row.cpus, either(count_at(cpu, "allocated"), count_at(request, "cpus")));
   take(row.cpu_ratio, number_at(cpu, "efficiency_ratio"));
-  take(row.memory_peak_bytes, count_at(memory, "peak_bytes"));
+  if (is_whole(memory)) take(row.memory_peak_bytes, count_at(memory, "peak_bytes"));
   take(row.memory_limit_bytes,
        either(count_at(memory, "limit_bytes"), count_at(request, "memory_bytes")));
   take(row.gpus, either(count_at(gpu, "count"), count_at(request, "gpus")));

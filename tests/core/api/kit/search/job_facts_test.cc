@@ -64,6 +64,19 @@ Event submission() {
   return event;
 }
 
+TEST(RowOfTest, WhatAPartOfAJobUsedIsNotTakenForTheJob) {
+  Event event = usage_event();
+  for (const auto& [from, to] : {std::pair{R"("status":"ok")", R"("status":"partial")"},
+                                 std::pair{R"(,"efficiency_ratio":0.29)", ""}}) {
+    event.extra_json.replace(event.extra_json.find(from), std::string_view(from).size(), to);
+  }
+  JobRow row;
+  join(row, event);
+  EXPECT_FALSE(row.cpu_seconds);
+  EXPECT_FALSE(row.memory_peak_bytes);
+  EXPECT_EQ(row.cpus, 16U) << "what it had is known";
+}
+
 TEST(RowOfTest, HoldsWhatTheSubmissionSays) {
   const JobRow row = row_of(submission());
   EXPECT_EQ(row.cluster, "lab");

@@ -1,0 +1,243 @@
+#include "schedulers/usage/steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "schedulers/usage/finding_words.h"
+
+namespace scriptorium::usage {
+namespace {
+
+// Clocks of nodes, and times in whole seconds, make a figure exceed its bound by a little.
+constexpr double kTolerance = 1.05;
+constexpr double kWholeSeconds = 2;
+constexpr double kSurelyComputed = 60;  // a job of so many seconds has used a millisecond
+
+double length(Timestamp begin, Timestamp end) {
+  return static_cast<double>(end.nanoseconds - begin.nanoseconds) / kSecond;
+}
+
+bool is_measured(const AccountedStep& step) {
+  return step.largest_task_bytes || step.all_tasks_bytes || step.cpu_seconds.value_or(0) > 0 ||
+         step.sampled_cpu_seconds.value_or(0) > 0;
+}
+
+// ---- what ran at the same time
+
+struct Use {
+  Timestamp begin, end;
+  double amount = 0;
+};
+
+// The largest sum of what overlaps. Steps that follow each other share a second at most.
+double most_at_once(std::span<const Use> uses) {
+  std::vector<std::pair<Timestamp, double>> changes;
+  double most = 0;
+  for (const Use& use : uses) {
+    most = std::max(most, use.amount);
+    if (!(use.begin < use.end)) continue;
+    changes.emplace_back(use.begin, use.amount);
+    changes.emplace_back(use.end, -use.amount);
+  }
+  // At one time first what ends, which is negative.
+  std::sort(changes.begin(), changes.end());
+  double sum = 0;
+  for (const auto& [time, change] : changes) {
+    sum += change;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+double covered_seconds(std::vector<Use> uses) {
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.begin < b.begin; });
+  double sum = 0;
+  std::optional<Timestamp> until;
+  for (const Use& use : uses) {
+    const Timestamp from = until ? std::max(*until, use.begin) : use.begin;
+    if (from < use.end) sum += length(from, use.end);
+    until = until ? std::max(*until, use.end) : use.end;
+  }
+  return sum;
+}
+
+// ---- memory
+
+struct StepMemory {
+  double all = 0;      // of all nodes
+  double fullest = 0;  // of the node that had most: at most this
+};
+
+StepMemory memory_of(const AccountedStep& step) {
+  const auto largest = static_cast<double>(step.largest_task_bytes.value_or(0));
+  StepMemory memory{.all = static_cast<double>(step.all_tasks_bytes.value_or(0))};
+  if (!step.all_tasks_bytes) memory.all = largest * step.tasks.value_or(1);
+  memory.all = std::max(memory.all, largest);
+  memory.fullest = std::max(memory.all / step.nodes, largest);
+  if (step.tasks) {
+    const std::uint32_t on_one_node = (*step.tasks + step.nodes - 1) / step.nodes;
+    memory.fullest = std::max(memory.fullest, std::min(memory.all, largest * on_one_node));
+  }
+  return memory;
+}
+
+// ---- what each node had
+
+struct Host {
+  std::vector<Use> memory, fullest;
+  std::vector<Use> measured;  // without amounts
+};
+
+// Where one step's list of nodes could not be read, all are taken to share as many as possible:
+// then their memory adds up to most, and they cover least.
+std::map<std::string, Host> hosts_of(const std::vector<AccountedStep>& steps) {
+  const bool known = std::all_of(steps.begin(), steps.end(),
+                                 [](const AccountedStep& s) { return s.hosts.size() == s.nodes; });
+  std::map<std::string, Host> hosts;
+  for (const AccountedStep& step : steps) {
+    if (!is_measured(step)) continue;
+    const StepMemory memory = memory_of(step);
+    for (std::uint32_t i = 0; i < step.nodes; ++i) {
+      Host& host = hosts[known ? step.hosts[i] : std::to_string(i)];
+      host.memory.push_back({step.started_at, step.ended_at, memory.all / step.nodes});
+      host.fullest.push_back({step.started_at, step.ended_at, memory.fullest});
+      if (!step.is_extern) host.measured.push_back({step.started_at, step.ended_at});
+    }
+  }
+  return hosts;
+}
+
+// ---- the whole job
+
+void add_coverage(const std::map<std::string, Host>& hosts, JobView& job) {
+  double seconds = 0;
+  std::uint32_t nodes = 0;
+  for (const auto& [name, host] : hosts) {
+    if (host.measured.empty()) continue;
+    ++nodes;
+    seconds += covered_seconds(host.measured);
+  }
+  job.nodes_measured = nodes;
+  const double all =
+      job.nodes_expected.value_or(1) * length(*job.facts.started_at, *job.facts.ended_at);
+  if (all > 0) job.covered_ratio = std::min(1.0, seconds / all);
+}
+
+void add_memory(const std::vector<AccountedStep>& steps, const std::map<std::string, Host>& hosts,
+                JobView& job) {
+  double sum = 0;
+  double fullest = 0;  // one node had at most this much, and at least `surely`
+  double surely = 0;
+  for (const auto& [name, host] : hosts) {
+    const double most = most_at_once(host.memory);
+    sum += most;
+    surely = std::max(surely, most);
+    fullest = std::max(fullest, most_at_once(host.fullest));
+  }
+  for (const AccountedStep& step : steps)
+    surely = std::max(surely, static_cast<double>(step.largest_task_bytes.value_or(0)));
+  if (sum <= 0) return;
+  Totals& totals = job.totals;
+  const auto had = static_cast<double>(totals.memory_bytes.value_or(0));
+  // A job that was killed for memory may have had more for a moment.
+  if (had > 0 && sum > had * kTolerance && !job.ended_by_oom()) {
+    job.not_credible.push_back(
+        {"memory.peak_bytes", sum,
+         "Accounting has " + size_words(sum) + " of memory for a job that had " + size_words(had) +
+             ": memory that processes share was counted for each of them, or the limit is not "
+             "enforced."});
+    return;
+  }
+  if (had > 0) fullest = std::max(surely, std::min(fullest, had / job.nodes_expected.value_or(1)));
+  totals.peak_memory_bytes = static_cast<std::uint64_t>(sum);
+  totals.peak_node_bytes = static_cast<std::uint64_t>(fullest);
+}
+
+// Which of the fields has the CPU time differs by release and by how programs are started: TotalCPU
+// lacks processes that nobody waited for, the readings lack the last seconds, and either was seen
+// with sums that no job can have used. Taken is the first that is possible.
+void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
+  Totals& totals = job.totals;
+  double most = 0;
+  double sampled = 0;
+  bool measured = false;
+  for (const AccountedStep& step : steps) {
+    if (!is_measured(step)) continue;
+    measured = true;
+    const double ended = step.cpu_seconds.value_or(0);
+    most += std::max(ended, step.sampled_cpu_seconds.value_or(0));
+    sampled += step.sampled_cpu_seconds.value_or(ended);
+  }
+  const std::optional<double> own = totals.cpu_seconds;
+  totals.cpu_seconds.reset();
+  if (!measured && own.value_or(0) <= 0) {  // no plugin gathers: nothing measured, not nothing used
+    totals.user_seconds.reset();
+    totals.system_seconds.reset();
+    return;
+  }
+  const double possible =
+      totals.cpus.value_or(0) * (totals.elapsed_seconds + kWholeSeconds) * kTolerance;
+  const bool must_be_some = totals.elapsed_seconds >= kSurelyComputed;
+  const auto is_possible = [&](double seconds) {
+    return (!totals.cpus || seconds <= possible) && (seconds > 0 || !must_be_some);
+  };
+  for (const double seconds : {most, sampled, own.value_or(0)}) {
+    if (!is_possible(seconds)) continue;
+    totals.cpu_seconds = seconds;
+    break;
+  }
+  const double split = totals.user_seconds.value_or(0) + totals.system_seconds.value_or(0);
+  const double cpu = totals.cpu_seconds.value_or(-1);
+  if (std::abs(split - cpu) > cpu * (kTolerance - 1) + kWholeSeconds || cpu < 0) {
+    totals.user_seconds.reset();
+    totals.system_seconds.reset();
+  }
+  const double claimed = totals.cpu_seconds ? own.value_or(0) : std::max(most, own.value_or(0));
+  if (totals.cpu_seconds && (claimed <= 0 || is_possible(claimed))) return;
+  const std::string ran = " for a job that ran for " + duration(totals.elapsed_seconds);
+  std::string text = claimed > 0 ? "Accounting has " + duration(claimed) + " of CPU time" + ran +
+                                       " on " + std::to_string(totals.cpus.value_or(0)) +
+                                       " CPUs: more than they have."
+                                 : "Accounting has no CPU time at all" + ran + " and used memory.";
+  if (totals.cpu_seconds) text += " The sum of its steps is used.";
+  job.not_credible.push_back({"cpu.time_seconds", claimed, std::move(text)});
+}
+
+void add_gpus(const std::vector<AccountedStep>& steps, JobView& job) {
+  std::vector<Use> busy;
+  std::vector<Use> memory;
+  for (const AccountedStep& step : steps) {
+    if (step.gpu_percent) busy.push_back({step.started_at, step.ended_at, *step.gpu_percent / 100});
+    if (step.gpu_bytes)
+      memory.push_back({step.started_at, step.ended_at, static_cast<double>(*step.gpu_bytes)});
+  }
+  const std::uint32_t gpus = job.facts.request.gpus.value_or(0);
+  if (gpus == 0) return;
+  const double held = most_at_once(memory);
+  if (!memory.empty()) job.totals.gpu_peak_memory_bytes = static_cast<std::uint64_t>(held);
+  const double used = most_at_once(busy);
+  if (used > 0 || (!busy.empty() && !memory.empty() && held <= 0)) {
+    job.totals.gpu_peak_utilization_ratio = std::min(1.0, used / gpus);
+  } else if (!busy.empty() && held > 0) {
+    job.not_credible.push_back(
+        {"gpu.peak_utilization_ratio", 0,
+         "Accounting has " + size_words(held) +
+             " of GPU memory in use by GPUs that did nothing: it cannot read how busy a part of a "
+             "GPU is (MIG)."});
+  }
+}
+
+}  // namespace
+
+void add_up_steps(const std::vector<AccountedStep>& steps, JobView& job) {
+  const auto hosts = hosts_of(steps);
+  add_coverage(hosts, job);
+  add_cpu(steps, job);
+  add_memory(steps, hosts, job);
+  add_gpus(steps, job);
+}
+
+}  // namespace scriptorium::usage

@@ -1,0 +1,319 @@
+#include "schedulers/usage/steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "schedulers/usage/accounting.h"
+#include "schedulers/usage/job_events.h"
+
+// Figures of steps that are used for their job, by what sacct prints of them.
+namespace scriptorium::usage {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using Json = nlohmann::json;
+using Fields = std::map<std::string, std::string>;
+
+// Rows of sacct: two hours in which a job of 4 CPUs and 16 GiB ran, unless the fields say
+// otherwise.
+class Accounting {
+ public:
+  Accounting& job(Fields fields) {
+    id_ = fields.contains("JobIDRaw") ? fields["JobIDRaw"] : "1";
+    job_ = {{"JobIDRaw", id_},
+            {"JobID", id_},
+            {"UID", "1001"},
+            {"User", "bob"},
+            {"Submit", "2026-11-21T08:00:00"},
+            {"Start", "2026-11-21T08:00:00"},
+            {"End", "2026-11-21T10:00:00"},
+            {"ElapsedRaw", "7200"},
+            {"TimelimitRaw", "UNLIMITED"},
+            {"State", "COMPLETED"},
+            {"NNodes", "1"},
+            {"AllocTRES", "cpu=4,mem=16G,node=1"},
+            {"TotalCPU", "07:50:00"},
+            {"UserCPU", "07:50:00"},
+            {"SystemCPU", "00:00:00"}};
+    fields.merge(job_);
+    job_ = fields;
+    return row(fields);
+  }
+  // As long as the job, on one node, with all of its CPU time.
+  Accounting& step(const std::string& name, Fields fields) {
+    fields.insert({"JobIDRaw", id_ + "." + name});
+    fields.insert({"NNodes", "1"});
+    for (const char* same : {"Start", "End", "TotalCPU"}) fields.insert({same, job_[same]});
+    return row(fields);
+  }
+
+  JobView view() const {
+    auto jobs = parse_sacct(text_, "@");
+    EXPECT_TRUE(jobs) << jobs.error().message();
+    EXPECT_EQ(jobs->size(), 1U);
+    return jobs->front().view;
+  }
+  // The event's "usage".
+  Json usage() const {
+    return Json::parse(job_event("lab", "slurm", view(), {}).extra_json)["usage"];
+  }
+
+ private:
+  Accounting& row(const Fields& fields) {
+    std::istringstream names(sacct_arguments("@", {}, {}).back());
+    for (std::string name; std::getline(names, name, ',');)
+      text_ += (fields.contains(name) ? fields.at(name) : "") + "@";
+    text_ += "\n";
+    return *this;
+  }
+
+  std::string id_, text_;
+  Fields job_;
+};
+
+std::vector<std::string> findings(const Json& usage) {
+  std::vector<std::string> ids;
+  for (const Json& found : usage["findings"]) ids.push_back(found["id"]);
+  return ids;
+}
+// What the next job is told to ask for; "" for nothing.
+std::string memory_to_ask_for(const Json& usage) {
+  if (!usage.contains("suggest")) return "";
+  for (const Json& line : usage["suggest"]["directives"]) {
+    if (const auto text = line.get<std::string>(); text.starts_with("--mem=")) return text;
+  }
+  return "";
+}
+
+// ---- which nodes
+
+// troycomi/reportseff#37: MPI that was started without srun is seen on the first node alone.
+TEST(StepsTest, AStepOnOneOfTwentyNodesIsNotTakenForTheJob) {
+  Accounting sacct;
+  sacct
+      .job({{"NNodes", "20"},
+            {"AllocTRES", "cpu=720,mem=3836920M,node=20"},
+            {"TotalCPU", "2-23:00:00"}})
+      .step("batch", {{"MaxRSS", "33824748K"}, {"TRESUsageInTot", "cpu=2-23:00:00,mem=33824748K"}})
+      .step("extern", {{"NNodes", "20"}, {"MaxRSS", "1000K"}, {"TotalCPU", "00:00.005"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["quality"]["status"], "partial");
+  EXPECT_EQ(usage["quality"]["nodes_reporting"], 1);
+  EXPECT_EQ(usage["quality"]["covered_ratio"], 0.05);
+  EXPECT_THAT(findings(usage), IsEmpty());
+  EXPECT_FALSE(usage["cpu"].contains("efficiency_ratio")) << "71 h of 1,440 is nobody's efficiency";
+  EXPECT_FALSE(usage["memory"].contains("efficiency_ratio"));
+  EXPECT_EQ(memory_to_ask_for(usage), "--mem=39G") << "not a twentieth of it";
+  EXPECT_EQ(usage["suggest"]["condition"], "the 19 nodes that were not measured needed no more");
+}
+
+TEST(StepsTest, MemoryIsOfTheNodesThatAStepRanOn) {
+  Accounting sacct;
+  sacct.job({{"NNodes", "4"}, {"AllocTRES", "cpu=16,mem=64G,node=4"}, {"TotalCPU", "1-06:00:00"}})
+      .step("batch", {{"MaxRSS", "12G"}, {"TRESUsageInTot", "cpu=00:10:00,mem=12G"}})
+      .step("0",
+            {{"NNodes", "4"}, {"MaxRSS", "500M"}, {"TRESUsageInTot", "cpu=1-05:50:00,mem=2G"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["quality"]["status"], "accounting");
+  EXPECT_EQ(usage["memory"]["peak_bytes"], 14ULL << 30U) << "12 and 4 times 0.5";
+  EXPECT_EQ(memory_to_ask_for(usage), "--mem=15G") << "1.2 times 12.5: on the first node";
+  EXPECT_FALSE(usage["suggest"].contains("condition"));
+}
+
+TEST(StepsTest, OfUnevenTasksTheFullestNodeCounts) {
+  const auto with = [](const std::string& largest) {
+    Accounting sacct;
+    sacct.job({{"NNodes", "2"}, {"AllocTRES", "cpu=4,mem=32G,node=2"}})
+        .step(
+            "0",
+            {{"NNodes", "2"}, {"NTasks", "4"}, {"MaxRSS", largest}, {"TRESUsageInTot", "mem=10G"}});
+    return *sacct.view().totals.peak_node_bytes;
+  };
+  EXPECT_EQ(with("2560M"), 5ULL << 30U) << "four alike, two on each node";
+  EXPECT_EQ(with("7G"), 10ULL << 30U) << "7 and any other: at most all of them";
+}
+
+TEST(StepsTest, StepsBesideEachOtherOnOtherNodesDoNotShareMemory) {
+  Accounting sacct;
+  sacct.job({{"NNodes", "2"}, {"AllocTRES", "cpu=4,mem=32G,node=2"}})
+      .step("0", {{"NodeList", "n[1-1]"}, {"MaxRSS", "8G"}})
+      .step("1", {{"NodeList", "n2"}, {"MaxRSS", "9G"}});
+  const JobView job = sacct.view();
+  EXPECT_EQ(job.totals.peak_memory_bytes, 17ULL << 30U);
+  EXPECT_EQ(job.totals.peak_node_bytes, 9ULL << 30U);
+  EXPECT_EQ(job.nodes_measured, 2U);
+}
+
+// --mem-per-cpu with more CPUs on one node than on the other.
+TEST(StepsTest, ANodeThatHadMoreThanTheOtherIsNotCutToTheMean) {
+  Accounting sacct;
+  sacct.job({{"NNodes", "2"}, {"AllocTRES", "cpu=10,mem=10G,node=2"}})
+      .step("0", {{"NodeList", "n1"}, {"MaxRSS", "7G"}})
+      .step("1", {{"NodeList", "n2"}, {"MaxRSS", "1G"}});
+  EXPECT_EQ(sacct.view().totals.peak_node_bytes, 7ULL << 30U);
+}
+
+// ---- which time
+
+// troycomi/reportseff#73
+TEST(StepsTest, StepsThatRanAtTheSameTimeAddUp) {
+  Accounting sacct;
+  sacct.job({{"AllocTRES", "cpu=10,mem=32G,node=1"}, {"TotalCPU", "19:50:00"}})
+      .step("batch", {{"MaxRSS", "20M"}, {"TRESUsageInTot", "mem=20M"}});
+  for (int i = 0; i < 10; ++i)
+    sacct.step(std::to_string(i),
+               {{"MaxRSS", "3000M"}, {"TRESUsageInTot", "cpu=01:59:00,mem=3000M"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["memory"]["peak_bytes"], 30020ULL << 20U);
+  EXPECT_EQ(usage["memory"]["efficiency_ratio"], 0.9161);
+  EXPECT_THAT(findings(usage), IsEmpty());
+  EXPECT_EQ(memory_to_ask_for(usage), "--mem=36G");
+  EXPECT_EQ(usage["cpu"]["efficiency_ratio"], 0.9917) << "each step claims all of the job's time";
+}
+
+TEST(StepsTest, StepsThatFollowEachOtherDoNotAddUp) {
+  Accounting sacct;
+  sacct.job({})
+      .step("batch", {{"MaxRSS", "1G"}, {"TotalCPU", "00:01:00"}})
+      .step("0", {{"MaxRSS", "4G"}, {"End", "2026-11-21T09:00:00"}, {"TotalCPU", "04:00:00"}})
+      .step("1", {{"MaxRSS", "6G"}, {"Start", "2026-11-21T09:00:00"}, {"TotalCPU", "03:49:00"}})
+      .step("2", {{"MaxRSS", "2G"},
+                  {"Start", "2026-11-21T09:30:00"},
+                  {"End", "2026-11-21T09:30:00"},
+                  {"TotalCPU", "00:00:00.5"}});
+  EXPECT_EQ(sacct.view().totals.peak_memory_bytes, 7ULL << 30U) << "the script and the larger";
+}
+
+TEST(StepsTest, WhatRanOutsideOfAllStepsIsNotTakenForIdle) {
+  Accounting sacct;
+  sacct
+      .job({{"TotalCPU", "00:10:00"}})  // of an salloc: what ssh starts is in no step
+      .step("0", {{"MaxRSS", "1G"}, {"End", "2026-11-21T08:30:00"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["quality"]["status"], "partial");
+  EXPECT_EQ(usage["quality"]["covered_ratio"], 0.25);
+  EXPECT_THAT(findings(usage), IsEmpty());
+  EXPECT_FALSE(usage.contains("suggest")) << "it may have needed more at another time";
+}
+
+TEST(StepsTest, AStepOfWhichNothingIsKnownIsNotMeasured) {
+  Accounting sacct;
+  sacct.job({{"State", "NODE_FAIL"}, {"TotalCPU", "00:00:00"}})
+      .step("batch",
+            {{"End", "Unknown"}, {"MaxRSS", "0"}, {"TRESUsageInTot", "cpu=00:00:00,mem=0"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["quality"]["status"], "none");
+  EXPECT_FALSE(usage.contains("cpu") && usage["cpu"].contains("time_seconds"));
+}
+
+// ---- what cannot be
+
+// nauhpc/jobstats#4
+TEST(StepsTest, MoreCpuTimeThanTheJobsCpusHadIsNotTaken) {
+  Accounting sacct;
+  sacct.job({{"TotalCPU", "1-16:59:47"}, {"UserCPU", "1-16:59:47"}})
+      .step("batch", {{"TotalCPU", "00:05.079"},
+                      {"MaxRSS", "3532K"},
+                      {"TRESUsageInTot", "cpu=00:00:05,mem=3532K"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["cpu"]["time_seconds"], 5.079);
+  EXPECT_FALSE(usage["cpu"].contains("user_seconds")) << "a split of the figure that is not taken";
+  const Json& doubt = usage["quality"]["not_credible"].at(0);
+  EXPECT_EQ(doubt["figure"], "cpu.time_seconds");
+  EXPECT_THAT(doubt["text"], HasSubstr("41.0 h of CPU time"));
+}
+
+TEST(StepsTest, CpuTimeThatNoFieldHasCredibleIsNotMeasured) {
+  for (const char* claimed : {"10-00:00:00", "00:00:00"}) {
+    Accounting sacct;
+    sacct.job({{"TotalCPU", claimed}}).step("batch", {{"MaxRSS", "15G"}});
+    const Json usage = sacct.usage();
+    EXPECT_FALSE(usage.contains("cpu") && usage["cpu"].contains("time_seconds")) << claimed;
+    EXPECT_EQ(usage["quality"]["not_credible"].size(), 1U) << claimed;
+    EXPECT_THAT(findings(usage), Not(Contains("cpu_low"))) << claimed;
+    EXPECT_FALSE(usage["source"].contains("cpu"));
+  }
+}
+
+TEST(StepsTest, CpuTimeThatOnlyTheReadingsHaveIsTaken) {
+  Accounting sacct;
+  sacct.job({{"TotalCPU", "00:00:00"}})
+      .step("batch", {{"MaxRSS", "15G"}, {"TRESUsageInTot", "cpu=07:45:00,mem=15G"}});
+  const Json usage = sacct.usage();
+  EXPECT_EQ(usage["cpu"]["time_seconds"], 27900);
+  EXPECT_FALSE(usage["quality"].contains("not_credible"));
+}
+
+// eqcorrscan/EQcorrscan#88: jobacct_gather/linux counts shared memory once for each process.
+TEST(StepsTest, MoreMemoryThanTheJobHadGivesNoAdvice) {
+  Accounting sacct;
+  sacct.job({}).step("batch", {{"MaxRSS", "40G"}, {"TRESUsageInTot", "mem=40G"}});
+  const Json usage = sacct.usage();
+  EXPECT_FALSE(usage["memory"].contains("peak_bytes"));
+  EXPECT_EQ(usage["quality"]["not_credible"].at(0)["figure"], "memory.peak_bytes");
+  EXPECT_EQ(usage["quality"]["not_credible"].at(0)["value"], 40.0 * (1ULL << 30U));
+  EXPECT_FALSE(usage.contains("suggest"));
+}
+
+TEST(StepsTest, AJobThatWasKilledForMemoryMayHaveHadMore) {
+  Accounting sacct;
+  sacct.job({{"State", "OUT_OF_MEMORY"}}).step("batch", {{"MaxRSS", "17G"}});
+  const Json usage = sacct.usage();
+  EXPECT_FALSE(usage["quality"].contains("not_credible"));
+  EXPECT_EQ(memory_to_ask_for(usage), "--mem=32G");
+}
+
+// ---- GPUs
+
+// PrincetonUniversity/jobstats PR#53
+TEST(StepsTest, AJobWithAPartOrATypeOfGpuIsNotJudgedByItsCpus) {
+  for (const char* gres : {"gres/gpu:a100=2", "gres/gpu:a100_1g.5gb=1", "gres/shard=2",
+                           "gres/mps=50", "gres/gpu=1,gres/gpu:a100=1"}) {
+    Accounting sacct;
+    sacct
+        .job({{"AllocTRES", std::string("cpu=4,mem=16G,node=1,") + gres}, {"TotalCPU", "00:10:00"}})
+        .step("batch", {{"MaxRSS", "15G"}});
+    EXPECT_THAT(findings(sacct.usage()), IsEmpty()) << gres;
+  }
+}
+
+TEST(StepsTest, GpuUseThatAccountingHasIsTakenAsTheMostThatItWas) {
+  const auto with = [](const std::string& use) {
+    Accounting sacct;
+    sacct.job({{"AllocTRES", "cpu=4,mem=16G,node=1,gres/gpu=2"}})
+        .step("batch", {{"MaxRSS", "15G"}})
+        .step("0", {{"TotalCPU", "00:00:01"}, {"TRESUsageInTot", "mem=1M," + use}});
+    return sacct.usage();
+  };
+  Json usage = with("gres/gpumem=30G,gres/gpuutil=130");
+  EXPECT_EQ(usage["source"]["gpu"], "accounting");
+  EXPECT_EQ(usage["gpu"]["peak_utilization_ratio"], 0.65) << "130 % of two";
+  EXPECT_EQ(usage["gpu"]["peak_memory_bytes"], 30ULL << 30U);
+  EXPECT_FALSE(usage["gpu"].contains("utilization_ratio")) << "a mean is not known";
+  EXPECT_THAT(findings(usage), IsEmpty());
+  EXPECT_THAT(findings(with("gres/gpuutil=20")), Contains("gpu_low")) << "even the largest is 10 %";
+  EXPECT_THAT(findings(with("gres/gpumem=0,gres/gpuutil=0")), Contains("gpu_low"));
+  EXPECT_FALSE(with("gres/gpuutil=0").contains("gpu")) << "unused, or not to be read";
+  usage = with("gres/gpumem=5G,gres/gpuutil=0");
+  EXPECT_FALSE(usage["gpu"].contains("peak_utilization_ratio")) << "they contradict each other";
+  EXPECT_EQ(usage["quality"]["not_credible"].at(0)["figure"], "gpu.peak_utilization_ratio");
+  EXPECT_FALSE(with("gres/gpuutil=18446744073709551615").contains("gpu")) << "INFINITE64";
+}
+
+// BSC-ES/autosubmit#1455
+TEST(StepsTest, EnergyOfTheNodesIsNobodysEnergyOfGpus) {
+  Accounting sacct;
+  sacct.job({{"AllocTRES", "cpu=4,mem=16G,node=1,energy=2930000"}})
+      .step("batch", {{"MaxRSS", "15G"}});
+  EXPECT_FALSE(sacct.usage().contains("gpu"));
+}
+
+}  // namespace
+}  // namespace scriptorium::usage
