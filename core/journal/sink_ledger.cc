@@ -101,19 +101,24 @@ void SinkLedger::moved_to_archive(const EventSummary& event, const std::vector<S
   }
 }
 
-void SinkLedger::withdrawn(const EventSummary& event, std::optional<State> exception) {
-  if (!now_.rows.contains(event.target)) return;
-  SinkRow& row = change(event.target);
-  if (row.is_pending(event)) {
-    subtract(row.pending, 1);
-    subtract(row.pending_bytes, event.bytes);
-    if (event.in_archive) subtract(row.in_archive, 1);
-  } else if (exception == State::kParked) {
-    subtract_parked(row, event);
-  } else if (exception == State::kDead) {
-    subtract(row.dead, 1);
+void SinkLedger::withdrawn(const EventSummary& event, const std::map<SinkId, State>& exceptions) {
+  for (const auto& [id, unchanged] : now_.rows) {
+    const auto exception = exceptions.find(id);
+    const bool pending = unchanged->is_pending(event);
+    if (!pending && exception == exceptions.end() && !unchanged->ahead.contains(event.seq))
+      continue;
+    SinkRow& row = change(id);
+    if (pending) {
+      subtract(row.pending, 1);
+      subtract(row.pending_bytes, event.bytes);
+      if (event.in_archive) subtract(row.in_archive, 1);
+    } else if (exception != exceptions.end() && exception->second == State::kParked) {
+      subtract_parked(row, event);
+    } else if (exception != exceptions.end() && exception->second == State::kDead) {
+      subtract(row.dead, 1);
+    }
+    row.ahead.erase(event.seq);
   }
-  row.ahead.erase(event.seq);
 }
 
 bool SinkLedger::is_kept_for_absent(const EventSummary& event) const {

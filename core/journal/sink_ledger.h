@@ -47,8 +47,8 @@ class SinkLedger {
   void count_pending(const EventSummary& event);
   // Its bytes are now only in an archive. `parked_by`: the sinks that have it parked.
   void moved_to_archive(const EventSummary& event, const std::vector<SinkId>& parked_by);
-  // It is removed before its target has it. `exception`: what `exceptions` says of the two.
-  void withdrawn(const EventSummary& event, std::optional<State> exception);
+  // It is removed before every sink that was filled with it has it. `exceptions`: its rows there.
+  void withdrawn(const EventSummary& event, const std::map<SinkId, State>& exceptions);
   // Whether a sink that is not configured keeps it.
   bool is_kept_for_absent(const EventSummary& event) const;
   // Everything up to here is settled by all sinks that are configured. What an absent sink keeps is

@@ -141,6 +141,15 @@ std::vector<SinkId> ExceptionTable::parked_by(std::uint64_t seq) {
   return sinks;
 }
 
+std::map<SinkId, State> ExceptionTable::of_event(std::uint64_t seq) {
+  std::map<SinkId, State> states;
+  Statement rows(connection_, "SELECT sink, state FROM exceptions WHERE seq=?1");
+  rows.bind(seq);
+  while (rows.step())
+    states[static_cast<SinkId>(rows.integer(0))] = static_cast<State>(rows.integer(1));
+  return states;
+}
+
 std::uint64_t ExceptionTable::parked_in_archive(SinkId sink) {
   return connection_.number(
       "SELECT count(*) FROM exceptions x JOIN events e ON e.seq=x.seq WHERE x.sink=?1 AND "

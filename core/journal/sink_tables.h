@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -65,6 +66,7 @@ class ExceptionTable {
   std::optional<State> state(SinkId sink, std::uint64_t seq);
   bool any_of(std::uint64_t seq);
   std::vector<SinkId> parked_by(std::uint64_t seq);
+  std::map<SinkId, State> of_event(std::uint64_t seq);
   std::uint64_t parked_in_archive(SinkId sink);
   std::vector<std::uint64_t> events_of(SinkId sink);
   std::set<std::uint64_t> events_between(std::uint64_t after, std::uint64_t upto);

@@ -30,7 +30,7 @@ bool Writer::is_visible(const std::string& id) {
 }
 
 void Writer::withdraw(const EventSummary& event) {
-  ledger_.withdrawn(event, exceptions_.state(event.target, event.seq));
+  ledger_.withdrawn(event, exceptions_.of_event(event.seq));
   exceptions_.erase_event(event.seq);
   events_.remove(event.seq);
 }

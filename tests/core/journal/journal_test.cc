@@ -799,6 +799,104 @@ TEST_F(JournalReleaseTest, AFillGivesASinkWhatItDidNotGetAndNothingElse) {
   expect_sound();
 }
 
+// The second sink has the first one's events parked.
+class JournalFillsTest : public JournalReleaseTest {
+ protected:
+  void SetUp() override {
+    open();
+    const auto archive = sink("archive");
+    append_stored(1, 6);
+    settle(archive, read(archive, 0), Outcome::kAcknowledged);
+    ASSERT_EQ(journal_->usage().events, 0U);
+    register_all();
+  }
+  void register_all() {
+    set_archive();
+    archive_ = sink("archive");
+    first_ = sink("first");
+    second_ = sink("second");
+  }
+  void fill(const std::string& name) {
+    std::vector<std::shared_ptr<const Event>> page;
+    for (const auto& [id, event] : stored_) page.push_back(event);
+    const Journal::Fill progress{
+        .sink = name, .archive = "archive", .state = Journal::Fill::State::kFilling};
+    ASSERT_TRUE(journal_->set_fill(progress));
+    ASSERT_TRUE(journal_->fill(progress, progress, page));
+  }
+  void append_again(const std::string& job) {
+    for (const auto& [id, event] : stored_) {
+      if (event->job.id == job) append(event);
+    }
+  }
+  // "waiting/parked/in_archive/dead"
+  std::string counts(const std::string& name) {
+    const auto now = state(name);
+    return std::to_string(now.waiting) + '/' + std::to_string(now.parked) + '/' +
+           std::to_string(now.in_archive) + '/' + std::to_string(now.dead);
+  }
+  // A restart counts everything afresh.
+  void expect_counts(const std::string& first, const std::string& second) {
+    for (const bool restarted : {false, true}) {
+      SCOPED_TRACE(restarted ? "after a restart" : "before a restart");
+      if (restarted) {
+        reopen();
+        register_all();
+      }
+      EXPECT_EQ(counts("first"), first);
+      EXPECT_EQ(counts("second"), second);
+    }
+  }
+  std::vector<Journal::Item> parked(Journal::SinkId id) {
+    auto items = journal_->parked(id, 100);
+    EXPECT_TRUE(items);
+    return *std::move(items);
+  }
+
+  Journal::SinkId archive_ = 0, first_ = 0, second_ = 0;
+};
+
+TEST_F(JournalFillsTest, TwoFillsAtOnceCountWhatEachSinkIsStillToGet) {
+  fill("first");
+  expect_counts("6/0/6/0", "0/0/0/0");
+  fill("second");
+  expect_counts("6/0/6/0", "6/6/6/0");
+  settle(first_, read(first_, 0, 2), Outcome::kAcknowledged);
+  expect_counts("4/0/4/0", "6/6/6/0");
+  auto items = parked(second_);
+  settle(second_, {items[0]}, Outcome::kAcknowledged);
+  settle(second_, {items[1]}, Outcome::kRetry, "503");
+  settle(second_, {items[2]}, Outcome::kRejected, "413");
+  expect_counts("4/0/4/0", "4/4/4/1");
+  settle(first_, read(first_, 0), Outcome::kAcknowledged);
+  settle(second_, parked(second_), Outcome::kAcknowledged);
+  expect_counts("0/0/0/0", "0/0/0/1");
+  ASSERT_TRUE(journal_->discard_dead("second", ""));
+  expect_counts("0/0/0/0", "0/0/0/0");
+  EXPECT_EQ(journal_->usage().events, 0U);
+  expect_sound();
+}
+
+TEST_F(JournalFillsTest, AnEventThatIsForAllSinksNowIsCountedOnceForEachThatWasFilledWithIt) {
+  fill("first");
+  fill("second");
+  const auto items = parked(second_);
+  settle(second_, {items[0]}, Outcome::kRejected, "413");
+  expect_counts("6/0/6/0", "5/5/5/1");
+  // The journal has forgotten them, so they are captured once more.
+  append_again(items[0].event->job.id);
+  expect_counts("6/0/5/0", "6/5/5/0");
+  append_again(items[1].event->job.id);
+  expect_counts("6/0/4/0", "6/4/4/0");
+  settle(archive_, read(archive_, 0), Outcome::kAcknowledged);
+  settle(first_, read(first_, 0), Outcome::kAcknowledged);
+  settle(second_, parked(second_), Outcome::kAcknowledged);
+  settle(second_, read(second_, 0), Outcome::kAcknowledged);
+  expect_counts("0/0/0/0", "0/0/0/0");
+  EXPECT_EQ(journal_->usage().events, 0U);
+  expect_sound();
+}
+
 TEST_F(JournalReleaseTest, ReleasesOnlyWhatTheArchiveHasAndAnotherNeeds) {
   open();
   const auto archive = sink("archive", {"job.script"});

@@ -153,7 +153,7 @@ TEST_F(SinkLedgerTest, AnEventForOneSinkIsWantedByThatOneAlone) {
   EXPECT_EQ(row(a).pending, 0U);
   EXPECT_EQ(row(b).pending, 1U);
   EXPECT_EQ(row(b).in_archive, 1U);
-  ledger_.withdrawn(filled, std::nullopt);
+  ledger_.withdrawn(filled, {});
   EXPECT_EQ(row(b).pending, 0U);
   EXPECT_EQ(row(b).in_archive, 0U);
 }
