@@ -53,7 +53,10 @@ std::vector<SinkRow> SinkTable::load() {
 }
 
 SinkId SinkTable::next_id() {
-  return static_cast<SinkId>(connection_.number("SELECT max(id) FROM sinks") + 1);
+  const std::uint64_t there = connection_.number("SELECT max(id) FROM sinks");
+  const std::uint64_t targeted =
+      connection_.number("SELECT max(target) FROM events WHERE target<>?1", kNoSink);
+  return static_cast<SinkId>(std::max({there, targeted, std::uint64_t{last_removed_}}) + 1);
 }
 
 void SinkTable::insert(const SinkRow& row) {
@@ -74,6 +77,7 @@ void SinkTable::store_settings(const SinkRow& row) {
 }
 
 void SinkTable::remove(const SinkRow& row) {
+  last_removed_ = std::max(last_removed_, row.id);
   connection_.run("DELETE FROM sinks WHERE id=?1", row.id);
   connection_.run("DELETE FROM fills WHERE sink=?1", row.name);
 }

@@ -37,6 +37,8 @@ class SinkTable {
  public:
   explicit SinkTable(Connection& connection);
   std::vector<SinkRow> load();
+  // Of a new sink. Never one that was removed: events may still be there that were for that one,
+  // and until this process ends a plugin that hung may answer for it. Reads all events.
   SinkId next_id();
   void insert(const SinkRow& row);
   void store_progress(const SinkRow& row);  // cursor, acknowledged, last success
@@ -48,6 +50,7 @@ class SinkTable {
  private:
   Connection& connection_;
   Statement store_progress_;
+  SinkId last_removed_ = 0;  // the highest
 };
 
 class ExceptionTable {

@@ -42,7 +42,8 @@ Error never_delivered(const std::string& event_id) {
 
 Writer::Count Writer::register_sink(const std::string& name,
                                     const std::vector<std::string>& kinds) {
-  const auto registered = ledger_.register_sink(name, kinds, sinks_.next_id());
+  const SinkId id_if_new = ledger_.find_named(name) == nullptr ? sinks_.next_id() : 0;
+  const auto registered = ledger_.register_sink(name, kinds, id_if_new);
   const SinkRow& row = *ledger_.find(registered.id);
   if (registered.is_new) {
     sinks_.insert(row);

@@ -633,6 +633,22 @@ TEST_F(JournalTest, WhatIsParkedOrDeadForAnAbsentSinkStaysToo) {
   expect_sound();
 }
 
+TEST_F(JournalTest, APluginThatHungAnswersForTheForgottenSinkAndNotForTheNextOne) {
+  open();
+  const auto archive = sink("archive");
+  const auto hung = sink("second");
+  append(make_event("1"));
+  const auto in_hand = read(hung, 0);
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive"}));
+  ASSERT_TRUE(journal_->remove_sink("second"));
+  const auto next = sink("second");
+  settle(hung, in_hand, Outcome::kAcknowledged);
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  EXPECT_EQ(state("second").acknowledged, 0U);
+  EXPECT_THAT(jobs(read(next, 0)), ElementsAre("1"));
+  expect_sound();
+}
+
 // A map in the role of an archive such as a file tree.
 class JournalReleaseTest : public JournalTest {
  protected:
@@ -893,6 +909,42 @@ TEST_F(JournalFillsTest, AnEventThatIsForAllSinksNowIsCountedOnceForEachThatWasF
   settle(second_, parked(second_), Outcome::kAcknowledged);
   settle(second_, read(second_, 0), Outcome::kAcknowledged);
   expect_counts("0/0/0/0", "0/0/0/0");
+  EXPECT_EQ(journal_->usage().events, 0U);
+  expect_sound();
+}
+
+class JournalForgottenTest : public JournalFillsTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Restarted, JournalForgottenTest, testing::Bool());
+
+TEST_P(JournalForgottenTest, ANewSinkInheritsNothingFromOneThatWasForgotten) {
+  fill("second");
+  fill("first");
+  auto items = read(second_, 0);
+  ASSERT_THAT(items, SizeIs(6));
+  settle(second_, {items[0]}, Outcome::kAcknowledged);
+  settle(second_, {items[1]}, Outcome::kRetry, "503");
+  settle(second_, {items[2]}, Outcome::kRejected, "413");
+  EXPECT_EQ(counts("second"), "4/1/4/1");
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive", "first"}));
+  ASSERT_TRUE(journal_->remove_sink("second"));
+  append_stored(7, 7);
+  settle(archive_, read(archive_, journal_->cursor(archive_)), Outcome::kAcknowledged);
+  if (GetParam()) reopen();
+  register_all();
+
+  EXPECT_EQ(counts("second"), "1/0/0/0");
+  EXPECT_EQ(state("second").acknowledged, 0U);
+  EXPECT_FALSE(state("second").last_success);
+  EXPECT_THAT(*journal_->dead_letters("second", 10), testing::IsEmpty());
+  EXPECT_THAT(journal_->fills(), SizeIs(1)) << "that of the first sink";
+  EXPECT_THAT(parked(second_), testing::IsEmpty());
+  EXPECT_THAT(jobs(read(second_, 0)), ElementsAre("7"));
+
+  settle(first_, parked(first_), Outcome::kAcknowledged);
+  settle(first_, read(first_, 0), Outcome::kAcknowledged);
+  items = read(second_, 0);
+  ASSERT_THAT(jobs(items), ElementsAre("7")) << "it is kept for the new one";
+  settle(second_, items, Outcome::kAcknowledged);
   EXPECT_EQ(journal_->usage().events, 0U);
   expect_sound();
 }
