@@ -96,6 +96,10 @@ Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   if (!root) return root.error();
   auto event = fetch_at_place(root->get(), layout_, locator);
   if (event || event.error().kind() != ErrorKind::kVanished) return event;
+  if (!locator.user.verified && locator.user.name) {
+    event = fetch_at_claimed_owner(root->get(), locator);
+    if (event || event.error().kind() != ErrorKind::kVanished) return event;
+  }
   const auto former = former_layouts(root->get());
   if (!former) return former.error();
   for (const Layout& layout : *former) {
@@ -108,6 +112,16 @@ Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
     event = fetch_elsewhere(root->get(), layout, locator);
   }
   return event;
+}
+
+Result<std::shared_ptr<const Event>> Archive::fetch_at_claimed_owner(int root,
+                                                                     const Event& locator) const {
+  Event owned = locator;
+  owned.user.verified = true;
+  const Place place = layout_.place(owned);
+  auto directory = open_directory(root, place.directory());
+  if (!directory) return directory.error();
+  return fetch_at(directory->get(), place, locator);
 }
 
 Result<std::shared_ptr<const Event>> Archive::fetch_at_place(int root, const Layout& layout,

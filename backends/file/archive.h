@@ -38,6 +38,9 @@ class Archive final : public ReadableSink {
   Result<std::vector<Layout>> former_layouts(int root) const;
   Result<std::shared_ptr<const Event>> fetch_at_place(int root, const Layout& layout,
                                                       const Event& locator) const;
+  // Where it is if its owner became known and is who its job's environment named, which nearly
+  // every job does: looking elsewhere takes as long as there are folders.
+  Result<std::shared_ptr<const Event>> fetch_at_claimed_owner(int root, const Event& locator) const;
   // Among the records of one place, whatever their ".2".
   Result<std::shared_ptr<const Event>> fetch_at(int directory, const Place& place,
                                                 const Event& locator) const;

@@ -60,9 +60,8 @@ Batch Carrier::attempt(Batch batch, const std::stop_token& stop) {
   return conclude(std::move(batch), *answer, started, stop);
 }
 
-// Takes out events that no sink need see: damaged ones, which the journal has made dead letters,
-// and those whose owner became known meanwhile, since the event that replaces them is still to
-// come.
+// Takes out events that no sink need see: those that the journal has settled when it read them, and
+// those whose owner became known meanwhile, since the event that replaces them is still to come.
 void Carrier::drop_needless(Batch& batch) {
   std::vector<Journal::Settle> records;
   std::vector<std::uint64_t> sequences;

@@ -47,6 +47,7 @@ Journal::Impl::Impl(Options given, Logger& logger, const Clock& the_clock,
                          bool only_in_archive) {
                     bury_unreadable(sink, item, reason, only_in_archive);
                   },
+              .needless = [this](SinkId sink, const Item& item) { settle_replaced(sink, item); },
               .damaged = [this](const std::string& why) { note_damage(why); }}),
       writer_(std::make_unique<journal::Writer>(std::move(opened.connection), options, secret,
                                                 shared, clock)) {}
@@ -299,6 +300,16 @@ void Journal::Impl::bury_unreadable(SinkId sink, const Item& item, const std::st
                   .first_attempt = now,
                   .last_attempt = now});
   put({.what = journal::SettleMany{sink, std::move(dead), 0}, .urgent = false});
+}
+
+// As the dispatcher does with one that it has read before.
+void Journal::Impl::settle_replaced(SinkId sink, const Item& item) {
+  put({.what = journal::SettleMany{sink,
+                                   {{.sequence = item.sequence,
+                                     .outcome = Outcome::kAcknowledged,
+                                     .attempts = item.attempts}},
+                                   0},
+       .urgent = false});
 }
 
 }  // namespace scriptorium

@@ -98,6 +98,7 @@ class Journal::Impl {
   void abandon(std::vector<journal::Entry> batch, const Error& why);
   void bury_unreadable(SinkId sink, const Item& item, const std::string& reason,
                        bool only_in_archive);
+  void settle_replaced(SinkId sink, const Item& item);
 
   SteadyTime last_commit_;                   // of the writer thread
   std::unique_ptr<journal::Writer> writer_;  // the writer thread's; null if read-only

@@ -136,12 +136,7 @@ Result<void> Journal::replace_unverified(std::uint64_t number, const std::string
 }
 
 bool Journal::is_replaced(SinkId sink, const Event& event) const {
-  if (event.user.verified) return false;
-  return impl_->shared.with([&](const Shared& s) {
-    const auto found = s.replaced.find(event.id);
-    const auto* const row = s.sink(sink);
-    return found != s.replaced.end() && row != nullptr && row->wants(event.kind, found->second, 0);
-  });
+  return impl_->shared.with([&](const Shared& s) { return s.is_replaced(sink, event); });
 }
 
 }  // namespace scriptorium

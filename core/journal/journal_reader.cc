@@ -175,15 +175,23 @@ Result<bool> JournalReader::take_row(ReaderPool::Reader& reader, const SinkRow& 
 
 Result<void> JournalReader::fetch_archived(SinkId sink, Batch& batch) {
   for (const std::size_t index : batch.to_fetch) {
-    const Item& item = batch.items[index];
-    auto fetched = checked(sink, item.sequence, 0, fetch(*item.event));
-    if (!fetched) {
+    auto item = fetched(sink, batch.items[index]);
+    if (!item) {
       batch.items.resize(index);
-      return batch.items.empty() ? Result<void>(fetched.error()) : Result<void>();
+      return batch.items.empty() ? Result<void>(item.error()) : Result<void>();
     }
-    batch.items[index] = *std::move(fetched);
+    batch.items[index] = *std::move(item);
   }
   return {};
+}
+
+// The archive may have moved it to its owner, and would have to look for it in every folder.
+Result<Item> JournalReader::fetched(SinkId sink, const Item& item) {
+  if (shared_.with([&](const Shared& s) { return s.is_replaced(sink, *item.event); })) {
+    findings_.needless(sink, item);
+    return Item{item.sequence, nullptr, item.attempts};
+  }
+  return checked(sink, item.sequence, item.attempts, fetch(*item.event));
 }
 
 void JournalReader::note_scanned(const SinkRow& row, std::uint64_t after, std::uint64_t last_seq) {
@@ -208,9 +216,12 @@ Result<std::vector<Item>> JournalReader::parked(SinkId sink, std::size_t limit, 
       bytes += size_of(reader.size.number(0), reader.size.text(1));
     reader.size.reset();
     if (bytes > max_bytes && !items.empty()) break;
-    auto event = load(reader, row.seq);
-    if (!event && event.error().kind() == ErrorKind::kVanished) continue;
-    auto item = checked(sink, row.seq, row.attempts, std::move(event));
+    auto loaded = load(reader, row.seq);
+    if (!loaded && loaded.error().kind() == ErrorKind::kVanished) continue;
+    auto item = !loaded ? checked(sink, row.seq, row.attempts, loaded.error())
+                : loaded->in_archive
+                    ? fetched(sink, {row.seq, loaded->event, row.attempts})
+                    : checked(sink, row.seq, row.attempts, std::move(loaded->event));
     if (!item) {
       if (!items.empty()) return items;
       return item.error();
@@ -234,19 +245,17 @@ std::vector<JournalReader::Parked> JournalReader::parked_rows(
   return rows;
 }
 
-Result<std::shared_ptr<const Event>> JournalReader::load(ReaderPool::Reader& reader,
-                                                         std::uint64_t seq) {
-  if (auto event = shared_.with([&](Shared& s) { return s.events.find(seq); })) return event;
+Result<EventReader::Loaded> JournalReader::load(ReaderPool::Reader& reader, std::uint64_t seq) {
+  if (auto event = shared_.with([&](Shared& s) { return s.events.find(seq); }))
+    return EventReader::Loaded{std::move(event)};
   Statement& row = reader.row;
   if (!row.bind(seq).step()) {
     if (auto error = reader.connection->take_error()) return *std::move(error);
     return Error{ErrorKind::kVanished, "journal: event " + std::to_string(seq) + " is not there"};
   }
-  const auto loaded = reader.events.load(row);
+  auto loaded = reader.events.load(row);
   row.reset();
-  if (!loaded) return loaded.error();
-  if (loaded->in_archive) return fetch(*loaded->event);
-  return loaded->event;
+  return loaded;
 }
 
 }  // namespace scriptorium::journal

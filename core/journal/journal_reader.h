@@ -24,6 +24,8 @@ class JournalReader {
     // sink.
     std::function<void(SinkId, const Item&, const std::string& reason, bool only_in_archive)>
         unreadable;
+    // Only an archive has the event, and the sink needs only the one that replaces it: settled.
+    std::function<void(SinkId, const Item&)> needless;
     std::function<void(const std::string& why)> damaged;  // the file's structure
   };
   JournalReader(Guarded<Shared>& shared, ReaderPool& pool, Findings findings)
@@ -62,7 +64,9 @@ class JournalReader {
   std::vector<Parked> parked_rows(ReaderPool::Reader& reader, SinkId sink, std::size_t limit,
                                   std::uint64_t after,
                                   const std::function<bool(std::uint64_t)>& skip);
-  Result<std::shared_ptr<const Event>> load(ReaderPool::Reader& reader, std::uint64_t seq);
+  Result<EventReader::Loaded> load(ReaderPool::Reader& reader, std::uint64_t seq);
+  // Of an event that only an archive has. `item` holds its locator.
+  Result<Item> fetched(SinkId sink, const Item& item);
   // What was loaded for a sink. An unreadable event becomes a null event, and is reported.
   Result<Item> checked(SinkId sink, std::uint64_t seq, std::uint32_t attempts,
                        Result<std::shared_ptr<const Event>> event);

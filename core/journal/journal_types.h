@@ -87,8 +87,9 @@ struct LaterOwner {
 
 struct Item {
   std::uint64_t sequence = 0;
-  std::shared_ptr<const Event> event;  // null: damaged in the journal, already a dead letter
-  std::uint32_t attempts = 0;          // so far, of a retried delivery
+  // Null: it is settled. Damaged in the journal, so a dead letter, or another event replaces it.
+  std::shared_ptr<const Event> event;
+  std::uint32_t attempts = 0;  // so far, of a retried delivery
 };
 
 struct Settle {

@@ -18,6 +18,13 @@ bool Shared::may_have_event(const SinkRow& row, std::uint64_t after) const {
   return row.last_wanted > from;
 }
 
+bool Shared::is_replaced(SinkId id, const Event& event) const {
+  if (event.user.verified) return false;
+  const auto found = replaced.find(event.id);
+  const SinkRow* const row = sink(id);
+  return found != replaced.end() && row != nullptr && row->wants(event.kind, found->second, 0);
+}
+
 UnresolvedCount Shared::unresolved(const std::string& source) const {
   const auto it = sources.find(source);
   return it == sources.end() ? UnresolvedCount{} : it->second;

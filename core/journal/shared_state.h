@@ -40,6 +40,8 @@ struct Shared {
   const SinkRow* sink(SinkId id) const;  // null: there is none
   // False: no event after `after` waits for the sink.
   bool may_have_event(const SinkRow& row, std::uint64_t after) const;
+  // Journal::is_replaced().
+  bool is_replaced(SinkId sink, const Event& event) const;
   // Unresolved events of a source, and its last ticket.
   UnresolvedCount unresolved(const std::string& source) const;
   std::size_t question_count(const std::string& source) const;

@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -131,6 +134,64 @@ TEST_F(FileArchiveTest, GivesBackTheUnverifiedEventAfterItsJobHasMoved) {
   ASSERT_TRUE(second) << second.error().message();
   expect_same(**second, after);
   EXPECT_EQ(list_all(*sink, {}, 10), std::vector<std::string>{after.id});
+}
+
+// Sees which directories of a directory are opened.
+class OpenedDirectories {
+ public:
+  explicit OpenedDirectories(const std::string& parent) : fd_(::inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(::inotify_add_watch(fd_.get(), parent.c_str(), IN_OPEN | IN_ONLYDIR), 0);
+  }
+  // Their names, since the last call.
+  std::set<std::string> take() {
+    std::set<std::string> opened;
+    alignas(inotify_event) std::array<char, 1U << 16> buffer{};
+    for (ssize_t size = 0; (size = ::read(fd_.get(), buffer.data(), buffer.size())) > 0;) {
+      for (ssize_t at = 0; at < size;) {
+        const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
+        if ((event->mask & IN_ISDIR) != 0 && event->len > 0) opened.insert(event->name);
+        at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+      }
+    }
+    return opened;
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+TEST_F(FileArchiveTest, FindsWhatMovedToTheOwnerThatItsJobNamedWithoutLookingIntoOtherFolders) {
+  auto sink = make();
+  std::vector<Event> first;
+  for (const char* user : {"bob", "carol", "dave"}) {
+    Event other = make_event_value(std::string("of-") + user);
+    other.user.name = user;
+    deliver(*sink, {share(other)});
+  }
+  for (const char* job : {"1", "2", "3", "4"}) {
+    first.push_back(test::make_unverified_event(job, test::kScript, {"USER=alice"}));
+    first.back().user.name = "alice";
+    deliver(*sink, {share(first.back())});
+    deliver(*sink, {share(test::make_owned_event(first.back()))});
+  }
+  OpenedDirectories opened(config_.root);
+  for (const Event& event : first) {
+    const auto fetched = sink->readable()->fetch(locator_of(event));
+    ASSERT_TRUE(fetched) << fetched.error().message();
+    expect_same(**fetched, event);
+  }
+  const std::set<std::string> names = opened.take();
+  for (const char* user : {"bob", "carol", "dave"}) EXPECT_FALSE(names.contains(user)) << user;
+
+  // One that named somebody else is looked for.
+  const Event lies = test::make_unverified_event("5");
+  deliver(*sink, {share(lies)});
+  deliver(*sink, {share(test::make_owned_event(lies))});
+  opened.take();
+  const auto fetched = sink->readable()->fetch(locator_of(lies));
+  ASSERT_TRUE(fetched) << fetched.error().message();
+  expect_same(**fetched, lies);
+  EXPECT_TRUE(opened.take().contains("alice")) << "this is seen";
 }
 
 TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {

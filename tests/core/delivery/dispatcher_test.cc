@@ -295,6 +295,46 @@ TEST_F(DispatcherTest,
             (std::set<std::string>{after->id, test::make_event("2")->id}));
 }
 
+TEST_F(DispatcherTest, WhatAnotherEventReplacesIsSettledWithoutAskingTheArchiveThatAloneHasIt) {
+  const auto before = std::make_shared<const Event>(test::make_unverified_event("1"));
+  const auto archive = journal_->register_sink("archive", config_.kinds);
+  ASSERT_TRUE(archive && journal_->register_sink("down", config_.kinds));
+  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true},
+                               std::stop_token{}));
+  commit();
+  const auto waiting = journal_->unresolved("slurm", 0, 1);
+  ASSERT_EQ(waiting.size(), 1U);
+  journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  append("2");
+  commit();
+  const auto items = journal_->read(*archive, 0, 10, 1U << 20);
+  ASSERT_TRUE(items && items->size() == 2);
+  std::vector<Journal::Settle> settled;
+  for (const Journal::Item& item : *items)
+    settled.push_back({.sequence = item.sequence, .outcome = Outcome::kAcknowledged});
+  journal_->settle(*archive, std::move(settled), items->back().sequence);
+  commit();
+  std::uint64_t position = 0;
+  const auto both = journal_->releasable("archive", position, 10);
+  ASSERT_TRUE(both && both->size() == 2 && journal_->release(*both));
+  const auto after = std::make_shared<const Event>(test::make_owned_event(*before));
+  ASSERT_TRUE(journal_->replace_unverified(1, "slurm", after));
+  journal_.reset();  // which had them in memory as well
+  open_journal();
+  Guarded<std::set<std::string>> fetched;
+  journal_->set_archive([&](const Event& locator) -> Result<std::shared_ptr<const Event>> {
+    fetched.with([&](auto& ids) { ids.insert(locator.job.id); });
+    return test::make_event(locator.job.id);
+  });
+
+  Dispatcher& dispatcher = dispatch("down", sink_);
+  ASSERT_TRUE(eventually([&] { return sink_state("down").acknowledged == 3; }));
+  ASSERT_TRUE(becomes_idle(dispatcher));
+  EXPECT_EQ(fetched.with([](const auto& ids) { return ids; }), std::set<std::string>{"2"});
+  EXPECT_THAT(jobs(sink_.attempts()), testing::UnorderedElementsAre("1", "2"));
+  EXPECT_EQ(sink_state("down").waiting, 0U);
+}
+
 TEST_F(DispatcherTest, ADownDestinationParksNothingAndReadsNoMoreThanABatch) {
   config_.batch_max_events = 10;
   sink_.otherwise(test::ScriptedSink::retry_all("connection refused"));

@@ -736,6 +736,55 @@ TEST_F(JournalReleaseTest, WhatAnArchiveAcknowledgedIsReadBackFromItInOrder) {
   expect_sound();
 }
 
+// The archive has moved it to its owner, and would have to look for it in every folder.
+TEST_F(JournalReleaseTest, AnEventThatAnotherReplacesIsNotFetchedForASinkThatNeedsOnlyTheOther) {
+  open(1U << 30, 0);
+  const auto archive = sink("archive");
+  const auto down = sink("down");
+  set_archive();
+  std::vector<Journal::Resolved> resolved;
+  for (const char* job : {"1", "2", "3"}) {
+    const auto first = std::make_shared<const Event>(test::make_unverified_event(job));
+    stored_[first->id] = first;
+    append(first, true);
+  }
+  for (const auto& waiting : journal_->unresolved("slurm", 0, 10))
+    resolved.push_back({waiting.ticket, waiting.event});
+  journal_->resolved(resolved);
+  ASSERT_TRUE(flush());
+  settle(archive, read(archive, 0), Outcome::kAcknowledged);
+  settle(down, read(down, 0, 1), Outcome::kRetry, "503");
+  ASSERT_EQ(release_all(), 3U);
+  const Timestamp later{system_clock().now().nanoseconds + 3600'000'000'000};
+  const auto due = journal_->unverified("slurm", later, 10);
+  ASSERT_TRUE(due);
+  for (const auto& item : *due) {
+    if (item.event->job.id == "3") continue;  // its owner is still not known
+    const auto owned =
+        std::make_shared<const Event>(test::make_owned_event(*stored_.at(item.event->id)));
+    ASSERT_TRUE(journal_->replace_unverified(item.number, "slurm", owned));
+  }
+  settle(archive, read(archive, journal_->cursor(archive)), Outcome::kAcknowledged);
+  ASSERT_EQ(state("down").waiting, 5U);
+
+  fetched_ = 0;
+  const auto items = read(down, journal_->cursor(down));
+  EXPECT_THAT(jobs(items), ElementsAre("damaged", "3", "1", "2")) << "the first is needless";
+  EXPECT_EQ(fetched_, 1) << "that of job 3";
+  const auto parked = journal_->parked(down, 10);
+  ASSERT_TRUE(parked);
+  EXPECT_THAT(jobs(*parked), ElementsAre("damaged")) << "needless too";
+  EXPECT_EQ(fetched_, 1);
+  ASSERT_TRUE(flush());
+  EXPECT_EQ(state("down").waiting, 3U);
+  EXPECT_EQ(state("down").dead, 0U);
+  settle(down, items, Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  EXPECT_EQ(state("down").acknowledged, 5U);
+  EXPECT_FALSE(log_.has("REFILL_IMPOSSIBLE"));
+  expect_sound();
+}
+
 TEST_F(JournalReleaseTest, WhatIsGoneFromTheArchiveBecomesADeadLetterWithThatReason) {
   open(1U << 30, 0);
   const auto archive = sink("archive");
