@@ -37,13 +37,21 @@ std::string text_of(const EventFile& file) {
   return file.bytes == nullptr ? std::string{} : to_utf8_lossy(*file.bytes);
 }
 
-std::string sarchive_environment(const Event& event) {
+bool knows_variables(const Event& event) {
   const EventFile* file = event.file("environment");
+  return file != nullptr && file->bytes != nullptr &&
+         event.environment_format == EnvironmentFormat::kNulEnded;
+}
+
+bool is_record(const EventFile& file) {
+  return file.name != "script" && file.name != "environment";
+}
+
+std::string sarchive_environment(const Event& event) {
   Json::object_t members;
   Json::object_t::Container& list = members;  // its own operator[] looks through all that are there
-  if (file != nullptr && file->bytes != nullptr &&
-      event.environment_format == EnvironmentFormat::kNulEnded) {
-    const TextVariables variables = text_variables(*file->bytes);
+  if (knows_variables(event)) {
+    const TextVariables variables = text_variables(*event.file("environment")->bytes);
     for (const Variable& v : variables.list)
       list.emplace_back(std::string(v.name), std::string(v.value));
     return dump(Json(std::move(members)));
@@ -51,9 +59,20 @@ std::string sarchive_environment(const Event& event) {
   // A scheduler that keeps records of a job instead of its environment (TORQUE's .JB and .TA): by
   // file name, as there.
   for (const EventFile& f : event.files) {
-    if (f.name != "script" && f.name != "environment") list.emplace_back(f.name, text_of(f));
+    if (is_record(f) && f.bytes != nullptr) list.emplace_back(f.name, text_of(f));
   }
   return list.empty() ? "null" : dump(Json(std::move(members)));
+}
+
+// Records that belong into the message, but that the archive that the event comes from does not
+// keep. "record,other"; "" = none.
+std::string sarchive_lacks(const Event& event) {
+  std::string names;
+  if (knows_variables(event)) return names;
+  for (const EventFile& f : event.files) {
+    if (is_record(f) && f.bytes == nullptr) names += (names.empty() ? "" : ",") + f.name;
+  }
+  return names;
 }
 
 std::string sarchive_value(const Event& event) {
@@ -276,8 +295,12 @@ Message Formatter::render(const Event& event, Cut cut) const {
     message.truncated = cut.script && cut.environment ? "script,environment"
                         : cut.script                  ? "script"
                                                       : "environment";
-    message.headers.emplace_back("truncated", message.truncated);
   }
+  if (config_.format == Format::kSarchive) {
+    const std::string lacks = sarchive_lacks(event);
+    message.truncated += (message.truncated.empty() || lacks.empty() ? "" : ",") + lacks;
+  }
+  if (!message.truncated.empty()) message.headers.emplace_back("truncated", message.truncated);
   // librdkafka takes 0 for now, and no negative time.
   message.timestamp_ms = std::max<std::int64_t>(event.time.nanoseconds / 1'000'000, 0);
   return message;

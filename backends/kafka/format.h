@@ -21,8 +21,9 @@ struct Message {
   std::string value;
   std::vector<Header> headers;
   std::int64_t timestamp_ms = 0;  // 0: the time of sending
-  std::string
-      truncated;  // what was cut: "script", "environment", "script,environment"; "" = nothing
+  // What was cut, or is missing in it: "script", "environment", "script,environment", "record"; ""
+  // = nothing.
+  std::string truncated;
 
   // At least what librdkafka and the broker count: value, key, headers and their framing.
   std::size_t size() const noexcept;

@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -260,6 +261,32 @@ def test_once_takes_what_stands_in_a_spool_of_both_layouts(work, make_daemon, ar
     daemon.command("run", "--once")
     assert {job: len(events) for job, events in archived(archive).items()} == {job: 1
                                                                                for job in jobs}
+
+
+def test_a_new_archive_is_filled_with_all_that_the_old_one_has_of_each_job(work, make_daemon,
+                                                                           archive):
+    trace = Trace("t3-long", work).prepare()
+    daemon = start(make_daemon, trace, "inotify", environment="all")
+    settle = Fence(trace, daemon, archive)
+    settle()
+    trace.play(max_gap_ms=0)
+    settle()
+    copy = harness.Archive(work / "copy")
+    sinks = {"copy": {"plugin": "file", "root": str(copy.path), "layout": "{job_id}.{ext}",
+                      "acl": "best-effort"}}
+    daemon.config.write_text(harness.config_text(
+        work, sinks=sinks, sources=source(trace, "inotify", environment="all")))
+    daemon.process.send_signal(signal.SIGHUP)
+    daemon.wait_log("RELOADED")
+    daemon.command("sinks", "fill", "copy")
+    daemon.wait_status(lambda s: s["sinks"]["copy"]["waiting"] == 0, "the copy has all")
+    assert copy.scripts() == archive.scripts() and len(copy.scripts()) > 3
+    contents = {name: digest for name, (_, _, digest) in archive.snapshot().items()}
+    assert {name: digest for name, (_, _, digest) in copy.snapshot().items()} == contents
+    for job in copy.scripts():
+        event = copy.metadata(job)
+        assert {f["name"] for f in event["files"]} == {"script", "environment", "record"}
+        assert f"{job}.env" in contents and daemon.sink("copy")["dead"] == 0
 
 
 def test_a_spool_of_openpbs_is_refused_with_why_and_what_to_do(work, make_daemon):

@@ -121,6 +121,32 @@ TEST_F(KafkaFormatTest, SarchiveTakesATorqueJobsRecordsByTheirFilesNames) {
   EXPECT_THAT(render(event).value, HasSubstr(R"("environment":{"123.server.dom.jb":"<job/>\n"}})"));
 }
 
+// As it comes from an archive that keeps script and environment alone.
+TEST_F(KafkaFormatTest, SarchiveSaysThatATorqueJobsRecordsAreMissingInsteadOfGivingEmptyOnes) {
+  options_.set("format", "sarchive");
+  Event event = make_event_value("123.server.dom", "#!/bin/sh\n", {});
+  event.scheduler = "torque";
+  event.files.push_back(test::make_file("record", "<job/>\n"));
+  const Message whole = render(event);
+  EXPECT_EQ(whole.truncated, "");
+  event.files.back().bytes = nullptr;
+  const Message message = render(event);
+  EXPECT_THAT(message.value, HasSubstr(R"("script":"#!/bin/sh\n","environment":null})"));
+  EXPECT_EQ(message.truncated, "record");
+  EXPECT_THAT(message.headers, testing::Contains(Pair("truncated", "record")));
+
+  // Nothing is missing where the variables are known.
+  event = make_event_value("123.server.dom", "#!/bin/sh\n", {"A=1"});
+  event.files.push_back(test::make_file("record", "<job/>\n"));
+  event.files.back().bytes = nullptr;
+  EXPECT_EQ(render(event).truncated, "");
+  // The event itself has no records in it, only their sizes and hashes.
+  options_ = {};
+  options_.set("brokers", "b1").set("topic", "lab.{kind}");
+  EXPECT_EQ(render(event).value, event_json(event));
+  EXPECT_EQ(render(event).truncated, "");
+}
+
 // ---- CloudEvents
 
 TEST_F(KafkaFormatTest, CloudEventsInBinaryModeHaveTheirAttributesInHeaders) {
