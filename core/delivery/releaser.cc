@@ -35,7 +35,7 @@ bool is_same_event(const Event& journal, const Event& archived) {
 void Releaser::run(const std::stop_token& stop) noexcept {
   name_thread("release");
   SteadyTime start_over_at = std::chrono::steady_clock::now() + kStartOverAfter;
-  while (journal_.wait_for_release(limit_bytes_ / 10 * 8, stop)) {
+  while (journal_.wait_for_release(limit_bytes_ / 10 * 8, stop) && !stop.stop_requested()) {
     std::uint64_t released = 0;
     if (journal_.used_bytes() > limit_bytes_ / 10 * 8) {
       const Goal room{.is_reached = [&] { return journal_.used_bytes() <= limit_bytes_ / 10 * 7; },

@@ -13,6 +13,7 @@
 
 #include "tests/core/delivery/listed_events.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/patience.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -131,6 +132,16 @@ TEST_F(ReleaserTest, AUserWhoHoldsAFullShareGetsRoomFromTheArchiveLongBeforeTheJ
     }
   }
   EXPECT_EQ(got, others + of_user + 1);
+}
+
+TEST_F(ReleaserTest, AStopDoesNotWaitForRoomInAJournalOfWhichNoArchiveHasAnything) {
+  for (int number = 0; number < 46; ++number)
+    ASSERT_TRUE(
+        journal_->append({.source = "slurm", .event = job(number, "1001")}, never_.get_token()));
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + test::kPatience));
+  ASSERT_GT(journal_->used_bytes(), kMost / 10 * 8);
+  releaser_->start();
+  EXPECT_TRUE(releaser_->stop(std::chrono::steady_clock::now() + test::kPatience));
 }
 
 }  // namespace
