@@ -98,7 +98,7 @@ std::uint64_t Releaser::release(const Goal& goal, Positions& positions,
       auto candidates = journal_.releasable(archive, position, kReleasedAtOnce);
       if (!candidates) break;  // the dispatchers, which read too, log why
       std::erase_if(*candidates, [&](const Journal::Releasable& c) {
-        return stop.stop_requested() || !goal.concerns(*c.event) || !holds(archive, *c.event);
+        return stop.stop_requested() || !goal.concerns(*c.event) || !holds(archive, c);
       });
       if (stop.stop_requested()) break;
       FAULT_POINT("release.before");
@@ -110,9 +110,17 @@ std::uint64_t Releaser::release(const Goal& goal, Positions& positions,
   return released;
 }
 
-bool Releaser::holds(const std::string& archive, const Event& event) const {
-  const auto fetched = archives_.fetch_from(archive, event);
-  return fetched && is_same_event(event, **fetched);
+bool Releaser::holds(const std::string& archive, const Journal::Releasable& candidate) const {
+  const Event& event = *candidate.event;
+  const auto fetched =
+      archives_.fetch_from(archive, candidate.owned != nullptr ? *candidate.owned : event);
+  if (!fetched) return false;
+  if (candidate.owned == nullptr) return is_same_event(event, **fetched);
+  Event before = **fetched;
+  before.id = event.id;
+  before.user = event.user;
+  before.replaces.reset();
+  return is_same_event(event, before);
 }
 
 }  // namespace scriptorium

@@ -42,7 +42,7 @@ class Releaser {
   void run(const std::stop_token& stop) noexcept;
   std::uint64_t release_of_users(const std::stop_token& stop);
   std::uint64_t release(const Goal& goal, Positions& positions, const std::stop_token& stop);
-  bool holds(const std::string& archive, const Event& event) const;
+  bool holds(const std::string& archive, const Journal::Releasable& candidate) const;
 
   Journal& journal_;
   const Archives& archives_;

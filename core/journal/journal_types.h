@@ -105,6 +105,9 @@ struct Releasable {
   std::uint64_t sequence = 0;
   std::shared_ptr<const Event> event;  // without bytes
   std::uint64_t bytes = 0;
+  // As what the archive has it by now: the event that replaces it, as its owner became known. Null:
+  // as itself.
+  std::shared_ptr<const Event> owned;
 };
 
 // Fetches an event from an archive by its locator (ReadableSink::fetch()). kVanished and kCorrupt

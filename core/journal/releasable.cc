@@ -42,11 +42,6 @@ class Holders {
            is_needed(kind, seq, target);
   }
 
- private:
-  explicit Holders(Connection& db)
-      : open_(db, "SELECT 1 FROM exceptions WHERE sink=?1 AND seq=?2 AND state<>3"),
-        parked_(db, "SELECT 1 FROM exceptions WHERE seq=?1 AND state=1") {}
-
   bool is_acknowledged(std::uint64_t seq) {
     if (seq > archive_->cursor) {
       const auto ahead = archive_->ahead.find(seq);
@@ -54,6 +49,11 @@ class Holders {
     }
     return !open_.first(archive_->id, seq);
   }
+
+ private:
+  explicit Holders(Connection& db)
+      : open_(db, "SELECT 1 FROM exceptions WHERE sink=?1 AND seq=?2 AND state<>3"),
+        parked_(db, "SELECT 1 FROM exceptions WHERE seq=?1 AND state=1") {}
 
   bool is_needed(std::string_view kind, std::uint64_t seq, SinkId target) {
     return std::ranges::any_of(others_,
@@ -68,6 +68,21 @@ class Holders {
   std::vector<std::shared_ptr<const SinkRow>> others_;
   Statement open_, parked_;
 };
+
+// The event of a sequence, without its bytes; null: it is not there, or damaged.
+std::shared_ptr<const Event> load_bare(ReaderPool::Reader& reader, std::uint64_t seq) {
+  std::shared_ptr<const Event> event;
+  Statement& row = reader.row;
+  if (row.bind(seq).step()) {
+    if (EventReader::is_in_archive(row)) {
+      if (auto loaded = reader.events.load(row)) event = loaded->event;
+    } else if (auto bare = reader.events.without_bytes(row)) {
+      event = std::make_shared<const Event>(*std::move(bare));
+    }
+  }
+  row.reset();
+  return event;
+}
 
 }  // namespace
 
@@ -93,7 +108,10 @@ Result<std::vector<Releasable>> JournalReader::releasable(const std::string& arc
       continue;
     auto event = reader.events.without_bytes(scan);
     if (!event) continue;  // damaged: the sink that reads it makes it a dead letter
-    result.push_back({seq, std::make_shared<const Event>(*std::move(event)), scan.number(5)});
+    const auto owned = shared_.with([&](const Shared& s) { return s.replaced_by(*event); });
+    result.push_back(
+        {seq, std::make_shared<const Event>(*std::move(event)), scan.number(5),
+         owned && holders->is_acknowledged(*owned) ? load_bare(reader, *owned) : nullptr});
   }
   scan.reset();
   if (auto error = reader.connection->take_error()) return *std::move(error);

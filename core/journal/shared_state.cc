@@ -18,11 +18,16 @@ bool Shared::may_have_event(const SinkRow& row, std::uint64_t after) const {
   return row.last_wanted > from;
 }
 
-bool Shared::is_replaced(SinkId id, const Event& event) const {
-  if (event.user.verified) return false;
+std::optional<std::uint64_t> Shared::replaced_by(const Event& event) const {
+  if (event.user.verified) return std::nullopt;
   const auto found = replaced.find(event.id);
+  return found == replaced.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool Shared::is_replaced(SinkId id, const Event& event) const {
+  const auto by = replaced_by(event);
   const SinkRow* const row = sink(id);
-  return found != replaced.end() && row != nullptr && row->wants(event.kind, found->second, 0);
+  return by && row != nullptr && row->wants(event.kind, *by, 0);
 }
 
 UnresolvedCount Shared::unresolved(const std::string& source) const {

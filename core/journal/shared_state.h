@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -40,6 +41,8 @@ struct Shared {
   const SinkRow* sink(SinkId id) const;  // null: there is none
   // False: no event after `after` waits for the sink.
   bool may_have_event(const SinkRow& row, std::uint64_t after) const;
+  // The sequence of the event that replaces this one.
+  std::optional<std::uint64_t> replaced_by(const Event& event) const;
   // Journal::is_replaced().
   bool is_replaced(SinkId sink, const Event& event) const;
   // Unresolved events of a source, and its last ticket.

@@ -144,5 +144,41 @@ TEST_F(ReleaserTest, AStopDoesNotWaitForRoomInAJournalOfWhichNoArchiveHasAnythin
   EXPECT_TRUE(releaser_->stop(std::chrono::steady_clock::now() + test::kPatience));
 }
 
+// They are in the archive under their owners by now, and as the events that replaced them.
+TEST_F(ReleaserTest, EventsWhoseOwnersBecameKnownAreAskedForAsWhatReplacedThem) {
+  const std::uint64_t count = 46;
+  for (int number = 0; number < static_cast<int>(count); ++number) {
+    Event event = *job(number, "1001");
+    event.user = {.name = "mallory", .unverified_reason = "the scheduler does not answer"};
+    ASSERT_TRUE(journal_->append({.source = "slurm",
+                                  .event = std::make_shared<const Event>(std::move(event)),
+                                  .resolve_first = true},
+                                 never_.get_token()));
+  }
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + test::kPatience));
+  std::vector<Journal::Resolved> resolved;
+  for (const auto& waiting : journal_->unresolved("slurm", 0, 100))
+    resolved.push_back({waiting.ticket, waiting.event});
+  journal_->resolved(resolved);
+  ASSERT_TRUE(journal_->flush(std::chrono::steady_clock::now() + test::kPatience));
+  const Timestamp later{system_clock().now().nanoseconds + 3600 * kSecond};
+  const auto due = journal_->unverified("slurm", later, 100);
+  ASSERT_TRUE(due && due->size() == count);
+  for (const auto& item : *due) {
+    const auto whole = journal_->event(item.event->id);
+    ASSERT_TRUE(whole);
+    events_.push_back(std::make_shared<const Event>(test::make_owned_event(**whole)));
+    ASSERT_TRUE(journal_->replace_unverified(item.number, "slurm", events_.back()));
+  }
+  archive_all();
+  ASSERT_GT(journal_->used_bytes(), kMost / 10 * 8);
+  releaser_->start();
+  const auto limit = std::chrono::steady_clock::now() + test::kPatience;
+  while (released() <= count && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(releaser_->stop(std::chrono::steady_clock::now() + std::chrono::minutes(1)));
+  EXPECT_GT(released(), count) << "the first ones, and some of the others";
+}
+
 }  // namespace
 }  // namespace scriptorium
