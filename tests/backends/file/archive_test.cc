@@ -224,6 +224,25 @@ TEST_F(FileArchiveTest, GivesEveryEventBackAsItWasDelivered) {
   }
 }
 
+TEST_F(FileArchiveTest, GivesATorqueJobBackWithItsRecordNamedAndWithoutItsBytesAlone) {
+  auto sink = make();
+  Event job = make_event_value("65.server");
+  job.scheduler = "torque";
+  job.files.push_back(test::make_file("record", "<job/>\n"));
+  deliver(*sink, {share(job)});
+  const auto fetched = sink->readable()->fetch(locator_of(job));
+  ASSERT_TRUE(fetched) << fetched.error().message();
+  EXPECT_EQ((*fetched)->id, job.id);
+  EXPECT_EQ(event_json(**fetched), event_json(job));
+  ASSERT_EQ((*fetched)->files.size(), 3U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_NE((*fetched)->files[i].bytes, nullptr);
+    EXPECT_EQ(*(*fetched)->files[i].bytes, *job.files[i].bytes);
+  }
+  EXPECT_EQ((*fetched)->files[2].sha256, job.files[2].sha256);
+  EXPECT_EQ((*fetched)->files[2].bytes, nullptr);
+}
+
 TEST_F(FileArchiveTest, FindsEachOfSeveralEventsOfOnePathByItsId) {
   auto sink = make();
   ASSERT_TRUE(sink->start());
