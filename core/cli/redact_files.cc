@@ -68,7 +68,8 @@ class Finder {
     const std::size_t value = equals == std::string_view::npos ? 0 : equals + 1;
     std::vector<Finding> found;
     std::vector<Finding> nearly;
-    if (value > 0 && value < entry.size() && rules_.rules->is_denied(entry.substr(0, equals))) {
+    if (value > 0 && value < entry.size() &&
+        rules_.rules->is_denied(entry.substr(0, equals), entry.substr(value))) {
       const redact::Rule* rule = rules_.rules->rule(redact::kNameRule);
       if (rule != nullptr)
         found.push_back(

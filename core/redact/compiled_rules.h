@@ -26,12 +26,14 @@ class CompiledRules final : public RuleSet {
   const Rule* rule(std::string_view name) const noexcept override;
   const std::string& fingerprint() const noexcept override { return fingerprint_; }
   std::vector<Finding> find(Mode mode, Place place, std::string_view text) const override;
-  bool is_denied(std::string_view name) const override;
+  using RuleSet::is_denied;
+  bool is_denied(std::string_view name, std::string_view value) const override;
 
   // What one rule finds, in any mode and as if it applied to `place`; for its examples.
   std::vector<Finding> find_alone(const Rule& rule, Place place, std::string_view text) const;
 
  private:
+  bool is_secret_name(std::string_view name) const;
   // What a keyword of the table leads to.
   struct Keyword {
     std::vector<std::uint32_t> rules;  // indexes into rules_

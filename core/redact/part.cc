@@ -93,7 +93,8 @@ void Part::find_in_variables(const RuleSet& rules, Mode mode) {
     const bool has_value = equals < end;
     const std::size_t value = has_value ? equals + 1 : at;
     const std::size_t before = spans_.size();
-    if (has_value && rules.is_denied(text_.substr(at, equals - at))) {
+    if (has_value &&
+        rules.is_denied(text_.substr(at, equals - at), text_.substr(value, end - value))) {
       add_denied(rules, mode, value, end);
     } else {
       find_in(rules, mode, Place::kValue, value, end);
@@ -120,8 +121,10 @@ void Part::find_assignments(const RuleSet& rules, Mode mode) {
     std::size_t name = at;
     while (name > 0 && is_word(text_[name - 1])) --name;
     std::size_t end = ++at;
-    if (name + 1 == at || !rules.is_denied(text_.substr(name, at - 1 - name))) continue;
+    const std::string_view denied = text_.substr(name, at - 1 - name);
+    if (denied.empty() || !rules.is_denied(denied)) continue;
     while (end < text_.size() && !ends_assignment(text_[end])) ++end;
+    if (!rules.is_denied(denied, text_.substr(at, end - at))) continue;
     add_denied(rules, mode, at, end);
     at = end;
   }

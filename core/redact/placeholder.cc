@@ -31,6 +31,9 @@ bool encloses(std::string_view text, char open, char close) noexcept {
 }
 
 bool is_reference(std::string_view text) noexcept {
+  // Within the quotes of another command: \"\$TOKEN\".
+  const std::size_t dollar = text.find_first_not_of('\\');
+  if (dollar != std::string_view::npos && text[dollar] == '$') text.remove_prefix(dollar);
   const char second = text.size() > 1 ? text[1] : '\0';
   switch (text.front()) {
     case '$':

@@ -79,8 +79,9 @@ struct RuleFile {
   // Shell-style patterns, in any case, on names of variables whose values are never kept, and on
   // names that are harmless all the same.
   std::vector<std::string> deny_names, allow_names;
-  std::vector<std::string> words;  // always removed, wherever they are
-  KeyLines lines;                  // "off.NAME" and "actions.NAME"
+  std::vector<std::string> words;            // always removed, wherever they are
+  std::map<std::string, std::string> parts;  // of expressions, by name
+  KeyLines lines;                            // "off.NAME" and "actions.NAME"
 
   bool is_shipped() const { return file.starts_with("shipped/"); }
 };

@@ -323,6 +323,31 @@ Option<RuleFile> names_option() {
       });
 }
 
+Option<RuleFile> parts_option() {
+  const OptionInfo info{
+      .name = "parts", .type = "table", .help = "by name, what {{NAME}} means in an expression"};
+  return custom<RuleFile>(
+      info, [=](const Value& value, const Table& table, RuleFile& into, Problems& problems) {
+        const auto* parts = std::get_if<Table>(&value.data);
+        if (parts == nullptr) return options_detail::wrong_type(value, table, info, problems);
+        for (const TableEntry& entry : parts->entries) {
+          const OptionInfo part{.name = entry.key, .type = "string"};
+          options_detail::get(entry.value, *parts, part, problems, into.parts[entry.key]);
+        }
+      });
+}
+
+// Other text between braces is left as it is: it may be of a template language.
+void insert_parts(const std::map<std::string, std::string>& parts, std::string& expression) {
+  for (const auto& [name, text] : parts) {
+    const std::string mark = "{{" + name + "}}";
+    const std::string group = "(?:" + text + ")";
+    for (std::size_t at = expression.find(mark); at != std::string::npos;
+         at = expression.find(mark, at + group.size()))
+      expression.replace(at, mark.size(), group);
+  }
+}
+
 const Schema<RuleFile>& file_schema() {
   static const Schema<RuleFile> schema = {
       off_option(),
@@ -331,7 +356,10 @@ const Schema<RuleFile>& file_schema() {
                     .help = "texts that are never kept, wherever they are",
                     .secret = true},
                    &RuleFile::words, word_problem),
-      actions_option(), names_option(), rules_option()};
+      actions_option(),
+      names_option(),
+      parts_option(),
+      rules_option()};
   return schema;
 }
 
@@ -342,6 +370,7 @@ RuleFile parse_rule_file(std::string_view text, const std::string& name, Problem
   check_unknown_keys(toml.table, file_schema().options(), problems);
   RuleFile file = file_schema().parse(toml.table, problems);
   file.file = name;
+  for (Rule& rule : file.rules) insert_parts(file.parts, rule.expression);
   return file;
 }
 

@@ -17,6 +17,8 @@ namespace scriptorium::redact {
 //   [names]
 //   deny  = ["LAB_*_PIN"]                 # variables whose values are never kept
 //   allow = ["PUBLIC_KEY"]                # harmless all the same
+//   [parts]                               # {{lab}} in a regex of this file is (?:gateway|portal)
+//   lab = "gateway|portal"
 //   [[rule]]
 //   name     = "lab-token"
 //   about    = "a token of the lab's gateway"

@@ -1,6 +1,8 @@
 #include "core/redact/rule_set.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,6 +39,32 @@ std::pair<std::size_t, std::size_t> assigned_value(std::string_view text, std::s
       end = comma;
   }
   return {at, end};
+}
+
+bool ends_with_any(const std::string& name, std::span<const std::string_view> ends) {
+  return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+// API_KEY_FILE=/run/key
+bool names_place(std::string_view name, std::string_view value) {
+  constexpr std::array<std::string_view, 5> kEnds = {"_file", "_path", "_dir", "_folder", "_home"};
+  constexpr std::string_view kOthers = "/._-+@%~$:";
+  const std::size_t begin = value.find_first_not_of("~.");
+  const bool is_path =
+      value.starts_with('$') || (begin < 3 && value.substr(begin).starts_with('/'));
+  return is_path && ends_with_any(to_lower(name), kEnds) && std::ranges::all_of(value, [&](char c) {
+           return is_alphanumeric(c) || kOthers.find(c) != std::string_view::npos;
+         });
+}
+
+// SORT_KEY=name. A key of a cloud is no word.
+bool names_column(std::string_view name, std::string_view value) {
+  constexpr std::array<std::string_view, 9> kEnds = {"primary_key", "foreign_key",   "sort_key",
+                                                     "group_key",   "partition_key", "join_key",
+                                                     "row_key",     "cache_key",     "index_key"};
+  constexpr std::size_t kLongest = 32;
+  return value.size() <= kLongest && ends_with_any(to_lower(name), kEnds) &&
+         std::ranges::all_of(value, [](char c) { return is_lower(c) || c == '_' || c == ','; });
 }
 
 }  // namespace
@@ -117,11 +145,16 @@ std::vector<Finding> CompiledRules::find(Mode mode, Place place, std::string_vie
 }
 
 // One notion of a secret name: a script's `export NAME=...` and the variable NAME agree.
-bool CompiledRules::is_denied(std::string_view name) const {
-  if (name_rule_ == nullptr) return false;
+bool CompiledRules::is_denied(std::string_view name, std::string_view value) const {
+  if (name_rule_ == nullptr || !is_secret_name(name)) return false;
+  return names_.is_denied_by_site(name) || !(names_place(name, value) || names_column(name, value));
+}
+
+bool CompiledRules::is_secret_name(std::string_view name) const {
   if (names_.is_denied(name)) return true;
-  if (assignment_rule_ == nullptr || names_.is_allowed(name)) return false;
-  return !find_alone(*assignment_rule_, Place::kScript, std::string(name) + "=abc").empty();
+  return assignment_rule_ != nullptr &&
+         !find_alone(*assignment_rule_, Place::kScript, std::string(name) + "=abc").empty() &&
+         !names_.is_allowed(name);
 }
 
 // NAME=value, os.environ["NAME"] = "value", setenv NAME value.

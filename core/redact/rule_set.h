@@ -48,8 +48,11 @@ class RuleSet {
   // The secrets in a text, in order and without overlap. `mode` is not kOff. Throws bad_alloc and
   // nothing else; beyond kMostFindings the last finding goes to the end of the text.
   virtual std::vector<Finding> find(Mode mode, Place place, std::string_view text) const = 0;
-  // Whether the value of a variable is never kept because of its name.
-  virtual bool is_denied(std::string_view name) const = 0;
+  // Whether the value of a variable is never kept because of its name. What only names the place of
+  // a secret (API_KEY_FILE=/run/key) or a column (SORT_KEY=name) is kept, unless the site denies
+  // it.
+  virtual bool is_denied(std::string_view name, std::string_view value) const = 0;
+  bool is_denied(std::string_view name) const { return is_denied(name, "?"); }
 
   static constexpr std::size_t kMostFindings = 10'000;
 };

@@ -102,7 +102,7 @@ std::size_t search_job(const RuleSet& rules, const std::string& script,
                        const Variables& variables) {
   std::size_t found = rules.find(Mode::kDefault, Place::kScript, script).size();
   for (const auto& [name, value] : variables) {
-    if (rules.is_denied(name)) {
+    if (rules.is_denied(name, value)) {
       ++found;
     } else {
       found += rules.find(Mode::kDefault, Place::kValue, value).size();

@@ -33,6 +33,14 @@ class RuleFileTest : public testing::Test {
   RuleFile file_;
 };
 
+TEST_F(RuleFileTest, PutsPartsIntoExpressions) {
+  EXPECT_THAT(parse("[parts]\nhost = 'gw|portal'\n[[rule]]\nname = 'r'\nabout = 'x'\n"
+                    "keywords = ['kk']\nregex = 'kk@{{host}}:{{other}}{{host}}'\n"),
+              IsEmpty());
+  EXPECT_EQ(file_.rules.at(0).expression, "kk@(?:gw|portal):{{other}}(?:gw|portal)");
+  EXPECT_THAT(parse("[parts]\nhost = 3\n"), testing::SizeIs(1));
+}
+
 TEST_F(RuleFileTest, ReadsEverythingThatAFileMayHold) {
   EXPECT_THAT(parse("off = ['jwt', 'copy']\n"
                     "words = ['hunter2']\n"

@@ -203,6 +203,30 @@ TEST_F(ShippedRuleFilesTest, ANameIsSecretInAScriptIfItIsInAnEnvironment) {
   }
 }
 
+TEST_F(ShippedRuleFilesTest, WhatNamesAPlaceOrAColumnIsKept) {
+  const std::vector<std::pair<std::string_view, std::string_view>> kept = {
+      {"HF_TOKEN_PATH", "/home/bob/.cache/token"},
+      {"API_KEY_FILE", "~/.key"},
+      {"SECRET_DIR", "$HOME/secrets"},
+      {"TOKEN_FILE", "../run/token.txt"},
+      {"PRIMARY_KEY", "id"},
+      {"SORT_KEY", "name"},
+      {"DB_PARTITION_KEY", "sample_id,run"},
+      {"PUBLIC_KEY", "ssh-ed25519 AAAAC3Nz bob"},
+      {"DEPLOY_PUBLIC_KEY", "0x12ab"}};
+  for (const auto& [name, value] : kept) EXPECT_FALSE(rules_->is_denied(name, value)) << name;
+  const std::vector<std::pair<std::string_view, std::string_view>> denied = {
+      {"HF_TOKEN_PATH", "hf_geheim"},
+      {"API_KEY_FILE", "geheim"},
+      {"SECRET_FILE", "/x with a blank"},
+      {"AZURE_PRIMARY_KEY", "Zk3Jx9qW7vR2tY5u=="},
+      {"SORT_KEY", "a1b2c3"},
+      {"API_KEY", "/looks/like/a/path"},
+      {"PRIVATE_KEY", "id"},
+      {"TOKEN_FILE", ".../x"}};
+  for (const auto& [name, value] : denied) EXPECT_TRUE(rules_->is_denied(name, value)) << name;
+}
+
 // The environment names no variable here: name_patterns.h decides on names, the rules on values.
 TEST_F(ShippedRuleFilesTest, ValuesOfVariablesWithHarmlessNamesAreSearched) {
   for (const std::string_view value :
