@@ -192,6 +192,8 @@ std::string measured_text(const Json& usage) {
     result += reporting && expected && *reporting < *expected
                   ? "; only " + count_text(*reporting) + " of " + count_text(*expected) +
                         " nodes measured, so it is not judged"
+              : accounting && reporting && (!expected || *reporting > *expected)
+                  ? "; it is not known how many nodes it had, so it is not judged"
                   : "; too little of it was observed to judge";
   }
   return result;
@@ -397,10 +399,12 @@ ReportedJob row_of(const Json& event) {
   const double hours = row.elapsed_seconds.value_or(0) / 3600;
   if (row.cpu_ratio && row.cpus)
     row.wasted_core_hours = std::max(0.0, 1 - *row.cpu_ratio) * *row.cpus * hours;
-  if (row.gpu_ratio)
+  // A share of the part that was seen says nothing of the rest.
+  const bool partial = row.quality == "partial";
+  if (row.gpu_ratio && !partial)
     row.wasted_gpu_hours =
         std::max(0.0, 1 - *row.gpu_ratio) * number(usage, {"gpu", "count"}).value_or(0) * hours;
-  if (row.memory_ratio) {
+  if (row.memory_ratio && !partial) {
     row.wasted_gib_hours = std::max(0.0, 1 - *row.memory_ratio) *
                            number(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
   }
@@ -475,6 +479,11 @@ std::string js1_of(const JobReport& job) {
   if (status == "short") return "JS1:Short";
   const auto blocks = nodes_of(job);
   if (status == "none" || blocks.empty()) return "JS1:None";
+  // Its readers take the sums over the nodes in it for the job.
+  if (job.event != nullptr) {
+    const auto had = number(*job.event, {kUsage, "request", "nodes"});
+    if (had && static_cast<double>(blocks.size()) < *had) return "JS1:None";
+  }
   Json nodes = Json::object();
   double gpus = 0;
   double longest = 0;

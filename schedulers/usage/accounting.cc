@@ -106,7 +106,7 @@ JobFacts read_facts(const Row& row) {
   facts.exit_code = read_text(row[kExitCode]);
   facts.suspended_seconds = read_duration(row[kSuspended]);
   facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
-  if (const auto minutes = parse_number<std::uint64_t>(row[kTimeLimit]))
+  if (const auto minutes = read_count(row[kTimeLimit]); minutes && *minutes != 0)
     facts.request.time_limit_seconds = static_cast<double>(*minutes) * 60;
   return facts;
 }
@@ -115,9 +115,11 @@ JobFacts read_facts(const Row& row) {
 std::optional<AccountedJob> read_job(const Row& row) {
   const auto started = read_time(row[kStart]);
   const auto ended = read_time(row[kEnd]);
-  const auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
+  auto elapsed = parse_number<std::uint64_t>(row[kElapsed]);
   // Cancelled while it waited: it had no CPU, so there is nothing to report.
   if (!started || !ended || !elapsed || row[kTres].empty()) return std::nullopt;
+  const std::int64_t between = std::max<std::int64_t>(0, ended->nanoseconds - started->nanoseconds);
+  elapsed = std::min(*elapsed, static_cast<std::uint64_t>(between / kSecond));
   AccountedJob job{.view = {.facts = read_facts(row), .accounting = true}, .ended_at = *ended};
   JobFacts& facts = job.view.facts;
   facts.started_at = started;
@@ -136,25 +138,33 @@ std::optional<AccountedJob> read_job(const Row& row) {
 
 // A step whose end is not known ended with its job.
 AccountedStep read_step(const Row& row, const JobFacts& job) {
-  // 0 bytes: it ended before the first reading.
+  // 0 bytes: it ended before the first reading. No process has as little as a few pages.
+  static constexpr std::uint64_t kLeast = 64U << 10U;
   const auto bytes = [](std::string_view text) {
     const auto size = read_size(text);
-    return size == 0 ? std::nullopt : size;
+    return size < kLeast ? std::nullopt : size;
   };
   const auto total = [&](std::string_view name) {
     return tres(row[kTresTotal], name).value_or("");
   };
-  AccountedStep step{.is_extern = row[kJobIdRaw].ends_with(".extern"),
+  const std::string_view name = row[kJobIdRaw].substr(row[kJobIdRaw].find('.') + 1);
+  AccountedStep step{.is_extern = name == "extern",
+                     .is_batch = name == "batch",
                      .started_at = read_time(row[kStart]).value_or(*job.started_at),
                      .ended_at = read_time(row[kEnd]).value_or(*job.ended_at),
                      .hosts = read_hosts(row[kNodeList]),
                      .nodes = std::max(1U, read_count(row[kNodes]).value_or(1)),
                      .tasks = read_count(row[kTasks]),
+                     .cpus = read_count(tres(row[kTres], "cpu").value_or("")),
                      .cpu_seconds = read_duration(row[kTotalCpu]),
                      .sampled_cpu_seconds = read_duration(total("cpu")),
                      .largest_task_bytes = bytes(row[kMaxRss]),
                      .all_tasks_bytes = bytes(total("mem")),
                      .gpu_bytes = read_size(total("gres/gpumem"))};
+  if (step.tasks.value_or(0) == 0) {
+    step.tasks.reset();
+    if (step.is_batch || step.is_extern || name == "interactive") step.tasks = step.nodes;
+  }
   if (const auto percent = read_count(total("gres/gpuutil"))) step.gpu_percent = *percent;
   return step;
 }

@@ -72,6 +72,25 @@ std::optional<std::uint64_t> memory_wish(const JobView& job) {
   return static_cast<std::uint64_t>(std::ceil(static_cast<double>(most) * kHeadroom));
 }
 
+void add_condition(std::string_view condition, Suggestion& into) {
+  if (into.empty() || into.condition.find(condition) != std::string::npos) return;
+  into.condition.append(into.condition.empty() ? "" : ", and if ").append(condition);
+}
+
+// What a job needed until it was stopped says little of the rest.
+bool came_to_its_end(const JobView& job) {
+  return !job.facts.state || job.facts.state == "COMPLETED";
+}
+
+void add_conditions(const JobView& job, Suggestion& into) {
+  constexpr double kAllOfTheTime = 0.95;  // but for its first and last readings
+  const double seen = job.covered_ratio.value_or(1);
+  if (into.memory_bytes && seen < kAllOfTheTime && job.all_nodes_measured())
+    add_condition("no more was needed in the " + percent(1 - seen) + " of the time not measured",
+                  into);
+  if (!came_to_its_end(job)) add_condition("the part that did not run needs no more", into);
+}
+
 void suggest_memory(const JobView& job, Suggestion& into) {
   into.memory_bytes = memory_wish(job);
   if (into.memory_bytes) into.directives.push_back("--mem=" + memory_directive(*into.memory_bytes));
@@ -86,11 +105,19 @@ void suggest_time(const JobView& job, Suggestion& into) {
 
 // ---- the rules
 
+// While nobody saw it, it may have used all of its CPUs. The kernel's counter has that time, too.
+double unseen_cpu_ratio(const JobView& job) {
+  const bool counted =
+      !job.accounting && std::all_of(job.nodes.begin(), job.nodes.end(),
+                                     [](const NodeUsage& n) { return n.complete(); });
+  return counted ? 0 : 1 - job.covered_ratio.value_or(1);
+}
+
 Found cpu_low(const JobView& job, const FindingOptions& set) {
   const auto used = job.cpu_ratio();
   if (has_gpus(job) || !used) return std::nullopt;
-  const auto level =
-      below(*used, set.get("cpu_low_notice_ratio"), set.get("cpu_low_warning_ratio"));
+  const auto level = below(*used + unseen_cpu_ratio(job), set.get("cpu_low_notice_ratio"),
+                           set.get("cpu_low_warning_ratio"));
   if (!level) return std::nullopt;
   return Finding{.severity = level->severity,
                  .value = *used,
@@ -115,29 +142,40 @@ Found cpu_unused_node(const JobView& job, const FindingOptions&) {
   if (found.hosts.empty() || !another_works) return std::nullopt;
   found.text =
       std::to_string(found.hosts.size()) + " of " + std::to_string(job.nodes.size()) +
-      " nodes did nothing at all. Start the program with srun or mpirun, or ask for one node.";
+      " nodes did nothing at all. Start the program with srun or mpirun, or ask for fewer nodes.";
   return found;
+}
+
+// The mean of a program that is parallel for a part of its time may be that of a serial one.
+bool was_parallel(const JobView& job) {
+  constexpr double kSurely = 1.5;  // CPUs busy at once
+  return std::any_of(job.nodes.begin(), job.nodes.end(), [](const NodeUsage& n) {
+    return n.cpu.utilization.max.value_or(0) * n.cpu.allocated.value_or(0) >= kSurely;
+  });
 }
 
 Found cpu_serial(const JobView& job, const FindingOptions& set) {
   const auto used = job.cpu_ratio();
   const std::uint32_t cpus = job.totals.cpus.value_or(0);
   if (has_gpus(job) || !used || cpus < 2 || job.nodes_expected.value_or(1) != 1 ||
-      job.nodes.size() > 1)
+      job.nodes.size() > 1 || was_parallel(job))
     return std::nullopt;
   const double busy = *used * cpus;
-  if (busy <= set.get("cpu_serial_least_cpus") || busy >= set.get("cpu_serial_most_cpus"))
+  if (busy <= set.get("cpu_serial_least_cpus") ||
+      busy + unseen_cpu_ratio(job) * cpus >= set.get("cpu_serial_most_cpus"))
     return std::nullopt;
   Suggestion one;
   if (job.nodes_expected) one = {.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
+  if (job.nodes_expected && job.accounting)
+    one.condition = "the program never uses more than one CPU at a time";
   return Finding{
       .severity = Severity::kWarning,
       .value = busy,
       .threshold = set.get("cpu_serial_most_cpus"),
       .unit = "count",
       .suggest = std::move(one),
-      .text = format("On average %.2f CPUs were busy of %u: the program runs on one CPU at a time.",
-                     busy, cpus)};
+      .text = format("On average %.2f CPUs were busy of %u: the program %s on one CPU at a time.",
+                     busy, cpus, job.accounting ? "may run" : "runs")};
 }
 
 Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
@@ -233,15 +271,26 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
   return found;
 }
 
+// What a node had where processes were killed, the most if there are several; 0: not known.
+double memory_of_node(const JobView& job) {
+  std::uint64_t most = 0;
+  for (const NodeUsage& node : job.nodes) {
+    if (node.memory.oom_kills.value_or(0) > 0)
+      most = std::max(most, node.memory.limit_bytes.value_or(0));
+  }
+  if (most > 0) return static_cast<double>(most);
+  const Request& had = job.facts.request;
+  if (!had.memory_bytes || had.nodes.value_or(0) == 0 || job.nodes_differ) return 0;
+  return static_cast<double>(*had.memory_bytes) / *had.nodes;
+}
+
 Found mem_oom(const JobView& job, const FindingOptions&) {
   if (!job.ended_by_oom()) return std::nullopt;
   Finding found{.severity = Severity::kCritical,
                 .value = static_cast<double>(job.totals.oom_kills.value_or(1)),
                 .unit = "count",
                 .text = "The job needed more memory than it had, and processes were killed."};
-  if (job.totals.memory_bytes) {
-    const double had = static_cast<double>(*job.totals.memory_bytes) /
-                       std::max(1U, job.facts.request.nodes.value_or(1));
+  if (const double had = memory_of_node(job); had > 0) {
     // What it would have needed is not known, as it was stopped before.
     found.suggest.memory_bytes = static_cast<std::uint64_t>(had * 2);
     found.suggest.directives.push_back("--mem=" + memory_directive(*found.suggest.memory_bytes));
@@ -337,6 +386,10 @@ std::vector<GpuOfNode> gpus_with_readings(const JobView& job, const FindingOptio
   }
   return result;
 }
+// Those of the job, also where a node saw fewer.
+std::uint32_t all_gpus(const JobView& job) {
+  return std::max(job.totals.gpus, job.facts.request.gpus.value_or(0));
+}
 bool unused(const NodeGpu& gpu) { return gpu.utilization.max.value_or(*gpu.utilization.avg) <= 0; }
 
 void name_host(Finding& finding, const std::string& host) {
@@ -354,12 +407,11 @@ Found gpu_unused(const JobView& job, const FindingOptions& set) {
   }
   if (found.value == 0) return std::nullopt;
   found.text = format(
-      "%.0f of %zu GPUs did nothing for all of the job. Does the program know of them? Others "
+      "%.0f of %u GPUs did nothing for all of the job. Does the program know of them? Others "
       "waited for them.",
-      found.value, gpus.size());
+      found.value, all_gpus(job));
   const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
-  const std::uint32_t all = std::max(job.totals.gpus, job.facts.request.gpus.value_or(0));
-  if (job.nodes.size() == 1 && job.all_nodes_measured() && gpus.size() == all && left > 0)
+  if (job.nodes.size() == 1 && job.all_nodes_measured() && gpus.size() == all_gpus(job) && left > 0)
     found.suggest.directives.push_back("--gpus=" + std::to_string(left));
   return found;
 }
@@ -398,12 +450,12 @@ Found gpu_low(const JobView& job, const FindingOptions& set) {
       .threshold = level->threshold,
       .unit = "ratio",
       .scope = "gpu",
-      .text = (gpus.size() < job.totals.gpus
-                   ? format("%zu of %u GPUs could be read, and were busy for ", gpus.size(),
-                            job.totals.gpus)
-                   : "The GPUs were busy for ") +
-              percent(mean) +
-              " of the time on average. Larger batches, or more CPUs that feed them, may help."};
+      .text =
+          (gpus.size() < all_gpus(job) ? format("%zu of %u GPUs could be read, and were busy for ",
+                                                gpus.size(), all_gpus(job))
+                                       : "The GPUs were busy for ") +
+          percent(mean) +
+          " of the time on average. Larger batches, or more CPUs that feed them, may help."};
 }
 
 Found gpu_idle_run(const JobView& job, const FindingOptions& set) {
@@ -524,10 +576,11 @@ bool may_judge(QualityStatus status) {
 
 // What is missing is nodes, and nothing but nodes.
 bool some_nodes_are_known(const JobView& job, const FindingOptions& options) {
-  if (!job.accounting || job.all_nodes_measured() || job.nodes_measured.value_or(0) == 0 ||
+  const std::uint32_t measured = job.nodes_measured.value_or(0);
+  if (!job.accounting || measured == 0 || measured >= job.nodes_expected.value_or(0) ||
       job.totals.elapsed_seconds < options.get("min_elapsed_seconds"))
     return false;
-  return job.covered_ratio.value_or(0) * *job.nodes_expected / *job.nodes_measured >=
+  return job.covered_ratio.value_or(0) * *job.nodes_expected / measured >=
          options.get("min_covered_ratio");
 }
 }  // namespace
@@ -541,6 +594,7 @@ std::vector<Finding> find_all(const JobView& job, const FindingOptions& options)
     if (!options.on(rule.id) || (!judged && !rule.always)) continue;
     if (Found found = kRules.at(i)(job, options)) {
       found->id = rule.id;
+      if (!job.ended_by_oom()) add_conditions(job, found->suggest);
       const Severity severity = found->severity;
       findings.emplace(severity, *std::move(found));
     }
@@ -559,19 +613,21 @@ Suggestion suggest(const JobView& job, const FindingOptions& options) {
     if (one.memory_bytes) all.memory_bytes = one.memory_bytes;
     if (one.time_limit_seconds) all.time_limit_seconds = one.time_limit_seconds;
     all.directives.insert(all.directives.end(), one.directives.begin(), one.directives.end());
+    if (!one.condition.empty()) add_condition(one.condition, all);
   }
   if (all.memory_bytes || job.ended_by_oom()) return all;
-  if (may_judge(quality_of(job, options))) {
-    suggest_memory(job, all);
-  } else if (some_nodes_are_known(job, options)) {
-    suggest_memory(job, all);
+  const bool judged = may_judge(quality_of(job, options));
+  if (!judged && !some_nodes_are_known(job, options)) return all;
+  suggest_memory(job, all);
+  if (!all.memory_bytes) return all;
+  if (!judged) {
     const std::uint32_t others = *job.nodes_expected - *job.nodes_measured;
-    if (all.memory_bytes) {
-      all.condition = others == 1 ? "the node that was not measured needed no more"
-                                  : "the " + std::to_string(others) +
-                                        " nodes that were not measured needed no more";
-    }
+    add_condition(others == 1 ? "the node that was not measured needed no more"
+                              : "the " + std::to_string(others) +
+                                    " nodes that were not measured needed no more",
+                  all);
   }
+  add_conditions(job, all);
   return all;
 }
 

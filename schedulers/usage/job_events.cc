@@ -127,6 +127,12 @@ Json request_of(const Request& asked) {
   return request;
 }
 
+// The kernel's counter has all of a node's time, however little of it was seen.
+bool has_all_cpu_time(const JobView& job) {
+  return !job.nodes.empty() && std::all_of(job.nodes.begin(), job.nodes.end(),
+                                           [](const NodeUsage& n) { return n.complete(); });
+}
+
 // What the job used of each resource, a block for each.
 void put_resources(Json& json, const JobView& job, bool whole) {
   const Totals& totals = job.totals;
@@ -135,7 +141,7 @@ void put_resources(Json& json, const JobView& job, bool whole) {
   put(cpu, "user_seconds", totals.user_seconds);
   put(cpu, "system_seconds", totals.system_seconds);
   put(cpu, "allocated", totals.cpus);
-  if (whole) put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
+  if (whole || has_all_cpu_time(job)) put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
   put_ratio(cpu, "system_ratio", job.system_ratio());
   put(cpu, "idle_tail_seconds", totals.idle_tail_seconds);
   put_block(json, "cpu", std::move(cpu));
@@ -159,9 +165,9 @@ void put_resources(Json& json, const JobView& job, bool whole) {
 
   Json gpu = Json::object();
   if (totals.gpus != 0) gpu["count"] = totals.gpus;
-  put_ratio(gpu, "utilization_ratio", totals.gpu_utilization_ratio);
-  put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
   if (whole) {
+    put_ratio(gpu, "utilization_ratio", totals.gpu_utilization_ratio);
+    put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
     put_ratio(gpu, "peak_utilization_ratio", totals.gpu_peak_utilization_ratio);
     put(gpu, "peak_memory_bytes", totals.gpu_peak_memory_bytes);
   }
@@ -173,8 +179,8 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
   Json json{{"elapsed_seconds", std::round(job.totals.elapsed_seconds * 1000) / 1000}};
   put_time(json, "started_at", start_of(job));
   put_time(json, "ended_at", end_of(job));
-  // Steps that do not cover the job have no share of what it had.
-  const bool whole = !job.accounting || quality_of(job, options) != QualityStatus::kPartial;
+  // What does not cover the job has no share of what it had.
+  const bool whole = quality_of(job, options) != QualityStatus::kPartial;
   put_block(json, "source", sources(job, whole));
   put_block(json, "request", request_of(job.facts.request));
   put_resources(json, job, whole);
@@ -209,9 +215,7 @@ Event job_event(const std::string& cluster, const std::string& scheduler, const 
   event.time = job.facts.job.submitted_at.value_or(started);
   event.capture =
       job.nodes.empty() ? to_string(Method::kAccounting) : to_string(job.nodes.front().method());
-  event.complete = job.accounting || (!job.nodes.empty() &&
-                                      std::all_of(job.nodes.begin(), job.nodes.end(),
-                                                  [](const NodeUsage& n) { return n.complete(); }));
+  event.complete = job.accounting || has_all_cpu_time(job);
   event.cluster = cluster;
   event.scheduler = scheduler;
   if (job.nodes.size() == 1) event.host = job.nodes.front().job.node;

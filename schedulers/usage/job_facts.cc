@@ -24,15 +24,21 @@ std::optional<double> number(const std::optional<T>& value) noexcept {
   return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }
 
-void add_gpus(const std::vector<NodeUsage>& nodes, Totals& totals) {
+// `all` is how many the job had.
+void add_gpus(const std::vector<NodeUsage>& nodes, std::uint32_t all, Totals& totals) {
   double busy = 0;
   double memory = 0;
+  double energy = 0;
+  std::uint32_t told_energy = 0;
   std::uint32_t told_busy = 0;
   std::uint32_t told_memory = 0;
   for (const NodeUsage& node : nodes) {
     for (const NodeGpu& gpu : node.gpus) {
       ++totals.gpus;
-      add(totals.energy_joules, gpu.energy_joules);
+      if (gpu.energy_joules) {
+        energy += *gpu.energy_joules;
+        ++told_energy;
+      }
       if (gpu.utilization.avg) {
         busy += *gpu.utilization.avg;
         ++told_busy;
@@ -44,9 +50,10 @@ void add_gpus(const std::vector<NodeUsage>& nodes, Totals& totals) {
     }
   }
   // A mean of some says nothing of the others.
-  if (told_busy != 0 && told_busy == totals.gpus) totals.gpu_utilization_ratio = busy / told_busy;
-  if (told_memory != 0 && told_memory == totals.gpus)
-    totals.gpu_memory_ratio = memory / told_memory;
+  if (totals.gpus == 0 || totals.gpus < all) return;
+  if (told_energy == totals.gpus) totals.energy_joules = energy;
+  if (told_busy == totals.gpus) totals.gpu_utilization_ratio = busy / told_busy;
+  if (told_memory == totals.gpus) totals.gpu_memory_ratio = memory / told_memory;
 }
 
 // A sum says nothing if a node did not measure its part.
@@ -83,14 +90,14 @@ std::optional<double> JobView::memory_ratio() const noexcept {
   return ratio(number(totals.peak_memory_bytes), number(totals.memory_bytes));
 }
 std::optional<double> JobView::system_ratio() const noexcept {
-  if (!totals.system_seconds || !totals.user_seconds) return std::nullopt;
+  if (!totals.system_seconds || !totals.user_seconds || !all_nodes_measured()) return std::nullopt;
   return ratio(totals.system_seconds, *totals.system_seconds + *totals.user_seconds);
 }
 std::optional<double> JobView::time_ratio() const noexcept {
   return ratio(totals.elapsed_seconds, facts.request.time_limit_seconds);
 }
 bool JobView::all_nodes_measured() const noexcept {
-  return !nodes_expected || nodes_measured.value_or(0) >= *nodes_expected;
+  return nodes_expected ? nodes_measured == nodes_expected : !accounting;
 }
 bool JobView::ended_by_oom() const noexcept {
   return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0;
@@ -99,19 +106,20 @@ bool JobView::ended_by_oom() const noexcept {
 JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
   JobView view;
   Totals& totals = view.totals;
+  // Where it is not known how many nodes there were, those that reported are taken for all.
+  const bool is_whole = !facts.request.nodes || *facts.request.nodes == nodes.size();
   double longest = 0;
   for (const NodeUsage& node : nodes) {
     longest = std::max(longest, node.elapsed_seconds);
-    keep_most(totals.peak_node_bytes, node.memory.peak_working_set_bytes);
     add(totals.peak_swap_bytes, node.memory.peak_swap_bytes);
     add(totals.oom_kills, node.memory.oom_kills);
-    add(totals.read_bytes, node.io.read_bytes);
-    add(totals.written_bytes, node.io.written_bytes);
     keep_least(view.samples, std::optional(node.quality.samples));
     keep_least(view.covered_ratio, node.quality.covered_ratio);
     keep_most(view.gap_seconds, node.quality.gap_seconds);
   }
   if (!nodes.empty()) {
+    totals.read_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.io.read_bytes; });
+    totals.written_bytes = sum_of_all(nodes, [](const NodeUsage& n) { return n.io.written_bytes; });
     totals.cpu_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.time_seconds; });
     totals.user_seconds = sum_of_all(nodes, [](const NodeUsage& n) { return n.cpu.user_seconds; });
     totals.system_seconds =
@@ -125,10 +133,13 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
       return n.cpu.idle_tail_seconds.has_value();
     });
     for (const NodeUsage& node : nodes) {
-      if (all_said) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
+      // A node that did not say may have needed more than the others.
+      if (totals.peak_memory_bytes)
+        keep_most(totals.peak_node_bytes, node.memory.peak_working_set_bytes);
+      if (all_said && is_whole) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
     }
   }
-  add_gpus(nodes, totals);
+  add_gpus(nodes, facts.request.gpus.value_or(0), totals);
   // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is
   // nearer to the truth.
   totals.elapsed_seconds = longest > 0
@@ -136,9 +147,8 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
                                : facts.elapsed_seconds.value_or(0);
   // What was allocated is what the scheduler says: where it binds nobody to CPUs, a job's cgroup
   // shows all of the node.
-  const bool whole_job = !facts.request.nodes || *facts.request.nodes == nodes.size();
-  if (whole_job && facts.request.cpus) totals.cpus = facts.request.cpus;
-  if (whole_job && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;
+  if (is_whole && facts.request.cpus) totals.cpus = facts.request.cpus;
+  if (is_whole && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;
   view.nodes_expected = facts.request.nodes;
   view.nodes_measured = static_cast<std::uint32_t>(nodes.size());
   view.facts = std::move(facts);

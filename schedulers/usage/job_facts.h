@@ -85,6 +85,8 @@ struct JobView {
   std::optional<double> covered_ratio;
   std::optional<double> gap_seconds;  // the longest of any node
   bool accounting = false;
+  // By accounting: its nodes did not have the same, and what each had is not known.
+  bool nodes_differ = false;
   std::vector<NotCredible> not_credible;
 
   // CPU time over what was allocated for as long as it ran, and peak over what it could have used:
@@ -94,7 +96,8 @@ struct JobView {
   std::optional<double> system_ratio() const noexcept;
   std::optional<double> time_ratio() const noexcept;
   bool ended_by_oom() const noexcept;
-  bool all_nodes_measured() const noexcept;  // also where it is not known how many there are
+  // Also where it is not known how many there are and a node made the figures, not the accounting.
+  bool all_nodes_measured() const noexcept;
 };
 
 // From what the nodes measured. `facts` may be empty where the scheduler was not asked or did not

@@ -77,7 +77,8 @@ std::optional<double> read_duration(std::string_view text) noexcept {
   double days = 0;
   if (const auto dash = text.find('-'); dash != std::string_view::npos) {
     const auto whole = parse_number<std::uint64_t>(text.substr(0, dash));
-    if (!whole) return std::nullopt;
+    constexpr std::uint64_t kMostDays = 1'000'000'000;  // NO_VAL64 seconds are more
+    if (!whole || *whole > kMostDays) return std::nullopt;
     days = static_cast<double>(*whole);
     text.remove_prefix(dash + 1);
   }
@@ -170,7 +171,11 @@ std::vector<std::string> read_hosts(std::string_view list) {
     std::size_t end = 0;
     for (bool inside = false; end < list.size() && (inside || list[end] != ','); ++end)
       inside = list[end] == '[' || (inside && list[end] != ']');
-    if (end == 0 || !expand_hosts("", list.substr(0, end), hosts)) return {};
+    // "None assigned" and "(null)" are no names.
+    const std::string_view item = list.substr(0, end);
+    if (end == 0 || item.find_first_of(" (") != std::string_view::npos ||
+        !expand_hosts("", item, hosts))
+      return {};
     list.remove_prefix(std::min(end + 1, list.size()));
   }
   return hosts;
@@ -202,11 +207,14 @@ void read_gpus(std::string_view list, Request& into) {
 
 Request read_request(std::string_view allocated, std::string_view nodes, std::string_view cpus,
                      std::string_view time_limit) {
+  // A job that ran had some of each: 0 is "not counted".
+  const auto some = [](const auto& count) { return count == 0U ? std::nullopt : count; };
   Request request;
-  request.nodes = read_count(nodes);
-  request.cpus = read_count(tres(allocated, "cpu").value_or(cpus));
+  request.nodes = some(read_count(nodes));
+  if (!request.nodes) request.nodes = some(read_count(tres(allocated, "node").value_or("")));
+  request.cpus = some(read_count(tres(allocated, "cpu").value_or(cpus)));
   read_gpus(allocated, request);
-  request.memory_bytes = read_size(tres(allocated, "mem").value_or(""));
+  request.memory_bytes = some(read_size(tres(allocated, "mem").value_or("")));
   request.time_limit_seconds = read_duration(time_limit);
   return request;
 }

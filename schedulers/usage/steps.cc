@@ -1,7 +1,9 @@
 #include "schedulers/usage/steps.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <span>
 #include <utility>
@@ -15,14 +17,37 @@ namespace {
 constexpr double kTolerance = 1.05;
 constexpr double kWholeSeconds = 2;
 constexpr double kSurelyComputed = 60;  // a job of so many seconds has used a millisecond
+constexpr double kNegligibleCpu = 1;    // in less, a program fills a few GiB at most
 
 double length(Timestamp begin, Timestamp end) {
   return static_cast<double>(end.nanoseconds - begin.nanoseconds) / kSecond;
 }
 
+double cpu_of(const AccountedStep& step) {
+  return std::max(step.cpu_seconds.value_or(0), step.sampled_cpu_seconds.value_or(0));
+}
+
 bool is_measured(const AccountedStep& step) {
-  return step.largest_task_bytes || step.all_tasks_bytes || step.cpu_seconds.value_or(0) > 0 ||
-         step.sampled_cpu_seconds.value_or(0) > 0;
+  return step.largest_task_bytes || step.all_tasks_bytes || cpu_of(step) > 0;
+}
+
+// What it used does not matter for the job, so a figure of it may be missing.
+bool is_negligible(const AccountedStep& step) {
+  const double cpu = cpu_of(step);
+  if (cpu > 0) return cpu < kNegligibleCpu;
+  return step.is_extern || length(step.started_at, step.ended_at) < kSurelyComputed;
+}
+
+// Steps of another life or size of the job do not count for this one.
+std::vector<AccountedStep> within(std::vector<AccountedStep> steps, const JobFacts& job) {
+  std::erase_if(steps, [&](const AccountedStep& step) {
+    return step.ended_at < *job.started_at || *job.ended_at < step.started_at;
+  });
+  for (AccountedStep& step : steps) {
+    step.started_at = std::max(step.started_at, *job.started_at);
+    step.ended_at = std::min(step.ended_at, *job.ended_at);
+  }
+  return steps;
 }
 
 // ---- what ran at the same time
@@ -76,19 +101,27 @@ StepMemory memory_of(const AccountedStep& step) {
   StepMemory memory{.all = static_cast<double>(step.all_tasks_bytes.value_or(0))};
   if (!step.all_tasks_bytes) memory.all = largest * step.tasks.value_or(1);
   memory.all = std::max(memory.all, largest);
-  memory.fullest = std::max(memory.all / step.nodes, largest);
-  if (step.tasks) {
-    const std::uint32_t on_one_node = (*step.tasks + step.nodes - 1) / step.nodes;
-    memory.fullest = std::max(memory.fullest, std::min(memory.all, largest * on_one_node));
+  // How the tasks lie on the nodes is not known without the largest one. Without their number they
+  // are taken for as few as they can be, all as large.
+  memory.fullest = memory.all;
+  if (step.largest_task_bytes) {
+    const double tasks = step.tasks ? *step.tasks : std::max(1.0, std::round(memory.all / largest));
+    const double on_one_node = std::ceil(tasks / step.nodes);
+    memory.fullest =
+        std::max({memory.all / step.nodes, largest, std::min(memory.all, largest * on_one_node)});
   }
   return memory;
+}
+
+bool has_memory(const AccountedStep& step) {
+  return step.all_tasks_bytes || (step.largest_task_bytes && step.tasks);
 }
 
 // ---- what each node had
 
 struct Host {
   std::vector<Use> memory, fullest;
-  std::vector<Use> measured;  // without amounts
+  std::vector<Use> measured, unseen;  // without amounts
 };
 
 // Where one step's list of nodes could not be read, all are taken to share as many as possible:
@@ -98,13 +131,15 @@ std::map<std::string, Host> hosts_of(const std::vector<AccountedStep>& steps) {
                                  [](const AccountedStep& s) { return s.hosts.size() == s.nodes; });
   std::map<std::string, Host> hosts;
   for (const AccountedStep& step : steps) {
-    if (!is_measured(step)) continue;
+    const bool measured = is_measured(step);
     const StepMemory memory = memory_of(step);
     for (std::uint32_t i = 0; i < step.nodes; ++i) {
       Host& host = hosts[known ? step.hosts[i] : std::to_string(i)];
+      if (!step.is_extern)
+        (measured ? host.measured : host.unseen).push_back({step.started_at, step.ended_at});
+      if (!measured) continue;
       host.memory.push_back({step.started_at, step.ended_at, memory.all / step.nodes});
       host.fullest.push_back({step.started_at, step.ended_at, memory.fullest});
-      if (!step.is_extern) host.measured.push_back({step.started_at, step.ended_at});
     }
   }
   return hosts;
@@ -112,15 +147,37 @@ std::map<std::string, Host> hosts_of(const std::vector<AccountedStep>& steps) {
 
 // ---- the whole job
 
+// With --ntasks alone, the last node often has fewer CPUs than the first. The script's row has
+// those of the first.
+bool do_nodes_differ(const std::vector<AccountedStep>& steps, const JobView& job) {
+  const std::uint32_t nodes = job.nodes_expected.value_or(1);
+  const std::uint32_t cpus = job.totals.cpus.value_or(0);
+  if (nodes < 2 || cpus == 0) return false;
+  for (const AccountedStep& step : steps) {
+    if (step.is_batch && step.cpus) return std::uint64_t{*step.cpus} * nodes != cpus;
+  }
+  return cpus % nodes != 0;
+}
+
 void add_coverage(const std::map<std::string, Host>& hosts, JobView& job) {
   double seconds = 0;
   std::uint32_t nodes = 0;
   for (const auto& [name, host] : hosts) {
     if (host.measured.empty()) continue;
     ++nodes;
-    seconds += covered_seconds(host.measured);
+    // While a step ran of which nothing is known, what the others used is not all.
+    std::vector<Use> all = host.unseen;
+    all.insert(all.end(), host.measured.begin(), host.measured.end());
+    seconds += covered_seconds(std::move(all)) - covered_seconds(host.unseen);
   }
   job.nodes_measured = nodes;
+  if (job.nodes_expected && nodes > *job.nodes_expected) {
+    job.not_credible.push_back({"request.nodes", static_cast<double>(*job.nodes_expected),
+                                "Its steps ran on " + std::to_string(nodes) +
+                                    " nodes and accounting has the job with " +
+                                    std::to_string(*job.nodes_expected) +
+                                    ": its size was changed, so it is not known what it had."});
+  }
   const double all =
       job.nodes_expected.value_or(1) * length(*job.facts.started_at, *job.facts.ended_at);
   if (all > 0) job.covered_ratio = std::min(1.0, seconds / all);
@@ -140,6 +197,24 @@ void add_memory(const std::vector<AccountedStep>& steps, const std::map<std::str
   for (const AccountedStep& step : steps)
     surely = std::max(surely, static_cast<double>(step.largest_task_bytes.value_or(0)));
   if (sum <= 0) return;
+  double unread = 0;
+  bool is_known = true;
+  bool is_layout_known = true;
+  for (const AccountedStep& step : steps) {
+    if (!is_measured(step)) continue;
+    if (step.nodes > 1 && !step.is_extern && job.nodes_differ) is_layout_known = false;
+    if (has_memory(step) || is_negligible(step)) continue;
+    is_known = false;
+    unread += cpu_of(step);
+  }
+  if (!is_known) {
+    job.not_credible.push_back(
+        {"memory.peak_bytes", sum,
+         "Accounting has no memory of steps that used " + duration(unread) +
+             " of CPU time, as when they end before they are read: what the job needed is not "
+             "known."});
+    return;
+  }
   Totals& totals = job.totals;
   const auto had = static_cast<double>(totals.memory_bytes.value_or(0));
   // A job that was killed for memory may have had more for a moment.
@@ -153,27 +228,29 @@ void add_memory(const std::vector<AccountedStep>& steps, const std::map<std::str
   }
   if (had > 0) fullest = std::max(surely, std::min(fullest, had / job.nodes_expected.value_or(1)));
   totals.peak_memory_bytes = static_cast<std::uint64_t>(sum);
-  totals.peak_node_bytes = static_cast<std::uint64_t>(fullest);
+  if (is_layout_known) totals.peak_node_bytes = static_cast<std::uint64_t>(fullest);
 }
 
 // Which of the fields has the CPU time differs by release and by how programs are started: TotalCPU
 // lacks processes that nobody waited for, the readings lack the last seconds, and either was seen
-// with sums that no job can have used. Taken is the first that is possible.
+// with sums that no job can have used. Taken is the largest that is possible.
 void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
   Totals& totals = job.totals;
   double most = 0;
   double sampled = 0;
+  double silent = 0;  // the longest step that used memory and no CPU
   bool measured = false;
   for (const AccountedStep& step : steps) {
     if (!is_measured(step)) continue;
     measured = true;
-    const double ended = step.cpu_seconds.value_or(0);
-    most += std::max(ended, step.sampled_cpu_seconds.value_or(0));
-    sampled += step.sampled_cpu_seconds.value_or(ended);
+    most += cpu_of(step);
+    sampled += step.sampled_cpu_seconds.value_or(step.cpu_seconds.value_or(0));
+    if (cpu_of(step) <= 0 && !is_negligible(step))
+      silent = std::max(silent, length(step.started_at, step.ended_at));
   }
-  const std::optional<double> own = totals.cpu_seconds;
+  const double own = totals.cpu_seconds.value_or(0);
   totals.cpu_seconds.reset();
-  if (!measured && own.value_or(0) <= 0) {  // no plugin gathers: nothing measured, not nothing used
+  if (!measured && own <= 0) {  // no plugin gathers: nothing measured, not nothing used
     totals.user_seconds.reset();
     totals.system_seconds.reset();
     return;
@@ -184,10 +261,12 @@ void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
   const auto is_possible = [&](double seconds) {
     return (!totals.cpus || seconds <= possible) && (seconds > 0 || !must_be_some);
   };
-  for (const double seconds : {most, sampled, own.value_or(0)}) {
-    if (!is_possible(seconds)) continue;
+  std::array claims{most, sampled, own};
+  std::sort(claims.begin(), claims.end(), std::greater<>());
+  for (const double seconds : claims) {
+    if (!is_possible(seconds) || totals.cpu_seconds || (seconds <= 0 && !measured)) continue;
+    if (silent > 0 && seconds <= most + kWholeSeconds) continue;  // it lacks that step's
     totals.cpu_seconds = seconds;
-    break;
   }
   const double split = totals.user_seconds.value_or(0) + totals.system_seconds.value_or(0);
   const double cpu = totals.cpu_seconds.value_or(-1);
@@ -195,13 +274,17 @@ void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
     totals.user_seconds.reset();
     totals.system_seconds.reset();
   }
-  const double claimed = totals.cpu_seconds ? own.value_or(0) : std::max(most, own.value_or(0));
+  const double claimed = totals.cpu_seconds ? own : std::max(most, own);
   if (totals.cpu_seconds && (claimed <= 0 || is_possible(claimed))) return;
-  const std::string ran = " for a job that ran for " + duration(totals.elapsed_seconds);
-  std::string text = claimed > 0 ? "Accounting has " + duration(claimed) + " of CPU time" + ran +
-                                       " on " + std::to_string(totals.cpus.value_or(0)) +
-                                       " CPUs: more than they have."
-                                 : "Accounting has no CPU time at all" + ran + " and used memory.";
+  std::string text = "Accounting has ";
+  if (claimed > 0 && !is_possible(claimed)) {
+    text += duration(claimed) + " of CPU time for a job that ran for " +
+            duration(totals.elapsed_seconds) + " on " + std::to_string(totals.cpus.value_or(0)) +
+            " CPUs: more than they have.";
+  } else {
+    text += "no CPU time of a step that ran for " +
+            duration(silent > 0 ? silent : totals.elapsed_seconds) + " and used memory.";
+  }
   if (totals.cpu_seconds) text += " The sum of its steps is used.";
   job.not_credible.push_back({"cpu.time_seconds", claimed, std::move(text)});
 }
@@ -209,17 +292,23 @@ void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
 void add_gpus(const std::vector<AccountedStep>& steps, JobView& job) {
   std::vector<Use> busy;
   std::vector<Use> memory;
+  bool all_busy = true;  // have it
+  bool all_memory = true;
   for (const AccountedStep& step : steps) {
+    all_busy = all_busy && (step.gpu_percent || is_negligible(step));
+    all_memory = all_memory && (step.gpu_bytes || is_negligible(step));
     if (step.gpu_percent) busy.push_back({step.started_at, step.ended_at, *step.gpu_percent / 100});
     if (step.gpu_bytes)
       memory.push_back({step.started_at, step.ended_at, static_cast<double>(*step.gpu_bytes)});
   }
   const std::uint32_t gpus = job.facts.request.gpus.value_or(0);
-  if (gpus == 0) return;
+  if (gpus == 0 || job.facts.request.shared_gpu) return;
   const double held = most_at_once(memory);
-  if (!memory.empty()) job.totals.gpu_peak_memory_bytes = static_cast<std::uint64_t>(held);
+  if (!memory.empty() && all_memory)
+    job.totals.gpu_peak_memory_bytes = static_cast<std::uint64_t>(held);
   const double used = most_at_once(busy);
-  if (used > 0 || (!busy.empty() && !memory.empty() && held <= 0)) {
+  if (!all_busy) return;
+  if (used > 0 || (!busy.empty() && !memory.empty() && all_memory && held <= 0)) {
     job.totals.gpu_peak_utilization_ratio = std::min(1.0, used / gpus);
   } else if (!busy.empty() && held > 0) {
     job.not_credible.push_back(
@@ -232,7 +321,9 @@ void add_gpus(const std::vector<AccountedStep>& steps, JobView& job) {
 
 }  // namespace
 
-void add_up_steps(const std::vector<AccountedStep>& steps, JobView& job) {
+void add_up_steps(const std::vector<AccountedStep>& all, JobView& job) {
+  const std::vector<AccountedStep> steps = within(all, job.facts);
+  job.nodes_differ = do_nodes_differ(steps, job);
   const auto hosts = hosts_of(steps);
   add_coverage(hosts, job);
   add_cpu(steps, job);

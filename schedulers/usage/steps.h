@@ -18,10 +18,12 @@ namespace scriptorium::usage {
 
 struct AccountedStep {
   bool is_extern = false;          // every job with PrologFlags=Contain has one, on all nodes
+  bool is_batch = false;           // it has all that its job has of the first node
   Timestamp started_at, ended_at;  // whole seconds
   std::vector<std::string> hosts;  // empty if the list could not be read
   std::uint32_t nodes = 1;
   std::optional<std::uint32_t> tasks;
+  std::optional<std::uint32_t> cpus;          // allocated
   std::optional<double> cpu_seconds;          // TotalCPU: of processes that ended
   std::optional<double> sampled_cpu_seconds;  // TRESUsageInTot: at the last reading
   std::optional<std::uint64_t> largest_task_bytes;
@@ -32,6 +34,6 @@ struct AccountedStep {
 
 // Fills in the figures of `job`, of which facts and the CPU time of its own row are there: sums
 // over steps that ran at the same time, which part of the job they cover, and what is not credible.
-void add_up_steps(const std::vector<AccountedStep>& steps, JobView& job);
+void add_up_steps(const std::vector<AccountedStep>& all, JobView& job);
 
 }  // namespace scriptorium::usage

@@ -200,6 +200,10 @@ TEST_F(ReportTest, ShortPartialAndUnseenJobsAreSaidToBeSo) {
             HasSubstr("CPU        at least 2 h 0 min of CPU time; it had 2 CPUs"),
             HasSubstr("memory     at least 430 MiB; it had 2.0 GiB"),
             HasSubstr("Next time, if the 3 nodes that were not measured needed no more\n")));
+  parts["usage"]["quality"] = {
+      {"status", "partial"}, {"nodes_reporting", 1}, {"last_read", "accounting"}};
+  keep(parts, "4712.usage.json");
+  EXPECT_THAT(run({"4712"}).out, HasSubstr("it is not known how many nodes it had, so"));
 
   Json doubtful = job("4714");
   doubtful["usage"]["source"] = {{"cpu", "accounting"}};
@@ -458,6 +462,11 @@ TEST_F(ReportTest, JobstatsFormIsAGzipOfItsJson) {
   one["usage"]["quality"]["status"] = "short";
   keep(one, "4711.usage.json");
   EXPECT_EQ(run({"4711", "--jobstats"}).out, "JS1:Short\n");
+
+  Json part = job("4712");
+  part["usage"]["request"]["nodes"] = 2;
+  keep(part, "4712.usage.json");
+  EXPECT_EQ(run({"4712", "--jobstats"}).out, "JS1:None\n") << "one of two nodes";
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "schedulers/usage/finding_words.h"
+#include "schedulers/usage/job_events.h"
 #include "tests/schedulers/usage/job_fixtures.h"
 
 namespace scriptorium::usage {
@@ -350,6 +352,65 @@ TEST(FindingsTest, WhatSomeNodesOrGpusSaidIsNotTakenForAll) {
       << "nobody knows what the third one did";
   gpus.gpus.erase(gpus.gpus.begin() + 1);
   EXPECT_THAT(find(view(gpus), "gpu_low")->text, HasSubstr("1 of 2 GPUs could be read"));
+}
+
+TEST(FindingsTest, ANodeThatDidNotSayMayHaveHadMore) {
+  NodeUsage blind = node("n2");
+  blind.memory = {};
+  blind.io.read_bytes = 1;
+  const JobView job = view_of(facts(2), {node(), blind});
+  EXPECT_EQ(quality_of(job, {}), QualityStatus::kOk);
+  EXPECT_TRUE(suggest(job, {}).empty());
+  EXPECT_EQ(job.totals.read_bytes, std::nullopt) << "half a sum is no sum";
+  EXPECT_EQ(view_of(facts(2), {node()}).system_ratio(), std::nullopt);
+}
+
+TEST(FindingsTest, AKillForMemorySuggestsTwiceWhatThatNodeHad) {
+  NodeUsage killed = node();
+  killed.memory.oom_kills = 1;
+  EXPECT_THAT(suggest(view_of(facts(4), {killed}), {}).directives, ElementsAre("--mem=8G"))
+      << "not a quarter of it, as one of four nodes reported";
+  JobFacts unknown = facts(2);
+  unknown.request.nodes.reset();
+  EXPECT_THAT(suggest(view_of(unknown, {killed, node("n2")}), {}).directives,
+              ElementsAre("--mem=8G"));
+}
+
+TEST(FindingsTest, AProgramThatWasParallelForATimeIsNotSerial) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 3600;
+  n.cpu.utilization = {.avg = 0.25, .min = 0.0, .max = 1.0, .p50 = 0.0};
+  EXPECT_THAT(ids(view(n)), ElementsAre("cpu_low"));
+}
+
+TEST(FindingsTest, GpusThatTheNodeDidNotSeeAreOfTheJobToo) {
+  JobFacts four = facts();
+  four.request.gpus = 4;
+  NodeUsage n = node();
+  n.gpus = {gpu(0.1), gpu(0.1, "GPU-2")};
+  JobView job = view_of(four, {n});
+  EXPECT_EQ(job.totals.gpu_utilization_ratio, std::nullopt);
+  EXPECT_THAT(find(job, "gpu_low")->text, HasSubstr("2 of 4 GPUs could be read"));
+  n.gpus[0] = gpu(0);
+  EXPECT_THAT(find(view_of(four, {n}), "gpu_unused")->text, HasSubstr("1 of 4 GPUs did nothing"));
+  n.gpus[1].energy_joules = 100;
+  EXPECT_EQ(view(n).totals.energy_joules, std::nullopt) << "of one of two";
+}
+
+// Readings that cover a half of the time have not seen all of the memory; the counter of CPU time
+// has all of it.
+TEST(FindingsTest, OfAJobThatWasSeenInPartOnlyItsCpuTimeHasAShare) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.9)};
+  n.quality.covered_ratio = 0.5;
+  const auto usage = [&] {
+    return nlohmann::json::parse(job_event("lab", "slurm", view(n), {}).extra_json)["usage"];
+  };
+  EXPECT_EQ(usage()["cpu"]["efficiency_ratio"], 1.0);
+  EXPECT_FALSE(usage()["memory"].contains("efficiency_ratio"));
+  EXPECT_FALSE(usage()["gpu"].contains("utilization_ratio"));
+  n.quality.last_read = LastRead::kSample;
+  EXPECT_FALSE(usage()["cpu"].contains("efficiency_ratio"));
 }
 
 TEST(FindingsTest, WithoutTheNumberOfNodesNothingIsSuggested) {

@@ -46,10 +46,11 @@ class Accounting {
     job_ = fields;
     return row(fields);
   }
-  // As long as the job, on one node, with all of its CPU time.
+  // As long as the job, one task on one node, with all of its CPU time.
   Accounting& step(const std::string& name, Fields fields) {
     fields.insert({"JobIDRaw", id_ + "." + name});
     fields.insert({"NNodes", "1"});
+    fields.insert({"NTasks", fields["NNodes"]});
     for (const char* same : {"Start", "End", "TotalCPU"}) fields.insert({same, job_[same]});
     return row(fields);
   }
@@ -288,7 +289,7 @@ TEST(StepsTest, GpuUseThatAccountingHasIsTakenAsTheMostThatItWas) {
   const auto with = [](const std::string& use) {
     Accounting sacct;
     sacct.job({{"AllocTRES", "cpu=4,mem=16G,node=1,gres/gpu=2"}})
-        .step("batch", {{"MaxRSS", "15G"}})
+        .step("batch", {{"MaxRSS", "15G"}, {"TRESUsageInTot", "gres/gpumem=0,gres/gpuutil=0"}})
         .step("0", {{"TotalCPU", "00:00:01"}, {"TRESUsageInTot", "mem=1M," + use}});
     return sacct.usage();
   };
@@ -313,6 +314,205 @@ TEST(StepsTest, EnergyOfTheNodesIsNobodysEnergyOfGpus) {
   sacct.job({{"AllocTRES", "cpu=4,mem=16G,node=1,energy=2930000"}})
       .step("batch", {{"MaxRSS", "15G"}});
   EXPECT_FALSE(sacct.usage().contains("gpu"));
+}
+
+// ---- a second round of each kind
+
+using Steps = std::vector<std::pair<std::string, Fields>>;
+struct Case {
+  const char* name;
+  Fields job;
+  Steps steps;
+};
+Json usage_of(const Case& one) {
+  Accounting sacct;
+  sacct.job(one.job);
+  for (const auto& [name, fields] : one.steps) sacct.step(name, fields);
+  return sacct.usage();
+}
+const Fields kScript{{"MaxRSS", "20M"}, {"TotalCPU", "00:00:05"}};
+
+TEST(StepsTest, OneStepThatWasNotReadLeavesTheMemoryUnknown) {
+  const std::vector<Case> cases{
+      {"short steps, one after the other",
+       {},
+       {{"batch", kScript},
+        {"0", {{"End", "2026-11-21T09:00:00"}, {"TotalCPU", "03:50:00"}}},
+        {"1", {{"Start", "2026-11-21T09:00:00"}, {"TotalCPU", "03:59:00"}}}}},
+      {"the script, not its step", {}, {{"batch", {}}, {"0", kScript}}},
+      {"a task of an unknown number of tasks",
+       {},
+       {{"batch", kScript}, {"0", {{"NTasks", "0"}, {"MaxRSS", "2G"}}}}},
+      {"fewer bytes than any process has", {}, {{"batch", {{"MaxRSS", "4096"}}}}},
+      {"what ssh started", {}, {{"batch", kScript}, {"extern", {{"TotalCPU", "07:00:00"}}}}},
+  };
+  for (const Case& one : cases) {
+    const Json usage = usage_of(one);
+    EXPECT_FALSE(usage["memory"].contains("peak_bytes")) << one.name;
+    EXPECT_THAT(findings(usage), Not(Contains("mem_over"))) << one.name;
+    EXPECT_EQ(memory_to_ask_for(usage), "") << one.name;
+  }
+  const Json usage = usage_of(cases[0]);
+  EXPECT_THAT(usage["quality"]["not_credible"].at(0)["text"],
+              HasSubstr("no memory of steps that used 7.8 h of CPU time"));
+  EXPECT_EQ(memory_to_ask_for(usage_of(
+                {"", {}, {{"batch", {{"MaxRSS", "10G"}}}, {"0", {{"TotalCPU", "00:00.004"}}}}})),
+            "--mem=12G")
+      << "hostname needs none to speak of";
+}
+
+TEST(StepsTest, WhatIsKnownOfAPartOfTheTimeOrOfItsNodesIsNotJudged) {
+  const std::vector<Case> cases{
+      {"beside a step without any figure",
+       {},
+       {{"batch", kScript}, {"0", {{"TotalCPU", "00:00:00"}}}}},
+      {"a step that began long before the job",
+       {},
+       {{"0",
+         {{"MaxRSS", "1G"}, {"Start", "2026-11-21T06:00:00"}, {"End", "2026-11-21T09:00:00"}}}}},
+      {"NNodes is not there",
+       {{"NNodes", ""}, {"AllocTRES", "cpu=40,mem=160G,node=10"}},
+       {{"batch", {{"MaxRSS", "1G"}}}}},
+      {"nobody says how many nodes",
+       {{"NNodes", "4294967294"}, {"AllocTRES", "cpu=40,mem=160G"}},
+       {{"batch", {{"MaxRSS", "1G"}}}}},
+      {"a job that was made smaller",
+       {{"NNodes", "2"}, {"AllocTRES", "cpu=40,mem=160G,node=2"}},
+       {{"0", {{"NNodes", "4"}, {"NodeList", "n[1-4]"}, {"MaxRSS", "1G"}}}}},
+  };
+  for (const Case& one : cases) {
+    const Json usage = usage_of(one);
+    EXPECT_EQ(usage["quality"]["status"], "partial") << one.name;
+    EXPECT_THAT(findings(usage), IsEmpty()) << one.name;
+    EXPECT_FALSE(usage["cpu"].contains("efficiency_ratio")) << one.name;
+    EXPECT_TRUE(!usage.contains("suggest") || usage["suggest"].contains("condition")) << one.name;
+  }
+}
+
+TEST(StepsTest, AStepOfAnotherLifeIsNotTheJobs) {
+  const Json usage = usage_of({"",
+                               {{"TotalCPU", "07:00:00"}},
+                               {{"batch", {{"MaxRSS", "15G"}}},
+                                {"0",
+                                 {{"Start", "2026-11-21T06:00:00"},
+                                  {"End", "2026-11-21T07:00:00"},
+                                  {"TotalCPU", "00:50:00"},
+                                  {"MaxRSS", "20G"}}}}});
+  EXPECT_EQ(usage["cpu"]["time_seconds"], 7 * 3600);
+  EXPECT_EQ(usage["memory"]["peak_bytes"], 15ULL << 30U);
+}
+
+// -n 64 --mem-per-cpu may lie on two nodes as 60 and 4.
+TEST(StepsTest, OfNodesThatDifferNobodyKnowsWhatOneHad) {
+  Case one{
+      "",
+      {{"NNodes", "2"}, {"AllocTRES", "cpu=64,mem=96G,node=2"}, {"TotalCPU", "5-00:00:00"}},
+      {{"batch",
+        {{"MaxRSS", "20M"}, {"AllocTRES", "cpu=60,mem=90G,node=1"}, {"TotalCPU", "00:01"}}},
+       {"0",
+        {{"NNodes", "2"}, {"NTasks", "64"}, {"MaxRSS", "1G"}, {"TRESUsageInTot", "mem=64G"}}}}};
+  EXPECT_EQ(memory_to_ask_for(usage_of(one)), "") << "not the 39G of an even half";
+  one.job["State"] = "OUT_OF_MEMORY";
+  EXPECT_EQ(memory_to_ask_for(usage_of(one)), "") << "not twice an even half, which one had nearly";
+  one.steps[0].second["AllocTRES"] = "cpu=32,mem=48G,node=1";
+  EXPECT_EQ(memory_to_ask_for(usage_of(one)), "--mem=96G");
+}
+
+TEST(StepsTest, OfAStepWhoseTasksAreNotKnownOneNodeMayHaveHadAll) {
+  const auto asked = [](Fields step) {
+    step.merge(Fields{{"NNodes", "2"}, {"TRESUsageInTot", "mem=12G"}});
+    return memory_to_ask_for(usage_of(
+        {"", {{"NNodes", "2"}, {"AllocTRES", "cpu=8,mem=32G,node=2"}}, {{"0", std::move(step)}}}));
+  };
+  EXPECT_EQ(asked({{"NTasks", "3"}}), "--mem=15G") << "all on one node";
+  EXPECT_EQ(asked({{"NTasks", "0"}, {"MaxRSS", "4G"}}), "--mem=10G") << "two of three alike";
+  EXPECT_EQ(
+      memory_to_ask_for(usage_of(
+          {"",
+           {},
+           {{"batch", {{"NodeList", "n1"}, {"MaxRSS", "9G"}}},
+            {"0", {{"NodeList", "None assigned"}, {"MaxRSS", "4G"}, {"TotalCPU", "00:01"}}}}})),
+      "--mem=16G")
+      << "they may have been on one node";
+}
+
+TEST(StepsTest, ZeroAndNotSetAreNoFigures) {
+  const Steps script{{"batch", {{"MaxRSS", "8G"}}}};
+  const Json none = usage_of({"",
+                              {{"AllocTRES", "mem=0,node=1"},
+                               {"AllocCPUS", "0"},
+                               {"TimelimitRaw", "0"},
+                               {"State", "OUT_OF_MEMORY"}},
+                              script});
+  EXPECT_EQ(none["request"], (Json{{"nodes", 1}}));
+  EXPECT_EQ(memory_to_ask_for(none), "") << "twice nothing is the least that can be asked for";
+  const Json unset = usage_of({"",
+                               {{"AllocTRES", "mem=16G,node=1"},
+                                {"TimelimitRaw", "4294967294"},
+                                {"ElapsedRaw", "1763719200"},
+                                {"TotalCPU", "213503982334601-07:00:14"}},
+                               script});
+  EXPECT_FALSE(unset["request"].contains("time_limit_seconds"));
+  EXPECT_FALSE(unset.contains("cpu"));
+  EXPECT_EQ(unset["elapsed_seconds"], 7200);
+  EXPECT_THAT(findings(unset), Not(Contains("time_over")));
+}
+
+TEST(StepsTest, CpuTimeThatContradictsItselfDoesNotMakeAJobIdle) {
+  const std::vector<Case> cases{
+      {"a step that used memory and no CPU",
+       {{"TotalCPU", "00:00:05"}},
+       {{"batch", kScript}, {"0", {{"TotalCPU", "00:00:00"}, {"MaxRSS", "14G"}}}}},
+      {"busy while it was seen",
+       {{"TotalCPU", "06:10:00"}},
+       {{"0", {{"MaxRSS", "15G"}, {"End", "2026-11-21T09:37:00"}}}}},
+      {"a job's row with more than its steps",
+       {},
+       {{"batch", {{"TotalCPU", "5:00"}, {"MaxRSS", "15G"}}}}},
+  };
+  for (const Case& one : cases) EXPECT_THAT(findings(usage_of(one)), IsEmpty()) << one.name;
+}
+
+TEST(StepsTest, WhatAStoppedJobNeededIsSuggestedWithACondition) {
+  for (const char* state : {"TIMEOUT", "CANCELLED by 7", "FAILED", "NODE_FAIL", "PREEMPTED"}) {
+    const Json usage = usage_of({"", {{"State", state}}, {{"batch", {{"MaxRSS", "1G"}}}}});
+    EXPECT_EQ(memory_to_ask_for(usage), "--mem=1230M") << state;
+    EXPECT_EQ(usage["suggest"]["condition"], "the part that did not run needs no more") << state;
+    for (const Json& found : usage["findings"])
+      EXPECT_TRUE(!found.contains("suggest") || found["suggest"].contains("condition")) << state;
+  }
+  const Json serial = usage_of(
+      {"", {{"State", "FAILED"}, {"TotalCPU", "02:00:00"}}, {{"batch", {{"MaxRSS", "15G"}}}}});
+  EXPECT_EQ(serial["suggest"]["condition"],
+            "the program never uses more than one CPU at a time, and if the part that did not run "
+            "needs no more");
+}
+
+TEST(StepsTest, WhatWasNeededInMostOfTheTimeIsSuggestedWithACondition) {
+  const Json usage =
+      usage_of({"", {}, {{"0", {{"MaxRSS", "13G"}, {"End", "2026-11-21T09:42:00"}}}}});
+  EXPECT_EQ(usage["quality"]["status"], "accounting");
+  EXPECT_EQ(usage["suggest"]["condition"],
+            "no more was needed in the 15 % of the time not measured");
+}
+
+TEST(StepsTest, GpusAreNotJudgedWhereAStepWasNotReadOrTheyWereShared) {
+  const Fields script{{"MaxRSS", "1G"}, {"TRESUsageInTot", "gres/gpumem=0,gres/gpuutil=0"}};
+  const Fields low{{"MaxRSS", "1G"}, {"TRESUsageInTot", "gres/gpumem=1G,gres/gpuutil=20"}};
+  const std::vector<Case> cases{
+      {"another step has no figure",
+       {{"AllocTRES", "cpu=4,mem=16G,node=1,gres/gpu=2"}},
+       {{"batch", script}, {"0", low}, {"1", {{"MaxRSS", "12G"}}}}},
+      {"only a script that waits was read",
+       {{"AllocTRES", "cpu=4,mem=16G,node=1,gres/gpu=1"}},
+       {{"batch", script}, {"0", {{"MaxRSS", "12G"}}}}},
+      {"shards", {{"AllocTRES", "cpu=4,mem=16G,node=1,gres/gpu=1,gres/shard=2"}}, {{"batch", low}}},
+  };
+  for (const Case& one : cases) {
+    const Json usage = usage_of(one);
+    EXPECT_THAT(findings(usage), Not(Contains("gpu_low"))) << one.name;
+    EXPECT_FALSE(usage.contains("gpu")) << one.name;
+  }
 }
 
 }  // namespace
