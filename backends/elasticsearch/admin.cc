@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "backends/elasticsearch/json_text.h"
 #include "backends/elasticsearch/outcome.h"
 #include "backends/elasticsearch/server.h"
 #include "backends/elasticsearch/setup.h"
@@ -133,6 +134,7 @@ Admin::Admin(const ElasticsearchConfig& config, const Credentials& credentials,
 Result<void> Admin::check() {
   if (auto reachable = check_reachable(); !reachable) return reachable.error();
   if (auto rights = check_rights(); !rights) return rights.error();
+  if (auto open = check_blocks(); !open) return open.error();
   return check_templates();
 }
 
@@ -231,6 +233,32 @@ Result<void> Admin::try_to_write(const std::string& index) {
                  "we may not write to " + index + ": " +
                      short_reason(items->front().status, items->front().type) + ": " +
                      safe_reason(items->front().reason)};
+  }
+  return {};
+}
+
+// A server whose disk is full makes its indices read-only.
+Result<void> Admin::check_blocks() {
+  const std::string path = "/" + sample_index() +
+                           "/_settings/index.blocks.*?flat_settings=true&ignore_unavailable=true"
+                           "&allow_no_indices=true";
+  const auto answer =
+      ask_any(http_, hosts_, [&](const std::string& host) { return get(host, path); });
+  if (!answer || answer->response.status != 200) return {};  // the deliveries will show
+  const Json json = Json::parse(answer->response.body, nullptr, false);
+  if (!json.is_object()) return {};
+  for (const auto& [index, entry] : json.items()) {
+    const Json settings = entry.is_object() ? entry.value("settings", Json::object()) : Json();
+    for (const char* block : {"read_only_allow_delete", "read_only", "write"}) {
+      const std::string key = std::string("index.blocks.") + block;
+      if (!settings.is_object() || text_of(settings, key.c_str()) != "true") continue;
+      return Error{ErrorKind::kTransient,
+                   "the server takes no documents into " + printable(index, 255) + ": " + key +
+                       " is set" +
+                       (key.ends_with("_delete")
+                            ? ", as the server does itself when its disk is full; make room there"
+                            : "")};
+    }
   }
   return {};
 }

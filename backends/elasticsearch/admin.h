@@ -29,6 +29,7 @@ class Admin {
  private:
   Result<void> check_reachable();
   Result<void> check_rights();
+  Result<void> check_blocks();
   Result<void> check_templates();
   Result<void> try_to_write(const std::string& index);
   std::string sample_index() const;

@@ -171,11 +171,14 @@ void Courier::answered(Parcel parcel, const HttpResponse& response) {
       retry_all(parcel, reason, hint);
       break;
     case RequestAction::kRetry: retry_all(parcel, reason, hint); break;
-    case RequestAction::kHold:
-      log_refused(short_reason(response.status, error.type) + ": " + words_of(error, parcel),
+    case RequestAction::kHold: {
+      const std::string words = words_of(error, parcel);
+      log_refused(short_reason(response.status, error.type) + ": " + words,
                   hosts_.url(parcel.host));
-      retry_all(parcel, reason, std::max(hint.value_or(kSlowly), kSlowly));
+      retry_all(parcel, words.empty() ? reason : reason + ": " + words,
+                std::max(hint.value_or(kSlowly), kSlowly));
       break;
+    }
   }
   leave_trial(trial, false);
 }
@@ -251,7 +254,7 @@ void Courier::settle(Delivery& delivery, const Item& item) {
   }
   if (action == ItemAction::kHold) {
     log_refused(reason);
-    return delivery.retry(short_words, kSlowly);
+    return delivery.retry(reason, kSlowly);
   }
   const std::string& id = delivery.event().id;
   if (action == ItemAction::kReject || suspects_.refused(id, context_.clock.steady())) {

@@ -152,8 +152,10 @@ ItemAction judge_item(const Item& item) noexcept {
       return item.type.empty() || item.type == "version_conflict_engine_exception"
                  ? ItemAction::kDuplicate
                  : ItemAction::kSuspect;
-    case 408:
     case 429:
+      // The server's disk is full, and it has made the index read-only.
+      return item.type == "cluster_block_exception" ? ItemAction::kHold : ItemAction::kRetry;
+    case 408:
     case 502:
     case 503:
     case 504: return ItemAction::kRetry;
@@ -179,8 +181,9 @@ RequestAction judge_request(long status, const ServerError& error) noexcept {
     case 502:
     case 503:
     case 504: return RequestAction::kNextHost;
-    case 408:
     case 429:
+      return error.type == "cluster_block_exception" ? RequestAction::kHold : RequestAction::kRetry;
+    case 408:
     case 500: return RequestAction::kRetry;
     default: break;
   }

@@ -28,17 +28,29 @@ Parts take_apart(std::string_view text) {
   Parts parts;
   const std::size_t protocol = text.find("://");
   const std::size_t blank = text.find(' ');
-  if (protocol != std::string_view::npos && protocol < blank) {
-    const std::size_t end = text.find_first_of("/ ", protocol + 3);
-    parts.broker = std::string(text.substr(protocol + 3, end - protocol - 3));
-    const std::size_t colon = text.find(": ");
-    text.remove_prefix(colon == std::string_view::npos ? text.size() : colon + 2);
+  const std::size_t begin =
+      protocol != std::string_view::npos && protocol < blank ? protocol + 3 : 0;
+  const std::size_t end = std::min(text.find('/', begin), text.size());
+  const std::size_t colon = std::min(text.find(": "), text.size());
+  if (begin > 0 || (end < blank && colon < blank + 1)) {
+    parts.broker = std::string(text.substr(begin, std::min(end, colon) - begin));
+    text.remove_prefix(std::min(colon + 2, text.size()));
   }
   if (const std::size_t after = text.rfind(" (after "); after != std::string_view::npos)
     text = text.substr(0, after);
   parts.words = printable(text, 400);
   while (parts.words.ends_with(':') || parts.words.ends_with(' ')) parts.words.pop_back();
   return parts;
+}
+
+// Whether `broker` is one that the configuration names; the others are advertised by brokers.
+bool is_configured(const std::string& broker, std::string_view brokers) {
+  while (!brokers.empty()) {
+    std::string one(trim(take_until(brokers, ',')));
+    if (one.find(':') == std::string::npos) one += ":9092";
+    if (to_lower(one) == to_lower(broker)) return true;
+  }
+  return false;
 }
 
 constexpr const char* kNoTls =
@@ -169,6 +181,15 @@ ConnectionProblem explain(rd_kafka_resp_err_t error, std::string_view text,
     case RD_KAFKA_RESP_ERR__TIMED_OUT: problem.words = "the broker does not answer"; break;
     case RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN: problem.words = "no broker can be reached"; break;
     default: problem.words = "librdkafka reports " + std::string(rd_kafka_err2name(error)); break;
+  }
+  const bool unreached = error == RD_KAFKA_RESP_ERR__RESOLVE ||
+                         (error == RD_KAFKA_RESP_ERR__TRANSPORT &&
+                          (holds(parts.words, "refused") || holds(parts.words, "timed out") ||
+                           holds(parts.words, "unreachable")));
+  if (unreached && !parts.broker.empty() && !is_configured(parts.broker, config.brokers)) {
+    problem.words =
+        "a broker advertises this address, and it cannot be reached from here; see "
+        "its advertised.listeners";
   }
   if (!parts.words.empty() && error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
     problem.words += " (" + parts.words + ")";

@@ -14,6 +14,9 @@ struct DeleteHandle {
   void operator()(const rd_kafka_metadata_t* metadata) const noexcept {
     rd_kafka_metadata_destroy(metadata);
   }
+  void operator()(rd_kafka_topic_partition_list_t* list) const noexcept {
+    rd_kafka_topic_partition_list_destroy(list);
+  }
 };
 template <typename T>
 using Owned = std::unique_ptr<T, DeleteHandle>;

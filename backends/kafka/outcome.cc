@@ -121,7 +121,16 @@ Verdict judge_unknown(rd_kafka_resp_err_t error, std::uint32_t attempt) {
 
 std::string name_of(rd_kafka_resp_err_t error) { return rd_kafka_err2name(error); }
 
-Verdict judge(rd_kafka_resp_err_t error, std::uint32_t attempt) {
+Verdict judge(rd_kafka_resp_err_t error, std::uint32_t attempt, bool has_key) {
+  if (error == RD_KAFKA_RESP_ERR_INVALID_RECORD && !has_key) {
+    return {.action = Action::kRetry,
+            .reason =
+                "the broker refuses the record (INVALID_RECORD), which has no key: a "
+                "compacted topic takes none like this; set cleanup.policy=delete on the "
+                "topic, or key",
+            .hint = kSlow,
+            .alarm = Alarm::kRefused};
+  }
   const auto row = std::ranges::find(kRows, error, &Row::error);
   if (row == kRows.end()) return judge_unknown(error, attempt);
   Verdict verdict{.action = row->action, .reason = {}, .hint = {}, .alarm = row->alarm};

@@ -40,7 +40,7 @@ inline constexpr std::chrono::seconds kProducerPause{30};  // between producers 
 inline constexpr std::uint32_t kUnknownAttempts = 10;      // of an answer that is not in the table
 
 // A delivery report, or what produce() returned. `attempt` is the delivery's, from 1.
-Verdict judge(rd_kafka_resp_err_t error, std::uint32_t attempt);
+Verdict judge(rd_kafka_resp_err_t error, std::uint32_t attempt, bool has_key = true);
 
 // The name of an error as Kafka's documents have it, such as "TOPIC_AUTHORIZATION_FAILED".
 std::string name_of(rd_kafka_resp_err_t error);

@@ -1,8 +1,11 @@
 #include "backends/kafka/probe.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "backends/kafka/connection.h"
 #include "backends/kafka/outcome.h"
@@ -25,17 +28,24 @@ class Listener : public ProducerListener {
       return;
     }
     ConnectionProblem problem = explain(error, text, config_, rd_kafka_version());
+    if (!problem.broker.empty()) by_broker_[problem.broker] = problem;
     if (!problem_ || (problem.needs_person && !problem_->needs_person))
       problem_ = std::move(problem);
   }
 
   bool all_down() const noexcept { return all_down_; }
   const std::optional<ConnectionProblem>& problem() const noexcept { return problem_; }
+  // Null: none with this address.
+  const ConnectionProblem* problem_of(const std::string& broker) const {
+    const auto found = by_broker_.find(broker);
+    return found == by_broker_.end() ? nullptr : &found->second;
+  }
 
  private:
   const KafkaConfig& config_;
   bool all_down_ = false;
   std::optional<ConnectionProblem> problem_;
+  std::map<std::string, ConnectionProblem> by_broker_;
 };
 
 Error unreachable(const KafkaConfig& config, const std::optional<ConnectionProblem>& problem) {
@@ -59,6 +69,50 @@ Result<void> judge_topic(const KafkaConfig& config, const std::string& topic,
                words};
 }
 
+std::string address_of(const rd_kafka_metadata_t& metadata, std::int32_t broker) {
+  for (int i = 0; i < metadata.broker_cnt; ++i) {
+    if (metadata.brokers[i].id == broker)
+      return std::string(metadata.brokers[i].host) + ":" + std::to_string(metadata.brokers[i].port);
+  }
+  return "an unknown address";
+}
+
+// The metadata comes from any broker. Events go to the leaders of the partitions, at the addresses
+// that these advertise.
+Result<void> reach_leaders(Producer& producer, const Listener& listener,
+                           const rd_kafka_metadata_t& metadata, const Clock& clock,
+                           SteadyTime deadline) {
+  const rd_kafka_metadata_topic& topic = metadata.topics[0];
+  std::set<std::int32_t> reached;
+  for (int i = 0; i < topic.partition_cnt; ++i) {
+    const rd_kafka_metadata_partition& partition = topic.partitions[i];
+    if (partition.leader < 0 || !reached.insert(partition.leader).second) continue;
+    const std::string address = address_of(metadata, partition.leader);
+    const auto failed = [&] { return listener.problem_of(address) != nullptr; };
+    while (true) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - clock.steady());
+      // Not rd_kafka_query_watermark_offsets(), which does not keep to its time.
+      const Owned<rd_kafka_topic_partition_list_t> end(rd_kafka_topic_partition_list_new(1));
+      rd_kafka_topic_partition_list_add(end.get(), topic.topic, partition.id)->offset =
+          RD_KAFKA_OFFSET_END;
+      const rd_kafka_resp_err_t error = rd_kafka_offsets_for_times(
+          producer.handle(), end.get(),
+          static_cast<int>(std::clamp<std::int64_t>(left.count(), 1, 500)));
+      producer.poll(milliseconds(0));
+      const bool answered =
+          error >= RD_KAFKA_RESP_ERR_NO_ERROR || error == RD_KAFKA_RESP_ERR_UNKNOWN;
+      if (answered) break;
+      if (!failed() && left > milliseconds(0)) continue;
+      return Error{ErrorKind::kTransient,
+                   "topic " + std::string(topic.topic) + ": the leader of partition " +
+                       std::to_string(partition.id) + " advertises " + address + ": " +
+                       (failed() ? listener.problem_of(address)->words
+                                 : "no answer from there; see its advertised.listeners")};
+    }
+  }
+  return {};
+}
+
 Result<void> ask(Producer& producer, const Listener& listener, const KafkaConfig& config,
                  const std::string& topic, const Clock& clock, SteadyTime deadline) {
   const Owned<rd_kafka_topic_t> handle(
@@ -73,7 +127,9 @@ Result<void> ask(Producer& producer, const Listener& listener, const KafkaConfig
     producer.poll(milliseconds(0));
     if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
       if (topic.empty() || metadata->topic_cnt == 0) return {};
-      return judge_topic(config, topic, metadata->topics[0].err);
+      if (auto good = judge_topic(config, topic, metadata->topics[0].err); !good)
+        return good.error();
+      return reach_leaders(producer, listener, *metadata, clock, deadline);
     }
     const auto& problem = listener.problem();
     if ((problem && problem->needs_person) || listener.all_down() || left <= milliseconds(0))
@@ -100,7 +156,10 @@ Result<void> probe(const KafkaConfig& config, const Clock& clock,
 std::vector<std::pair<std::string, std::string>> topic_settings(const KafkaConfig& config) {
   std::vector<std::pair<std::string, std::string>> settings{
       {"max.message.bytes", std::to_string(config.message_max_bytes)},
-      {"compression.type", "producer"}};
+      {"compression.type", "producer"},
+      // Compaction keeps the last event of a job alone: its use, or its owner, in place of its
+      // script.
+      {"cleanup.policy", "delete"}};
   // We wait for all replicas in sync; with one of them alone a message would still be on a single
   // disk.
   if (config.topic_replication_factor && *config.topic_replication_factor >= 3)

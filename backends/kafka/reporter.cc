@@ -1,5 +1,7 @@
 #include "backends/kafka/reporter.h"
 
+#include <algorithm>
+
 #include "backends/kafka/connection.h"
 #include "core/base/text.h"
 
@@ -45,7 +47,7 @@ void Reporter::check_settings() {
 }
 
 void Reporter::producer_made() {
-  connection_failed_ = false;
+  connection_failed_ = all_down_ = false;
   status_.with([](Status& s) {
     s.connection = Status::Connection::kNone;
     s.statistics.reset();
@@ -77,7 +79,7 @@ void Reporter::credentials_changed() {
 }
 
 void Reporter::acknowledged(const Message& message) {
-  connection_failed_ = false;
+  connection_failed_ = all_down_ = false;
   // One of several brokers may be down all the while.
   if (failed_at_ && clock_.steady() - *failed_at_ > kCalm) {
     connections_.forget_all();
@@ -162,14 +164,44 @@ void Reporter::answered() {
   log_.info("KAFKA_GOES_ON", "the brokers answer again", {{"sink", name_}});
 }
 
+// A broker that is UP has answered the first request, which a listener with TLS or a login does
+// not.
+void Reporter::statistics(Statistics statistics) {
+  const bool up = std::ranges::any_of(statistics.brokers,
+                                      [](const auto& broker) { return broker.state == "UP"; });
+  if (up) all_down_ = false;
+  status_.with([&](Status& s) {
+    s.statistics = std::move(statistics);
+    if (up) s.connection = Status::Connection::kUp;
+  });
+}
+
+// Brokers and load balancers close a connection that is idle for some minutes. librdkafka says no
+// more of it than that no broker is left.
+bool Reporter::note_idle() {
+  const bool idle = status_.with([](Status& s) {
+    if (s.connection != Status::Connection::kUp || s.in_flight > 0) return false;
+    s.connection = Status::Connection::kIdle;
+    return true;
+  });
+  if (idle) {
+    log_.debug("KAFKA_IDLE", "an idle connection was closed; the next event opens one",
+               {{"sink", name_}});
+  }
+  return idle;
+}
+
 void Reporter::connection_error(rd_kafka_resp_err_t error, std::string_view text) {
   const bool all = error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
   // It follows the errors of the brokers, and says no more than they did.
   const bool silent = all && !connection_failed_;
+  if (silent && note_idle()) return;
   const ConnectionProblem problem =
       silent ? explain_silence(config_) : explain(error, text, config_, rd_kafka_version());
-  if (all || problem.needs_person)
+  if (all || problem.needs_person) {
+    all_down_ = true;
     status_.with([](Status& s) { s.connection = Status::Connection::kDown; });
+  }
   if (!all || silent) set_last_error(problem.words);
   connection_failed_ = true;
   failed_at_ = clock_.steady();

@@ -50,16 +50,20 @@ class Reporter {
   void unanswered(SteadyTime since, std::size_t in_flight, std::int64_t handed_over);
   void answered();
 
+  void statistics(Statistics statistics);
   void connection_error(rd_kafka_resp_err_t error, std::string_view text);
   void library_line(int level, std::string_view facility, std::string_view text);
   // A connection failed since the last acknowledgement.
   bool connection_failed() const noexcept { return connection_failed_; }
+  // No broker could be reached since then.
+  bool all_down() const noexcept { return all_down_; }
 
  private:
   static constexpr std::chrono::minutes kRepeat{10};
 
   void log_alarm(Alarm alarm, const Logger::Fields& fields);
   void set_last_error(const std::string& words);
+  bool note_idle();
 
   const KafkaConfig& config_;
   const std::string name_;
@@ -71,6 +75,7 @@ class Reporter {
   RepeatLimit connections_{kRepeat};  // by broker and words
   RepeatLimit stalls_{kRepeat};
   bool connection_failed_ = false;
+  bool all_down_ = false;
   std::optional<SteadyTime> failed_at_;  // the latest connection
 };
 

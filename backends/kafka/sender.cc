@@ -80,6 +80,7 @@ void Sender::fetch() {
 
 // When sending ends, so that purging and the last reports have their time before stop()'s deadline.
 SteadyTime Sender::last_flush() const {
+  if (reporter_.all_down()) return stop_began_;  // nothing is under way
   return std::min<SteadyTime>(stop_began_ + kStopFlush,
                               stop_deadline_ - std::min<SteadyTime::duration>(
                                                    kLastFlush, (stop_deadline_ - stop_began_) / 2));
@@ -216,7 +217,7 @@ void Sender::note_refused_batch() {
 }
 
 void Sender::conclude(Item& item, std::vector<Item>& again) {
-  const Verdict verdict = judge(item.error, item.delivery.attempt());
+  const Verdict verdict = judge(item.error, item.delivery.attempt(), item.message.key.has_value());
   if (verdict.alarm != Alarm::kNone)
     reporter_.alarm(verdict.alarm, item.message.topic, verdict.reason);
   if (item.alone && verdict.action != Action::kTooLarge && verdict.action != Action::kResend)
@@ -430,8 +431,7 @@ void Sender::on_error(rd_kafka_resp_err_t error, std::string_view text) noexcept
 }
 
 void Sender::on_statistics(std::string_view json) noexcept {
-  if (auto statistics = read_statistics(json))
-    reporter_.update([&](Status& s) { s.statistics = std::move(statistics); });
+  if (auto statistics = read_statistics(json)) reporter_.statistics(*std::move(statistics));
 }
 
 void Sender::on_log(int level, std::string_view facility, std::string_view text) noexcept {

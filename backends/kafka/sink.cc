@@ -45,8 +45,12 @@ std::vector<std::string> KafkaSink::topics_of(const std::vector<std::string>& ki
 
 Result<void> KafkaSink::check() {
   const bool known = !config_.topic_template.uses("scheduler");
-  return probe(config_, clock_, known ? topics_of(config_.kinds) : std::vector<std::string>{},
-               kProbeLimit);
+  const auto topics = known ? topics_of(config_.kinds) : std::vector<std::string>{};
+  if (auto good = probe(config_, clock_, topics, kProbeLimit); !good) return good.error();
+  for (const std::string& topic : topics) {
+    if (auto good = check_policy(config_, clock_, topic, kProbeLimit); !good) return good.error();
+  }
+  return {};
 }
 
 Result<std::string> KafkaSink::setup(bool print) {

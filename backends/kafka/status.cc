@@ -30,6 +30,7 @@ double p99_ms(const Json& json, const char* key) {
 const char* to_string(Status::Connection connection) {
   switch (connection) {
     case Status::Connection::kUp: return "up";
+    case Status::Connection::kIdle: return "idle";
     case Status::Connection::kDown: return "down";
     default: return "none";
   }

@@ -44,7 +44,7 @@ struct Statistics {
 std::optional<Statistics> read_statistics(std::string_view json);
 
 struct Status {
-  enum class Connection { kNone, kUp, kDown } connection = Connection::kNone;
+  enum class Connection { kNone, kUp, kIdle, kDown } connection = Connection::kNone;
   std::string last_error;  // in words; "" since the last good report
   Timestamp last_error_at;
   std::uint64_t acknowledged = 0;

@@ -82,8 +82,7 @@ class TopicSetup {
     return true;
   }
 
-  // In what an existing topic differs; "" in nothing.
-  Result<std::string> differences(const std::string& name) {
+  Result<std::map<std::string, std::string>> settings(const std::string& name) {
     const Kept<rd_kafka_ConfigResource_t> resource(
         rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, name.c_str()));
     std::array<rd_kafka_ConfigResource_t*, 1> resources{resource.get()};
@@ -108,11 +107,19 @@ class TopicSetup {
       const char* value = rd_kafka_ConfigEntry_value(entries[i]);
       settings[rd_kafka_ConfigEntry_name(entries[i])] = value == nullptr ? "" : value;
     }
+    return settings;
+  }
+
+  // In what an existing topic differs; "" in nothing.
+  Result<std::string> differences(const std::string& name) {
+    auto is_set = settings(name);
+    if (!is_set) return is_set.error();
     std::string text;
     std::string change;
     for (const auto& [key, value] : wanted()) {
-      const std::string& is = settings[key];
-      if (is == value || (key != "compression.type" && setting(is) >= setting(value))) continue;
+      const std::string& is = (*is_set)[key];
+      const bool is_number = setting(value) >= 0;
+      if (is == value || (is_number && setting(is) >= setting(value))) continue;
       text += "  " + key + " is " + (is.empty() ? "unknown" : is) + ", wanted " + value + "\n";
       change += (change.empty() ? "" : ",") + key + "=" + value;
     }
@@ -209,6 +216,22 @@ class TopicSetup {
 };
 
 }  // namespace
+
+Result<void> check_policy(const KafkaConfig& config, const Clock& clock, const std::string& topic,
+                          milliseconds limit) {
+  ProducerListener nobody;
+  auto producer = Producer::create(config, clock, nobody, {.inquisitive = true});
+  if (!producer) return producer.error();
+  TopicSetup setup(**producer, config, clock, clock.steady() + limit);
+  auto settings = setup.settings(topic);
+  // Who may write need not have the right to read settings.
+  if (!settings || (*settings)["cleanup.policy"].find("compact") == std::string::npos) return {};
+  return Error{ErrorKind::kPermanent,
+               "topic " + topic + ": cleanup.policy is " + (*settings)["cleanup.policy"] +
+                   (config.key.empty() ? ", so it takes no message without a key"
+                                       : ", so a later event of a job would delete its script") +
+                   "; set it to delete (scriptorium setup shows the command)"};
+}
 
 Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock,
                                  const std::string& topic, milliseconds limit) {

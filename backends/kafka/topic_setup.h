@@ -16,4 +16,9 @@ namespace scriptorium::kafka {
 Result<std::string> set_up_topic(const KafkaConfig& config, const Clock& clock,
                                  const std::string& topic, std::chrono::milliseconds limit);
 
+// For `scriptorium check`: kPermanent if the topic is compacted, which would lose events; good if
+// it is not, or does not say. Blocks for `limit` at most.
+Result<void> check_policy(const KafkaConfig& config, const Clock& clock, const std::string& topic,
+                          std::chrono::milliseconds limit);
+
 }  // namespace scriptorium::kafka

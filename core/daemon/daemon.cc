@@ -26,6 +26,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kTick{1000};
+constexpr seconds kDrainPatience{5};  // without an event that a sink settles
 constexpr milliseconds kDrainTick{20};
 constexpr seconds kStopMargin{30};  // for all of a stop that shutdown_seconds does not bound
 
@@ -200,12 +201,19 @@ int Daemon::stop() {
   return code;
 }
 
-// Delivers what is there, as long as the destinations take it; the rest stays in the journal.
+// Delivers what is there, as long as the destinations take it; the rest stays in the journal. A
+// sink that has events in hand and settles none may have lost its destination without knowing.
 // Without an opener every moment may lose jobs, so the next start must come at once.
 void Daemon::drain(SteadyTime deadline) {
   if (options_.once || opener_died_) return;
-  while (clock_.steady() < deadline && !engine_->pipeline().sinks_at_rest()) {
+  std::uint64_t settled = engine_->pipeline().settled_events();
+  SteadyTime last = std::min(deadline, clock_.steady() + kDrainPatience);
+  while (clock_.steady() < last && !engine_->pipeline().sinks_at_rest()) {
     if (wait_signal(kDrainTick) == Signal::kStop) return;
+    const std::uint64_t now_settled = engine_->pipeline().settled_events();
+    if (now_settled == settled) continue;
+    settled = now_settled;
+    last = std::min(deadline, clock_.steady() + kDrainPatience);
   }
 }
 

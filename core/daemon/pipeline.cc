@@ -242,6 +242,12 @@ bool Pipeline::stop_sinks(SteadyTime deadline) {
 
 // ---- status
 
+std::uint64_t Pipeline::settled_events() const {
+  std::uint64_t sum = 0;
+  for (const auto& sink : sinks_) sum += sink->settled_events();
+  return sum;
+}
+
 bool Pipeline::sinks_at_rest() const {
   return std::all_of(sinks_.begin(), sinks_.end(), [](const auto& s) { return s->at_rest(); });
 }

@@ -46,6 +46,7 @@ class Pipeline {
   const std::vector<std::unique_ptr<SourceRun>>& sources() const { return sources_; }
   const std::vector<std::unique_ptr<SinkRun>>& sinks() const { return sinks_; }
   bool sinks_at_rest() const;  // see SinkRun::at_rest()
+  std::uint64_t settled_events() const;
 
   void add_to(DaemonStatus& status) const;
   bool has_sink(const std::string& name) const;

@@ -94,6 +94,11 @@ bool SinkRun::stop(SteadyTime deadline) {
 
 bool SinkRun::may_be_archive() const { return delivery::gets_whole_events(config_); }
 
+std::uint64_t SinkRun::settled_events() const {
+  const Dispatcher::Status status = dispatcher_->status();
+  return status.acknowledged + status.rejected;
+}
+
 bool SinkRun::at_rest() const {
   if (dispatcher_->idle()) return true;
   const Dispatcher::Status status = dispatcher_->status();

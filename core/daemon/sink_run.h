@@ -36,6 +36,7 @@ class SinkRun {
   // Whether waiting for this sink gains nothing: it is idle, not ready, or its destination does not
   // answer.
   bool at_rest() const;
+  std::uint64_t settled_events() const;  // since its start
   SinkStatus status() const;
 
   const std::string& name() const noexcept { return name_; }

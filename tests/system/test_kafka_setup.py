@@ -22,7 +22,7 @@ def test_setup_makes_the_topic_once_and_the_sink_delivers_to_it(make_kafka_daemo
                                archive=False)
     printed = daemon.command("setup", "kafka", "--print").stdout
     assert f"--create --topic {name} --partitions 4 --config max.message.bytes=8388608 --config " \
-           f"compression.type=producer" in printed
+           f"compression.type=producer --config cleanup.policy=delete" in printed
     assert f'"{name}"' not in topics(broker), "--print makes nothing"
 
     assert f"topic {name}: made with 4 partitions, 1 replica" in daemon.command("setup",
@@ -46,6 +46,21 @@ def test_setup_says_in_what_a_topic_differs_and_changes_nothing(make_kafka_daemo
     assert f"--entity-name {name} --add-config " \
            f"max.message.bytes=8388608,compression.type=producer" in said
     assert daemon.command("setup", "kafka").stdout == said
+
+
+def test_a_compacted_topic_is_reported_and_costs_no_event(make_kafka_daemon, broker, spool):
+    name = broker.create(f"compacted-{uuid.uuid4().hex[:8]}", cleanup_policy="compact")
+    spool.write(1)
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name, key="")}, archive=False)
+    checked = daemon.command("check", check=False)
+    assert checked.returncode != 0, checked.stdout
+    assert "it takes no message without a key" in checked.stdout + checked.stderr
+    assert "  cleanup.policy is compact, wanted delete\n" in daemon.command("setup",
+                                                                            "kafka").stdout
+    daemon.start().wait_log("KAFKA_REFUSED")
+    status = daemon.status()["sinks"]["kafka"]
+    assert status["waiting"] == 1 and status["dead"] == 0, status
+    assert "a compacted topic takes none like this" in str(status)
 
 
 def test_setup_without_the_right_says_so_and_how_an_administrator_does_it(make_kafka_daemon,

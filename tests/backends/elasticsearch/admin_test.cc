@@ -60,6 +60,15 @@ TEST_F(AdminTest, AUserWhoMayNotAskForTheVersionIsWelcome) {
   }
 }
 
+TEST_F(AdminTest, CheckSaysThatTheServerHasMadeItsIndexReadOnly) {
+  server_.answer("/scriptorium-job-", {.body = R"({"scriptorium-job-2026.11":{"settings":{}}})"});
+  EXPECT_EQ(check(), "good");
+  server_.answer("/scriptorium-job-", {.body = R"({"scriptorium-job-2026.11":{"settings":{
+      "index.blocks.read_only_allow_delete":"true"}}})"});
+  EXPECT_THAT(check(), HasSubstr("scriptorium-job-2026.11: index.blocks.read_only_allow_delete is "
+                                 "set, as the server does itself when its disk is full"));
+}
+
 TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
   const auto rights = [&](bool create, bool configure) {
     server_.answer("/_security/user/_has_privileges",

@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         ItemCase{
             item(429, "cluster_block_exception",
                  "index [x] blocked by: [TOO_MANY_REQUESTS/12/disk usage exceeded flood-stage]"),
-            ItemAction::kRetry},
+            ItemAction::kHold},
         ItemCase{item(503, "unavailable_shards_exception"), ItemAction::kRetry},
         ItemCase{item(502), ItemAction::kRetry}, ItemCase{item(504), ItemAction::kRetry},
         ItemCase{item(408), ItemAction::kRetry},
@@ -134,6 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
         RequestCase{401, {}, RequestAction::kHold},
         RequestCase{403, {"security_exception", ""}, RequestAction::kHold},
         RequestCase{403, {"cluster_block_exception", ""}, RequestAction::kHold},
+        RequestCase{429, {"cluster_block_exception", ""}, RequestAction::kHold},
         RequestCase{404, {"index_not_found_exception", ""}, RequestAction::kHold},
         RequestCase{405, {}, RequestAction::kHold}, RequestCase{406, {}, RequestAction::kHold},
         RequestCase{408, {}, RequestAction::kRetry}, RequestCase{413, {}, RequestAction::kSplit},

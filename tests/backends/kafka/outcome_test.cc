@@ -6,10 +6,13 @@
 #include <set>
 
 #include "backends/kafka/connection.h"
+#include "backends/kafka/reporter.h"
 #include "backends/kafka/status.h"
 #include "backends/kafka/token.h"
 #include "core/base/text.h"
 #include "tests/backends/kafka/config_builder.h"
+#include "tests/support/fake_clock.h"
+#include "tests/support/recording_logger.h"
 
 namespace scriptorium::kafka {
 namespace {
@@ -81,6 +84,38 @@ TEST(KafkaOutcomeTest, ReasonsAreFewEnoughToCountBy) {
 }
 
 // ---- connections
+
+TEST(KafkaOutcomeTest, WithoutAKeyARefusedRecordIsTheTopicsFault) {
+  const Verdict verdict = judge(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1, false);
+  EXPECT_EQ(verdict.action, Action::kRetry);
+  EXPECT_EQ(verdict.alarm, Alarm::kRefused);
+  EXPECT_THAT(verdict.reason, HasSubstr("cleanup.policy=delete"));
+  EXPECT_EQ(judge(RD_KAFKA_RESP_ERR_INVALID_RECORD, 1).action, Action::kReject);
+}
+
+// What librdkafka reports of a connection that was closed while nothing was under way.
+TEST(KafkaReporterTest, AnIdleConnectionThatWasClosedIsNoError) {
+  test::ConfigBuilder options;
+  options.set("brokers", "b1:9092").set("topic", "jobs");
+  const KafkaConfig config = options.config();
+  test::RecordingLogger log;
+  test::FakeClock clock;
+  Reporter reporter(config, "kafka", log, clock);
+  Statistics statistics;
+  statistics.brokers = {{.name = "b1:9092/1", .state = "UP"}};
+  reporter.statistics(statistics);
+  reporter.connection_error(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
+  EXPECT_EQ(reporter.status().connection, Status::Connection::kIdle);
+  EXPECT_EQ(log.count("KAFKA_CONNECTION"), 0U);
+  EXPECT_FALSE(reporter.all_down());
+  reporter.connection_error(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
+  EXPECT_EQ(log.count("KAFKA_CONNECTION"), 1U) << "nor was there another one";
+  EXPECT_EQ(reporter.status().connection, Status::Connection::kDown);
+  reporter.acknowledged({});
+  reporter.update([](Status& s) { s.in_flight = 1; });
+  reporter.connection_error(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down");
+  EXPECT_EQ(reporter.status().connection, Status::Connection::kDown) << "it was not idle";
+}
 
 class KafkaConnectionTest : public ::testing::Test {
  protected:
@@ -210,7 +245,7 @@ TEST_F(KafkaConnectionTest, PlaintextToATlsPortSaysSo) {
 
 TEST_F(KafkaConnectionTest, ABrokerThatIsDownIsNobodysFault) {
   const auto said = problem(RD_KAFKA_RESP_ERR__TRANSPORT,
-                            "127.0.0.1:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection "
+                            "b1:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection "
                             "refused (after 0ms in state CONNECT)");
   EXPECT_FALSE(said.needs_person);
   EXPECT_THAT(said.words, HasSubstr("nothing listens there"));
@@ -218,6 +253,23 @@ TEST_F(KafkaConnectionTest, ABrokerThatIsDownIsNobodysFault) {
                    .needs_person);
   EXPECT_EQ(problem(RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 brokers are down").words,
             "no broker can be reached");
+}
+
+TEST_F(KafkaConnectionTest, AnAddressThatABrokerAdvertisesIsNotBlamedOnTheConfiguration) {
+  for (const auto& [error, text] :
+       {std::pair{RD_KAFKA_RESP_ERR__TRANSPORT,
+                  "localhost:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection refused "
+                  "(after 0ms in state CONNECT)"},
+        std::pair{RD_KAFKA_RESP_ERR__TRANSPORT,
+                  "sasl_ssl://localhost:9092/1: Connection setup timed out in state CONNECT"},
+        std::pair{RD_KAFKA_RESP_ERR__RESOLVE, "localhost:9092/1: Failed to resolve 'localhost'"}}) {
+    const auto said = problem(error, text);
+    EXPECT_EQ(said.broker, "localhost:9092");
+    EXPECT_THAT(said.words, HasSubstr("a broker advertises this address")) << text;
+  }
+  const auto ours = problem(RD_KAFKA_RESP_ERR__TRANSPORT,
+                            "b1:9092/1: Connect to ipv4#127.0.0.1:9092 failed: Connection refused");
+  EXPECT_THAT(ours.words, HasSubstr("nothing listens there"));
 }
 
 TEST_F(KafkaConnectionTest, TheWordsAreTheSameEachTime) {

@@ -696,10 +696,12 @@ TEST_F(KafkaSinkTest, SetupPrintsHowToMakeTheTopics) {
   EXPECT_EQ(*(*sink)->setup(true),
             "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.job.script "
             "--partitions 3 "
-            "--config max.message.bytes=8388608 --config compression.type=producer\n"
+            "--config max.message.bytes=8388608 --config compression.type=producer "
+            "--config cleanup.policy=delete\n"
             "kafka-topics.sh --bootstrap-server b1:9092 --create --topic hpc.lab.usage.job "
             "--partitions 3 "
-            "--config max.message.bytes=8388608 --config compression.type=producer\n");
+            "--config max.message.bytes=8388608 --config compression.type=producer "
+            "--config cleanup.policy=delete\n");
 }
 
 TEST_F(KafkaSinkTest, StatusTellsTheLibraryTheConnectionAndEachBroker) {
