@@ -129,3 +129,18 @@ def test_two_sinks_that_meet_through_a_link_do_not_both_write(make_daemon, spool
     (refused,) = [sink["not_ready"] for sink in status["sinks"].values() if sink["not_ready"]]
     assert "[sink.archive] and [sink.linked] both write into" in refused \
         or "[sink.linked] and [sink.archive] both write into" in refused
+
+
+def test_a_stop_does_not_wait_for_a_destination_that_takes_nothing(make_daemon, spool, archive):
+    """A client library keeps events in hand while no broker can be reached."""
+    if not (harness.BUILD / "plugins" / "kafka.so").exists():
+        pytest.skip("this build has no sink kafka")
+    kafka = {"plugin": "kafka", "brokers": "127.0.0.1:1", "topic": "jobs"}  # nobody listens there
+    daemon = make_daemon(sinks={"kafka": kafka}, shutdown_seconds=3600).start()
+    spool.write(1)
+    daemon.wait_acknowledged(1)
+    daemon.wait_status(lambda s: s["sinks"]["kafka"]["plugin_status"]["connection"] == "down"
+                       and s["sinks"]["kafka"]["in_flight"] == 1, "the event is in its hands")
+    assert daemon.terminate() == EX_OK, daemon.log_tail()
+    daemon.start()
+    daemon.wait_status(lambda s: s["sinks"]["kafka"]["waiting"] == 1, "it is still there")
