@@ -66,7 +66,12 @@ def test_a_read_only_index_holds_the_events_and_nothing_is_given_up(ready, empty
         empty.call("PUT", f"/{index}/_settings", {block: True})
         storm = make_storm(30, first_id=1000 if block.endswith("write") else 2000,
                            variables=5).finish()
-        wait_held(ready, "cluster_block_exception")
+        # The server's own words, and which block it is, before anything is sent.
+        wait_held(ready, "cluster_block_exception: index [" + index + "] blocked by: [")
+        checked = ready.command("check", check=False)
+        assert checked.returncode != 0 and f"{index}: {block} is set" in checked.stdout, \
+            checked.stdout
+        ready.wait_log("ES_REFUSED.*blocked by")
         ready.wait_status(lambda s: s["sinks"]["search"]["waiting"] == 30, "all 30 wait")
         # What the script says is in no message, although the server was sent it.
         assert "echo" not in ready.log_text()
