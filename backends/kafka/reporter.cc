@@ -198,10 +198,9 @@ void Reporter::connection_error(rd_kafka_resp_err_t error, std::string_view text
   if (silent && note_idle()) return;
   const ConnectionProblem problem =
       silent ? explain_silence(config_) : explain(error, text, config_, rd_kafka_version());
-  if (all || problem.needs_person) {
-    all_down_ = true;
+  if (all) all_down_ = true;
+  if (all || problem.needs_person)
     status_.with([](Status& s) { s.connection = Status::Connection::kDown; });
-  }
   if (!all || silent) set_last_error(problem.words);
   connection_failed_ = true;
   failed_at_ = clock_.steady();
