@@ -30,10 +30,19 @@ bool encloses(std::string_view text, char open, char close) noexcept {
   return text.size() > 1 && text.front() == open && text.back() == close;
 }
 
-bool is_reference(std::string_view text) noexcept {
-  // Within the quotes of another command: \"\$TOKEN\".
+// ssh n1 "X=\"\$TOKEN\" ./run". A password may begin with a dollar, but is no such name.
+bool is_escaped_reference(std::string_view text) noexcept {
   const std::size_t dollar = text.find_first_not_of('\\');
-  if (dollar != std::string_view::npos && text[dollar] == '$') text.remove_prefix(dollar);
+  if (dollar == 0 || dollar == std::string_view::npos || text[dollar] != '$') return false;
+  const std::string_view name = text.substr(dollar + 1);
+  return encloses(name, '{', '}') || encloses(name, '(', ')') ||
+         (!name.empty() && std::ranges::all_of(name, [](char c) {
+           return (c >= 'A' && c <= 'Z') || is_ascii_digit(c) || c == '_';
+         }));
+}
+
+bool is_reference(std::string_view text) noexcept {
+  if (is_escaped_reference(text)) return true;
   const char second = text.size() > 1 ? text[1] : '\0';
   switch (text.front()) {
     case '$':

@@ -152,7 +152,7 @@ AccountedStep read_step(const Row& row, const JobFacts& job) {
                      .is_batch = name == "batch",
                      .started_at = read_time(row[kStart]).value_or(*job.started_at),
                      .ended_at = read_time(row[kEnd]).value_or(*job.ended_at),
-                     .hosts = read_hosts(row[kNodeList]),
+                     .node_list = row[kNodeList],
                      .nodes = std::max(1U, read_count(row[kNodes]).value_or(1)),
                      .tasks = read_count(row[kTasks]),
                      .cpus = read_count(tres(row[kTres], "cpu").value_or("")),

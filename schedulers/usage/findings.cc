@@ -105,12 +105,9 @@ void suggest_time(const JobView& job, Suggestion& into) {
 
 // ---- the rules
 
-// While nobody saw it, it may have used all of its CPUs. The kernel's counter has that time, too.
+// While nobody saw it, it may have used all of its CPUs.
 double unseen_cpu_ratio(const JobView& job) {
-  const bool counted =
-      !job.accounting && std::all_of(job.nodes.begin(), job.nodes.end(),
-                                     [](const NodeUsage& n) { return n.complete(); });
-  return counted ? 0 : 1 - job.covered_ratio.value_or(1);
+  return job.has_all_cpu_time() ? 0 : 1 - job.covered_ratio.value_or(1);
 }
 
 Found cpu_low(const JobView& job, const FindingOptions& set) {
@@ -416,24 +413,25 @@ Found gpu_unused(const JobView& job, const FindingOptions& set) {
   return found;
 }
 
-// By accounting there is no mean, but if even the highest reading is low, it is.
-Found gpu_low_at_most(const JobView& job, const FindingOptions& set) {
-  const auto& most = job.totals.gpu_peak_utilization_ratio;
-  if (!most) return std::nullopt;
+Found low_gpus(double ratio, const std::string& said, const FindingOptions& set) {
   const auto level =
-      below(*most, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
+      below(ratio, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
   if (!level) return std::nullopt;
   return Finding{.severity = level->severity,
-                 .value = *most,
+                 .value = ratio,
                  .threshold = level->threshold,
                  .unit = "ratio",
                  .scope = "gpu",
-                 .text = "No reading of the accounting has the GPUs more than " + percent(*most) +
-                         " busy. Larger batches, or more CPUs that feed them, may help."};
+                 .text = said + " Larger batches, or more CPUs that feed them, may help."};
 }
 
 Found gpu_low(const JobView& job, const FindingOptions& set) {
-  if (job.accounting) return gpu_low_at_most(job, set);
+  // By accounting there is no mean, but if even the highest reading is low, it is.
+  if (const auto& most = job.totals.gpu_peak_utilization_ratio) {
+    return low_gpus(
+        *most, "No reading of the accounting has the GPUs more than " + percent(*most) + " busy.",
+        set);
+  }
   double sum = 0;
   const auto gpus = gpus_with_readings(job, set);
   for (const auto& one : gpus) {
@@ -442,20 +440,11 @@ Found gpu_low(const JobView& job, const FindingOptions& set) {
   }
   if (gpus.empty()) return std::nullopt;
   const double mean = sum / static_cast<double>(gpus.size());
-  const auto level = below(mean, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
-  if (!level) return std::nullopt;
-  return Finding{
-      .severity = level->severity,
-      .value = mean,
-      .threshold = level->threshold,
-      .unit = "ratio",
-      .scope = "gpu",
-      .text =
-          (gpus.size() < all_gpus(job) ? format("%zu of %u GPUs could be read, and were busy for ",
-                                                gpus.size(), all_gpus(job))
-                                       : "The GPUs were busy for ") +
-          percent(mean) +
-          " of the time on average. Larger batches, or more CPUs that feed them, may help."};
+  const std::string which =
+      gpus.size() < all_gpus(job)
+          ? format("%zu of %u GPUs could be read, and were", gpus.size(), all_gpus(job))
+          : "The GPUs were";
+  return low_gpus(mean, which + " busy for " + percent(mean) + " of the time on average.", set);
 }
 
 Found gpu_idle_run(const JobView& job, const FindingOptions& set) {

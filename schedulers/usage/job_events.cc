@@ -100,9 +100,8 @@ Json findings(const JobView& job, const FindingOptions& options) {
 }
 
 Json quality(const JobView& job, const FindingOptions& options) {
-  Json json{
-      {"status", to_string(quality_of(job, options))},
-  };
+  Json json = Json::object();
+  json["status"] = to_string(quality_of(job, options));
   put(json, "nodes_reporting", job.nodes_measured);
   put(json, "nodes_expected", job.nodes_expected);
   put(json, "samples", job.samples);
@@ -127,12 +126,6 @@ Json request_of(const Request& asked) {
   return request;
 }
 
-// The kernel's counter has all of a node's time, however little of it was seen.
-bool has_all_cpu_time(const JobView& job) {
-  return !job.nodes.empty() && std::all_of(job.nodes.begin(), job.nodes.end(),
-                                           [](const NodeUsage& n) { return n.complete(); });
-}
-
 // What the job used of each resource, a block for each.
 void put_resources(Json& json, const JobView& job, bool whole) {
   const Totals& totals = job.totals;
@@ -141,7 +134,7 @@ void put_resources(Json& json, const JobView& job, bool whole) {
   put(cpu, "user_seconds", totals.user_seconds);
   put(cpu, "system_seconds", totals.system_seconds);
   put(cpu, "allocated", totals.cpus);
-  if (whole || has_all_cpu_time(job)) put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
+  if (whole || job.has_all_cpu_time()) put_ratio(cpu, "efficiency_ratio", job.cpu_ratio());
   put_ratio(cpu, "system_ratio", job.system_ratio());
   put(cpu, "idle_tail_seconds", totals.idle_tail_seconds);
   put_block(json, "cpu", std::move(cpu));
@@ -215,7 +208,7 @@ Event job_event(const std::string& cluster, const std::string& scheduler, const 
   event.time = job.facts.job.submitted_at.value_or(started);
   event.capture =
       job.nodes.empty() ? to_string(Method::kAccounting) : to_string(job.nodes.front().method());
-  event.complete = job.accounting || has_all_cpu_time(job);
+  event.complete = job.accounting || job.has_all_cpu_time();
   event.cluster = cluster;
   event.scheduler = scheduler;
   if (job.nodes.size() == 1) event.host = job.nodes.front().job.node;

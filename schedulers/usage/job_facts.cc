@@ -99,6 +99,10 @@ std::optional<double> JobView::time_ratio() const noexcept {
 bool JobView::all_nodes_measured() const noexcept {
   return nodes_expected ? nodes_measured == nodes_expected : !accounting;
 }
+bool JobView::has_all_cpu_time() const noexcept {
+  return !nodes.empty() &&
+         std::all_of(nodes.begin(), nodes.end(), [](const NodeUsage& n) { return n.complete(); });
+}
 bool JobView::ended_by_oom() const noexcept {
   return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0;
 }

@@ -135,7 +135,7 @@ namespace {
 
 constexpr std::size_t kMostHosts = 65536;
 
-// Adds prefix + each number of "01-03,7" + each name that `rest` stands for.
+// Adds every name that `text`, such as "n[01-03,7]-ib", means, with `prefix` before it.
 bool expand_hosts(const std::string& prefix, std::string_view text,
                   std::vector<std::string>& into) {
   const std::size_t open = text.find('[');

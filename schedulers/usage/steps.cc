@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "schedulers/usage/finding_words.h"
+#include "schedulers/usage/slurm_text.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -18,6 +19,8 @@ constexpr double kTolerance = 1.05;
 constexpr double kWholeSeconds = 2;
 constexpr double kSurelyComputed = 60;  // a job of so many seconds has used a millisecond
 constexpr double kNegligibleCpu = 1;    // in less, a program fills a few GiB at most
+// Of all steps together. A user may start as many as slurmctld takes; each place takes some 100 B.
+constexpr std::uint64_t kMostPlaces = 1'000'000;
 
 double length(Timestamp begin, Timestamp end) {
   return static_cast<double>(end.nanoseconds - begin.nanoseconds) / kSecond;
@@ -124,17 +127,29 @@ struct Host {
   std::vector<Use> measured, unseen;  // without amounts
 };
 
+using Lists = std::map<std::string_view, std::vector<std::string>>;
+
+// By the steps' lists; nothing if one could not be read.
+std::optional<Lists> read_lists(const std::vector<AccountedStep>& steps) {
+  Lists lists;
+  for (const AccountedStep& step : steps) {
+    auto& hosts = lists[step.node_list];
+    if (hosts.empty()) hosts = read_hosts(step.node_list);
+    if (hosts.size() != step.nodes) return std::nullopt;
+  }
+  return lists;
+}
+
 // Where one step's list of nodes could not be read, all are taken to share as many as possible:
 // then their memory adds up to most, and they cover least.
 std::map<std::string, Host> hosts_of(const std::vector<AccountedStep>& steps) {
-  const bool known = std::all_of(steps.begin(), steps.end(),
-                                 [](const AccountedStep& s) { return s.hosts.size() == s.nodes; });
+  const std::optional<Lists> lists = read_lists(steps);
   std::map<std::string, Host> hosts;
   for (const AccountedStep& step : steps) {
     const bool measured = is_measured(step);
     const StepMemory memory = memory_of(step);
     for (std::uint32_t i = 0; i < step.nodes; ++i) {
-      Host& host = hosts[known ? step.hosts[i] : std::to_string(i)];
+      Host& host = hosts[lists ? lists->at(step.node_list)[i] : std::to_string(i)];
       if (!step.is_extern)
         (measured ? host.measured : host.unseen).push_back({step.started_at, step.ended_at});
       if (!measured) continue;
@@ -231,6 +246,11 @@ void add_memory(const std::vector<AccountedStep>& steps, const std::map<std::str
   if (is_layout_known) totals.peak_node_bytes = static_cast<std::uint64_t>(fullest);
 }
 
+void forget_split(Totals& totals) {
+  totals.user_seconds.reset();
+  totals.system_seconds.reset();
+}
+
 // Which of the fields has the CPU time differs by release and by how programs are started: TotalCPU
 // lacks processes that nobody waited for, the readings lack the last seconds, and either was seen
 // with sums that no job can have used. Taken is the largest that is possible.
@@ -251,8 +271,7 @@ void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
   const double own = totals.cpu_seconds.value_or(0);
   totals.cpu_seconds.reset();
   if (!measured && own <= 0) {  // no plugin gathers: nothing measured, not nothing used
-    totals.user_seconds.reset();
-    totals.system_seconds.reset();
+    forget_split(totals);
     return;
   }
   const double possible =
@@ -264,16 +283,15 @@ void add_cpu(const std::vector<AccountedStep>& steps, JobView& job) {
   std::array claims{most, sampled, own};
   std::sort(claims.begin(), claims.end(), std::greater<>());
   for (const double seconds : claims) {
-    if (!is_possible(seconds) || totals.cpu_seconds || (seconds <= 0 && !measured)) continue;
-    if (silent > 0 && seconds <= most + kWholeSeconds) continue;  // it lacks that step's
+    const bool lacks_a_step = silent > 0 && seconds <= most + kWholeSeconds;
+    if (!is_possible(seconds) || lacks_a_step || (seconds <= 0 && !measured)) continue;
     totals.cpu_seconds = seconds;
+    break;
   }
   const double split = totals.user_seconds.value_or(0) + totals.system_seconds.value_or(0);
-  const double cpu = totals.cpu_seconds.value_or(-1);
-  if (std::abs(split - cpu) > cpu * (kTolerance - 1) + kWholeSeconds || cpu < 0) {
-    totals.user_seconds.reset();
-    totals.system_seconds.reset();
-  }
+  const double cpu = totals.cpu_seconds.value_or(0);
+  if (!totals.cpu_seconds || std::abs(split - cpu) > cpu * (kTolerance - 1) + kWholeSeconds)
+    forget_split(totals);
   const double claimed = totals.cpu_seconds ? own : std::max(most, own);
   if (totals.cpu_seconds && (claimed <= 0 || is_possible(claimed))) return;
   std::string text = "Accounting has ";
@@ -323,12 +341,22 @@ void add_gpus(const std::vector<AccountedStep>& steps, JobView& job) {
 
 void add_up_steps(const std::vector<AccountedStep>& all, JobView& job) {
   const std::vector<AccountedStep> steps = within(all, job.facts);
+  add_cpu(steps, job);
+  add_gpus(steps, job);
   job.nodes_differ = do_nodes_differ(steps, job);
+  std::uint64_t places = 0;
+  for (const AccountedStep& step : steps) places += step.nodes;
+  if (places > kMostPlaces) {
+    job.nodes_measured = 0;
+    job.covered_ratio = 0;
+    job.not_credible.push_back({"memory.peak_bytes", 0,
+                                "Accounting has its steps on " + std::to_string(places) +
+                                    " nodes in all: too many, so they are not added up."});
+    return;
+  }
   const auto hosts = hosts_of(steps);
   add_coverage(hosts, job);
-  add_cpu(steps, job);
   add_memory(steps, hosts, job);
-  add_gpus(steps, job);
 }
 
 }  // namespace scriptorium::usage

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/time.h"
@@ -20,7 +20,7 @@ struct AccountedStep {
   bool is_extern = false;          // every job with PrologFlags=Contain has one, on all nodes
   bool is_batch = false;           // it has all that its job has of the first node
   Timestamp started_at, ended_at;  // whole seconds
-  std::vector<std::string> hosts;  // empty if the list could not be read
+  std::string_view node_list;      // "n[1-3]", borrowed; see read_hosts()
   std::uint32_t nodes = 1;
   std::optional<std::uint32_t> tasks;
   std::optional<std::uint32_t> cpus;          // allocated

@@ -91,6 +91,15 @@ class DispatcherTest : public testing::Test {
     ASSERT_TRUE(journal_->append({.source = "slurm", .event = test::make_event(job_id, script)},
                                  std::stop_token{}));
   }
+  // Its owner is asked for, and not found yet.
+  void append_unverified(const std::shared_ptr<const Event>& event) {
+    ASSERT_TRUE(journal_->append({.source = "slurm", .event = event, .resolve_first = true},
+                                 std::stop_token{}));
+    commit();
+    const auto waiting = journal_->unresolved("slurm", 0, 1);
+    ASSERT_EQ(waiting.size(), 1U);
+    journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  }
   void append_numbered(int first, int last) {
     for (int i = first; i <= last; ++i) append(std::to_string(i));
   }
@@ -261,12 +270,7 @@ TEST_F(DispatcherTest, SaysOnceThatADestinationIsDownAndOnceThatItIsBack) {
 TEST_F(DispatcherTest,
        OfAnEventWhoseOwnerBecameKnownMeanwhileADestinationThatIsBackGetsOnlyTheSecond) {
   const auto before = std::make_shared<const Event>(test::make_unverified_event("1"));
-  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true},
-                               std::stop_token{}));
-  commit();
-  const auto waiting = journal_->unresolved("slurm", 0, 1);
-  ASSERT_EQ(waiting.size(), 1U);
-  journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  append_unverified(before);
   append("2");
   commit();
   std::atomic<bool> down = true;
@@ -299,12 +303,7 @@ TEST_F(DispatcherTest, WhatAnotherEventReplacesIsSettledWithoutAskingTheArchiveT
   const auto before = std::make_shared<const Event>(test::make_unverified_event("1"));
   const auto archive = journal_->register_sink("archive", config_.kinds);
   ASSERT_TRUE(archive && journal_->register_sink("down", config_.kinds));
-  ASSERT_TRUE(journal_->append({.source = "slurm", .event = before, .resolve_first = true},
-                               std::stop_token{}));
-  commit();
-  const auto waiting = journal_->unresolved("slurm", 0, 1);
-  ASSERT_EQ(waiting.size(), 1U);
-  journal_->resolved({{waiting[0].ticket, waiting[0].event}});
+  append_unverified(before);
   append("2");
   commit();
   const auto items = journal_->read(*archive, 0, 10, 1U << 20);

@@ -8,6 +8,8 @@ namespace {
 TEST(PlaceholderTest, ReferencesMasksAndInvitationsAreNoSecrets) {
   for (const char* text : {"",
                            "$X",
+                           "\\$TOKEN",
+                           "\\\\${TOKEN_2}",
                            "${X:-y}",
                            "$(cat f)",
                            "$1",

@@ -109,7 +109,7 @@ TEST(StepsTest, AStepOnOneOfTwentyNodesIsNotTakenForTheJob) {
   EXPECT_EQ(usage["quality"]["nodes_reporting"], 1);
   EXPECT_EQ(usage["quality"]["covered_ratio"], 0.05);
   EXPECT_THAT(findings(usage), IsEmpty());
-  EXPECT_FALSE(usage["cpu"].contains("efficiency_ratio")) << "71 h of 1,440 is nobody's efficiency";
+  EXPECT_FALSE(usage["cpu"].contains("efficiency_ratio")) << "71 h of one node, not of 1,440";
   EXPECT_FALSE(usage["memory"].contains("efficiency_ratio"));
   EXPECT_EQ(memory_to_ask_for(usage), "--mem=39G") << "not a twentieth of it";
   EXPECT_EQ(usage["suggest"]["condition"], "the 19 nodes that were not measured needed no more");
@@ -314,6 +314,21 @@ TEST(StepsTest, EnergyOfTheNodesIsNobodysEnergyOfGpus) {
   sacct.job({{"AllocTRES", "cpu=4,mem=16G,node=1,energy=2930000"}})
       .step("batch", {{"MaxRSS", "15G"}});
   EXPECT_FALSE(sacct.usage().contains("gpu"));
+}
+
+TEST(StepsTest, AsManyStepsAsAUserLikesOnAsManyNodesTakeBoundedMemory) {
+  Accounting many;
+  many.job({{"NNodes", "4096"}, {"AllocTRES", "cpu=4096,mem=4096G,node=4096"}});
+  for (int i = 0; i < 3000; ++i)
+    many.step(std::to_string(i), {{"NNodes", "4096"}, {"NodeList", "n[1-4096]"}, {"MaxRSS", "1G"}});
+  Accounting garbage;
+  garbage.job({}).step("batch", {{"NNodes", "4294967292"}, {"MaxRSS", "1G"}});
+  for (const Accounting* sacct : {&many, &garbage}) {
+    const Json usage = sacct->usage();
+    EXPECT_EQ(usage["quality"]["status"], "partial");
+    EXPECT_FALSE(usage.contains("suggest"));
+    EXPECT_THAT(usage["quality"]["not_credible"].back()["text"], HasSubstr("not added up"));
+  }
 }
 
 // ---- a second round of each kind
