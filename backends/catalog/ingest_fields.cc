@@ -60,6 +60,7 @@ void FieldWriter::add(std::int64_t job, const JobRow& row) {
   add_name(QueryField::kState, row.state, chunk);
   add_names(QueryField::kModule, row.modules, chunk);
   add_names(QueryField::kDirective, row.directives, chunk);
+  add_names(QueryField::kSoftware, row.software, chunk);
   add_names(QueryField::kNode, row.nodes, chunk);
   add_names(QueryField::kFinding, row.findings, chunk);
   if (row.redacted) add_name(QueryField::kFinding, "secret", chunk);

@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kJobColumns =
     "owner, cluster, scheduler, job, time, event, script, environment, record, name, array_job, "
     "array_spec, het, user, uid, grp, account, partition, qos, work_dir, interpreter, directives, "
-    "modules, script_size, environment_size, flags, family";
+    "modules, software, script_size, environment_size, flags, family";
 constexpr const char* kOutcomeColumns =
     "state, exit_code, exit_signal, started, ended, elapsed, cpu_seconds, cpus, cpu_ratio, "
     "memory_peak, memory_limit, gpus, gpu_ratio, time_limit, nodes, findings, lives, runs, "
@@ -116,7 +116,8 @@ void bind_job(sqlite::Statement& into, const JobEntry& entry, NameWriter& writer
             names(QueryField::kWorkDir, row.work_dir),
             names(QueryField::kInterpreter, row.interpreter),
             names.list(kNameOfDirectives, QueryField::kDirective, row.directives),
-            names.list(kNameOfModules, QueryField::kModule, row.modules));
+            names.list(kNameOfModules, QueryField::kModule, row.modules),
+            names.list(kNameOfSoftware, QueryField::kSoftware, row.software));
   into.bind(row.script_size, row.environment_size, flags_of(row), row.family);
 }
 
@@ -271,6 +272,7 @@ bool RowReader::take(sqlite::Statement& from, JobEntry& into) {
   columns.name(row.interpreter);
   columns.lines(row.directives);
   columns.lines(row.modules);
+  columns.lines(row.software);
   columns.number(row.script_size);
   columns.number(row.environment_size);
   columns.number(flags);

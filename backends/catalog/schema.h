@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 1:
+// The catalog on disk, format 2:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -35,7 +35,7 @@
 // much (a value that a later event changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 1;
+inline constexpr std::int64_t kFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed
 inline constexpr std::int64_t kChunkJobs = 256;    // jobs.id / kChunkJobs is the chunk
@@ -53,6 +53,7 @@ inline constexpr std::int64_t kNameOfArraySpec = 104;
 inline constexpr std::int64_t kNameOfHet = 105;
 inline constexpr std::int64_t kNameOfNodes = 106;     // a list
 inline constexpr std::int64_t kNameOfFindings = 107;  // a list
+inline constexpr std::int64_t kNameOfSoftware = 108;  // a list
 
 // `jobs.flags`
 inline constexpr std::int64_t kVerifiedFlag = 1;

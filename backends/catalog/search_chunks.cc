@@ -62,6 +62,7 @@ JobRow row_with_name(QueryField field, std::string_view text) {
     case QueryField::kArray: row.array_job_id = std::move(value); break;
     case QueryField::kModule: row.modules.push_back(std::move(value)); break;
     case QueryField::kDirective: row.directives.push_back(std::move(value)); break;
+    case QueryField::kSoftware: row.software.push_back(std::move(value)); break;
     case QueryField::kNode: row.nodes.push_back(std::move(value)); break;
     case QueryField::kFinding: row.findings.push_back(std::move(value)); break;
     default: break;
@@ -170,7 +171,8 @@ IdSet FieldIndex::chunks_of_jobs(const std::vector<std::int64_t>& jobs) {
 std::optional<std::vector<std::int64_t>> FieldIndex::names(QueryField field, const Query& query) {
   std::vector<std::int64_t> found;
   std::size_t read = 0;
-  const bool shortened = field == QueryField::kModule || field == QueryField::kDirective;
+  const bool by_part = field == QueryField::kSoftware;  // which may be behind the kind
+  const bool shortened = by_part || field == QueryField::kModule || field == QueryField::kDirective;
   const bool exact = !shortened && query.text.find('*') == std::string::npos;
   sqlite::Statement& statement = exact ? equal_names_ : names_between_;
   if (exact) {
@@ -178,7 +180,9 @@ std::optional<std::vector<std::int64_t>> FieldIndex::names(QueryField field, con
   } else {
     // A comparison without case ends at a NUL.
     const std::string prefix =
-        to_lower(literal_prefix(std::string_view(query.text).substr(0, query.text.find('\0'))));
+        by_part ? ""
+                : to_lower(literal_prefix(
+                      std::string_view(query.text).substr(0, query.text.find('\0'))));
     statement.bind(name_field(field), std::string_view(prefix));
     if (const auto end = end_of_prefix(prefix)) {
       statement.bind(std::string_view(*end));

@@ -21,7 +21,8 @@ std::optional<std::int64_t RawJob::*> column_of(QueryField field) {
 }
 
 bool is_list(QueryField field) {
-  return field == QueryField::kModule || field == QueryField::kDirective;
+  return field == QueryField::kModule || field == QueryField::kDirective ||
+         field == QueryField::kSoftware;
 }
 
 // A job with these columns and its outcome, as far as field_values() needs it.

@@ -27,6 +27,7 @@ JobRow row_with(QueryField field, std::string_view text) {
     case QueryField::kInterpreter: row.interpreter = value; break;
     case QueryField::kModule: row.modules = split_lines(text); break;
     case QueryField::kDirective: row.directives = split_lines(text); break;
+    case QueryField::kSoftware: row.software = split_lines(text); break;
     default: break;
   }
   return row;

@@ -21,13 +21,14 @@ constexpr std::size_t kMostBlockBytes = std::size_t{256} << 20;
 
 constexpr const char* kRawColumns =
     "id, time, script, environment, flags, family, cluster, scheduler, name, array_job, user, uid, "
-    "account, partition, qos, work_dir, interpreter, directives, modules";
+    "account, partition, qos, work_dir, interpreter, directives, modules, "
+    "software";
 
 RawJob raw_job(const sqlite::Statement& from) {
   RawJob job;
   from.read(job.id, job.time, job.script, job.environment, job.flags, job.family, job.cluster,
             job.scheduler, job.name, job.array_job, job.user, job.uid, job.account, job.partition,
-            job.qos, job.work_dir, job.interpreter, job.directives, job.modules);
+            job.qos, job.work_dir, job.interpreter, job.directives, job.modules, job.software);
   return job;
 }
 
@@ -54,6 +55,7 @@ std::optional<std::int64_t RawJob::*> name_column(QueryField field) {
     case QueryField::kInterpreter: return &RawJob::interpreter;
     case QueryField::kModule: return &RawJob::modules;
     case QueryField::kDirective: return &RawJob::directives;
+    case QueryField::kSoftware: return &RawJob::software;
     default: return std::nullopt;
   }
 }

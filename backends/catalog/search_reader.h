@@ -43,6 +43,7 @@ struct RawJob {
   std::int64_t interpreter = 0;
   std::int64_t directives = 0;
   std::int64_t modules = 0;
+  std::int64_t software = 0;
 };
 // The column with the name that a job has in a field, or with its list of names; nothing for a
 // field that is not kept as one name.

@@ -14,15 +14,19 @@
 namespace scriptorium::elasticsearch {
 namespace {
 
-// Directives and modules come from the script, which may hold nothing else; what is listed beside
-// its text is bounded.
+// Directives, modules and software come from the script, which may hold nothing else; what is
+// listed beside its text is bounded.
 constexpr std::size_t kListMaxBytes = 65'536;
 
+std::size_t item_bytes(const std::string& text) { return text.size() + 3; }
+std::size_t item_bytes(const Software& used) { return used.kind.size() + used.name.size() + 22; }
+
 // Cuts a list where its bytes exceed the limit; true if it did.
-bool cap(std::vector<std::string>& list) {
+template <typename Item>
+bool cap(std::vector<Item>& list) {
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    bytes += list[i].size() + 3;
+    bytes += item_bytes(list[i]);
     if (bytes > kListMaxBytes) {
       list.resize(i);
       return true;
@@ -31,10 +35,11 @@ bool cap(std::vector<std::string>& list) {
   return false;
 }
 
-std::size_t list_bytes(const std::vector<std::string>& list) {
+template <typename Item>
+bool is_long(const std::vector<Item>& list) {
   std::size_t bytes = 0;
-  for (const std::string& item : list) bytes += item.size() + 3;
-  return bytes;
+  for (const Item& item : list) bytes += item_bytes(item);
+  return bytes > kListMaxBytes;
 }
 
 // Whether it has a text that belongs into the document, but not its bytes.
@@ -138,8 +143,8 @@ class Renderer {
         environment_ != nullptr && !is_utf8(*environment_) &&
         std::ranges::find(event_.lossy, "environment") == event_.lossy.end();
     const bool long_lists =
-        event_.script && (list_bytes(event_.script->directives) > kListMaxBytes ||
-                          list_bytes(event_.script->modules) > kListMaxBytes);
+        event_.script && (is_long(event_.script->directives) || is_long(event_.script->modules) ||
+                          is_long(event_.script->software));
     if (!lossy_environment && !long_lists && event_.extra_json.empty())
       return event_json(event_, kBare);
     Event copy = event_;
@@ -148,7 +153,8 @@ class Renderer {
     if (long_lists) {
       const bool directives = cap(copy.script->directives);
       const bool modules = cap(copy.script->modules);
-      lists_cut_ = directives || modules;
+      const bool software = cap(copy.script->software);
+      lists_cut_ = directives || modules || software;
     }
     return event_json(copy, kBare);
   }

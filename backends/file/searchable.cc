@@ -253,7 +253,7 @@ Result<UniqueFd> TreeSearch::open_root() const {
 
 Result<Searchable::Answer> TreeSearch::search(const Request& request) {
   if (needs_texts(request.query)) return needs_catalog("words of scripts or environments");
-  for (const QueryField field : {QueryField::kModule, QueryField::kFamily}) {
+  for (const QueryField field : {QueryField::kModule, QueryField::kSoftware, QueryField::kFamily}) {
     if (mentions(request.query, field) || std::ranges::count(request.facets, field) != 0)
       return needs_catalog(std::string(query_field_name(field)));
   }

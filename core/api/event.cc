@@ -37,6 +37,10 @@ std::uint64_t Event::memory_size() const noexcept {
     add_known(script->interpreter);
     for (const std::string& text : script->directives) add(text);
     for (const std::string& text : script->modules) add(text);
+    for (const Software& used : script->software) {
+      add(used.kind);
+      add(used.name);
+    }
   }
   for (const auto* text : {&job.name, &job.account, &job.partition, &job.qos, &job.work_dir,
                            &user.name, &user.group_name, &user.unverified_reason}) {

@@ -63,11 +63,19 @@ struct User {
   std::optional<std::string> unverified_reason = std::nullopt;
 };
 
+// Software that a job script uses and that is no module; see core/api/script_software.h.
+struct Software {
+  std::string kind;  // "conda", "apptainer", "spack", ...
+  std::string name;  // of the environment, the image, the spec: "docker://ubuntu:24.04"
+  bool operator==(const Software&) const = default;
+};
+
 // Facts derived from the job script. Its bytes are the file "script".
 struct ScriptInfo {
   std::optional<std::string> interpreter;  // "/bin/bash", from the first line
   std::vector<std::string> directives;     // "--time=00:10:00", in order, without "#SBATCH"
   std::vector<std::string> modules;        // arguments of `module load`, in order
+  std::vector<Software> software;          // each once, in order
 };
 
 enum class EnvironmentFormat {

@@ -59,8 +59,8 @@ constexpr std::string_view kJobMembers[] = {
     "id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"};
 constexpr std::string_view kUserMembers[] = {"name", "id", "group", "verified",
                                              "unverified_reason"};
-constexpr std::string_view kScriptMembers[] = {"text",        "encoding",   "size",   "sha256",
-                                               "interpreter", "directives", "modules"};
+constexpr std::string_view kScriptMembers[] = {"text",        "encoding",   "size",    "sha256",
+                                               "interpreter", "directives", "modules", "software"};
 using Members = std::span<const std::string_view>;
 // The objects into which extra_json is merged.
 constexpr std::pair<const char*, Members> kObjects[] = {{"host", kHostMembers},
@@ -187,7 +187,11 @@ Event read_event(object json) {
     const object info = script->get_object().value();
     event.script = ScriptInfo{.interpreter = optional_text(info, "interpreter"),
                               .directives = texts(info, "directives"),
-                              .modules = texts(info, "modules")};
+                              .modules = texts(info, "modules"),
+                              .software = {}};
+    each_object(info, "software", [&](object used) {
+      event.script->software.push_back({text(used, "kind"), text(used, "name")});
+    });
   }
   each_object(json, "files", [&](object file) {
     event.files.push_back(

@@ -340,7 +340,8 @@ class Writer {
 
   void script() {
     open("script");
-    for (const char* name : {"text", "encoding", "size", "sha256", "directives", "modules"})
+    for (const char* name :
+         {"text", "encoding", "size", "sha256", "directives", "modules", "software"})
       reserve(name);
     if (const EventFile* file = event_.file("script"); file != nullptr) {
       if (options_.script_text && file->bytes != nullptr) {
@@ -354,7 +355,22 @@ class Writer {
     add("interpreter", "script.interpreter", event_.script->interpreter);
     list("directives", "script.directives", event_.script->directives);
     list("modules", "script.modules", event_.script->modules);
+    software();
     close();
+  }
+
+  void software() {
+    if (event_.script->software.empty()) return;
+    key("software");
+    text_.open('[');
+    for (const Software& used : event_.script->software) {
+      text_.next_item();
+      open(static_cast<const Json*>(nullptr));
+      add_unchecked("kind", used.kind);
+      add_text("name", "script.software", used.name);
+      close();
+    }
+    text_.close(']');
   }
 
   void environment() {
@@ -455,6 +471,7 @@ void make_text_utf8(Event& event) {
     fix_optional("script.interpreter", event.script->interpreter);
     for (std::string& item : event.script->directives) fix("script.directives", item);
     for (std::string& item : event.script->modules) fix("script.modules", item);
+    for (Software& item : event.script->software) fix("script.software", item.name);
   }
   for (Redaction& redaction : event.redactions) {
     fix("redactions", redaction.rule);

@@ -1,18 +1,16 @@
 #include "core/api/job_script.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
+#include "core/api/script_software.h"
 #include "core/base/ascii.h"
 
 namespace scriptorium {
 namespace {
 
 using namespace std::literals;
-
-constexpr std::size_t kMaxLogicalLine = 64U << 10;
 
 // sbatch uses isspace() in the C locale.
 constexpr std::string_view kBlanks = " \t\n\v\f\r";
@@ -57,185 +55,103 @@ std::optional<std::string> read_interpreter(std::string_view script) {
   }
 }
 
-bool is_separator(char c) noexcept {
-  return c == ';' || c == '&' || c == '|' || c == '(' || c == ')';
+// ---- directives
+
+constexpr std::string_view kBsub = "#BSUB";
+constexpr std::string_view kPbs = "#PBS";
+constexpr std::size_t kMostOtherLines = 100;
+constexpr std::size_t kMaxJobName = 1024;  // Slurm's own limit
+
+// What follows in a script that has several components belongs to the next one.
+bool begins_component(std::string_view word) noexcept {
+  return word == "hetjob" || word == "packjob";
 }
 
-// The position after the substitution that begins at `at` ("$(...)", "${...}" or "`...`"), or the
-// end of the text if it is not closed.
-std::size_t substitution_end(std::string_view line, std::size_t at) noexcept {
-  if (line[at] == '`') {
-    const std::size_t end = line.find('`', at + 1);
-    return end == std::string_view::npos ? line.size() : end + 1;
+// Calls use(words) for the directives of the first component, until it returns false.
+void for_each_own_words(std::string_view script, const DirectiveSyntax& syntax,
+                        const std::function<bool(const std::vector<std::string>&)>& use) {
+  std::size_t lines = 0;
+  for_each_directive(script, syntax, [&](std::string_view text) {
+    if (text.size() > kMaxScriptItemBytes) return true;
+    std::vector<std::string> words = split_directive(text);
+    const auto end = std::find_if(words.begin(), words.end(), begins_component);
+    const bool last = end != words.end();
+    words.erase(end, words.end());
+    return use(words) && !last && ++lines < kMaxScriptItems;
+  });
+}
+
+// Options may be abbreviated: "--ig".
+bool ignores_translated(std::string_view script, const DirectiveSyntax& syntax) {
+  bool ignores = false;
+  for_each_own_words(script, syntax, [&](const std::vector<std::string>& words) {
+    ignores = std::any_of(words.begin(), words.end(), [](std::string_view word) {
+      return word.size() >= "--ig"sv.size() && "--ignore-pbs"sv.starts_with(word);
+    });
+    return !ignores;
+  });
+  return ignores;
+}
+
+struct Translated {
+  std::string_view prefix;
+  std::vector<std::string_view> texts;  // trimmed; some may be empty
+};
+
+Translated translated_directives(std::string_view script, const DirectiveSyntax& syntax) {
+  Translated bsub{.prefix = kBsub, .texts = {}};
+  Translated pbs{.prefix = kPbs, .texts = {}};
+  if (!syntax.translated || (script.find("\n#BSUB") == std::string_view::npos &&
+                             script.find("\n#PBS") == std::string_view::npos))
+    return pbs;
+  if (ignores_translated(script, syntax)) return pbs;
+  std::size_t others = 0;
+  while (!script.empty() && others <= kMostOtherLines) {
+    const std::string_view line = take_until(script, '\n');
+    for (Translated* const found : {&bsub, &pbs}) {
+      if (line.starts_with(found->prefix) && found->texts.size() < kMaxScriptItems)
+        found->texts.push_back(trim(line.substr(found->prefix.size()), kBlanks));
+    }
+    if (!line.starts_with('#')) ++others;
   }
-  const char open = line[at + 1];
-  const char close = open == '(' ? ')' : '}';
-  std::size_t depth = 0;
-  for (std::size_t i = at + 1; i < line.size(); ++i) {
-    if (line[i] == open) ++depth;
-    if (line[i] == close && --depth == 0) return i + 1;
-  }
-  return line.size();
+  return bsub.texts.empty() ? pbs : bsub;
 }
 
-bool is_substitution(std::string_view line, std::size_t at) noexcept {
-  return line[at] == '`' ||
-         (line[at] == '$' && at + 1 < line.size() && (line[at + 1] == '(' || line[at + 1] == '{'));
-}
+// An option that takes a value, as getopt_long() finds it.
+struct NameOption {
+  char letter;
+  std::string_view flags;    // letters that take no value, and may stand before it: "-HJ name"
+  std::string_view name;     // "--job-name"; "" = none
+  std::size_t shortest = 0;  // abbreviation of it that is not ambiguous
+};
+constexpr NameOption kSbatchName{'J', "hHIkOQsuvVW", "--job-name", "--job"sv.size()};
+constexpr NameOption kBsubName{'J', "x", "--job_name", "--j"sv.size()};
+constexpr NameOption kPbsName{'N', "fhInVXxz", "--job_name", "--job_n"sv.size()};
 
-// Reads one shell word at `at` and moves `at` past it. Quotes are removed, substitutions are kept
-// as written. An open quote ends with the line, so that an apostrophe in a here-document affects
-// only its own line.
-std::string read_word(std::string_view line, std::size_t& at) {
-  std::string word;
-  char quote = '\0';
-  while (at < line.size()) {
-    const char c = line[at];
-    if (quote == '\0' && (is_blank(c) || is_separator(c) || c == '<' || c == '>')) break;
-    if (quote != '\'' && is_substitution(line, at)) {
-      const std::size_t end = substitution_end(line, at);
-      word += line.substr(at, end - at);
-      at = end;
+// Sets `name` to the option's last value.
+void find_name(const std::vector<std::string>& words, const NameOption& option,
+               std::optional<std::string>& name) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    if (word.starts_with("--")) {
+      const std::string_view given = word.substr(0, word.find('='));
+      if (given.size() < option.shortest || !option.name.starts_with(given)) continue;
+      if (given.size() < word.size()) {
+        name = std::string(word.substr(given.size() + 1));
+      } else if (i + 1 < words.size()) {
+        name = words[++i];
+      }
       continue;
     }
-    ++at;
-    if (c == '\\' && quote != '\'' && at < line.size()) {
-      if (quote == '"' && line[at] != '"' && line[at] != '\\' && line[at] != '$' && line[at] != '`')
-        word += c;
-      word += line[at++];
-    } else if (quote == c) {
-      quote = '\0';
-    } else if (quote == '\0' && (c == '"' || c == '\'')) {
-      quote = c;
-    } else {
-      word += c;
+    if (!word.starts_with('-')) continue;
+    const std::size_t letter = word.find_first_not_of(option.flags, 1);
+    if (letter == std::string_view::npos || word[letter] != option.letter) continue;
+    if (letter + 1 < word.size()) {
+      name = std::string(word.substr(letter + 1));
+    } else if (i + 1 < words.size()) {
+      name = words[++i];
     }
   }
-  return word;
-}
-
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) noexcept {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-// Words that may precede a command on the same line.
-constexpr std::array kBefore{"if"sv,    "then"sv, "elif"sv,    "else"sv,   "while"sv,
-                             "until"sv, "do"sv,   "!"sv,       "time"sv,   "{"sv,
-                             "eval"sv,  "exec"sv, "command"sv, "builtin"sv};
-constexpr std::array kLoad{"load"sv, "add"sv, "try-load"sv, "try-add"sv, "load-any"sv};
-constexpr std::array kSwap{"swap"sv, "switch"sv, "sw"sv};
-// Commands of `ml` (Lmod and Environment Modules) that load nothing. Any other first word of `ml`
-// is a module.
-constexpr std::array kOther{
-    "av"sv,          "avail"sv,   "apropos"sv,      "append-path"sv, "category"sv, "clear"sv,
-    "config"sv,      "del"sv,     "describe"sv,     "disable"sv,     "display"sv,  "edit"sv,
-    "freeze"sv,      "help"sv,    "is-avail"sv,     "is-loaded"sv,   "is-saved"sv, "is-used"sv,
-    "key"sv,         "keyword"sv, "list"sv,         "mod-to-sh"sv,   "overview"sv, "ov"sv,
-    "path"sv,        "paths"sv,   "prepend-path"sv, "purge"sv,       "refresh"sv,  "reload"sv,
-    "remove-path"sv, "reset"sv,   "restore"sv,      "rm"sv,          "remove"sv,   "save"sv,
-    "savelist"sv,    "saverm"sv,  "saveshow"sv,     "search"sv,      "show"sv,     "source"sv,
-    "spider"sv,      "stash"sv,   "test"sv,         "tablelist"sv,   "unload"sv,   "unuse"sv,
-    "update"sv,      "use"sv,     "whatis"sv,       "whereis"sv,     "unsource"sv, "unswap"sv,
-    "initlist"sv,    "initadd"sv, "initrm"sv,       "initclear"sv,   "mcc"sv,      "cachebuild"sv,
-    "cacheclear"sv,  "aliases"sv, "lint"sv,         "sh-to-mod"sv};
-
-void add_module(const std::string& name, std::vector<std::string>& modules) {
-  if (!name.empty() && name.front() != '-' && name.size() <= kMaxScriptItemBytes &&
-      modules.size() < kMaxScriptItems)
-    modules.push_back(name);
-}
-
-// One simple command, as words.
-void read_command(const std::vector<std::string>& words, std::vector<std::string>& modules) {
-  std::size_t i = 0;
-  while (i < words.size() && (is_assignment(words[i]) || is_one_of(words[i], kBefore))) ++i;
-  if (i == words.size() || (words[i] != "module" && words[i] != "ml")) return;
-  const bool short_form = words[i] == "ml";
-  ++i;
-  // "module --silent load X"; but "ml -GCC" unloads GCC, and a list of modules follows.
-  while (i < words.size() && words[i].starts_with('-')) ++i;
-  if (i == words.size()) return;
-  const std::string& action = words[i];
-  if (is_one_of(action, kSwap)) {
-    if (i + 1 < words.size()) add_module(words.back(), modules);  // the last one is the new module
-    return;
-  }
-  if (is_one_of(action, kLoad)) {
-    ++i;
-  } else if (!short_form || is_one_of(action, kOther)) {
-    return;
-  }
-  for (; i < words.size(); ++i) add_module(words[i], modules);
-}
-
-void read_commands(std::string_view line, std::vector<std::string>& modules) {
-  std::vector<std::string> words;
-  std::size_t at = 0;
-  while (at < line.size()) {
-    const char c = line[at];
-    if (is_blank(c)) {
-      ++at;
-      continue;
-    }
-    if (c == '#') break;
-    std::size_t redirect = at;
-    while (redirect < line.size() && is_digit(line[redirect])) ++redirect;
-    if (c == '&' && at + 1 < line.size() && line[at + 1] == '>') redirect = at + 1;
-    if (redirect < line.size() && (line[redirect] == '<' || line[redirect] == '>')) {
-      at = redirect;
-      while (at < line.size() &&
-             (line[at] == '<' || line[at] == '>' || line[at] == '&' || line[at] == '|'))
-        ++at;
-      while (at < line.size() && is_blank(line[at])) ++at;
-      read_word(line, at);
-      continue;
-    }
-    if (is_separator(c)) {
-      read_command(words, modules);
-      words.clear();
-      ++at;
-      continue;
-    }
-    words.push_back(read_word(line, at));
-  }
-  read_command(words, modules);
-}
-
-bool continues(std::string_view line) noexcept {
-  std::size_t backslashes = 0;
-  while (backslashes < line.size() && line[line.size() - 1 - backslashes] == '\\') ++backslashes;
-  return backslashes % 2 == 1;
-}
-
-std::string_view without_return(std::string_view line) noexcept {
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
-
-std::vector<std::string> read_modules(std::string_view script) {
-  std::vector<std::string> modules;
-  while (!script.empty() && modules.size() < kMaxScriptItems) {
-    const std::string_view line = without_return(take_until(script, '\n'));
-    // This rejects nearly every line; splitting all lines into words would cost ten times as much.
-    if (line.find("module") == std::string_view::npos && line.find("ml") == std::string_view::npos)
-      continue;
-    if (trim(line, kBlanks).starts_with('#') || line.size() > kMaxLogicalLine) continue;
-    if (!continues(line)) {
-      read_commands(line, modules);
-      continue;
-    }
-    std::string joined(line.substr(0, line.size() - 1));
-    bool more = true;
-    while (more && !script.empty() && joined.size() <= kMaxLogicalLine) {
-      std::string_view next = without_return(take_until(script, '\n'));
-      more = continues(next);
-      if (more) next.remove_suffix(1);
-      joined += next;
-    }
-    if (joined.size() <= kMaxLogicalLine) read_commands(joined, modules);
-  }
-  return modules;
 }
 
 }  // namespace
@@ -291,8 +207,35 @@ ScriptInfo read_script_info(std::string_view script, const DirectiveSyntax& synt
     if (!text.empty() && text.size() <= kMaxScriptItemBytes) info.directives.emplace_back(text);
     return info.directives.size() < kMaxScriptItems;
   });
-  info.modules = read_modules(script);
+  const Translated translated = translated_directives(script, syntax);
+  for (const std::string_view text : translated.texts) {
+    if (!text.empty() && text.size() <= kMaxScriptItemBytes &&
+        info.directives.size() < kMaxScriptItems)
+      info.directives.push_back(std::string(translated.prefix).append(" ").append(text));
+  }
+  UsedSoftware used = read_software(script);
+  info.modules = std::move(used.modules);
+  info.software = std::move(used.software);
   return info;
+}
+
+std::optional<std::string> job_name_directive(std::string_view script,
+                                              const DirectiveSyntax& syntax) {
+  std::optional<std::string> name;  // the last one wins
+  const NameOption& own = syntax.prefix == kPbs ? kPbsName : kSbatchName;
+  for_each_own_words(script, syntax, [&](const std::vector<std::string>& words) {
+    find_name(words, own, name);
+    return true;
+  });
+  const Translated translated = translated_directives(script, syntax);
+  std::vector<std::string> words;  // an option's value may be on the next line
+  for (const std::string_view text : translated.texts) {
+    if (text.size() > kMaxScriptItemBytes) continue;
+    for (std::string& word : split_directive(text)) words.push_back(std::move(word));
+  }
+  find_name(words, translated.prefix == kBsub ? kBsubName : kPbsName, name);
+  if (name && (name->empty() || name->size() > kMaxJobName)) return std::nullopt;
+  return name;
 }
 
 }  // namespace scriptorium

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,10 +25,22 @@ struct DirectiveSyntax {
   std::string_view prefix;   // "#SBATCH"; "" = no directives
   bool indented = false;     // blanks may precede the prefix
   bool colon_lines = false;  // a line that begins with ':' counts as a comment
+  bool translated = false;   // it also takes options written for LSF or PBS, see kSbatchSyntax
 };
 
-// Calls use(text) for each directive line, with the trimmed text after the prefix, until it returns
-// false.
+// sbatch takes the options of #BSUB lines too or, if there is none, those of #PBS lines, and they
+// win over its own (Slurm 22.05, src/sbatch/xlate.c). Such a line counts wherever it begins with
+// the prefix, also after the first command and in a here-document, up to the 101st line that does
+// not begin with '#'. --ignore-pbs among the #SBATCH lines of the first component, in
+// SBATCH_IGNORE_PBS or on the command line switches that off; the latter two are for the caller to
+// know.
+inline constexpr DirectiveSyntax kSbatchSyntax{.prefix = "#SBATCH", .translated = true};
+// qsub of Torque and PBS.
+inline constexpr DirectiveSyntax kQsubSyntax{
+    .prefix = "#PBS", .indented = true, .colon_lines = true};
+
+// Calls use(text) for each directive line with the prefix, with the trimmed text after it, until it
+// returns false.
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use);
 
@@ -37,10 +50,15 @@ std::vector<std::string> split_directive(std::string_view text);
 
 // interpreter  the path on the `#!` line; for env(1) also its command: "/usr/bin/env python3" of
 //              "#!/usr/bin/env -S python3 -u".
-// directives   the texts of for_each_directive() that are not empty.
-// modules      the arguments of `module load`, `module add` and `ml NAME` and the new module of
-//              `swap`, in order, wherever they are in the script; as written, so "GCC/$VERSION" is
-//              not expanded.
+// directives   the texts of for_each_directive() that are not empty, then the lines that are
+//              translated, with their prefix: "#PBS -N name". In the order in which they apply: the
+//              last one wins.
+// modules, software  see script_software.h
 ScriptInfo read_script_info(std::string_view script, const DirectiveSyntax& syntax);
+
+// The job's name by the directives of kSbatchSyntax or kQsubSyntax (of the first component of a
+// heterogeneous job), where they have one.
+std::optional<std::string> job_name_directive(std::string_view script,
+                                              const DirectiveSyntax& syntax);
 
 }  // namespace scriptorium

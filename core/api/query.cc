@@ -45,6 +45,7 @@ constexpr std::array<FieldWord, kQueryFieldCount> kWords{{
     {"req.cpu", true, true},
     {"req.gpu", true, true},
     {"req.time", true, true},
+    {"software"},
 }};
 
 }  // namespace

@@ -49,8 +49,9 @@ enum class QueryField : std::uint8_t {
   kRequestedCpu,
   kRequestedGpu,
   kRequestedTime,  // seconds
+  kSoftware,       // "conda torch", "apptainer img.sif"
 };
-inline constexpr std::size_t kQueryFieldCount = 33;
+inline constexpr std::size_t kQueryFieldCount = 34;
 
 // The word that a person types, "workdir".
 std::string_view query_field_name(QueryField field) noexcept;
@@ -85,7 +86,8 @@ struct Query {
   // beside it must not continue with one (see is_word_byte()); with `prefix` it may after the end.
   // kField and kVariable: the whole value in any case (ASCII), `*` standing for any bytes. A module
   // also matches without its version ("GROMACS" for GROMACS/2023.1), a directive also without its
-  // value ("--gres" for --gres=gpu:1), a user also by uid.
+  // value ("--gres" for --gres=gpu:1), software also by its kind or its name alone, a user also by
+  // uid.
   std::string text;
   std::string name;          // kVariable; may hold `*`
   bool prefix = false;       // kText
@@ -133,7 +135,8 @@ struct JobRow {
   std::optional<std::string> work_dir;
   std::optional<std::string> interpreter;
   std::vector<std::string> directives;
-  std::vector<std::string> modules;  // of the script, then of LOADEDMODULES, each once
+  std::vector<std::string> modules;   // of the script, then of LOADEDMODULES, each once
+  std::vector<std::string> software;  // of the script: "conda torch", kind and name
   std::optional<std::string> script_sha256;
   std::optional<std::uint64_t> script_size;
   std::optional<std::uint64_t> environment_size;

@@ -111,7 +111,8 @@ void CommandDefinition::add_history() {
 
 void CommandDefinition::add_software() {
   CLI::App& software =
-      add(app_, "software", "Count which modules and interpreters how many jobs and users load",
+      add(app_, "software",
+          "Count which modules, environments, images and interpreters how many jobs and users use",
           Command::kSoftware);
   add_since(software);
   software.add_option("--by", into_.by, "A row for each user or account of a module")

@@ -103,6 +103,7 @@ std::string use_text(const Searchable::Record& record, const Console& console) {
   add_line(text, "nodes", names_text(job.nodes));
   add_line(text, "findings", names_text(job.findings));
   add_line(text, "modules", names_text(job.modules));
+  add_line(text, "software", names_text(job.software));
   for (const auto& [task, run] : failed_tasks(record))
     add_line(text, "task " + task, outcome_text(run, console));
   if (job.lives > 1) {

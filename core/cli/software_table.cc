@@ -27,8 +27,19 @@ void SoftwareTable::add(const JobRow& job) {
                                                        : "";
   for (const std::string& module : std::set<std::string>(job.modules.begin(), job.modules.end()))
     count({"module", module, by}, job);
+  for (const std::string& used : job.software) {
+    const std::size_t blank = std::min(used.find(' '), used.size());
+    count({used.substr(0, blank), used.substr(std::min(blank + 1, used.size())), by}, job);
+  }
   if (job.interpreter) count({"interpreter", *job.interpreter, by}, job);
 }
+
+namespace {
+// Modules first, interpreters last.
+int rank(const SoftwareUse& use) {
+  return use.kind == "module" ? 0 : use.kind == "interpreter" ? 2 : 1;
+}
+}  // namespace
 
 std::vector<SoftwareUse> SoftwareTable::rows() const {
   std::vector<SoftwareUse> rows;
@@ -37,7 +48,7 @@ std::vector<SoftwareUse> SoftwareTable::rows() const {
     rows.back().users = sum.users.size();
   }
   std::sort(rows.begin(), rows.end(), [](const SoftwareUse& a, const SoftwareUse& b) {
-    if (a.kind != b.kind) return a.kind > b.kind;  // modules first
+    if (a.kind != b.kind) return rank(a) != rank(b) ? rank(a) < rank(b) : a.kind < b.kind;
     if (a.jobs != b.jobs) return a.jobs > b.jobs;
     return a.name != b.name ? a.name < b.name : a.by < b.by;
   });

@@ -15,7 +15,7 @@ namespace scriptorium::cli {
 enum class SoftwareBy { kNothing, kUser, kAccount };
 
 struct SoftwareUse {
-  std::string kind;  // "module", "interpreter"
+  std::string kind;  // "module", "conda", "apptainer", ..., "interpreter"
   std::string name;  // "GROMACS/2023.1", "/usr/bin/python3"
   std::string by;    // the user or account; "" unless asked for
   std::uint64_t jobs = 0;

@@ -99,22 +99,6 @@ void read_hints(std::string_view strings, Job& job) {
   }
 }
 
-// The job's name from a directive; "" = none. -N is the name for qsub, but a number of nodes for
-// sbatch.
-std::string name_in(const std::vector<std::string>& directives, bool qsub) {
-  constexpr std::string_view kLong = "--job-name=";
-  const std::string_view wanted = qsub ? "-N" : "-J";
-  for (const std::string& directive : directives) {
-    const std::vector<std::string> words = split_directive(directive);
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (!qsub && words[i].starts_with(kLong)) return words[i].substr(kLong.size());
-      if (i + 1 < words.size() && (words[i] == wanted || (!qsub && words[i] == "--job-name")))
-        return words[i + 1];
-    }
-  }
-  return {};
-}
-
 // The time of the event; adds to `problems` if it is not the file's modification time.
 std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
                      std::vector<std::string>& problems) {
@@ -130,17 +114,14 @@ std::int64_t time_of(const FileStat& stat, const std::optional<Period>& period,
 // Facts from the script's text: the directives of whichever submit command it is for, and the job's
 // name.
 void read_script(std::string_view script, ParsedJob& parsed) {
-  parsed.script_info = read_script_info(script, {.prefix = "#SBATCH"});
-  bool qsub = false;
-  if (parsed.script_info.directives.empty()) {
-    ScriptInfo other =
-        read_script_info(script, {.prefix = "#PBS", .indented = true, .colon_lines = true});
-    qsub = !other.directives.empty();
-    if (qsub) parsed.script_info = std::move(other);
-  }
-  if (parsed.job.name) return;
-  std::string name = name_in(parsed.script_info.directives, qsub);
-  if (!name.empty() && name.size() <= kMaxJobName) parsed.job.name = std::move(name);
+  bool is_sbatch = false;
+  for_each_directive(script, kSbatchSyntax, [&](std::string_view) {
+    is_sbatch = true;
+    return false;
+  });
+  const DirectiveSyntax& syntax = is_sbatch ? kSbatchSyntax : kQsubSyntax;
+  parsed.script_info = read_script_info(script, syntax);
+  if (!parsed.job.name) parsed.job.name = job_name_directive(script, syntax);
 }
 
 Result<ReadJob> redacted_job(const EventOrigin& origin, const SpoolEntry& entry, ParsedJob parsed,

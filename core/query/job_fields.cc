@@ -54,6 +54,7 @@ constexpr std::array kColumns{
     Column{"interpreter", of<&JobRow::interpreter>},
     Column{"directives", of<&JobRow::directives>},
     Column{"modules", of<&JobRow::modules>},
+    Column{"software", of<&JobRow::software>},
     Column{"script_sha256", of<&JobRow::script_sha256>},
     Column{"script_size", of<&JobRow::script_size>},
     Column{"environment_size", of<&JobRow::environment_size>},
@@ -115,7 +116,8 @@ std::vector<std::string> job_columns() {
 std::vector<std::string> job_cells(const JobRow& job) {
   std::vector<std::string> cells;
   for (const Column& column : kColumns)
-    cells.push_back(cell_of(column.value(job), column.name == "directives" ? "; " : " "));
+    cells.push_back(cell_of(column.value(job),
+                            column.name == "directives" || column.name == "software" ? "; " : " "));
   return cells;
 }
 

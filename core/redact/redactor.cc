@@ -84,6 +84,7 @@ void add_script_info(JobTexts& texts, ScriptInfo& info) {
   texts.add("script.interpreter", info.interpreter);
   texts.add("script.directives", info.directives);
   texts.add("script.modules", info.modules);
+  for (Software& used : info.software) texts.add("script.software", used.name);
 }
 
 // The JSON with its texts changed; "" stays "".

@@ -38,6 +38,7 @@ std::string place_text(const Redaction& found) {
   if (found.where == "job.account") return "job's account";
   if (found.where == "job.work_dir") return "job's working directory";
   if (found.where == "script.directives") return "job's directives";
+  if (found.where == "script.software") return "job's software";
   return "job's " + found.where;
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "core/api/job_script.h"
 #include "core/base/ascii.h"
-#include "schedulers/slurm/script.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -58,6 +58,17 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   }
 }
 
+// Of a job whose environment was read.
+DirectiveSyntax syntax_of(const ParsedJob& parsed) {
+  DirectiveSyntax syntax = kSbatchSyntax;
+  if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
+    for (const Variable& variable : split_environment(*parsed.environment)) {
+      if (variable.name == "SBATCH_IGNORE_PBS") syntax.translated = false;  // whatever its value
+    }
+  }
+  return syntax;
+}
+
 void read_script(const SpoolFile& file, ParsedJob& parsed) {
   std::string_view bytes = bytes_of(file);
   if (!file.truncated && ends_with_nul(file)) {
@@ -70,7 +81,7 @@ void read_script(const SpoolFile& file, ParsedJob& parsed) {
     parsed.problems.push_back("script: NUL byte inside, at offset " + std::to_string(offset));
   }
   parsed.script = make_bytes(std::string(bytes));
-  parsed.script_info = read_script_info(bytes);
+  parsed.script_info = read_script_info(bytes, syntax_of(parsed));
 }
 
 // The user writes the environment, so this is for reading comfort only, until slurmctld has
@@ -91,7 +102,7 @@ void read_hints(std::string_view script, ParsedJob& parsed) {
   if (name && !name->empty() && name->size() <= kMaxJobName) {
     parsed.job.name = std::string(*name);
   } else if (!name) {
-    parsed.job.name = job_name_directive(script);
+    parsed.job.name = job_name_directive(script, syntax_of(parsed));
   }
   if (work_dir && work_dir->starts_with('/') && work_dir->size() <= kMaxPath)
     parsed.job.work_dir = std::string(*work_dir);

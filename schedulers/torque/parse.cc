@@ -292,10 +292,12 @@ Result<ParsedJob> parse_entry(const SpoolEntry& entry) {
   parsed.job.id = std::string(stem);
   parsed.script_file = std::string(kScript);
   parsed.script = script->bytes ? script->bytes : make_bytes({});
-  std::string prefix = "#PBS";
+  DirectiveSyntax syntax = kQsubSyntax;
+  std::string prefix;
   if (const auto found = newest_record(entry)) {
     read_record_into(found->record, stem, parsed);
     prefix = directive_prefix(found->record);
+    syntax.prefix = prefix;
     parsed.mixed_files.push_back({.name = "record", .bytes = found->file->bytes});
   } else if (const SpoolFile* broken = unreadable_record(entry)) {
     parsed.problems.push_back("record: " + std::to_string(broken->bytes->size()) +
@@ -304,8 +306,7 @@ Result<ParsedJob> parse_entry(const SpoolEntry& entry) {
   } else {
     parsed.problems.emplace_back("record: missing");
   }
-  parsed.script_info =
-      read_script_info(*parsed.script, {.prefix = prefix, .indented = true, .colon_lines = true});
+  parsed.script_info = read_script_info(*parsed.script, syntax);
   if (script->stat.size > 0 && script->stat.size % kScriptChunk == 0 &&
       assess_entry(entry).state != Assessment::State::kComplete) {
     parsed.problems.push_back(

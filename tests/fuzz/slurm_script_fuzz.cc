@@ -32,6 +32,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (item.empty() || item.size() > kMaxScriptItemBytes) std::abort();
     }
   }
+  if (job->script_info.software.size() > kMaxScriptItems) std::abort();
+  for (const Software& used : job->script_info.software) {
+    if (used.kind.empty() || used.name.empty() || used.name.size() > kMaxScriptItemBytes)
+      std::abort();
+  }
   slurm::is_het_stub(*job->script);
   return 0;
 }

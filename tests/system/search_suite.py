@@ -290,8 +290,8 @@ class Delivery:
     def test_jobs_of_a_spool_are_found_as_they_were_submitted(self, empty, make_daemon, spool):
         daemon = make_daemon(sinks=search_sink(empty))
         daemon.command("setup", "search")
-        script = b"#!/bin/bash\n#SBATCH --ntasks=64\nmodule load GROMACS/2023.1\nsrun -n 64 " \
-                 b"./foo_bar-baz /scratch/user/x.py\n"
+        script = b"#!/bin/bash\n#SBATCH --ntasks=64\nmodule load GROMACS/2023.1\n" \
+                 b"source activate torch\nsrun -n 64 ./foo_bar-baz /scratch/user/x.py\n"
         spool.write(101, script, [b"OMP_NUM_THREADS=8", b"A=b=c", b"LINES=one\ntwo", b"EMPTY=",
                                   b"BIG=" + b"z" * 60000,
                                   b"LATIN=caf\xe9", b"SLURM_JOB_NAME=md run"])
@@ -318,6 +318,7 @@ class Delivery:
         assert first["script"]["text"] == script.decode() and first["script"]["sha256"] \
             == harness.sha256(script)
         assert first["script"]["modules"] == ["GROMACS/2023.1"]
+        assert first["script"]["software"] == [{"kind": "conda", "name": "torch"}]
         assert first["environment"]["A"] == "b=c" and first["environment"]["LINES"] == "one\ntwo"
         assert len(first["environment"]["BIG"]) == 8000 and first["environment_truncated"] is True
         hit = empty.call("POST", "/scriptorium-job-*/_search",
@@ -326,6 +327,7 @@ class Delivery:
         for bar in ('"foo_bar-baz"', 'script.text: "-n 64" and environment.OMP_NUM_THREADS: 8',
                     "environment.EMPTY: *",
                     'script.directives.words: "--ntasks 64"', "jobid: 101",
+                    "script.software.kind: conda and script.software.name.words: torch",
                     'script.interpreter: "/bin/bash" and script.modules: GROM*'):
             assert only(bar)["job"]["id"] == "101", bar
         latin = only('script.text: "latin1text"')

@@ -85,6 +85,8 @@ class Job:
             "module": [m for full in script.get("modules", [])
                        + self.variables.get("LOADEDMODULES", "").split(":") if full
                        for m in (full, full.rsplit("/", 1)[0])],
+            "software": [v for used in script.get("software", [])
+                         for v in (used["kind"], used["name"], f"{used['kind']} {used['name']}")],
             "secret": ["true" if self.event.get("redactions") else "false"],
             "complete": ["true"], "verified": ["false"]}
 

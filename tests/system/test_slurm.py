@@ -126,6 +126,30 @@ def test_submit_and_cancel_at_once_at_the_shortest_job_age_loses_none(fresh_slur
     assert sum(daemon.source()["missed"].values()) == 0
 
 
+PBS = "#!/bin/bash\n#PBS -N other\n#SBATCH -J own\n#SBATCH -t 9\ncd /\n#PBS -l walltime=00:07:00\n"
+BSUB = "#!/bin/bash\n#SBATCH -J own\n#PBS -l walltime=00:07:00\n#BSUB -J other\n"
+
+
+@pytest.mark.parametrize("script, env, name, limit, directives", [
+    (PBS, {}, "other", "00:07:00", ["-J own", "-t 9", "#PBS -N other",
+                                    "#PBS -l walltime=00:07:00"]),
+    (BSUB, {}, "other", "UNLIMITED", ["-J own", "#BSUB -J other"]),
+    (PBS, {"SBATCH_IGNORE_PBS": ""}, "own", "00:09:00", ["-J own", "-t 9"]),
+    (PBS.replace("#SBATCH -t", "#SBATCH --ig -t"), {}, "own", "00:09:00",
+     ["-J own", "--ig -t 9"]),
+], ids=["pbs", "bsub", "ignored-by-variable", "ignored-by-directive"])
+def test_the_directives_are_those_that_sbatch_obeyed(slurm, make_daemon, archive, script, env,
+                                                     name, limit, directives):
+    make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
+    job = slurm.sbatch("--hold", script=script, env=env)
+    said = slurm.run("scontrol", "show", "job", job).stdout
+    assert f" JobName={name}\n" in said and f" TimeLimit={limit} " in said, said
+    _, event = wait_event(archive, job)
+    assert event["script"]["directives"] == directives
+    assert event["job"]["name"] == name
+    slurm.run("scancel", job)
+
+
 def test_het_components_are_told_apart_and_the_stub_is_marked(slurm, make_daemon, archive):
     make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
     job = slurm.sbatch("-J", "het",

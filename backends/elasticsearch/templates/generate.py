@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 3
+VERSION = 4
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -116,6 +116,7 @@ def job_family(flavor):
         "script": obj(
             text=dict(SHELL), encoding=keyword(32), size=LONG, sha256=HASH, interpreter=keyword(),
             directives=keyword(4096, words=True), modules=keyword(words=True),
+            software=obj(kind=keyword(), name=keyword(4096, words=True)),
             # the last one: the sink's
             location=keyword(4096), truncated=BOOLEAN, raw={"type": "binary"}),
         "environment": environment, "details": environment, "environment_size": LONG,

@@ -30,6 +30,7 @@ std::vector<Event> fixture_events() {
   for (int i = 1; i <= 5; ++i)
     events.push_back(
         job_at(std::to_string(i), i, "#!/bin/bash\nsrun gmx run_" + std::to_string(i)));
+  events[0].script->software = {{"conda", "torch"}};
   events[1].user = {.name = "bob", .verified = false};
   events[4].job.array = JobArray{.job_id = "5", .task_spec = "0-1"};
   events.push_back(usage_event(events[0], "COMPLETED"));
@@ -64,9 +65,9 @@ class CatalogFormatTest : public ::testing::Test {
   CatalogConfig config_;
 };
 
-TEST_F(CatalogFormatTest, OpensWhatFormat1Wrote) {
+TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
   const std::string root = directory_.path_to("catalog");
-  fs::copy(fs::path(SCRIPTORIUM_FIXTURES) / "catalog/format-1", root, fs::copy_options::recursive);
+  fs::copy(fs::path(SCRIPTORIUM_FIXTURES) / "catalog/format-2", root, fs::copy_options::recursive);
   const auto sink = open(root);
   for (const Event& event : fixture_events()) {
     const auto fetched = sink->readable()->fetch(test::without_bytes(event));
@@ -81,6 +82,10 @@ TEST_F(CatalogFormatTest, OpensWhatFormat1Wrote) {
   EXPECT_EQ(answer->hits[0].job.id, "5");
   EXPECT_EQ(answer->hits[0].job.runs, 2U);
   EXPECT_EQ(answer->hits[0].job.failed_runs, 1U);
+  request.query = test::field_query(QueryField::kSoftware, "torch");
+  const auto users = sink->searchable()->search(request);
+  ASSERT_TRUE(users && users->hits.size() == 1);
+  EXPECT_EQ(users->hits[0].job.software, std::vector<std::string>{"conda torch"});
   deliver(*sink, job_at("6", 6));  // and it takes more
   EXPECT_EQ(log_.text(), "");
 }

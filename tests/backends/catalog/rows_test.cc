@@ -38,6 +38,7 @@ JobRow full_row() {
   row.interpreter = "/bin/bash";
   row.directives = {"--time=00:10:00", "--gres=gpu:1"};
   row.modules = {"GROMACS/2023.1", ""};
+  row.software = {"conda torch", "apptainer docker://a b"};
   row.script_size = 3;
   row.environment_size = 0;
   row.complete = false;
@@ -70,7 +71,7 @@ bool same(const JobRow& a, const JobRow& b) {
          a.user == b.user && a.uid == b.uid && a.group == b.group && a.verified == b.verified &&
          a.account == b.account && a.partition == b.partition && a.qos == b.qos &&
          a.work_dir == b.work_dir && a.interpreter == b.interpreter &&
-         a.directives == b.directives && a.modules == b.modules &&
+         a.directives == b.directives && a.modules == b.modules && a.software == b.software &&
          a.script_sha256 == b.script_sha256 && a.script_size == b.script_size &&
          a.environment_size == b.environment_size && a.complete == b.complete &&
          a.redacted == b.redacted && a.family == b.family && a.state == b.state &&

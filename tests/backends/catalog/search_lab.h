@@ -180,6 +180,8 @@ class JobMaker {
       event.script->directives = {"--time=00:" + std::to_string(10 + below(50)) + ":00",
                                   "--gres=gpu:" + std::to_string(1 + below(4)), "--exclusive"};
       event.script->modules = {any(kModules)};
+      if (one_in(3)) event.script->software = {any(kSoftware)};
+      if (one_in(9)) event.script->software.push_back({"spack", "hdf5 +mpi"});
     }
     if (one_in(9)) event.redactions.push_back({"url-userinfo", "script", 1, false, {}, {}});
     event.id =
@@ -230,6 +232,8 @@ class JobMaker {
   static inline const std::vector<std::string> kUsers{"alice", "bob", "carol", "Dave", "eve_2"};
   static inline const std::vector<std::string> kAccounts{"chem", "physics", "Bio", "x*y"};
   static inline const std::vector<std::string> kStates{"COMPLETED", "FAILED", "TIMEOUT"};
+  static inline const std::vector<Software> kSoftware{
+      {"conda", "torch"}, {"conda", "base"}, {"apptainer", "docker://torch"}};
   static inline const std::vector<std::string> kModules{"GROMACS/2023.1", "GROMACS/2022.5",
                                                         "gcc/12", "Python/3.11.3", "plain"};
   static inline const std::vector<std::string> kWords{

@@ -39,6 +39,19 @@ TEST(SoftwareTableTest, CountsJobsUsersAndKnownHoursOfEachModule) {
   EXPECT_EQ(table.measured_jobs(), 2U);
 }
 
+TEST(SoftwareTableTest, CountsWhatIsNoModuleBetweenModulesAndInterpreters) {
+  SoftwareTable table(SoftwareBy::kNothing);
+  JobRow job = job_of("alice", {"GCC/12"});
+  job.software = {"spack hdf5 +mpi", "conda torch"};
+  table.add(job);
+  const auto rows = table.rows();
+  ASSERT_EQ(rows.size(), 4U);
+  EXPECT_EQ(rows[0].kind, "module");
+  EXPECT_EQ(rows[1].kind + "|" + rows[1].name, "conda|torch");
+  EXPECT_EQ(rows[2].kind + "|" + rows[2].name, "spack|hdf5 +mpi");
+  EXPECT_EQ(rows[3].kind, "interpreter");
+}
+
 TEST(SoftwareTableTest, HasARowForEachUserOrAccountIfAsked) {
   for (const SoftwareBy by : {SoftwareBy::kUser, SoftwareBy::kAccount}) {
     SoftwareTable table(by);

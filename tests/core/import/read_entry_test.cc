@@ -148,8 +148,8 @@ TEST_F(ReadEntryTest, JobArchivesUserIsWhatTheTreeSaysAndNotVerified) {
 TEST_F(ReadEntryTest, DirectivesOfEitherSubmitCommandAreFound) {
   const Event slurm = make(TreeFormat::kSavescript, "1.savescript",
                            file("#!/bin/sh\n#SBATCH -N 2 -J first\n#PBS -N other\necho\n"));
-  EXPECT_EQ(slurm.script->directives, std::vector<std::string>{"-N 2 -J first"});
-  EXPECT_EQ(slurm.job.name, "first");
+  EXPECT_EQ(slurm.script->directives, (std::vector<std::string>{"-N 2 -J first", "#PBS -N other"}));
+  EXPECT_EQ(slurm.job.name, "other");  // sbatch takes it, too
   const Event pbs =
       make(TreeFormat::kSavescript, "1.savescript", file("#!/bin/sh\n#PBS -N other\necho\n"));
   EXPECT_EQ(pbs.script->directives, std::vector<std::string>{"-N other"});

@@ -14,13 +14,13 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-std::optional<std::string> interpreter(std::string_view script) {
-  return read_script_info(script).interpreter;
+ScriptInfo read(std::string_view script) { return read_script_info(script, kSbatchSyntax); }
+std::optional<std::string> interpreter(std::string_view script) { return read(script).interpreter; }
+std::vector<std::string> directives(std::string_view script) { return read(script).directives; }
+std::vector<std::string> modules(std::string_view line) { return read(line).modules; }
+std::optional<std::string> name(std::string_view script) {
+  return job_name_directive(script, kSbatchSyntax);
 }
-std::vector<std::string> directives(std::string_view script) {
-  return read_script_info(script).directives;
-}
-std::vector<std::string> modules(std::string_view line) { return read_script_info(line).modules; }
 
 TEST(SlurmScriptTest, TheInterpreterIsThePathOfTheFirstLine) {
   EXPECT_EQ(interpreter("#!/bin/bash\n"), "/bin/bash");
@@ -122,15 +122,69 @@ TEST(SlurmScriptTest, AnOpenQuoteSpoilsOneLineOnly) {
 }
 
 TEST(SlurmScriptTest, TheNameComesFromTheDirectivesOfTheFirstComponent) {
-  EXPECT_EQ(job_name_directive("#SBATCH -J one\n"), "one");
-  EXPECT_EQ(job_name_directive("#SBATCH -Jone -n 1\n"), "one");
-  EXPECT_EQ(job_name_directive("#SBATCH --job-name=\"my job\" # x\n"), "my job");
-  EXPECT_EQ(job_name_directive("#SBATCH -n1 --job-name 'a b'\n#SBATCH -J last\n"), "last");
-  EXPECT_EQ(job_name_directive("#SBATCH -J first\n#SBATCH hetjob\n#SBATCH -J second\n"), "first");
-  EXPECT_EQ(job_name_directive("#SBATCH # -J no\n#SBATCH --job-name=\n"), std::nullopt);
-  EXPECT_EQ(job_name_directive("echo\n#SBATCH -J late\n"), std::nullopt);
-  EXPECT_EQ(job_name_directive("#SBATCH -J\n"), std::nullopt);
-  EXPECT_EQ(job_name_directive("#SBATCH -J " + std::string(1025, 'x') + "\n"), std::nullopt);
+  EXPECT_EQ(name("#SBATCH -J one\n"), "one");
+  EXPECT_EQ(name("#SBATCH -Jone -n 1\n"), "one");
+  EXPECT_EQ(name("#SBATCH --job-name=\"my job\" # x\n"), "my job");
+  EXPECT_EQ(name("#SBATCH -n1 --job-name 'a b'\n#SBATCH -J last\n"), "last");
+  EXPECT_EQ(name("#SBATCH -J first\n#SBATCH hetjob\n#SBATCH -J second\n"), "first");
+  EXPECT_EQ(name("#SBATCH # -J no\n#SBATCH --job-name=\n"), std::nullopt);
+  EXPECT_EQ(name("echo\n#SBATCH -J late\n"), std::nullopt);
+  EXPECT_EQ(name("#SBATCH -J\n"), std::nullopt);
+  EXPECT_EQ(name("#SBATCH -J " + std::string(1025, 'x') + "\n"), std::nullopt);
+}
+
+// Each expectation was measured with sbatch 22.05.8.
+TEST(SlurmScriptTest, SbatchObeysTheLinesForOtherSchedulers) {
+  const std::string pbs =
+      "#!/bin/bash\n#PBS -N pbsname\n#PBS -l walltime=00:07:00\n#SBATCH -J sbname\n#SBATCH -t 9\n";
+  EXPECT_THAT(directives(pbs),
+              ElementsAre("-J sbname", "-t 9", "#PBS -N pbsname", "#PBS -l walltime=00:07:00"));
+  EXPECT_EQ(name(pbs), "pbsname");
+  EXPECT_THAT(directives("#!/bin/bash\n#BSUB -J bsubname\n#BSUB -W 00:11\n#BSUB\nhostname\n"),
+              ElementsAre("#BSUB -J bsubname", "#BSUB -W 00:11"));
+  EXPECT_EQ(name("#!/bin/bash\n#BSUB -J 'a b'\n"), "a b");
+  // Also after the first command, and in a here-document.
+  EXPECT_THAT(directives("#SBATCH -J a\ncat <<E\n#PBS -Ninner\nE\n#SBATCH -J late\n"),
+              ElementsAre("-J a", "#PBS -Ninner"));
+  // Where both are, #BSUB wins altogether, even with an empty line.
+  EXPECT_THAT(directives("#!/bin/sh\n#PBS -N p\n#BSUB -n 2\n"), ElementsAre("#BSUB -n 2"));
+  EXPECT_THAT(directives("#!/bin/sh\n#PBS -N p\n#BSUB\n"), IsEmpty());
+  EXPECT_EQ(name("#SBATCH -J sb\n#PBS -N p\n#BSUB\n"), "sb");
+}
+
+TEST(SlurmScriptTest, SbatchSeesOtherLinesOnlyUpToTheHundredthThatIsNoComment) {
+  std::string lines = "#!/bin/bash\n";
+  for (int i = 0; i < 300; ++i) lines += "# comment\n";
+  for (int i = 0; i < 100; ++i) lines += i % 2 == 0 ? "x=1\n" : "\n";
+  EXPECT_THAT(directives(lines + "#PBS -N p\n"), ElementsAre("#PBS -N p"));
+  EXPECT_THAT(directives(lines + "x=2\n#PBS -N p\n"), IsEmpty());
+}
+
+TEST(SlurmScriptTest, OtherLinesBeginWithExactlyTheirPrefix) {
+  for (const char* line : {" #PBS -N p", "# PBS -N p", "##PBS -N p", "#pbs -N p", "#BSU -J b"})
+    EXPECT_THAT(directives("#!/bin/sh\n"s + line + "\n"), IsEmpty()) << line;
+}
+
+TEST(SlurmScriptTest, IgnorePbsSwitchesThemOff) {
+  const auto with = [](const std::string& option) {
+    return directives("#!/bin/sh\n#SBATCH " + option + "\n#PBS -N p\n#BSUB -J b\n");
+  };
+  EXPECT_THAT(with("--ignore-pbs"), ElementsAre("--ignore-pbs"));
+  EXPECT_THAT(with("-n 1 --ig"), ElementsAre("-n 1 --ig"));
+  EXPECT_THAT(with("--comment=--ignore-pbs"), SizeIs(2));
+  EXPECT_THAT(with("--input=x"), SizeIs(2));
+  EXPECT_THAT(with("hetjob\n#SBATCH --ignore-pbs"), SizeIs(3));
+  EXPECT_THAT(with("-n 1\n#SBATCH --ignore-pbs\n#SBATCH hetjob"), SizeIs(3));
+}
+
+TEST(SlurmScriptTest, TheNameIsFoundInEveryFormThatSbatchTakes) {
+  for (const char* line :
+       {"#SBATCH -HJ abc", "#SBATCH -QHJabc", "#SBATCH --job abc", "#SBATCH --job-n=abc",
+        "#PBS -Nabc", "#PBS-N abc", "#PBS --job_name=abc", "#PBS --job_na abc", "#PBS -hN abc",
+        "#PBS -VNabc", "#PBS -N abc -l walltime=1:00", "#PBS -N\n#PBS abc", "#BSUB --job_name abc",
+        "#PBS -N other\n#PBS -N abc # why"}) {
+    EXPECT_EQ(name("#!/bin/sh\n"s + line + "\n"), "abc") << line;
+  }
 }
 
 TEST(SlurmScriptTest, OnlyTheStubsOfLaterComponentsLookLikeOne) {
@@ -151,8 +205,8 @@ TEST(SlurmScriptTest, EveryPrefixOfAScriptCanBeRead) {
       "<<E\nml a \\";
   for (std::size_t length = 0; length <= script.size(); ++length) {
     const std::string_view prefix = std::string_view(script).substr(0, length);
-    read_script_info(prefix);
-    job_name_directive(prefix);
+    read(prefix);
+    name(prefix);
   }
 }
 

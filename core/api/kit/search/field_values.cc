@@ -94,6 +94,15 @@ bool shortened_matches(const Texts& values, std::string_view pattern, std::strin
   });
 }
 
+// "KIND NAME", or one of them.
+bool software_matches(const Texts& values, std::string_view pattern) {
+  return std::any_of(values.begin(), values.end(), [&](std::string_view value) {
+    const std::size_t blank = std::min(value.find(' '), value.size());
+    return glob_in_any_case(pattern, value) || glob_in_any_case(pattern, value.substr(0, blank)) ||
+           (blank < value.size() && glob_in_any_case(pattern, value.substr(blank + 1)));
+  });
+}
+
 bool text_matches(const Query& node, const JobRow& job) {
   const std::string_view text = node.text;
   switch (node.field) {
@@ -101,6 +110,7 @@ bool text_matches(const Query& node, const JobRow& job) {
       return any_matches(field_values(node.field, job), text) || (job.uid && *job.uid == text);
     case QueryField::kModule: return shortened_matches(job.modules, text, "/", true);
     case QueryField::kDirective: return shortened_matches(job.directives, text, "= \t", false);
+    case QueryField::kSoftware: return software_matches(job.software, text);
     case QueryField::kArray:
       if (text == "true" || text == "false")
         return job.array_job_id.has_value() == (text == "true");
@@ -143,6 +153,7 @@ std::vector<std::string> field_values(QueryField field, const JobRow& job) {
     case QueryField::kScheduler: texts.push_back(job.scheduler); break;
     case QueryField::kModule: return job.modules;
     case QueryField::kDirective: return job.directives;
+    case QueryField::kSoftware: return job.software;
     case QueryField::kInterpreter: add_text(texts, job.interpreter); break;
     case QueryField::kState: add_text(texts, job.state); break;
     case QueryField::kExit:

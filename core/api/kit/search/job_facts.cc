@@ -230,6 +230,8 @@ JobRow row_of(const Event& submission) {
     row.interpreter = submission.script->interpreter;
     row.directives = submission.script->directives;
     for (const std::string& module : submission.script->modules) add_once(row.modules, module);
+    for (const Software& used : submission.script->software)
+      row.software.push_back(used.kind + ' ' + used.name);
   }
   if (const EventFile* script = submission.file("script"); script != nullptr) {
     row.script_sha256 = script->sha256;

@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 6,
+static_assert(kPluginAbiVersion == 7,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -97,10 +97,13 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(User, group_id, 120);
   EXPECT_OFFSET(User, verified, 160);
   EXPECT_OFFSET(User, unverified_reason, 168);
-  EXPECT_SIZE(ScriptInfo, 88);
+  EXPECT_SIZE(ScriptInfo, 112);
   EXPECT_OFFSET(ScriptInfo, interpreter, 0);
   EXPECT_OFFSET(ScriptInfo, directives, 40);
   EXPECT_OFFSET(ScriptInfo, modules, 64);
+  EXPECT_OFFSET(ScriptInfo, software, 88);
+  EXPECT_SIZE(Software, 64);
+  EXPECT_OFFSET(Software, name, 32);
   EXPECT_SIZE(Redaction, 128);
   EXPECT_OFFSET(Redaction, rule, 0);
   EXPECT_OFFSET(Redaction, where, 32);
@@ -108,7 +111,7 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Redaction, kept, 72);
   EXPECT_OFFSET(Redaction, lines, 80);
   EXPECT_OFFSET(Redaction, names, 104);
-  EXPECT_SIZE(Event, 1184);
+  EXPECT_SIZE(Event, 1208);
   EXPECT_OFFSET(Event, id, 0);
   EXPECT_OFFSET(Event, kind, 32);
   EXPECT_OFFSET(Event, time, 64);
@@ -121,15 +124,15 @@ TEST_F(AbiLayoutTest, EventsKeepTheirShape) {
   EXPECT_OFFSET(Event, job, 216);
   EXPECT_OFFSET(Event, user, 640);
   EXPECT_OFFSET(Event, script, 848);
-  EXPECT_OFFSET(Event, environment_format, 944);
-  EXPECT_OFFSET(Event, files, 952);
-  EXPECT_OFFSET(Event, parts, 976);
-  EXPECT_OFFSET(Event, redactions, 1000);
-  EXPECT_OFFSET(Event, problems, 1024);
-  EXPECT_OFFSET(Event, supersedes, 1048);
-  EXPECT_OFFSET(Event, replaces, 1088);
-  EXPECT_OFFSET(Event, lossy, 1128);
-  EXPECT_OFFSET(Event, extra_json, 1152);
+  EXPECT_OFFSET(Event, environment_format, 968);
+  EXPECT_OFFSET(Event, files, 976);
+  EXPECT_OFFSET(Event, parts, 1000);
+  EXPECT_OFFSET(Event, redactions, 1024);
+  EXPECT_OFFSET(Event, problems, 1048);
+  EXPECT_OFFSET(Event, supersedes, 1072);
+  EXPECT_OFFSET(Event, replaces, 1112);
+  EXPECT_OFFSET(Event, lossy, 1152);
+  EXPECT_OFFSET(Event, extra_json, 1176);
   EXPECT_SIZE(Variable, 32);
   EXPECT_OFFSET(Variable, name, 0);
   EXPECT_OFFSET(Variable, value, 16);
@@ -178,19 +181,19 @@ TEST_F(AbiLayoutTest, SpoolAdaptersKeepTheirShape) {
   EXPECT_OFFSET(Assessment, state, 0);
   EXPECT_OFFSET(Assessment, settle, 8);
   EXPECT_OFFSET(Assessment, reason, 16);
-  EXPECT_SIZE(ParsedJob, 896);
+  EXPECT_SIZE(ParsedJob, 920);
   EXPECT_OFFSET(ParsedJob, job, 0);
   EXPECT_OFFSET(ParsedJob, user, 424);
   EXPECT_OFFSET(ParsedJob, script_file, 632);
   EXPECT_OFFSET(ParsedJob, script, 664);
   EXPECT_OFFSET(ParsedJob, script_info, 680);
-  EXPECT_OFFSET(ParsedJob, environment, 768);
-  EXPECT_OFFSET(ParsedJob, environment_format, 784);
-  EXPECT_OFFSET(ParsedJob, environment_guessed, 788);
-  EXPECT_OFFSET(ParsedJob, more_files, 792);
-  EXPECT_OFFSET(ParsedJob, problems, 816);
-  EXPECT_OFFSET(ParsedJob, mixed_files, 840);
-  EXPECT_OFFSET(ParsedJob, extra_json, 864);
+  EXPECT_OFFSET(ParsedJob, environment, 792);
+  EXPECT_OFFSET(ParsedJob, environment_format, 808);
+  EXPECT_OFFSET(ParsedJob, environment_guessed, 812);
+  EXPECT_OFFSET(ParsedJob, more_files, 816);
+  EXPECT_OFFSET(ParsedJob, problems, 840);
+  EXPECT_OFFSET(ParsedJob, mixed_files, 864);
+  EXPECT_OFFSET(ParsedJob, extra_json, 888);
   EXPECT_SIZE(OwnerAnswer, 608);
   EXPECT_OFFSET(OwnerAnswer, state, 0);
   EXPECT_OFFSET(OwnerAnswer, user, 8);

@@ -84,7 +84,9 @@ class OracleWriter {
         {"job",
          {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
         {"user", {"name", "id", "group", "verified", "unverified_reason"}},
-        {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
+        {"script",
+         {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules",
+          "software"}}};
     for (const auto& [key, value] : extra.items()) {
       const auto there = json.find(key);
       if (there == json.end()) {
@@ -168,6 +170,12 @@ class OracleWriter {
       json["directives"] = list("script.directives", event_.script->directives);
     if (!event_.script->modules.empty())
       json["modules"] = list("script.modules", event_.script->modules);
+    for (const Software& used : event_.script->software) {
+      Json item;
+      item["kind"] = to_utf8_lossy(used.kind);
+      item["name"] = text("script.software", used.name);
+      json["software"].push_back(item);
+    }
     return json;
   }
 
@@ -257,7 +265,8 @@ inline const std::vector<KnownMembers>& known_members() {
       {"job",
        {"id", "name", "array", "het", "account", "partition", "qos", "submitted_at", "work_dir"}},
       {"user", {"name", "id", "group", "verified", "unverified_reason"}},
-      {"script", {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules"}}};
+      {"script",
+       {"text", "encoding", "size", "sha256", "interpreter", "directives", "modules", "software"}}};
   return kList;
 }
 
@@ -348,6 +357,11 @@ inline Event oracle_read(const Json& json) {
       info.directives = script->at("directives").get<std::vector<std::string>>();
     if (script->contains("modules"))
       info.modules = script->at("modules").get<std::vector<std::string>>();
+    if (script->contains("software")) {
+      for (const Json& item : script->at("software"))
+        info.software.push_back(
+            {item.at("kind").get<std::string>(), item.at("name").get<std::string>()});
+    }
   }
   if (json.contains("files")) {
     for (const Json& f : json.at("files")) {

@@ -35,8 +35,11 @@ class EventMaker {
                     .verified = chance(),
                     .unverified_reason = maybe()};
     }
-    if (chance())
-      event.script = ScriptInfo{.interpreter = maybe(), .directives = texts(), .modules = texts()};
+    if (chance()) {
+      event.script = ScriptInfo{
+          .interpreter = maybe(), .directives = texts(), .modules = texts(), .software = {}};
+      for (std::size_t i = below(3); i > 0; --i) event.script->software.push_back({text(), text()});
+    }
     event.environment_format = std::array{EnvironmentFormat::kNone, EnvironmentFormat::kNulEnded,
                                           EnvironmentFormat::kRaw}[below(3)];
     if (chance()) event.files.push_back(file("script", text(2000)));

@@ -104,6 +104,7 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
   event.replaces = std::string(64, 'c');
   event.environment_format = EnvironmentFormat::kRaw;
   event.script->modules = {"GCC/12.2.0"};
+  event.script->software = {{"conda", "torch"}, {"apptainer", "docker://ubuntu:24.04"}};
   event.time.nanoseconds += 123'456;
   event.extra_json = R"({"usage":{"cpu":1}})";
   event.lossy = {"job.name"};
@@ -117,6 +118,7 @@ TEST(EventJsonTest, MetadataComeBackAsTheyWere) {
   EXPECT_EQ(back->files[1].bytes, nullptr);
   EXPECT_EQ(back->environment_format, EnvironmentFormat::kRaw);
   EXPECT_EQ(back->redactions, event.redactions);
+  EXPECT_EQ(back->script->software, event.script->software);
   EXPECT_EQ(back->parts, event.parts);
 }
 

@@ -28,6 +28,7 @@ JobRow full_row() {
   row.interpreter = "/bin/bash";
   row.directives = {"--time=00:10:00", "-N 2", "--exclusive"};
   row.modules = {"GROMACS/2023.1", "chem/ORCA/5.0"};
+  row.software = {"conda torch", "spack hdf5 +mpi"};
   row.script_sha256 = "beef1234beef";
   row.redacted = true;
   row.family = 42;
@@ -88,6 +89,8 @@ TEST(FieldMatchesTest, ComparesWholeValuesInAnyCase) {
       {QueryField::kAccount, "chem"},      {QueryField::kPartition, "*"},
       {QueryField::kQos, "normal"},        {QueryField::kName, "*RUN"},
       {QueryField::kCluster, "lab"},       {QueryField::kScheduler, "slurm"},
+      {QueryField::kSoftware, "Torch"},    {QueryField::kSoftware, "conda"},
+      {QueryField::kSoftware, "conda t*"}, {QueryField::kSoftware, "hdf5*"},
       {QueryField::kModule, "gromacs"},    {QueryField::kModule, "GROMACS/2023*"},
       {QueryField::kModule, "chem/orca"},  {QueryField::kDirective, "--time"},
       {QueryField::kDirective, "-N"},      {QueryField::kDirective, "--time=00:10:00"},
@@ -104,17 +107,13 @@ TEST(FieldMatchesTest, ComparesWholeValuesInAnyCase) {
   for (const auto& [field, text] : yes)
     EXPECT_TRUE(has(field, text, row)) << query_field_name(field) << ":" << text;
   const std::vector<std::pair<QueryField, std::string>> no{
-      {QueryField::kJob, "471"},
-      {QueryField::kUser, "ali"},
-      {QueryField::kUser, "10*"},
-      {QueryField::kModule, "chem"},
-      {QueryField::kModule, "2023.1"},
-      {QueryField::kDirective, "--ti"},
-      {QueryField::kExit, "signal:15"},
-      {QueryField::kArray, "false"},
-      {QueryField::kComplete, "false"},
-      {QueryField::kScript, "eef1"},
-      {QueryField::kScript, "beef1234beef0"},
+      {QueryField::kJob, "471"},        {QueryField::kUser, "ali"},
+      {QueryField::kUser, "10*"},       {QueryField::kModule, "chem"},
+      {QueryField::kSoftware, "tor"},   {QueryField::kSoftware, "+mpi"},
+      {QueryField::kSoftware, ""},      {QueryField::kModule, "2023.1"},
+      {QueryField::kDirective, "--ti"}, {QueryField::kExit, "signal:15"},
+      {QueryField::kArray, "false"},    {QueryField::kComplete, "false"},
+      {QueryField::kScript, "eef1"},    {QueryField::kScript, "beef1234beef0"},
       {QueryField::kFamily, "4"},
   };
   for (const auto& [field, text] : no)

@@ -55,7 +55,8 @@ Event submission() {
   event.user = {.name = "alice", .id = "1001", .group_name = "chem", .verified = true};
   event.script = ScriptInfo{.interpreter = "/bin/bash",
                             .directives = {"--time=1:00"},
-                            .modules = {"GROMACS/2023", "CUDA", "CUDA"}};
+                            .modules = {"GROMACS/2023", "CUDA", "CUDA"},
+                            .software = {{"conda", "torch"}, {"spack", "hdf5 +mpi"}}};
   event.environment_format = EnvironmentFormat::kNulEnded;
   event.files.push_back({"script", 7, "beef", make_bytes("#!/x\nab")});
   const std::string environment("A=1\0LOADEDMODULES=GCC/12:CUDA::GROMACS/2023\0", 45);
@@ -99,6 +100,7 @@ TEST(RowOfTest, HoldsWhatTheSubmissionSays) {
   EXPECT_EQ(row.interpreter, "/bin/bash");
   EXPECT_EQ(row.directives, std::vector<std::string>{"--time=1:00"});
   EXPECT_EQ(row.modules, (std::vector<std::string>{"GROMACS/2023", "CUDA", "GCC/12"}));
+  EXPECT_EQ(row.software, (std::vector<std::string>{"conda torch", "spack hdf5 +mpi"}));
   EXPECT_EQ(row.script_sha256, "beef");
   EXPECT_EQ(row.script_size, 7u);
   EXPECT_EQ(row.environment_size, 45u);
