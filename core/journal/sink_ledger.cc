@@ -101,7 +101,9 @@ void SinkLedger::moved_to_archive(const EventSummary& event, const std::vector<S
   }
 }
 
-void SinkLedger::withdrawn(const EventSummary& event, const std::map<SinkId, State>& exceptions) {
+std::vector<SinkId> SinkLedger::withdrawn(const EventSummary& event,
+                                          const std::map<SinkId, State>& exceptions) {
+  std::vector<SinkId> owed;
   for (const auto& [id, unchanged] : now_.rows) {
     const auto exception = exceptions.find(id);
     const bool pending = unchanged->is_pending(event);
@@ -117,8 +119,10 @@ void SinkLedger::withdrawn(const EventSummary& event, const std::map<SinkId, Sta
     } else if (exception != exceptions.end() && exception->second == State::kDead) {
       subtract(row.dead, 1);
     }
+    if (row.is_absent() && (pending || exception != exceptions.end())) owed.push_back(id);
     row.ahead.erase(event.seq);
   }
+  return owed;
 }
 
 bool SinkLedger::is_kept_for_absent(const EventSummary& event) const {

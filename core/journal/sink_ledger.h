@@ -48,7 +48,9 @@ class SinkLedger {
   // Its bytes are now only in an archive. `parked_by`: the sinks that have it parked.
   void moved_to_archive(const EventSummary& event, const std::vector<SinkId>& parked_by);
   // It is removed before every sink that was filled with it has it. `exceptions`: its rows there.
-  void withdrawn(const EventSummary& event, const std::map<SinkId, State>& exceptions);
+  // Returns those that have not got it and are not configured, so that no new event reaches them.
+  std::vector<SinkId> withdrawn(const EventSummary& event,
+                                const std::map<SinkId, State>& exceptions);
   // Whether a sink that is not configured keeps it.
   bool is_kept_for_absent(const EventSummary& event) const;
   // Everything up to here is settled by all sinks that are configured. What an absent sink keeps is

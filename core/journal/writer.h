@@ -99,16 +99,22 @@ class Writer {
   void apply(SettleMany& item);
   void apply(Command&) {}
 
-  bool has_event(const std::string& id);  // to be delivered, or to be resolved
+  enum class Presence {
+    kNone,
+    kFilled,  // only for a sink that is being filled
+    kForAll,  // sinks at large have it or are to get it, perhaps once it is resolved
+  };
+  Presence presence_of(const std::string& id);
   void put_mark(const std::string& source, CaptureMark& mark, bool duplicate);
-  // Whether sinks at large have it or are to get it. One that only a sink being filled waits for
-  // does not count, and is removed.
-  bool is_visible(const std::string& id);
-  void withdraw(const EventSummary& event);
+  // Removes an event that only a sink being filled waits for, because one of its id for all comes.
+  // Returns the sinks that are to be given that one by name.
+  std::vector<SinkId> withdraw_filled(const std::string& id);
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
-                    const Content& content);
+                    const Content& content, Presence before);
+  // Others wait for the event; the sink gets it as one that is to be tried again.
+  void put_filled(SinkId sink, const EventSummary& event);
   // For no sink: a dead letter of each that would have got it.
-  void insert_dead(const Append& item, const Content& content);
+  void insert_dead(const Append& item, const Content& content, Presence before);
   void insert_unresolved(const Append& item, const Content& content);
   void resolve(const StoredEvent& row, const Event& resolution);
   void publish_damaged(StoredEvent row);

@@ -8,7 +8,12 @@
 
 namespace scriptorium::journal {
 
-bool Writer::has_event(const std::string& id) { return is_visible(id) || unresolved_.contains(id); }
+Writer::Presence Writer::presence_of(const std::string& id) {
+  const auto found = events_.find(id);
+  if (found && (found->target == 0 || found->target == kNoSink)) return Presence::kForAll;
+  if (unresolved_.contains(id)) return Presence::kForAll;
+  return found ? Presence::kFilled : Presence::kNone;
+}
 
 // A duplicate's mark keeps the id of the event that was made of the entry: other rules for secrets
 // would make another one now.
@@ -21,31 +26,37 @@ void Writer::put_mark(const std::string& source, CaptureMark& mark, bool duplica
   marks_.put(source, mark);
 }
 
-bool Writer::is_visible(const std::string& id) {
+std::vector<SinkId> Writer::withdraw_filled(const std::string& id) {
   const auto found = events_.find(id);
-  if (!found) return false;
-  if (found->target == 0 || found->target == kNoSink) return true;
-  withdraw(*found);
-  return false;
-}
-
-void Writer::withdraw(const EventSummary& event) {
-  ledger_.withdrawn(event, exceptions_.of_event(event.seq));
-  exceptions_.erase_event(event.seq);
-  events_.remove(event.seq);
+  if (!found) return {};
+  std::vector<SinkId> owed = ledger_.withdrawn(*found, exceptions_.of_event(found->seq));
+  exceptions_.erase_event(found->seq);
+  events_.remove(found->seq);
+  return owed;
 }
 
 void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
-                          const Content& content) {
+                          const Content& content, Presence before) {
+  std::vector<SinkId> owed;
+  if (before == Presence::kFilled) owed = withdraw_filled(event->id);
   const std::uint64_t seq = ledger_.next_seq();
   events_.insert(seq, source, *event, content);
-  ledger_.count_pending({.seq = seq, .bytes = event->bytes_size(), .kind = event->kind});
+  const EventSummary summary{.seq = seq, .bytes = event->bytes_size(), .kind = event->kind};
+  ledger_.count_pending(summary);
+  for (const SinkId sink : owed) put_filled(sink, summary);
   const bool whole = std::all_of(event->files.begin(), event->files.end(),
                                  [](const EventFile& f) { return f.bytes != nullptr; });
   changes_.events.emplace_back(seq, whole ? event : nullptr);
 }
 
-void Writer::insert_dead(const Append& item, const Content& content) {
+void Writer::put_filled(SinkId sink, const EventSummary& event) {
+  exceptions_.put(sink, {.sequence = event.seq, .outcome = Outcome::kRetry, .reason = "fill"},
+                  State::kParked);
+  ledger_.park(sink, event);
+}
+
+void Writer::insert_dead(const Append& item, const Content& content, Presence before) {
+  if (before == Presence::kFilled) withdraw_filled(item.event->id);
   const std::uint64_t seq = ledger_.next_seq();
   const Event& event = *item.event;
   events_.insert(seq, item.source, event, content, kNoSink);
@@ -77,15 +88,17 @@ void Writer::insert_unresolved(const Append& item, const Content& content) {
 
 void Writer::apply(Append& item) {
   if (item.capture_key.empty()) item.capture_key = secret_->key_of(item.event->id);
-  const bool fresh = !marks_.has(item.source, item.capture_key) && !has_event(item.event->id);
+  Presence before = Presence::kForAll;
+  if (!marks_.has(item.source, item.capture_key)) before = presence_of(item.event->id);
+  const bool fresh = before != Presence::kForAll;
   if (fresh) {
     const Content content = contents_.store(*item.event);
     if (item.dead) {
-      insert_dead(item, content);
+      insert_dead(item, content, before);
     } else if (item.resolve_first) {
       insert_unresolved(item, content);
     } else {
-      insert_event(item.source, item.event, content);
+      insert_event(item.source, item.event, content, before);
     }
   }
   if (item.mark) {
@@ -100,7 +113,9 @@ void Writer::apply(PutMark& item) { put_mark(item.source, item.mark, false); }
 
 void Writer::apply(AppendMany& item) {
   for (const auto& event : item.events) {
-    if (!has_event(event->id)) insert_event(item.source, event, contents_.store(*event));
+    const Presence before = presence_of(event->id);
+    if (before != Presence::kForAll)
+      insert_event(item.source, event, contents_.store(*event), before);
   }
   if (item.position) marks_.put_position(item.source, *item.position);
 }
@@ -131,10 +146,11 @@ void Writer::resolve(const StoredEvent& row, const Event& resolution) {
   changes_.resolved_tickets.push_back(row.number);
   // The content moves with the event as it is. If the id exists already, that is another event's by
   // mistake; two events with one id are one.
-  if (is_visible(event->id)) {
+  const Presence before = presence_of(event->id);
+  if (before == Presence::kForAll) {
     contents_.release(row.content);
   } else {
-    insert_event(row.source, event, row.content);
+    insert_event(row.source, event, row.content, before);
     if (!event->user.verified) unverified_.note(row.source, *event, clock_.now());
   }
 }

@@ -114,9 +114,7 @@ bool Writer::fill_one(SinkId sink, const Event& event, bool in_archive) {
         exceptions_.state(sink, found->seq))
       return false;
     // Others wait for it; this sink gets it as one that is to be tried again.
-    exceptions_.put(sink, {.sequence = found->seq, .outcome = Outcome::kRetry, .reason = "fill"},
-                    State::kParked);
-    ledger_.park(sink, *found);
+    put_filled(sink, *found);
     return true;
   }
   const std::uint64_t seq = ledger_.next_seq();
@@ -146,8 +144,9 @@ Writer::Count Writer::hasten_unverified(const std::string& source, Timestamp now
 Writer::Count Writer::replace_unverified(std::uint64_t number, const std::string& source,
                                          const std::shared_ptr<const Event>& event) {
   FAULT_POINT("journal.before_replace");
-  if (!has_event(event->id)) {
-    insert_event(source, event, contents_.store(*event));
+  const Presence before = presence_of(event->id);
+  if (before != Presence::kForAll) {
+    insert_event(source, event, contents_.store(*event), before);
     // A sink that is still to get the old event gets this one as well, and needs only this.
     if (unverified_.replace(*event->replaces, ledger_.last_seq()))
       changes_.replaced.emplace_back(*event->replaces, ledger_.last_seq());

@@ -962,6 +962,46 @@ TEST_F(JournalFillsTest, AnEventThatIsForAllSinksNowIsCountedOnceForEachThatWasF
   expect_sound();
 }
 
+class JournalAbsentFillTest : public JournalFillsTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(OwnerFirst, JournalAbsentFillTest, testing::Bool());
+
+// What is captured once more is for the sinks that are configured. One that is not configured, and
+// was filled with it, is still to get it.
+TEST_P(JournalAbsentFillTest, ASinkThatReturnsGetsWhatItWasFilledWith) {
+  fill("first");
+  fill("second");
+  auto items = read(first_, 0);
+  settle(first_, {items[0]}, Outcome::kAcknowledged);
+  settle(first_, {items[1]}, Outcome::kRetry, "503");
+  settle(first_, {items[2]}, Outcome::kRejected, "413");
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive", "second"}));
+  for (std::size_t i = 0; i < 4; ++i) {
+    append(stored_.at(items[i].event->id), GetParam());
+    if (GetParam()) {
+      const auto unresolved = journal_->unresolved("slurm", 0, 1);
+      ASSERT_THAT(unresolved, SizeIs(1));
+      journal_->resolved({{unresolved[0].ticket, unresolved[0].event}});
+    }
+  }
+  settle(second_, parked(second_), Outcome::kAcknowledged);
+  for (const auto id : {archive_, second_}) settle(id, read(id, 0), Outcome::kAcknowledged);
+  if (GetParam()) {
+    reopen();
+    set_archive();
+  }
+  register_all();
+
+  EXPECT_EQ(counts("first"), "5/3/2/0");
+  const auto again = parked(first_);
+  EXPECT_THAT(jobs(again), testing::ElementsAreArray(jobs({items[1], items[2], items[3]})));
+  const auto untouched = read(first_, 0);
+  EXPECT_THAT(jobs(untouched), testing::ElementsAreArray(jobs({items[4], items[5]})));
+  settle(first_, untouched, Outcome::kAcknowledged);
+  settle(first_, again, Outcome::kAcknowledged);
+  EXPECT_EQ(journal_->usage().events, 0U);
+  expect_sound();
+}
+
 class JournalForgottenTest : public JournalFillsTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Restarted, JournalForgottenTest, testing::Bool());
 
