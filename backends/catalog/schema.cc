@@ -9,9 +9,11 @@ namespace {
 constexpr const char* kCatalogTables = R"sql(
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE segments(id INTEGER PRIMARY KEY, state INTEGER NOT NULL, created INTEGER NOT NULL);
--- Jobs that a person would call the same. `name` is stable_name(), `signature` of a recent script.
-CREATE TABLE families(id INTEGER PRIMARY KEY, owner TEXT NOT NULL, name TEXT NOT NULL,
-                      signature BLOB NOT NULL);
+-- Jobs that a person would call the same: stable_name() and the script's signature of the first one,
+-- and of the last one that differed much, if any did.
+CREATE TABLE families(id INTEGER PRIMARY KEY, owner TEXT NOT NULL,
+                      name TEXT NOT NULL, signature BLOB NOT NULL,
+                      last_name TEXT, last_signature BLOB);
 CREATE INDEX families_owner ON families(owner);
 )sql";
 

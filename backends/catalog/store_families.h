@@ -33,10 +33,14 @@ class Families {
   }
 
  private:
-  struct Family {
-    std::int64_t id = 0;
+  // A user comes back to what the first job was, and edits on from what the last one was.
+  struct Variant {
     std::string name;
     ScriptSignature signature;
+  };
+  struct Family {
+    std::int64_t id = 0;
+    Variant first, last;
   };
   using List = std::vector<Family>;  // the newest last
 

@@ -21,6 +21,7 @@
 
 #include "backends/catalog/segments.h"
 #include "backends/catalog/sink.h"
+#include "backends/catalog/store_families.h"
 #include "backends/file/sink.h"
 #include "tests/bench/job_model.h"
 #include "tests/support/recording_logger.h"
@@ -177,6 +178,31 @@ void print_parts(const std::string& root, std::size_t jobs, double tree) {
               all / static_cast<double>(jobs), tree, all / static_cast<double>(jobs) / tree);
 }
 
+// What it costs to say of which family a job is, at an owner with very many.
+void print_families() {
+  constexpr int kJobs = 100'000;
+  constexpr int kMeasured = 10'000;
+  test::TempDir directory;
+  const std::string root = directory.path_to("catalog");
+  if (!catalog::make_root(root, std::nullopt)) return;
+  auto db = catalog::open_catalog_writer(root);
+  if (!db) return;
+  catalog::Families families(**db);
+  bench::JobModel model(1, 1);
+  double cpu = 0;
+  std::uint64_t last = 0;
+  for (int i = 0; i < kJobs; ++i) {
+    const Event event = model.next();
+    const double before = cpu_seconds();
+    last = std::max(last,
+                    families.family_of("1001", event.job.name.value_or(""), *event.file("script")));
+    if (i >= kJobs - kMeasured) cpu += cpu_seconds() - before;
+    if (i % 200 == 199) (*db)->execute("COMMIT");
+  }
+  std::printf("families: %.1f us CPU a job at an owner with %d jobs and %llu families\n",
+              1e6 * cpu / kMeasured, kJobs, static_cast<unsigned long long>(last));
+}
+
 int run(const Options& options) {
   test::TempDir directory;
   test::RecordingLogger log;
@@ -222,6 +248,7 @@ int run(const Options& options) {
   print("submissions", scripts, most_resident);
   if (usage.events > 0) print("usage", usage, most_resident);
   for (const auto& message : log.messages()) std::printf("%s\n", message.text().c_str());
+  print_families();
   print_parts(config.root, options.jobs, tree_bytes_per_job(options.tree_jobs));
   return scripts.failed + usage.failed == 0 ? 0 : 1;
 }

@@ -9,7 +9,8 @@ namespace scriptorium {
 
 // A short description of a script's text such that nearly equal scripts have nearly equal
 // signatures: the minimum of each of 32 hash functions over all runs of three words (MinHash,
-// Broder 1997). Numbers in words do not count, so that run_0041.in and run_0042.in are equal.
+// Broder 1997). Numbers in words do not count, so that run_0041.in and run_0042.in are equal, nor
+// do the directives of a scheduler.
 struct ScriptSignature {
   std::array<std::uint32_t, 32> minima{};
   std::uint32_t runs = 0;  // how many were hashed; 0: an empty script
@@ -28,9 +29,10 @@ ScriptSignature signature_of_bytes(std::string_view bytes);
 // case.
 std::string stable_name(std::string_view name);
 
-// Whether two jobs of one owner are of one family, by name and script: equal stable names allow
-// larger edits (similarity of 0.5), a renamed job needs 0.85.
-bool same_family(std::string_view stable_a, const ScriptSignature& a, std::string_view stable_b,
-                 const ScriptSignature& b) noexcept;
+// Whether jobs of one owner are of one family, by the similarity of their scripts. Under one name a
+// user edits a script; two scripts of one name have little more than a header in common. Under
+// another name nothing but the name may have changed, since what a site's template makes of two
+// programs is alike, too.
+bool same_family(bool one_name, double similarity) noexcept;
 
 }  // namespace scriptorium
