@@ -28,13 +28,6 @@ std::string_view take_blank_word(std::string_view& rest) noexcept {
 
 bool is_name_char(char c) noexcept { return is_alphanumeric(c) || c == '_'; }
 
-bool is_assignment(std::string_view word) noexcept {
-  const std::size_t equals = word.find('=');
-  return equals != std::string_view::npos && equals > 0 && !is_digit(word[0]) &&
-         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
-                     is_name_char);
-}
-
 std::optional<std::string> read_interpreter(std::string_view script) {
   if (!script.starts_with("#!")) return std::nullopt;
   std::string_view line = script.substr(2, kMaxScriptItemBytes);
@@ -101,8 +94,8 @@ struct Translated {
 Translated translated_directives(std::string_view script, const DirectiveSyntax& syntax) {
   Translated bsub{.prefix = kBsub, .texts = {}};
   Translated pbs{.prefix = kPbs, .texts = {}};
-  if (!syntax.translated || (script.find("\n#BSUB") == std::string_view::npos &&
-                             script.find("\n#PBS") == std::string_view::npos))
+  if (!syntax.translated || (script.find("BSUB") == std::string_view::npos &&
+                             script.find("PBS") == std::string_view::npos))
     return pbs;
   if (ignores_translated(script, syntax)) return pbs;
   std::size_t others = 0;
@@ -155,6 +148,13 @@ void find_name(const std::vector<std::string>& words, const NameOption& option,
 }
 
 }  // namespace
+
+bool is_assignment(std::string_view word) noexcept {
+  const std::size_t equals = word.find('=');
+  return equals != std::string_view::npos && equals > 0 && !is_digit(word[0]) &&
+         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                     is_name_char);
+}
 
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use) {

@@ -44,6 +44,9 @@ inline constexpr DirectiveSyntax kQsubSyntax{
 void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use);
 
+// Whether a word of a command is NAME=value.
+bool is_assignment(std::string_view word) noexcept;
+
 // Splits a directive's text into words at blanks. Quotes and backslashes protect; '#' begins a
 // comment.
 std::vector<std::string> split_directive(std::string_view text);

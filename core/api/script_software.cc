@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <set>
 #include <span>
 #include <utility>
@@ -20,22 +21,19 @@ constexpr std::string_view kBlanks = " \t\n\v\f\r";
 
 bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
 
-// NAME=value
-bool is_assignment(std::string_view word) noexcept {
-  const auto is_name_char = [](char c) { return is_alphanumeric(c) || c == '_'; };
-  const std::size_t equals = word.find('=');
-  return equals != std::string_view::npos && equals > 0 && !is_digit(word[0]) &&
-         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
-                     is_name_char);
-}
-
 bool is_separator(char c) noexcept {
   return c == ';' || c == '&' || c == '|' || c == '(' || c == ')';
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) noexcept {
-  return std::find(words.begin(), words.end(), word) != words.end();
+// Whether the list, with blanks between its words, has the word.
+bool is_one_of(std::string_view word, std::string_view list) noexcept {
+  for (std::size_t at = list.find(word); at != std::string_view::npos;
+       at = list.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || list[at - 1] == ' ') && (end == list.size() || list[end] == ' '))
+      return word.find(' ') == std::string_view::npos;
+  }
+  return false;
 }
 
 // ---- words of the shell
@@ -143,172 +141,112 @@ void for_each_command(std::string_view line, const Use& use) {
 // The rest of a command's words.
 using Words = std::span<const std::string>;
 
-std::string_view base_name(std::string_view path) noexcept {
-  return path.substr(path.rfind('/') + 1);
+// "conda" of "/opt/bin/conda" and of "$(which conda)".
+std::string_view program_name(std::string_view word) noexcept {
+  const bool substituted = (word.starts_with("$(") && word.ends_with(')')) ||
+                           (word.starts_with('`') && word.ends_with('`'));
+  if (substituted) word.remove_suffix(1);
+  return word.substr(word.find_last_of(substituted ? "/ " : "/") + 1);
 }
 
-// Whether an option takes the next word as its value: "--bind", 'B'.
+// Which options take a value: "bind", 'B'.
 struct OptionsWithValue {
-  std::span<const std::string_view> names;
+  std::string_view names;
   std::string_view letters;
+  bool all_others = false;  // these take none, all others do
 };
 
+// Whether an option's value is the next word.
 bool takes_next_word(std::string_view word, const OptionsWithValue& with_value) noexcept {
-  if (word.starts_with("--")) {
-    return std::find(with_value.names.begin(), with_value.names.end(), word.substr(2)) !=
-           with_value.names.end();
-  }
+  if (word.starts_with("--"))
+    return word.find('=') == std::string_view::npos &&
+           is_one_of(word.substr(2), with_value.names) != with_value.all_others;
   // "-it": flags; "-itv": the last one takes the value; "-v/a:/b" has it.
-  const std::size_t letter = word.find_first_of(with_value.letters, 1);
+  const std::size_t letter = with_value.all_others ? word.find_first_not_of(with_value.letters, 1)
+                                                   : word.find_first_of(with_value.letters, 1);
   return letter != std::string_view::npos && letter + 1 == word.size();
 }
 
-// Removes the options at the beginning, and their values.
+// Removes the option at the beginning, and its value.
+Words after_option(Words words, const OptionsWithValue& with_value) noexcept {
+  const std::size_t count = takes_next_word(words.front(), with_value) ? 2 : 1;
+  return words.subspan(std::min(count, words.size()));
+}
+
 Words after_options(Words words, const OptionsWithValue& with_value) noexcept {
   while (!words.empty() && words.front().starts_with('-')) {
     if (words.front() == "--") return words.subspan(1);
-    const std::size_t count = takes_next_word(words.front(), with_value) ? 2 : 1;
-    words = words.subspan(std::min(count, words.size()));
+    words = after_option(words, with_value);
   }
   return words;
 }
 
-// The value of an option such as -n NAME, --name NAME or --name=NAME, wherever it is before the
-// first word that is none.
-std::string_view option_value(Words words, std::span<const std::string_view> names,
+// The value of an option such as -n NAME, -nNAME, --name NAME or --name=NAME, wherever it is before
+// the first word that is none.
+std::string_view option_value(Words words, std::string_view names,
                               const OptionsWithValue& with_value) noexcept {
-  while (!words.empty() && words.front().starts_with('-')) {
+  for (; !words.empty() && words.front().starts_with('-');
+       words = after_option(words, with_value)) {
     const std::string_view word = words.front();
     const std::string_view name = word.substr(0, word.find('='));
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
+    if (is_one_of(name, names)) {
       if (name.size() < word.size()) return word.substr(name.size() + 1);
       return words.size() > 1 ? std::string_view(words[1]) : std::string_view();
     }
-    const std::size_t count = takes_next_word(word, with_value) ? 2 : 1;
-    words = words.subspan(std::min(count, words.size()));
+    if (is_one_of(word.substr(0, 2), names)) return word.substr(2);
   }
   return {};
 }
 
 // Words that may precede a command on the same line.
-constexpr std::array kBefore{"if"sv, "then"sv, "elif"sv, "else"sv, "while"sv,   "until"sv,  "do"sv,
-                             "!"sv,  "time"sv, "{"sv,    "exec"sv, "command"sv, "builtin"sv};
+constexpr std::string_view kBefore =
+    "if then elif else while until do ! time { exec command builtin";
 // Commands that run the command which follows their own options.
-constexpr std::array kLaunchers{
-    "srun"sv,  "mpirun"sv,  "mpiexec"sv, "mpiexec.hydra"sv, "orterun"sv, "prun"sv,
-    "aprun"sv, "jsrun"sv,   "ibrun"sv,   "env"sv,           "sudo"sv,    "nohup"sv,
-    "nice"sv,  "timeout"sv, "taskset"sv, "numactl"sv,       "stdbuf"sv,  "setsid"sv,
-    "xargs"sv, "tclsh"sv,   "perf"sv,    "/usr/bin/time"sv};
-constexpr std::array kShells{"bash"sv, "sh"sv, "zsh"sv, "ksh"sv, "dash"sv, "csh"sv, "tcsh"sv};
-constexpr std::array kModuleCommands{"modulecmd"sv, "modulecmd.tcl"sv, "lmod"sv, "$LMOD_CMD"sv,
-                                     "${LMOD_CMD}"sv};
-constexpr std::array kCondas{"conda"sv, "mamba"sv, "micromamba"sv};
-constexpr std::array kImageRunners{"apptainer"sv, "singularity"sv, "docker"sv, "podman"sv};
+constexpr std::string_view kLaunchers =
+    "srun mpirun mpiexec mpiexec.hydra orterun prun aprun jsrun ibrun env sudo nohup nice timeout "
+    "taskset numactl stdbuf setsid xargs tclsh perf ionice parallel time";
+constexpr std::string_view kShells = "bash sh zsh ksh dash csh tcsh";
+constexpr std::string_view kModuleCommands = "modulecmd modulecmd.tcl lmod $LMOD_CMD ${LMOD_CMD}";
 
-constexpr std::array kLoad{"load"sv, "add"sv, "try-load"sv, "try-add"sv, "load-any"sv};
-constexpr std::array kSwap{"swap"sv, "switch"sv, "sw"sv};
+constexpr std::string_view kLoad = "load add try-load try-add load-any";
+constexpr std::string_view kSwap = "swap switch sw";
 // Commands of `ml` (Lmod and Environment Modules) that load nothing. Any other first word of `ml`
 // is a module.
-constexpr std::array kOther{
-    "av"sv,          "avail"sv,   "apropos"sv,      "append-path"sv, "category"sv, "clear"sv,
-    "config"sv,      "del"sv,     "describe"sv,     "disable"sv,     "display"sv,  "edit"sv,
-    "freeze"sv,      "help"sv,    "is-avail"sv,     "is-loaded"sv,   "is-saved"sv, "is-used"sv,
-    "key"sv,         "keyword"sv, "list"sv,         "mod-to-sh"sv,   "overview"sv, "ov"sv,
-    "path"sv,        "paths"sv,   "prepend-path"sv, "purge"sv,       "refresh"sv,  "reload"sv,
-    "remove-path"sv, "reset"sv,   "restore"sv,      "rm"sv,          "remove"sv,   "save"sv,
-    "savelist"sv,    "saverm"sv,  "saveshow"sv,     "search"sv,      "show"sv,     "source"sv,
-    "spider"sv,      "stash"sv,   "test"sv,         "tablelist"sv,   "unload"sv,   "unuse"sv,
-    "update"sv,      "use"sv,     "whatis"sv,       "whereis"sv,     "unsource"sv, "unswap"sv,
-    "initlist"sv,    "initadd"sv, "initrm"sv,       "initclear"sv,   "mcc"sv,      "cachebuild"sv,
-    "cacheclear"sv,  "aliases"sv, "lint"sv,         "sh-to-mod"sv};
+constexpr std::string_view kOther =
+    "av avail apropos append-path category clear config del describe disable display edit freeze "
+    "help is-avail is-loaded is-saved is-used key keyword list mod-to-sh overview ov path paths "
+    "prepend-path purge refresh reload remove-path reset restore rm remove save savelist saverm "
+    "saveshow search show source spider stash test tablelist unload unuse update use whatis "
+    "whereis unsource unswap initlist initadd initrm initclear mcc cachebuild cacheclear aliases "
+    "lint sh-to-mod";
 
 // Options of `apptainer` and of its exec, run, shell, test and `instance start` that take a value
 // (apptainer 1.4, cmd/internal/cli/action_flags.go; those of SingularityCE 4 and Singularity 2
 // beside them).
-constexpr std::array kApptainerNames{"add-caps"sv,
-                                     "app"sv,
-                                     "apply-cgroups"sv,
-                                     "authfile"sv,
-                                     "bind"sv,
-                                     "blkio-weight"sv,
-                                     "blkio-weight-device"sv,
-                                     "cdi-dirs"sv,
-                                     "config"sv,
-                                     "configdir"sv,
-                                     "containlibs"sv,
-                                     "cpu-shares"sv,
-                                     "cpus"sv,
-                                     "cpuset-cpus"sv,
-                                     "cpuset-mems"sv,
-                                     "cwd"sv,
-                                     "data"sv,
-                                     "device"sv,
-                                     "dns"sv,
-                                     "docker-host"sv,
-                                     "drop-caps"sv,
-                                     "env"sv,
-                                     "env-file"sv,
-                                     "fusemount"sv,
-                                     "home"sv,
-                                     "hostname"sv,
-                                     "memory"sv,
-                                     "memory-reservation"sv,
-                                     "memory-swap"sv,
-                                     "mount"sv,
-                                     "netns-path"sv,
-                                     "network"sv,
-                                     "network-args"sv,
-                                     "no-mount"sv,
-                                     "overlay"sv,
-                                     "pem-path"sv,
-                                     "pid-file"sv,
-                                     "pids-limit"sv,
-                                     "pwd"sv,
-                                     "scratch"sv,
-                                     "security"sv,
-                                     "shell"sv,
-                                     "workdir"sv};
-constexpr OptionsWithValue kApptainerOptions{kApptainerNames, "BHSWo"};
-constexpr OptionsWithValue kApptainerGlobal{kApptainerNames, "c"};
+constexpr std::string_view kApptainerNames =
+    "add-caps app apply-cgroups authfile bind blkio-weight blkio-weight-device cdi-dirs config "
+    "configdir containlibs cpu-shares cpus cpuset-cpus cpuset-mems cwd data device dmtcp-launch "
+    "dmtcp-restart dns docker-host docker-password docker-username drop-caps env env-file "
+    "fusemount home hostname memory memory-reservation memory-swap mount netns-path network "
+    "network-args no-mount overlay pem-path pid-file pids-limit pwd runscript-timeout scratch "
+    "security shell workdir";
 
 // Options of `docker run`, `podman run` and create that take no value; all others do (docker 28,
 // podman 5).
-constexpr std::array kDockerFlags{"detach"sv,
-                                  "disable-content-trust"sv,
-                                  "env-host"sv,
-                                  "help"sv,
-                                  "http-proxy"sv,
-                                  "init"sv,
-                                  "interactive"sv,
-                                  "no-healthcheck"sv,
-                                  "no-hostname"sv,
-                                  "no-hosts"sv,
-                                  "oom-kill-disable"sv,
-                                  "passwd"sv,
-                                  "privileged"sv,
-                                  "publish-all"sv,
-                                  "quiet"sv,
-                                  "read-only"sv,
-                                  "read-only-tmpfs"sv,
-                                  "replace"sv,
-                                  "rm"sv,
-                                  "rmi"sv,
-                                  "rootfs"sv,
-                                  "sig-proxy"sv,
-                                  "tls-verify"sv,
-                                  "tty"sv,
-                                  "unsetenv-all"sv,
-                                  "use-api-socket"sv};
-constexpr std::string_view kDockerFlagLetters = "ditPq";
-constexpr std::array kDockerGlobalNames{
-    "config"sv,      "context"sv,   "host"sv,       "log-level"sv, "root"sv,
-    "runroot"sv,     "url"sv,       "connection"sv, "identity"sv,  "storage-driver"sv,
-    "storage-opt"sv, "tlscacert"sv, "tlscert"sv,    "tlskey"sv,    "module"sv};
-constexpr OptionsWithValue kDockerGlobal{kDockerGlobalNames, "cHl"};
+constexpr OptionsWithValue kDockerOptions{
+    "detach disable-content-trust env-host help http-proxy init interactive no-healthcheck "
+    "no-hostname no-hosts oom-kill-disable passwd privileged publish-all quiet read-only "
+    "read-only-tmpfs replace rm rmi rootfs sig-proxy tls-verify tty unsetenv-all use-api-socket",
+    "ditPq", true};
+constexpr OptionsWithValue kDockerGlobal{
+    "config context host log-level root runroot url connection identity storage-driver "
+    "storage-opt tlscacert tlscert tlskey module cgroup-manager runtime tmpdir imagestore "
+    "events-backend conmon hooks-dir",
+    "cHl"};
 
-constexpr std::array kCondaNames{"name"sv, "prefix"sv, "cwd"sv, "rc-file"sv, "root-prefix"sv};
-constexpr OptionsWithValue kCondaOptions{kCondaNames, "npr"};
-constexpr std::array kCondaEnvironment{"-n"sv, "--name"sv, "-p"sv, "--prefix"sv};
+constexpr OptionsWithValue kCondaOptions{"name prefix cwd rc-file root-prefix attach env label",
+                                         "nprae"};
+constexpr std::string_view kCondaEnvironment = "-n --name -p --prefix";
 
 class Reader {
  public:
@@ -329,7 +267,9 @@ class Reader {
     }
     Words words = command.words;
     while (!words.empty()) {
-      if (is_assignment(words.front()) || is_one_of(words.front(), kBefore)) {
+      const bool is_option =  // time -p
+          words.size() < command.words.size() && words.front().starts_with('-');
+      if (is_option || is_assignment(words.front()) || is_one_of(words.front(), kBefore)) {
         words = words.subspan(1);
       } else if (words.front() == "function") {
         words = words.subspan(std::min<std::size_t>(2, words.size()));
@@ -345,66 +285,63 @@ class Reader {
     const Words rest = words.subspan(1);
     if (first == "module" || first == "ml") return read_module(rest, first == "ml");
     if (first == "source" || first == ".") return read_source(rest);
-    if (first == "spack") return read_spack(rest);
-    // Each of eval's words is text of its own; those with a substitution were read.
+    // Each of eval's words is text of its own; those that are a substitution were read.
     if (first == "eval") return read_text(rest, nested);
     // os.popen('modulecmd python load a')
-    if (rest.empty() && is_module_command(first.substr(0, first.find_first_of(kBlanks))) &&
-        first.find_first_of(kBlanks) != std::string_view::npos)
+    const std::size_t blank = first.find_first_of(kBlanks);
+    if (rest.empty() && blank != std::string_view::npos &&
+        is_one_of(program_name(first.substr(0, blank)), kModuleCommands))
       return read_text(words, nested);
-    if (!is_one_of(base_name(first), kLaunchers) && !is_one_of(first, kLaunchers))
-      return read_program(words, nested);
+    if (!is_one_of(program_name(first), kLaunchers)) return read_program(words, nested);
     const auto program = std::find_if(rest.begin(), rest.end(), is_program);
     if (program != rest.end()) read_program(rest.subspan(program - rest.begin()), nested);
   }
 
-  static bool is_module_command(std::string_view word) noexcept {
-    return is_one_of(base_name(word), kModuleCommands);
-  }
-
   static bool is_program(std::string_view word) noexcept {
-    const std::string_view name = base_name(word);
-    return is_one_of(name, kShells) || is_one_of(name, kImageRunners) || is_one_of(name, kCondas) ||
-           is_module_command(word);
+    const std::string_view name = program_name(word);
+    return is_one_of(name, kShells) || is_one_of(name, kModuleCommands) ||
+           is_one_of(name, "apptainer singularity docker podman conda mamba micromamba");
   }
 
   // A program that may also be named by its path and follow a launcher.
   void read_program(Words words, int nested) {
-    const std::string_view name = base_name(words.front());
+    const std::string_view name = program_name(words.front());
     const Words rest = words.subspan(1);
-    if (is_module_command(name)) {
+    if (is_one_of(name, kModuleCommands)) {
       if (rest.size() > 1) read_module(rest.subspan(1), false);  // the first one is the shell
     } else if (is_one_of(name, kShells)) {
       read_shell(rest, nested);
     } else if (name == "apptainer" || name == "singularity") {
-      read_apptainer(name, after_options(rest, kApptainerGlobal));
+      read_apptainer(name, after_options(rest, {kApptainerNames, "c"}));
     } else if (name == "docker" || name == "podman") {
       read_docker(name, after_options(rest, kDockerGlobal));
-    } else if (is_one_of(name, kCondas)) {
+    } else if (is_one_of(name, "conda mamba micromamba")) {
       read_conda(name == "conda" ? "conda" : "mamba", rest);
+    } else if (name == "spack") {
+      read_spack(rest);
     }
   }
 
   void read_text(Words texts, int nested) {
     if (nested >= kMostNested) return;
     for (const std::string& text : texts) {
-      if (text.find_first_of(kBlanks) != std::string::npos && !text.starts_with("$(") &&
-          !text.starts_with('`'))
-        read_line(text, nested + 1);
+      if (text.find_first_of(kBlanks) == std::string::npos) continue;
+      const bool was_read = is_substitution(text, 0) && substitution_end(text, 0) == text.size();
+      if (!was_read) read_line(text, nested + 1);
     }
     // eval module load a
     if (!texts.empty() && texts.front().find_first_of(kBlanks) == std::string::npos)
       read_simple(texts, nested + 1);
   }
 
-  // bash -l -c "module load a"
+  // bash -euo pipefail -c "module load a"
   void read_shell(Words words, int nested) {
-    while (words.size() > 1 && words.front().starts_with('-')) {
-      const std::string& option = words.front();
-      const bool command = !option.starts_with("--") && option.find('c') != std::string::npos;
-      words = words.subspan(1);
-      if (command) return read_text(words.first(1), nested);
-    }
+    const Words rest = after_options(words, {"rcfile init-file", "oO"});
+    const Words options = words.first(words.size() - rest.size());
+    const bool is_text = std::any_of(options.begin(), options.end(), [](std::string_view word) {
+      return word.starts_with('-') && !word.starts_with("--") && word.find('c') != word.npos;
+    });
+    if (is_text && !rest.empty()) read_text(rest.first(1), nested);
   }
 
   void read_module(Words words, bool short_form) {
@@ -418,7 +355,7 @@ class Reader {
     }
     if (is_one_of(action, kLoad)) {
       words = words.subspan(1);
-    } else if (!short_form || is_one_of(action, kOther)) {
+    } else if (!short_form || is_one_of(action, kOther) || action.ends_with('=')) {
       return;
     }
     for (const std::string& name : words) add_module(name);
@@ -429,32 +366,29 @@ class Reader {
   void read_source(Words words) {
     if (words.empty()) return;
     const std::string_view file = words.front();
-    const bool activates =
-        is_one_of(base_name(file), std::array{"activate"sv, "activate.csh"sv, "activate.fish"sv});
-    if (!activates) return;
+    if (!is_one_of(program_name(file), "activate activate.csh activate.fish")) return;
     if (words.size() > 1) return add("conda", words[1]);
     const std::size_t end = file.rfind("/bin/");
     if (end == std::string_view::npos) return;
     const std::string_view directory = file.substr(0, end);
-    const std::string name = to_lower(base_name(directory));
-    const bool is_conda = name.find("conda") != std::string::npos || name.ends_with("forge") ||
-                          name.starts_with("miniforge");
+    const std::string lower = to_lower(directory);
+    const auto has = [&lower](std::string_view part) { return lower.find(part) != lower.npos; };
+    const bool is_conda = (has("conda") || has("mamba") || has("miniforge")) && !has("venv");
     add(is_conda ? "conda" : "venv", directory);
   }
 
   void read_conda(std::string_view kind, Words words) {
+    words = after_options(words, kCondaOptions);
     if (words.empty()) return;
-    const std::string_view action = words.front();
+    const bool activates = words.front() == "activate";
+    if (!activates && words.front() != "run") return;
     words = words.subspan(1);
-    if (action == "activate") {
+    std::string_view name = option_value(words, kCondaEnvironment, kCondaOptions);
+    if (name.empty() && activates) {
       const Words named = after_options(words, kCondaOptions);
-      std::string_view name = option_value(words, kCondaEnvironment, kCondaOptions);
-      if (name.empty()) name = named.empty() ? std::string_view("base") : named.front();
-      add(kind, name);
-    } else if (action == "run") {
-      const std::string_view name = option_value(words, kCondaEnvironment, kCondaOptions);
-      if (!name.empty()) add(kind, name);
+      name = named.empty() ? std::string_view("base") : named.front();
     }
+    add(kind, name);
   }
 
   void read_apptainer(std::string_view kind, Words words) {
@@ -466,43 +400,31 @@ class Reader {
       words = words.subspan(1);
     }
     if (action == "instance.start") action = "run";  // Singularity 2
-    if (!is_one_of(action, std::array{"exec"sv, "run"sv, "shell"sv, "test"sv})) return;
-    const OptionsWithValue options{kApptainerNames, action == "shell" ? "BHSWos" : "BHSWo"};
-    words = after_options(words, options);
+    if (!is_one_of(action, "exec run shell test")) return;
+    words = after_options(words, {kApptainerNames, action == "shell" ? "BHSWos" : "BHSWo"});
     if (!words.empty() && !words.front().starts_with("instance://")) add(kind, words.front());
   }
 
   void read_docker(std::string_view kind, Words words) {
     if (!words.empty() && words.front() == "container") words = words.subspan(1);
     if (words.empty() || (words.front() != "run" && words.front() != "create")) return;
-    words = words.subspan(1);
-    while (!words.empty() && words.front().starts_with('-')) {
-      const std::string_view word = words.front();
-      bool value = false;
-      if (word.starts_with("--")) {
-        value = word.find('=') == std::string_view::npos && word.size() > 2 &&
-                !is_one_of(word.substr(2), kDockerFlags);
-      } else {
-        value = word.find_first_not_of(kDockerFlagLetters, 1) == word.size() - 1;
-      }
-      words = words.subspan(std::min<std::size_t>(value ? 2 : 1, words.size()));
-      if (word == "--") break;
-    }
+    words = after_options(words.subspan(1), kDockerOptions);
     if (!words.empty()) add(kind, words.front());
   }
 
   // Words that begin like this belong to the spec before them.
   static bool continues_spec(std::string_view word) noexcept {
     return "%+~^@"sv.find(word.front()) != std::string_view::npos ||
-           (word.find('=') != std::string_view::npos && word.find('@') == std::string_view::npos);
+           word.find('=') < word.find('@');  // a variant, but not "gcc@=12"
   }
 
   void read_spack(Words words) {
-    constexpr OptionsWithValue kSpack{{}, "eCDZ"};
-    words = after_options(words, kSpack);
+    words = after_options(words, {"env env-dir config-scope config color", "eCDc"});
     if (words.empty() || words.front() != "load") return;
     std::string spec;
-    for (const std::string& word : words.subspan(1)) {
+    for (words = words.subspan(1); !words.empty(); words = words.subspan(1)) {
+      const std::string& word = words.front();
+      if (word == "--only" && words.size() > 1) words = words.subspan(1);
       if (word.empty() || word.starts_with('-')) continue;
       if (!spec.empty() && continues_spec(word)) {
         spec += ' ' + word;
@@ -533,26 +455,36 @@ class Reader {
 
 // ---- lines
 
-constexpr std::array kSignals{"module"sv,   "ml"sv,       "mamba"sv,     "lmod"sv,
-                              "LMOD_CMD"sv, "conda"sv,    "apptainer"sv, "singularity"sv,
-                              "docker"sv,   "activate"sv, "podman"sv,    "spack"sv};
-constexpr std::array<bool, 256> first_bytes() {
-  std::array<bool, 256> first{};
-  for (const std::string_view signal : kSignals)
-    first[static_cast<unsigned char>(signal[0])] = true;
-  return first;
+constexpr std::array kSignals{"module"sv,   "ml "sv,    "ml\t"sv,   "mamba"sv,     "lmod"sv,
+                              "LMOD_CMD"sv, "conda"sv,  "docker"sv, "apptainer"sv, "singularity"sv,
+                              "activate"sv, "podman"sv, "spack"sv};
+static_assert(kSignals.size() <= 16);
+// For each byte, which signals have it at their first position (one bit for each), at the second
+// one (16 bits higher) and at the third one (32 bits higher).
+constexpr std::array<std::uint64_t, 256> signals_by_byte() {
+  std::array<std::uint64_t, 256> signals{};
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    for (std::size_t at = 0; at < 3; ++at)
+      signals[static_cast<unsigned char>(kSignals[i][at])] |= std::uint64_t{1} << (16 * at + i);
+  }
+  return signals;
 }
+constexpr std::array kByByte = signals_by_byte();
 
 // Whether the line may name software. It rejects nearly every line; splitting all lines into words
-// would cost ten times as much.
+// would cost ten times as much. Three bytes reject nearly every position.
 bool may_name_software(std::string_view line) noexcept {
-  constexpr auto kFirst = first_bytes();
+  std::uint64_t one = 0;  // signals of which one byte was just seen
+  std::uint64_t two = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    if (!kFirst[static_cast<unsigned char>(line[i])]) continue;
-    const std::string_view rest = line.substr(i);
-    for (const std::string_view signal : kSignals) {
-      if (rest.starts_with(signal)) return true;
-    }
+    const std::uint64_t byte = kByByte[static_cast<unsigned char>(line[i])];
+    const bool three = (two & (byte >> 32)) != 0;
+    two = one & (byte >> 16);
+    one = byte;
+    if (three && std::any_of(kSignals.begin(), kSignals.end(), [&](std::string_view signal) {
+          return line.substr(i - 2).starts_with(signal);
+        }))
+      return true;
   }
   return false;
 }
@@ -572,23 +504,22 @@ std::string_view without_return(std::string_view line) noexcept {
 
 UsedSoftware read_software(std::string_view script) {
   Reader reader;
+  std::string joined;
   while (!script.empty() && !reader.is_full()) {
-    const std::string_view line = without_return(take_until(script, '\n'));
-    if (!may_name_software(line)) continue;
-    if (trim(line, kBlanks).starts_with('#') || line.size() > kMaxLogicalLine) continue;
-    if (!continues(line)) {
-      reader.read_line(line);
-      continue;
+    std::string_view line = without_return(take_until(script, '\n'));
+    if (line.starts_with('#')) continue;
+    if (continues(line) && !trim(line, kBlanks).starts_with('#')) {
+      joined = line.substr(0, line.size() - 1);
+      bool more = true;
+      while (more && !script.empty() && joined.size() <= kMaxLogicalLine) {
+        std::string_view next = without_return(take_until(script, '\n'));
+        more = continues(next);
+        if (more) next.remove_suffix(1);
+        joined += next;
+      }
+      line = joined;
     }
-    std::string joined(line.substr(0, line.size() - 1));
-    bool more = true;
-    while (more && !script.empty() && joined.size() <= kMaxLogicalLine) {
-      std::string_view next = without_return(take_until(script, '\n'));
-      more = continues(next);
-      if (more) next.remove_suffix(1);
-      joined += next;
-    }
-    if (joined.size() <= kMaxLogicalLine) reader.read_line(joined);
+    if (line.size() <= kMaxLogicalLine && may_name_software(line)) reader.read_line(line);
   }
   return reader.take();
 }

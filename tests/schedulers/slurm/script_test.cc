@@ -95,13 +95,14 @@ TEST(SlurmScriptTest, FindsTheModulesOfMl) {
   EXPECT_THAT(modules("ml GCC -OpenMPI Python/3.10\n"), ElementsAre("GCC", "Python/3.10"));
   EXPECT_THAT(modules("ml load a\nml add b\nml swap x y\nml -q c\n"),
               ElementsAre("a", "b", "y", "c"));
-  EXPECT_THAT(modules("ml\nml list\nml purge\nml avail gcc\nml use /x\nml unload z\nml spider q\n"),
+  EXPECT_THAT(modules("ml\nml list\nml purge\nml avail gcc\nml use /x\nml unload z\nml spider q\n"
+                      "ml = load(x)\nml += 1\n"),
               IsEmpty());
 }
 
 TEST(SlurmScriptTest, TakesNoModuleThatIsNotLoaded) {
   EXPECT_THAT(modules("# module load a\n"), IsEmpty());
-  EXPECT_THAT(modules("echo module load a\n"), IsEmpty());
+  EXPECT_THAT(modules("echo module load a\necho \\\n  module load b\n"), IsEmpty());
   EXPECT_THAT(
       modules(
           "module purge\nmodule unload a\nmodule list\nmodule\nmodule load\nmodule -t avail b\n"),

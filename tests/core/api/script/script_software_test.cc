@@ -32,6 +32,7 @@ TEST(ScriptSoftwareTest, FindsModulesOfModulecmd) {
            "eval `/usr/bin/tclsh /usr/share/modules/libexec/modulecmd.tcl bash load a`",
            "  eval $(${LMOD_CMD} bash add a) || exit 1",
            "exec(os.popen('modulecmd python load a').read())",
+           "eval `$(command -v modulecmd) bash load a`",
        }) {
     EXPECT_THAT(modules(line), ElementsAre("a")) << line;
   }
@@ -41,15 +42,27 @@ TEST(ScriptSoftwareTest, FindsModulesOfModulecmd) {
 
 TEST(ScriptSoftwareTest, FindsModulesInTheTextOfACommand) {
   for (const char* line : {
-           "bash -c \"module load a && ./run\"", "srun -n 4 bash -lc 'module load a; python x.py'",
+           "bash -c \"module load a && ./run\"",
+           "srun -n 4 bash -lc 'module load a; python x.py'",
            "mpirun -np 4 /bin/sh -e -c \"source /etc/profile; ml a\"",
-           "env -i bash -l -c 'module load a'", "eval \"module load a\"", "eval module load a",
-           "sudo -u x bash -c \"bash -c 'module load a'\"", "X=$(module load a; which gcc)",
+           "env -i bash -l -c 'module load a'",
+           "eval \"module load a\"",
+           "eval module load a",
+           "sudo -u x bash -c \"bash -c 'module load a'\"",
+           "X=$(module load a; which gcc)",
            "bash -c \"module load a",  // the text ends on a later line
+           "bash -euo pipefail -c 'module load a'",
+           "bash -c -l 'module load a'",
+           "bash --rcfile x -c 'module load a'",
+           "bash -c \\\n  'module load a'",
+           "srun -n 4 \\\n  --mpi=pmi2 bash -c 'module load a; x'",
+           "# text \\\nmodule load a",
+           "eval \"$(conda shell.bash hook); module load a\"",
        }) {
     EXPECT_THAT(modules(line), ElementsAre("a")) << line;
   }
-  EXPECT_THAT(modules("bash -x script module load a\nbash script.sh -c 'module load b'\n"),
+  EXPECT_THAT(modules("bash -x script module load a\nbash script.sh -c 'module load b'\n"
+                      "bash -o noclobber script 'module load c'\n"),
               IsEmpty());
 }
 
@@ -70,6 +83,14 @@ TEST(ScriptSoftwareTest, FindsCondaEnvironments) {
                        "conda run --no-capture-output --prefix=/p/env python y.py\n"
                        "bash -lc 'conda activate inner; python z.py'\n"),
               ElementsAre("conda analysis", "conda /p/env", "conda inner"));
+  EXPECT_THAT(
+      software("conda run -nattached python x\nconda -v run -n after cmd\n"
+               "micromamba -r /root run -a '' -e A=b -n all cmd\n"
+               "time -p conda run -n timed cmd\n$(which conda) run -n found cmd\n"
+               "source `which activate` sourced\nsource /apps/miniconda3/4.12/bin/activate\n"
+               "srun \\\n  -n 4 conda run -n later cmd\n"),
+      ElementsAre("conda attached", "conda after", "mamba all", "conda timed", "conda found",
+                  "conda sourced", "conda /apps/miniconda3/4.12", "conda later"));
   EXPECT_THAT(software("conda activate --stack top\neval \"$(conda shell.bash hook)\"\n"
                        "conda deactivate\nconda install -n x numpy\nconda env list\n"
                        "source activate\necho conda activate no\n# conda activate no\n"),
@@ -78,8 +99,10 @@ TEST(ScriptSoftwareTest, FindsCondaEnvironments) {
 
 TEST(ScriptSoftwareTest, FindsVenvs) {
   EXPECT_THAT(software("source /proj/venv/bin/activate\n. ~/envs/a/bin/activate && python x\n"
-                       "source \"$VENV/bin/activate\"\nsource env/bin/activate.csh\n"),
-              ElementsAre("venv /proj/venv", "venv ~/envs/a", "venv $VENV", "venv env"));
+                       "source \"$VENV/bin/activate\"\nsource env/bin/activate.csh\n"
+                       "source ~/conda_test/.venv/bin/activate\n"),
+              ElementsAre("venv /proj/venv", "venv ~/envs/a", "venv $VENV", "venv env",
+                          "venv ~/conda_test/.venv"));
   EXPECT_THAT(software("source setup.sh\nsource /x/deactivate\npython -m venv new\n"), IsEmpty());
 }
 
@@ -102,6 +125,14 @@ TEST(ScriptSoftwareTest, FindsImages) {
                "nohup docker run -- last\n"),
       ElementsAre("docker python:3.12", "podman quay.io/a/b@sha256:00", "docker alpine",
                   "podman img", "docker last"));
+  EXPECT_THAT(
+      software("time -p singularity exec a.sif x\n\"$(which singularity)\" exec --nv b.sif x\n"
+               "srun `command -v apptainer` run --runscript-timeout 3s c.sif\n"
+               "mpirun -np 4 \\\n  -x A --bind-to core singularity exec --nv \\\n  d.sif x\n"
+               "parallel -j 4 singularity exec e.sif x ::: a b\nionice -c 3 docker run f x\n"
+               "podman --cgroup-manager cgroupfs --runtime crun run --tls-verify=false g\n"),
+      ElementsAre("singularity a.sif", "singularity b.sif", "apptainer c.sif", "singularity d.sif",
+                  "singularity e.sif", "docker f", "podman g"));
   EXPECT_THAT(software("singularity exec \\\n  --nv \\\n  --bind /a:/b \\\n  img.sif \\\n  cmd\n"),
               ElementsAre("singularity img.sif"));
   EXPECT_THAT(software("singularity pull x.sif docker://x\nsingularity --version\ndocker ps\n"
@@ -115,6 +146,9 @@ TEST(ScriptSoftwareTest, FindsSpecsOfSpack) {
                        "eval $(spack load --sh cmake)\nspack -e env load --first -r zlib %gcc\n"),
               ElementsAre("spack hdf5@1.14 +mpi ^openmpi@4", "spack gcc@12", "spack /abc123",
                           "spack cmake", "spack zlib %gcc"));
+  EXPECT_THAT(software("spack load --only package a\neval $($SPACK_ROOT/bin/spack load --sh b)\n"
+                       "spack --env e --color never load c dev_path=/x@1 d@=1\n"),
+              ElementsAre("spack a", "spack b", "spack c dev_path=/x@1", "spack d@=1"));
   EXPECT_THAT(software("spack install x\nspack load\nspack unload y\n"), IsEmpty());
 }
 
