@@ -16,6 +16,7 @@
 #include "core/cli/search_progress.h"
 #include "core/cli/search_request.h"
 #include "core/cli/signal_stop.h"
+#include "core/query/unknown_end.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -30,7 +31,11 @@ struct Outcome {
   std::optional<query::Store> store;  // that answered
   std::vector<query::Refusal> refused;
   std::uint64_t hits = 0;
+  std::optional<Searchable::Count> end_unknown;  // jobs that might belong to them
 };
+
+// To count the jobs that might belong to what was found.
+constexpr std::chrono::seconds kMostForUnknown{1};
 
 // Somebody at a terminal gets what an index has found within this; a program gets everything.
 constexpr double kPatienceSeconds = 2;
@@ -78,6 +83,24 @@ Outcome run(std::vector<query::Store> stores, Searchable::Request request, bool 
   }
 }
 
+// Jobs whose end is unknown are no hits of `state:FAILED`, and no others either: they are counted.
+std::optional<Searchable::Count> count_end_unknown(const query::Store& store, const Query& query,
+                                                   const std::stop_token& stop) {
+  auto unknown = query::unknown_end(query);
+  if (!unknown || store.searchable->speed() == Searchable::Speed::kScan) return std::nullopt;
+  Searchable::Request request;
+  request.query = *std::move(unknown);
+  request.limit = 0;
+  request.count = true;
+  request.deadline = std::chrono::steady_clock::now() + kMostForUnknown;
+  request.stop = stop;
+  const auto asked = query::search_fastest({store}, request);
+  if (asked.store == nullptr || !asked.answer.count) return std::nullopt;
+  Searchable::Count count = *asked.answer.count;
+  count.at_least = count.at_least || !asked.answer.finished;
+  return count;
+}
+
 // How the same question is asked on.
 std::string continuation(const Searchable::Answer& answer) {
   return "--after " + printable(answer.next, 4096);
@@ -89,6 +112,10 @@ void say_rest(const Arguments& arguments, const Outcome& outcome, Console& conso
     console.err << "scriptorium: sink " << printable(outcome.store->name) << " answered instead\n";
   for (const std::string& problem : last.problems)
     console.err << "scriptorium: left out: " << printable(problem, 1024) << "\n";
+  if (outcome.end_unknown && outcome.end_unknown->jobs > 0 && !arguments.json) {
+    console.err << (outcome.end_unknown->at_least ? "at least " : "") << outcome.end_unknown->jobs
+                << (outcome.end_unknown->jobs == 1 ? " job" : " jobs") << ": end unknown\n";
+  }
   if (!last.finished) {
     console.err << "scriptorium: not finished: searched back to "
                 << (last.searched_back_to ? local_time(*last.searched_back_to) : "an unknown time")
@@ -116,9 +143,13 @@ int search(const Arguments& arguments, const OpenStores& stores, Searchable::Req
   request.progress = [&](const Searchable::Progress& p) { progress.report(p); };
   const auto output = make_search_output(arguments, stores.cluster(), console);
   Pager pager(console);
-  const Outcome outcome =
+  const Query query = request.query;
+  Outcome outcome =
       run(stores.list(), std::move(request), wants_all(arguments), *output, pager, progress);
-  if (outcome.store) pager.write(output->end(outcome.last, *outcome.store));
+  const bool for_ids = arguments.ids || arguments.nul || arguments.csv;
+  if (outcome.store && !for_ids)
+    outcome.end_unknown = count_end_unknown(*outcome.store, query, stop);
+  if (outcome.store) pager.write(output->end(outcome.last, *outcome.store, outcome.end_unknown));
   pager.finish();
   const int code = say_refusals(outcome.refused, console);
   if (!outcome.store) {

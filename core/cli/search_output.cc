@@ -34,7 +34,8 @@ class TableOutput : public SearchOutput {
     return rows.empty() ? std::string{} : table_.portion(rows, console_);
   }
 
-  std::string end(const Searchable::Answer& last, const query::Store&) override {
+  std::string end(const Searchable::Answer& last, const query::Store&,
+                  const std::optional<Searchable::Count>&) override {
     std::string text;
     for (const Searchable::Facet& facet : last.facets)
       text += (text.empty() ? "" : "\n") + facet_text(facet, console_);
@@ -87,7 +88,10 @@ class IdOutput : public SearchOutput {
     }
     return text;
   }
-  std::string end(const Searchable::Answer&, const query::Store&) override { return {}; }
+  std::string end(const Searchable::Answer&, const query::Store&,
+                  const std::optional<Searchable::Count>&) override {
+    return {};
+  }
 
  private:
   std::string cluster_;
@@ -105,7 +109,8 @@ class CsvOutput : public SearchOutput {
       text += query::csv_line(query::job_cells(hit.job));
     return text;
   }
-  std::string end(const Searchable::Answer& last, const query::Store&) override {
+  std::string end(const Searchable::Answer& last, const query::Store&,
+                  const std::optional<Searchable::Count>&) override {
     std::string text;
     for (const Searchable::Facet& facet : last.facets) {
       text += query::csv_line({std::string(query_field_name(facet.field)), "jobs"});
@@ -126,6 +131,10 @@ Json line_json(const Searchable::Line& line) {
           {"number", line.number},
           {"text", to_utf8_lossy(line.text)},
           {"marks", std::move(marks)}};
+}
+
+Json count_json(const Searchable::Count& count) {
+  return {{"jobs", count.jobs}, {"at_least", count.at_least}};
 }
 
 Json facet_json(const Searchable::Facet& facet) {
@@ -156,14 +165,15 @@ class JsonOutput : public SearchOutput {
     return text;
   }
 
-  std::string end(const Searchable::Answer& last, const query::Store& store) override {
+  std::string end(const Searchable::Answer& last, const query::Store& store,
+                  const std::optional<Searchable::Count>& end_unknown) override {
     Json rest{{"sink", store.name}, {"complete", last.finished && last.problems.empty()}};
     if (last.searched_back_to)
       rest["searched_back_to"] =
           format_rfc3339(*last.searched_back_to, TimePrecision::kMilliseconds);
     if (!last.next.empty()) rest["next"] = last.next;
-    if (last.count)
-      rest["count"] = {{"jobs", last.count->jobs}, {"at_least", last.count->at_least}};
+    if (last.count) rest["count"] = count_json(*last.count);
+    if (end_unknown) rest["end_unknown"] = count_json(*end_unknown);
     for (const Searchable::Facet& facet : last.facets) rest["facets"].push_back(facet_json(facet));
     if (!last.problems.empty()) rest["problems"] = last.problems;
     return begin() + (any_ ? "\n " : "") + "],\n " + json_text(rest).substr(1) + "\n";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/api/searchable.h"
@@ -20,8 +21,9 @@ class SearchOutput {
   virtual ~SearchOutput() = default;
 
   virtual std::string page(const Searchable::Answer& answer) = 0;
-  // After the last page; `last` is that page.
-  virtual std::string end(const Searchable::Answer& last, const query::Store& store) = 0;
+  // After the last page; `last` is that page. `end_unknown`: further jobs that might belong to it.
+  virtual std::string end(const Searchable::Answer& last, const query::Store& store,
+                          const std::optional<Searchable::Count>& end_unknown) = 0;
 };
 
 // `cluster` is the configuration's: ids of other clusters are printed with theirs, "lab/4711".

@@ -30,6 +30,10 @@ class Remembered : public Searchable {
     add("101", 0, "alice", script("16", "GCC/12"), {"OMP_NUM_THREADS=4", "PATH=/opt/12:/bin"},
         "COMPLETED", 0);
     if (std::getenv("REMEMBER_ARRAY") != nullptr) add_array();
+    if (std::getenv("REMEMBER_RUNNING") != nullptr) {
+      add("104", 4, "alice", script("8", "GCC/13"), {}, "", 0);
+      jobs_.back().job = row_of(*jobs_.back().event);
+    }
     jobs_[1].job.modules = {"GCC/13"};
     jobs_[2].job.modules = jobs_[3].job.modules = {"GCC/12"};
   }

@@ -70,6 +70,20 @@ TEST_F(FindCommandsTest, SearchFindsByScriptOwnerAndOutcome) {
   EXPECT_THAT(said.out, HasSubstr("   4: mpirun -np 32 gmx mdrun\n"));
 }
 
+TEST_F(FindCommandsTest, SearchCountsTheJobsWhoseEndIsUnknown) {
+  ::setenv("REMEMBER_RUNNING", "1", 1);
+  const Said said = run({"search", "mpirun", "state:FAILED"});
+  EXPECT_EQ(said.err, "1 job: end unknown\n");
+  EXPECT_EQ(run({"search", "mpirun", "state:FAILED", "--count"}).err, "1 job: end unknown\n");
+  EXPECT_EQ(run({"search", "state:FAILED", "user:bob"}).err, "");
+  EXPECT_EQ(run({"search", "mpirun"}).err, "");
+  const Said json = run({"search", "mpirun", "state:FAILED", "--json"});
+  EXPECT_EQ(Json::parse(json.out).at("end_unknown"),
+            Json::parse(R"({"jobs": 1, "at_least": false})"));
+  EXPECT_EQ(json.err + run({"search", "mpirun", "state:FAILED", "--ids"}).err, "");
+  ::unsetenv("REMEMBER_RUNNING");
+}
+
 TEST_F(FindCommandsTest, SearchThatFindsNothingIsSilentAndExits1) {
   const Said said = run({"search", "relion"});
   EXPECT_EQ(said.code, 1);

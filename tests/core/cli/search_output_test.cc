@@ -38,7 +38,7 @@ class SearchOutputTest : public ::testing::Test {
         .in = in_, .out = out_, .err = out_, .colour = colour, .width = colour ? 80U : 0U};
     const auto output = make_search_output(arguments, "lab", console);
     const std::string page = output->page(answer_);
-    return page + output->end(answer_, {"archive", nullptr});
+    return page + output->end(answer_, {"archive", nullptr}, Searchable::Count{41, true});
   }
 
   Searchable::Answer answer_;
@@ -89,6 +89,8 @@ TEST_F(SearchOutputTest, JsonIsOneObjectWithHitsAndHowFarItGot) {
   EXPECT_EQ(json.at("query"), "gmx user:alice");
   EXPECT_EQ(json.at("sink"), "archive");
   EXPECT_EQ(json.at("complete"), false);
+  EXPECT_EQ(json.at("end_unknown").at("jobs"), 41);
+  EXPECT_EQ(json.at("end_unknown").at("at_least"), true);
   EXPECT_EQ(json.at("next"), "token");
   EXPECT_EQ(json.at("searched_back_to"), "2026-11-21T01:26:22.364Z");
   const auto& hit = json.at("hits").at(0);
