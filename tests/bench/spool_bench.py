@@ -409,6 +409,8 @@ class Bench:
         whole, archived, wrong = set(), set(), []
         total = 0
         for entry in os.scandir(archive) if archive.is_dir() else ():
+            if entry.name == self.harness.MARKER:
+                continue
             content = pathlib.Path(entry.path).read_bytes()
             total += len(content)
             stem, kind = os.path.splitext(entry.name)
