@@ -11,6 +11,7 @@
 #include "backends/elasticsearch/outcome.h"
 #include "backends/elasticsearch/server.h"
 #include "backends/elasticsearch/setup.h"
+#include "core/base/number.h"
 #include "core/base/text.h"
 
 namespace scriptorium::elasticsearch {
@@ -135,6 +136,7 @@ Result<void> Admin::check() {
   if (auto reachable = check_reachable(); !reachable) return reachable.error();
   if (auto rights = check_rights(); !rights) return rights.error();
   if (auto open = check_blocks(); !open) return open.error();
+  if (auto there = check_index(); !there) return there.error();
   return check_templates();
 }
 
@@ -226,9 +228,11 @@ Result<void> Admin::try_to_write(const std::string& index) {
   if (!answer) return answer.error();
   const HttpResponse& response = answer->response;
   if (response.status == 401 || response.status == 403) return cannot("we may not write", response);
-  if (response.status != 200) return {};  // a server of another age; the deliveries will show
-  if (const auto items = parse_bulk_answer(response.body, {"check"});
-      items && (items->front().status == 401 || items->front().status == 403)) {
+  if (response.status == 400) return {};  // a server of another age; the deliveries will show
+  if (response.status != 200) return cannot(answer->host + " takes no documents", response);
+  const auto items = parse_bulk_answer(response.body, {"check"});
+  if (!items) return cannot(answer->host + " takes no documents", response);
+  if (items->front().status == 401 || items->front().status == 403) {
     return Error{ErrorKind::kTransient,
                  "we may not write to " + index + ": " +
                      short_reason(items->front().status, items->front().type) + ": " +
@@ -263,6 +267,116 @@ Result<void> Admin::check_blocks() {
   return {};
 }
 
+struct Admin::Answered {
+  long status = 0;  // 0: none
+  Json json;        // of status 200
+};
+
+Admin::Answered Admin::ask_for(const std::string& path, const std::string& method) {
+  const auto answer = ask_any(http_, hosts_, [&](const std::string& host) {
+    HttpRequest request = get(host, path);
+    request.method = method;
+    return request;
+  });
+  if (!answer) return {};
+  const HttpResponse& response = answer->response;
+  return {.status = response.status,
+          .json = response.status == 200 ? Json::parse(response.body, nullptr, false) : Json()};
+}
+
+// What a server says only when it gets a document: that the index is closed or has no copy that is
+// alive, or that it makes no other. Each question may need a right that we lack; then the
+// deliveries will show.
+Result<void> Admin::check_index() {
+  const std::string index = sample_index();
+  if (config_.require_alias) return check_alias(index);
+  if (config_.data_stream) return check_new_index({});
+  const auto [status, list] =
+      ask_for("/_cat/indices/" + index + "?format=json&h=index,status,health&expand_wildcards=all");
+  const Json entry = list.is_array() && list.size() == 1 ? list.front() : Json();
+  if (text_of(entry, "status") == "close") {
+    return Error{ErrorKind::kTransient, "the index " + index + " is closed; open it"};
+  }
+  if (text_of(entry, "health") == "red") {
+    return Error{ErrorKind::kTransient,
+                 "the index " + index +
+                     " has a shard without any copy that is active (health red); "
+                     "GET _cluster/allocation/explain says why"};
+  }
+  return check_new_index(status == 404 ? index : std::string{});
+}
+
+// `missing`: the index that is to be made with the next event; "" if it is there.
+Result<void> Admin::check_new_index(const std::string& missing) {
+  const Json settings = ask_for(
+                            "/_cluster/settings?include_defaults=true&filter_path="
+                            "*.action.auto_create_index,*.cluster.max_shards_per_node")
+                            .json;
+  const auto setting = [&](const std::string& name) {
+    for (const std::string level : {"transient", "persistent", "defaults"}) {
+      const std::string value = text_at(settings, Json::json_pointer("/" + level + "/" + name));
+      if (!value.empty()) return value;
+    }
+    return std::string{};
+  };
+  if (!missing.empty() && setting("action/auto_create_index") == "false") {
+    return Error{ErrorKind::kTransient,
+                 "the index " + missing +
+                     " is not there, and the server makes none: action.auto_create_index is false"};
+  }
+  const auto most = parse_number<std::int64_t>(setting("cluster/max_shards_per_node"));
+  const Json health = most ? ask_for("/_cluster/health").json : Json();
+  if (!health.is_object()) return {};
+  const auto count = [&](const char* key) {
+    const auto found = health.find(key);
+    return found != health.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
+  };
+  const std::int64_t there =
+      count("active_shards") + count("initializing_shards") + count("unassigned_shards");
+  const std::int64_t limit = *most * count("number_of_data_nodes");
+  // One of ours has a shard and a copy of it.
+  if (limit == 0 || there + 2 <= limit) return {};
+  return Error{ErrorKind::kTransient,
+               "the server has " + std::to_string(there) + " of the " + std::to_string(limit) +
+                   " shards that cluster.max_shards_per_node allows, so it makes no other index" +
+                   (missing.empty() ? ", and the next month's will be missing" : "")};
+}
+
+Result<void> Admin::check_alias(const std::string& alias) {
+  const auto [status, found] = ask_for("/_alias/" + alias);
+  if (status == 404) {
+    return Error{ErrorKind::kTransient,
+                 "require_alias is set, and there is no alias " + alias + " on the server"};
+  }
+  if (!found.is_object() || found.empty()) return {};
+  bool writes = false;
+  bool forbidden = false;
+  for (const auto& [index, entry] : found.items()) {
+    const Json it = entry.is_object()
+                        ? entry.value("aliases", Json::object()).value(alias, Json::object())
+                        : Json::object();
+    writes = writes || true_at(it, "is_write_index");
+    forbidden = forbidden || it.contains("is_write_index");
+  }
+  if (writes || (found.size() == 1 && !forbidden)) return {};
+  return Error{ErrorKind::kTransient,
+               "none of the indices of the alias " + alias + " is its write index"};
+}
+
+// Another template that fits our indices as well, and goes before ours.
+Result<void> Admin::check_higher_template(const std::string& name) {
+  const std::string index = sample_index();
+  const Json simulated = ask_for("/_index_template/_simulate_index/" + index, "POST").json;
+  if (!simulated.is_object()) return {};
+  for (const Json& lower : simulated.value("overlapping", Json::array())) {
+    if (text_of(lower, "name") != name) continue;
+    return Error{ErrorKind::kTransient,
+                 "another index template than " + name + " decides about " + index +
+                     ", by its higher priority; leave our indices out of its index_patterns"};
+  }
+  return {};
+}
+
 Result<void> Admin::check_templates() {
   if (!config_.require_template) return {};
   const std::string name = config_.index_name.template_name("job");
@@ -274,7 +388,7 @@ Result<void> Admin::check_templates() {
                                             " is missing; run: scriptorium setup " + context_.name +
                                             " (or set require_template = false)"};
   }
-  return {};
+  return check_higher_template(name);
 }
 
 Result<std::vector<StoredJob>> Admin::find(std::string_view job_id) {

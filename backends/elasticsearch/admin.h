@@ -30,6 +30,12 @@ class Admin {
   Result<void> check_reachable();
   Result<void> check_rights();
   Result<void> check_blocks();
+  Result<void> check_index();
+  Result<void> check_new_index(const std::string& missing);
+  Result<void> check_alias(const std::string& alias);
+  Result<void> check_higher_template(const std::string& name);
+  struct Answered;
+  Answered ask_for(const std::string& path, const std::string& method = "GET");
   Result<void> check_templates();
   Result<void> try_to_write(const std::string& index);
   std::string sample_index() const;

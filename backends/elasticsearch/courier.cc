@@ -262,7 +262,8 @@ HttpRequest Courier::request_for(const Parcel& parcel) const {
   request.url = hosts_.url(parcel.host) + "/_bulk?timeout=" +
                 std::to_string(std::max<std::int64_t>(config_.request_timeout_ms / 2, 500)) + "ms" +
                 (config_.require_alias ? "&require_alias=true" : "") +
-                "&filter_path=took,errors,error,status,items.*.status,items.*._id,items.*.error."
+                "&filter_path=took,errors,error,status,items.*.status,items.*.result,items.*._id,"
+                "items.*.error."
                 "type,items.*.error.reason,items.*.failure_store";
   request.content_type = "application/x-ndjson";
   request.timeout = milliseconds(config_.request_timeout_ms);

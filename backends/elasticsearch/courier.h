@@ -132,7 +132,8 @@ class Courier {
   void answered(Parcel parcel, const HttpResponse& response);
   void settle_items(Parcel parcel, const HttpResponse& response);
   void count_items(const std::vector<Item>& items);
-  void settle(Delivery& delivery, const Item& item);
+  void settle(Delivery& delivery, const Item& item, bool others_accepted);
+  std::string family(const Delivery& delivery) const;
   void stored(Delivery& delivery, const Item& item);
   Replacing replacing() const;
   void may_not_change(const std::string& reason);

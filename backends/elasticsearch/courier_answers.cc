@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "backends/elasticsearch/courier.h"
+#include "backends/elasticsearch/index_name.h"
 
 // The answers of the servers: which deliveries they settle, and which are sent again and how.
 namespace scriptorium::elasticsearch {
@@ -172,7 +174,9 @@ void Courier::answered(Parcel parcel, const HttpResponse& response) {
       break;
     case RequestAction::kRetry: retry_all(parcel, reason, hint); break;
     case RequestAction::kHold: {
-      const std::string words = words_of(error, parcel);
+      std::string words = words_of(error, parcel);
+      if (words.empty() && error.type.empty() && response.status != 401 && response.status != 403)
+        words = kStranger;
       log_refused(short_reason(response.status, error.type) + ": " + words,
                   hosts_.url(parcel.host));
       retry_all(parcel, words.empty() ? reason : reason + ": " + words,
@@ -197,10 +201,21 @@ void Courier::settle_items(Parcel parcel, const HttpResponse& response) {
     ids.push_back(document_id(delivery.event(), parcel.replacing));
   const auto items = parse_bulk_answer(response.body, ids);
   if (!items) {
+    log_problem("ES_ANSWER",
+                "a server answers, but not as Elasticsearch or OpenSearch do; nothing is lost, the "
+                "events are sent again",
+                items.error().message(), hosts_.url(parcel.host));
     retry_all(parcel, items.error().message());
     return leave_trial(parcel.trial, false);
   }
   count_items(*items);  // first: whoever sees a delivery settled sees it counted
+  std::set<std::string> accepted;
+  for (std::size_t i = 0; i < items->size(); ++i) {
+    const ItemAction action = judge_item((*items)[i]);
+    if (action == ItemAction::kStored || action == ItemAction::kDuplicate)
+      accepted.insert(family(parcel.deliveries[i]));
+  }
+  for (const std::string& one : accepted) suspects_.accepted_one(one);
   const bool may_not_change = std::ranges::any_of(
       *items, [](const Item& item) { return judge_item(item) == ItemAction::kNoChange; });
   for (std::size_t i = 0; i < items->size(); ++i) {
@@ -211,7 +226,7 @@ void Courier::settle_items(Parcel parcel, const HttpResponse& response) {
     if (with_it && !item.changes) {
       parcel.deliveries[i].retry(short_reason(item.status, item.type));
     } else {
-      settle(parcel.deliveries[i], item);
+      settle(parcel.deliveries[i], item, accepted.contains(family(parcel.deliveries[i])));
     }
   }
   if (body_limit_.taken())
@@ -231,7 +246,6 @@ void Courier::count_items(const std::vector<Item>& items) {
     sum.duplicates += action == ItemAction::kDuplicate ? 1 : 0;
     sum.failure_store += taken && item.failure_store ? 1 : 0;
   }
-  if (sum.created + sum.replaced + sum.duplicates > 0) suspects_.accepted_something();
   status_.with([&](CourierStatus& s) {
     s.created += sum.created;
     s.replaced += sum.replaced;
@@ -240,14 +254,22 @@ void Courier::count_items(const std::vector<Item>& items) {
   });
 }
 
-void Courier::settle(Delivery& delivery, const Item& item) {
+// Documents whose events have one template; see TemplateGate.
+std::string Courier::family(const Delivery& delivery) const {
+  return config_.index_name.has_family() ? std::string(family_of(delivery.event().kind))
+                                         : std::string{};
+}
+
+// `others_accepted`: the same answer takes another document of its family.
+void Courier::settle(Delivery& delivery, const Item& item, bool others_accepted) {
   const std::string short_words = short_reason(item.status, item.type);
   const ItemAction action = judge_item(item);
   if (action == ItemAction::kStored || action == ItemAction::kDuplicate)
     return stored(delivery, item);
-  if (action == ItemAction::kRetry) return delivery.retry(short_words);
   const std::string words = safe_reason(item.reason, delivery.event());
   const std::string reason = words.empty() ? short_words : short_words + ": " + words;
+  if (action == ItemAction::kRetry)
+    return delivery.retry(item.type == "unavailable_shards_exception" ? reason : short_words);
   if (action == ItemAction::kNoChange) {
     may_not_change(reason);
     return delivery.retry(short_words);
@@ -257,11 +279,15 @@ void Courier::settle(Delivery& delivery, const Item& item) {
     return delivery.retry(reason, kSlowly);
   }
   const std::string& id = delivery.event().id;
-  if (action == ItemAction::kReject || suspects_.refused(id, context_.clock.steady())) {
+  const bool others = others_accepted || suspects_.others_accepted_since(id);
+  const bool guilty = suspects_.refused(id, family(delivery), context_.clock.steady());
+  if (guilty || (action == ItemAction::kReject && others)) {
     suspects_.forget(id);
     return delivery.reject(reason);
   }
-  delivery.retry(short_words);
+  // As long as the server takes no other it may be its mapping or its pipeline.
+  if (!others) log_refused(reason);
+  delivery.retry(reason, action == ItemAction::kReject ? std::optional(kSlowly) : std::nullopt);
 }
 
 void Courier::stored(Delivery& delivery, const Item& item) {
@@ -386,7 +412,7 @@ void Courier::leave_trial(const std::shared_ptr<Trial>& trial, bool passed) {
       delivery.reject(full);
       continue;
     }
-    static_cast<void>(suspects_.refused(id, context_.clock.steady()));
+    static_cast<void>(suspects_.refused(id, family(delivery), context_.clock.steady()));
     log_refused(full);
     delivery.retry(reason, kSlowly);
   }

@@ -23,7 +23,8 @@ constexpr std::size_t kQuoteBytes =
 
 // Behind each of these a server quotes what it was sent: the request, the source, a value, a term
 // in decimal.
-constexpr std::array<std::string_view, 13> kQuotations = {"request: [",
+constexpr std::array<std::string_view, 14> kQuotations = {"request: [",
+                                                          "in document with id",
                                                           "source[",
                                                           "Preview of",
                                                           "[Source:",
@@ -128,6 +129,9 @@ Result<std::vector<Item>> parse_bulk_answer(std::string_view body,
     if (!entry.is_object() || entry.size() != 1 || !entry.begin()->is_object()) return unknown;
     Item item = item_of(*entry.begin());
     item.changes = entry.begin().key() == "index" || entry.begin().key() == "update";
+    // An update that changes nothing is one as well.
+    item.dropped = entry.begin().key() != "update" && text_of(*entry.begin(), "result") == "noop";
+    if (item.dropped) item.reason = "an ingest pipeline of the server drops the document";
     if (item.status == 0) return unknown;
     if (!item.id.empty() && item.id != ids[result.size()]) {
       return Error(ErrorKind::kTransient, "the server answers for other documents");
@@ -145,7 +149,7 @@ ServerError parse_error(std::string_view body) {
 ItemAction judge_item(const Item& item) noexcept {
   switch (item.status) {
     case 200:
-    case 201: return ItemAction::kStored;
+    case 201: return item.dropped ? ItemAction::kReject : ItemAction::kStored;
     case 409:
       if (item.changes) return ItemAction::kRetry;  // somebody else wrote it in just that moment
       // `create` has no other conflict than a document that is there.

@@ -21,7 +21,7 @@ enum class ItemAction {
   kHold,     // the configuration or the state of the cluster: again, slowly, with one loud message;
              // never a dead letter
   kSuspect,  // undecidable: again, and after enough of that a dead letter
-  kReject,   // the document itself
+  kReject,   // the document itself, if the server takes others of its family; else as kHold
   kNoChange,  // the server lets us create documents here, but not change them: as a new document
               // (Replacing::kBeside)
 };
@@ -45,6 +45,7 @@ struct Item {
   std::string type;
   std::string reason;
   bool failure_store = false;  // stored, but among the failures of a data stream
+  bool dropped = false;        // answered as a success, and not stored: by an ingest pipeline
 };
 
 // The items of an answer with status 200. An error (kTransient) if it is not such an answer, or not
@@ -61,6 +62,11 @@ ServerError parse_error(std::string_view body);
 
 ItemAction judge_item(const Item& item) noexcept;
 RequestAction judge_request(long status, const ServerError& error) noexcept;
+
+// Instead of the words that an answer of these servers has.
+inline constexpr const char* kStranger =
+    "this is no answer of Elasticsearch or OpenSearch; is the address right, or is a proxy or a "
+    "login page in between?";
 
 // "429 es_rejected_execution_exception": short and always the same, fit to be counted by.
 std::string short_reason(long status, std::string_view type);

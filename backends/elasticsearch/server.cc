@@ -70,7 +70,12 @@ std::string describe(const HttpResponse& response) {
   const ServerError error = parse_error(response.body);
   std::string words = short_reason(response.status, error.type);
   if (response.status == 401) words += ": the server does not know our credentials";
-  if (const std::string reason = safe_reason(error.reason); !reason.empty()) words += ": " + reason;
+  const std::string reason = safe_reason(error.reason);
+  if (!reason.empty()) {
+    words += ": " + reason;
+  } else if (error.type.empty() && response.status != 401 && response.status != 403) {
+    words += std::string(": ") + kStranger;
+  }
   return words;
 }
 

@@ -10,11 +10,14 @@
 #include "backends/kafka/connection.h"
 #include "backends/kafka/outcome.h"
 #include "backends/kafka/producer.h"
+#include "backends/kafka/status.h"
 
 namespace scriptorium::kafka {
 namespace {
 
 using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kPatience{2};  // with what may pass: a leader is being elected
 
 // Which error to show: the first one that a person must repair, or else the first.
 class Listener : public ProducerListener {
@@ -33,7 +36,14 @@ class Listener : public ProducerListener {
       problem_ = std::move(problem);
   }
 
+  void on_statistics(std::string_view json) noexcept override {
+    const auto statistics = read_statistics(json);
+    has_number_ = has_number_ || (statistics && statistics->idempotence_state == "Assigned");
+  }
+
   bool all_down() const noexcept { return all_down_; }
+  // Of the producer, which brokers give only to one who may write somewhere.
+  bool has_number() const noexcept { return has_number_; }
   const std::optional<ConnectionProblem>& problem() const noexcept { return problem_; }
   // Null: none with this address.
   const ConnectionProblem* problem_of(const std::string& broker) const {
@@ -44,6 +54,7 @@ class Listener : public ProducerListener {
  private:
   const KafkaConfig& config_;
   bool all_down_ = false;
+  bool has_number_ = false;
   std::optional<ConnectionProblem> problem_;
   std::map<std::string, ConnectionProblem> by_broker_;
 };
@@ -113,10 +124,28 @@ Result<void> reach_leaders(Producer& producer, const Listener& listener,
   return {};
 }
 
+// -1: each has one.
+std::int32_t partition_without_leader(const rd_kafka_metadata_topic& topic) {
+  for (int i = 0; i < topic.partition_cnt; ++i) {
+    if (topic.partitions[i].leader < 0) return topic.partitions[i].id;
+  }
+  return -1;
+}
+
+Result<void> may_write(Producer& producer, const Listener& listener, const KafkaConfig& config,
+                       const std::string& topic, const Clock& clock, SteadyTime until) {
+  while (config.enable_idempotence && !listener.has_number() && clock.steady() < until) {
+    producer.poll(milliseconds(50));
+    if (const auto fatal = producer.fatal()) return judge_topic(config, topic, fatal->error);
+  }
+  return {};
+}
+
 Result<void> ask(Producer& producer, const Listener& listener, const KafkaConfig& config,
                  const std::string& topic, const Clock& clock, SteadyTime deadline) {
   const Owned<rd_kafka_topic_t> handle(
       topic.empty() ? nullptr : rd_kafka_topic_new(producer.handle(), topic.c_str(), nullptr));
+  const SteadyTime patience = std::min<SteadyTime>(deadline, clock.steady() + kPatience);
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - clock.steady());
     const rd_kafka_metadata_t* raw = nullptr;
@@ -129,7 +158,19 @@ Result<void> ask(Producer& producer, const Listener& listener, const KafkaConfig
       if (topic.empty() || metadata->topic_cnt == 0) return {};
       if (auto good = judge_topic(config, topic, metadata->topics[0].err); !good)
         return good.error();
-      return reach_leaders(producer, listener, *metadata, clock, deadline);
+      const std::int32_t orphan = partition_without_leader(metadata->topics[0]);
+      if (orphan >= 0 && clock.steady() < patience) {
+        producer.poll(milliseconds(100));
+        continue;
+      }
+      if (orphan >= 0) {
+        return Error{ErrorKind::kTransient,
+                     "topic " + topic + ": partition " + std::to_string(orphan) +
+                         " has no leader: the brokers that have it are down, or their disk failed"};
+      }
+      auto reached = reach_leaders(producer, listener, *metadata, clock, deadline);
+      if (!reached) return reached.error();
+      return may_write(producer, listener, config, topic, clock, patience);
     }
     const auto& problem = listener.problem();
     if ((problem && problem->needs_person) || listener.all_down() || left <= milliseconds(0))

@@ -156,7 +156,7 @@ Result<std::unique_ptr<Producer>> Producer::create(const KafkaConfig& config, co
   fill(settings, config);
   if (extra.inquisitive) {
     settings.set("log.connection.close", "true");
-    settings.set("statistics.interval.ms", "0");
+    settings.set("statistics.interval.ms", "100");
   }
   if (settings.problem()) return Error{ErrorKind::kInvalidConfig, *settings.problem()};
 

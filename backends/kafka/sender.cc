@@ -23,6 +23,8 @@ constexpr std::uint32_t kHandOvers = 4;  // of one delivery before core is asked
 constexpr std::size_t kLeastBatch = 16 << 10;  // below this the broker's limit is not searched
 constexpr std::size_t kDefaultBrokerLimit = 1'000'000;
 constexpr std::size_t kLeastCut = 2048;
+// A topic that takes no message of this size is not made for job scripts.
+constexpr std::size_t kLeastTopicLimit = 65'536;
 constexpr std::size_t kRequestFrame = 512;  // around the messages of a request
 constexpr const char* kStopped = "stopped before the broker answered";
 
@@ -225,8 +227,12 @@ void Sender::conclude(Item& item, std::vector<Item>& again) {
   switch (verdict.action) {
     case Action::kAcknowledge:
       reporter_.acknowledged(item.message);
+      if (!suspects_.empty()) {
+        ++taken_[item.message.topic];
+        suspects_.erase(item.delivery.event().id);
+      }
       return item.delivery.acknowledge();
-    case Action::kReject: return item.delivery.reject(verdict.reason);
+    case Action::kReject: return refused(item, verdict.reason, again);
     case Action::kTooLarge: return too_large(item, false, again);
     case Action::kSendNow:
       if (item.time_refused)
@@ -246,6 +252,29 @@ void Sender::requeue(std::vector<Item> items) {
     item->settled = item->reported = false;
     queue_.push_front(std::move(*item));
   }
+}
+
+// ---- refused
+
+// The broker's answer is for a batch, and may be for all that comes to the topic, by a rule of its
+// own: the event is at fault if it is refused alone and the topic takes others meanwhile.
+void Sender::refused(Item& item, const std::string& reason, std::vector<Item>& again) {
+  constexpr std::size_t kMostSuspects = 10'000;
+  if (suspects_.size() >= kMostSuspects) suspects_.clear();
+  const std::uint64_t taken = taken_[item.message.topic];
+  const auto suspect = suspects_.try_emplace(item.delivery.event().id, taken).first;
+  if (chunk_.size() > 1) {
+    item.alone = true;
+    return again.push_back(std::move(item));
+  }
+  if (suspect->second == taken) return hold(item, reason);
+  suspects_.erase(suspect);
+  item.delivery.reject(reason);
+}
+
+void Sender::hold(Item& item, const std::string& reason) {
+  reporter_.alarm(Alarm::kRefused, item.message.topic, reason);
+  item.delivery.retry(reason, kSlow);
 }
 
 // ---- too large
@@ -280,6 +309,9 @@ void Sender::cut_or_reject(Item& item, bool by_client, std::vector<Item>& again)
   } catch (const std::exception& e) {
     problem = " (" + printable(e.what()) + ")";
   }
+  if (!message && !by_client && whole <= kLeastTopicLimit)
+    return hold(item, "the topic takes no message of " + std::to_string(whole / 1024 + 1) +
+                          " KiB; raise its max.message.bytes");
   if (!message) return item.delivery.reject(reason + ", and it cannot be cut to less" + problem);
   item.message = *std::move(message);
   item.size = item.message.size();

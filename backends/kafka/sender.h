@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/kafka/config.h"
@@ -84,6 +85,8 @@ class Sender final : private ProducerListener {
   void conclude(Item& item, std::vector<Item>& again);
   void too_large(Item& item, bool by_client, std::vector<Item>& again);
   void cut_or_reject(Item& item, bool by_client, std::vector<Item>& again);
+  void refused(Item& item, const std::string& reason, std::vector<Item>& again);
+  void hold(Item& item, const std::string& reason);
   void answered_alone(Item& item, bool too_large);
   void requeue(std::vector<Item> items);
 
@@ -121,6 +124,10 @@ class Sender final : private ProducerListener {
   SteadyTime chunk_since_;
   std::size_t outstanding_ = 0;  // messages of the chunk without a report
   RefusedBatch refused_;
+  // Events that were refused, and how many their topic had taken by then. It counts only while
+  // there are such.
+  std::unordered_map<std::string, std::uint64_t> suspects_;
+  std::unordered_map<std::string, std::uint64_t> taken_;
 
   bool stopping_ = false;
   SteadyTime stop_began_;

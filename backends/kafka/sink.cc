@@ -44,8 +44,11 @@ std::vector<std::string> KafkaSink::topics_of(const std::vector<std::string>& ki
 }
 
 Result<void> KafkaSink::check() {
-  const bool known = !config_.topic_template.uses("scheduler");
-  const auto topics = known ? topics_of(config_.kinds) : std::vector<std::string>{};
+  const bool known = !config_.topic_template.uses("scheduler") &&
+                     !(config_.topic_template.uses("kind") && config_.kinds.empty());
+  const std::vector<std::string> any{"job.script"};
+  const auto topics =
+      known ? topics_of(config_.kinds.empty() ? any : config_.kinds) : std::vector<std::string>{};
   if (auto good = probe(config_, clock_, topics, kProbeLimit); !good) return good.error();
   for (const std::string& topic : topics) {
     if (auto good = check_policy(config_, clock_, topic, kProbeLimit); !good) return good.error();

@@ -217,6 +217,11 @@ class TopicSetup {
 
 }  // namespace
 
+// What there is of an event at least, and more than a topic for job scripts may refuse.
+constexpr std::int64_t kLeastMessage = 65'536;
+// Twice as long as a broker waits between two looks at what it may delete.
+constexpr std::int64_t kLeastRetentionMs = 600'000;
+
 Result<void> check_policy(const KafkaConfig& config, const Clock& clock, const std::string& topic,
                           milliseconds limit) {
   ProducerListener nobody;
@@ -225,7 +230,19 @@ Result<void> check_policy(const KafkaConfig& config, const Clock& clock, const s
   TopicSetup setup(**producer, config, clock, clock.steady() + limit);
   auto settings = setup.settings(topic);
   // Who may write need not have the right to read settings.
-  if (!settings || (*settings)["cleanup.policy"].find("compact") == std::string::npos) return {};
+  if (!settings) return {};
+  const auto number = [&](const char* name) {
+    return parse_number<std::int64_t>((*settings)[name]).value_or(-1);
+  };
+  const auto refuse = [&](const std::string& name, const char* words) {
+    return Error{ErrorKind::kPermanent,
+                 "topic " + topic + ": " + name + " is " + (*settings)[name] + ", " + words};
+  };
+  if (const auto limit = number("max.message.bytes"); limit >= 0 && limit < kLeastMessage)
+    return refuse("max.message.bytes", "which may be too little for an event without its script");
+  if (const auto time = number("retention.ms"); time >= 0 && time < kLeastRetentionMs)
+    return refuse("retention.ms", "so the topic deletes events before a consumer may have them");
+  if ((*settings)["cleanup.policy"].find("compact") == std::string::npos) return {};
   return Error{ErrorKind::kPermanent,
                "topic " + topic + ": cleanup.policy is " + (*settings)["cleanup.policy"] +
                    (config.key.empty() ? ", so it takes no message without a key"

@@ -31,6 +31,7 @@ def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_le
     # NOT_ENOUGH_REPLICAS.
     topics = {"stays": cluster.create(f"stays-{uuid.uuid4().hex[:8]}", replicas="1,2,3"),
               "dies": cluster.create(f"dies-{uuid.uuid4().hex[:8]}", replicas="2,3,1")}
+    lonely = cluster.create(f"lonely-{uuid.uuid4().hex[:8]}", replicas="2")
     daemon = make_kafka_daemon({name: kafka_sink(cluster, topic, stalled_after_seconds=3,
                                                  librdkafka={"reconnect.backoff.max.ms": 1000})
                                 for name, topic in topics.items()}, archive=False,
@@ -53,6 +54,11 @@ def test_two_of_three_brokers_lost_hold_events_until_they_are_back_and_a_lost_le
     status = daemon.status()["sinks"]
     for name in topics:
         assert status[name]["dead"] == 0 and status[name]["waiting"] > 0, (name, status[name])
+    # Of the one topic that is nowhere else, `check` says so.
+    checked = make_kafka_daemon({"kafka": kafka_sink(cluster, lonely)},
+                                archive=False).command("check", check=False)
+    assert checked.returncode == harness.EX_UNAVAILABLE, checked.stdout
+    assert f"topic {lonely}: partition 0 has no leader" in checked.stdout + checked.stderr
     cluster.start_nodes(2, 3)
     manifest = first.manifest()
     for name, topic in topics.items():

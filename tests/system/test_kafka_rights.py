@@ -59,6 +59,8 @@ def test_missing_rights_and_topics_hold_events_loudly_and_lose_none(make_kafka_d
     checked = daemon.command("check", check=False)
     assert checked.returncode == harness.EX_UNAVAILABLE
     said = checked.stdout + checked.stderr
+    for topic in (case.topic for case in cases if case.what == "stranger"):
+        assert re.search(rf"topic {topic}: .*give the user WRITE", said), said
     for topic in (case.topic for case in cases if case.what == "later"):
         assert re.search(rf"topic {topic}: the topic does not exist.*--create --topic {topic}",
                          said), said

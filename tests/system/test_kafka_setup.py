@@ -63,6 +63,29 @@ def test_a_compacted_topic_is_reported_and_costs_no_event(make_kafka_daemon, bro
     assert "a compacted topic takes none like this" in str(status)
 
 
+def test_a_topic_for_tiny_messages_is_reported_and_costs_no_event(make_kafka_daemon, broker, spool):
+    name = broker.create(f"tiny-{uuid.uuid4().hex[:8]}", max_message_bytes=300)
+    spool.write(1)
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name)}, archive=False)
+    checked = daemon.command("check", check=False)
+    assert checked.returncode != 0, checked.stdout
+    assert "max.message.bytes is 300" in checked.stdout + checked.stderr
+    daemon.start().wait_log("KAFKA_REFUSED.*raise its max.message.bytes")
+    status = daemon.status()["sinks"]["kafka"]
+    assert status["waiting"] == 1 and status["dead"] == 0, status
+    broker.admin("set", name, "max.message.bytes=8388608")
+    daemon.wait_acknowledged(1, "kafka")
+    assert len(broker.read(name)) == 1
+
+
+def test_a_topic_that_deletes_at_once_is_reported(make_kafka_daemon, broker, spool):
+    name = broker.create(f"gone-{uuid.uuid4().hex[:8]}", retention_ms=1000)
+    daemon = make_kafka_daemon({"kafka": kafka_sink(broker, name)}, archive=False)
+    checked = daemon.command("check", check=False)
+    assert checked.returncode != 0, checked.stdout
+    assert "retention.ms is 1000" in checked.stdout + checked.stderr
+
+
 def test_setup_without_the_right_says_so_and_how_an_administrator_does_it(make_kafka_daemon,
                                                                           broker, spool, work,
                                                                           certificates):

@@ -1,6 +1,7 @@
 """A real OpenSearch that refuses, forgets and goes away, and a real Slurm: every job is in the
 index once, or waits."""
 
+import json
 import signal
 import time
 
@@ -47,6 +48,12 @@ def wait_held(daemon, word):
     return status["sinks"]["search"]
 
 
+def assert_check_says(daemon, words):
+    checked = daemon.command("check", check=False)
+    assert checked.returncode == harness.EX_UNAVAILABLE, checked.stdout
+    assert words in checked.stdout + checked.stderr, checked.stdout + checked.stderr
+
+
 def assert_each_once(server, storm):
     """Exactly the storm's jobs, each once, each with its own script."""
     rows = server.values("job.id", "script.sha256")
@@ -90,6 +97,7 @@ def test_a_closed_index_and_a_full_cluster_hold_the_events(ready, empty, make_st
     empty.call("POST", f"/{index}/_close")
     second = make_storm(10, first_id=1000, variables=5).finish()
     wait_held(ready, "400")
+    assert_check_says(ready, f"the index {index} is closed")
     empty.call("POST", f"/{index}/_open?wait_for_active_shards=1")
     wait_delivered(ready, "after the index was opened")
     first.manifest_file.write_text(first.manifest_file.read_text()
@@ -101,6 +109,7 @@ def test_a_closed_index_and_a_full_cluster_hold_the_events(ready, empty, make_st
     try:
         third = make_storm(10, first_id=2000, variables=5).finish()
         wait_held(ready, "400")
+        assert_check_says(ready, "shards that cluster.max_shards_per_node allows")
     finally:
         empty.call("PUT", "/_cluster/settings",
                    {"persistent": {"cluster.max_shards_per_node": None}})
@@ -134,6 +143,67 @@ def test_without_the_template_events_wait_for_setup(empty, make_daemon, spool,
     assert "scriptorium setup" in daemon.log_text()
     daemon.command("setup", "search")
     wait_delivered(daemon, "after setup")
+    assert_each_once(empty, storm)
+
+
+@pytest.mark.parametrize("what", ["mapping", "limit", "drop", "fail", "create"])
+def test_what_the_server_does_to_every_document_is_no_documents_fault(ready, empty, make_storm,
+                                                                      what):  # noqa: F811
+    """The site's own template, pipeline or settings: all is held, and arrives afterwards."""
+    index = f"scriptorium-job-{time.strftime('%Y.%m', time.gmtime())}"
+    path = "/_index_template/scriptorium-job"
+    ours = empty.call("GET", path)["index_templates"][0]["index_template"]
+    changed = json.loads(json.dumps(ours))
+    template = {"index_patterns": ["scriptorium-*"], "priority": 5000, "template": {
+        "mapping": {"mappings": {"dynamic": "strict"}},
+        "limit": {"settings": {"index.mapping.total_fields.limit": 5}}}.get(what)}
+    said = {"mapping": "strict_dynamic_mapping_exception", "limit": "Limit of total fields",
+            "drop": "an ingest pipeline of the server drops the document",
+            "fail": "fail_processor_exception: a rule of the site",
+            "create": "no such index"}[what]
+    try:
+        if template["template"]:
+            empty.call("PUT", "/_index_template/site", template)
+            assert_check_says(ready, "another index template than scriptorium-job decides")
+        elif what == "create":
+            empty.call("PUT", "/_cluster/settings",
+                       {"persistent": {"action.auto_create_index": "false"}})
+            assert_check_says(ready, "action.auto_create_index is false")
+        else:
+            processor = {"drop": {}} if what == "drop" else {"fail": {"message":
+                                                                      "a rule of the site"}}
+            empty.call("PUT", "/_ingest/pipeline/site", {"processors": [processor]})
+            changed["template"]["settings"]["index"]["default_pipeline"] = "site"
+            empty.call("PUT", path, changed)
+        storm = make_storm(10, variables=5).finish()
+        ready.start()
+        wait_held(ready, said)
+        ready.wait_log(f"ES_REFUSED.*{said}")
+    finally:
+        empty.request("DELETE", "/_index_template/site")
+        empty.call("PUT", path, ours)
+        empty.request("DELETE", f"/{index}")
+        empty.request("DELETE", "/_ingest/pipeline/site")
+        empty.call("PUT", "/_cluster/settings", {"persistent": {"action.auto_create_index": None}})
+    wait_delivered(ready, "after the repair")
+    assert_each_once(empty, storm)
+
+
+def test_an_index_without_any_active_shard_holds_the_events(empty, make_daemon, spool,
+                                                            make_storm):  # noqa: F811
+    daemon = make_daemon(sinks=search_sink(empty, request_timeout_ms=4000))
+    daemon.command("setup", "search")
+    path = "/_index_template/scriptorium-job"
+    template = empty.call("GET", path)["index_templates"][0]["index_template"]
+    template["template"]["settings"]["index"]["routing.allocation.require.rack"] = "none"
+    empty.call("PUT", path, template)
+    storm = make_storm(10, variables=5).finish()
+    daemon.start()
+    wait_held(daemon, "503 unavailable_shards_exception: ")
+    assert_check_says(daemon, "has a shard without any copy that is active")
+    empty.call("PUT", "/scriptorium-job-*/_settings",
+               {"index.routing.allocation.require.rack": None})
+    wait_delivered(daemon, "with a shard")
     assert_each_once(empty, storm)
 
 

@@ -69,6 +69,80 @@ TEST_F(AdminTest, CheckSaysThatTheServerHasMadeItsIndexReadOnly) {
                                  "set, as the server does itself when its disk is full"));
 }
 
+TEST_F(AdminTest, CheckSaysThatSomethingElseThanSuchAServerAnswers) {
+  const std::string page = "<html>Please log in</html>";
+  for (const int status : {200, 302, 404}) {
+    for (const char* path : {"/", "/_bulk"})
+      server_.answer(path, {.status = status, .body = page, .content_type = "text/html"});
+    EXPECT_THAT(check(),
+                HasSubstr(server_.url() + " takes no documents: " + std::to_string(status) +
+                          ": this is no answer of Elasticsearch or OpenSearch"));
+  }
+}
+
+TEST_F(AdminTest, CheckSaysThatTheIndexCannotTakeAnything) {
+  const auto is = [&](const char* state, const char* health) {
+    server_.answer("/_cat/indices/", {.body = Json::array({{{"index", "scriptorium-job-2026.11"},
+                                                            {"status", state},
+                                                            {"health", health}}})
+                                                  .dump()});
+  };
+  is("open", "yellow");
+  EXPECT_EQ(check(), "good");
+  is("close", "green");
+  EXPECT_THAT(check(), HasSubstr("is closed; open it"));
+  is("open", "red");
+  EXPECT_THAT(check(), HasSubstr("a shard without any copy that is active"));
+}
+
+TEST_F(AdminTest, CheckSaysThatTheNextIndexCannotBeMade) {
+  const auto are = [&](const char* create, const char* most, int active) {
+    server_.answer("/_cluster/settings",
+                   {.body = Json{{"persistent", Json::object()},
+                                 {"defaults",
+                                  {{"action", {{"auto_create_index", create}}},
+                                   {"cluster", {{"max_shards_per_node", most}}}}}}
+                                .dump()});
+    server_.answer("/_cluster/health", {.body = Json{{"active_shards", active},
+                                                     {"unassigned_shards", 3},
+                                                     {"number_of_data_nodes", 2}}
+                                                    .dump()});
+  };
+  are("true", "1000", 1995);
+  EXPECT_EQ(check(), "good");
+  are("true", "1000", 1996);
+  EXPECT_THAT(check(), HasSubstr("1999 of the 2000 shards that cluster.max_shards_per_node allows, "
+                                 "so it makes no other index, and the next month's"));
+  are("false", "1000", 1);
+  EXPECT_EQ(check(), "good") << "the index may be there";
+  server_.answer("/_cat/indices/", {.status = 404});
+  EXPECT_THAT(check(), HasSubstr("action.auto_create_index is false"));
+}
+
+TEST_F(AdminTest, CheckSaysThatTheAliasHasNoIndexToWriteTo) {
+  config_.require_alias = true;
+  const auto are = [&](const Json& indices) {
+    server_.answer("/_alias/", {.body = indices.dump()});
+  };
+  const Json plain{{"aliases", {{"scriptorium-job-2026.11", Json::object()}}}};
+  Json writes = plain;
+  writes["aliases"]["scriptorium-job-2026.11"]["is_write_index"] = true;
+  are({{"a", plain}});
+  EXPECT_EQ(check(), "good");
+  are({{"a", plain}, {"b", writes}});
+  EXPECT_EQ(check(), "good");
+  are({{"a", plain}, {"b", plain}});
+  EXPECT_THAT(check(), HasSubstr("none of the indices of the alias scriptorium-job-2026.11"));
+  server_.answer("/_alias/", {.status = 404});
+  EXPECT_THAT(check(), HasSubstr("there is no alias scriptorium-job-2026.11"));
+}
+
+TEST_F(AdminTest, CheckSaysThatAnotherTemplateGoesBeforeOurs) {
+  server_.answer("/_index_template/_simulate_index/",
+                 {.body = R"({"template":{},"overlapping":[{"name":"scriptorium-job"}]})"});
+  EXPECT_THAT(check(), HasSubstr("another index template than scriptorium-job decides"));
+}
+
 TEST_F(AdminTest, CheckSaysWhichPrivilegeIsMissing) {
   const auto rights = [&](bool create, bool configure) {
     server_.answer("/_security/user/_has_privileges",

@@ -172,6 +172,18 @@ TEST(BulkAnswerTest, TellsWhichDocumentsMayHaveBeenChanged) {
   EXPECT_TRUE((*items)[2].changes);
 }
 
+TEST(BulkAnswerTest, ASuccessThatStoresNothingIsNone) {
+  for (const auto& [action, judged] : {std::pair{"create", ItemAction::kReject},
+                                       {"index", ItemAction::kReject},
+                                       {"update", ItemAction::kStored}}) {
+    const auto items = parse_bulk_answer(R"({"items":[{")" + std::string(action) +
+                                             R"(":{"_id":"a","status":200,"result":"noop"}}]})",
+                                         {"a"});
+    ASSERT_TRUE(items);
+    EXPECT_EQ(judge_item(items->front()), judged) << action;
+  }
+}
+
 TEST(BulkAnswerTest, IsUnknownUnlessItAnswersForExactlyTheseDocuments) {
   for (const char* body :
        {"", "<html>", "{", R"({"items":[)", "[]", "null", R"({"errors":false})", R"({"items":{}})",
@@ -212,7 +224,7 @@ TEST(SafeReasonTest, EndsWhereTheServerBeginsToQuote) {
   expect(
       "failed to parse field [environment] of type [flattened] in document with id '1'. Preview of "
       "field's value: 'SECRET'",
-      "failed to parse field [environment] of type [flattened] in document with id '1'");
+      "failed to parse field [environment] of type [flattened]");
   expect(
       "[1:20] failed to parse: Unexpected character: expected a value at [Source: "
       "(byte[])\"{\"script\":\"SECRET\"}\"; line: 1]",

@@ -339,6 +339,45 @@ TEST_F(ElasticsearchSinkTest,
   EXPECT_EQ(outbox_.reason("1000"), "500 not_x_content_exception: no content");
 }
 
+TEST_F(ElasticsearchSinkTest, AMappingThatTakesNoDocumentAtAllIsTheServersFault) {
+  server_.judge_documents([](const auto&) -> std::optional<Fake::ItemReply> {
+    return Fake::ItemReply{400, "strict_dynamic_mapping_exception", "mapping set to strict"};
+  });
+  for (int attempt = 1; attempt <= 3; ++attempt)
+    deliver({test::make_event("1000"), test::make_event("1001")});
+  EXPECT_EQ(outbox_.outcome("1000"), Outcome::kRetry);
+  EXPECT_EQ(outbox_.reason("1001"), "400 strict_dynamic_mapping_exception: mapping set to strict");
+  EXPECT_EQ(hint("1001"), std::chrono::seconds(60));
+  EXPECT_EQ(log_.count("ES_REFUSED"), 1U);
+  // Once another is taken, it is the document's.
+  server_.judge_documents([](const auto& document) -> std::optional<Fake::ItemReply> {
+    if (document.source.find("1000") == std::string::npos) return std::nullopt;
+    return Fake::ItemReply{400, "strict_dynamic_mapping_exception", "mapping set to strict"};
+  });
+  deliver({test::make_event("1001")});
+  EXPECT_EQ(outbox_.outcome("1001"), Outcome::kAcknowledged);
+  deliver({test::make_event("1000")});
+  EXPECT_EQ(outbox_.outcome("1000"), Outcome::kRejected);
+}
+
+TEST_F(ElasticsearchSinkTest, ADocumentThatAPipelineDropsIsNotAcknowledged) {
+  const auto drop = [&](const std::string& job) {
+    server_.judge_documents([job](const auto& document) -> std::optional<Fake::ItemReply> {
+      if (document.source.find(job) == std::string::npos) return std::nullopt;
+      return Fake::ItemReply{200, "", "", R"("result":"noop")"};
+    });
+  };
+  drop("");
+  deliver({test::make_event("1000")});
+  EXPECT_EQ(outbox_.outcome("1000"), Outcome::kRetry);
+  EXPECT_EQ(log_.last("ES_REFUSED")->field("reason"),
+            "200: an ingest pipeline of the server drops the document");
+  drop("1000");
+  deliver({test::make_event("1000"), test::make_event("1001")});
+  EXPECT_EQ(outbox_.outcome("1000"), Outcome::kRejected);
+  EXPECT_EQ(outbox_.outcome("1001"), Outcome::kAcknowledged);
+}
+
 TEST_F(ElasticsearchSinkTest, AFewRefusalsOfThatKindAreNoReasonToGiveUp) {
   judge_job("1000", {400, "brand_new_exception", "new"});
   for (std::uint32_t attempt = 1; attempt <= 30; ++attempt) {

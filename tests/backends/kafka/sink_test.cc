@@ -176,12 +176,27 @@ class KafkaSinkRejectTest
     : public KafkaSinkTest,
       public ::testing::WithParamInterface<std::pair<rd_kafka_resp_err_t, const char*>> {};
 
-TEST_P(KafkaSinkRejectTest, WhatTheBrokerRefusesForWhatItIsIsRejectedAndTheNextGoesOn) {
+TEST_P(KafkaSinkRejectTest, WhatTheBrokerRefusesIsHeldUntilTheTopicTakesAnother) {
+  start();
+  for (std::uint32_t attempt = 1; attempt <= 3; ++attempt) {
+    cluster_->answer_next({GetParam().first});
+    EXPECT_EQ(outcome_of(make_event("1"), attempt), Outcome::kRetry)
+        << "it may be the topic's rule";
+    EXPECT_EQ(outbox_.settlement("1")->hint, kSlow);
+  }
+  EXPECT_EQ(log_.count("KAFKA_REFUSED"), 1U) << log_.text();
+  EXPECT_EQ(outcome_of(make_event("2")), Outcome::kAcknowledged) << outbox_.reason("2");
+  cluster_->answer_next({GetParam().first});
+  EXPECT_EQ(outcome_of(make_event("1"), 4), Outcome::kRejected);
+  EXPECT_THAT(outbox_.reason("1"), HasSubstr(GetParam().second));
+}
+
+TEST_P(KafkaSinkRejectTest, ARefusedBatchIsSentOneByOne) {
   start();
   cluster_->answer_next({GetParam().first});
-  EXPECT_EQ(outcome_of(make_event("1")), Outcome::kRejected);
-  EXPECT_THAT(outbox_.reason("1"), HasSubstr(GetParam().second));
-  EXPECT_EQ(outcome_of(make_event("2")), Outcome::kAcknowledged) << outbox_.reason("2");
+  const auto events = jobs(1, 20);
+  deliver(events);
+  expect_all_once(events);
 }
 INSTANTIATE_TEST_SUITE_P(
     Answers, KafkaSinkRejectTest,
@@ -328,7 +343,10 @@ TEST_F(KafkaSinkTest, AnAnswerThatNobodyKnowsIsTriedSomeTimesAndThenADeadLetter)
   EXPECT_EQ(outcome_of(make_event("2"), kUnknownAttempts - 1), Outcome::kRetry);
   EXPECT_THAT(outbox_.reason("2"), HasSubstr("INVALID_CONFIG"));
   cluster_->answer_next({RD_KAFKA_RESP_ERR_INVALID_CONFIG});
-  EXPECT_EQ(outcome_of(make_event("2"), kUnknownAttempts), Outcome::kRejected);
+  EXPECT_EQ(outcome_of(make_event("2"), kUnknownAttempts), Outcome::kRetry);
+  EXPECT_EQ(outcome_of(make_event("3")), Outcome::kAcknowledged);
+  cluster_->answer_next({RD_KAFKA_RESP_ERR_INVALID_CONFIG});
+  EXPECT_EQ(outcome_of(make_event("2"), kUnknownAttempts + 1), Outcome::kRejected);
 }
 
 TEST_F(KafkaSinkTest, StartsWithoutABrokerAndDeliversWhenItIsThere) {
@@ -487,10 +505,22 @@ TEST_F(KafkaSinkTest, ItIsCutUntilTheBrokerTakesIt) {
 TEST_F(KafkaSinkTest, WhatCannotBeCutToFitIsRejectedWithItsSize) {
   start();
   cluster_->answer_next(std::vector<rd_kafka_resp_err_t>(50, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE));
-  EXPECT_EQ(outcome_of(make_event("1")), Outcome::kRejected);
+  auto event = std::make_shared<Event>(*make_event("1"));
+  event->job.name = std::string(100'000, 'x');
+  EXPECT_EQ(outcome_of(event), Outcome::kRejected);
   EXPECT_THAT(outbox_.reason("1"), HasSubstr("message too large: "));
   cluster_->forget_answers();
   EXPECT_EQ(outcome_of(make_event("2")), Outcome::kAcknowledged);
+}
+
+TEST_F(KafkaSinkTest, ATopicThatTakesNoMessageOfAnySizeHoldsThem) {
+  start();
+  cluster_->answer_next(std::vector<rd_kafka_resp_err_t>(50, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE));
+  const auto event = make_event("1", std::string(100'000, 'x'));
+  EXPECT_EQ(outcome_of(event), Outcome::kRetry);
+  EXPECT_THAT(log_.last("KAFKA_REFUSED")->field("reason"), HasSubstr("max.message.bytes"));
+  cluster_->forget_answers();
+  EXPECT_EQ(outcome_of(event, 2), Outcome::kAcknowledged);
 }
 
 TEST_F(KafkaSinkTest, WithDeadLetterNothingIsCut) {
@@ -675,6 +705,39 @@ TEST_F(KafkaSinkTest, CheckSaysHowToMakeATopicThatIsMissing) {
               HasSubstr("topic jobs: the topic does not exist; make it with: kafka-topics.sh"));
 }
 
+TEST_F(KafkaSinkTest, CheckFindsAMissingTopicWhateverKindsTheSinkGets) {
+  options_ = {};
+  options_.set("brokers", cluster_->brokers().c_str()).set("topic", "other");
+  const Value all{std::string("*"), {"kafka.toml", 1}};
+  options_.set("kinds", test::ConfigBuilder::Data(std::vector<Value>{all}));
+  cluster_->answer_topic("other", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  const auto sink = KafkaSink::create(options_.config(), context_);
+  ASSERT_TRUE(sink);
+  const auto checked = (*sink)->check();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message(), HasSubstr("topic other: the topic does not exist"));
+}
+
+TEST_F(KafkaSinkTest, CheckSaysThatAPartitionHasNoLeader) {
+  use_brokers(1, 2);
+  cluster_->lead(kTopic, 1, -1);
+  const auto sink = KafkaSink::create(options_.config(), context_);
+  ASSERT_TRUE(sink);
+  const auto checked = (*sink)->check();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message(), HasSubstr("topic jobs: partition 1 has no leader"));
+}
+
+TEST_F(KafkaSinkTest, CheckSaysThatTheUserMayWriteNowhere) {
+  cluster_->answer_next(MockCluster::kInitProducerId,
+                        {RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED});
+  const auto sink = KafkaSink::create(options_.config(), context_);
+  ASSERT_TRUE(sink);
+  const auto checked = (*sink)->check();
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().message(), HasSubstr("CLUSTER_AUTHORIZATION_FAILED"));
+}
+
 TEST_F(KafkaSinkTest, CheckOfABrokerThatIsDownEndsAndIsNoFaultOfTheConfiguration) {
   cluster_->down(1);
   const auto sink = KafkaSink::create(options_.config(), context_);
@@ -777,11 +840,11 @@ TEST_F(KafkaSinkTest, APasswordFileThatChangesAfterAFailedLoginIsReadAgain) {
   EXPECT_EQ(outbox_.outcome("1"), Outcome::kRetry);
 }
 
-// librdkafka 2.0 gives it up, 2.8 sends it once more.
-TEST_F(KafkaSinkTest, AMessageThatTheBrokerFoundCorruptIsRejectedOrSentOnceMore) {
+// librdkafka 2.0 gives it up, 2.8 sends it once more itself.
+TEST_F(KafkaSinkTest, AMessageThatTheBrokerFoundCorruptIsSentOnceMore) {
   start();
   cluster_->answer_next({RD_KAFKA_RESP_ERR_INVALID_MSG});
-  if (outcome_of(make_event("1")) == Outcome::kRejected) {
+  if (outcome_of(make_event("1")) == Outcome::kRetry) {
     EXPECT_THAT(outbox_.reason("1"), HasSubstr("INVALID_MSG"));
   } else {
     EXPECT_EQ(outbox_.outcome("1"), Outcome::kAcknowledged) << outbox_.reason("1");
