@@ -324,6 +324,8 @@ Result<void> Admin::check_new_index(const std::string& missing) {
                  "the index " + missing +
                      " is not there, and the server makes none: action.auto_create_index is false"};
   }
+  // One index for ever is there already.
+  if (missing.empty() && !config_.data_stream && !config_.index_name.has_date()) return {};
   const auto most = parse_number<std::int64_t>(setting("cluster/max_shards_per_node"));
   const Json health = most ? ask_for("/_cluster/health").json : Json();
   if (!health.is_object()) return {};

@@ -196,7 +196,14 @@ ConnectionProblem explain(rd_kafka_resp_err_t error, std::string_view text,
   return problem;
 }
 
-ConnectionProblem explain_silence(const KafkaConfig& config) {
+ConnectionProblem explain_silence(const KafkaConfig& config, bool answered) {
+  if (answered) {
+    return {.words =
+                "the brokers have answered before, and now close the connection without a word: a "
+                "request that is larger than their socket.request.max.bytes, or the end of a "
+                "login's session (connections.max.reauth.ms); their log says which",
+            .broker = {}};
+  }
   ConnectionProblem problem{.words = "no broker can be reached, and none gave a reason",
                             .needs_person = !config.uses_tls()};
   if (!config.uses_tls()) {

@@ -23,7 +23,8 @@ ConnectionProblem explain(rd_kafka_resp_err_t error, std::string_view text,
 
 // `_ALL_BROKERS_DOWN` that no other error came before: how a listener that wants TLS looks to a
 // client without it.
-ConnectionProblem explain_silence(const KafkaConfig& config);
+// `answered`: a broker has answered this producer before.
+ConnectionProblem explain_silence(const KafkaConfig& config, bool answered = false);
 
 // "2.0.2"
 std::string library_version_text(int library_version);

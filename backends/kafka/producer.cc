@@ -227,6 +227,12 @@ std::optional<Producer::Fatal> Producer::fatal() const {
   return Fatal{error, printable(words.data(), 400)};
 }
 
+bool Producer::was_answered() const {
+  char* cluster = rd_kafka_clusterid(handle(), 0);
+  if (cluster != nullptr) rd_kafka_mem_free(handle(), cluster);
+  return cluster != nullptr;
+}
+
 std::int64_t Producer::number(const char* property) const {
   std::array<char, 64> text{};
   std::size_t size = text.size();

@@ -67,6 +67,8 @@ class Producer {
     std::string text;
   };
   std::optional<Fatal> fatal() const;
+  // Whether a broker has named its cluster to it.
+  bool was_answered() const;
 
   // The effective value of a property.
   std::int64_t number(const char* property) const;

@@ -191,13 +191,13 @@ bool Reporter::note_idle() {
   return idle;
 }
 
-void Reporter::connection_error(rd_kafka_resp_err_t error, std::string_view text) {
+void Reporter::connection_error(rd_kafka_resp_err_t error, std::string_view text, bool answered) {
   const bool all = error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN;
   // It follows the errors of the brokers, and says no more than they did.
   const bool silent = all && !connection_failed_;
   if (silent && note_idle()) return;
-  const ConnectionProblem problem =
-      silent ? explain_silence(config_) : explain(error, text, config_, rd_kafka_version());
+  const ConnectionProblem problem = silent ? explain_silence(config_, answered)
+                                           : explain(error, text, config_, rd_kafka_version());
   if (all) all_down_ = true;
   if (all || problem.needs_person)
     status_.with([](Status& s) { s.connection = Status::Connection::kDown; });

@@ -51,7 +51,8 @@ class Reporter {
   void answered();
 
   void statistics(Statistics statistics);
-  void connection_error(rd_kafka_resp_err_t error, std::string_view text);
+  // `answered`: a broker has answered this producer before.
+  void connection_error(rd_kafka_resp_err_t error, std::string_view text, bool answered = false);
   void library_line(int level, std::string_view facility, std::string_view text);
   // A connection failed since the last acknowledgement.
   bool connection_failed() const noexcept { return connection_failed_; }

@@ -459,7 +459,8 @@ void Sender::on_report(std::uint64_t tag, rd_kafka_resp_err_t error) noexcept {
 
 void Sender::on_error(rd_kafka_resp_err_t error, std::string_view text) noexcept {
   // producer_failed() handles a fatal error, where it can be handled.
-  if (error != RD_KAFKA_RESP_ERR__FATAL) reporter_.connection_error(error, text);
+  if (error != RD_KAFKA_RESP_ERR__FATAL)
+    reporter_.connection_error(error, text, producer_ && producer_->was_answered());
 }
 
 void Sender::on_statistics(std::string_view json) noexcept {

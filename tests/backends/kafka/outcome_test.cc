@@ -241,6 +241,9 @@ TEST_F(KafkaConnectionTest, PlaintextToATlsPortSaysSo) {
   EXPECT_TRUE(silent.needs_person);
   options_.set("security_protocol", "ssl");
   EXPECT_THAT(explain_silence(options_.config()).words, Not(HasSubstr("security_protocol")));
+  const auto closed = explain_silence(options_.config(), true);
+  EXPECT_FALSE(closed.needs_person);
+  EXPECT_THAT(closed.words, HasSubstr("socket.request.max.bytes"));
 }
 
 TEST_F(KafkaConnectionTest, ABrokerThatIsDownIsNobodysFault) {
