@@ -129,8 +129,11 @@ def test_accountings_figures_are_the_same_in_every_sink(broker, node, make_daemo
     fields = ["4711", "4711", "0", "0", "root", "root", "chem", "batch", "normal", begin, begin,
               end, "3600", "00:00:00", "120", "COMPLETED",
               "0:0", "2", "8", "billing=8,cpu=8,mem=8G,node=2", "02:00:00", "01:50:00", "00:10:00",
-              "", "", "", "/home", "md|\n\"x\""]
-    step = ["4711.batch", "4711.batch"] + [""] * 21 + ["1G", "mem=1500M", "", "", "batch"]
+              "", "", "", "n[1-2]", "/home", "md|\n\"x\""]
+    step = ["4711.0", "4711.0"] + [""] * 7 + [begin, begin, end, "3600", "00:00:00", "",
+                                              "COMPLETED", "0:0", "2", "8", "cpu=8,mem=8G,node=2",
+                                              "02:00:00", "01:50:00", "00:10:00", "1G",
+                                              "cpu=02:00:00,mem=1500M", "2", "n[1-2]", "", "run"]
     rows = "".join(field + "X" for field in fields) + "\n" + "".join(field + "X" for field in step)
     sacct = work / "sacct"
     sacct.write_text(SACCT.replace("@END@", end).replace("#!/bin/bash\n",
