@@ -45,7 +45,10 @@ std::string table_text(const std::vector<SoftwareUse>& rows, const std::string& 
   std::vector<FittedTable::Row> lines;
   for (const SoftwareUse& use : rows) {
     const bool module = use.kind == "module";
-    lines.push_back({{{printable(use.name), module ? Paint::kStrong : Paint::kNone},
+    // What a module or an interpreter is, its name shows.
+    const std::string name =
+        module || use.kind == "interpreter" ? use.name : use.kind + ' ' + use.name;
+    lines.push_back({{{printable(name), module ? Paint::kStrong : Paint::kNone},
                       {printable(use.by)},
                       {std::to_string(use.jobs)},
                       {std::to_string(use.users)},

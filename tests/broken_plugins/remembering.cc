@@ -35,6 +35,7 @@ class Remembered : public Searchable {
       jobs_.back().job = row_of(*jobs_.back().event);
     }
     jobs_[1].job.modules = {"GCC/13"};
+    jobs_[1].job.software = {"conda torch"};
     jobs_[2].job.modules = jobs_[3].job.modules = {"GCC/12"};
   }
 
