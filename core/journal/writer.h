@@ -106,9 +106,10 @@ class Writer {
   };
   Presence presence_of(const std::string& id);
   void put_mark(const std::string& source, CaptureMark& mark, bool duplicate);
-  // Removes an event that only a sink being filled waits for, because one of its id for all comes.
-  // Returns the sinks that are to be given that one by name.
-  std::vector<SinkId> withdraw_filled(const std::string& id);
+  // Of an event whose presence is kFilled: removes it, because one of its id for all comes. Returns
+  // the sinks that are to be given that one by name.
+  std::vector<SinkId> withdraw_filled(const std::string& id, Presence before);
+  void count_new(const EventSummary& event, const std::vector<SinkId>& owed);
   void insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
                     const Content& content, Presence before);
   // Others wait for the event; the sink gets it as one that is to be tried again.

@@ -26,7 +26,8 @@ void Writer::put_mark(const std::string& source, CaptureMark& mark, bool duplica
   marks_.put(source, mark);
 }
 
-std::vector<SinkId> Writer::withdraw_filled(const std::string& id) {
+std::vector<SinkId> Writer::withdraw_filled(const std::string& id, Presence before) {
+  if (before != Presence::kFilled) return {};
   const auto found = events_.find(id);
   if (!found) return {};
   std::vector<SinkId> owed = ledger_.withdrawn(*found, exceptions_.of_event(found->seq));
@@ -35,15 +36,17 @@ std::vector<SinkId> Writer::withdraw_filled(const std::string& id) {
   return owed;
 }
 
+void Writer::count_new(const EventSummary& event, const std::vector<SinkId>& owed) {
+  ledger_.count_pending(event);
+  for (const SinkId sink : owed) put_filled(sink, event);
+}
+
 void Writer::insert_event(const std::string& source, const std::shared_ptr<const Event>& event,
                           const Content& content, Presence before) {
-  std::vector<SinkId> owed;
-  if (before == Presence::kFilled) owed = withdraw_filled(event->id);
+  const std::vector<SinkId> owed = withdraw_filled(event->id, before);
   const std::uint64_t seq = ledger_.next_seq();
   events_.insert(seq, source, *event, content);
-  const EventSummary summary{.seq = seq, .bytes = event->bytes_size(), .kind = event->kind};
-  ledger_.count_pending(summary);
-  for (const SinkId sink : owed) put_filled(sink, summary);
+  count_new({.seq = seq, .bytes = event->bytes_size(), .kind = event->kind}, owed);
   const bool whole = std::all_of(event->files.begin(), event->files.end(),
                                  [](const EventFile& f) { return f.bytes != nullptr; });
   changes_.events.emplace_back(seq, whole ? event : nullptr);
@@ -56,7 +59,7 @@ void Writer::put_filled(SinkId sink, const EventSummary& event) {
 }
 
 void Writer::insert_dead(const Append& item, const Content& content, Presence before) {
-  if (before == Presence::kFilled) withdraw_filled(item.event->id);
+  const std::vector<SinkId> owed = withdraw_filled(item.event->id, before);
   const std::uint64_t seq = ledger_.next_seq();
   const Event& event = *item.event;
   events_.insert(seq, item.source, event, content, kNoSink);
@@ -65,7 +68,7 @@ void Writer::insert_dead(const Append& item, const Content& content, Presence be
       .seq = seq, .bytes = event.bytes_size(), .kind = event.kind, .target = kNoSink};
   const Timestamp now = clock_.now();
   for (const auto& [id, row] : ledger_.rows()) {
-    if (!row->wants(event.kind, seq, 0)) continue;
+    if (!row->wants(event.kind, seq, 0) && std::ranges::find(owed, id) == owed.end()) continue;
     const Settle dead{.sequence = seq,
                       .outcome = Outcome::kRejected,
                       .reason = *item.dead,
@@ -162,9 +165,10 @@ void Writer::apply(PublishDamaged& item) {
 void Writer::publish_damaged(StoredEvent row) {
   unresolved_.remove(row);
   changes_.resolved_tickets.push_back(row.number);
+  const std::vector<SinkId> owed = withdraw_filled(row.id, presence_of(row.id));
   row.number = ledger_.next_seq();
   events_.insert(row);
-  ledger_.count_pending({.seq = row.number, .bytes = row.bytes, .kind = row.kind});
+  count_new({.seq = row.number, .bytes = row.bytes, .kind = row.kind}, owed);
   changes_.events.emplace_back(row.number, nullptr);
 }
 

@@ -693,6 +693,28 @@ TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadBecomesADeadLetter) {
   EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(2));
 }
 
+TEST_F(JournalDamageTest, AnUnresolvedEventThatCannotBeReadMayHaveBeenFilled) {
+  open();
+  ASSERT_TRUE(journal_->register_sink("archive", {"*"}));
+  const auto copy = journal_->register_sink("copy", {"*"});
+  ASSERT_TRUE(copy);
+  const Journal::Fill progress{
+      .sink = "copy", .archive = "archive", .state = Journal::Fill::State::kFilling};
+  ASSERT_TRUE(journal_->set_fill(progress));
+  ASSERT_TRUE(journal_->fill(progress, progress, {job(1)}));
+  journal_->append({.source = "slurm", .event = job(1), .resolve_first = true}, never_.get_token());
+  ASSERT_TRUE(flush());
+  journal_.reset();
+  sql("UPDATE unresolved SET meta=x'00'");
+  open();
+  EXPECT_THAT(journal_->unresolved("slurm", 0, 10), IsEmpty());
+  ASSERT_TRUE(flush());
+  EXPECT_EQ(journal_->unresolved_count("slurm"), 0U);
+  EXPECT_EQ(drain().damaged, 1);
+  ASSERT_TRUE(flush());
+  EXPECT_THAT(*journal_->dead_letters("archive", 10), SizeIs(1));
+}
+
 // A quarantine that was not finished
 
 class JournalQuarantineTest : public JournalDamageTest {

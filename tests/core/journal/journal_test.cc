@@ -1002,6 +1002,20 @@ TEST_P(JournalAbsentFillTest, ASinkThatReturnsGetsWhatItWasFilledWith) {
   expect_sound();
 }
 
+TEST_F(JournalFillsTest, ADeadLetterOfAllIsOneOfASinkThatWasFilledAndIsNotConfigured) {
+  fill("first");
+  const auto items = read(first_, 0);
+  ASSERT_TRUE(journal_->retire_other_sinks({"archive", "second"}));
+  ASSERT_TRUE(journal_->append(
+      {.source = "slurm", .event = stored_.at(items[0].event->id), .dead = "redaction failed"},
+      never_.get_token()));
+  register_all();
+  for (const char* name : {"archive", "first", "second"})
+    EXPECT_THAT(*journal_->dead_letters(name, 10), SizeIs(1)) << name;
+  EXPECT_EQ(counts("first"), "5/0/5/1");
+  expect_sound();
+}
+
 class JournalForgottenTest : public JournalFillsTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Restarted, JournalForgottenTest, testing::Bool());
 
