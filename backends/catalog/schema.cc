@@ -23,7 +23,8 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE owners(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 -- Texts that repeat. `field` as in schema.h.
 CREATE TABLE names(id INTEGER PRIMARY KEY, field INTEGER NOT NULL, text TEXT NOT NULL);
--- A list (directives, modules, software, nodes, findings) is a blob: the names.id of its items (pack_ids()).
+-- A list (directives, modules, software, nodes, findings) is a blob: the names.id of its items
+-- (pack_ids()).
 CREATE INDEX names_text ON names(field, text COLLATE NOCASE) WHERE typeof(text) = 'text';
 -- One row a job. `job` is an integer if it is written in digits. time: nanoseconds. script,
 -- environment and record: contents.id. Other integers without a unit: names.id.

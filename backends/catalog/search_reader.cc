@@ -21,8 +21,7 @@ constexpr std::size_t kMostBlockBytes = std::size_t{256} << 20;
 
 constexpr const char* kRawColumns =
     "id, time, script, environment, flags, family, cluster, scheduler, name, array_job, user, uid, "
-    "account, partition, qos, work_dir, interpreter, directives, modules, "
-    "software";
+    "account, partition, qos, work_dir, interpreter, directives, modules, software";
 
 RawJob raw_job(const sqlite::Statement& from) {
   RawJob job;

@@ -79,6 +79,8 @@ struct KafkaConfig {
 // What a topic's name may be made of, and its length: the brokers' own rule.
 bool is_topic_character(char c) noexcept;
 inline constexpr std::size_t kTopicLimit = 249;
+// A topic that takes no message of this many bytes is not made for job scripts.
+inline constexpr std::size_t kLeastMessageLimit = 65'536;
 
 std::vector<OptionInfo> options();
 

@@ -23,8 +23,6 @@ constexpr std::uint32_t kHandOvers = 4;  // of one delivery before core is asked
 constexpr std::size_t kLeastBatch = 16 << 10;  // below this the broker's limit is not searched
 constexpr std::size_t kDefaultBrokerLimit = 1'000'000;
 constexpr std::size_t kLeastCut = 2048;
-// A topic that takes no message of this size is not made for job scripts.
-constexpr std::size_t kLeastTopicLimit = 65'536;
 constexpr std::size_t kRequestFrame = 512;  // around the messages of a request
 constexpr const char* kStopped = "stopped before the broker answered";
 
@@ -309,7 +307,7 @@ void Sender::cut_or_reject(Item& item, bool by_client, std::vector<Item>& again)
   } catch (const std::exception& e) {
     problem = " (" + printable(e.what()) + ")";
   }
-  if (!message && !by_client && whole <= kLeastTopicLimit)
+  if (!message && !by_client && whole <= kLeastMessageLimit)
     return hold(item, "the topic takes no message of " + std::to_string(whole / 1024 + 1) +
                           " KiB; raise its max.message.bytes");
   if (!message) return item.delivery.reject(reason + ", and it cannot be cut to less" + problem);

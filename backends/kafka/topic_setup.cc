@@ -217,8 +217,6 @@ class TopicSetup {
 
 }  // namespace
 
-// What there is of an event at least, and more than a topic for job scripts may refuse.
-constexpr std::int64_t kLeastMessage = 65'536;
 // Twice as long as a broker waits between two looks at what it may delete.
 constexpr std::int64_t kLeastRetentionMs = 600'000;
 
@@ -238,7 +236,8 @@ Result<void> check_policy(const KafkaConfig& config, const Clock& clock, const s
     return Error{ErrorKind::kPermanent,
                  "topic " + topic + ": " + name + " is " + (*settings)[name] + ", " + words};
   };
-  if (const auto limit = number("max.message.bytes"); limit >= 0 && limit < kLeastMessage)
+  if (const auto limit = number("max.message.bytes");
+      limit >= 0 && std::cmp_less(limit, kLeastMessageLimit))
     return refuse("max.message.bytes", "which may be too little for an event without its script");
   if (const auto time = number("retention.ms"); time >= 0 && time < kLeastRetentionMs)
     return refuse("retention.ms", "so the topic deletes events before a consumer may have them");

@@ -12,15 +12,11 @@ namespace {
 
 using namespace std::literals;
 
-// sbatch uses isspace() in the C locale.
-constexpr std::string_view kBlanks = " \t\n\v\f\r";
-bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
-
 // Removes the next blank-separated word from `rest` and returns it; empty at the end.
 std::string_view take_blank_word(std::string_view& rest) noexcept {
-  rest = trim(rest, kBlanks);
+  rest = trim(rest, kScriptBlanks);
   std::size_t end = 0;
-  while (end < rest.size() && !is_blank(rest[end])) ++end;
+  while (end < rest.size() && !is_script_blank(rest[end])) ++end;
   const std::string_view word = rest.substr(0, end);
   rest.remove_prefix(end);
   return word;
@@ -53,7 +49,6 @@ std::optional<std::string> read_interpreter(std::string_view script) {
 constexpr std::string_view kBsub = "#BSUB";
 constexpr std::string_view kPbs = "#PBS";
 constexpr std::size_t kMostOtherLines = 100;
-constexpr std::size_t kMaxJobName = 1024;  // Slurm's own limit
 
 // What follows in a script that has several components belongs to the next one.
 bool begins_component(std::string_view word) noexcept {
@@ -103,7 +98,7 @@ Translated translated_directives(std::string_view script, const DirectiveSyntax&
     const std::string_view line = take_until(script, '\n');
     for (Translated* const found : {&bsub, &pbs}) {
       if (line.starts_with(found->prefix) && found->texts.size() < kMaxScriptItems)
-        found->texts.push_back(trim(line.substr(found->prefix.size()), kBlanks));
+        found->texts.push_back(trim(line.substr(found->prefix.size()), kScriptBlanks));
     }
     if (!line.starts_with('#')) ++others;
   }
@@ -160,10 +155,10 @@ void for_each_directive(std::string_view script, const DirectiveSyntax& syntax,
                         const std::function<bool(std::string_view)>& use) {
   while (!script.empty()) {
     const std::string_view line = take_until(script, '\n');
-    const std::string_view text = trim(line, kBlanks);
+    const std::string_view text = trim(line, kScriptBlanks);
     const std::string_view candidate = syntax.indented ? text : line;
     if (!syntax.prefix.empty() && candidate.starts_with(syntax.prefix)) {
-      if (!use(trim(candidate.substr(syntax.prefix.size()), kBlanks))) return;
+      if (!use(trim(candidate.substr(syntax.prefix.size()), kScriptBlanks))) return;
       continue;
     }
     const bool skipped =
@@ -180,7 +175,7 @@ std::vector<std::string> split_directive(std::string_view text) {
   for (std::size_t i = 0; i < text.size() && words.size() < kMaxScriptItems; ++i) {
     const char c = text[i];
     if (quote == '\0' && c == '#') break;
-    if (quote == '\0' && is_blank(c)) {
+    if (quote == '\0' && is_script_blank(c)) {
       if (in_word) words.push_back(std::exchange(word, {}));
       in_word = false;
       continue;

@@ -18,6 +18,13 @@ namespace scriptorium {
 // event.
 inline constexpr std::size_t kMaxScriptItems = 1000;
 inline constexpr std::size_t kMaxScriptItemBytes = 4096;
+inline constexpr std::size_t kMaxJobName = 1024;  // Slurm's own limit
+
+// isspace() in the C locale, which sbatch uses.
+inline constexpr std::string_view kScriptBlanks = " \t\n\v\f\r";
+inline bool is_script_blank(char c) noexcept {
+  return kScriptBlanks.find(c) != std::string_view::npos;
+}
 
 // How a scheduler's submit command finds its options in a script. All schedulers stop at the first
 // line that is neither blank nor a comment.

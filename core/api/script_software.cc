@@ -17,9 +17,6 @@ using namespace std::literals;
 
 constexpr std::size_t kMaxLogicalLine = 64U << 10;
 constexpr int kMostNested = 4;  // commands within the text of a command
-constexpr std::string_view kBlanks = " \t\n\v\f\r";
-
-bool is_blank(char c) noexcept { return kBlanks.find(c) != std::string_view::npos; }
 
 bool is_separator(char c) noexcept {
   return c == ';' || c == '&' || c == '|' || c == '(' || c == ')';
@@ -73,7 +70,7 @@ void read_word(std::string_view line, std::size_t& at, Command& command) {
   char quote = '\0';
   while (at < line.size()) {
     const char c = line[at];
-    if (quote == '\0' && (is_blank(c) || is_separator(c) || c == '<' || c == '>')) break;
+    if (quote == '\0' && (is_script_blank(c) || is_separator(c) || c == '<' || c == '>')) break;
     if (quote != '\'' && is_substitution(line, at)) {
       const std::size_t end = substitution_end(line, at);
       const std::string_view text = line.substr(at, end - at);
@@ -109,7 +106,7 @@ bool skip_redirection(std::string_view line, std::size_t& at) {
   if (line[at] == '&' && at + 1 < line.size() && line[at + 1] == '>') sign = at + 1;
   if (sign == line.size() || (line[sign] != '<' && line[sign] != '>')) return false;
   at = line.find_first_not_of("<>&|", sign);
-  at = at == std::string_view::npos ? line.size() : line.find_first_not_of(kBlanks, at);
+  at = at == std::string_view::npos ? line.size() : line.find_first_not_of(kScriptBlanks, at);
   if (at == std::string_view::npos) at = line.size();
   Command target;
   read_word(line, at, target);
@@ -122,7 +119,7 @@ void for_each_command(std::string_view line, const Use& use) {
   Command command;
   std::size_t at = 0;
   while (at < line.size() && line[at] != '#') {
-    if (is_blank(line[at])) {
+    if (is_script_blank(line[at])) {
       ++at;
     } else if (skip_redirection(line, at)) {
       continue;
@@ -288,7 +285,7 @@ class Reader {
     // Each of eval's words is text of its own; those that are a substitution were read.
     if (first == "eval") return read_text(rest, nested);
     // os.popen('modulecmd python load a')
-    const std::size_t blank = first.find_first_of(kBlanks);
+    const std::size_t blank = first.find_first_of(kScriptBlanks);
     if (rest.empty() && blank != std::string_view::npos &&
         is_one_of(program_name(first.substr(0, blank)), kModuleCommands))
       return read_text(words, nested);
@@ -325,12 +322,12 @@ class Reader {
   void read_text(Words texts, int nested) {
     if (nested >= kMostNested) return;
     for (const std::string& text : texts) {
-      if (text.find_first_of(kBlanks) == std::string::npos) continue;
+      if (text.find_first_of(kScriptBlanks) == std::string::npos) continue;
       const bool was_read = is_substitution(text, 0) && substitution_end(text, 0) == text.size();
       if (!was_read) read_line(text, nested + 1);
     }
     // eval module load a
-    if (!texts.empty() && texts.front().find_first_of(kBlanks) == std::string::npos)
+    if (!texts.empty() && texts.front().find_first_of(kScriptBlanks) == std::string::npos)
       read_simple(texts, nested + 1);
   }
 
@@ -508,7 +505,7 @@ UsedSoftware read_software(std::string_view script) {
   while (!script.empty() && !reader.is_full()) {
     std::string_view line = without_return(take_until(script, '\n'));
     if (line.starts_with('#')) continue;
-    if (continues(line) && !trim(line, kBlanks).starts_with('#')) {
+    if (continues(line) && !trim(line, kScriptBlanks).starts_with('#')) {
       joined = line.substr(0, line.size() - 1);
       bool more = true;
       while (more && !script.empty() && joined.size() <= kMaxLogicalLine) {

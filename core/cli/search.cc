@@ -84,16 +84,18 @@ Outcome run(std::vector<query::Store> stores, Searchable::Request request, bool 
 }
 
 // Jobs whose end is unknown are no hits of `state:FAILED`, and no others either: they are counted.
-std::optional<Searchable::Count> count_end_unknown(const query::Store& store, const Query& query,
-                                                   const std::stop_token& stop) {
-  auto unknown = query::unknown_end(query);
+// `asked_for`: the search, from which its reader and stop are taken.
+std::optional<Searchable::Count> count_end_unknown(const query::Store& store,
+                                                   const Searchable::Request& asked_for) {
+  auto unknown = query::unknown_end(asked_for.query);
   if (!unknown || store.searchable->speed() == Searchable::Speed::kScan) return std::nullopt;
   Searchable::Request request;
   request.query = *std::move(unknown);
   request.limit = 0;
   request.count = true;
   request.deadline = std::chrono::steady_clock::now() + kMostForUnknown;
-  request.stop = stop;
+  request.stop = asked_for.stop;
+  request.visibility = asked_for.visibility;
   const auto asked = query::search_fastest({store}, request);
   if (asked.store == nullptr || !asked.answer.count) return std::nullopt;
   Searchable::Count count = *asked.answer.count;
@@ -143,12 +145,9 @@ int search(const Arguments& arguments, const OpenStores& stores, Searchable::Req
   request.progress = [&](const Searchable::Progress& p) { progress.report(p); };
   const auto output = make_search_output(arguments, stores.cluster(), console);
   Pager pager(console);
-  const Query query = request.query;
-  Outcome outcome =
-      run(stores.list(), std::move(request), wants_all(arguments), *output, pager, progress);
+  Outcome outcome = run(stores.list(), request, wants_all(arguments), *output, pager, progress);
   const bool for_ids = arguments.ids || arguments.nul || arguments.csv;
-  if (outcome.store && !for_ids)
-    outcome.end_unknown = count_end_unknown(*outcome.store, query, stop);
+  if (outcome.store && !for_ids) outcome.end_unknown = count_end_unknown(*outcome.store, request);
   if (outcome.store) pager.write(output->end(outcome.last, *outcome.store, outcome.end_unknown));
   pager.finish();
   const int code = say_refusals(outcome.refused, console);

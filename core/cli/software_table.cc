@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/api/kit/search/job_facts.h"
+
 namespace scriptorium::cli {
 
 void SoftwareTable::count(Key key, const JobRow& job) {
@@ -28,8 +30,8 @@ void SoftwareTable::add(const JobRow& job) {
   for (const std::string& module : std::set<std::string>(job.modules.begin(), job.modules.end()))
     count({"module", module, by}, job);
   for (const std::string& used : job.software) {
-    const std::size_t blank = std::min(used.find(' '), used.size());
-    count({used.substr(0, blank), used.substr(std::min(blank + 1, used.size())), by}, job);
+    const auto [kind, name] = software_parts(used);
+    count({std::string(kind), std::string(name), by}, job);
   }
   if (job.interpreter) count({"interpreter", *job.interpreter, by}, job);
 }

@@ -14,7 +14,6 @@ namespace {
 using namespace std::literals;
 
 constexpr std::size_t kHeader = sizeof(std::uint32_t);
-constexpr std::size_t kMaxJobName = 1024;
 constexpr std::size_t kMaxPath = 4096;
 constexpr std::int64_t kDay = 86'400'000'000'000;
 

@@ -58,18 +58,18 @@ void read_environment(const SpoolFile& file, ParsedJob& parsed) {
   }
 }
 
-// Of a job whose environment was read.
+// Of a job whose environment was read, if it has one.
 DirectiveSyntax syntax_of(const ParsedJob& parsed) {
   DirectiveSyntax syntax = kSbatchSyntax;
   if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
-    for (const Variable& variable : split_environment(*parsed.environment)) {
-      if (variable.name == "SBATCH_IGNORE_PBS") syntax.translated = false;  // whatever its value
-    }
+    constexpr std::string_view kIgnore = "\0SBATCH_IGNORE_PBS="sv;  // whatever its value
+    syntax.translated = !parsed.environment->starts_with(kIgnore.substr(1)) &&
+                        parsed.environment->find(kIgnore) == std::string::npos;
   }
   return syntax;
 }
 
-void read_script(const SpoolFile& file, ParsedJob& parsed) {
+void read_script(const SpoolFile& file, const DirectiveSyntax& syntax, ParsedJob& parsed) {
   std::string_view bytes = bytes_of(file);
   if (!file.truncated && ends_with_nul(file)) {
     bytes.remove_suffix(1);
@@ -81,12 +81,12 @@ void read_script(const SpoolFile& file, ParsedJob& parsed) {
     parsed.problems.push_back("script: NUL byte inside, at offset " + std::to_string(offset));
   }
   parsed.script = make_bytes(std::string(bytes));
-  parsed.script_info = read_script_info(bytes, syntax_of(parsed));
+  parsed.script_info = read_script_info(bytes, syntax);
 }
 
 // The user writes the environment, so this is for reading comfort only, until slurmctld has
 // answered.
-void read_hints(std::string_view script, ParsedJob& parsed) {
+void read_hints(std::string_view script, const DirectiveSyntax& syntax, ParsedJob& parsed) {
   std::optional<std::string_view> name;
   std::optional<std::string_view> work_dir;
   if (parsed.environment_format == EnvironmentFormat::kNulEnded) {
@@ -102,7 +102,7 @@ void read_hints(std::string_view script, ParsedJob& parsed) {
   if (name && !name->empty() && name->size() <= kMaxJobName) {
     parsed.job.name = std::string(*name);
   } else if (!name) {
-    parsed.job.name = job_name_directive(script, syntax_of(parsed));
+    parsed.job.name = job_name_directive(script, syntax);
   }
   if (work_dir && work_dir->starts_with('/') && work_dir->size() <= kMaxPath)
     parsed.job.work_dir = std::string(*work_dir);
@@ -197,12 +197,13 @@ Result<ParsedJob> parse_entry(const SpoolEntry& entry) {
   } else if (script->stat.links < 2) {
     parsed.problems.emplace_back("environment: missing");
   }
+  const DirectiveSyntax syntax = syntax_of(parsed);
   if (script != nullptr) {
-    read_script(*script, parsed);
+    read_script(*script, syntax, parsed);
   } else {
     parsed.problems.emplace_back("script: missing");
   }
-  read_hints(parsed.script ? std::string_view(*parsed.script) : std::string_view(), parsed);
+  read_hints(parsed.script ? std::string_view(*parsed.script) : std::string_view(), syntax, parsed);
   return parsed;
 }
 

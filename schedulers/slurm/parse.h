@@ -20,7 +20,6 @@ namespace scriptorium::slurm {
 
 // Longest texts that Slurm itself takes; what is longer in an environment is not believed even as a
 // hint.
-inline constexpr std::size_t kMaxJobName = 1024;
 inline constexpr std::size_t kMaxPath = 4096;
 
 SpoolPath classify_path(std::string_view path) noexcept;

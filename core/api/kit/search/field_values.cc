@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/api/kit/search/field_glob.h"
+#include "core/api/kit/search/job_facts.h"
 #include "core/api/kit/search/query_matcher.h"
 #include "core/base/ascii.h"
 
@@ -97,9 +98,9 @@ bool shortened_matches(const Texts& values, std::string_view pattern, std::strin
 // "KIND NAME", or one of them.
 bool software_matches(const Texts& values, std::string_view pattern) {
   return std::any_of(values.begin(), values.end(), [&](std::string_view value) {
-    const std::size_t blank = std::min(value.find(' '), value.size());
-    return glob_in_any_case(pattern, value) || glob_in_any_case(pattern, value.substr(0, blank)) ||
-           (blank < value.size() && glob_in_any_case(pattern, value.substr(blank + 1)));
+    const auto [kind, name] = software_parts(value);
+    return glob_in_any_case(pattern, value) || glob_in_any_case(pattern, kind) ||
+           glob_in_any_case(pattern, name);
   });
 }
 

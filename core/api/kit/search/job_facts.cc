@@ -273,6 +273,11 @@ void join(JobRow& row, const Event& later) {
   take_run(row, job, usage, started, ended);
 }
 
+std::pair<std::string_view, std::string_view> software_parts(std::string_view item) noexcept {
+  const std::size_t blank = std::min(item.find(' '), item.size());
+  return {item.substr(0, blank), item.substr(std::min(blank + 1, item.size()))};
+}
+
 std::string_view environment_value(std::string_view environment, std::string_view name) {
   if (environment.empty() || environment.back() != '\0') return {};
   std::string_view found;

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/api/event.h"
@@ -28,6 +29,9 @@ bool is_failure(const std::optional<std::string>& state) noexcept;
 // The id of the job that an event is about. What a task of an array used is about the array, which
 // has one script for all of its tasks.
 const std::string& owning_job_id(const Event& event) noexcept;
+
+// Kind and name of an item of JobRow::software.
+std::pair<std::string_view, std::string_view> software_parts(std::string_view item) noexcept;
 
 // Environment variables "NAME=value" of a file "environment"; empty if it is not NUL-ended.
 std::string_view environment_value(std::string_view environment, std::string_view name);
