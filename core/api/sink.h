@@ -9,6 +9,7 @@
 
 #include "core/api/delivery.h"
 #include "core/api/logger.h"
+#include "core/api/maintained_sink.h"
 #include "core/api/plugin_context.h"
 #include "core/api/readable_sink.h"
 #include "core/api/rewritable_sink.h"
@@ -101,6 +102,9 @@ class Sink {
 
   // This sink as a Searchable; null if it cannot answer queries.
   virtual Searchable* searchable() { return nullptr; }
+
+  // This sink as a MaintainedSink; null if its store needs no care.
+  virtual MaintainedSink* maintained() { return nullptr; }
 };
 
 }  // namespace scriptorium

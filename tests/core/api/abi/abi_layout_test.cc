@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 7,
+static_assert(kPluginAbiVersion == 8,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -294,9 +294,14 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(Sink, directories, 11);
   EXPECT_SLOT(Sink, rewritable, 12);
   EXPECT_SLOT(Sink, searchable, 13);
+  EXPECT_SLOT(Sink, maintained, 14);
   EXPECT_SLOT(ReadableSink, fetch, 2);
   EXPECT_SLOT(ReadableSink, list, 3);
-  EXPECT_SLOT(RewritableSink, rewrite, 2);
+  EXPECT_SLOT(RewritableSink, takes_directories, 2);
+  EXPECT_SLOT(RewritableSink, rewrite, 3);
+  EXPECT_SLOT(MaintainedSink, check, 2);
+  EXPECT_SLOT(MaintainedSink, stats, 3);
+  EXPECT_SLOT(MaintainedSink, rewrite, 4);
   EXPECT_SLOT(SpoolAdapter, scheduler, 2);
   EXPECT_SLOT(SpoolAdapter, spool_root, 3);
   EXPECT_SLOT(SpoolAdapter, classify, 4);
