@@ -97,41 +97,52 @@ Result<std::vector<SegmentInfo>> Archive::segments() const {
   return segments;
 }
 
+// Null: it is not in this segment.
+Result<std::shared_ptr<const Event>> Archive::fetch_from(std::int64_t id, const Event& locator) {
+  auto segment = EventReader::open(root_, id);
+  if (!segment) return not_now(segment.error());
+  const auto jobs = (*segment)->rows().jobs_with_id(owning_job_id(locator));
+  if (!jobs) return jobs.error();
+  for (const std::int64_t job : *jobs) {
+    auto entry = (*segment)->rows().read_entry(job);
+    if (!entry) return entry.error();
+    if (!*entry || (*entry)->row.cluster != locator.cluster ||
+        (*entry)->row.scheduler != locator.scheduler)
+      continue;
+    if (const auto later = (*segment)->later_record(job, locator.id)) {
+      auto event = (*segment)->record(*later);
+      if (!event) return event.error();
+      return std::make_shared<const Event>(*std::move(event));
+    }
+    if (!(*entry)->record) continue;
+    if ((*entry)->row.event_id != locator.id) {
+      const auto record = (*segment)->record(*(*entry)->record);
+      if (!record || record->replaces != locator.id) continue;
+    }
+    auto event = (*segment)->submission(**entry);
+    if (!event) return event.error();
+    if (event->id != locator.id) {
+      // As it was before its owner was known, for a sink that is still to get that.
+      event->id = locator.id;
+      event->user = locator.user;
+      event->replaces.reset();
+    }
+    return std::make_shared<const Event>(*std::move(event));
+  }
+  return std::shared_ptr<const Event>();
+}
+
 Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
   const auto segments = this->segments();
   if (!segments) return segments.error();
+  std::optional<Error> failure;  // of a segment that may have it
   for (const SegmentInfo& info : *segments) {
-    auto segment = EventReader::open(root_, info.id);
-    if (!segment) return not_now(segment.error());
-    const auto jobs = (*segment)->rows().jobs_with_id(owning_job_id(locator));
-    if (!jobs) return jobs.error();
-    for (const std::int64_t job : *jobs) {
-      auto entry = (*segment)->rows().read_entry(job);
-      if (!entry) return entry.error();
-      if (!*entry || (*entry)->row.cluster != locator.cluster ||
-          (*entry)->row.scheduler != locator.scheduler)
-        continue;
-      if (const auto later = (*segment)->later_record(job, locator.id)) {
-        auto event = (*segment)->record(*later);
-        if (!event) return event.error();
-        return std::make_shared<const Event>(*std::move(event));
-      }
-      if (!(*entry)->record) continue;
-      if ((*entry)->row.event_id != locator.id) {
-        const auto record = (*segment)->record(*(*entry)->record);
-        if (!record || record->replaces != locator.id) continue;
-      }
-      auto event = (*segment)->submission(**entry);
-      if (!event) return event.error();
-      if (event->id != locator.id) {
-        // As it was before its owner was known, for a sink that is still to get that.
-        event->id = locator.id;
-        event->user = locator.user;
-        event->replaces.reset();
-      }
-      return std::make_shared<const Event>(*std::move(event));
-    }
+    auto event = fetch_from(info.id, locator);
+    if (event && *event != nullptr) return event;
+    // Nothing more comes to a segment that is leaving, and its file may be gone by now.
+    if (!event && info.state != SegmentState::kLeaving) failure = event.error();
   }
+  if (failure) return *failure;
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the catalog"};
 }
 
@@ -243,6 +254,7 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
   for (auto info = segments->rbegin(); info != segments->rend(); ++info) {
     if (listing.is_past(info->id)) continue;
     auto segment = EventReader::open(root_, info->id);
+    if (!segment && info->state == SegmentState::kLeaving) continue;
     if (!segment) return not_now(segment.error());
     if (auto read = listing.read(**segment, info->id); !read) return read.error();
     if (listing.is_full()) return listing.finish(false);
@@ -252,35 +264,47 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
 
 // ---- what `show` prints
 
+Result<void> Archive::find_in(std::int64_t id, std::string_view job_id,
+                              std::vector<StoredJob>& found) {
+  auto segment = EventReader::open(root_, id);
+  if (!segment) return not_now(segment.error());
+  auto jobs = (*segment)->rows().jobs_with_id(job_id);
+  if (!jobs) return jobs.error();
+  std::sort(jobs->rbegin(), jobs->rend());
+  for (const std::int64_t job : *jobs) {
+    auto entry = (*segment)->rows().read_entry(job);
+    if (!entry) return entry.error();
+    if (!*entry || !(*entry)->record) continue;
+    auto event = (*segment)->submission(**entry);
+    if (!event) return event.error();
+    // Of a segment that is leaving, it may be in a newer one already.
+    if (std::any_of(found.begin(), found.end(),
+                    [&](const StoredJob& known) { return known.event_id == event->id; }))
+      continue;
+    StoredJob& stored = found.emplace_back();
+    stored.event_id = event->id;
+    stored.location = root_ + "/" + segment_name(id) + ": job " + std::to_string(job);
+    for (const EventFile& file : event->files) {
+      if (file.bytes != nullptr) stored.files.push_back({file.name, stored.location, file.bytes});
+    }
+    stored.files.push_back(
+        {"metadata", stored.location,
+         make_bytes(event_json(*event, {.script_text = false, .environment = false, .indent = 2}) +
+                    '\n')});
+  }
+  return {};
+}
+
 Result<std::vector<StoredJob>> Archive::find(std::string_view job_id) {
   std::vector<StoredJob> found;
   const auto segments = this->segments();
   if (!segments) return segments.error();
+  std::optional<Error> failure;
   for (const SegmentInfo& info : *segments) {
-    auto segment = EventReader::open(root_, info.id);
-    if (!segment) return not_now(segment.error());
-    auto jobs = (*segment)->rows().jobs_with_id(job_id);
-    if (!jobs) return jobs.error();
-    std::sort(jobs->rbegin(), jobs->rend());
-    for (const std::int64_t job : *jobs) {
-      auto entry = (*segment)->rows().read_entry(job);
-      if (!entry) return entry.error();
-      if (!*entry || !(*entry)->record) continue;
-      auto event = (*segment)->submission(**entry);
-      if (!event) return event.error();
-      StoredJob& stored = found.emplace_back();
-      stored.event_id = event->id;
-      stored.location = root_ + "/" + segment_name(info.id) + ": job " + std::to_string(job);
-      for (const EventFile& file : event->files) {
-        if (file.bytes != nullptr) stored.files.push_back({file.name, stored.location, file.bytes});
-      }
-      stored.files.push_back(
-          {"metadata", stored.location,
-           make_bytes(
-               event_json(*event, {.script_text = false, .environment = false, .indent = 2}) +
-               '\n')});
-    }
+    const auto read = find_in(info.id, job_id, found);
+    if (!read && info.state != SegmentState::kLeaving) failure = read.error();
   }
+  if (found.empty() && failure) return *failure;
   return found;
 }
 

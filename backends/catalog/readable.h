@@ -52,13 +52,16 @@ class Archive final : public ReadableSink {
   Result<std::shared_ptr<const Event>> fetch(const Event& locator) override;
   // In the order of segments and of jobs; the later events of a segment after its submissions.
   Result<Page> list(const Query& query, const std::string& after, std::size_t limit) override;
-  // For `scriptorium show`: every row with this id, the newest first.
+  // For `scriptorium show`: every row with this id, the newest first. Fails only if a segment
+  // cannot be read and no other one has it.
   Result<std::vector<StoredJob>> find(std::string_view job_id);
 
  private:
   class Listing;
   // Segments, the newest first.
   Result<std::vector<SegmentInfo>> segments() const;
+  Result<std::shared_ptr<const Event>> fetch_from(std::int64_t id, const Event& locator);
+  Result<void> find_in(std::int64_t id, std::string_view job_id, std::vector<StoredJob>& found);
 
   const std::string root_;
 };

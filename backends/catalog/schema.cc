@@ -104,6 +104,8 @@ bool create_catalog_tables(sqlite::Connection& db) {
 }
 
 bool create_segment_tables(sqlite::Connection& db, std::int64_t segment) {
+  // So that a finished segment can be cut to what it needs, in short steps.
+  db.execute("PRAGMA auto_vacuum = INCREMENTAL");
   db.execute("BEGIN IMMEDIATE");
   db.execute(kSegmentTables);
   db.run("INSERT INTO meta VALUES('format', ?), ('segment', ?)", kFormat, segment);
@@ -123,14 +125,16 @@ bool prepare_reader(sqlite::Connection& db) {
 }
 
 Result<void> check_format(sqlite::Connection& db) {
-  const auto format = db.integer("SELECT value FROM meta WHERE key = 'format'");
+  std::int64_t format = 0;
+  if (db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'meta'"))
+    format = db.integer("SELECT value FROM meta WHERE key = 'format'").value_or(0);
   if (auto error = db.take_error()) return *std::move(error);
   if (format == kFormat) return {};
-  if (!format) return Error{ErrorKind::kCorrupt, "is not a catalog: it has no format"};
-  const std::string of = "is a catalog of format " + std::to_string(*format) +
+  if (format == 0) return Error{ErrorKind::kCorrupt, "is not a catalog: it has no format"};
+  const std::string of = "is a catalog of format " + std::to_string(format) +
                          "; this version reads format " + std::to_string(kFormat);
   return Error{ErrorKind::kCorrupt,
-               *format > kFormat
+               format > kFormat
                    ? of + "; use the version that wrote it"
                    : of + ": begin with an empty directory and run `scriptorium sinks fill`"};
 }

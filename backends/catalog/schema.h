@@ -63,6 +63,8 @@ inline constexpr std::int64_t kRedactedFlag = 4;
 enum class SegmentState : std::uint8_t {
   kOpen = 0,    // takes new jobs; the newest
   kSealed = 1,  // takes changes of its jobs only
+  // Its events are being moved to other segments, in which they are found from now on (move.h).
+  kLeaving = 2,
 };
 
 std::string catalog_file(const std::string& root);

@@ -171,6 +171,11 @@ Result<void> Search::open_segments() {
   auto list = pool_.segments();
   if (!list) return list.error();
   for (const SegmentInfo& info : *list) {
+    if (info.state == SegmentState::kLeaving) {
+      problems_.push_back(segment_name(info.id) +
+                          ": its jobs are being moved to other segments (scriptorium catalog)");
+      continue;
+    }
     auto lent = pool_.lend(info.id);
     if (!lent) {
       // It may have been removed a moment ago.

@@ -50,12 +50,6 @@ Result<std::vector<SegmentInfo>> ReaderPool::segments() {
   return list;
 }
 
-ReaderPool::FileId ReaderPool::file_id(const std::string& file) {
-  struct stat status{};
-  if (::stat(file.c_str(), &status) != 0) return {};
-  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino)};
-}
-
 Result<ReaderPool::Lent> ReaderPool::lend(std::int64_t segment) {
   const FileId file = file_id(segment_file(root_, segment));
   std::vector<std::unique_ptr<SearchReader>> outdated;  // closed outside of the lock

@@ -45,12 +45,6 @@ class ReaderPool {
   Result<Lent> lend(std::int64_t segment);
 
  private:
-  // Of a file: a segment may have been removed, and its place be taken by another file.
-  struct FileId {
-    std::uint64_t device = 0;
-    std::uint64_t inode = 0;
-    auto operator<=>(const FileId&) const = default;
-  };
   struct Idle {
     FileId file;
     std::unique_ptr<SearchReader> reader;
@@ -59,7 +53,6 @@ class ReaderPool {
     FileId file;
     ConnectionPtr db;  // null: there is none
   };
-  static FileId file_id(const std::string& file);
   void give_back(std::unique_ptr<SearchReader> reader);
 
   const std::string root_;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <functional>
@@ -149,6 +150,19 @@ Result<void> make_database(const std::string& path,
   return sync_parent(path);
 }
 
+// The numbers of all files of segments.
+std::vector<std::int64_t> segment_files(const std::string& root) {
+  std::vector<std::int64_t> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(segments_directory(root), error)) {
+    const std::string name = entry.path().stem().string();
+    const std::size_t digits = std::min(name.find_first_not_of('0'), name.size());
+    const auto number = parse_number<std::int64_t>(name.substr(digits));
+    if (number && entry.path() == segment_file(root, *number)) numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 }  // namespace
@@ -239,6 +253,28 @@ std::vector<SegmentInfo> list_segments(Connection& catalog) {
     select.read(info.id, info.state, info.created);
   }
   return segments;
+}
+
+FileId file_id(const std::string& file) {
+  struct stat status{};
+  if (::stat(file.c_str(), &status) != 0) return {};
+  return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino)};
+}
+
+std::int64_t next_segment(Connection& catalog) {
+  return catalog.integer("SELECT max(id) FROM segments").value_or(0) + 1;
+}
+
+Result<void> replace_catalog(const std::string& root, Timestamp now) {
+  const std::string file = catalog_file(root);
+  // They belong to the damaged file, and would be taken for those of the new one.
+  for (const char* ending : {"-wal", "-shm"}) ::unlink((file + ending).c_str());
+  return make_database(file, [&](Connection& db) {
+    create_catalog_tables(db);
+    for (const std::int64_t segment : segment_files(root))
+      db.run("INSERT INTO segments VALUES(?, ?, ?)", segment, SegmentState::kLeaving, now);
+    return db.ok();
+  });
 }
 
 }  // namespace scriptorium::catalog

@@ -50,8 +50,22 @@ struct SegmentInfo {
   SegmentState state = SegmentState::kOpen;
   Timestamp created;
 };
-// Newest first, without removed ones. An error sticks to the connection.
+// Newest first. An error sticks to the connection.
 std::vector<SegmentInfo> list_segments(Connection& catalog);
+// The number of the next one.
+std::int64_t next_segment(Connection& catalog);
+
+// A new catalog.db in the place of a damaged one, for the segments whose files there are, all of
+// them kLeaving: their events name families that nobody knows any more.
+Result<void> replace_catalog(const std::string& root, Timestamp now);
+
+// Which file a path names now: its place may have been taken by another one.
+struct FileId {
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  auto operator<=>(const FileId&) const = default;
+};
+FileId file_id(const std::string& file);
 
 // "segments/000003.db", for messages.
 std::string segment_name(std::int64_t segment);

@@ -20,6 +20,7 @@ CatalogSink::CatalogSink(CatalogConfig config, const PluginContext& context)
       log_(context.log),
       store_(config_, instance_, log_, context.clock),
       archive_(config_.root),
+      maintenance_(config_, context.clock),
       search_(make_search(config_.root, context.clock)) {}
 
 Result<void> CatalogSink::check() { return check_root(config_.root, config_.reader_group); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/catalog/config.h"
+#include "backends/catalog/maintenance.h"
 #include "backends/catalog/readable.h"
 #include "backends/catalog/store.h"
 #include "core/api/searchable.h"
@@ -36,7 +37,9 @@ class CatalogSink final : public Sink {
   Result<std::vector<StoredJob>> find(std::string_view job_id) override;
   std::string status_json() const override;
   ReadableSink* readable() override { return &archive_; }
+  RewritableSink* rewritable() override { return &maintenance_; }
   Searchable* searchable() override { return search_.get(); }
+  MaintainedSink* maintained() override { return &maintenance_; }
   std::vector<std::string> directories() const override { return {config_.root}; }
 
  private:
@@ -47,6 +50,7 @@ class CatalogSink final : public Sink {
   Logger& log_;
   Store store_;
   Archive archive_;
+  Maintenance maintenance_;
   const std::unique_ptr<Searchable> search_;
 
   std::atomic<std::uint64_t> stored_{0};

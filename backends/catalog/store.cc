@@ -23,6 +23,8 @@ constexpr std::uint64_t kTooManyPages = 16'000;
 constexpr std::chrono::milliseconds kReaderPatience{2'000};
 // Pages of the word index that one step may merge.
 constexpr std::int64_t kMergePages = 500;
+// Pages that one step gives back to the file system.
+constexpr int kFreedPages = 250;
 // How long one step unites blocks of an old segment.
 constexpr std::chrono::milliseconds kUniteStep{20};
 // A life's first event may bear a time shortly before the one at which its script was written.
@@ -35,15 +37,19 @@ std::int64_t quarter_of(Timestamp time) {
   return std::stoll(date.year) * 4 + (std::stoll(date.month) - 1) / 3;
 }
 
-// A segment that was rebuilt has another file, and states another time.
-bool is_same(const SegmentInfo& a, const SegmentInfo& b) {
-  return a.id == b.id && a.created == b.created;
-}
-
 bool lacks_its_bytes(const Event& event) {
   return std::any_of(event.files.begin(), event.files.end(), [](const EventFile& file) {
     return file.bytes == nullptr && (file.name == "script" || file.name == "environment");
   });
+}
+
+// Whether it has a file of its row that is lost: what a rebuild could not save comes once more.
+bool completes(const Event& event, const JobEntry& entry) {
+  const auto has = [&](std::string_view name) {
+    const EventFile* file = event.file(name);
+    return file != nullptr && file->bytes != nullptr;
+  };
+  return (!entry.script && has("script")) || (!entry.environment && has("environment"));
 }
 
 // Whether a row without a submission is of the same job as this one.
@@ -131,7 +137,11 @@ void Store::forget_after_error() {
 // ---- opening
 
 Result<void> Store::open() {
+  // A repair puts another file in its place.
+  const FileId file = file_id(catalog_file(config_.root));
+  if (catalog_ && file != catalog_file_) forget_after_error();
   if (!catalog_) {
+    catalog_file_ = file;
     auto catalog = open_catalog_writer(config_.root);
     if (!catalog) return catalog.error();
     catalog_ = *std::move(catalog);
@@ -157,15 +167,18 @@ Result<void> Store::load_segments() {
   });
   std::vector<Older> older;
   for (const SegmentInfo& info : segments) {
-    if (open != segments.end() && info.id == open->id) continue;
+    if (info.state != SegmentState::kSealed) continue;
     const auto known = std::find_if(older_.begin(), older_.end(),
-                                    [&](const Older& o) { return is_same(o.info, info); });
+                                    [&](const Older& o) { return o.info.id == info.id; });
     older.push_back(known != older_.end() ? std::move(*known) : Older{});
     older.back().info = info;
   }
   older_ = std::move(older);
-  if (open == segments.end()) return begin_segment();
-  if (!newest_ || !is_same(newest_info_, *open)) {
+  if (open == segments.end()) {
+    newest_.reset();
+    return begin_segment();
+  }
+  if (!newest_ || newest_info_.id != open->id) {
     auto writer = SegmentWriter::open(config_.root, open->id, kNewestCache);
     if (!writer) return writer.error();
     newest_ = *std::move(writer);
@@ -182,7 +195,7 @@ bool Store::is_segment_due() const {
 
 // The next segment, which becomes the newest.
 Result<void> Store::begin_segment() {
-  const std::int64_t id = catalog_->integer("SELECT max(id) FROM segments").value_or(0) + 1;
+  const std::int64_t id = next_segment(*catalog_);
   const SegmentInfo info{id, SegmentState::kOpen, clock_.now()};
   if (auto added = add_segment(config_.root, *catalog_, id, info.created); !added) return added;
   if (newest_) {
@@ -340,11 +353,12 @@ Result<SegmentWriter*> Store::put_submission(const Event& event, Stored& result)
   Found* replaced = nullptr;
   for (Found& job : *found) {
     const std::string& id = job.entry.row.event_id;
-    if (id == event.id) {
+    if (id == event.id && !completes(event, job.entry)) {
       result.kind = Stored::Kind::kFoundAgain;
       return job.segment;
     }
-    if (!id.empty() && (id == event.replaces || id == event.supersedes)) replaced = &job;
+    if (!id.empty() && (id == event.id || id == event.replaces || id == event.supersedes))
+      replaced = &job;
   }
   for (Found& job : *found) {
     if (replaced != nullptr || job.entry.row.event_id.empty()) continue;
@@ -356,7 +370,7 @@ Result<SegmentWriter*> Store::put_submission(const Event& event, Stored& result)
       return job.segment;
     }
   }
-  if (replaced == nullptr && lacks_its_bytes(event)) {
+  if (replaced == nullptr && !takes_incomplete_ && lacks_its_bytes(event)) {
     // Nothing is here that could be moved: else core would have read the bytes from here.
     if (event.replaces) return static_cast<SegmentWriter*>(nullptr);
     result = {Stored::Kind::kFailed,
@@ -494,10 +508,15 @@ Result<bool> Store::finish_step(Older& older, SegmentWriter& segment) {
     // one (https://sqlite.org/fts5.html#the_merge_command).
     db.run("INSERT INTO words(words, rank) VALUES('merge', ?)", -kMergePages);
     db.execute("INSERT INTO meta VALUES('merging', 1)");
-  } else {
+  } else if (!db.integer("SELECT 1 FROM meta WHERE key = 'merged'")) {
     const int before = sqlite3_total_changes(db.handle());
     db.run("INSERT INTO words(words, rank) VALUES('merge', ?)", kMergePages);
-    finished = sqlite3_total_changes(db.handle()) - before < 2;
+    if (sqlite3_total_changes(db.handle()) - before < 2)
+      db.execute("INSERT INTO meta VALUES('merged', 1)");
+  } else {
+    db.execute("PRAGMA incremental_vacuum(" + std::to_string(kFreedPages) + ")");
+    // A segment that was made before there was an incremental one keeps its free pages.
+    finished = db.number("PRAGMA freelist_count") == 0 || db.number("PRAGMA auto_vacuum") == 0;
     if (finished) db.execute("INSERT INTO meta VALUES('finished', 1); PRAGMA optimize");
   }
   segment.commit();

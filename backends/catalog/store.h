@@ -50,6 +50,8 @@ class Store {
   // What need not be done before the events are acknowledged: sealing what is due, and a step of
   // finishing an old segment. An error is returned once; the next call tries again.
   Result<void> tidy();
+  // From now on, put() takes events whose script or environment is lost, too.
+  void take_incomplete() { takes_incomplete_ = true; }
   // Moves every -wal into its database and closes all. put() opens them again.
   void close();
 
@@ -108,9 +110,11 @@ class Store {
   const std::string instance_;
   Logger& log_;
   const Clock& clock_;
+  bool takes_incomplete_ = false;
   // A batch is one change of the files: held over their input and output on purpose.
   std::mutex writing_;
   ConnectionPtr catalog_;
+  FileId catalog_file_;
   std::unique_ptr<Families> families_;
   std::int64_t catalog_version_ = -1;
   SegmentInfo newest_info_;

@@ -8,14 +8,6 @@
 namespace scriptorium::catalog {
 namespace {
 
-// The first 8 bytes of a hash as a big-endian integer.
-std::int64_t key_of(std::string_view sha) noexcept {
-  std::uint64_t key = 0;
-  for (std::size_t i = 0; i < 8 && i < sha.size(); ++i)
-    key = (key << 8) | static_cast<unsigned char>(sha[i]);
-  return static_cast<std::int64_t>(key);
-}
-
 // Contents beyond this are neither a base nor packed against one.
 constexpr std::size_t kMostBaseBytes = std::size_t{64} << 10;
 // Bases whose bytes are in memory, and the largest of the small ones: 24 MiB of each at most.
@@ -26,6 +18,13 @@ constexpr std::size_t kMostLargeBases = 384;
 constexpr int kMostBaseDepth = 2;
 
 }  // namespace
+
+std::int64_t content_key(std::string_view sha) noexcept {
+  std::uint64_t key = 0;
+  for (std::size_t i = 0; i < 8 && i < sha.size(); ++i)
+    key = (key << 8) | static_cast<unsigned char>(sha[i]);
+  return static_cast<std::int64_t>(key);
+}
 
 // ---- reading
 
@@ -154,7 +153,7 @@ std::int64_t ContentWriter::add_script(std::int64_t owner, std::string_view byte
                                        std::string_view sha256, std::uint64_t family,
                                        Timestamp job_time) {
   const std::string sha = hex_decode(sha256).value_or(std::string(sha256));
-  find_script_.bind(key_of(sha), owner);
+  find_script_.bind(content_key(sha), owner);
   while (find_script_.step()) {
     if (find_script_.text(2) != sha) continue;
     const std::int64_t id = find_script_.integer(0);
@@ -178,7 +177,7 @@ std::int64_t ContentWriter::insert(PendingKey key, std::string_view bytes, std::
   if (sha.empty()) {
     insert_.bind(nullptr, nullptr);
   } else {
-    insert_.bind(key_of(sha), sqlite::Blob{sha});
+    insert_.bind(content_key(sha), sqlite::Blob{sha});
   }
   if (!insert_.run()) return 0;
   const std::int64_t id = db_.last_insert_id();

@@ -20,6 +20,9 @@
 
 namespace scriptorium::catalog {
 
+// `contents.key` of a SHA-256 (32 bytes).
+std::int64_t content_key(std::string_view sha) noexcept;
+
 // Reads rows of `pending`.
 // Threads: one at a time. Fails: kVanished if there is no such row; kCorrupt for one that is
 // damaged or whose base is; else as the connection, whose error is taken.

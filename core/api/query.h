@@ -166,6 +166,8 @@ struct JobRow {
   // is that of one run: of the last that failed, else of the last.
   std::uint64_t runs = 0;
   std::uint64_t failed_runs = 0;
+
+  bool operator==(const JobRow&) const = default;
 };
 
 }  // namespace scriptorium

@@ -47,7 +47,8 @@ class RewritableSink {
     // without bytes. An error ends the pass.
     virtual Result<void> replacing(const std::string& path, const Event& before, const Event& after,
                                    bool resumed) = 0;
-    // A file, a directory or another part of the store that was left alone, with one of the reasons of `Summary::left`.
+    // A file, a directory or another part of the store that was left alone, with one of the reasons
+    // of `Summary::left`.
     virtual void left(const std::string& path, std::string_view reason) = 0;
   };
 

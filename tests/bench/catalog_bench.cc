@@ -14,13 +14,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "backends/catalog/maintenance.h"
+#include "backends/catalog/move.h"
 #include "backends/catalog/segments.h"
 #include "backends/catalog/sink.h"
+#include "backends/catalog/store.h"
 #include "backends/catalog/store_families.h"
 #include "backends/file/sink.h"
 #include "tests/bench/job_model.h"
@@ -203,6 +207,71 @@ void print_families() {
               1e6 * cpu / kMeasured, kJobs, static_cast<unsigned long long>(last));
 }
 
+// What check and rewriting cost, beside a plain read of the same files.
+void print_maintenance(const catalog::CatalogConfig& config, std::size_t jobs) {
+  const auto measure = [&](const char* what, auto work) {
+    const double cpu = cpu_seconds();
+    const double wall = wall_seconds();
+    const std::string result = work();
+    const auto each = static_cast<double>(jobs);
+    std::printf("%s: %.1f us CPU, %.1f us a job; %.1f MB resident; %s\n", what,
+                1e6 * (cpu_seconds() - cpu) / each, 1e6 * (wall_seconds() - wall) / each,
+                static_cast<double>(resident_bytes()) / 1e6, result.c_str());
+  };
+  measure("plain read", [&] {
+    std::size_t bytes = 0;
+    for (const auto& file : fs::recursive_directory_iterator(config.root)) {
+      std::ifstream in(file.path(), std::ios::binary);
+      char buffer[1 << 16];
+      while (in.read(buffer, sizeof buffer) || in.gcount() > 0) bytes += in.gcount();
+    }
+    return std::to_string(bytes) + " bytes";
+  });
+  measure("check", [&] {
+    const auto report = catalog::Maintenance(config, system_clock()).check({});
+    return report ? std::to_string(report->findings.size()) + " findings" : "failed";
+  });
+  measure("rewrite", [&] {
+    auto catalog = catalog::open_catalog_reader(config.root);
+    std::uint64_t events = 0;
+    for (const auto& info : catalog::list_segments(**catalog)) {
+      const auto moved = catalog::move_segment(config, system_clock(), info.id, {});
+      if (!moved || !moved->lost.empty()) return std::string("failed");
+      events += moved->events;
+    }
+    return std::to_string(events) + " events";
+  });
+}
+
+// What the segments take once they are closed and finished.
+void print_finished(catalog::CatalogConfig config, std::size_t jobs) {
+  config.segment_jobs = 1;
+  test::RecordingLogger log;
+  catalog::Store store(config, "catalog", log, system_clock());
+  bench::JobModel model(2, 2);
+  const Event event = model.next();
+  const double cpu = cpu_seconds();
+  if (!store.start() || store.put({&event})[0].error) return;
+  auto catalog = catalog::open_catalog_reader(config.root);
+  std::uint64_t bytes = 0;
+  std::uint64_t free = 0;
+  std::size_t steps = 0;
+  for (const auto& info : catalog::list_segments(**catalog)) {
+    auto db = catalog::open_segment_reader(config.root, info.id);
+    if (info.state == catalog::SegmentState::kSealed) {
+      for (; !(*db)->integer("SELECT 1 FROM meta WHERE key = 'finished'") && store.tidy();
+           ++steps) {
+      }
+    }
+    bytes += (*db)->number("PRAGMA page_count") * (*db)->number("PRAGMA page_size");
+    free += (*db)->number("PRAGMA freelist_count") * (*db)->number("PRAGMA page_size");
+  }
+  const auto each = static_cast<double>(jobs);
+  std::printf("finished: %.1f B a job, %.1f of them free; %zu steps, %.1f us CPU a job\n",
+              static_cast<double>(bytes) / each, static_cast<double>(free) / each, steps,
+              1e6 * (cpu_seconds() - cpu) / each);
+}
+
 int run(const Options& options) {
   test::TempDir directory;
   test::RecordingLogger log;
@@ -250,6 +319,8 @@ int run(const Options& options) {
   for (const auto& message : log.messages()) std::printf("%s\n", message.text().c_str());
   print_families();
   print_parts(config.root, options.jobs, tree_bytes_per_job(options.tree_jobs));
+  print_maintenance(config, options.jobs);
+  print_finished(config, options.jobs);
   return scripts.failed + usage.failed == 0 ? 0 : 1;
 }
 

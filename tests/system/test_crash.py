@@ -110,7 +110,8 @@ ELSEWHERE = {
     **dict.fromkeys(("catalog.new_database", "catalog.segment_made", "catalog.segment_added",
                      "catalog.block_written", "catalog.replaced", "catalog.families_committed",
                      "catalog.before_commit", "catalog.committed", "catalog.before_ack",
-                     "catalog.sealed", "catalog.finish_step"),
+                     "catalog.sealed", "catalog.finish_step", "catalog.leaving",
+                     "catalog.move_batch", "catalog.moved", "catalog.move_file_removed"),
                     "catalog_crash_test: a kill at any step"),
 }
 

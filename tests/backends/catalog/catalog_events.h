@@ -1,15 +1,13 @@
 #pragma once
 
-#include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "backends/catalog/field_lists.h"
-#include "backends/catalog/names.h"
+#include "backends/catalog/maintenance.h"
+#include "backends/catalog/move.h"
 #include "backends/catalog/readable.h"
 #include "backends/catalog/segments.h"
 #include "core/api/event.h"
@@ -59,82 +57,6 @@ inline Event usage_event(const Event& of, const std::string& state, int number =
   return event;
 }
 
-// What is wrong with one segment: every content that a row names can be read, everything else is
-// counted as garbage, and no summary misses a job.
-inline std::vector<std::string> problems_of(const std::string& root, std::int64_t id) {
-  std::vector<std::string> problems;
-  const auto wrong = [&](std::string what) {
-    problems.push_back(segment_name(id) + ": " + std::move(what));
-  };
-  auto opened = EventReader::open(root, id);
-  if (!opened) {
-    wrong(opened.error().message());
-    return problems;
-  }
-  EventReader& segment = **opened;
-  if (segment.db().text("PRAGMA integrity_check") != "ok") wrong("integrity_check");
-  std::set<std::int64_t> named;
-  const auto read = segment.rows().read_range(0, 1'000'000, [&](JobEntry&& entry) {
-    if (entry.record) {
-      const auto event = segment.submission(entry);
-      if (!event) {
-        wrong("job " + entry.row.id + ": " + event.error().message());
-      } else if (event->id != entry.row.event_id) {
-        wrong("job " + entry.row.id + " has another event's record");
-      }
-    }
-    for (const auto content : {entry.script, entry.environment, entry.record}) {
-      if (content) named.insert(*content);
-    }
-    const auto later = segment.later_records(entry.id);
-    if (!later) wrong(later.error().message());
-    for (const std::int64_t record : later ? *later : std::vector<std::int64_t>{}) {
-      if (!segment.record(record)) wrong("job " + entry.row.id + ": a later record");
-      named.insert(record);
-    }
-    return true;
-  });
-  if (!read) wrong(read.error().message());
-  const auto none = [&](const char* what, const char* count) {
-    const auto number = segment.db().integer(count);
-    if (const auto error = segment.db().take_error()) wrong(error->message());
-    if (number != 0) wrong(std::to_string(number.value_or(-1)) + " " + what);
-  };
-  if (segment.db().number("SELECT count(*) FROM contents") != named.size())
-    wrong("contents that no row names");
-  none("contents in neither or both places",
-       "SELECT count(*) FROM contents c LEFT JOIN pending p ON p.id = c.id LEFT JOIN blocks b ON "
-       "b.id = c.block WHERE (c.block IS NULL) = (p.id IS NULL) OR b.owner <> c.owner OR b.kind <> "
-       "c.kind");
-  none("pending rows of no content",
-       "SELECT count(*) FROM pending p LEFT JOIN contents c ON c.id = p.id WHERE c.id IS NULL");
-  none("blocks whose garbage is wrong",
-       "SELECT count(*) FROM blocks b WHERE count - garbage <> (SELECT count(*) FROM contents c "
-       "WHERE c.block = b.id)");
-  none("jobs that daily lacks",
-       "SELECT (SELECT count(*) FROM jobs) - (SELECT coalesce(sum(jobs), 0) FROM daily)");
-  none("jobs outside of their chunk's times",
-       "SELECT count(*) FROM jobs j LEFT JOIN chunks c ON c.id = j.id / 256 WHERE c.id IS NULL OR "
-       "j.time > c.newest OR j.time < c.oldest");
-  none("jobs outside of their block's times",
-       "SELECT count(*) FROM jobs j JOIN contents c ON c.id = j.script JOIN script_blocks b ON "
-       "b.id = c.block WHERE j.time > b.newest OR j.time < b.oldest");
-  none("jobs outside of their pending script's times",
-       "SELECT count(*) FROM jobs j JOIN pending p ON p.id = j.script WHERE j.time > p.newest OR "
-       "j.time < p.oldest");
-  none("script blocks without words' owner or pairs",
-       "SELECT count(*) FROM blocks b LEFT JOIN script_blocks s ON s.id = b.id LEFT JOIN pairs p "
-       "ON p.id = b.id WHERE b.kind = 0 AND (s.id IS NULL OR p.id IS NULL OR s.owner <> b.owner)");
-  FieldReader fields(segment.db());
-  sqlite::Statement users(segment.db(), "SELECT id, user FROM jobs WHERE user NOT NULL");
-  while (users.step()) {
-    const auto list = fields.values(name_field(QueryField::kUser), users.integer(0) / kChunkJobs);
-    if (!list || !std::binary_search(list->begin(), list->end(), users.integer(1)))
-      wrong("a job whose user is not in fields");
-  }
-  return problems;
-}
-
 inline std::vector<std::int64_t> segment_ids(const std::string& root) {
   std::vector<std::int64_t> ids;
   auto catalog = open_catalog_reader(root);
@@ -143,26 +65,38 @@ inline std::vector<std::int64_t> segment_ids(const std::string& root) {
   return ids;
 }
 
+// What `scriptorium catalog check` finds.
 inline std::vector<std::string> problems_of(const std::string& root) {
-  std::vector<std::string> all;
-  const std::vector<std::int64_t> segments = segment_ids(root);
-  if (segments.empty()) all.emplace_back("there is no segment");
-  std::set<std::int64_t> families;
-  if (auto catalog = open_catalog_reader(root)) {
-    sqlite::Statement select(**catalog, "SELECT id FROM families");
-    while (select.step()) families.insert(select.integer(0));
+  CatalogConfig config;
+  config.root = root;
+  const auto report = Maintenance(config, system_clock()).check({});
+  if (!report) return {report.error().message()};
+  std::vector<std::string> problems;
+  for (const auto& finding : report->findings)
+    problems.push_back(finding.place + ": " + finding.problem);
+  return problems;
+}
+
+// Both: "" or what went wrong.
+inline std::string rebuild(const std::string& root) {
+  CatalogConfig config;
+  config.root = root;
+  config.segment_jobs = 8;
+  const auto report = Maintenance(config, system_clock())
+                          .rewrite(MaintainedSink::Rewrite::kDamaged, MaintainedSink::Control{});
+  if (!report) return report.error().message();
+  return report->findings.empty() ? "" : report->findings[0].problem;
+}
+inline std::string move_all_segments(const std::string& root) {
+  CatalogConfig config;
+  config.root = root;
+  config.segment_jobs = 8;
+  for (const std::int64_t segment : segment_ids(root)) {
+    const auto moved = move_segment(config, system_clock(), segment, {});
+    if (!moved) return moved.error().message();
+    if (!moved->lost.empty()) return moved->lost[0].problem;
   }
-  for (const std::int64_t id : segments) {
-    for (std::string& problem : problems_of(root, id)) all.push_back(std::move(problem));
-    auto db = open_segment_reader(root, id);
-    if (!db) continue;
-    sqlite::Statement select(**db, "SELECT DISTINCT family FROM jobs WHERE family NOT NULL");
-    while (select.step()) {
-      if (!families.contains(select.integer(0)))
-        all.push_back(segment_name(id) + ": a job of an unknown family");
-    }
-  }
-  return all;
+  return "";
 }
 
 // Batches that use every way of storing something: new jobs, scripts that repeat, blocks that fill,

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -64,9 +65,15 @@ TEST(CatalogCrashChild, DISABLED_Delivers) {
   ::close(notes);
 }
 
+TEST(CatalogCrashChild, DISABLED_MovesAllSegments) {
+  const char* directory = ::getenv("CATALOG_CHILD_DIRECTORY");
+  if (directory == nullptr) GTEST_SKIP() << "only run as a child of CatalogCrashTest";
+  ASSERT_EQ(move_all_segments(std::string(directory) + "/catalog"), "");
+}
+
 class CatalogCrashTest : public ::testing::TestWithParam<const char*> {
  protected:
-  int run_child(const std::string& fault) {
+  int run_child(const std::string& fault, const std::string& child = "Delivers") {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::setenv("CATALOG_CHILD_DIRECTORY", directory_.path().c_str(), 1);
@@ -74,8 +81,9 @@ class CatalogCrashTest : public ::testing::TestWithParam<const char*> {
       const int quiet =
           ::open(directory_.path_to("child.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
       ::dup2(quiet, 1);
-      ::execl("/proc/self/exe", "child", "--gtest_filter=CatalogCrashChild.DISABLED_Delivers",
-              "--gtest_also_run_disabled_tests", nullptr);
+      const std::string filter = "--gtest_filter=CatalogCrashChild.DISABLED_" + child;
+      ::execl("/proc/self/exe", "child", filter.c_str(), "--gtest_also_run_disabled_tests",
+              nullptr);
       ::_exit(127);
     }
     int status = 0;
@@ -145,6 +153,59 @@ INSTANTIATE_TEST_SUITE_P(Points, CatalogCrashTest,
                                            "catalog.before_commit", "catalog.committed",
                                            "catalog.before_ack", "catalog.sealed",
                                            "catalog.finish_step"));
+
+class CatalogMoveCrashTest : public CatalogCrashTest {};
+
+TEST_P(CatalogMoveCrashTest, AKillLosesNothingAndTheNextCallContinues) {
+  ASSERT_NO_FATAL_FAILURE(deliver_workload(root_, [](const std::string&) {}));
+  std::set<std::string> superseded;
+  for (const std::vector<Event>& batch : workload()) {
+    for (const Event& event : batch) {
+      if (event.supersedes) superseded.insert(*event.supersedes);
+    }
+  }
+  const auto expect_all = [&] {
+    for (const std::vector<Event>& batch : workload()) {
+      for (const Event& event : batch) {
+        if (superseded.contains(event.id)) continue;
+        const auto fetched = Archive(root_).fetch(test::without_bytes(event));
+        ASSERT_TRUE(fetched) << event.job.id << ": " << fetched.error().message();
+        EXPECT_EQ(event_json(**fetched, {.exact_times = true}),
+                  event_json(event, {.exact_times = true}));
+      }
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(expect_all());
+  for (const int nth : {1, 2, 3}) {
+    SCOPED_TRACE(nth);
+    const int status = run_child(std::string(GetParam()) + ":" + std::to_string(nth) + ":kill",
+                                 "MovesAllSegments");
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the point was not reached";
+    ASSERT_NO_FATAL_FAILURE(expect_all());
+    // The daemon starts again, and gets everything once more.
+    if (nth == 2) {
+      ASSERT_NO_FATAL_FAILURE(deliver_workload(root_, [](const std::string&) {}));
+    }
+    ASSERT_EQ(rebuild(root_), "");
+    ASSERT_NO_FATAL_FAILURE(expect_all());
+    EXPECT_EQ(problems_of(root_), std::vector<std::string>{});
+    std::int64_t jobs = 0;
+    for (const std::int64_t id : segment_ids(root_))
+      jobs += (*open_segment_reader(root_, id))->integer("SELECT count(*) FROM jobs").value_or(0);
+    EXPECT_EQ(jobs, 22);
+    // A database with its -wal and -shm for each segment, and nothing else.
+    std::size_t files = 0;
+    for (const auto& file : std::filesystem::directory_iterator(root_ + "/segments"))
+      files += file.is_regular_file() ? 1 : 0;
+    EXPECT_EQ(files, 3 * segment_ids(root_).size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, CatalogMoveCrashTest,
+                         ::testing::Values("catalog.leaving", "catalog.before_commit",
+                                           "catalog.committed", "catalog.sealed",
+                                           "catalog.move_batch", "catalog.moved",
+                                           "catalog.move_file_removed"));
 
 }  // namespace
 }  // namespace scriptorium::catalog

@@ -63,13 +63,14 @@ class CatalogPowerCutTest : public ::testing::Test {
   const std::string disk_ = directory_.make_directory("disk");
 };
 
-TEST_F(CatalogPowerCutTest, WhatWasAcknowledgedIsWholeAtAnyStepOfTwoLives) {
+TEST_F(CatalogPowerCutTest, WhatWasAcknowledgedIsWholeAtAnyStepOfTwoLivesAndAMove) {
   PowerCut disk(disk_);
   for (int life = 0; life < 2; ++life) {
     const auto sink = start(disk_ + "/catalog");
     ASSERT_NO_FATAL_FAILURE(deliver(*sink, &disk));
     sink->stop(SteadyTime::max());
   }
+  ASSERT_EQ(move_all_segments(disk_ + "/catalog"), "");
   disk.stop();
   ASSERT_EQ(disk.missed([](const std::string& path) { return path.ends_with("-shm"); }), "");
   std::map<std::string, Event> events;
@@ -102,6 +103,8 @@ TEST_F(CatalogPowerCutTest, WhatWasAcknowledgedIsWholeAtAnyStepOfTwoLives) {
         EXPECT_EQ(event_json(**fetched), event_json(event));
       }
     }
+    // Also what was being moved when the power went.
+    EXPECT_EQ(rebuild(root), "");
     EXPECT_EQ(problems_of(root), std::vector<std::string>{});
     // What was not acknowledged comes once more.
     ASSERT_NO_FATAL_FAILURE(deliver(*sink, nullptr));
