@@ -176,9 +176,10 @@ Result<void> Move::copy_events() {
   auto db = Connection::open(file_, Connection::Mode::kReadWrite, name_);
   if (!db) return db.error();
   (*db)->execute("PRAGMA cache_size = -16384; SELECT count(*) FROM jobs");
+  // Also a damaged schema, in which SQLite finds no table of that name.
   if (auto error = (*db)->take_error()) {
-    if (error->kind() != ErrorKind::kCorrupt) return *std::move(error);
-    lost("all events", error->message());
+    if (error->kind() == ErrorKind::kExhausted) return *std::move(error);
+    lost("rows", error->message());
   }
   if (auto done = salvage(**db); !done) return done;
   store_.close();
@@ -245,8 +246,8 @@ Result<bool> Move::flush() {
   return !control_.stop.stop_requested();
 }
 
-// What the rows name, as far as they can be read, and no content is. In the order of job ids, SQLite
-// reads their index, which is another copy of them.
+// What the rows name, as far as they can be read, and no content is. By job id, SQLite reads their
+// index, which is another copy.
 Result<void> Move::note_lost(Connection& db, const Salvage& salvage) {
   bool readable = true;
   const auto pass_over = [&] {

@@ -28,10 +28,12 @@ std::int64_t last_row(sqlite::Connection& db, const char* table, bool intact) {
   return static_cast<std::int64_t>(bytes / kLeastRowBytes);
 }
 
-// Damage ends a row, anything else the call.
+// Damage ends a row, anything else the call. A damaged schema lacks what this code asks for.
 Result<void> pass_over_damage(sqlite::Connection& db) {
   auto error = db.take_error();
-  if (!error || error->kind() == ErrorKind::kCorrupt) return {};
+  if (!error || error->kind() == ErrorKind::kCorrupt ||
+      error->message().find(": no such ") != std::string::npos)
+    return {};
   return *std::move(error);
 }
 

@@ -31,6 +31,9 @@ constexpr std::chrono::milliseconds kUniteStep{20};
 constexpr std::int64_t kClockSlack = 60 * kSecond;
 // Events of a job whose script never came belong together if they are not further apart.
 constexpr std::int64_t kLongestJob = 30 * kDay * kSecond;
+// So long after its submission a life of a job may begin; later ones are of another job with its
+// id.
+constexpr std::int64_t kLongestWait = 180 * kDay * kSecond;
 
 std::int64_t quarter_of(Timestamp time) {
   const CivilDate date = civil_date(time);
@@ -63,7 +66,11 @@ bool is_completed_by(const JobRow& row, const Event& submission) {
 bool is_life_of(const JobRow& row, const Event& later, const JobRow& facts) {
   const std::int64_t apart = later.time.nanoseconds - row.time.nanoseconds;
   if (row.event_id.empty()) return std::max(apart, -apart) <= kLongestJob;
-  return apart + kClockSlack >= 0 &&
+  // Of an id that was used again, the use may come before the script.
+  if (row.verified && later.user.verified && row.user && later.user.name &&
+      row.user != later.user.name)
+    return false;
+  return apart + kClockSlack >= 0 && apart <= kLongestWait &&
          (!facts.started_at || facts.started_at->nanoseconds >= row.time.nanoseconds);
 }
 

@@ -307,6 +307,24 @@ TEST_F(CatalogSinkTest, UseJoinsTheSubmissionOfItsTimeIfAnIdIsUsedTwice) {
   EXPECT_EQ(all[1].entry.row.state, "FAILED");
 }
 
+TEST_F(CatalogSinkTest, UseThatComesBeforeItsScriptIsNotOfAnEarlierJobWithTheId) {
+  Event of_another_user = job_at("7", 86'400, "#!/bin/sh\nsecond\n");
+  of_another_user.user.name = "bob";
+  const Event years_later = job_at("8", 300 * 86'400, "#!/bin/sh\nsecond\n");
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(job_at("7", 0)), shared(job_at("8", 0))}));
+  for (const Event& second : {of_another_user, years_later}) {
+    ASSERT_NO_FATAL_FAILURE(deliver({shared(usage_event(second, "FAILED"))}));
+    ASSERT_NO_FATAL_FAILURE(deliver({shared(second)}));
+  }
+  const auto all = rows();
+  ASSERT_EQ(all.size(), 4U);
+  for (const auto& one : all) {
+    const bool is_first = one.entry.row.time == job_at("7", 0).time;
+    EXPECT_EQ(one.entry.row.state, is_first ? std::nullopt : std::optional<std::string>("FAILED"));
+    EXPECT_NE(one.entry.row.event_id, "");
+  }
+}
+
 TEST_F(CatalogSinkTest, TheSameIdsInTwoClustersAreTwoJobs) {
   Event here = job_at("7", 0);
   Event there = job_at("7", 0);
