@@ -73,7 +73,7 @@ class FileSink final : public Sink {
   const Layout layout_;
   Archive archive_{config_, layout_};
   TemporaryNames names_;
-  TreeRewriter rewriter_{names_};
+  TreeRewriter rewriter_{names_, config_.root};
   const std::string instance_;
   Logger& log_;
   const Clock& clock_;

@@ -42,8 +42,8 @@ class TreeRewriter::Walk {
   Walk(const Pass& pass, Editor& editor, const TemporaryNames& names)
       : pass_(pass), editor_(editor), names_(names) {}
 
-  Result<Summary> run(int root) {
-    if (auto walked = directory(root, pass_.directory, 0); !walked) return walked.error();
+  Result<Summary> run(int root, const std::string& path) {
+    if (auto walked = directory(root, path, 0); !walked) return walked.error();
     return std::move(summary_);
   }
 
@@ -251,14 +251,15 @@ class TreeRewriter::Walk {
 };
 
 Result<RewritableSink::Summary> TreeRewriter::rewrite(const Pass& pass, Editor& editor) {
-  const UniqueFd root(::open(pass.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string& directory = pass.directory.empty() ? root_ : pass.directory;
+  const UniqueFd root(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!root) {
     const int code = errno;
-    return Error{ErrorKind::kInvalidConfig,
-                 pass.directory + ": " +
-                     (code == ENOENT ? "no such directory" : file_error(code).message())};
+    return Error{
+        ErrorKind::kInvalidConfig,
+        directory + ": " + (code == ENOENT ? "no such directory" : file_error(code).message())};
   }
-  return Walk(pass, editor, names_).run(root.get());
+  return Walk(pass, editor, names_).run(root.get(), directory);
 }
 
 }  // namespace scriptorium::file

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "backends/file/store.h"
 #include "core/api/rewritable_sink.h"
 
@@ -9,12 +11,12 @@ namespace scriptorium::file {
 // symbolic link and opens only regular files; needs no layout, since it finds an event's files by
 // its metadata.
 //
-// Owns:    nothing between calls; borrows the names for its life.
+// Owns:    nothing between calls; borrows the names and the sink's root for its life.
 // Memory:  the names of one directory, and one event.
 // Threads: as RewritableSink says.
 class TreeRewriter final : public RewritableSink {
  public:
-  explicit TreeRewriter(const TemporaryNames& names) : names_(names) {}
+  TreeRewriter(const TemporaryNames& names, const std::string& root) : names_(names), root_(root) {}
 
   Result<Summary> rewrite(const Pass& pass, Editor& editor) override;
 
@@ -22,6 +24,7 @@ class TreeRewriter final : public RewritableSink {
   class Walk;
 
   const TemporaryNames& names_;
+  const std::string& root_;
 };
 
 }  // namespace scriptorium::file

@@ -8,6 +8,9 @@ namespace scriptorium::cli {
 
 inline constexpr const char* kDefaultConfigFile = "/etc/scriptorium/scriptorium.toml";
 
+// The command; it cares for the sinks of any plugin that has Sink::maintained().
+inline constexpr const char* kCatalogCommand = "catalog";  // no plugin's name
+
 enum class Command {
   kRun,
   kCheck,
@@ -31,6 +34,10 @@ enum class Command {
   kSetup,
   kImport,
   kRedact,
+  kCatalogCheck,
+  kCatalogRebuild,
+  kCatalogCompact,
+  kCatalogStats,
   kVersion,
   kCompletion,
   kMan,
@@ -44,7 +51,8 @@ struct Arguments {
 
   bool once = false;                      // run
   bool markdown = false;                  // plugins
-  bool json = false;                      // status, show, search, redact, deadletters list and show
+  bool json = false;                      // status, show, search, redact, catalog, deadletters list
+                                          // and show
   bool health = false;                    // status --check
   std::int64_t behind_warning_s = 300;    // status --check
   std::int64_t behind_critical_s = 3600;  // status --check
@@ -57,11 +65,11 @@ struct Arguments {
   bool stop = false;                      // sinks fill
   std::string name;                       // plugins NAME, setup SINK, sinks forget and fill SINK
   std::string id;                         // deadletters show, retry, discard
-  std::string sink;                       // deadletters
+  std::string sink;                       // deadletters, catalog
   std::string job;                        // report
   std::string user;                       // report
   std::string since;                      // report, search
-  std::string archive;                    // report, redact
+  std::string archive;                    // report, redact; "" = all that the sinks stored
   std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
   std::string format;                     // import

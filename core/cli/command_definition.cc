@@ -45,6 +45,7 @@ CommandDefinition::CommandDefinition(Arguments& into) : into_(into) {
 
   add_import();
   add_redact();
+  add_catalog();
 
   add(app_, "version", "Print the version", Command::kVersion);
   // parse_command_line() handles it as "COMMAND --help"; it is defined here for the help and the

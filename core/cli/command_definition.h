@@ -37,6 +37,7 @@ class CommandDefinition {
   void add_of_import(CLI::App& app);
   void add_import();
   void add_redact();
+  void add_catalog();
   // Exactly one of ID and --all.
   void add_choice(CLI::App& app);
 

@@ -166,8 +166,10 @@ void CommandDefinition::add_redact() {
   CLI::Option* archive =
       redact
           .add_option("--archive", into_.archive,
-                      "A file tree that was written before: its events, whatever its layout")
-          ->type_name("DIR");
+                      "A file tree that was written before, whatever its layout; without DIR: all "
+                      "that the sinks of the configuration stored")
+          ->type_name("[DIR]")
+          ->expected(0, 1);
   CLI::Option* dry_run =
       redact.add_flag("--dry-run", into_.dry_run, "With --archive: report, and change nothing");
   CLI::Option* apply = redact.add_flag("--apply", into_.apply,
@@ -191,6 +193,25 @@ void CommandDefinition::add_redact() {
     if (archive->count() > 0 && dry_run->count() + apply->count() == 0)
       throw CLI::RequiredError("--dry-run or --apply");
   });
+}
+
+void CommandDefinition::add_catalog() {
+  CLI::App& catalog = *app_.add_subcommand(
+      kCatalogCommand, "Check the catalog, repair it, make it smaller, or show what it holds");
+  catalog.require_subcommand(1);
+  catalog.footer(exit_codes_footer(kCatalogCommand));
+  const auto add_verb = [&](const char* name, const char* help, Command command) {
+    CLI::App& verb = add(catalog, name, help, command);
+    verb.add_option("--sink", into_.sink, "The catalog's name, if there are several")
+        ->type_name("SINK");
+    verb.add_flag("--json", into_.json, "Figures and findings, for programs");
+  };
+  add_verb("check", "Read everything, and compare it with its checksums and its index",
+           Command::kCatalogCheck);
+  add_verb("rebuild", "Make what is damaged once more, from what can be read of it",
+           Command::kCatalogRebuild);
+  add_verb("compact", "Rewrite what would be noticeably smaller", Command::kCatalogCompact);
+  add_verb("stats", "Show how much it holds, and what takes the room", Command::kCatalogStats);
 }
 
 void CommandDefinition::add_choice(CLI::App& app) {

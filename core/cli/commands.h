@@ -24,5 +24,6 @@ int report_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);
 int import_command(const Arguments& arguments, Console& console);
 int redact_command(const Arguments& arguments, Console& console);
+int catalog_command(const Arguments& arguments, Console& console);
 
 }  // namespace scriptorium::cli

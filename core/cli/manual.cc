@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/cli/arguments.h"
 #include "core/cli/console.h"
 
 namespace scriptorium::cli {
@@ -36,12 +37,12 @@ const std::vector<Section>& sections() {
            {"0", "All is well; run --once: everything was settled."},
            {"1",
             "search: no job matches. diff: the jobs differ. redact: something would be removed. "
-            "status --check: a warning."},
+            "catalog check: something is damaged. status --check: a warning."},
            {"2", "status --check: critical."},
            {"64", "The command line is wrong."},
            {"65",
             "import: some jobs of the tree could not be read; the others were imported. redact: "
-            "some files of the archive were left alone."},
+            "a part of the archive was left alone. catalog rebuild: something is lost."},
            {"66", "There is no such job, dead letter, file or tree."},
            {"69",
             "No daemon answers, a check failed for which run would still start, or run --once "
@@ -51,7 +52,8 @@ const std::vector<Section>& sections() {
            {"74",
             "The journal was found damaged while in use; the next start saves what can be read."},
            {"75",
-            "Another daemon owns state_dir. Of import: another one runs, or it was interrupted."},
+            "Another daemon owns state_dir. Of import and catalog: another one runs, or it was "
+            "interrupted."},
            {"78",
             "The configuration is wrong; every problem was printed. check: run --once would "
             "refuse it."},
@@ -81,8 +83,9 @@ const std::vector<Section>& sections() {
            {"scriptorium import sarchive /srv/old-archive --dry-run",
             "See what another archiver's tree would bring."},
            {"scriptorium redact job.sh", "See what of a script would not be archived, and why."},
-           {"scriptorium redact --archive /srv/scriptorium/archive --dry-run",
+           {"scriptorium redact --archive --dry-run",
             "Look for secrets in what was archived before there were rules."},
+           {"scriptorium catalog check", "See whether every job of the catalog is intact."},
            {"scriptorium status --json", "Ask the daemon, from a program."},
            {"scriptorium owners retry",
             "Ask again for the owners of jobs that went out unverified."},
@@ -128,8 +131,14 @@ const std::vector<ExitFact>& exit_facts() {
         "sinks forget",
         "sinks fill",
         "owners",
-        "owners list"},
+        "owners list",
+        kCatalogCommand,
+        "catalog rebuild",
+        "catalog compact",
+        "catalog stats"},
        "Done."},
+      {"0", {"catalog check"}, "Everything is intact."},
+      {"1", {"catalog check"}, "Something is damaged; each finding was printed."},
       {"0", {"search"}, "At least one job was found."},
       {"0", {"diff"}, "The jobs are equal."},
       {"0", {"redact"}, "Nothing was found; with --apply: nothing is left to remove."},
@@ -145,6 +154,9 @@ const std::vector<ExitFact>& exit_facts() {
        {"redact"},
        "A file is not an environment; with --archive: some files were left alone, as the output "
        "says."},
+      {"65",
+       {"catalog rebuild", "catalog compact"},
+       "Rewritten, but something is lost; each loss was printed."},
       {"66", {"diff", "history"}, "There is no such job, or no other run of it is known."},
       {"66", {"show", "report"}, "There is no such job."},
       {"66",
@@ -152,6 +164,9 @@ const std::vector<ExitFact>& exit_facts() {
        "There is no such dead letter."},
       {"66", {"import"}, "The tree cannot be read."},
       {"66", {"redact"}, "A file or the archive cannot be read."},
+      {"66",
+       {"catalog check", "catalog rebuild", "catalog compact", "catalog stats"},
+       "Nothing is stored yet."},
       {"66",
        {"sinks", "sinks forget", "sinks fill"},
        "There is no such sink, or the command cannot be applied to it."},
@@ -166,7 +181,11 @@ const std::vector<ExitFact>& exit_facts() {
       {"69", {"import"}, "Not everything could be settled."},
       {"69",
        {"redact"},
-       "The archive cannot be changed: it is full, or the journal still needs events from it."},
+       "The archive cannot be changed: it is full, the journal still needs events from it, or "
+       "another sink would keep the secret."},
+      {"69",
+       {"catalog check", "catalog rebuild", "catalog compact", "catalog stats"},
+       "The catalog cannot be read or changed."},
       {"69",
        {"deadletters", "deadletters list", "deadletters show", "deadletters retry",
         "deadletters discard", "sinks", "sinks list", "sinks forget", "sinks fill", "owners",
@@ -174,7 +193,8 @@ const std::vector<ExitFact>& exit_facts() {
        "Neither a daemon nor a journal could be reached."},
       {"69", {"owners retry"}, "No daemon answers, or the scheduler and its accounting do not."},
       {"70",
-       {"run", "setup", "import", "redact"},
+       {"run", "setup", "import", "redact", "catalog check", "catalog rebuild", "catalog compact",
+        "catalog stats"},
        "Scriptorium or a plugin is at fault; please report it."},
       {"73", {"run", "check", "import"}, "state_dir or the journal cannot be made."},
       {"73", {"redact"}, "The record of what was removed cannot be made."},
@@ -184,14 +204,37 @@ const std::vector<ExitFact>& exit_facts() {
       {"75", {"run"}, "Another daemon owns state_dir."},
       {"75", {"redact"}, "A daemon or an import runs, or the command was interrupted."},
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
+      {"75",
+       {"catalog check", "catalog rebuild", "catalog compact"},
+       "It was interrupted, or another such command is under way; run it again to continue."},
       {"78",
        {"check"},
        "The configuration is wrong, or names something that does not exist; run --once would "
        "refuse it."},
       {"78",
-       {"run", "status", "show", "report", "setup", "import", "deadletters", "deadletters list",
-        "deadletters show", "deadletters retry", "deadletters discard", "sinks", "sinks list",
-        "sinks forget", "sinks fill", "owners", "owners list", "owners retry"},
+       {"run",
+        "status",
+        "show",
+        "report",
+        "setup",
+        "import",
+        "deadletters",
+        "deadletters list",
+        "deadletters show",
+        "deadletters retry",
+        "deadletters discard",
+        "sinks",
+        "sinks list",
+        "sinks forget",
+        "sinks fill",
+        "owners",
+        "owners list",
+        "owners retry",
+        kCatalogCommand,
+        "catalog check",
+        "catalog rebuild",
+        "catalog compact",
+        "catalog stats"},
        "The configuration is wrong."},
       {"78",
        {"search", "diff", "history", "software"},
@@ -359,7 +402,7 @@ std::string bash_completion(const CommandModel& root) {
          "      -*) ;;\n"
          "      *) if [[ -z \"$path\" ]]; then path=\"$word\"; elif [[ \"$path\" == deadletters || "
          "\"$path\" == sinks || "
-         "\"$path\" == owners ]]; then "
+         "\"$path\" == owners || \"$path\" == catalog ]]; then "
          "path=\"$path $word\"; "
          "fi ;;\n"
          "    esac\n"

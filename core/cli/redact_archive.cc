@@ -1,10 +1,7 @@
 #include "core/cli/redact_archive.h"
 
-#include <unistd.h>
-
-#include <cerrno>
+#include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,17 +9,15 @@
 #include <vector>
 
 #include "core/api/rewritable_sink.h"
-#include "core/base/path.h"
 #include "core/base/text.h"
+#include "core/cli/archive_cleaner.h"
 #include "core/cli/archive_guard.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/redact_record.h"
-#include "core/cli/redact_text.h"
 #include "core/cli/signal_stop.h"
 #include "core/daemon/log.h"
 #include "core/plugin/call_plugin.h"
-#include "core/redact/stored_event.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -30,172 +25,102 @@ namespace {
 using Json = nlohmann::ordered_json;
 using redact::Mode;
 
-constexpr std::uint64_t kShownOfAReason = 20;
-constexpr std::uint64_t kProgressEvery = 100;
-
-struct RuleCount {
-  std::uint64_t removed = 0;
-  std::uint64_t kept = 0;
-  std::uint64_t events = 0;
+struct NamedSink {
+  std::string name;
+  std::unique_ptr<Sink> sink;
 };
 
-// Applies the rules to each event, says what they find, and writes the record.
-class Cleaner final : public RewritableSink::Editor {
- public:
-  Cleaner(const RulesInForce& rules, bool json, std::optional<RedactionRecord> record,
-          Console& console)
-      : rules_(*rules.rules),
-        redactor_(rules.rules, rules.mode, EnvironmentRule{}),
-        record_(std::move(record)),
-        console_(console),
-        tells_(!json),
-        live_(::isatty(STDERR_FILENO) == 1 && console.owns_process) {}
-
-  Result<std::shared_ptr<const Event>> edit(const std::string& path, const Event& stored) override {
-    if (live_ && ++read_ % kProgressEvery == 0) {
-      console_.err << "\rread " << read_ << ", with secrets " << changed_ << " " << std::flush;
-      shown_ = true;
-    }
-    auto result = redact::redact_stored(redactor_, stored);
-    if (!result) return result.error();
-    for (const Redaction& r : result->found) {
-      if (r.kept) counts_[r.rule].kept += r.count;
-    }
-    if (result->event != nullptr && !record_)
-      tell(path, stored, *result->event, redact::added_redactions(stored, *result->event));
-    return result->event;
-  }
-
-  Result<void> replacing(const std::string& path, const Event& before, const Event& after,
-                         bool resumed) override {
-    const auto removed = redact::added_redactions(before, after);
-    tell(path, before, after, removed);
-    if (!record_) return {};
-    return record_->add(shown_path(path, before, after), after.job.id, removed, resumed);
-  }
-
-  void left(const std::string& path, std::string_view reason) override {
-    if (++named_[std::string(reason)] > kShownOfAReason) return;
-    clear();
-    console_.err << "left alone: " << printable(masked_text(path, rules_)) << ": " << reason
-                 << "\n";
-  }
-
-  void clear() {
-    if (std::exchange(shown_, false)) console_.err << "\r\x1b[K";
-  }
-  const std::map<std::string, RuleCount>& counts() const noexcept { return counts_; }
-
- private:
-  // A name that holds a secret is not told, nor one that the job's name gave.
-  std::string shown_path(const std::string& path, const Event& before, const Event& after) const {
-    return masked_text(before.job.name == after.job.name ? path : parent_of(path), rules_);
-  }
-
-  void tell(const std::string& path, const Event& before, const Event& after,
-            const std::vector<Redaction>& removed) {
-    ++changed_;
-    std::string what;
-    for (const Redaction& r : removed) {
-      RuleCount& count = counts_[r.rule];
-      count.removed += r.count;
-      ++count.events;
-      what +=
-          (what.empty() ? "" : ", ") + std::to_string(r.count) + " " + r.rule + " in " + r.where;
-    }
-    if (!tells_) return;
-    clear();
-    console_.out << printable(shown_path(path, before, after), 4096) << ": job "
-                 << printable(after.job.id) << ": " << printable(what, 4096) << "\n";
-  }
-
-  const redact::RuleSet& rules_;
-  const redact::Redactor redactor_;
-  std::optional<RedactionRecord> record_;
-  Console& console_;
-  const bool tells_;
-  const bool live_;
-  bool shown_ = false;
-  std::uint64_t read_ = 0;
-  std::uint64_t changed_ = 0;
-  std::map<std::string, RuleCount> counts_;
-  std::map<std::string, std::uint64_t> named_;
+// What is visited, through which sinks of the configuration.
+struct Targets {
+  std::string directory;         // a tree; "": all that these sinks stored
+  std::vector<NamedSink> sinks;  // rewritable, in the order of the configuration; not empty
+  bool own = false;              // the daemon writes there
+  std::vector<std::string> unchangeable;  // the other sinks
+  // Why secrets would remain in another sink of the configuration.
+  std::optional<std::string> copies;
 };
 
-// The sinks of the configuration that can replace what they stored, and whether the tree belongs to
-// one of them.
-struct Rewriter {
-  std::unique_ptr<Sink> sink;  // owns `rewritable`
-  RewritableSink* rewritable = nullptr;
-  bool own_tree = false;
-  std::optional<std::string> keeps_copies;  // a sink that has the jobs too, for good
-};
+bool writes_to(const Sink& sink, const std::string& tree) {
+  return std::ranges::any_of(sink.directories(), [&](const std::string& directory) {
+    return directories_overlap(directory, tree);
+  });
+}
 
-Result<Rewriter> find_rewriter(const Setup& setup, const std::string& tree, Logger& log) {
-  Rewriter best;
-  for (const LoadedSink& sink : setup.sinks) {
-    const PluginContext context{.name = sink.instance.name,
+std::string copies_in(const std::string& sink, bool rewritable) {
+  return "the sink " + sink + " holds the same jobs, " +
+         (rewritable
+              ? "and the secret would stay there: use \"scriptorium redact --archive --apply\" "
+                "without a directory, which cleans all sinks"
+              : "and nothing can be removed from it: the secret would stay there. Remove that sink "
+                "and its files first, apply, and fill a new one with \"scriptorium sinks fill\"");
+}
+
+Result<std::vector<NamedSink>> make_sinks(const Setup& setup, Logger& log) {
+  std::vector<NamedSink> made;
+  for (const LoadedSink& loaded : setup.sinks) {
+    const PluginContext context{.name = loaded.instance.name,
                                 .cluster = setup.config.core.cluster,
                                 .log = log,
                                 .clock = system_clock()};
-    auto made = create_sink(sink.plugin, sink.instance.table, context);
-    if (!made) return made.error();
-    bool own = false;
-    for (const std::string& directory : (*made)->directories())
-      own = own || directories_overlap(directory, tree);
-    best.own_tree = best.own_tree || own;
-    RewritableSink* const rewritable = (*made)->rewritable();
-    if (rewritable == nullptr && (*made)->readable() != nullptr)
-      best.keeps_copies = sink.instance.name;
-    if (rewritable == nullptr || (best.rewritable != nullptr && !own)) continue;
-    best.sink = *std::move(made);
-    best.rewritable = rewritable;
+    auto sink = create_sink(loaded.plugin, loaded.instance.table, context);
+    if (!sink) return sink.error();
+    made.push_back({.name = loaded.instance.name, .sink = *std::move(sink)});
   }
-  if (best.rewritable != nullptr) return best;
+  return made;
+}
+
+// Each sink with all that it stored.
+Targets all_of(std::vector<NamedSink> sinks) {
+  Targets targets{.own = true};
+  for (NamedSink& named : sinks) {
+    if (named.sink->rewritable() != nullptr) {
+      targets.sinks.push_back(std::move(named));
+      continue;
+    }
+    if (named.sink->readable() != nullptr) targets.copies = copies_in(named.name, false);
+    targets.unchangeable.push_back(named.name);
+  }
+  return targets;
+}
+
+// One tree, through the sink that writes to it, or else the first one that takes a tree.
+Targets tree_of(std::vector<NamedSink> sinks, const std::string& tree) {
+  Targets targets{.directory = tree};
+  for (NamedSink& named : sinks) {
+    const bool own = writes_to(*named.sink, tree);
+    targets.own = targets.own || own;
+    RewritableSink* const rewritable = named.sink->rewritable();
+    if (rewritable == nullptr || !rewritable->takes_directories()) {
+      if (named.sink->readable() != nullptr)
+        targets.copies = copies_in(named.name, rewritable != nullptr);
+    } else if (targets.sinks.empty() || own) {
+      targets.sinks.clear();
+      targets.sinks.push_back(std::move(named));
+    }
+  }
+  return targets;
+}
+
+Result<Targets> find_targets(const Setup& setup, const std::string& tree, Logger& log) {
+  auto sinks = make_sinks(setup, log);
+  if (!sinks) return sinks.error();
+  Targets targets = tree.empty() ? all_of(*std::move(sinks)) : tree_of(*std::move(sinks), tree);
+  if (!targets.sinks.empty()) return targets;
   return Error{ErrorKind::kInvalidConfig,
                "no sink of the configuration can change what was archived; add the one that wrote "
                "this tree"};
 }
 
-Json summary_json(const RewritableSink::Summary& summary, const Cleaner& cleaner, bool applied,
-                  bool interrupted) {
-  Json rules = Json::object();
-  for (const auto& [rule, count] : cleaner.counts())
-    rules[rule] = {{"removed", count.removed}, {"kept", count.kept}, {"events", count.events}};
-  Json left = Json::object();
-  for (const auto& [reason, count] : summary.left) left[reason] = count;
-  return {{"applied", applied},         {"events", summary.events},   {"changed", summary.changed},
-          {"resumed", summary.resumed}, {"removed", summary.removed}, {"rules", std::move(rules)},
-          {"left", std::move(left)},    {"interrupted", interrupted}};
-}
-
-void show_summary(const RewritableSink::Summary& summary, const Cleaner& cleaner, bool applied,
-                  Console& console) {
-  console.out << console.bold(count_of(summary.events, "event")) << " read, " << summary.changed
-              << (applied ? " changed" : " would be changed");
-  if (summary.resumed > 0)
-    console.out << ", " << summary.resumed << " completed that an earlier run had begun";
-  if (summary.removed > 0)
-    console.out << ", " << count_of(summary.removed, "interrupted write") << " removed";
-  console.out << "\n";
-  for (const auto& [rule, count] : cleaner.counts()) {
-    if (count.removed > 0)
-      console.out << "  " << rule << ": " << count.removed << " in "
-                  << count_of(count.events, "event") << "\n";
-    if (count.kept > 0) console.out << "  " << rule << ": " << count.kept << " only reported\n";
-  }
-  for (const auto& [reason, count] : summary.left)
-    console.out << "  left alone: " << count << " (" << reason << ")\n";
-}
-
-// Checks that the tree may be changed now, and opens the record; the exit code otherwise.
+// Checks that the archive may be changed now, and opens the record; the exit code otherwise.
 std::optional<int> prepare_to_apply(const Arguments& arguments, const CoreConfig& core,
-                                    bool own_tree, Logger& log, std::optional<ArchiveGuard>& guard,
+                                    const Targets& targets, Logger& log,
+                                    std::optional<ArchiveGuard>& guard,
                                     std::optional<RedactionRecord>& record, Console& console) {
+  if (targets.copies) return fail(console, *targets.copies, kExitUnavailable);
   const std::string by_whom = user_running_this();
   int code = kExitGood;
-  if (own_tree && !become_daemon_user_or_say(arguments, console, code)) return code;
-  if (own_tree) {
+  if (targets.own && !become_daemon_user_or_say(arguments, console, code)) return code;
+  if (targets.own) {
     auto taken = ArchiveGuard::take(core.state_dir, log);
     if (!taken) {
       const bool runs = taken.error().kind() == ErrorKind::kExhausted;
@@ -217,6 +142,95 @@ std::optional<int> prepare_to_apply(const Arguments& arguments, const CoreConfig
   return std::nullopt;
 }
 
+// One run of the command over its targets.
+class Run {
+ public:
+  Run(const Arguments& arguments, const RulesInForce& rules, const Targets& targets, bool exclusive,
+      RedactionRecord* record, Console& console)
+      : arguments_(arguments),
+        rules_(rules),
+        targets_(targets),
+        exclusive_(exclusive),
+        record_(record),
+        console_(console),
+        signals_(console.owns_process) {}
+
+  int all() {
+    int worst = kExitGood;
+    for (const NamedSink& target : targets_.sinks) {
+      if (interrupted()) break;
+      worst = std::max(worst, pass(target));
+    }
+    finish();
+    if (interrupted())
+      return fail(console_, "interrupted; run the same command again to continue", kExitTryAgain);
+    return worst;
+  }
+
+ private:
+  bool interrupted() const { return signals_.token().stop_requested(); }
+
+  int pass(const NamedSink& target) {
+    if (!arguments_.json && targets_.directory.empty())
+      console_.out << console_.bold("sink " + target.name + ":") << "\n";
+    ArchiveCleaner cleaner(rules_, !arguments_.json, record_, console_);
+    const auto summary = call_plugin("the sink's plugin", ErrorKind::kPermanent, [&] {
+      return target.sink->rewritable()->rewrite({.directory = targets_.directory,
+                                                 .apply = arguments_.apply,
+                                                 .exclusive = exclusive_,
+                                                 .stop = signals_.token()},
+                                                cleaner);
+    });
+    if (!summary) return failed(target.name, summary.error());
+    if (arguments_.json) {
+      sinks_[target.name] = cleaner.json(*summary);
+    } else {
+      cleaner.show(*summary);
+    }
+    if (!summary->left.empty()) return kExitDataError;
+    return !arguments_.apply && summary->changed > 0 ? kExitFound : kExitGood;
+  }
+
+  int failed(const std::string& sink, const Error& error) {
+    sinks_[sink] = {{"error", error.message()}};
+    const bool no_input =
+        error.kind() == ErrorKind::kInvalidConfig || error.kind() == ErrorKind::kVanished;
+    return fail(console_, error.message(), no_input ? kExitNoInput : kExitUnavailable);
+  }
+
+  void finish() const {
+    if (arguments_.json) {
+      console_.out << answer().dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+      return;
+    }
+    for (const std::string& sink : targets_.unchangeable) {
+      console_.out << "the sink " << sink
+                   << " cannot be changed; what it holds of these jobs must be deleted there\n";
+    }
+  }
+
+  Json answer() const {
+    if (!targets_.directory.empty()) {
+      Json json = sinks_.empty() ? Json::object() : sinks_.front();
+      json["interrupted"] = interrupted();
+      return json;
+    }
+    return {{"applied", arguments_.apply},
+            {"sinks", sinks_},
+            {"unchangeable", targets_.unchangeable},
+            {"interrupted", interrupted()}};
+  }
+
+  const Arguments& arguments_;
+  const RulesInForce& rules_;
+  const Targets& targets_;
+  const bool exclusive_;
+  RedactionRecord* const record_;
+  Console& console_;
+  const SignalStop signals_;
+  Json sinks_ = Json::object();
+};
+
 }  // namespace
 
 int redact_archive(const Arguments& arguments, const RulesInForce& rules, Console& console) {
@@ -224,56 +238,26 @@ int redact_archive(const Arguments& arguments, const RulesInForce& rules, Consol
     return fail(console, "the configuration says redact = \"off\"; choose a --mode", kExitUsage);
   const auto setup = load_or_say(arguments, console);
   if (!setup) return kExitConfig;
-  std::error_code failed;
-  const std::string tree = std::filesystem::canonical(arguments.archive, failed).string();
-  if (failed)
-    return fail(console, printable(arguments.archive) + ": " + failed.message(), kExitNoInput);
-  const auto log = make_command_logger();
-  auto rewriter = find_rewriter(*setup, tree, *log);
-  if (!rewriter) return fail(console, rewriter.error());
-  if (arguments.apply && rewriter->keeps_copies) {
-    return fail(console,
-                "the sink " + *rewriter->keeps_copies +
-                    " holds the same jobs, and nothing can be removed from it: the secret would "
-                    "stay there. Remove that sink and its files first, apply, and fill a new one "
-                    "with \"scriptorium sinks fill\"",
-                kExitUnavailable);
+  std::string tree;
+  if (!arguments.archive.empty()) {
+    std::error_code failed;
+    tree = std::filesystem::canonical(arguments.archive, failed).string();
+    if (failed)
+      return fail(console, printable(arguments.archive) + ": " + failed.message(), kExitNoInput);
   }
+  const auto log = make_command_logger();
+  const auto targets = find_targets(*setup, tree, *log);
+  if (!targets) return fail(console, targets.error());
 
   std::optional<ArchiveGuard> guard;
   std::optional<RedactionRecord> record;
   if (arguments.apply) {
-    if (const auto code = prepare_to_apply(arguments, setup->config.core, rewriter->own_tree, *log,
-                                           guard, record, console))
+    if (const auto code =
+            prepare_to_apply(arguments, setup->config.core, *targets, *log, guard, record, console))
       return *code;
   }
-  const SignalStop signals(console.owns_process);
-  Cleaner cleaner(rules, arguments.json, std::move(record), console);
-  const auto summary = call_plugin("the sink's plugin", ErrorKind::kPermanent, [&] {
-    return rewriter->rewritable->rewrite({.directory = tree,
-                                          .apply = arguments.apply,
-                                          .exclusive = guard.has_value(),
-                                          .stop = signals.token()},
-                                         cleaner);
-  });
-  cleaner.clear();
-  if (!summary) {
-    return fail(
-        console, summary.error().message(),
-        summary.error().kind() == ErrorKind::kInvalidConfig ? kExitNoInput : kExitUnavailable);
-  }
-  const bool interrupted = signals.token().stop_requested();
-  if (arguments.json) {
-    console.out << summary_json(*summary, cleaner, arguments.apply, interrupted)
-                       .dump(2, ' ', false, Json::error_handler_t::replace)
-                << "\n";
-  } else {
-    show_summary(*summary, cleaner, arguments.apply, console);
-  }
-  if (interrupted)
-    return fail(console, "interrupted; run the same command again to continue", kExitTryAgain);
-  if (!summary->left.empty()) return kExitDataError;
-  return !arguments.apply && summary->changed > 0 ? kExitFound : kExitGood;
+  return Run(arguments, rules, *targets, guard.has_value(), record ? &*record : nullptr, console)
+      .all();
 }
 
 }  // namespace scriptorium::cli

@@ -6,9 +6,10 @@
 
 namespace scriptorium::cli {
 
-// Applies the rules to the events of a file tree that was written before, through a sink of the
-// configuration that can replace what it stored (core/api/rewritable_sink.h). Refuses while a
-// daemon could write to the tree, or still needs an event as it is there.
+// Applies the rules to what was archived before: a file tree, or all that the sinks of the
+// configuration stored, through sinks that can replace it (core/api/rewritable_sink.h). Refuses
+// while a daemon could write there, still needs an event as it is there, or another sink would keep
+// the secret.
 int redact_archive(const Arguments& arguments, const RulesInForce& rules, Console& console);
 
 }  // namespace scriptorium::cli

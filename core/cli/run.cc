@@ -35,6 +35,10 @@ int run_command(const Arguments& arguments, Console& console) {
     case Command::kSetup: return setup_command(arguments, console);
     case Command::kImport: return import_command(arguments, console);
     case Command::kRedact: return redact_command(arguments, console);
+    case Command::kCatalogCheck:
+    case Command::kCatalogRebuild:
+    case Command::kCatalogCompact:
+    case Command::kCatalogStats: return catalog_command(arguments, console);
     case Command::kVersion:
       console.out << "scriptorium " SCRIPTORIUM_VERSION "\n";
       return kExitGood;

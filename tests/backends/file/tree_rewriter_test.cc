@@ -156,6 +156,17 @@ TEST_F(TreeRewriterTest, ASecondPassChangesNothing) {
   EXPECT_EQ(tree(), before);
 }
 
+TEST_F(TreeRewriterTest, WithoutADirectoryItIsTheSinksOwnTree) {
+  deliver({leaky("1")});
+  WordEditor editor;
+  const auto sink = make();
+  const auto summary =
+      sink->rewritable()->rewrite({.directory = "", .apply = true, .stop = {}}, editor);
+  ASSERT_TRUE(summary) << summary.error().message();
+  EXPECT_EQ(summary->changed, 1U);
+  expect_clean();
+}
+
 TEST_F(TreeRewriterTest, WithoutApplyNothingOnTheDiskChanges) {
   deliver({leaky("1")});
   directory_.write("archive/.x.sh.tmp-00000000-0123abcd.1", kSecret);

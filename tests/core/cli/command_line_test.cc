@@ -46,6 +46,9 @@ TEST(CommandLineTest, KnowsEachCommand) {
   EXPECT_EQ(discard.command, Command::kDeadLettersDiscard);
   EXPECT_TRUE(discard.all && discard.yes);
   EXPECT_EQ(good({"completion", "zsh"}).shell, "zsh");
+  EXPECT_EQ(good({"catalog", "rebuild", "--sink", "c"}).command, Command::kCatalogRebuild);
+  EXPECT_EQ(good({"redact", "--archive", "--apply"}).archive, "");
+  EXPECT_EQ(good({"redact", "--archive", "/x", "--apply"}).archive, "/x");
 }
 
 TEST(CommandLineTest, SaysItsVersionInEachUsualWay) {

@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "core/base/file.h"
@@ -445,6 +446,112 @@ TEST_F(CommandsTest, SetupAsksTheSinkAndNamesTheOnesThereAre) {
   const Said said = run({"setup", "nul"});
   EXPECT_EQ(said.code, 64);
   EXPECT_THAT(said.err, HasSubstr("there is no [sink.nul] in the configuration; there are: null"));
+}
+
+// ---- catalog
+
+TEST_F(CommandsTest, CatalogShowsFiguresAndThatAllIsIntact) {
+  config("[sink.kept]\nplugin = \"maintained\"\n");
+  const Said said = run({"catalog", "check"});
+  EXPECT_EQ(said.code, 0) << said.err;
+  EXPECT_EQ(said.out,
+            "file bytes       2.0 KiB\njobs             3\n"
+            "oldest job time  2023-11-14T22:13:20Z\nintact\n");
+  EXPECT_EQ(Json::parse(run({"catalog", "stats", "--json"}).out),
+            Json::parse(R"({"command": "stats", "sink": "kept", "interrupted": false,
+                "figures": {"file_bytes": 2048, "jobs": 3, "oldest_job_time": 1700000000},
+                "findings": []})"));
+}
+
+TEST_F(CommandsTest, CatalogCheckNamesWhatIsWrongAndWhatHelps) {
+  config("[sink.kept]\nplugin = \"maintained\"\nstate = \"lost\"\n");
+  const Said said = run({"catalog", "check"});
+  EXPECT_EQ(said.code, 1);
+  EXPECT_THAT(
+      said.out,
+      AllOf(HasSubstr("block 17: its sum is wrong\n"), HasSubstr("job 4711: its script is lost\n"),
+            HasSubstr("scriptorium catalog rebuild\n"), HasSubstr("scriptorium sinks fill kept\n"),
+            ::testing::EndsWith("2 findings\n")));
+  EXPECT_THAT(Json::parse(run({"catalog", "check", "--json"}).out).at("findings").at(1),
+              Json::parse(R"({"place": "job 4711", "problem": "its script is lost",
+                              "lost": true})"));
+  EXPECT_EQ(run({"catalog", "rebuild"}).code, 65);
+  EXPECT_EQ(run({"catalog", "compact"}).code, 65);
+
+  config("[sink.kept]\nplugin = \"maintained\"\nstate = \"damaged\"\n");
+  EXPECT_THAT(
+      run({"catalog", "check", "--sink", "kept"}).out,
+      AllOf(HasSubstr("scriptorium catalog rebuild --sink kept\n"), Not(HasSubstr("sinks fill"))));
+  EXPECT_EQ(run({"catalog", "rebuild"}).code, 0);
+}
+
+TEST_F(CommandsTest, CatalogSaysWhyItCannotWork) {
+  for (const auto& [state, code, words] : std::vector<std::tuple<std::string, int, std::string>>{
+           {"absent", 66, "nothing is stored yet"},
+           {"busy", 75, "another process does the same"},
+           {"interrupted", 75, "run the same command again to continue"}}) {
+    config("[sink.kept]\nplugin = \"maintained\"\nstate = \"" + state + "\"\n");
+    const Said said = run({"catalog", "check"});
+    EXPECT_EQ(said.code, code) << state;
+    EXPECT_THAT(said.err, HasSubstr(words)) << state;
+  }
+}
+
+TEST_F(CommandsTest, CatalogNeedsOneInTheConfigurationOrItsName) {
+  config("[sink.null]\n");
+  const Said none = run({"catalog", "check"});
+  EXPECT_EQ(none.code, 64);
+  EXPECT_THAT(none.err, HasSubstr("[sink.catalog]\nkinds = [\"job.*\", \"usage.job\"]\n"));
+  EXPECT_THAT(run({"catalog", "check", "--sink", "null"}).err,
+              HasSubstr("[sink.null] is no catalog of the configuration"));
+
+  config("[sink.a]\nplugin = \"maintained\"\n[sink.b]\nplugin = \"maintained\"\n");
+  const Said several = run({"catalog", "check"});
+  EXPECT_EQ(several.code, 64);
+  EXPECT_THAT(several.err, HasSubstr("several catalogs: a, b; name one with --sink"));
+  EXPECT_EQ(run({"catalog", "check", "--sink", "b"}).code, 0);
+}
+
+// ---- redact --archive
+
+TEST_F(CommandsTest, RedactWithoutADirectoryGoesThroughEverySink) {
+  const std::string archive = own_.make_directory("archive");
+  const std::string tree = "[sink.archive]\nplugin = \"file\"\nroot = \"" + archive + "\"\n";
+  config(tree + "[sink.kept]\nplugin = \"maintained\"\n[sink.null]\n");
+  const Said shown = run({"redact", "--archive", "--apply"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(shown.out,
+            "sink archive:\n0 events read, 0 changed\nsink kept:\n3 events read, 0 changed\n"
+            "the sink null cannot be changed; what it holds of these jobs must be deleted there\n");
+  const Json json = Json::parse(run({"redact", "--archive", "--dry-run", "--json"}).out);
+  EXPECT_EQ(json.at("sinks").at("archive").at("events"), 0);
+  EXPECT_EQ(json.at("sinks").at("kept").at("events"), 3);
+  EXPECT_EQ(json.at("unchangeable"), Json::array({"null"}));
+  EXPECT_EQ(json.at("interrupted"), false);
+
+  // One that cannot be cleaned does not spare the others, and the worst exit code counts.
+  config(
+      "[sink.kept]\nplugin = \"maintained\"\nstate = \"absent\"\n"
+      "[sink.more]\nplugin = \"maintained\"\nstate = \"damaged\"\n");
+  const Said worst = run({"redact", "--archive", "--apply", "--json"});
+  EXPECT_EQ(worst.code, 66);
+  const Json sinks = Json::parse(worst.out).at("sinks");
+  EXPECT_EQ(sinks.at("kept").at("error"), "nothing is stored yet");
+  EXPECT_EQ(sinks.at("more").at("left").at("cannot be read"), 1);
+}
+
+TEST_F(CommandsTest, RedactOfATreeRefusesWhileAnotherSinkWouldKeepTheSecret) {
+  const std::string archive = own_.make_directory("archive");
+  config("[sink.archive]\nplugin = \"file\"\nroot = \"" + archive +
+         "\"\n[sink.kept]\nplugin = \"maintained\"\n");
+  const Said refused = run({"redact", "--archive", archive, "--apply"});
+  EXPECT_EQ(refused.code, 69);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("the sink kept holds the same jobs"),
+                    HasSubstr("use \"scriptorium redact --archive --apply\" without a directory")));
+  EXPECT_EQ(
+      Json::parse(run({"redact", "--archive", archive, "--dry-run", "--json"}).out).at("events"),
+      0);
 }
 
 }  // namespace
