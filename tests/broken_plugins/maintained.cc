@@ -1,5 +1,5 @@
-// Nothing is wrong with this one: a sink that can be read, checked and rewritten, but takes no tree
-// of files. Option `state`: what its store is like.
+// Nothing is wrong with this one: a sink that can be read, checked and rewritten (unless it is
+// frozen), but takes no tree of files. Option `state`: what its store is like.
 #include <string>
 #include <utility>
 
@@ -25,7 +25,7 @@ struct MaintainedConfig {
 const scriptorium::Schema<MaintainedConfig>& schema() {
   static const scriptorium::Schema<MaintainedConfig> the_schema{
       scriptorium::option("state", &MaintainedConfig::state,
-                          "intact, absent, busy, interrupted, damaged, lost"),
+                          "intact, absent, busy, interrupted, damaged, lost, frozen"),
   };
   return the_schema;
 }
@@ -83,13 +83,15 @@ class Store final : public MaintainedSink, public ReadableSink, public Rewritabl
 
 class MaintainedSinkOfATest final : public scriptorium::broken::PlainSink {
  public:
-  explicit MaintainedSinkOfATest(std::string state) : store_(std::move(state)) {}
+  explicit MaintainedSinkOfATest(const std::string& state)
+      : store_(state), frozen_(state == "frozen") {}
   MaintainedSink* maintained() override { return &store_; }
   ReadableSink* readable() override { return &store_; }
-  RewritableSink* rewritable() override { return &store_; }
+  RewritableSink* rewritable() override { return frozen_ ? nullptr : &store_; }
 
  private:
   Store store_;
+  const bool frozen_;
 };
 
 std::vector<scriptorium::OptionInfo> options() { return schema().options(); }

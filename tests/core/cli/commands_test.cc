@@ -540,6 +540,21 @@ TEST_F(CommandsTest, RedactWithoutADirectoryGoesThroughEverySink) {
   EXPECT_EQ(sinks.at("more").at("left").at("cannot be read"), 1);
 }
 
+TEST_F(CommandsTest, RedactRefusesWhileASinkThatCannotBeChangedKeepsTheSecret) {
+  const std::string archive = own_.make_directory("archive");
+  config("[sink.archive]\nplugin = \"file\"\nroot = \"" + archive +
+         "\"\n[sink.kept]\nplugin = \"maintained\"\nstate = \"frozen\"\n");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"redact", "--archive", "--apply"}, {"redact", "--archive", archive, "--apply"}}) {
+    const Said refused = run(words);
+    EXPECT_EQ(refused.code, 69);
+    EXPECT_THAT(refused.err, HasSubstr("the sink kept holds the same jobs, and nothing can be "
+                                       "removed from it"));
+  }
+  EXPECT_THAT(run({"redact", "--archive", "--dry-run"}).out,
+              HasSubstr("the sink kept cannot be changed"));
+}
+
 TEST_F(CommandsTest, RedactOfATreeRefusesWhileAnotherSinkWouldKeepTheSecret) {
   const std::string archive = own_.make_directory("archive");
   config("[sink.archive]\nplugin = \"file\"\nroot = \"" + archive +
