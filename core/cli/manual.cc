@@ -156,7 +156,7 @@ const std::vector<ExitFact>& exit_facts() {
        "says."},
       {"65",
        {"catalog rebuild", "catalog compact"},
-       "Rewritten, but something is lost; each loss was printed."},
+       "Something is lost, or damaged and left alone; each finding was printed."},
       {"66", {"diff", "history"}, "There is no such job, or no other run of it is known."},
       {"66", {"show", "report"}, "There is no such job."},
       {"66",

@@ -96,10 +96,14 @@ def test_what_is_lost_is_named_and_comes_back_from_the_file_tree(filled):
     rebuilt = catalog(filled, "rebuild", code=EX_DATAERR)
     assert f"job {lost}" in rebuilt.stdout, rebuilt.stdout
     assert "scriptorium sinks fill catalog" in rebuilt.stdout
-    assert list((root_of(filled) / "segments").glob("*.damaged"))
+    (kept,) = (root_of(filled) / "segments").glob("*.damaged")
     filled.start()
     filled.command("sinks", "fill", "catalog")
     wait_for(lambda: filled.sink("catalog")["waiting"] == 0, "what was sent has arrived")
+    # That file is all that is found until it is deleted.
+    (left,) = answer(filled, "check", code=EX_FOUND)["findings"]
+    assert left["place"] == str(kept) and left["lost"]
+    kept.unlink()
     assert answer(filled, "check")["figures"]["jobs"] == JOBS
 
 
