@@ -82,7 +82,7 @@ Result<UniqueFd> Maintenance::take_turn() const {
 namespace {
 
 // Nothing: it is intact.
-std::optional<std::string> damage_of(Connection& catalog) {
+std::optional<std::string> damage_of(const std::string& root, Connection& catalog) {
   std::string problem = catalog.text("PRAGMA integrity_check(1)").value_or("");
   // What is behind a page that integrity_check finds no fault with.
   for (const char* columns :
@@ -94,6 +94,21 @@ std::optional<std::string> damage_of(Connection& catalog) {
   }
   if (const auto error = catalog.take_error()) return error->message();
   if (problem != "ok") return problem;
+  const auto segments = list_segments(catalog);
+  if (segments.empty()) return "names no segment";
+  const auto files = segment_files(root);
+  for (const SegmentInfo& segment : segments) {
+    if (segment.state != SegmentState::kLeaving &&
+        !std::binary_search(files.begin(), files.end(), segment.id))
+      return "names " + segment_name(segment.id) + ", which is not there";
+  }
+  for (const std::int64_t file : files) {
+    if (file < segments.front().id &&
+        std::none_of(
+            segments.begin(), segments.end(),
+            [&](const SegmentInfo& segment) { return segment.id == file; }))
+      return "does not name " + segment_name(file);
+  }
   return std::nullopt;
 }
 
@@ -113,14 +128,13 @@ Result<MaintainedSink::Report> Maintenance::check(const Control& control) {
     add(file, "was kept, since something of it is lost; fill this sink, then delete it", true);
   auto catalog = open_catalog_reader(config_.root);
   std::optional<std::string> damage =
-      catalog ? damage_of(**catalog) : std::optional(catalog.error().message());
+      catalog ? damage_of(config_.root, **catalog) : std::optional(catalog.error().message());
   if (damage) {
     add("catalog.db", *damage, false);
     return report;
   }
   const auto segments = segments_of(**catalog);
   if (!segments) return segments.error();
-  if (segments->empty()) add("catalog.db", "names no segment", false);
   for (const SegmentInfo& segment : *segments) {
     if (control.stop.stop_requested()) break;
     if (segment.state == SegmentState::kLeaving) {
@@ -220,7 +234,7 @@ Result<ConnectionPtr> Maintenance::repaired_catalog(Report& report) const {
     // A writer would wait for the daemon before it could say what is wrong.
     auto catalog = open_catalog_reader(config_.root);
     if (!catalog && catalog.error().kind() != ErrorKind::kCorrupt) return catalog;
-    if (catalog && !damage_of(**catalog)) return open_catalog_writer(config_.root);
+    if (catalog && !damage_of(config_.root, **catalog)) return open_catalog_writer(config_.root);
   }
   const auto lock = WriterLock::take(config_.root);
   if (!lock) return lock.error();

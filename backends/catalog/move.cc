@@ -277,7 +277,7 @@ Result<void> Move::note_lost(Connection& db, const Salvage& salvage) {
   if (!readable) lost("rows", "some cannot be read, so there may be more jobs that are lost");
   // Damage by which no event is lost is of no interest any more.
   if (moved_.lost.empty()) return {};
-  for (const std::string& place : salvage.damaged()) lost(place, "is damaged");
+  for (const std::string& place : salvage.damaged()) lost("damaged", place);
   return {};
 }
 

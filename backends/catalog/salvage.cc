@@ -109,7 +109,8 @@ Result<void> Salvage::find_contents(
     if (block) {
       take(*kind, id, {-id, 0}, (*block)[0]);
     } else if (block.error().kind() == ErrorKind::kCorrupt) {
-      damaged_.push_back("content " + std::to_string(id) + ": " + block.error().message());
+      damaged_.push_back(kind ? block.error().message()
+                              : "content " + std::to_string(id) + ": cannot be read");
     } else {
       return block.error();
     }

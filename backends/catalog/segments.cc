@@ -150,19 +150,6 @@ Result<void> make_database(const std::string& path,
   return sync_parent(path);
 }
 
-// The numbers of all files of segments.
-std::vector<std::int64_t> segment_files(const std::string& root) {
-  std::vector<std::int64_t> numbers;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(segments_directory(root), error)) {
-    const std::string name = entry.path().stem().string();
-    const std::size_t digits = std::min(name.find_first_not_of('0'), name.size());
-    const auto number = parse_number<std::int64_t>(name.substr(digits));
-    if (number && entry.path() == segment_file(root, *number)) numbers.push_back(*number);
-  }
-  return numbers;
-}
-
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 }  // namespace
@@ -259,6 +246,19 @@ FileId file_id(const std::string& file) {
   struct stat status{};
   if (::stat(file.c_str(), &status) != 0) return {};
   return {static_cast<std::uint64_t>(status.st_dev), static_cast<std::uint64_t>(status.st_ino)};
+}
+
+std::vector<std::int64_t> segment_files(const std::string& root) {
+  std::vector<std::int64_t> numbers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(segments_directory(root), error)) {
+    const std::string name = entry.path().stem().string();
+    const std::size_t digits = std::min(name.find_first_not_of('0'), name.size());
+    const auto number = parse_number<std::int64_t>(name.substr(digits));
+    if (number && entry.path() == segment_file(root, *number)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
 }
 
 std::int64_t next_segment(Connection& catalog) {

@@ -52,6 +52,9 @@ struct SegmentInfo {
 };
 // Newest first. An error sticks to the connection.
 std::vector<SegmentInfo> list_segments(Connection& catalog);
+// The numbers of all segments' files, ascending. One above all that `catalog` names is what a crash
+// left: nobody has read or written it.
+std::vector<std::int64_t> segment_files(const std::string& root);
 // The number of the next one.
 std::int64_t next_segment(Connection& catalog);
 

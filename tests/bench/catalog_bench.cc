@@ -319,8 +319,9 @@ int run(const Options& options) {
   for (const auto& message : log.messages()) std::printf("%s\n", message.text().c_str());
   print_families();
   print_parts(config.root, options.jobs, tree_bytes_per_job(options.tree_jobs));
-  print_maintenance(config, options.jobs);
   print_finished(config, options.jobs);
+  std::fflush(stdout);
+  print_maintenance(config, options.jobs);
   return scripts.failed + usage.failed == 0 ? 0 : 1;
 }
 

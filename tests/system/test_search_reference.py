@@ -4,10 +4,12 @@ from docs/search.md and reads what the file tree received, so it shares no code 
 SCRIPTORIUM_SEARCH_QUERIES=5000 asks more of them, SCRIPTORIUM_SEARCH_SEED repeats a run.
 """
 
+import contextlib
 import json
 import os
 import random
 import re
+import sqlite3
 
 QUERIES = int(os.environ.get("SCRIPTORIUM_SEARCH_QUERIES", 60))
 SEED = int(os.environ.get("SCRIPTORIUM_SEARCH_SEED", random.SystemRandom().randrange(1 << 30)))
@@ -183,6 +185,27 @@ def make_query(rng, jobs, depth=2):
     return (kind, *(make_query(rng, jobs, depth - 1) for _ in range(children)))
 
 
+def ask(daemon, jobs, query):
+    """Whether there are hits; they must be those of the reference."""
+    expected = sorted(job.id for job in jobs.values() if holds(query, job))
+    result = daemon.command("search", "--in", "catalog", "--ids", "--all", typed(query),
+                            check=False)
+    assert result.returncode == (0 if expected else 1), (typed(query), result.stderr)
+    answer = result.stdout.split()
+    assert sorted(answer) == expected, typed(query)
+    times = [jobs[job].event["time"] for job in answer]
+    assert times == sorted(times, reverse=True), "the newest first"
+    return bool(expected)
+
+
+def damage(segment):
+    """Without rows, word index and lists, only the contents are left."""
+    with contextlib.closing(sqlite3.connect(segment)) as database, database:
+        for table in ("jobs", "fields", "chunks", "daily", "names", "script_blocks", "pairs"):
+            database.execute(f"DELETE FROM {table}")
+        database.execute("INSERT INTO words(words) VALUES('delete-all')")
+
+
 def test_each_query_finds_what_the_page_says(make_daemon, spool, archive, work):
     print(f"SCRIPTORIUM_SEARCH_SEED={SEED}")
     rng = random.Random(SEED)
@@ -197,18 +220,17 @@ def test_each_query_finds_what_the_page_says(make_daemon, spool, archive, work):
     daemon.wait_acknowledged(JOBS)
     assert len(list((work / "catalog" / "segments").glob("*.db"))) == 3
     jobs = {str(job): Job(archive, job) for job in ids}
-    found_some = 0
-    for number in range(QUERIES):
-        query = make_query(rng, list(jobs.values()))
-        expected = sorted(job.id for job in jobs.values() if holds(query, job))
-        result = daemon.command("search", "--in", "catalog", "--ids", "--all",
-                                typed(query), check=False)
-        assert result.returncode == (0 if expected else 1), (typed(query), result.stderr)
-        answer = result.stdout.split()
-        assert sorted(answer) == expected, f"query {number}: {typed(query)}"
-        times = [jobs[job].event["time"] for job in answer]
-        assert times == sorted(times, reverse=True), "the newest first"
-        found_some += bool(expected)
+    queries = [make_query(rng, list(jobs.values())) for _ in range(QUERIES)]
+    found_some = sum(ask(daemon, jobs, query) for query in queries)
     assert found_some >= QUERIES / 2
     hits = json.loads(daemon.command("search", "--json", "--all", "*").stdout)["hits"]
     assert len(hits) == JOBS
+    # The same from a catalog that was made once more from its contents.
+    for segment in (work / "catalog" / "segments").glob("*.db"):
+        damage(segment)
+    assert daemon.command("catalog", "check", check=False).returncode == 1
+    rebuilt = json.loads(daemon.command("catalog", "rebuild", "--json").stdout)
+    assert rebuilt["figures"]["segments_rewritten"] == 3 and not rebuilt["findings"]
+    assert daemon.command("catalog", "check").stdout.splitlines()[-1] == "intact"
+    for query in queries:
+        ask(daemon, jobs, query)
