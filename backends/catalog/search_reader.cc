@@ -73,7 +73,8 @@ SearchReader::SearchReader(std::int64_t segment, std::unique_ptr<sqlite::Connect
       version_(*db_, "PRAGMA data_version"),
       chunks_(*db_, "SELECT id, newest, oldest FROM chunks"),
       chunk_jobs_(*db_, std::string("SELECT ") + kRawColumns +
-                            " FROM jobs WHERE id >= ? AND id < ? ORDER BY id DESC"),
+                            " FROM jobs WHERE id >= ?1 AND id < ?2 AND (?3 IS NULL OR owner IN "
+                            "(?3, ?4) OR event IS NULL) ORDER BY id DESC"),
       script_jobs_(*db_, std::string("SELECT ") + kRawColumns +
                              " FROM jobs INDEXED BY jobs_script WHERE script = ? ORDER BY id DESC"),
       environments_(*db_,
@@ -129,10 +130,17 @@ std::vector<SearchReader::Chunk> SearchReader::chunks() {
   return list;
 }
 
-void SearchReader::for_each_job(std::int64_t chunk, const std::function<void(const RawJob&)>& use) {
+void SearchReader::for_each_job(std::int64_t chunk,
+                                const std::optional<std::vector<std::int64_t>>& owners,
+                                const std::function<void(const RawJob&)>& use) {
   // A chunk's number that cannot be one is damage.
   if (chunk < 0 || chunk > IdSet::kEnd) return;
   chunk_jobs_.bind(chunk * kChunkJobs, (chunk + 1) * kChunkJobs);
+  if (owners && (owners->size() == 1 || owners->size() == 2)) {
+    chunk_jobs_.bind(owners->front(), owners->back());
+  } else {
+    chunk_jobs_.bind(nullptr, nullptr);
+  }
   while (chunk_jobs_.step()) use(raw_job(chunk_jobs_));
 }
 

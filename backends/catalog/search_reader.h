@@ -72,7 +72,9 @@ class SearchReader {
     std::int64_t oldest = 0;
   };
   std::vector<Chunk> chunks();
-  void for_each_job(std::int64_t chunk, const std::function<void(const RawJob&)>& use);
+  // With one or two `owners` only their jobs, and those whose script never came.
+  void for_each_job(std::int64_t chunk, const std::optional<std::vector<std::int64_t>>& owners,
+                    const std::function<void(const RawJob&)>& use);
   void for_each_job_of_script(std::int64_t content, const std::function<void(const RawJob&)>& use);
   // Newest ids first; environment: contents.id, or 0.
   void for_each_environment(std::int64_t chunk,

@@ -162,7 +162,7 @@ class FamilyPage {
 void collect_family(SearchReader& reader, std::int64_t chunk, std::uint64_t family,
                     const Visibility& visibility, FamilyPage& page) {
   std::vector<Position> jobs;
-  reader.for_each_job(chunk, [&](const RawJob& job) {
+  reader.for_each_job(chunk, std::nullopt, [&](const RawJob& job) {
     if (static_cast<std::uint64_t>(job.family) == family && page.wants(job.time))
       jobs.push_back({job.time, reader.segment(), job.id});
   });

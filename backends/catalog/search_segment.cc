@@ -126,6 +126,7 @@ void BranchSearch::plan() {
                                  [&](const std::string& words) { return find_words(words); })
                      : IdSet::all();
   if (by_words) add_young_blocks();
+  plan_owners();
   if (!by_words && !branch_.needs_script) return plan_chunks(Kind::kChunk, chunks);
   if (!chunks.is_unlimited()) {
     const std::uint64_t blocks = blocks_.is_unlimited()
@@ -134,7 +135,6 @@ void BranchSearch::plan() {
     if (chunks.size() * kCostOfChunk < blocks * kCostOfBlock)
       return plan_chunks(Kind::kChunk, chunks);
   }
-  plan_owners();
   plan_pending();
   if (!branch_.needs_script) plan_without_script(chunks);
   plan_blocks();
@@ -417,7 +417,7 @@ void BranchSearch::open_chunk(const Candidate& candidate) {
   if (candidate.kind == Kind::kChunk && only_environments_)
     return open_chunk_by_environment(candidate.id);
   std::vector<RawJob> jobs;
-  reader_.for_each_job(candidate.id, [&](const RawJob& job) {
+  reader_.for_each_job(candidate.id, owners_, [&](const RawJob& job) {
     if (candidate.kind == Kind::kChunkWithoutScript && job.script != 0) return;
     if (taker_.wants({job.time, reader_.segment(), job.id})) jobs.push_back(job);
   });

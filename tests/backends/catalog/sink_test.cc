@@ -20,6 +20,7 @@
 #include "tests/backends/catalog/catalog_events.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/fake_clock.h"
+#include "tests/support/queries.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/scripted_sink.h"
 #include "tests/support/temp_dir.h"
@@ -337,6 +338,20 @@ TEST_F(CatalogSinkTest, TheSameIdsInTwoClustersAreTwoJobs) {
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0].entry.row.state, std::nullopt);
   EXPECT_EQ(all[1].entry.row.state, "FAILED");
+}
+
+// Such a row stays with the owner of its first event.
+TEST_F(CatalogSinkTest, AJobWhoseScriptNeverCameIsFoundByTheUserThatALaterEventNames) {
+  Event nameless = usage_event(make_event_value("1"), "RUNNING");
+  nameless.user = {};
+  ASSERT_NO_FATAL_FAILURE(deliver({shared(nameless)}));
+  ASSERT_NO_FATAL_FAILURE(deliver(
+      {shared(usage_event(make_event_value("1"), "FAILED", 2)), shared(make_event_value("2"))}));
+  Searchable::Request request;
+  request.query = test::field_query(QueryField::kUser, "alice");
+  const auto answer = sink().searchable()->search(request);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->hits.size(), 2U);
 }
 
 TEST_F(CatalogSinkTest, AJobWhoseScriptNeverCameHasARow) {
