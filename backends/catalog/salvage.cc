@@ -29,11 +29,13 @@ std::int64_t last_row(sqlite::Connection& db, const char* table, bool intact) {
 }
 
 // Damage ends a row, anything else the call. A damaged schema lacks what this code asks for.
+bool is_damage(const Error& error) {
+  return error.kind() == ErrorKind::kCorrupt ||
+         error.message().find(": no such ") != std::string::npos;
+}
 Result<void> pass_over_damage(sqlite::Connection& db) {
   auto error = db.take_error();
-  if (!error || error->kind() == ErrorKind::kCorrupt ||
-      error->message().find(": no such ") != std::string::npos)
-    return {};
+  if (!error || is_damage(*error)) return {};
   return *std::move(error);
 }
 
@@ -108,7 +110,7 @@ Result<void> Salvage::find_contents(
     const auto block = kind ? pending_.read(id) : Error{ErrorKind::kCorrupt, "cannot be read"};
     if (block) {
       take(*kind, id, {-id, 0}, (*block)[0]);
-    } else if (block.error().kind() == ErrorKind::kCorrupt) {
+    } else if (is_damage(block.error())) {
       damaged_.push_back(kind ? block.error().message()
                               : "content " + std::to_string(id) + ": cannot be read");
     } else {
@@ -155,14 +157,14 @@ Bytes Salvage::find_file(const EventFile& file) {
 Result<void> Salvage::for_each(const std::function<Result<bool>(Event&&)>& use) {
   for (const Record& record : records_) {
     const Block* const block = block_of(record.place);
-    if (auto error = db_.take_error()) return *std::move(error);
+    if (auto passed = pass_over_damage(db_); !passed) return passed;
     if (block == nullptr) continue;
     auto event = event_from_json((*block)[record.place.place]);
     if (!event || replaced_.contains(event->id)) continue;
     for (EventFile& file : event->files) {
       if (is_kept(file)) file.bytes = find_file(file);
     }
-    if (auto error = db_.take_error()) return *std::move(error);
+    if (auto passed = pass_over_damage(db_); !passed) return passed;
     const auto more = use(*std::move(event));
     if (!more) return more.error();
     if (!*more) return {};
