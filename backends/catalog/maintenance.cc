@@ -229,7 +229,7 @@ Result<MaintainedSink::Report> Maintenance::stats() {
 // ---- rewriting
 
 Result<ConnectionPtr> Maintenance::repaired_catalog(Report& report) const {
-  report.figures["catalog_rebuilt"] = 0;
+  report.figures["catalog_db_rewritten"] = 0;
   {
     // A writer would wait for the daemon before it could say what is wrong.
     auto catalog = open_catalog_reader(config_.root);
@@ -240,7 +240,7 @@ Result<ConnectionPtr> Maintenance::repaired_catalog(Report& report) const {
   if (!lock) return lock.error();
   if (auto replaced = replace_catalog(config_.root, clock_.now()); !replaced)
     return replaced.error();
-  report.figures["catalog_rebuilt"] = 1;
+  report.figures["catalog_db_rewritten"] = 1;
   return open_catalog_writer(config_.root);
 }
 

@@ -100,7 +100,7 @@ Result<void> Salvage::find_contents(
       }
     }
     select.reset();
-    if (!db_.ok()) damaged_.push_back("block " + std::to_string(id) + ": cannot be read");
+    if (!db_.ok()) note_unreadable("blocks");
     if (auto passed = pass_over_damage(db_); !passed) return passed;
   }
   sqlite::Statement kind_of(db_, "SELECT kind FROM pending WHERE id = ?");
@@ -110,13 +110,13 @@ Result<void> Salvage::find_contents(
     const auto kind = kind_of.first(id);
     const bool readable = db_.ok();
     if (auto passed = pass_over_damage(db_); !passed) return passed;
-    if (!kind && readable) continue;
-    const auto block = kind ? pending_.read(id) : Error{ErrorKind::kCorrupt, "cannot be read"};
+    if (!readable) note_unreadable("pending");
+    if (!kind) continue;
+    const auto block = pending_.read(id);
     if (block) {
       take(*kind, id, {-id, 0}, (*block)[0]);
     } else if (is_damage(block.error())) {
-      damaged_.push_back(kind ? block.error().message()
-                              : "content " + std::to_string(id) + ": cannot be read");
+      damaged_.push_back(block.error().message());
     } else {
       return block.error();
     }
@@ -127,6 +127,12 @@ Result<void> Salvage::find_contents(
     return std::tuple(!a.is_submission, a.content) < std::tuple(!b.is_submission, b.content);
   });
   return {};
+}
+
+// Which rows a damaged page had is not known, so they are named once.
+void Salvage::note_unreadable(const char* table) {
+  const std::string what = "rows of " + std::string(table) + " that cannot be read";
+  if (std::find(damaged_.begin(), damaged_.end(), what) == damaged_.end()) damaged_.push_back(what);
 }
 
 const Block* Salvage::block_of(Place place) {

@@ -58,6 +58,7 @@ class Salvage {
 
   void take_block(std::int64_t id, std::int64_t kind, std::string_view ids, const Block& block);
   void take(std::int64_t kind, std::int64_t content, Place place, std::string_view bytes);
+  void note_unreadable(const char* table);
   const Block* block_of(Place place);  // valid until the next call; null if it cannot be read
   Bytes find_file(const EventFile& file);
 

@@ -83,6 +83,18 @@ def test_what_is_damaged_is_found_and_rebuilt_beside_the_daemon(filled, spool):
     assert answer(filled, "check")["figures"]["jobs"] == JOBS + 1
 
 
+def test_a_daemon_that_has_done_nothing_yet_sees_what_a_command_changed(filled, spool):
+    """What a command closes, fanotify hands to the daemon, whose locks must outlive that."""
+    filled.terminate()
+    filled.start()
+    change(filled, "UPDATE jobs SET time = time + 1 WHERE job = 7")
+    assert answer(filled, "rebuild")["figures"]["segments_rewritten"] == 1
+    spool.write(900)
+    wait_for(lambda: filled.command("search", "--in", "catalog", "--ids", "job:900",
+                                    check=False).stdout, "the new job is found")
+    assert answer(filled, "check")["figures"]["jobs"] == JOBS + 1
+
+
 def test_what_is_lost_is_named_and_comes_back_from_the_file_tree(filled):
     filled.terminate()
     database = sqlite3.connect(segment_of(filled))

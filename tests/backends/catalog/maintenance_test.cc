@@ -312,7 +312,7 @@ TEST_F(MaintenanceTest, ADamagedListOfSegmentsIsMadeFromTheirFiles) {
     EXPECT_NE(found(), "");
     const auto report = rebuild();
     EXPECT_EQ(text_of(report), "");
-    EXPECT_EQ(report.figures.at("catalog_rebuilt"), 1U);
+    EXPECT_EQ(report.figures.at("catalog_db_rewritten"), 1U);
     EXPECT_EQ(found(), "");
     const Event later = job_at(std::to_string(5000 + size), 1'000'000);
     const auto stored = store.put({&later});

@@ -1,8 +1,11 @@
 #include "core/api/kit/sqlite/connection.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 
+#include <cstdarg>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "core/base/text.h"
@@ -15,6 +18,38 @@ constexpr int kBusyMs = 10'000;
 
 bool is_lower_hex_id(std::string_view id) noexcept {
   return id.size() == 64 && id.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// SQLite's locks are those of POSIX, which a process loses when it closes any descriptor of the
+// file (https://sqlite.org/howtocorrupt.html, 2.2). The daemon does: fanotify hands it one of each
+// file of the spool's file system that some process has closed after writing, also of a database
+// that a command has just used. Another process then takes itself for the only one, and makes the
+// shared memory of -shm once more while this one relies on it. Locks of the open file description
+// (fcntl(2), F_OFD_SETLK) stay until SQLite itself closes the file. In WAL mode SQLite keeps one
+// description for the locks in -shm, and one of the database for as long as any connection of the
+// process has a lock on it.
+int lock_by_description(int fd, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  switch (command) {
+    case F_SETLK: command = F_OFD_SETLK; break;
+    case F_SETLKW: command = F_OFD_SETLKW; break;
+    case F_GETLK: command = F_OFD_GETLK; break;
+    default: return ::fcntl(fd, command, argument);
+  }
+  static_cast<struct flock*>(argument)->l_pid = 0;  // as these commands want it
+  return ::fcntl(fd, command, argument);
+}
+
+// For all connections of the process, before the first one.
+void use_locks_of_descriptions() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    sqlite3_vfs* const vfs = sqlite3_vfs_find(nullptr);
+    vfs->xSetSystemCall(vfs, "fcntl", reinterpret_cast<sqlite3_syscall_ptr>(&lock_by_description));
+  });
 }
 
 // A path as an SQLite URI: characters that are special in a URI are percent-encoded.
@@ -68,6 +103,7 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
 
 Result<std::unique_ptr<Connection>> Connection::open(const std::string& file, Mode mode,
                                                      std::string name) {
+  use_locks_of_descriptions();
   sqlite3* handle = nullptr;
   const int access = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
   const int code = sqlite3_open_v2(
