@@ -30,7 +30,7 @@ namespace {
 // remain for others.
 constexpr double kMostBytesPerSecond = 40e6;
 constexpr double kFirstBytes = 64e6;
-// Of one place and kind; the figure "findings" counts all.
+// More are counted, and not named.
 constexpr std::size_t kMostFindings = 2'000;
 
 // Which words a block has: their number and a sum that does not depend on their order.

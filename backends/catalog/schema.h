@@ -13,6 +13,7 @@
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
 //   ROOT/writer.lock            flock()ed by a process that changes something, for one transaction
+//   ROOT/maintenance.lock       likewise by one that checks or rewrites segments
 //
 // A segment is complete in itself. New jobs go to the newest one; a later event of a job changes
 // its row in whichever segment has it. Every file is an SQLite database in WAL mode, mode 0640.
