@@ -39,7 +39,8 @@ std::vector<std::string> damaged_files(const std::string& root) {
   std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(root + "/segments", error)) {
-    if (entry.path().extension() == kDamagedEnding) files.push_back(entry.path().string());
+    if (entry.path().extension().string().starts_with(kDamagedEnding))
+      files.push_back(entry.path().string());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -51,6 +52,12 @@ Result<std::vector<SegmentInfo>> segments_of(Connection& catalog) {
   // The oldest first, so that events keep their order.
   std::reverse(segments.begin(), segments.end());
   return segments;
+}
+
+// To continue without the rules would store the secrets once more.
+MaintainedSink::Finding interrupted_redaction(const SegmentInfo& segment) {
+  return {segment_name(segment.id), "secrets were being removed from it, and that was interrupted",
+          false, "scriptorium redact --archive --apply"};
 }
 
 // Whether a good part of the file is free pages, or contents that nothing names.
@@ -65,9 +72,13 @@ Result<bool> is_loose(Connection& db) {
 
 }  // namespace
 
+Result<void> Maintenance::check_that_it_exists() const {
+  if (::access(catalog_file(config_.root).c_str(), F_OK) == 0 || errno != ENOENT) return {};
+  return Error{ErrorKind::kVanished, "there is no catalog in " + config_.root};
+}
+
 Result<UniqueFd> Maintenance::take_turn() const {
-  if (::access(catalog_file(config_.root).c_str(), F_OK) != 0 && errno == ENOENT)
-    return Error{ErrorKind::kVanished, "there is no catalog in " + config_.root};
+  if (auto there = check_that_it_exists(); !there) return there.error();
   const std::string file = config_.root + "/maintenance.lock";
   UniqueFd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
   if (!fd) return system_error("open " + file, errno);
@@ -98,8 +109,7 @@ std::optional<std::string> damage_of(const std::string& root, Connection& catalo
   if (segments.empty()) return "names no segment";
   const auto files = segment_files(root);
   for (const SegmentInfo& segment : segments) {
-    if (segment.state != SegmentState::kLeaving &&
-        !std::binary_search(files.begin(), files.end(), segment.id))
+    if (!is_leaving(segment.state) && !std::binary_search(files.begin(), files.end(), segment.id))
       return "names " + segment_name(segment.id) + ", which is not there";
   }
   for (const std::int64_t file : files) {
@@ -120,25 +130,27 @@ Result<MaintainedSink::Report> Maintenance::check(const Control& control) {
     report.figures[figure] = 0;
   const auto turn = take_turn();
   if (!turn) return turn.error();
-  const auto add = [&](const std::string& place, const std::string& problem, bool lost) {
+  const auto add = [&](Finding finding) {
     ++report.figures["findings"];
-    report.findings.push_back({place, problem, lost});
+    report.findings.push_back(std::move(finding));
   };
   for (const std::string& file : damaged_files(config_.root))
-    add(file, "was kept, since something of it is lost; fill this sink, then delete it", true);
+    add({file, "was kept, since something of it is lost; fill this sink, then delete it", true});
   auto catalog = open_catalog_reader(config_.root);
   std::optional<std::string> damage =
       catalog ? damage_of(config_.root, **catalog) : std::optional(catalog.error().message());
   if (damage) {
-    add("catalog.db", *damage, false);
+    add({"catalog.db", *damage});
     return report;
   }
   const auto segments = segments_of(**catalog);
   if (!segments) return segments.error();
   for (const SegmentInfo& segment : *segments) {
     if (control.stop.stop_requested()) break;
-    if (segment.state == SegmentState::kLeaving) {
-      add(segment_name(segment.id), "was being rewritten, and that was interrupted", false);
+    if (segment.state == SegmentState::kRedacting) {
+      add(interrupted_redaction(segment));
+    } else if (segment.state == SegmentState::kLeaving) {
+      add({segment_name(segment.id), "was being rewritten, and that was interrupted"});
     } else {
       check_segment(config_.root, segment, **catalog, control, report);
     }
@@ -200,8 +212,7 @@ void count_segment(Connection& db, std::set<std::string>& owners,
 Result<MaintainedSink::Report> Maintenance::stats() {
   Report report;
   auto& figures = report.figures;
-  if (::access(catalog_file(config_.root).c_str(), F_OK) != 0 && errno == ENOENT)
-    return Error{ErrorKind::kVanished, "there is no catalog in " + config_.root};
+  if (auto there = check_that_it_exists(); !there) return there.error();
   auto catalog = open_catalog_reader(config_.root);
   if (!catalog) return catalog.error();
   const auto segments = segments_of(**catalog);
@@ -213,7 +224,7 @@ Result<MaintainedSink::Report> Maintenance::stats() {
     auto db = open_segment_reader(config_.root, segment.id);
     if (db) count_segment(**db, owners, figures);
     const auto error = db ? (*db)->take_error() : std::optional(db.error());
-    if (error) report.findings.push_back({segment_name(segment.id), error->message(), false});
+    if (error) report.findings.push_back({segment_name(segment.id), error->message()});
   }
   for (const std::string& file : files) {
     figures["file_bytes"] += size_of_file(file);
@@ -233,7 +244,7 @@ Result<ConnectionPtr> Maintenance::repaired_catalog(Report& report) const {
   {
     // A writer would wait for the daemon before it could say what is wrong.
     auto catalog = open_catalog_reader(config_.root);
-    if (!catalog && catalog.error().kind() != ErrorKind::kCorrupt) return catalog;
+    if (!catalog && !is_damage(catalog.error())) return catalog;
     if (catalog && !damage_of(config_.root, **catalog)) return open_catalog_writer(config_.root);
   }
   const auto lock = WriterLock::take(config_.root);
@@ -248,15 +259,19 @@ Result<bool> Maintenance::needs_rewriting(Rewrite which, const SegmentInfo& segm
                                           Connection& catalog, const Control& control,
                                           Report& report) const {
   if (segment.state == SegmentState::kLeaving) return true;
+  if (segment.state == SegmentState::kRedacting) {
+    report.findings.push_back(interrupted_redaction(segment));
+    return false;
+  }
   if (which == Rewrite::kUnpacked) {
     auto db = open_segment_reader(config_.root, segment.id);
     if (db) {
       auto loose = is_loose(**db);
-      if (loose || loose.error().kind() != ErrorKind::kCorrupt) return loose;
-    } else if (db.error().kind() != ErrorKind::kCorrupt) {
+      if (loose || !is_damage(loose.error())) return loose;
+    } else if (!is_damage(db.error())) {
       return db.error();
     }
-    report.findings.push_back({segment_name(segment.id), "is damaged and was left alone", false});
+    report.findings.push_back({segment_name(segment.id), "is damaged and was left alone"});
     return false;
   }
   Report found;
@@ -415,7 +430,7 @@ Result<RewritableSink::Summary> Maintenance::rewrite(const Pass& pass, Editor& e
 Result<void> Maintenance::redact_segment(const Pass& pass, const SegmentInfo& segment,
                                          Editor& editor, Summary& summary) const {
   const std::string name = config_.root + "/" + segment_name(segment.id);
-  const bool resumed = segment.state == SegmentState::kLeaving;
+  const bool resumed = is_leaving(segment.state);
   EditedMove move(name, editor, summary, resumed);
   bool found = resumed;
   if (!resumed) {

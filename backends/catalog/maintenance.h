@@ -27,6 +27,7 @@ class Maintenance final : public MaintainedSink, public RewritableSink {
   Result<Summary> rewrite(const Pass& pass, Editor& editor) override;
 
  private:
+  Result<void> check_that_it_exists() const;
   // Two of these calls exclude each other, also in two processes.
   Result<UniqueFd> take_turn() const;
   Result<bool> needs_rewriting(Rewrite which, const SegmentInfo& segment, Connection& catalog,

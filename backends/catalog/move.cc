@@ -144,11 +144,15 @@ Result<void> Move::leave() {
     const auto state = (*catalog)->integer("SELECT state FROM segments WHERE id = ?", segment_);
     const std::int64_t next = next_segment(**catalog);
     if (auto error = (*catalog)->take_error()) return *std::move(error);
-    if (state == static_cast<std::int64_t>(SegmentState::kLeaving)) return {};
-    if (auto added = add_segment(config_.root, **catalog, next, clock_.now()); !added) return added;
+    const bool leaves = state && is_leaving(static_cast<SegmentState>(*state));
+    if (!leaves) {
+      auto added = add_segment(config_.root, **catalog, next, clock_.now());
+      if (!added) return added;
+    }
   }
   auto marked = change_catalog([&](Connection& catalog) {
-    catalog.run("UPDATE segments SET state = ? WHERE id = ?", SegmentState::kLeaving, segment_);
+    catalog.run("UPDATE segments SET state = ? WHERE id = ?",
+                editor_ != nullptr ? SegmentState::kRedacting : SegmentState::kLeaving, segment_);
   });
   FAULT_POINT("catalog.leaving");
   return marked;
@@ -172,13 +176,11 @@ Result<void> Move::check_room() const {
 Result<void> Move::copy_events() {
   if (auto started = store_.start(); !started) return started;
   store_.take_incomplete();
-  // Its format is that of catalog.db, and what says so may be damaged.
-  auto db = Connection::open(file_, Connection::Mode::kReadWrite, name_);
+  auto db = open_damaged_segment(config_.root, segment_);
   if (!db) return db.error();
-  (*db)->execute("PRAGMA cache_size = -16384; SELECT count(*) FROM jobs");
-  // Also a damaged schema, in which SQLite finds no table of that name.
+  (*db)->execute("SELECT count(*) FROM jobs");
   if (auto error = (*db)->take_error()) {
-    if (error->kind() == ErrorKind::kExhausted) return *std::move(error);
+    if (!is_damage(*error)) return *std::move(error);
     lost("rows", error->message());
   }
   if (auto done = salvage(**db); !done) return done;
@@ -297,11 +299,13 @@ Result<void> Move::forget_names() {
 
 // The database first: what lies beside one that is gone belongs to nothing.
 Result<void> Move::remove_file() {
-  for (const char* ending : {"", "-wal", "-shm"}) {
+  for (const std::string ending : {"", "-wal", "-shm"}) {
     const std::string file = file_ + ending;
+    struct stat st{};
+    const bool is_kept = !moved_.lost.empty() && ending != "-shm" &&
+                         ::stat(file.c_str(), &st) == 0 && st.st_size > 0;
     const std::string aside = file_ + std::string(kDamagedEnding) + ending;
-    const int code =
-        moved_.lost.empty() ? ::unlink(file.c_str()) : std::rename(file.c_str(), aside.c_str());
+    const int code = is_kept ? std::rename(file.c_str(), aside.c_str()) : ::unlink(file.c_str());
     if (code != 0 && errno != ENOENT) return system_error("remove " + file, errno);
     FAULT_POINT("catalog.move_file_removed");
   }

@@ -44,13 +44,15 @@ struct Moved {
 // is copied but events, so no damage, no garbage and no trace of what was redacted comes along.
 //
 // Beside a running daemon: it takes turns with it by the WriterLock, batch by batch. While the
-// segment is kLeaving, searches leave it out, and say so. Events that are delivered once more
+// segment is_leaving(), searches leave it out, and say so. Events that are delivered once more
 // meanwhile are stored once, since each is looked for by its id. After a crash at any point the
-// next call continues.
+// next call continues. What an editor began, only a call with the same editor may continue: changed
+// events have other ids, so what they were before would be stored beside them.
 Result<Moved> move_segment(const CatalogConfig& config, const Clock& clock, std::int64_t segment,
                            const MaintainedSink::Control& control, MoveEditor* editor = nullptr);
 
-// Of a file of a segment that something could not be read from: "segments/000003.db.damaged".
+// Of a file of a segment that something could not be read from: "segments/000003.db.damaged" and,
+// if it had one, "segments/000003.db.damaged-wal".
 inline constexpr std::string_view kDamagedEnding = ".damaged";
 
 }  // namespace scriptorium::catalog

@@ -140,7 +140,7 @@ Result<std::shared_ptr<const Event>> Archive::fetch(const Event& locator) {
     auto event = fetch_from(info.id, locator);
     if (event && *event != nullptr) return event;
     // Nothing more comes to a segment that is leaving, and its file may be gone by now.
-    if (!event && info.state != SegmentState::kLeaving) failure = event.error();
+    if (!event && !is_leaving(info.state)) failure = event.error();
   }
   if (failure) return *failure;
   return Error{ErrorKind::kVanished, "no record with the id " + locator.id + " is in the catalog"};
@@ -254,7 +254,7 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
   for (auto info = segments->rbegin(); info != segments->rend(); ++info) {
     if (listing.is_past(info->id)) continue;
     auto segment = EventReader::open(root_, info->id);
-    if (!segment && info->state == SegmentState::kLeaving) continue;
+    if (!segment && is_leaving(info->state)) continue;
     if (!segment) return not_now(segment.error());
     if (auto read = listing.read(**segment, info->id); !read) return read.error();
     if (listing.is_full()) return listing.finish(false);
@@ -302,7 +302,7 @@ Result<std::vector<StoredJob>> Archive::find(std::string_view job_id) {
   std::optional<Error> failure;
   for (const SegmentInfo& info : *segments) {
     const auto read = find_in(info.id, job_id, found);
-    if (!read && info.state != SegmentState::kLeaving) failure = read.error();
+    if (!read && !is_leaving(info.state)) failure = read.error();
   }
   if (found.empty() && failure) return *failure;
   return found;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/catalog/schema.h"
+#include "backends/catalog/segments.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
 
@@ -28,15 +29,7 @@ std::int64_t last_row(sqlite::Connection& db, const char* table, bool intact) {
   return static_cast<std::int64_t>(bytes / kLeastRowBytes);
 }
 
-// Damage ends a row, anything else the call. A damaged schema lacks what this code asks for, and a
-// disk says of a bad sector what SQLite and strerror(EIO) make of it.
-bool is_damage(const Error& error) {
-  const auto says = [&](std::string_view text) {
-    return error.message().find(text) != std::string::npos;
-  };
-  return error.kind() == ErrorKind::kCorrupt || says(": no such ") || says("disk I/O error") ||
-         says("Input/output error");
-}
+// Damage ends a row, anything else the call.
 Result<void> pass_over_damage(sqlite::Connection& db) {
   auto error = db.take_error();
   if (!error || is_damage(*error)) return {};

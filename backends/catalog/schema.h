@@ -66,7 +66,12 @@ enum class SegmentState : std::uint8_t {
   kSealed = 1,  // takes changes of its jobs only
   // Its events are being moved to other segments, in which they are found from now on (move.h).
   kLeaving = 2,
+  // Likewise, and changed on their way: only the same change may continue that.
+  kRedacting = 3,
 };
+constexpr bool is_leaving(SegmentState state) noexcept {
+  return state == SegmentState::kLeaving || state == SegmentState::kRedacting;
+}
 
 std::string catalog_file(const std::string& root);
 std::string segment_file(const std::string& root, std::int64_t segment);

@@ -171,9 +171,10 @@ Result<void> Search::open_segments() {
   auto list = pool_.segments();
   if (!list) return list.error();
   for (const SegmentInfo& info : *list) {
-    if (info.state == SegmentState::kLeaving) {
+    if (is_leaving(info.state)) {
       problems_.push_back(segment_name(info.id) +
-                          ": its jobs are being moved to other segments (scriptorium catalog)");
+                          ": is being rewritten; if no command does that now, " +
+                          "\"scriptorium catalog check\" says how to continue");
       continue;
     }
     auto lent = pool_.lend(info.id);

@@ -112,14 +112,19 @@ Error not_ours(const Error& error, const std::string& path) {
   return error.kind() == ErrorKind::kCorrupt ? error.with_context(path) : error;
 }
 
+// A reader without the right to write could not make it.
+void keep_wal(Connection& db) {
+  int keep = 1;
+  sqlite3_file_control(db.handle(), "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+}
+
 Result<ConnectionPtr> open_checked(const std::string& path, const std::string& name, bool write) {
   auto db = Connection::open(
       path, write ? Connection::Mode::kReadWrite : Connection::Mode::kReadOnly, "catalog: " + name);
   if (!db) return db;
   Connection& connection = **db;
   if (write) {
-    int keep = 1;
-    sqlite3_file_control(connection.handle(), "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
+    keep_wal(connection);
     prepare_writer(connection);
   } else {
     sqlite3_busy_timeout(connection.handle(), kSegmentBusyMs);
@@ -230,6 +235,25 @@ Result<ConnectionPtr> open_catalog_reader(const std::string& root) {
 }
 Result<ConnectionPtr> open_segment_reader(const std::string& root, std::int64_t segment) {
   return open_checked(segment_file(root, segment), segment_name(segment), false);
+}
+
+Result<ConnectionPtr> open_damaged_segment(const std::string& root, std::int64_t segment) {
+  auto db = Connection::open(segment_file(root, segment), Connection::Mode::kReadWrite,
+                             segment_name(segment));
+  if (!db) return db;
+  keep_wal(**db);
+  (*db)->execute("PRAGMA cache_size = -16384");
+  if (const auto error = (*db)->take_error(); error && !is_damage(*error)) return *error;
+  return db;
+}
+
+bool is_damage(const Error& error) {
+  constexpr std::string_view kSigns[] = {": no such ", "string or blob too big", "disk I/O error",
+                                         "Input/output error"};
+  return error.kind() == ErrorKind::kCorrupt ||
+         std::any_of(std::begin(kSigns), std::end(kSigns), [&](std::string_view sign) {
+           return error.message().find(sign) != std::string::npos;
+         });
 }
 
 std::vector<SegmentInfo> list_segments(Connection& catalog) {

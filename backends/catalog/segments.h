@@ -44,6 +44,8 @@ Result<ConnectionPtr> open_catalog_writer(const std::string& root);
 Result<ConnectionPtr> open_segment_writer(const std::string& root, std::int64_t segment);
 Result<ConnectionPtr> open_catalog_reader(const std::string& root);
 Result<ConnectionPtr> open_segment_reader(const std::string& root, std::int64_t segment);
+// A segment that may be damaged anywhere, to read what can be read. Not checked for its format.
+Result<ConnectionPtr> open_damaged_segment(const std::string& root, std::int64_t segment);
 
 struct SegmentInfo {
   std::int64_t id = 0;
@@ -69,6 +71,11 @@ struct FileId {
   auto operator<=>(const FileId&) const = default;
 };
 FileId file_id(const std::string& file);
+
+// Whether what a database answers means that its file cannot be read as it was written: also a
+// schema that lacks what this code asks for, a length beyond all limits, and a bad sector, which
+// SQLite and strerror(EIO) name.
+bool is_damage(const Error& error);
 
 // "segments/000003.db", for messages.
 std::string segment_name(std::int64_t segment);

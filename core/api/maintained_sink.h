@@ -35,6 +35,7 @@ class MaintainedSink {
     std::string place;    // "segments/000003.db: block 17"
     std::string problem;  // what is wrong there
     bool lost = false;    // rewrite() cannot repair it, but another sink may have it
+    std::string command;  // what helps, if neither of these does; "" otherwise
   };
   struct Report {
     std::map<std::string, std::uint64_t> figures;  // "jobs", "blocks"; names that end in "bytes"

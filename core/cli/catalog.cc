@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "core/api/maintained_sink.h"
@@ -103,6 +104,7 @@ Json json_of(const Arguments& arguments, const std::string& sink, const Report& 
   for (const auto& finding : report.findings) {
     json["findings"].push_back(
         {{"place", finding.place}, {"problem", finding.problem}, {"lost", finding.lost}});
+    if (!finding.command.empty()) json["findings"].back()["command"] = finding.command;
   }
   return json;
 }
@@ -137,15 +139,19 @@ void show_findings(const Report& report, Console& console) {
 
 void show_remedies(const Arguments& arguments, const std::string& sink, const Report& report,
                    Console& console) {
-  const auto lost = std::ranges::count_if(report.findings, &MaintainedSink::Finding::lost);
-  if (static_cast<std::size_t>(lost) < report.findings.size()) {
-    console.out << "to repair it: scriptorium catalog rebuild"
-                << (arguments.sink.empty() ? "" : " --sink " + printable(sink)) << "\n";
+  std::set<std::string> remedies;
+  for (const auto& finding : report.findings) {
+    if (finding.lost) {
+      remedies.insert("to get what is lost from another sink: scriptorium sinks fill " +
+                      printable(sink));
+    } else if (!finding.command.empty()) {
+      remedies.insert("to continue: " + printable(finding.command));
+    } else {
+      remedies.insert("to repair it: scriptorium catalog rebuild" +
+                      (arguments.sink.empty() ? "" : " --sink " + printable(sink)));
+    }
   }
-  if (lost > 0) {
-    console.out << "to get what is lost from another sink: scriptorium sinks fill "
-                << printable(sink) << "\n";
-  }
+  for (const std::string& remedy : remedies) console.out << remedy << "\n";
 }
 
 void show(const Arguments& arguments, const std::string& sink, const Report& report,

@@ -78,9 +78,7 @@ Error sqlite_error(sqlite3* handle, int code, std::string_view what) {
     case SQLITE_FULL:
       return {ErrorKind::kExhausted, std::string(what) + ": no space left on device"};
     case SQLITE_CORRUPT:
-    case SQLITE_NOTADB:
-    case SQLITE_TOOBIG:  // nothing of 1 GB is ever written, so a damaged length says so
-      return {ErrorKind::kCorrupt, text};
+    case SQLITE_NOTADB: return {ErrorKind::kCorrupt, text};
     case SQLITE_IOERR:
     case SQLITE_CANTOPEN:
       if (system != 0) {
