@@ -249,6 +249,9 @@ void SegmentCheck::check_script_block(const sqlite::Statement& row, const Block&
   if (!young) facts.words = sum_of_list(words.list);
   if (row.text(10) != (young ? filter_of_words(block) : words.filter))
     find(place, "its filter of words is not that of its scripts");
+  // A block that was written before format 3 has none.
+  if (!row.is_null(11) && (young || row.text(11) != words.places))
+    find(place, "has words in other scripts than it says");
 }
 
 void SegmentCheck::check_blocks() {
@@ -258,7 +261,8 @@ void SegmentCheck::check_blocks() {
     sqlite::Statement select(
         db_,
         "SELECT b.id, b.owner, b.kind, b.raw, b.count, b.garbage, b.ids, b.data, s.owner, s.young, "
-        "p.filter FROM blocks b LEFT JOIN script_blocks s ON s.id = b.id LEFT JOIN pairs p ON "
+        "p.filter, p.places FROM blocks b LEFT JOIN script_blocks s ON s.id = b.id LEFT JOIN pairs "
+        "p ON "
         "p.id = b.id ORDER BY b.id");
     while (select.step()) {
       if (control_.stop.stop_requested()) return;

@@ -137,6 +137,7 @@ Result<MaintainedSink::Report> Maintenance::check(const Control& control) {
   for (const std::string& file : damaged_files(config_.root))
     add({file, "was kept, since something of it is lost; fill this sink, then delete it", true});
   auto catalog = open_catalog_reader(config_.root);
+  if (!catalog && !is_damage(catalog.error())) return catalog.error();
   std::optional<std::string> damage =
       catalog ? damage_of(config_.root, **catalog) : std::optional(catalog.error().message());
   if (damage) {

@@ -75,7 +75,8 @@ void add_block(Connection& db, std::int64_t id, const Regrouping& regrouping,
   const BlockWords words = words_of(*block);
   const Span span = span_of(db, contents);
   db.run("INSERT INTO words(rowid, w) VALUES(?, ?)", id, words.list);
-  db.run("INSERT INTO pairs(id, filter) VALUES(?, ?)", id, sqlite::Blob{words.filter});
+  db.run("INSERT INTO pairs VALUES(?, ?, ?)", id, sqlite::Blob{words.filter},
+         sqlite::Blob{words.places});
   db.run("INSERT INTO script_blocks(id, owner, newest, oldest, young) VALUES(?, ?, ?, ?, 0)", id,
          regrouping.owner, span.newest, span.oldest);
 }

@@ -71,8 +71,9 @@ CREATE TABLE script_blocks(id INTEGER PRIMARY KEY, owner INTEGER NOT NULL,
                            young INTEGER NOT NULL);
 CREATE INDEX script_blocks_newest ON script_blocks(newest);
 CREATE INDEX script_blocks_young ON script_blocks(id) WHERE young;
--- Of a young block: a filter of its words (filter_of_words()).
-CREATE TABLE pairs(id INTEGER PRIMARY KEY, filter BLOB NOT NULL);
+-- places: scripts_with(); NULL in a block that was written before format 3.
+-- Of a young block: a filter of its words (filter_of_words()), and no places.
+CREATE TABLE pairs(id INTEGER PRIMARY KEY, filter BLOB NOT NULL, places BLOB);
 CREATE VIRTUAL TABLE words USING fts5(w, content='', detail=none, columnsize=0, tokenize='ascii');
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, oldest INTEGER NOT NULL);
 -- id: field_key() of a QueryField or kNameOfUid, and a chunk. list: the values that jobs of the
@@ -85,6 +86,11 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
                    jobs INTEGER NOT NULL,
                    PRIMARY KEY(day, cluster, user, account, partition, verified)) WITHOUT ROWID;
 )sql";
+
+std::string other_format(std::int64_t format) {
+  return "is a catalog of format " + std::to_string(format) + "; this version uses format " +
+         std::to_string(kFormat);
+}
 
 }  // namespace
 
@@ -124,19 +130,35 @@ bool prepare_reader(sqlite::Connection& db) {
       "PRAGMA query_only = ON; PRAGMA cache_size = -16384; PRAGMA temp_store = MEMORY");
 }
 
-Result<void> check_format(sqlite::Connection& db) {
+Result<std::int64_t> format_of(sqlite::Connection& db) {
   std::int64_t format = 0;
   if (db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'meta'"))
     format = db.integer("SELECT value FROM meta WHERE key = 'format'").value_or(0);
   if (auto error = db.take_error()) return *std::move(error);
-  if (format == kFormat) return {};
+  if (format >= kOldestFormat && format <= kFormat) return format;
   if (format == 0) return Error{ErrorKind::kCorrupt, "is not a catalog: it has no format"};
-  const std::string of = "is a catalog of format " + std::to_string(format) +
-                         "; this version reads format " + std::to_string(kFormat);
-  return Error{ErrorKind::kCorrupt,
+  const std::string of = other_format(format);
+  return Error{ErrorKind::kInvalidConfig,
                format > kFormat
                    ? of + "; use the version that wrote it"
                    : of + ": begin with an empty directory and run `scriptorium sinks fill`"};
+}
+
+Result<void> check_format(sqlite::Connection& db) {
+  const auto format = format_of(db);
+  if (!format) return format.error();
+  if (*format == kFormat) return {};
+  return Error{ErrorKind::kInvalidConfig,
+               other_format(*format) + "; the daemon brings it up when it starts"};
+}
+
+bool bring_up_tables(sqlite::Connection& db, std::int64_t format) {
+  db.execute("BEGIN IMMEDIATE");
+  // Format 3 has `places`; NULL says nothing of a block.
+  if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'"))
+    db.execute("ALTER TABLE pairs ADD COLUMN places BLOB");
+  db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
+  return db.execute("COMMIT");
 }
 
 }  // namespace scriptorium::catalog

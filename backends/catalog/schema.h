@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 2:
+// The catalog on disk, format 3:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -29,14 +29,16 @@
 // Finding. `words` has one row for each block of scripts, under the block's id: its distinct words
 // (words.h), and with the prefix kInAll those that occur in each of its scripts. `script_blocks`
 // has the block's owner, and the newest and oldest job that uses one of its scripts; `pairs` a
-// filter of its word pairs. A young block of scripts has no words there, since each change of them
-// is dear; its filter is one of its words instead. Pending scripts are not indexed: a search reads
-// them. Jobs are grouped in chunks of kChunkJobs consecutive ids: `fields` has the values of each
-// field in a chunk (field_lists.h), `chunks` the newest and oldest job of each. Both may name too
-// much (a value that a later event changed), never too little.
+// filter of its word pairs, and which of its scripts have which words. A young block of scripts has
+// no words there, since each change of them is dear; its filter is one of its words instead.
+// Pending scripts are not indexed: a search reads them. Jobs are grouped in chunks of kChunkJobs
+// consecutive ids: `fields` has the values of each field in a chunk (field_lists.h), `chunks` the
+// newest and oldest job of each. Both may name too much (a value that a later event changed), never
+// too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 2;
+inline constexpr std::int64_t kFormat = 3;
+inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed
 inline constexpr std::int64_t kChunkJobs = 256;    // jobs.id / kChunkJobs is the chunk
@@ -86,7 +88,12 @@ bool create_segment_tables(sqlite::Connection& db, std::int64_t segment);
 bool prepare_writer(sqlite::Connection& db);
 bool prepare_reader(sqlite::Connection& db);
 
-// kCorrupt if the file is not a catalog of this format, with what it is.
+// kCorrupt if the file is not a catalog; kInvalidConfig if it is one that this version cannot use,
+// with what it is. A catalog of kOldestFormat and later can be brought up (segments.h).
+Result<std::int64_t> format_of(sqlite::Connection& db);
 Result<void> check_format(sqlite::Connection& db);
+
+// Makes a file of an older format one of kFormat, in one transaction.
+bool bring_up_tables(sqlite::Connection& db, std::int64_t format);
 
 }  // namespace scriptorium::catalog

@@ -300,6 +300,46 @@ bool pairs_allow(const Need& need, std::string_view filter) {
   return true;
 }
 
+namespace {
+
+bool has_whole_word(const Need& need) {
+  return (need.kind == Need::Kind::kWord && !need.prefix) ||
+         std::any_of(need.children.begin(), need.children.end(), has_whole_word);
+}
+
+// The block's scripts in which `need` can hold.
+std::uint64_t scripts_for(const Need& need, std::string_view places) {
+  constexpr std::uint64_t kEvery = ~std::uint64_t{0};
+  std::uint64_t scripts = need.kind == Need::Kind::kOr ? 0 : kEvery;
+  switch (need.kind) {
+    case Need::Kind::kWord: return need.prefix ? kEvery : scripts_with(places, need.word);
+    case Need::Kind::kAnd:
+      for (const Need& child : need.children) scripts &= scripts_for(child, places);
+      return scripts;
+    case Need::Kind::kOr:
+      for (const Need& child : need.children) scripts |= scripts_for(child, places);
+      return scripts;
+    case Need::Kind::kPair:  // both words are needed beside it
+    case Need::Kind::kAnything:
+    case Need::Kind::kNotInAll:
+    case Need::Kind::kExpression: return kEvery;
+  }
+  return kEvery;
+}
+
+}  // namespace
+
+bool has_words_together(const Need& need) {
+  if (need.kind == Need::Kind::kAnd &&
+      std::count_if(need.children.begin(), need.children.end(), has_whole_word) > 1)
+    return true;
+  return std::any_of(need.children.begin(), need.children.end(), has_words_together);
+}
+
+bool places_allow(const Need& need, std::string_view places) {
+  return scripts_for(need, places) != 0;
+}
+
 bool words_allow(const Need& need, std::string_view filter) {
   const auto allow = [&](const Need& child) { return words_allow(child, filter); };
   switch (need.kind) {

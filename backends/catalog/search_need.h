@@ -46,6 +46,10 @@ IdSet blocks_of(const Need& need, const std::function<IdSet(const std::string&)>
 bool has_pairs(const Need& need);
 // Whether the filter of a block lets `need` hold, words not considered.
 bool pairs_allow(const Need& need, std::string_view filter);
+// Whether two words must be in one script.
+bool has_words_together(const Need& need);
+// Whether one script of a block has the words, by the block's `pairs.places`.
+bool places_allow(const Need& need, std::string_view places);
 // The same for the filter of words that a young block has.
 bool words_allow(const Need& need, std::string_view filter);
 

@@ -91,12 +91,13 @@ BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Vis
       more_blocks_(reader.db(),
                    "SELECT newest, id FROM script_blocks WHERE (newest, id) < (?, ?) "
                    "ORDER BY newest DESC, id DESC LIMIT ?"),
-      pairs_(reader.db(), "SELECT filter FROM pairs WHERE id = ?"),
+      pairs_(reader.db(), "SELECT filter, places FROM pairs WHERE id = ?"),
       young_blocks_(reader.db(),
                     "SELECT s.id, p.filter FROM script_blocks s LEFT JOIN pairs p ON p.id = s.id "
                     "WHERE s.young"),
       without_script_(reader.db(), "SELECT id FROM jobs WHERE script IS NULL LIMIT ?"),
       has_pairs_(has_pairs(branch.need)),
+      has_words_together_(has_words_together(branch.need)),
       only_environments_(reads_only_environments(branch.condition)),
       blocks_before_owners_(blocks_before_owners) {}
 
@@ -322,12 +323,19 @@ void BranchSearch::step() {
 
 // ---- what is in them
 
-void BranchSearch::open_block(std::int64_t id) {
-  if (has_pairs_ && !was_opened(young_, id)) {
-    const bool allowed = !pairs_.bind(id).step() || pairs_allow(branch_.need, pairs_.text(0));
-    pairs_.reset();
-    if (!allowed) return;
+bool BranchSearch::filters_allow(std::int64_t block) {
+  if ((!has_pairs_ && !has_words_together_) || was_opened(young_, block)) return true;
+  bool allowed = true;
+  if (pairs_.bind(block).step()) {
+    allowed = (!has_pairs_ || pairs_allow(branch_.need, pairs_.text(0))) &&
+              (!has_words_together_ || places_allow(branch_.need, pairs_.text(1)));
   }
+  pairs_.reset();
+  return allowed;
+}
+
+void BranchSearch::open_block(std::int64_t id) {
+  if (!filters_allow(id)) return;
   const auto row = reader_.scan_block(id);
   if (!row) return;
   const BlockLeaves leaves = judge_.by_block(row->block);

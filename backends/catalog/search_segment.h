@@ -90,6 +90,7 @@ class BranchSearch {
                        std::int64_t oldest) const;
   std::vector<Candidate>* next_list();
 
+  bool filters_allow(std::int64_t block);
   void open_block(std::int64_t id);
   void open_pending(std::int64_t content);
   void open_chunk(const Candidate& candidate);
@@ -130,6 +131,7 @@ class BranchSearch {
   IdSet opened_pending_;
   IdSet opened_chunks_;
   bool has_pairs_;
+  bool has_words_together_;
   bool only_environments_;  // the condition reads nothing else, and needs one
   std::size_t blocks_before_owners_;
   std::size_t blocks_opened_ = 0;

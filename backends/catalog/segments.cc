@@ -118,7 +118,7 @@ void keep_wal(Connection& db) {
   sqlite3_file_control(db.handle(), "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
 }
 
-Result<ConnectionPtr> open_checked(const std::string& path, const std::string& name, bool write) {
+Result<ConnectionPtr> open_unchecked(const std::string& path, const std::string& name, bool write) {
   auto db = Connection::open(
       path, write ? Connection::Mode::kReadWrite : Connection::Mode::kReadOnly, "catalog: " + name);
   if (!db) return db;
@@ -131,8 +131,25 @@ Result<ConnectionPtr> open_checked(const std::string& path, const std::string& n
     prepare_reader(connection);
   }
   if (auto error = connection.take_error()) return not_ours(*std::move(error), path);
-  if (auto format = check_format(connection); !format) return format.error().with_context(path);
   return db;
+}
+
+Result<ConnectionPtr> open_checked(const std::string& path, const std::string& name, bool write) {
+  auto db = open_unchecked(path, name, write);
+  if (!db) return db;
+  if (auto format = check_format(**db); !format) return format.error().with_context(path);
+  return db;
+}
+
+Result<void> bring_up_file(Connection& db) {
+  const auto format = format_of(db);
+  if (!format) return format.error();
+  if (*format != kFormat) bring_up_tables(db, *format);
+  if (auto error = db.take_error()) {
+    db.rollback();
+    return *std::move(error);
+  }
+  return {};
 }
 
 // Makes a database that appears whole or not at all: under another name first.
@@ -198,9 +215,24 @@ Result<void> check_root(const std::string& root, const std::optional<std::string
     return root_problem("write in " + where, errno);
   if (auto local = check_file_system(root); !local) return local;
   if (!exists(catalog_file(root))) return {};
-  const auto catalog = open_catalog_reader(root);
+  const auto catalog = open_unchecked(catalog_file(root), "catalog.db", false);
   if (!catalog) return catalog.error();
-  return {};
+  const auto format = format_of(**catalog);
+  return format ? Result<void>() : format.error().with_context(catalog_file(root));
+}
+
+Result<void> bring_up(const std::string& root) {
+  auto catalog = open_unchecked(catalog_file(root), "catalog.db", true);
+  if (!catalog) return catalog.error();
+  const auto format = format_of(**catalog);
+  if (!format) return format.error().with_context(catalog_file(root));
+  if (*format == kFormat) return {};
+  for (const SegmentInfo& info : list_segments(**catalog)) {
+    auto segment = open_unchecked(segment_file(root, info.id), segment_name(info.id), true);
+    const auto done = segment ? bring_up_file(**segment) : segment.error();
+    if (!done && !is_damage(done.error())) return done.error().with_context(segment_name(info.id));
+  }
+  return bring_up_file(**catalog);
 }
 
 Result<void> add_segment(const std::string& root, Connection& catalog, std::int64_t segment,

@@ -39,6 +39,11 @@ Result<void> check_root(const std::string& root, const std::optional<std::string
 Result<void> add_segment(const std::string& root, Connection& catalog, std::int64_t segment,
                          Timestamp now);
 
+// Makes each file of an older format one of kFormat: the segments first, then catalog.db, so that
+// after an interruption the next call continues. A damaged segment stays as it is. The caller holds
+// WriterLock.
+Result<void> bring_up(const std::string& root);
+
 // Checked for their format.
 Result<ConnectionPtr> open_catalog_writer(const std::string& root);
 Result<ConnectionPtr> open_segment_writer(const std::string& root, std::int64_t segment);

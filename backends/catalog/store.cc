@@ -112,6 +112,7 @@ Result<void> Store::start() {
   if (auto made = make_root(config_.root, config_.reader_group); !made) return made;
   const auto lock = WriterLock::take(config_.root);
   if (!lock) return lock.error();
+  if (auto up_to_date = bring_up(config_.root); !up_to_date) return up_to_date;
   if (auto opened = open(); !opened) return opened;
   note_figures();
   return {};

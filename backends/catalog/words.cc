@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -61,7 +62,74 @@ bool has_bits(std::string_view filter, std::uint64_t hash) {
 struct Seen {
   std::size_t contents = 0;  // that have the word
   std::size_t last = 0;      // the last of them, from 1
+  std::uint64_t parts = 0;   // as in scripts_with()
 };
+
+constexpr std::uint64_t kEveryPart = ~std::uint64_t{0};
+// Of more words so many would share a hash that the list says little.
+constexpr std::size_t kMostPlacedWords = 16'384;
+
+std::uint16_t short_hash(std::string_view word) noexcept {
+  return static_cast<std::uint16_t>(hash_pair(word, {}) >> 48);
+}
+
+template <typename Number>
+void append_number(std::string& to, Number number) {
+  for (std::size_t i = 0; i < sizeof number; ++i)
+    to += static_cast<char>(static_cast<unsigned char>(number >> (8 * i)));
+}
+// `at` + sizeof(Number) must be within the bytes.
+template <typename Number>
+Number number_at(std::string_view bytes, std::size_t at) noexcept {
+  Number number = 0;
+  for (std::size_t i = 0; i < sizeof number; ++i)
+    number =
+        static_cast<Number>(number | Number{static_cast<unsigned char>(bytes[at + i])} << (8 * i));
+  return number;
+}
+
+constexpr std::size_t kPlacesHeader = 4;
+constexpr std::size_t kBytesOfWord = 4;
+
+// `parts` of words, by their hash.
+std::string pack_places(const std::map<std::uint16_t, std::uint64_t>& parts) {
+  std::string places;
+  if (parts.empty() || parts.size() > kMostPlacedWords) return places;
+  append_number(places, static_cast<std::uint32_t>(parts.size()));
+  for (const auto& [hash, pattern] : parts) append_number(places, hash);
+  std::unordered_map<std::uint64_t, std::uint16_t> numbers;
+  std::vector<std::uint64_t> patterns;
+  for (const auto& [hash, pattern] : parts) {
+    const auto [number, is_new] =
+        numbers.try_emplace(pattern, static_cast<std::uint16_t>(patterns.size()));
+    if (is_new) patterns.push_back(pattern);
+    append_number(places, number->second);
+  }
+  for (const std::uint64_t pattern : patterns) append_number(places, pattern);
+  return places;
+}
+
+std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
+  return scripts <= kMostParts ? place : place * kMostParts / scripts;
+}
+
+std::string places_of(const std::unordered_map<std::string, Seen>& words, std::size_t scripts) {
+  const std::size_t parts = std::min(scripts, kMostParts);
+  const std::uint64_t all = kEveryPart >> (kMostParts - parts);
+  std::map<std::uint16_t, std::uint64_t> by_hash;
+  std::vector<std::uint16_t> everywhere;
+  for (const auto& [word, seen] : words) {
+    const std::uint16_t hash = short_hash(word);
+    if (seen.parts == all) {
+      everywhere.push_back(hash);
+    } else {
+      by_hash[hash] |= seen.parts;
+    }
+  }
+  // Words that share a hash share their scripts.
+  for (const std::uint16_t hash : everywhere) by_hash.erase(hash);
+  return pack_places(by_hash);
+}
 
 }  // namespace
 
@@ -81,6 +149,7 @@ BlockWords words_of(const Block& block) {
       if (found->second.last != place + 1) {
         found->second.last = place + 1;
         if (plain) ++found->second.contents;
+        found->second.parts |= std::uint64_t{1} << part_of(place, block.size());
       }
       if (before != nullptr) pairs.insert(hash_pair(*before, word));
       before = &found->first;  // stays where it is when the map grows
@@ -100,11 +169,37 @@ BlockWords words_of(const Block& block) {
   }
   if (block.size() == 1 && all_plain) (result.list += kInAll) += ' ';
   result.filter = filter_of(pairs, kBitsOfPair);
+  result.places = places_of(words, block.size());
   return result;
 }
 
 bool may_have_pair(std::string_view filter, std::string_view first, std::string_view second) {
   return has_bits(filter, hash_pair(first, second));
+}
+
+std::uint64_t scripts_with(std::string_view places, std::string_view word) {
+  if (places.size() < kPlacesHeader) return kEveryPart;
+  const std::uint64_t count = number_at<std::uint32_t>(places, 0);
+  const std::uint64_t patterns = kPlacesHeader + count * kBytesOfWord;
+  if (patterns > places.size()) return kEveryPart;  // damaged
+  const std::uint16_t hash = short_hash(word);
+  std::size_t first = 0;
+  for (std::size_t left = count; left > 0;) {
+    const std::size_t half = left / 2;
+    if (number_at<std::uint16_t>(places, kPlacesHeader + 2 * (first + half)) < hash) {
+      first += half + 1;
+      left -= half + 1;
+    } else {
+      left = half;
+    }
+  }
+  if (first == count || number_at<std::uint16_t>(places, kPlacesHeader + 2 * first) != hash)
+    return kEveryPart;
+  const std::uint64_t pattern =
+      patterns +
+      std::uint64_t{8} * number_at<std::uint16_t>(places, kPlacesHeader + 2 * (count + first));
+  if (pattern + 8 > places.size()) return kEveryPart;
+  return number_at<std::uint64_t>(places, pattern);
 }
 
 std::string filter_of_words(const Block& block) {

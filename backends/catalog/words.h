@@ -27,12 +27,23 @@ void for_each_word(std::string_view text, Use use);
 struct BlockWords {
   std::string list;  // for `words.w`: distinct words, sorted, separated by blanks; then kInAll ones
   std::string filter;  // for `pairs.filter`
+  std::string places;  // for `pairs.places`
 };
 BlockWords words_of(const Block& block);
 
 // A filter of the word pairs (two consecutive words of one script) of a block: false means that no
 // script of the block has the pair.
 bool may_have_pair(std::string_view filter, std::string_view first, std::string_view second);
+
+// Which of a block's scripts can have a word, for a word that the block has: one bit for each
+// script, or for each kMostParts-th part of a block of more scripts. Two frequent words are often
+// in one block, and seldom in one script.
+//
+// Layout (little-endian): the number of words (4 bytes), a hash of each (2 bytes, ascending), then
+// of each the number of its pattern (2 bytes), and the patterns (8 bytes each). A word that is not
+// listed can be in every script.
+inline constexpr std::size_t kMostParts = 64;
+std::uint64_t scripts_with(std::string_view places, std::string_view word);
 
 // A filter of the words of a block: false means that no script of the block has the word.
 std::string filter_of_words(const Block& block);

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/catalog/maintenance.h"
+#include "backends/catalog/schema.h"
+#include "backends/catalog/segments.h"
 #include "backends/catalog/sink.h"
 #include "tests/backends/catalog/catalog_events.h"
 #include "tests/support/fake_clock.h"
@@ -59,6 +62,20 @@ class CatalogFormatTest : public ::testing::Test {
     EXPECT_EQ(outbox.outcome(event.job.id), Outcome::kAcknowledged);
   }
 
+  std::string copy_of_fixture(const std::string& name) {
+    std::string root = directory_.path_to(name);
+    fs::copy(fs::path(SCRIPTORIUM_FIXTURES) / "catalog" / name, root, fs::copy_options::recursive);
+    return root;
+  }
+  static std::string problem_of(const Result<ConnectionPtr>& db) {
+    return db ? "" : db.error().message();
+  }
+  static void set_format(const std::string& file, int format) {
+    auto db = sqlite::Connection::open(file, sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db);
+    ASSERT_TRUE((*db)->run("UPDATE meta SET value = ? WHERE key = 'format'", format));
+  }
+
   test::TempDir directory_;
   test::RecordingLogger log_;
   test::FakeClock clock_;
@@ -66,8 +83,7 @@ class CatalogFormatTest : public ::testing::Test {
 };
 
 TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
-  const std::string root = directory_.path_to("catalog");
-  fs::copy(fs::path(SCRIPTORIUM_FIXTURES) / "catalog/format-2", root, fs::copy_options::recursive);
+  const std::string root = copy_of_fixture("format-2");
   const auto sink = open(root);
   for (const Event& event : fixture_events()) {
     const auto fetched = sink->readable()->fetch(test::without_bytes(event));
@@ -88,6 +104,46 @@ TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
   EXPECT_EQ(users->hits[0].job.software, std::vector<std::string>{"conda torch"});
   deliver(*sink, job_at("6", 6));  // and it takes more
   EXPECT_EQ(log_.text(), "");
+}
+
+TEST_F(CatalogFormatTest, AnOlderCatalogIsBroughtUpByTheDaemonAlsoAfterAnInterruption) {
+  const std::string root = copy_of_fixture("format-2");
+  const std::string advice = "; the daemon brings it up when it starts";
+  EXPECT_NE(problem_of(open_catalog_reader(root)).find(advice), std::string::npos);
+  EXPECT_NE(problem_of(open_segment_reader(root, 1)).find(advice), std::string::npos);
+  EXPECT_TRUE(check_root(root, std::nullopt));
+  config_.root = root;
+  Maintenance care(config_, clock_);
+  EXPECT_FALSE(care.rewrite(MaintainedSink::Rewrite::kDamaged,
+                            {}));  // and it is not taken for a damaged one
+  ASSERT_TRUE(bring_up(root));
+  EXPECT_EQ(problem_of(open_catalog_reader(root)), "");
+  // As if it had ended after the first segment.
+  set_format(catalog_file(root), 2);
+  {
+    auto db = sqlite::Connection::open(segment_file(root, 2), sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE((*db)->execute("ALTER TABLE pairs DROP COLUMN places"));
+  }
+  set_format(segment_file(root, 2), 2);
+  const auto sink = open(root);
+  for (const int segment : {1, 2}) EXPECT_EQ(problem_of(open_segment_reader(root, segment)), "");
+  const auto report = care.check({});
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->findings.empty()) << report->findings[0].problem;
+}
+
+TEST_F(CatalogFormatTest, ANewerCatalogIsRefusedAndLeftAsItIs) {
+  const std::string root = copy_of_fixture("format-2");
+  set_format(catalog_file(root), 4711);
+  config_.root = root;
+  EXPECT_NE(problem_of(open_catalog_writer(root)).find("use the version that wrote it"),
+            std::string::npos);
+  CatalogSink sink(config_, PluginContext{"catalog", "lab", log_, clock_});
+  EXPECT_FALSE(sink.start());
+  EXPECT_FALSE(check_root(root, std::nullopt));
+  EXPECT_FALSE(Maintenance(config_, clock_).rewrite(MaintainedSink::Rewrite::kDamaged, {}));
+  set_format(catalog_file(root), 2);
+  open(root);
 }
 
 // Makes the fixture, before a format is released: SCRIPTORIUM_FIXTURE=DIR catalog_format_test

@@ -179,6 +179,12 @@ class CatalogSearchTest : public ::testing::Test {
     for (const Searchable::Hit& hit : answer->hits) ids.push_back(hit.job.id);
     return ids;
   }
+  // In the first segment's database.
+  void change(const std::string& sql) {
+    auto db = sqlite::Connection::open(catalog::segment_file(lab_.root(), 1),
+                                       sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE(db && (*db)->execute(sql)) << sql;
+  }
 
   JobMaker make_{7};
   SearchLab lab_;
@@ -373,14 +379,9 @@ TEST_F(CatalogSearchTest, ADamagedBlockIsLeftOutAndSaidOnce) {
     lab_.put({event});
     lab_.seal();
   }
-  {
-    auto db = sqlite::Connection::open(catalog::segment_file(lab_.root(), 1),
-                                       sqlite::Connection::Mode::kReadWrite);
-    ASSERT_TRUE(db);
-    ASSERT_TRUE((*db)->execute(
-        "UPDATE blocks SET data = x'28b52ffd' WHERE kind = 0 AND id = "
-        "(SELECT block FROM contents c JOIN jobs j ON j.script = c.id WHERE j.job = 2)"));
-  }
+  change(
+      "UPDATE blocks SET data = x'28b52ffd' WHERE kind = 0 AND id = "
+      "(SELECT block FROM contents c JOIN jobs j ON j.script = c.id WHERE j.job = 2)");
   const auto answer = lab_.search().search(everything(text_query("needle")));
   ASSERT_TRUE(answer) << answer.error().message();
   std::vector<std::string> ids;
@@ -391,17 +392,41 @@ TEST_F(CatalogSearchTest, ADamagedBlockIsLeftOutAndSaidOnce) {
       << answer->problems[0];
 }
 
+// Here it cannot be opened at all.
+TEST_F(CatalogSearchTest, ABlockWhoseScriptsHaveNotAllWordsIsNotOpened) {
+  for (int i = 1; i <= 2; ++i) {
+    const std::string own = i == 1 ? "needle" : "thread";
+    std::string script = "#!/bin/sh\n" + own + "\n";
+    while (script.size() < catalog::kBlockBytes * 2 / 3)
+      script += "cat " + std::to_string(i) + "\n";
+    lab_.put({test::make_event_value(std::to_string(i), script)});
+  }
+  lab_.seal();
+  Query both;
+  both.kind = Query::Kind::kAnd;
+  both.children = {text_query("needle"), text_query("cat")};
+  EXPECT_EQ(find(both), (std::vector<std::string>{"1"}));
+  change("UPDATE blocks SET data = x'28b52ffd' WHERE kind = 0");
+  const auto damaged = lab_.search().search(everything(both));
+  ASSERT_TRUE(damaged);
+  EXPECT_EQ(damaged->problems.size(), 1U);
+  both.children = {text_query("needle"), text_query("thread")};
+  const auto without = lab_.search().search(everything(both));
+  ASSERT_TRUE(without);
+  EXPECT_TRUE(without->problems.empty()) << without->problems[0];
+  // As in a block that was written before format 3.
+  change("UPDATE pairs SET places = NULL");
+  const auto unknown = lab_.search().search(everything(both));
+  ASSERT_TRUE(unknown);
+  EXPECT_EQ(unknown->problems.size(), 1U);
+}
+
 TEST_F(CatalogSearchTest, ADamagedListOfFieldsHidesNoJob) {
   lab_.put({test::make_event_value("1", "#!/bin/sh\nneedle\n")});
   const Query user = field_query(QueryField::kUser, "alice");
   ASSERT_EQ(find(user), (std::vector<std::string>{"1"}));
   ASSERT_EQ(find(field_query(QueryField::kUser, "nobody")), (std::vector<std::string>{}));
-  {
-    auto db = sqlite::Connection::open(catalog::segment_file(lab_.root(), 1),
-                                       sqlite::Connection::Mode::kReadWrite);
-    ASSERT_TRUE(db);
-    ASSERT_TRUE((*db)->execute("UPDATE fields SET list = x'ff'"));  // a number that does not end
-  }
+  change("UPDATE fields SET list = x'ff'");  // a number that does not end
   EXPECT_EQ(find(user), (std::vector<std::string>{"1"}));
 }
 

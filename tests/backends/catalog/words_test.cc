@@ -1,0 +1,74 @@
+#include "backends/catalog/words.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/catalog/block.h"
+
+namespace scriptorium::catalog {
+namespace {
+
+Block block_of(const std::vector<std::string>& scripts) {
+  auto block = Block::unpack(pack_block({scripts.begin(), scripts.end()}, kBlockLevel));
+  EXPECT_TRUE(block);
+  return *std::move(block);
+}
+
+std::vector<std::string> some_scripts(std::size_t count, std::mt19937& random) {
+  std::vector<std::string> scripts(count);
+  for (std::string& script : scripts) {
+    for (int i = 0; i < 40; ++i) script += "word" + std::to_string(random() % 300) + " ";
+    script += "common\n";
+  }
+  return scripts;
+}
+
+TEST(CatalogWordsTest, EachScriptThatHasAWordIsNamed) {
+  std::mt19937 random(1);  // NOLINT(cert-msc51-cpp): the same each time
+  std::size_t exact = 0;
+  std::size_t words = 0;
+  for (const std::size_t count : {2U, 3U, 63U, 64U, 65U, 200U}) {
+    const std::vector<std::string> scripts = some_scripts(count, random);
+    const std::string places = words_of(block_of(scripts)).places;
+    for (int i = 0; i < 300; ++i) {
+      const std::string word = "word" + std::to_string(i);
+      const std::uint64_t found = scripts_with(places, word);
+      std::uint64_t expected = 0;
+      for (std::size_t place = 0; place < count; ++place) {
+        if (scripts[place].find(word + " ") != std::string::npos)
+          expected |= std::uint64_t{1} << (count <= 64 ? place : place * 64 / count);
+      }
+      EXPECT_EQ(expected & ~found, 0U) << word << " of " << count;
+      words += expected != 0 ? 1 : 0;
+      exact += expected == found ? 1 : 0;
+    }
+    EXPECT_EQ(scripts_with(places, "common"), ~std::uint64_t{0});
+  }
+  EXPECT_GT(exact, words * 9 / 10);  // the others share a hash
+}
+
+TEST(CatalogWordsTest, BytesThatAreNoUtf8HideNoWord) {
+  const std::string places = words_of(block_of({"gmx mdrun\n", "\xff gmx\xff srun\n"})).places;
+  EXPECT_EQ(scripts_with(places, "gmx"), ~std::uint64_t{0});
+  EXPECT_EQ(scripts_with(places, "mdrun"), 1U);
+  EXPECT_EQ(scripts_with(places, "srun"), 2U);
+}
+
+TEST(CatalogWordsTest, ADamagedListNamesEveryScriptOrSome) {
+  std::mt19937 random(2);  // NOLINT(cert-msc51-cpp): the same each time
+  const std::string places = words_of(block_of(some_scripts(20, random))).places;
+  for (int i = 0; i < 2'000; ++i) {
+    std::string damaged = places.substr(0, random() % (places.size() + 1));
+    for (int change = 0; change < 3 && !damaged.empty(); ++change)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    scripts_with(damaged, "word7");  // reads nothing beyond its end: AddressSanitizer
+  }
+  EXPECT_EQ(scripts_with("", "word7"), ~std::uint64_t{0});
+  EXPECT_EQ(scripts_with(places.substr(0, 5), "word7"), ~std::uint64_t{0});
+}
+
+}  // namespace
+}  // namespace scriptorium::catalog
