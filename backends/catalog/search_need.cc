@@ -308,23 +308,14 @@ bool has_whole_word(const Need& need) {
 }
 
 // The block's scripts in which `need` can hold.
-std::uint64_t scripts_for(const Need& need, std::string_view places) {
-  constexpr std::uint64_t kEvery = ~std::uint64_t{0};
-  std::uint64_t scripts = need.kind == Need::Kind::kOr ? 0 : kEvery;
-  switch (need.kind) {
-    case Need::Kind::kWord: return need.prefix ? kEvery : scripts_with(places, need.word);
-    case Need::Kind::kAnd:
-      for (const Need& child : need.children) scripts &= scripts_for(child, places);
-      return scripts;
-    case Need::Kind::kOr:
-      for (const Need& child : need.children) scripts |= scripts_for(child, places);
-      return scripts;
-    case Need::Kind::kPair:  // both words are needed beside it
-    case Need::Kind::kAnything:
-    case Need::Kind::kNotInAll:
-    case Need::Kind::kExpression: return kEvery;
-  }
-  return kEvery;
+Scripts scripts_for(const Need& need, std::string_view places) {
+  const bool all = need.kind == Need::Kind::kAnd;
+  if (need.kind == Need::Kind::kWord && !need.prefix) return scripts_with(places, need.word);
+  if (!all && need.kind != Need::Kind::kOr) return ~Scripts();
+  Scripts scripts = all ? ~Scripts() : Scripts();
+  for (const Need& child : need.children)
+    all ? scripts &= scripts_for(child, places) : scripts |= scripts_for(child, places);
+  return scripts;
 }
 
 }  // namespace
@@ -337,7 +328,7 @@ bool has_words_together(const Need& need) {
 }
 
 bool places_allow(const Need& need, std::string_view places) {
-  return scripts_for(need, places) != 0;
+  return scripts_for(need, places).any();
 }
 
 bool words_allow(const Need& need, std::string_view filter) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
+#include <ranges>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -62,10 +63,17 @@ bool has_bits(std::string_view filter, std::uint64_t hash) {
 struct Seen {
   std::size_t contents = 0;  // that have the word
   std::size_t last = 0;      // the last of them, from 1
-  std::uint64_t parts = 0;   // as in scripts_with()
+  Scripts scripts;
 };
+using Words = std::unordered_map<std::string, Seen>;
 
-constexpr std::uint64_t kEveryPart = ~std::uint64_t{0};
+std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
+  return scripts <= kMostParts ? place : place * kMostParts / scripts;
+}
+
+// ---- places, see scripts_with()
+
+constexpr std::size_t kPlacesHeader = 6;
 // Of more words so many would share a hash that the list says little.
 constexpr std::size_t kMostPlacedWords = 16'384;
 
@@ -83,58 +91,56 @@ template <typename Number>
 Number number_at(std::string_view bytes, std::size_t at) noexcept {
   Number number = 0;
   for (std::size_t i = 0; i < sizeof number; ++i)
-    number =
-        static_cast<Number>(number | Number{static_cast<unsigned char>(bytes[at + i])} << (8 * i));
+    number = static_cast<Number>(
+        number | static_cast<Number>(static_cast<unsigned char>(bytes[at + i])) << (8 * i));
   return number;
 }
 
-constexpr std::size_t kPlacesHeader = 4;
-constexpr std::size_t kBytesOfWord = 4;
+std::string bytes_of(const Scripts& scripts, std::size_t parts) {
+  std::string bytes((parts + 7) / 8, '\0');
+  for (std::size_t part = 0; part < parts; ++part) {
+    if (scripts[part]) bytes[part / 8] = static_cast<char>(bytes[part / 8] | 1 << (part % 8));
+  }
+  return bytes;
+}
 
-// `parts` of words, by their hash.
-std::string pack_places(const std::map<std::uint16_t, std::uint64_t>& parts) {
+std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts) {
   std::string places;
-  if (parts.empty() || parts.size() > kMostPlacedWords) return places;
-  append_number(places, static_cast<std::uint32_t>(parts.size()));
-  for (const auto& [hash, pattern] : parts) append_number(places, hash);
-  std::unordered_map<std::uint64_t, std::uint16_t> numbers;
-  std::vector<std::uint64_t> patterns;
-  for (const auto& [hash, pattern] : parts) {
+  if (words.empty() || words.size() > kMostPlacedWords) return places;
+  append_number(places, static_cast<std::uint32_t>(words.size()));
+  append_number(places, static_cast<std::uint16_t>(parts));
+  for (const auto& [hash, scripts] : words) append_number(places, hash);
+  std::unordered_map<std::string, std::uint16_t> numbers;
+  std::string patterns;
+  for (const auto& [hash, scripts] : words) {
+    const std::string pattern = bytes_of(scripts, parts);
     const auto [number, is_new] =
-        numbers.try_emplace(pattern, static_cast<std::uint16_t>(patterns.size()));
-    if (is_new) patterns.push_back(pattern);
+        numbers.try_emplace(pattern, static_cast<std::uint16_t>(numbers.size()));
+    if (is_new) patterns += pattern;
     append_number(places, number->second);
   }
-  for (const std::uint64_t pattern : patterns) append_number(places, pattern);
-  return places;
+  return places += patterns;
 }
 
-std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
-  return scripts <= kMostParts ? place : place * kMostParts / scripts;
-}
-
-std::string places_of(const std::unordered_map<std::string, Seen>& words, std::size_t scripts) {
+std::string places_of(const Words& words, std::size_t scripts) {
   const std::size_t parts = std::min(scripts, kMostParts);
-  const std::uint64_t all = kEveryPart >> (kMostParts - parts);
-  std::map<std::uint16_t, std::uint64_t> by_hash;
+  std::map<std::uint16_t, Scripts> by_hash;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
-    const std::uint16_t hash = short_hash(word);
-    if (seen.parts == all) {
-      everywhere.push_back(hash);
+    if (seen.scripts.count() == parts) {
+      everywhere.push_back(short_hash(word));
     } else {
-      by_hash[hash] |= seen.parts;
+      by_hash[short_hash(word)] |= seen.scripts;  // those that share a hash share their scripts
     }
   }
-  // Words that share a hash share their scripts.
   for (const std::uint16_t hash : everywhere) by_hash.erase(hash);
-  return pack_places(by_hash);
+  return pack_places(by_hash, parts);
 }
 
 }  // namespace
 
 BlockWords words_of(const Block& block) {
-  std::unordered_map<std::string, Seen> words;
+  Words words;
   NumberSet pairs;
   bool all_plain = true;
   for (std::size_t place = 0; place < block.size(); ++place) {
@@ -149,7 +155,7 @@ BlockWords words_of(const Block& block) {
       if (found->second.last != place + 1) {
         found->second.last = place + 1;
         if (plain) ++found->second.contents;
-        found->second.parts |= std::uint64_t{1} << part_of(place, block.size());
+        found->second.scripts.set(part_of(place, block.size()));
       }
       if (before != nullptr) pairs.insert(hash_pair(*before, word));
       before = &found->first;  // stays where it is when the map grows
@@ -177,29 +183,29 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
   return has_bits(filter, hash_pair(first, second));
 }
 
-std::uint64_t scripts_with(std::string_view places, std::string_view word) {
-  if (places.size() < kPlacesHeader) return kEveryPart;
-  const std::uint64_t count = number_at<std::uint32_t>(places, 0);
-  const std::uint64_t patterns = kPlacesHeader + count * kBytesOfWord;
-  if (patterns > places.size()) return kEveryPart;  // damaged
+Scripts scripts_with(std::string_view places, std::string_view word) {
+  const Scripts every = ~Scripts();
+  if (places.size() < kPlacesHeader) return every;
+  const std::size_t count = number_at<std::uint32_t>(places, 0);
+  const std::size_t parts = number_at<std::uint16_t>(places, 4);
+  const std::size_t numbers = kPlacesHeader + 2 * count;
+  const std::size_t patterns = numbers + 2 * count;
+  const auto hash_at = [&](std::size_t at) {
+    return number_at<std::uint16_t>(places, kPlacesHeader + 2 * at);
+  };
+  if (patterns > places.size() || parts > kMostParts) return every;  // damaged
   const std::uint16_t hash = short_hash(word);
-  std::size_t first = 0;
-  for (std::size_t left = count; left > 0;) {
-    const std::size_t half = left / 2;
-    if (number_at<std::uint16_t>(places, kPlacesHeader + 2 * (first + half)) < hash) {
-      first += half + 1;
-      left -= half + 1;
-    } else {
-      left = half;
-    }
-  }
-  if (first == count || number_at<std::uint16_t>(places, kPlacesHeader + 2 * first) != hash)
-    return kEveryPart;
-  const std::uint64_t pattern =
-      patterns +
-      std::uint64_t{8} * number_at<std::uint16_t>(places, kPlacesHeader + 2 * (count + first));
-  if (pattern + 8 > places.size()) return kEveryPart;
-  return number_at<std::uint64_t>(places, pattern);
+  const auto all = std::views::iota(std::size_t{0}, count);
+  const std::size_t at =
+      static_cast<std::size_t>(std::ranges::lower_bound(all, hash, {}, hash_at) - all.begin());
+  if (at == count || hash_at(at) != hash) return every;
+  const std::size_t size = (parts + 7) / 8;
+  const std::size_t pattern = patterns + size * number_at<std::uint16_t>(places, numbers + 2 * at);
+  if (pattern + size > places.size()) return every;
+  Scripts scripts;
+  for (std::size_t part = 0; part < parts; ++part)
+    scripts[part] = (static_cast<unsigned char>(places[pattern + part / 8]) >> (part % 8) & 1) != 0;
+  return scripts;
 }
 
 std::string filter_of_words(const Block& block) {

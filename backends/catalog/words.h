@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -39,11 +40,12 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // script, or for each kMostParts-th part of a block of more scripts. Two frequent words are often
 // in one block, and seldom in one script.
 //
-// Layout (little-endian): the number of words (4 bytes), a hash of each (2 bytes, ascending), then
-// of each the number of its pattern (2 bytes), and the patterns (8 bytes each). A word that is not
-// listed can be in every script.
-inline constexpr std::size_t kMostParts = 64;
-std::uint64_t scripts_with(std::string_view places, std::string_view word);
+// Layout (little-endian): the number of words (4 bytes) and of scripts or parts (2 bytes), a hash
+// of each word (2 bytes, ascending), then of each word the number of its pattern (2 bytes), and the
+// patterns (as many bytes as the bits take). A word that is not listed can be in every script.
+inline constexpr std::size_t kMostParts = 256;
+using Scripts = std::bitset<kMostParts>;
+Scripts scripts_with(std::string_view places, std::string_view word);
 
 // A filter of the words of a block: false means that no script of the block has the word.
 std::string filter_of_words(const Block& block);

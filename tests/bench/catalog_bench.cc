@@ -1,8 +1,10 @@
 // Ingest into a catalog: how fast, how large, how long the longest batch, and what a tree of files
 // takes for the same jobs.
 //
-//   catalog_bench [--jobs 33000] [--batch 200] [--usage PERCENT] [--tree 2000] [--root DIR]
-//   [--keep]
+//   catalog_bench [--jobs 33000] [--batch 200] [--usage PERCENT] [--samples N] [--tree 2000]
+//   [--root DIR]
+//
+// --samples N: so many readings of each job, as they come while all of them run.
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -41,6 +43,7 @@ struct Options {
   std::size_t jobs = 33'000;
   std::size_t batch = 200;
   std::size_t usage_percent = 0;
+  std::size_t samples = 0;
   std::size_t tree_jobs = 2'000;
   std::string root;
 };
@@ -288,15 +291,15 @@ int run(const Options& options) {
   Measured usage;
   std::uint64_t most_resident = 0;
   std::vector<Event> for_usage;
+  std::vector<Event> running;
   for (std::size_t done = 0; done < options.jobs;) {
     std::vector<std::shared_ptr<const Event>> events;
     for (; events.size() < options.batch && done < options.jobs; ++done) {
       events.push_back(std::make_shared<const Event>(model.next()));
-      if (done % 100 < options.usage_percent) {
-        Event job = *events.back();
-        job.files.clear();
-        for_usage.push_back(std::move(job));
-      }
+      Event job = *events.back();
+      job.files.clear();
+      if (options.samples > 0) running.push_back(job);
+      if (done % 100 < options.usage_percent) for_usage.push_back(std::move(job));
     }
     deliver(sink, std::move(events), scripts);
     if (for_usage.size() >= options.batch) {
@@ -312,10 +315,20 @@ int run(const Options& options) {
       std::fflush(stdout);
     }
   }
+  Measured samples;
+  for (std::size_t reading = 1; reading <= options.samples; ++reading) {
+    std::vector<std::shared_ptr<const Event>> events;
+    for (const Event& job : running) {
+      events.push_back(std::make_shared<const Event>(model.sample_of(job, reading)));
+      if (events.size() == options.batch || &job == &running.back())
+        deliver(sink, std::exchange(events, {}), samples);
+    }
+  }
   std::printf("%s\n", sink.status_json().c_str());
   sink.stop(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   print("submissions", scripts, most_resident);
   if (usage.events > 0) print("usage", usage, most_resident);
+  if (samples.events > 0) print("samples", samples, resident_bytes());
   for (const auto& message : log.messages()) std::printf("%s\n", message.text().c_str());
   print_families();
   print_parts(config.root, options.jobs, tree_bytes_per_job(options.tree_jobs));
@@ -338,6 +351,8 @@ int main(int argc, char** argv) {
       options.batch = number();
     } else if (std::strcmp(argv[i], "--usage") == 0) {
       options.usage_percent = number();
+    } else if (std::strcmp(argv[i], "--samples") == 0) {
+      options.samples = number();
     } else if (std::strcmp(argv[i], "--tree") == 0) {
       options.tree_jobs = number();
     } else if (std::strcmp(argv[i], "--root") == 0 && i + 1 < argc) {
@@ -345,7 +360,7 @@ int main(int argc, char** argv) {
     } else {
       std::fprintf(stderr,
                    "usage: catalog_bench [--jobs N] [--batch N] [--usage PERCENT] "
-                   "[--tree N] [--root DIR]\n");
+                   "[--samples N] [--tree N] [--root DIR]\n");
       return 64;
     }
   }

@@ -76,6 +76,33 @@ class JobModel {
     return event;
   }
 
+  // A reading of a node of the job, one every 30 seconds, from 1.
+  Event sample_of(const Event& job, std::uint64_t reading) {
+    Event event = job;
+    event.files.clear();
+    event.script.reset();
+    event.kind = "usage.sample";
+    event.time.nanoseconds += static_cast<std::int64_t>(reading) * 30 * kSecond + 123'456'789;
+    event.captured_at = event.time;
+    event.capture = "sampler";
+    event.host = "node" + std::to_string(random_() % 4);
+    const std::string used = std::to_string(reading * 4) + "." + std::to_string(random_() % 1'000);
+    const std::string bytes = std::to_string((std::uint64_t{1} << 30) + random_() % 100'000'000);
+    event.extra_json =
+        R"({"usage":{"seq":)" + std::to_string(reading) +
+        R"(,"interval_seconds":30,"elapsed_seconds":)" + std::to_string(reading * 30) +
+        R"(,"source":{"cpu":"cgroup2","memory":"cgroup2","io":"cgroup2"},)" +
+        R"("cpu":{"time_seconds":)" + used + R"(,"user_seconds":)" + used +
+        R"(,"system_seconds":1.5,"allocated":4,"utilization_ratio":0.)" +
+        std::to_string(900 + random_() % 99) + R"(},"memory":{"working_set_bytes":)" + bytes +
+        R"(,"anon_bytes":)" + bytes + R"(,"shmem_bytes":0,"swap_bytes":0,"charged_bytes":)" +
+        bytes + R"(,"limit_bytes":8589934592},"io":{"read_bytes":)" + bytes +
+        R"(,"write_bytes":1048576},"tasks":{"current":5,"peak":9}}})";
+    event.id = event_id(
+        std::vector<std::string_view>{job.id, "usage.sample", event.host, std::to_string(reading)});
+    return event;
+  }
+
  private:
   using Lines = std::vector<std::string>;
   struct Script {
