@@ -65,7 +65,15 @@ struct Seen {
   std::size_t last = 0;      // the last of them, from 1
   Scripts scripts;
 };
-using Words = std::unordered_map<std::string, Seen>;
+struct HashOfText {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const noexcept {
+    return std::hash<std::string_view>()(text);
+  }
+};
+// Of a block.
+constexpr std::size_t kUsualWords = 1'024;
+using Words = std::unordered_map<std::string, Seen, HashOfText, std::equal_to<>>;
 
 std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
   return scripts <= kMostParts ? place : place * kMostParts / scripts;
@@ -140,7 +148,7 @@ std::string places_of(const Words& words, std::size_t scripts) {
 }  // namespace
 
 BlockWords words_of(const Block& block) {
-  Words words;
+  Words words(kUsualWords);
   NumberSet pairs;
   bool all_plain = true;
   for (std::size_t place = 0; place < block.size(); ++place) {
@@ -151,7 +159,8 @@ BlockWords words_of(const Block& block) {
     all_plain = all_plain && plain;
     const std::string* before = nullptr;
     for_each_word(block[place], [&](std::string_view word) {
-      const auto found = words.try_emplace(std::string(word)).first;
+      auto found = words.find(word);
+      if (found == words.end()) found = words.try_emplace(std::string(word)).first;
       if (found->second.last != place + 1) {
         found->second.last = place + 1;
         if (plain) ++found->second.contents;

@@ -127,14 +127,26 @@ void show_figures(const Report& report, Console& console) {
   }
 }
 
+// Of very many a sink names some only.
+std::uint64_t all_findings(const Report& report) {
+  const auto counted = report.figures.find("findings");
+  return std::max<std::uint64_t>(report.findings.size(),
+                                 counted == report.figures.end() ? 0 : counted->second);
+}
+
 void show_findings(const Report& report, Console& console) {
   const std::size_t shown = std::min(report.findings.size(), kShownFindings);
   for (std::size_t i = 0; i < shown; ++i) {
     console.out << printable(report.findings[i].place) << ": "
                 << printable(report.findings[i].problem, kLongestFinding) << "\n";
   }
-  if (shown < report.findings.size())
-    console.out << "and " << report.findings.size() - shown << " more; --json has all of them\n";
+  const std::uint64_t all = all_findings(report);
+  if (shown == all) return;
+  console.out << "and " << all - shown << " more; --json has "
+              << (all == report.findings.size()
+                      ? "all of them"
+                      : "the first " + std::to_string(report.findings.size()))
+              << "\n";
 }
 
 void show_remedies(const Arguments& arguments, const std::string& sink, const Report& report,
@@ -161,7 +173,7 @@ void show(const Arguments& arguments, const std::string& sink, const Report& rep
   show_remedies(arguments, sink, report, console);
   if (arguments.command != Command::kCatalogCheck) return;
   if (!report.findings.empty()) {
-    console.out << console.red(count_of(report.findings.size(), "finding")) << "\n";
+    console.out << console.red(count_of(all_findings(report), "finding")) << "\n";
   } else {
     console.out << console.green(report.interrupted ? "intact so far" : "intact") << "\n";
   }

@@ -55,9 +55,9 @@ class JobModel {
     event.host = job.host;
     event.job = job.job;
     event.user = job.user;
-    const std::uint64_t elapsed = 60 + random_() % 7'000;
-    const bool failed = random_() % 8 == 0;
-    const std::uint64_t cpus = std::uint64_t{1} << (random_() % 7);
+    const std::uint64_t elapsed = 60 + random_of_use_() % 7'000;
+    const bool failed = random_of_use_() % 8 == 0;
+    const std::uint64_t cpus = std::uint64_t{1} << (random_of_use_() % 7);
     const Timestamp began{job.time.nanoseconds + 30 * kSecond};
     const Timestamp ended{began.nanoseconds + static_cast<std::int64_t>(elapsed) * kSecond};
     const std::string times = R"("started_at":")" + format_rfc3339(began, TimePrecision::kSeconds) +
@@ -67,11 +67,11 @@ class JobModel {
                        R"(","exit_code":")" + (failed ? "1:0" : "0:0") + "\"," + times +
                        R"(},"usage":{"elapsed_seconds":)" + std::to_string(elapsed) + "," + times +
                        R"(,"quality":"exact","request":{"nodes":1,"cpus":)" + std::to_string(cpus) +
-                       R"(,"memory_bytes":)" + std::to_string((random_() % 64 + 1) << 30) +
+                       R"(,"memory_bytes":)" + std::to_string((random_of_use_() % 64 + 1) << 30) +
                        R"(},"cpu":{"time_seconds":)" +
-                       std::to_string(elapsed * cpus * (random_() % 100) / 100) +
+                       std::to_string(elapsed * cpus * (random_of_use_() % 100) / 100) +
                        R"(,"allocated":)" + std::to_string(cpus) + R"(},"findings":[)" +
-                       (random_() % 10 == 0 ? R"({"id":"cpu_low"})" : "") + "]}}";
+                       (random_of_use_() % 10 == 0 ? R"({"id":"cpu_low"})" : "") + "]}}";
     event.id = event_id(std::vector<std::string_view>{job.id, "usage.job"});
     return event;
   }
@@ -85,19 +85,22 @@ class JobModel {
     event.time.nanoseconds += static_cast<std::int64_t>(reading) * 30 * kSecond + 123'456'789;
     event.captured_at = event.time;
     event.capture = "sampler";
-    event.host = "node" + std::to_string(random_() % 4);
-    const std::string used = std::to_string(reading * 4) + "." + std::to_string(random_() % 1'000);
-    const std::string bytes = std::to_string((std::uint64_t{1} << 30) + random_() % 100'000'000);
-    event.extra_json =
-        R"({"usage":{"seq":)" + std::to_string(reading) +
-        R"(,"interval_seconds":30,"elapsed_seconds":)" + std::to_string(reading * 30) +
-        R"(,"source":{"cpu":"cgroup2","memory":"cgroup2","io":"cgroup2"},)" +
-        R"("cpu":{"time_seconds":)" + used + R"(,"user_seconds":)" + used +
-        R"(,"system_seconds":1.5,"allocated":4,"utilization_ratio":0.)" +
-        std::to_string(900 + random_() % 99) + R"(},"memory":{"working_set_bytes":)" + bytes +
-        R"(,"anon_bytes":)" + bytes + R"(,"shmem_bytes":0,"swap_bytes":0,"charged_bytes":)" +
-        bytes + R"(,"limit_bytes":8589934592},"io":{"read_bytes":)" + bytes +
-        R"(,"write_bytes":1048576},"tasks":{"current":5,"peak":9}}})";
+    event.host = "node" + std::to_string(random_of_use_() % 4);
+    const std::string used =
+        std::to_string(reading * 4) + "." + std::to_string(random_of_use_() % 1'000);
+    const std::string bytes =
+        std::to_string((std::uint64_t{1} << 30) + random_of_use_() % 100'000'000);
+    event.extra_json = R"({"usage":{"seq":)" + std::to_string(reading) +
+                       R"(,"interval_seconds":30,"elapsed_seconds":)" +
+                       std::to_string(reading * 30) +
+                       R"(,"source":{"cpu":"cgroup2","memory":"cgroup2","io":"cgroup2"},)" +
+                       R"("cpu":{"time_seconds":)" + used + R"(,"user_seconds":)" + used +
+                       R"(,"system_seconds":1.5,"allocated":4,"utilization_ratio":0.)" +
+                       std::to_string(900 + random_of_use_() % 99) +
+                       R"(},"memory":{"working_set_bytes":)" + bytes + R"(,"anon_bytes":)" + bytes +
+                       R"(,"shmem_bytes":0,"swap_bytes":0,"charged_bytes":)" + bytes +
+                       R"(,"limit_bytes":8589934592},"io":{"read_bytes":)" + bytes +
+                       R"(,"write_bytes":1048576},"tasks":{"current":5,"peak":9}}})";
     event.id = event_id(
         std::vector<std::string_view>{job.id, "usage.sample", event.host, std::to_string(reading)});
     return event;
@@ -419,6 +422,7 @@ class JobModel {
   }
 
   std::mt19937_64 random_;
+  std::mt19937_64 random_of_use_{1};  // apart, so that the jobs are the same without it
   std::size_t site_;
   std::vector<User_> users_;
   std::vector<double> weights_;                  // summed

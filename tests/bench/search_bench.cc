@@ -2,7 +2,7 @@
 //
 //   search_bench ROOT [--make JOBS] [--queries 30] [--only NAME] [--cold] [--tree JOBS]
 //
-// ROOT is a catalog (catalog_bench --root ROOT --keep makes one), or is made first (--make). Terms
+// ROOT is a catalog (catalog_bench --root ROOT makes one), or is made first (--make). Terms
 // are drawn from its scripts; each query runs three times and its median counts. --cold drops the
 // page cache before each query and opens everything anew (as root). --tree writes so many jobs of
 // the same model as a tree of files and asks `rg`, `grep` and `find | jq` the same, cold (as root)
@@ -83,13 +83,9 @@ bool make_catalog(const Options& options) {
       events.push_back(std::make_shared<const Event>(model.next()));
     test::Outbox outbox;
     sink.deliver(outbox.batch(events));
-    if (done % 50 == 0) {
-      std::vector<std::shared_ptr<const Event>> later;
-      for (const auto& event : events)
-        later.push_back(std::make_shared<const Event>(model.usage_of(*event)));
-      test::Outbox second;
-      sink.deliver(second.batch(later));
-    }
+    for (auto& event : events) event = std::make_shared<const Event>(model.usage_of(*event));
+    test::Outbox second;
+    sink.deliver(second.batch(events));
   }
   sink.stop(std::chrono::steady_clock::now() + std::chrono::seconds(60));
   return true;

@@ -477,6 +477,10 @@ TEST_F(CommandsTest, CatalogCheckNamesWhatIsWrongAndWhatHelps) {
                               "lost": true})"));
   EXPECT_EQ(run({"catalog", "rebuild"}).code, 65);
   EXPECT_EQ(run({"catalog", "compact"}).code, 65);
+  config("[sink.kept]\nplugin = \"maintained\"\nstate = \"ruined\"\n");
+  EXPECT_THAT(run({"catalog", "check"}).out,
+              AllOf(HasSubstr("and 4999 more; --json has the first 1\n"),
+                    ::testing::EndsWith("5000 findings\n")));
 
   config("[sink.kept]\nplugin = \"maintained\"\nstate = \"damaged\"\n");
   EXPECT_THAT(
