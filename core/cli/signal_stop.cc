@@ -3,7 +3,10 @@
 #include <poll.h>
 #include <sys/signalfd.h>
 
+#include <array>
 #include <csignal>
+
+#include "core/base/stop_signal.h"
 
 namespace scriptorium::cli {
 
@@ -18,12 +21,12 @@ SignalStop::SignalStop(bool active) {
 }
 
 void SignalStop::run(const std::stop_token& end) noexcept {
-  pollfd fd{signals_.get(), POLLIN, 0};
-  // Maximum delay before the thread notices its own stop; only the end of the command waits for
-  // that.
-  constexpr int kTickMs = 100;
+  const StopSignal ended(end);
+  std::array<pollfd, 2> fds{{{signals_.get(), POLLIN, 0}, {ended.fd(), POLLIN, 0}}};
+  // Every command waits for this thread at its end, so that must not be a tick away.
+  const int tick_ms = ended.fd() < 0 ? 100 : -1;
   while (!end.stop_requested()) {
-    if (::poll(&fd, 1, kTickMs) <= 0) continue;
+    if (::poll(fds.data(), fds.size(), tick_ms) <= 0 || fds[0].revents == 0) continue;
     source_.request_stop();
     return;
   }
