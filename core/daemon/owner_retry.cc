@@ -7,6 +7,7 @@
 #include "core/base/fault_point.h"
 #include "core/base/text.h"
 #include "core/base/thread_name.h"
+#include "core/daemon/owner_stage.h"
 #include "core/plugin/call_plugin.h"
 
 namespace scriptorium {
@@ -39,9 +40,11 @@ Timestamp next_time(const Journal::Unverified& item, Timestamp now) {
 }  // namespace
 
 OwnerRetry::OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver,
-                       Journal& journal, const Archives& archives, Logger& log, const Clock& clock)
+                       std::shared_ptr<const redact::Redactor> redactor, Journal& journal,
+                       const Archives& archives, Logger& log, const Clock& clock)
     : source_(std::move(source)),
       resolver_(std::move(resolver)),
+      redactor_(std::move(redactor)),
       journal_(journal),
       archives_(archives),
       log_(log),
@@ -130,7 +133,7 @@ Result<std::uint64_t> OwnerRetry::handle(const std::vector<Journal::Unverified>&
     const auto state = answers ? (*answers)[i].state : OwnerAnswer::State::kNotAsked;
     if (state == OwnerAnswer::State::kFound && (*answers)[i].user.verified &&
         (*answers)[i].user.id) {
-      auto replaced = replace(due[i], (*answers)[i].user);
+      auto replaced = replace(due[i], (*answers)[i]);
       if (replaced) {
         ++verified;
         since_.erase(due[i].number);
@@ -189,7 +192,7 @@ Result<std::vector<OwnerAnswer>> OwnerRetry::ask(const std::vector<Journal::Unve
   return answers;
 }
 
-Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& user) {
+Result<void> OwnerRetry::replace(const Journal::Unverified& item, const OwnerAnswer& answer) {
   std::shared_ptr<const Event> whole = item.event;
   if (auto held = journal_.event(item.event->id)) {
     whole = *std::move(held);
@@ -198,12 +201,10 @@ Result<void> OwnerRetry::replace(const Journal::Unverified& item, const User& us
     if (!archived && !is_lost(archived.error())) return archived.error();
     if (archived) whole = *std::move(archived);
   }
-  auto event = std::make_shared<Event>(*whole);
+  auto event = with_owner(*whole, answer, *redactor_);
   event->replaces = item.event->id;
-  event->id = owned_event_id(item.event->id, *user.id);
-  event->user = user;
+  event->id = owned_event_id(item.event->id, *answer.user.id);
   event->user.unverified_reason.reset();
-  make_text_utf8(*event);
   FAULT_POINT("owners.before_replace");
   return journal_.replace_unverified(item.number, source_, std::move(event));
 }

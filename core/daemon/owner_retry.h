@@ -11,6 +11,7 @@
 #include "core/base/worker_thread.h"
 #include "core/delivery/archives.h"
 #include "core/journal/journal.h"
+#include "core/redact/redactor.h"
 
 namespace scriptorium {
 
@@ -24,7 +25,9 @@ namespace scriptorium {
 // Threads: start(), stop() and continue_from() from the main thread; the rest from any.
 class OwnerRetry {
  public:
-  OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver, Journal& journal,
+  // `redactor`: for the texts that an answer brings.
+  OwnerRetry(std::string source, std::unique_ptr<LateOwnerResolver> resolver,
+             std::shared_ptr<const redact::Redactor> redactor, Journal& journal,
              const Archives& archives, Logger& log, const Clock& clock);
   void start();
   // False: an archive hangs in a call; the process must end with _exit().
@@ -61,10 +64,11 @@ class OwnerRetry {
                                const std::stop_token& stop);
   Result<std::vector<OwnerAnswer>> ask(const std::vector<Journal::Unverified>& due,
                                        const std::stop_token& stop);
-  Result<void> replace(const Journal::Unverified& item, const User& user);
+  Result<void> replace(const Journal::Unverified& item, const OwnerAnswer& answer);
 
   const std::string source_;
   const std::unique_ptr<LateOwnerResolver> resolver_;
+  const std::shared_ptr<const redact::Redactor> redactor_;
   Journal& journal_;
   const Archives& archives_;
   Logger& log_;

@@ -60,7 +60,8 @@ LastHour::Counts LastHour::counts(SteadyTime now) const {
   return sum;
 }
 
-std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer) {
+std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer,
+                                  const redact::Redactor& redactor) {
   auto result = std::make_shared<Event>(event);
   result->user = answer.user;
   const auto take = [](std::optional<std::string>& into, const std::optional<std::string>& from) {
@@ -75,6 +76,7 @@ std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer)
   if (answer.het) result->job.het = answer.het;
   if (answer.submitted_at) result->job.submitted_at = answer.submitted_at;
   make_text_utf8(*result);
+  if (!redactor.redact_texts(*result)) forget_texts(*result);
   return result;
 }
 
@@ -157,8 +159,7 @@ struct OwnerStage::Decisions {
     done.push_back({ticket, std::move(copy)});
   }
   void add_found(std::uint64_t ticket, const Event& event, const OwnerAnswer& answer) {
-    auto owned = with_owner(event, answer);
-    if (!redactor.redact_texts(*owned)) forget_texts(*owned);
+    auto owned = with_owner(event, answer, redactor);
     if (!answer.user.verified) {
       return add_unverified(ticket, *owned,
                             answer.user.unverified_reason.value_or(

@@ -120,6 +120,7 @@ class OwnerStage {
 };
 
 // The event with the scheduler's answer about it.
-std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer);
+std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer,
+                                  const redact::Redactor& redactor);
 
 }  // namespace scriptorium

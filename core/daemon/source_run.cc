@@ -143,7 +143,7 @@ void SourceRun::make_owner_stage(std::unique_ptr<OwnerResolver> resolver) {
   const bool asks_later = !runtime_.once && runtime_.archives != nullptr;
   auto later = asks_later ? adapter_->make_late_owner_resolver() : nullptr;
   if (later != nullptr) {
-    retry_ = std::make_unique<OwnerRetry>(name_, std::move(later), runtime_.journal,
+    retry_ = std::make_unique<OwnerRetry>(name_, std::move(later), redactor_, runtime_.journal,
                                           *runtime_.archives, runtime_.log, runtime_.clock);
   }
   OwnerStage::Options options{name_, std::chrono::seconds(common_.resolve_timeout_seconds),

@@ -26,6 +26,7 @@ class FakeAccounting final : public LateOwnerResolver {
     bool down = false;
     bool throws = false;
     std::set<std::string> known, spared;
+    OwnerAnswer texts;                                     // of the known ones
     std::map<std::string, int> asked;                      // by job
     std::int64_t script_mtime_ns = 0;                      // of the last query
     std::map<std::string, std::vector<SteadyTime>> since;  // by job
@@ -47,8 +48,10 @@ class FakeAccounting final : public LateOwnerResolver {
         OwnerAnswer& answer = answers.emplace_back();
         answer.state =
             s.spared.contains(job) ? OwnerAnswer::State::kNotAsked : OwnerAnswer::State::kUnknown;
-        if (s.known.contains(job))
-          answer = {.state = OwnerAnswer::State::kFound, .user = test::make_event_value(job).user};
+        if (!s.known.contains(job)) continue;
+        answer = s.texts;
+        answer.state = OwnerAnswer::State::kFound;
+        answer.user = test::make_event_value(job).user;
       }
       return answers;
     });
@@ -139,10 +142,12 @@ class OwnerRetryTest : public testing::Test {
     EXPECT_TRUE(journal_->flush(std::chrono::steady_clock::now() + kPatience));
     return events;
   }
-  void start(bool with_archive = true) {
+  void start(bool with_archive = true,
+             std::shared_ptr<const redact::Redactor> redactor = redact::Redactor::none()) {
     if (with_archive) archives_.put("archive", archive_);
     retry_ = std::make_unique<OwnerRetry>("slurm", std::make_unique<FakeAccounting>(state_),
-                                          *journal_, archives_, log_, system_clock());
+                                          std::move(redactor), *journal_, archives_, log_,
+                                          system_clock());
     retry_->start();
   }
   // One round of questions, from its beginning to its end.
@@ -192,6 +197,41 @@ TEST_F(OwnerRetryTest, ANewEventWithTheOwnerReplacesTheFirst) {
   ask();
   EXPECT_EQ(asked("1"), 1);
   EXPECT_EQ(asked("2"), 2);
+}
+
+TEST_F(OwnerRetryTest, WhatTheSchedulerKnowsOfTheJobComesAlong) {
+  send_unverified({"1"});
+  state_.with([](auto& s) {
+    s.known = {"1"};
+    s.texts.account = "chem";
+    s.texts.qos = "long";
+    s.texts.array = JobArray{.job_id = "1", .task_spec = "0-9"};
+  });
+  start();
+  ask();
+  const auto events = take_all();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_EQ(events[0]->job.account, "chem");
+  EXPECT_EQ(events[0]->job.qos, "long");
+  ASSERT_TRUE(events[0]->job.array);
+  EXPECT_EQ(events[0]->job.array->task_spec, "0-9");
+  EXPECT_EQ(events[0]->id,
+            owned_event_id(test::make_unverified_event("1").id, *events[0]->user.id));
+}
+
+TEST_F(OwnerRetryTest, TextsThatCannotBeRedactedAreNotKept) {
+  send_unverified({"1"});
+  state_.with([](auto& s) {
+    s.known = {"1"};
+    s.texts.account = "chem";
+  });
+  start(true, std::make_shared<const redact::Redactor>(nullptr, redact::Mode::kDefault,
+                                                       EnvironmentRule{}));
+  ask();
+  const auto events = take_all();
+  ASSERT_EQ(events.size(), 1U);
+  EXPECT_TRUE(events[0]->user.verified);
+  EXPECT_FALSE(events[0]->job.account);
 }
 
 TEST_F(OwnerRetryTest, NobodyIsAskedBeforeItIsTime) {
