@@ -176,6 +176,7 @@ class SegmentCheck {
   bool check_submission(const JobEntry& entry, const std::string& place, JobRow& should);
   bool check_later(const JobEntry& entry, const std::string& place, JobRow& should);
   void check_fields(std::int64_t first);
+  void check_accounts();
   void add_values(const sqlite::Statement& row,
                   std::set<std::pair<std::int64_t, std::int64_t>>& into);
   void check_sums();
@@ -462,9 +463,26 @@ void SegmentCheck::check_fields(std::int64_t first) {
   }
 }
 
+void SegmentCheck::check_accounts() {
+  sqlite::Statement select(db_,
+                           "SELECT DISTINCT owner, account FROM jobs WHERE account NOT NULL "
+                           "ORDER BY owner");
+  std::optional<std::int64_t> owner;
+  std::vector<std::int64_t> list;
+  while (select.step()) {
+    if (owner != select.integer(0))
+      list =
+          fields_.values(kAccountsOfOwner, select.integer(0)).value_or(std::vector<std::int64_t>{});
+    owner = select.integer(0);
+    if (!std::binary_search(list.begin(), list.end(), select.integer(1)))
+      find("owner " + std::to_string(*owner), "its list of accounts lacks one that a job has");
+  }
+}
+
 // ---- what is counted, and what is beside the jobs
 
 void SegmentCheck::check_sums() {
+  check_accounts();
   find_rows(
       "day", "is counted wrongly in daily",
       "SELECT day FROM (SELECT (time - ((time % ?1) + ?1) % ?1) / ?1 AS day, cluster, "

@@ -1,7 +1,6 @@
 #include "backends/catalog/field_lists.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "backends/catalog/block.h"
 
@@ -44,11 +43,6 @@ bool FieldReader::is_indexed(std::int64_t field) {
 
 void FieldReader::for_each(std::int64_t field, const Use& use) {
   between_.bind(field_key(field, 0), field_key(field + 1, 0) - 1);
-  while (between_.step()) use(between_.integer(0), between_.text(1));
-}
-
-void FieldReader::for_each(const Use& use) {
-  between_.bind(std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max());
   while (between_.step()) use(between_.integer(0), between_.text(1));
 }
 

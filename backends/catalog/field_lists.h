@@ -33,11 +33,9 @@ class FieldReader {
   explicit FieldReader(sqlite::Connection& db);
 
   bool is_indexed(std::int64_t field);  // any chunk has a list of it
-  // The lists of a field, or of all fields, in the order of the keys. The view is valid during the
-  // call.
+  // The lists of a field, in the order of the keys. The view is valid during the call.
   using Use = std::function<void(std::int64_t key, std::string_view list)>;
   void for_each(std::int64_t field, const Use& use);
-  void for_each(const Use& use);
   // Nothing if the chunk has no value of the field, or a damaged list.
   std::optional<std::vector<std::int64_t>> values(std::int64_t field, std::int64_t chunk);
 

@@ -215,7 +215,7 @@ void SegmentWriter::add_submission(const Event& event, Families& families) {
   entry.owner = owner_id(owner_name(event.user));
   set_contents(entry, event);
   entry.id = rows_.insert(entry);
-  fields_.add(entry.id, entry.row);
+  fields_.add(entry.id, entry.owner, entry.row);
   fields_.count(entry.row, 1);
   ++jobs_;
 }
@@ -247,7 +247,7 @@ void SegmentWriter::replace_submission(JobEntry& entry, Event event, Families& f
   if (before.record) contents_.remove(*before.record);
   fields_.count(before.row, -1);
   fields_.count(entry.row, 1);
-  fields_.add(entry.id, entry.row);
+  fields_.add(entry.id, entry.owner, entry.row);
   FAULT_POINT("catalog.replaced");
 }
 
@@ -278,7 +278,7 @@ void SegmentWriter::add_later(JobEntry& entry, const Event& event) {
   } else {
     rows_.update_outcome(entry);
   }
-  fields_.add(entry.id, entry.row);
+  fields_.add(entry.id, entry.owner, entry.row);
 }
 
 void SegmentWriter::add_later_alone(const Event& event) {
@@ -293,7 +293,7 @@ void SegmentWriter::add_later_alone(const Event& event) {
   const std::int64_t record =
       contents_.add(entry.owner, ContentKind::kRecord, record_of(event), entry.row.time);
   insert_later_.run(entry.id, sqlite::Blob{later_key(event.id)}, record);
-  fields_.add(entry.id, entry.row);
+  fields_.add(entry.id, entry.owner, entry.row);
   fields_.count(entry.row, 1);
   ++jobs_;
 }

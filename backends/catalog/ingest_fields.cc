@@ -41,7 +41,13 @@ void FieldWriter::add_names(QueryField field, const std::vector<std::string>& te
     add_value(name_field(field), name, chunk);
 }
 
-void FieldWriter::add(std::int64_t job, const JobRow& row) {
+void FieldWriter::add_account(std::int64_t owner, const JobRow& row) {
+  const auto account = names_.id(name_field(QueryField::kAccount), row.account);
+  if (account && accounts_.insert(static_cast<std::uint64_t>(owner << 32 | *account)))
+    fields_[field_key(kAccountsOfOwner, owner)].push_back(*account);
+}
+
+void FieldWriter::add(std::int64_t job, std::int64_t owner, const JobRow& row) {
   const std::int64_t chunk = job / kChunkJobs;
   if (chunk > newest_chunk_) {
     newest_chunk_ = chunk;
@@ -52,6 +58,7 @@ void FieldWriter::add(std::int64_t job, const JobRow& row) {
   add_name(QueryField::kUser, row.user, chunk);
   if (const auto uid = names_.id(kNameOfUid, row.uid)) add_value(kNameOfUid, *uid, chunk);
   add_name(QueryField::kAccount, row.account, chunk);
+  add_account(owner, row);
   add_name(QueryField::kPartition, row.partition, chunk);
   add_name(QueryField::kQos, row.qos, chunk);
   add_name(QueryField::kName, row.name, chunk);
@@ -133,6 +140,7 @@ void FieldWriter::forget() {
   daily_.clear();
   newest_chunk_ = -1;
   in_newest_.clear();
+  accounts_.clear();
 }
 
 }  // namespace scriptorium::catalog

@@ -22,7 +22,7 @@ class FieldWriter {
   FieldWriter(sqlite::Connection& db, NameWriter& names);
 
   // A row is new or has changed.
-  void add(std::int64_t job, const JobRow& row);
+  void add(std::int64_t job, std::int64_t owner, const JobRow& row);
   // How many jobs a day has; before and after a change.
   void count(const JobRow& row, std::int64_t jobs);
   void flush();
@@ -40,6 +40,7 @@ class FieldWriter {
 
   void add_value(std::int64_t field, std::int64_t value, std::int64_t chunk);
   void add_name(QueryField field, const std::optional<std::string>& text, std::int64_t chunk);
+  void add_account(std::int64_t owner, const JobRow& row);
   void write_field(std::int64_t key, std::vector<std::int64_t>& values);
   void add_names(QueryField field, const std::vector<std::string>& texts, std::int64_t chunk);
 
@@ -55,6 +56,7 @@ class FieldWriter {
   // What the newest chunk has already.
   std::int64_t newest_chunk_ = -1;
   NumberSet in_newest_;
+  NumberSet accounts_;  // of owners, that are written already
 };
 
 }  // namespace scriptorium::catalog

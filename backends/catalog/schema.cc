@@ -1,7 +1,12 @@
 #include "backends/catalog/schema.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
+
+#include "backends/catalog/block.h"
+#include "backends/catalog/field_lists.h"
 
 namespace scriptorium::catalog {
 namespace {
@@ -79,6 +84,7 @@ CREATE TABLE chunks(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, oldest INTE
 -- id: field_key() of a QueryField or kNameOfUid, and a chunk. list: the values that jobs of the
 -- chunk have, ascending (pack_ids()): names.id; for kFamily the family, for kExit the code, for
 -- kComplete and kVerified 1 or 0. kArray has names.id of the array, or 0 for a job of none.
+-- kAccountsOfOwner has an owner instead of a chunk.
 CREATE TABLE fields(id INTEGER PRIMARY KEY, list BLOB NOT NULL);
 -- How many jobs of a day (seconds / kDay of jobs.time) a combination has; 0 means unknown.
 CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER NOT NULL,
@@ -86,6 +92,17 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
                    jobs INTEGER NOT NULL,
                    PRIMARY KEY(day, cluster, user, account, partition, verified)) WITHOUT ROWID;
 )sql";
+
+void add_accounts_of_owners(sqlite::Connection& db) {
+  std::map<std::int64_t, std::vector<std::int64_t>> accounts;
+  sqlite::Statement select(db,
+                           "SELECT DISTINCT owner, account FROM jobs WHERE account NOT NULL "
+                           "ORDER BY owner, account");
+  while (select.step()) accounts[select.integer(0)].push_back(select.integer(1));
+  sqlite::Statement insert(db, "INSERT INTO fields VALUES(?, ?)");
+  for (const auto& [owner, list] : accounts)
+    insert.run(field_key(kAccountsOfOwner, owner), sqlite::Blob{pack_ids(list)});
+}
 
 std::string other_format(std::int64_t format) {
   return "is a catalog of format " + std::to_string(format) + "; this version uses format " +
@@ -154,9 +171,11 @@ Result<void> check_format(sqlite::Connection& db) {
 
 bool bring_up_tables(sqlite::Connection& db, std::int64_t format) {
   db.execute("BEGIN IMMEDIATE");
-  // Format 3 has `places`; NULL says nothing of a block.
-  if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'"))
+  // Format 3 has `places`; NULL says nothing of a block. And it has kAccountsOfOwner.
+  if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'")) {
     db.execute("ALTER TABLE pairs ADD COLUMN places BLOB");
+    add_accounts_of_owners(db);
+  }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");
 }

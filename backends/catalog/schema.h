@@ -58,6 +58,10 @@ inline constexpr std::int64_t kNameOfNodes = 106;     // a list
 inline constexpr std::int64_t kNameOfFindings = 107;  // a list
 inline constexpr std::int64_t kNameOfSoftware = 108;  // a list
 
+// `fields` of this field is not of a chunk: owners.id takes its place, and the list has the
+// accounts of the owner's jobs.
+inline constexpr std::int64_t kAccountsOfOwner = 109;
+
 // `jobs.flags`
 inline constexpr std::int64_t kVerifiedFlag = 1;
 inline constexpr std::int64_t kIncompleteFlag = 2;

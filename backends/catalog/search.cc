@@ -230,8 +230,7 @@ Result<void> Search::plan(SegmentSearch& segment) {
   segment.planned = true;
   for (const Branch& branch : branches_) {
     segment.branches.push_back(std::make_unique<BranchSearch>(
-        *segment.reader, branch, request_.visibility, budget_, *taker_, segment.found, newest,
-        limits_.blocks_before_owners));
+        *segment.reader, branch, request_.visibility, budget_, *taker_, segment.found, newest));
     segment.branches.back()->plan();
     if (!segment.reader->db().ok() || budget_.was_over()) break;
   }

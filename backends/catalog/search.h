@@ -15,8 +15,6 @@ struct SearchLimits {
   std::size_t sample = 10'000;
   // How long a read transaction may last: the writer's -wal grows meanwhile.
   std::chrono::milliseconds snapshot{500};
-  // After so many blocks, a search for an account asks which owners have it.
-  std::size_t blocks_before_owners = 300;
 };
 
 // Answers questions from the catalog at `root`, through read-only connections of its own: it works

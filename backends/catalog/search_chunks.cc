@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -22,7 +21,6 @@ constexpr std::size_t kMostNamesRead = 20'000;
 constexpr std::size_t kMostNamesUsed = 1'000;
 constexpr std::size_t kMostJobs = 5'000;
 constexpr std::size_t kMostContents = 1'000;
-constexpr std::size_t kMostAccounts = 8;
 
 std::string_view literal_prefix(std::string_view pattern) {
   return pattern.substr(0, pattern.find('*'));
@@ -112,10 +110,7 @@ FieldIndex::FieldIndex(SearchReader& reader)
       keys_(reader.db(), "SELECT id FROM contents WHERE key BETWEEN ? AND ?"),
       numbers_between_(reader.db(), "SELECT id FROM jobs WHERE job BETWEEN ? AND ?"),
       texts_between_(reader.db(), "SELECT id FROM jobs WHERE job >= ? AND job < ?"),
-      owners_(reader.db(), "SELECT id, name FROM owners"),
-      users_of_account_(
-          reader.db(),
-          "SELECT DISTINCT user FROM daily WHERE account = ? AND day BETWEEN ? AND ?") {}
+      owners_(reader.db(), "SELECT id, name FROM owners ORDER BY id") {}
 
 IdSet FieldIndex::chunks(const Query& query) {
   switch (query.kind) {
@@ -361,12 +356,18 @@ std::string_view user_of_owner(std::string_view name) {
   return name;
 }
 
-std::int64_t day_of(std::int64_t nanoseconds) {
-  const std::int64_t day = nanoseconds / (kDay * kSecond);
-  return nanoseconds % (kDay * kSecond) < 0 ? day - 1 : day;
-}
-
 }  // namespace
+
+IdSet FieldIndex::owners_with_account(const Query& query) {
+  IdSet owners = IdSet::all();
+  std::vector<const Query*> accounts;
+  collect_required(query, QueryField::kAccount, accounts);
+  for (const Query* const account : accounts) {
+    const auto list = names(QueryField::kAccount, *account);
+    if (list) owners &= chunks_of_values(kAccountsOfOwner, *list);
+  }
+  return owners;
+}
 
 std::optional<std::vector<std::int64_t>> FieldIndex::owners(const Query& query,
                                                             const Visibility& visibility) {
@@ -374,7 +375,8 @@ std::optional<std::vector<std::int64_t>> FieldIndex::owners(const Query& query,
   collect_required(query, QueryField::kUser, users);
   std::erase_if(users, [&](const Query* user) { return uid_name(user->text).has_value(); });
   const bool visible_by_name = !visibility.all && visibility.accounts.empty();
-  if (users.empty() && !visible_by_name) return std::nullopt;
+  const IdSet with_account = owners_with_account(query);
+  if (users.empty() && !visible_by_name && with_account.is_unlimited()) return std::nullopt;
   std::vector<std::int64_t> ids;
   owners_.bind();
   while (owners_.step()) {
@@ -386,37 +388,7 @@ std::optional<std::vector<std::int64_t>> FieldIndex::owners(const Query& query,
     const bool visible =
         !visible_by_name ||
         std::find(visibility.users.begin(), visibility.users.end(), name) != visibility.users.end();
-    if (asked && visible) ids.push_back(owners_.integer(0));
-  }
-  return ids;
-}
-
-bool FieldIndex::asks_account(const Query& query) {
-  std::vector<const Query*> accounts;
-  collect_required(query, QueryField::kAccount, accounts);
-  return !accounts.empty();
-}
-
-std::optional<std::vector<std::int64_t>> FieldIndex::owners_by_account(const Query& query,
-                                                                       const TimeSpan& span) {
-  std::vector<const Query*> accounts;
-  collect_required(query, QueryField::kAccount, accounts);
-  if (accounts.empty() || !is_indexed(QueryField::kAccount)) return std::nullopt;
-  const auto list = names(QueryField::kAccount, *accounts.front());
-  if (!list || list->size() > kMostAccounts) return std::nullopt;
-  std::set<std::string, std::less<>> users;
-  for (const std::int64_t account : *list) {
-    users_of_account_.bind(account, day_of(span.from), day_of(span.to));
-    while (users_of_account_.step()) {
-      // 0: a job without a name, whose owner is "?".
-      const std::int64_t user = users_of_account_.integer(0);
-      users.emplace(user == 0 ? std::string_view() : reader_.name(user));
-    }
-  }
-  std::vector<std::int64_t> ids;
-  owners_.bind();
-  while (owners_.step()) {
-    if (users.contains(user_of_owner(owners_.text(1)))) ids.push_back(owners_.integer(0));
+    if (asked && visible && with_account.has(owners_.integer(0))) ids.push_back(owners_.integer(0));
   }
   return ids;
 }

@@ -30,17 +30,14 @@ class FieldIndex {
 
   IdSet chunks(const Query& query);
   IdSet visible_chunks(const Visibility& visibility);
-  // owners.id of the blocks that hold the scripts of such jobs; nothing if it can be any.
+  // owners.id of the blocks that hold the scripts of such jobs, ascending; nothing if it can be
+  // any.
   std::optional<std::vector<std::int64_t>> owners(const Query& query, const Visibility& visibility);
-  // The same by the accounts that must hold, from the daily sums: it takes longer. asks_account():
-  // whether there are such.
-  static bool asks_account(const Query& query);
-  std::optional<std::vector<std::int64_t>> owners_by_account(const Query& query,
-                                                             const TimeSpan& span);
 
  private:
   IdSet field_chunks(const Query& query);
   IdSet range_chunks(const Query& query);
+  // Or of kAccountsOfOwner the owners.
   IdSet chunks_of_values(std::int64_t field, std::vector<std::int64_t> values);
   IdSet chunks_of_range(std::int64_t field, std::int64_t from, std::int64_t to);
   IdSet chunks_of_jobs(const std::vector<std::int64_t>& jobs);
@@ -48,6 +45,7 @@ class FieldIndex {
   IdSet chunks_of_job_id(std::string_view pattern);
   // names.id of the names of a field for which the query can hold; nothing if there are very many.
   std::optional<std::vector<std::int64_t>> names(QueryField field, const Query& query);
+  IdSet owners_with_account(const Query& query);
   bool is_indexed(QueryField field);
   std::optional<std::int64_t> uid_name(std::string_view text);
 
@@ -59,7 +57,6 @@ class FieldIndex {
   sqlite::Statement numbers_between_;
   sqlite::Statement texts_between_;
   sqlite::Statement owners_;
-  sqlite::Statement users_of_account_;
 };
 
 }  // namespace scriptorium::catalog

@@ -74,8 +74,7 @@ Result<std::vector<Branch>> branches_of(const Query& query) {
 }
 
 BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Visibility& visibility,
-                           Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest,
-                           std::size_t blocks_before_owners)
+                           Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest)
     : reader_(reader),
       branch_(branch),
       visibility_(visibility),
@@ -98,8 +97,7 @@ BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Vis
       without_script_(reader.db(), "SELECT id FROM jobs WHERE script IS NULL LIMIT ?"),
       has_pairs_(has_pairs(branch.need)),
       has_words_together_(has_words_together(branch.need)),
-      only_environments_(reads_only_environments(branch.condition)),
-      blocks_before_owners_(blocks_before_owners) {}
+      only_environments_(reads_only_environments(branch.condition)) {}
 
 // ---- which candidates there are
 
@@ -127,7 +125,7 @@ void BranchSearch::plan() {
                                  [&](const std::string& words) { return find_words(words); })
                      : IdSet::all();
   if (by_words) add_young_blocks();
-  plan_owners();
+  owners_ = fields_.owners(branch_.query, visibility_);
   if (!by_words && !branch_.needs_script) return plan_chunks(Kind::kChunk, chunks);
   if (!chunks.is_unlimited()) {
     const std::uint64_t blocks = blocks_.is_unlimited()
@@ -139,28 +137,6 @@ void BranchSearch::plan() {
   plan_pending();
   if (!branch_.needs_script) plan_without_script(chunks);
   plan_blocks();
-}
-
-void BranchSearch::plan_owners() {
-  owners_ = fields_.owners(branch_.query, visibility_);
-  if (!narrowed_) return;
-  const auto with_account = fields_.owners_by_account(branch_.query, branch_.span);
-  if (!with_account) return;
-  if (!owners_) {
-    owners_ = with_account;
-    return;
-  }
-  std::erase_if(*owners_, [&](std::int64_t owner) {
-    return std::find(with_account->begin(), with_account->end(), owner) == with_account->end();
-  });
-}
-
-// Jobs of an account are in nearly every chunk, but only a few owners have any. Which ones takes a
-// while to know, so the newest blocks are opened first: they often have enough.
-void BranchSearch::narrow_after_many_blocks() {
-  if (narrowed_ || blocks_opened_ < blocks_before_owners_) return;
-  narrowed_ = true;
-  if (FieldIndex::asks_account(branch_.query)) plan();
 }
 
 // The index does not have their words.
@@ -211,7 +187,7 @@ bool BranchSearch::is_wanted_block(std::int64_t id, std::int64_t owner, std::int
                                    std::int64_t oldest) const {
   if (id != 0 && (!blocks_.has(id) || was_opened(opened_blocks_, id))) return false;
   if (newest < branch_.span.from || oldest > std::min(branch_.span.to, newest_)) return false;
-  return !owners_ || std::find(owners_->begin(), owners_->end(), owner) != owners_->end();
+  return !owners_ || std::binary_search(owners_->begin(), owners_->end(), owner);
 }
 
 void BranchSearch::plan_blocks() {
@@ -308,17 +284,13 @@ void BranchSearch::step() {
   if (list == nullptr) return;
   const Candidate candidate = list->back();
   switch (candidate.kind) {
-    case Kind::kBlock:
-      ++blocks_opened_;
-      open_block(candidate.id);
-      break;
+    case Kind::kBlock: open_block(candidate.id); break;
     case Kind::kPending: open_pending(candidate.id); break;
     case Kind::kChunk:
     case Kind::kChunkWithoutScript: open_chunk(candidate); break;
   }
   if (budget_.was_over() || !reader_.db().ok()) return;
   skip();
-  narrow_after_many_blocks();
 }
 
 // ---- what is in them

@@ -49,8 +49,7 @@ class BranchSearch {
  public:
   // Jobs after `newest` (a time) are not wanted.
   BranchSearch(SearchReader& reader, const Branch& branch, const Visibility& visibility,
-               Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest,
-               std::size_t blocks_before_owners);
+               Budget& budget, MatchTaker& taker, IdSet& found, std::int64_t newest);
 
   // Makes the list of candidates, again if the segment has changed since; what was opened is left
   // out.
@@ -76,8 +75,6 @@ class BranchSearch {
   };
 
   IdSet find_words(const std::string& expression);
-  void plan_owners();
-  void narrow_after_many_blocks();
   void add_young_blocks();
   void plan_chunks(Kind kind, const IdSet& chunks);
   void plan_blocks();
@@ -133,9 +130,6 @@ class BranchSearch {
   bool has_pairs_;
   bool has_words_together_;
   bool only_environments_;  // the condition reads nothing else, and needs one
-  std::size_t blocks_before_owners_;
-  std::size_t blocks_opened_ = 0;
-  bool narrowed_ = false;  // to owners who have the accounts that the query asks for
   std::uint64_t jobs_seen_ = 0;
 };
 

@@ -61,9 +61,7 @@ Request everything(Query query) {
 
 class SearchModel {
  public:
-  // Owners of an account are asked for after few blocks, since there are few.
-  explicit SearchModel(std::uint64_t seed)
-      : make_(seed), lab_(100, {.blocks_before_owners = seed % 3}) {
+  explicit SearchModel(std::uint64_t seed) : make_(seed), lab_(100) {
     test::fill(lab_, make_, 330);
     jobs_ = lab_.jobs();
   }
