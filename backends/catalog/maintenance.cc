@@ -171,7 +171,8 @@ constexpr std::array kParts{
     Part{"blocks_bytes", "tbl_name = 'blocks'"},
     Part{"pending_bytes", "tbl_name = 'pending'"},
     Part{"rows_bytes", "tbl_name IN ('jobs', 'outcomes', 'later', 'contents', 'names', 'owners')"},
-    Part{"words_bytes", "tbl_name GLOB 'words*' OR tbl_name IN ('pairs', 'script_blocks')"},
+    Part{"words_bytes",
+         "tbl_name GLOB 'words*' OR tbl_name IN ('pairs', 'places', 'script_blocks')"},
     Part{"fields_bytes", "tbl_name IN ('fields', 'chunks', 'daily')"},
 };
 

@@ -20,6 +20,7 @@ void remove_words(Connection& db, std::int64_t block, const Block& unpacked) {
            words_of(unpacked).list);
   }
   db.run("DELETE FROM pairs WHERE id = ?", block);
+  db.run("DELETE FROM places WHERE id = ?", block);
   db.run("DELETE FROM script_blocks WHERE id = ?", block);
 }
 
@@ -75,8 +76,8 @@ void add_block(Connection& db, std::int64_t id, const Regrouping& regrouping,
   const BlockWords words = words_of(*block);
   const Span span = span_of(db, contents);
   db.run("INSERT INTO words(rowid, w) VALUES(?, ?)", id, words.list);
-  db.run("INSERT INTO pairs VALUES(?, ?, ?)", id, sqlite::Blob{words.filter},
-         sqlite::Blob{words.places});
+  db.run("INSERT INTO pairs VALUES(?, ?)", id, sqlite::Blob{words.filter});
+  db.run("INSERT INTO places VALUES(?, ?)", id, sqlite::Blob{words.places});
   db.run("INSERT INTO script_blocks(id, owner, newest, oldest, young) VALUES(?, ?, ?, ?, 0)", id,
          regrouping.owner, span.newest, span.oldest);
 }

@@ -76,9 +76,10 @@ CREATE TABLE script_blocks(id INTEGER PRIMARY KEY, owner INTEGER NOT NULL,
                            young INTEGER NOT NULL);
 CREATE INDEX script_blocks_newest ON script_blocks(newest);
 CREATE INDEX script_blocks_young ON script_blocks(id) WHERE young;
--- places: scripts_with(); NULL in a block that was written before format 3.
--- Of a young block: a filter of its words (filter_of_words()), and no places.
-CREATE TABLE pairs(id INTEGER PRIMARY KEY, filter BLOB NOT NULL, places BLOB);
+-- Of a young block: a filter of its words (filter_of_words()).
+CREATE TABLE pairs(id INTEGER PRIMARY KEY, filter BLOB NOT NULL);
+-- list: scripts_with(). A young block has none, nor one that was written before format 3.
+CREATE TABLE places(id INTEGER PRIMARY KEY, list BLOB NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(w, content='', detail=none, columnsize=0, tokenize='ascii');
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, oldest INTEGER NOT NULL);
 -- id: field_key() of a QueryField or kNameOfUid, and a chunk. list: the values that jobs of the
@@ -171,9 +172,9 @@ Result<void> check_format(sqlite::Connection& db) {
 
 bool bring_up_tables(sqlite::Connection& db, std::int64_t format) {
   db.execute("BEGIN IMMEDIATE");
-  // Format 3 has `places`; NULL says nothing of a block. And it has kAccountsOfOwner.
+  // Format 3 has `places` and kAccountsOfOwner.
   if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'")) {
-    db.execute("ALTER TABLE pairs ADD COLUMN places BLOB");
+    db.execute("CREATE TABLE places(id INTEGER PRIMARY KEY, list BLOB NOT NULL)");
     add_accounts_of_owners(db);
   }
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);

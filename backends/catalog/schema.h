@@ -29,12 +29,12 @@
 // Finding. `words` has one row for each block of scripts, under the block's id: its distinct words
 // (words.h), and with the prefix kInAll those that occur in each of its scripts. `script_blocks`
 // has the block's owner, and the newest and oldest job that uses one of its scripts; `pairs` a
-// filter of its word pairs, and which of its scripts have which words. A young block of scripts has
-// no words there, since each change of them is dear; its filter is one of its words instead.
-// Pending scripts are not indexed: a search reads them. Jobs are grouped in chunks of kChunkJobs
-// consecutive ids: `fields` has the values of each field in a chunk (field_lists.h), `chunks` the
-// newest and oldest job of each. Both may name too much (a value that a later event changed), never
-// too little.
+// filter of its word pairs, `places` which of its scripts have which words. A young block of
+// scripts has no words there, since each change of them is dear; its filter is one of its words
+// instead. Pending scripts are not indexed: a search reads them. Jobs are grouped in chunks of
+// kChunkJobs consecutive ids: `fields` has the values of each field in a chunk (field_lists.h),
+// `chunks` the newest and oldest job of each. Both may name too much (a value that a later event
+// changed), never too little.
 namespace scriptorium::catalog {
 
 inline constexpr std::int64_t kFormat = 3;

@@ -23,7 +23,8 @@ Sealer::Sealer(sqlite::Connection& db, ContentWriter& contents)
       place_(db, "UPDATE contents SET block = ?, place = ? WHERE id = ?"),
       insert_script_block_(db, "INSERT INTO script_blocks VALUES(?, ?, ?, ?, ?)"),
       insert_words_(db, "INSERT INTO words(rowid, w) VALUES(?, ?)"),
-      insert_pairs_(db, "INSERT INTO pairs VALUES(?, ?, ?)"),
+      insert_places_(db, "INSERT INTO places VALUES(?, ?)"),
+      insert_pairs_(db, "INSERT INTO pairs VALUES(?, ?)"),
       select_block_(db, "SELECT garbage, ids, data FROM blocks WHERE id = ?"),
       select_script_block_(db, "SELECT newest, oldest FROM script_blocks WHERE id = ?"),
       delete_block_(db, "DELETE FROM blocks WHERE id = ?"),
@@ -231,11 +232,12 @@ std::int64_t Sealer::write_block(PendingKey key, const Batch& batch) {
     insert_script_block_.run(block, key.owner, batch.newest, batch.oldest, young);
     if (young) {
       const std::string filter = filter_of_words(*unpacked);
-      insert_pairs_.run(block, sqlite::Large{filter}, nullptr);
+      insert_pairs_.run(block, sqlite::Large{filter});
     } else {
       const BlockWords words = words_of(*unpacked);
       insert_words_.run(block, words.list);
-      insert_pairs_.run(block, sqlite::Large{words.filter}, sqlite::Large{words.places});
+      insert_pairs_.run(block, sqlite::Large{words.filter});
+      insert_places_.run(block, sqlite::Large{words.places});
     }
   }
   FAULT_POINT("catalog.block_written");

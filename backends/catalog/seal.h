@@ -83,6 +83,7 @@ class Sealer {
   sqlite::Statement place_;
   sqlite::Statement insert_script_block_;
   sqlite::Statement insert_words_;
+  sqlite::Statement insert_places_;
   sqlite::Statement insert_pairs_;
   sqlite::Statement select_block_;
   sqlite::Statement select_script_block_;

@@ -90,7 +90,8 @@ BranchSearch::BranchSearch(SearchReader& reader, const Branch& branch, const Vis
       more_blocks_(reader.db(),
                    "SELECT newest, id FROM script_blocks WHERE (newest, id) < (?, ?) "
                    "ORDER BY newest DESC, id DESC LIMIT ?"),
-      pairs_(reader.db(), "SELECT filter, places FROM pairs WHERE id = ?"),
+      places_(reader.db(), "SELECT list FROM places WHERE id = ?"),
+      pairs_(reader.db(), "SELECT filter FROM pairs WHERE id = ?"),
       young_blocks_(reader.db(),
                     "SELECT s.id, p.filter FROM script_blocks s LEFT JOIN pairs p ON p.id = s.id "
                     "WHERE s.young"),
@@ -296,14 +297,14 @@ void BranchSearch::step() {
 // ---- what is in them
 
 bool BranchSearch::filters_allow(std::int64_t block) {
-  if ((!has_pairs_ && !has_words_together_) || was_opened(young_, block)) return true;
-  bool allowed = true;
-  if (pairs_.bind(block).step()) {
-    allowed = (!has_pairs_ || pairs_allow(branch_.need, pairs_.text(0))) &&
-              (!has_words_together_ || places_allow(branch_.need, pairs_.text(1)));
-  }
-  pairs_.reset();
-  return allowed;
+  if (was_opened(young_, block)) return true;
+  const auto allow = [&](sqlite::Statement& filter, auto decide) {
+    const bool allowed = !filter.bind(block).step() || decide(branch_.need, filter.text(0));
+    filter.reset();
+    return allowed;
+  };
+  return (!has_pairs_ || allow(pairs_, pairs_allow)) &&
+         (!has_words_together_ || allow(places_, places_allow));
 }
 
 void BranchSearch::open_block(std::int64_t id) {

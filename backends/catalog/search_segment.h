@@ -109,6 +109,7 @@ class BranchSearch {
   sqlite::Statement block_times_;
   sqlite::Statement all_blocks_;
   sqlite::Statement more_blocks_;
+  sqlite::Statement places_;
   sqlite::Statement pairs_;
   sqlite::Statement young_blocks_;
   sqlite::Statement without_script_;

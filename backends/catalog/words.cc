@@ -82,6 +82,7 @@ std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
 // ---- places, see scripts_with()
 
 constexpr std::size_t kPlacesHeader = 6;
+constexpr std::size_t kShortNumbers = 256;
 // Of more words so many would share a hash that the list says little.
 constexpr std::size_t kMostPlacedWords = 16'384;
 
@@ -115,17 +116,23 @@ std::string bytes_of(const Scripts& scripts, std::size_t parts) {
 std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts) {
   std::string places;
   if (words.empty() || words.size() > kMostPlacedWords) return places;
-  append_number(places, static_cast<std::uint32_t>(words.size()));
-  append_number(places, static_cast<std::uint16_t>(parts));
-  for (const auto& [hash, scripts] : words) append_number(places, hash);
   std::unordered_map<std::string, std::uint16_t> numbers;
   std::string patterns;
+  std::vector<std::uint16_t> of_words;
   for (const auto& [hash, scripts] : words) {
     const std::string pattern = bytes_of(scripts, parts);
     const auto [number, is_new] =
         numbers.try_emplace(pattern, static_cast<std::uint16_t>(numbers.size()));
     if (is_new) patterns += pattern;
-    append_number(places, number->second);
+    of_words.push_back(number->second);
+  }
+  append_number(places, static_cast<std::uint16_t>(words.size()));
+  append_number(places, static_cast<std::uint16_t>(parts));
+  append_number(places, static_cast<std::uint16_t>(numbers.size()));
+  for (const auto& [hash, scripts] : words) append_number(places, hash);
+  for (const std::uint16_t number : of_words) {
+    numbers.size() <= kShortNumbers ? append_number(places, static_cast<std::uint8_t>(number))
+                                    : append_number(places, number);
   }
   return places += patterns;
 }
@@ -195,10 +202,11 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 Scripts scripts_with(std::string_view places, std::string_view word) {
   const Scripts every = ~Scripts();
   if (places.size() < kPlacesHeader) return every;
-  const std::size_t count = number_at<std::uint32_t>(places, 0);
-  const std::size_t parts = number_at<std::uint16_t>(places, 4);
+  const std::size_t count = number_at<std::uint16_t>(places, 0);
+  const std::size_t parts = number_at<std::uint16_t>(places, 2);
+  const bool is_short = number_at<std::uint16_t>(places, 4) <= kShortNumbers;
   const std::size_t numbers = kPlacesHeader + 2 * count;
-  const std::size_t patterns = numbers + 2 * count;
+  const std::size_t patterns = numbers + (is_short ? 1 : 2) * count;
   const auto hash_at = [&](std::size_t at) {
     return number_at<std::uint16_t>(places, kPlacesHeader + 2 * at);
   };
@@ -209,7 +217,9 @@ Scripts scripts_with(std::string_view places, std::string_view word) {
       static_cast<std::size_t>(std::ranges::lower_bound(all, hash, {}, hash_at) - all.begin());
   if (at == count || hash_at(at) != hash) return every;
   const std::size_t size = (parts + 7) / 8;
-  const std::size_t pattern = patterns + size * number_at<std::uint16_t>(places, numbers + 2 * at);
+  const std::size_t number = is_short ? number_at<std::uint8_t>(places, numbers + at)
+                                      : number_at<std::uint16_t>(places, numbers + 2 * at);
+  const std::size_t pattern = patterns + size * number;
   if (pattern + size > places.size()) return every;
   Scripts scripts;
   for (std::size_t part = 0; part < parts; ++part)

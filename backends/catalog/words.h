@@ -28,7 +28,7 @@ void for_each_word(std::string_view text, Use use);
 struct BlockWords {
   std::string list;  // for `words.w`: distinct words, sorted, separated by blanks; then kInAll ones
   std::string filter;  // for `pairs.filter`
-  std::string places;  // for `pairs.places`
+  std::string places;  // for `places.list`
 };
 BlockWords words_of(const Block& block);
 
@@ -40,9 +40,10 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // script, or for each kMostParts-th part of a block of more scripts. Two frequent words are often
 // in one block, and seldom in one script.
 //
-// Layout (little-endian): the number of words (4 bytes) and of scripts or parts (2 bytes), a hash
-// of each word (2 bytes, ascending), then of each word the number of its pattern (2 bytes), and the
-// patterns (as many bytes as the bits take). A word that is not listed can be in every script.
+// Layout (little-endian): the number of words (2 bytes), of scripts or parts (2 bytes) and of
+// patterns (2 bytes); a hash of each word (2 bytes, ascending), then of each word the number of its
+// pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as many bytes as the
+// bits take). A word that is not listed can be in every script.
 inline constexpr std::size_t kMostParts = 256;
 using Scripts = std::bitset<kMostParts>;
 Scripts scripts_with(std::string_view places, std::string_view word);

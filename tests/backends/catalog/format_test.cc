@@ -122,8 +122,7 @@ TEST_F(CatalogFormatTest, AnOlderCatalogIsBroughtUpByTheDaemonAlsoAfterAnInterru
   set_format(catalog_file(root), 2);
   {
     auto db = sqlite::Connection::open(segment_file(root, 2), sqlite::Connection::Mode::kReadWrite);
-    ASSERT_TRUE((*db)->execute(
-        "ALTER TABLE pairs DROP COLUMN places; DELETE FROM fields WHERE id >> 32 = 109"));
+    ASSERT_TRUE((*db)->execute("DROP TABLE places; DELETE FROM fields WHERE id >> 32 = 109"));
   }
   set_format(segment_file(root, 2), 2);
   const auto sink = open(root);

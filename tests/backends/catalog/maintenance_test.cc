@@ -243,7 +243,7 @@ TEST_F(MaintenanceTest, EachWrongRowIsFoundAndMadeRight) {
       "UPDATE script_blocks SET young = 1 - young",
       "DELETE FROM script_blocks",
       "UPDATE pairs SET filter = zeroblob(length(filter))",
-      "UPDATE pairs SET places = zeroblob(length(places))",
+      "UPDATE places SET list = zeroblob(length(list))",
       "DELETE FROM pairs",
       "INSERT INTO words(words) VALUES('delete-all')",
       "INSERT INTO words(rowid, w) VALUES(4711, 'word')",

@@ -413,7 +413,7 @@ TEST_F(CatalogSearchTest, ABlockWhoseScriptsHaveNotAllWordsIsNotOpened) {
   ASSERT_TRUE(without);
   EXPECT_TRUE(without->problems.empty()) << without->problems[0];
   // As in a block that was written before format 3.
-  change("UPDATE pairs SET places = NULL");
+  change("DELETE FROM places");
   const auto unknown = lab_.search().search(everything(both));
   ASSERT_TRUE(unknown);
   EXPECT_EQ(unknown->problems.size(), 1U);
