@@ -167,7 +167,7 @@ Result<void> check_format(sqlite::Connection& db) {
   if (!format) return format.error();
   if (*format == kFormat) return {};
   return Error{ErrorKind::kInvalidConfig,
-               other_format(*format) + "; the daemon brings it up when it starts"};
+               other_format(*format) + "; the daemon converts it when it starts"};
 }
 
 bool bring_up_tables(sqlite::Connection& db, std::int64_t format) {

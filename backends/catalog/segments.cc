@@ -221,18 +221,19 @@ Result<void> check_root(const std::string& root, const std::optional<std::string
   return format ? Result<void>() : format.error().with_context(catalog_file(root));
 }
 
-Result<void> bring_up(const std::string& root) {
+Result<std::int64_t> bring_up(const std::string& root) {
   auto catalog = open_unchecked(catalog_file(root), "catalog.db", true);
   if (!catalog) return catalog.error();
   const auto format = format_of(**catalog);
   if (!format) return format.error().with_context(catalog_file(root));
-  if (*format == kFormat) return {};
+  if (*format == kFormat) return *format;
   for (const SegmentInfo& info : list_segments(**catalog)) {
     auto segment = open_unchecked(segment_file(root, info.id), segment_name(info.id), true);
     const auto done = segment ? bring_up_file(**segment) : segment.error();
     if (!done && !is_damage(done.error())) return done.error().with_context(segment_name(info.id));
   }
-  return bring_up_file(**catalog);
+  if (auto done = bring_up_file(**catalog); !done) return done.error();
+  return *format;
 }
 
 Result<void> add_segment(const std::string& root, Connection& catalog, std::int64_t segment,

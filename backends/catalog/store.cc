@@ -112,7 +112,12 @@ Result<void> Store::start() {
   if (auto made = make_root(config_.root, config_.reader_group); !made) return made;
   const auto lock = WriterLock::take(config_.root);
   if (!lock) return lock.error();
-  if (auto up_to_date = bring_up(config_.root); !up_to_date) return up_to_date;
+  const auto format = bring_up(config_.root);
+  if (!format) return format.error();
+  if (*format != kFormat) {
+    log_.info("CATALOG_CONVERTED", "the catalog has the format of this version now",
+              {{"sink", instance_}, {"from", *format}, {"to", kFormat}});
+  }
   if (auto opened = open(); !opened) return opened;
   note_figures();
   return {};
@@ -256,8 +261,8 @@ void Store::note_damage(Older& older, const Error& error) {
   older.damaged = true;
   log_.error(
       "CATALOG_SEGMENT_DAMAGED",
-      "A segment of the catalog is damaged; its jobs are not found and take no later "
-      "events. Restore it from a backup, or begin a new catalog and fill it from another sink",
+      "a segment of the catalog is damaged: its jobs are not found and take no later events. "
+      "Look at the disk, then run `scriptorium catalog rebuild`",
       {{"sink", instance_}, {"segment", segment_name(older.info.id)}, {"reason", error.message()}});
 }
 
