@@ -17,11 +17,8 @@ struct SlurmConfig {
   std::string spool;  // slurmctld's StateSaveLocation
   Resolve resolve = Resolve::kSlurmctld;
   std::string slurm_conf;  // "" = where squeue looks by itself
-  std::string squeue;      // "" = the first in kSqueueFolders
+  std::string squeue;      // "" = the first in the usual folders
 };
-
-// Where squeue is looked for when the config does not say, in this order.
-inline constexpr const char* kSqueueFolders = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin";
 
 std::vector<OptionInfo> describe();
 

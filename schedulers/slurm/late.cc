@@ -11,6 +11,7 @@
 #include "schedulers/slurm/owner.h"
 #include "schedulers/slurm/sacct.h"
 #include "schedulers/slurm/site.h"
+#include "schedulers/slurm_client/command.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -31,7 +32,7 @@ bool one_job(const Event& one, const Event& other) {
 }  // namespace
 
 LateResolver::LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log,
-                           const Clock& clock, AccountNames names)
+                           const Clock& clock, slurm_client::AccountNames names)
     : queue_(std::move(queue)),
       config_(std::move(config)),
       log_(log),
@@ -129,11 +130,10 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids,
     result.failed = Error(ErrorKind::kTransient, "sacct: one that was killed has not ended yet");
     return result;
   }
-  // Times are printed as the environment says; UTC, as the summer time's last hour comes twice.
-  auto environment = slurm_environment(config_);
-  environment.insert(environment.end(), {"SLURM_TIME_FORMAT=%s", "TZ=UTC"});
-  const auto answer = runner_.run(
-      {*std::move(program), sacct_arguments(ids), std::move(environment)}, stop, deadline);
+  const auto answer =
+      runner_.run({*std::move(program), sacct_arguments(ids),
+                   slurm_client::environment(slurm_conf_of(config_), {"SLURM_TIME_FORMAT=%s"})},
+                  stop, deadline);
   if (!answer) {
     result.failed = answer.error();
     result.heavy = answer.error().message().find("is larger than") != std::string::npos;
@@ -141,7 +141,7 @@ LateResolver::Accounted LateResolver::ask(std::span<const std::uint64_t> ids,
     return result;
   }
   if (answer->status != 0) {
-    if (says_no_accounting(answer->error)) {
+    if (slurm_client::says_no_accounting(answer->error)) {
       result.is_there = false;
     } else {
       result.failed =

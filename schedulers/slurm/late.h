@@ -16,9 +16,9 @@
 #include "core/base/result.h"
 #include "core/base/time.h"
 #include "schedulers/slurm/config.h"
-#include "schedulers/slurm/names.h"
 #include "schedulers/slurm/queue.h"
 #include "schedulers/slurm/squeue.h"
+#include "schedulers/slurm_client/names.h"
 
 namespace scriptorium::slurm {
 
@@ -36,7 +36,7 @@ class LateResolver final : public LateOwnerResolver {
  public:
   // `log` and `clock` must outlive this.
   LateResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
-               AccountNames names = system_account_names());
+               slurm_client::AccountNames names = slurm_client::system_account_names());
 
   // At most this many jobs in one sacct; fewer after one that did not end in time or answered too
   // much.
@@ -92,7 +92,7 @@ class LateResolver final : public LateOwnerResolver {
   const SlurmConfig config_;
   Logger& log_;
   const Clock& clock_;
-  CachedNames names_;
+  slurm_client::CachedNames names_;
   CommandRunner runner_{kMaxAnswer};
   SteadyTime next_round_;  // accounting is not asked before
   std::size_t at_once_ = kAtOnce;

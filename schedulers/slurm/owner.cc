@@ -3,16 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <set>
-#include <string_view>
-#include <unordered_map>
 
 #include "core/base/file.h"
-#include "core/base/random.h"
-#include "core/base/text.h"
 #include "schedulers/slurm/script.h"
 
 namespace scriptorium::slurm {
@@ -31,7 +25,7 @@ bool has_stub(const Event& event) {
 }  // namespace
 
 SqueueResolver::SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log,
-                               const Clock& clock, AccountNames names)
+                               const Clock& clock, slurm_client::AccountNames names)
     : queue_(std::move(queue)),
       config_(std::move(config)),
       log_(log),
@@ -233,7 +227,8 @@ Result<std::optional<std::vector<NumberUse>>> SqueueNumbers::numbers(const Quest
 Result<void> SqueueResolver::check() {
   const auto answer = queue_->list({}, clock_.steady() + kCheckPatience);
   if (!answer) {
-    if (answer.error().kind() == ErrorKind::kInvalidConfig) return answer.error();
+    if (answer.error().kind() == ErrorKind::kInvalidConfig)
+      return answer.error().with_context("resolve = \"slurmctld\"");
     return answer.error().with_context(
         "slurmctld cannot be asked for owners now, so users stay unverified until it can");
   }

@@ -15,9 +15,9 @@
 #include "core/api/spool_adapter.h"
 #include "core/base/time.h"
 #include "schedulers/slurm/config.h"
-#include "schedulers/slurm/names.h"
 #include "schedulers/slurm/queue.h"
 #include "schedulers/slurm/squeue.h"
+#include "schedulers/slurm_client/names.h"
 
 namespace scriptorium::slurm {
 
@@ -30,7 +30,7 @@ class SqueueResolver final : public OwnerResolver {
  public:
   // `log` and `clock` must outlive this.
   SqueueResolver(std::shared_ptr<Queue> queue, SlurmConfig config, Logger& log, const Clock& clock,
-                 AccountNames names = system_account_names());
+                 slurm_client::AccountNames names = slurm_client::system_account_names());
 
   // So many new jobs are asked for one by one, at most kSinglesARound in a kRound: each takes a
   // process and 3 ms of CPU here.
@@ -86,7 +86,7 @@ class SqueueResolver final : public OwnerResolver {
   const SlurmConfig config_;
   Logger& log_;
   const Clock& clock_;
-  CachedNames names_;
+  slurm_client::CachedNames names_;
   std::map<EntryKey, Absence> absent_;
   std::map<std::uint64_t, LatestEntry> latest_;
   std::shared_ptr<const QueueAnswer>

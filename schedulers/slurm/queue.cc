@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
-#include "core/base/random.h"
+#include "schedulers/slurm_client/command.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -21,42 +20,12 @@ Queue::Queue(SlurmConfig config, Logger& log, const Clock& clock)
   state_.with([&](State& s) { s.window_begin = s.next_list = clock_.steady(); });
 }
 
-Result<std::string> Queue::find_squeue() const {
-  if (auto found = find_program(config_.squeue, "squeue", kSqueueFolders)) return *std::move(found);
-  if (!config_.squeue.empty()) {
-    return Error(ErrorKind::kInvalidConfig,
-                 "squeue: " + config_.squeue +
-                     " cannot be executed; correct `squeue`, or set resolve = \"none\"");
-  }
-  return Error(
-      ErrorKind::kInvalidConfig,
-      "squeue is not in "s + kSqueueFolders +
-          "; install Slurm's client commands, say `squeue = \"/path\"`, or set resolve = \"none\"");
-}
-
-std::vector<std::string> Queue::child_environment(std::string_view guard) const {
-  // Nothing of our own environment: SQUEUE_* and SLURM_* variables change what squeue prints.
-  std::vector<std::string> result{"PATH=/usr/bin:/bin", "SLURM_TIME_FORMAT=%s",
-                                  "SLURM_BITSTR_LEN=0", "SQUEUE_FORMAT2=" + queue_format(guard)};
-  // Which Slurm is meant is the exception: a daemon that was started with SLURM_CONF must not ask
-  // another cluster.
-  if (!config_.slurm_conf.empty()) {
-    result.push_back("SLURM_CONF=" + config_.slurm_conf);
-  } else if (const char* inherited = std::getenv("SLURM_CONF");
-             inherited != nullptr && *inherited != '\0') {
-    result.push_back(std::string("SLURM_CONF=") + inherited);
-  }
-  return result;
-}
-
 Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std::stop_token& stop,
                                SteadyTime deadline) {
-  auto program = find_squeue();
+  const auto program = slurm_client::find_command(config_.squeue, "squeue");
   if (!program) return program.error();
-  auto nonce = random_hex(16);
-  if (!nonce) return nonce.error();
-  // A field's suffix must not begin with a digit, which would be its width.
-  const std::string guard = "X" + *nonce;
+  const auto guard = slurm_client::new_guard();
+  if (!guard) return guard.error();
   QueueAnswer answer{.asked = clock_.steady(), .rows = {}};
   // `deadline` is one of our clock's, which a test may have set; the child lives in real time.
   const SteadyTime until = std::chrono::steady_clock::now() + (deadline - clock_.steady());
@@ -66,8 +35,10 @@ Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std:
     idle.pop_back();
     return taken;
   });
-  auto result = runner->run({*std::move(program), queue_arguments(job), child_environment(guard)},
-                            stop, until);
+  auto result =
+      runner->run({*program, queue_arguments(job),
+                   slurm_client::squeue_environment(config_.slurm_conf, queue_format(*guard))},
+                  stop, until);
   if (const std::size_t stuck = runner->stuck(); stuck != 0) {
     log_.warning("SLURM_SQUEUE_STUCK", "a squeue that was killed does not end; it is waited for",
                  {{"processes", static_cast<std::uint64_t>(stuck)}});
@@ -75,10 +46,10 @@ Result<QueueAnswer> Queue::ask(const std::optional<std::string>& job, const std:
   runners_.with([&](auto& idle) { idle.push_back(std::move(runner)); });
   if (!result) return result.error();
   if (result->status != 0) {
-    if (job && says_unknown_job(result->error)) return answer;
+    if (job && slurm_client::says_unknown_job(result->error)) return answer;
     return exit_error("squeue", *result);
   }
-  auto rows = parse_queue(result->output, guard);
+  auto rows = parse_queue(result->output, *guard);
   if (!rows) return rows.error();
   answer.rows = *std::move(rows);
   return answer;

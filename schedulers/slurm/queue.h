@@ -74,8 +74,6 @@ class Queue {
     SteadyTime::duration window_before{};
   };
 
-  Result<std::string> find_squeue() const;
-  std::vector<std::string> child_environment(std::string_view guard) const;
   Result<QueueAnswer> ask(const std::optional<std::string>& job, const std::stop_token& stop,
                           SteadyTime deadline);
   void spend(State& state, SteadyTime::duration cost) const;

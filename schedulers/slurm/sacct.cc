@@ -1,7 +1,6 @@
 #include "schedulers/slurm/sacct.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <optional>
 #include <set>
@@ -9,20 +8,12 @@
 
 #include "core/base/ascii.h"
 #include "core/base/number.h"
+#include "schedulers/slurm_client/text.h"
 
 namespace scriptorium::slurm {
 namespace {
 
-using namespace std::literals;
-
-constexpr std::size_t kFields = 6;
 constexpr auto kFormat = "JobIDRaw,JobID,UID,GID,Submit,Cluster";
-
-// Constant words: they are logged, and status counts failures by their message.
-Error odd_answer() {
-  return {ErrorKind::kTransient,
-          "sacct: a row is not as Slurm writes it; the whole answer is refused"};
-}
 
 bool is_cluster(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -74,20 +65,13 @@ Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
   std::vector<QueueRow> rows;
   std::optional<std::string_view> only_cluster;
   while (!answer.empty()) {
-    const std::size_t end = answer.find('\n');
-    if (end == std::string_view::npos) return odd_answer();
-    std::string_view line = answer.substr(0, end);
-    answer.remove_prefix(end + 1);
-    std::array<std::string_view, kFields> fields;
-    for (std::size_t i = 0; i < kFields; ++i) {
-      const std::size_t bar = line.find('|');
-      if ((bar == std::string_view::npos) != (i + 1 == kFields)) return odd_answer();
-      fields[i] = line.substr(0, bar);
-      if (bar != std::string_view::npos) line.remove_prefix(bar + 1);
-    }
-    const auto& [raw, id, uid, gid, submit, cluster] = fields;
+    const auto fields = slurm_client::take_fields<5>(answer, "|");
+    const auto last = slurm_client::take_fields<1>(answer, "\n");
+    if (!fields || !last) return slurm_client::odd_answer("sacct");
+    const auto& [raw, id, uid, gid, submit] = *fields;
+    const std::string_view cluster = last->front();
     const auto number = parse_number<std::uint64_t>(raw);
-    if (!number || !is_cluster(cluster)) return odd_answer();
+    if (!number || !is_cluster(cluster)) return slurm_client::odd_answer("sacct");
     const auto entry = read_entry_id(id, *number);
     std::optional<std::uint32_t> user;
     std::optional<std::uint32_t> group;
@@ -96,7 +80,7 @@ Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
         (!submitted && submit != "Unknown" && submit != "None") ||
         submitted.value_or(0) >
             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return odd_answer();
+      return slurm_client::odd_answer("sacct");
     }
     // Two clusters number their jobs alike.
     if (only_cluster.value_or(cluster) != cluster)
@@ -113,10 +97,6 @@ Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
                     .submitted = since});
   }
   return rows;
-}
-
-bool says_no_accounting(std::string_view standard_error) noexcept {
-  return standard_error.find("accounting storage is disabled") != std::string_view::npos;
 }
 
 OwnerAnswer accounted_owner(const std::vector<QueueRow>& rows, const EntryIdentity& entry) {

@@ -28,9 +28,6 @@ std::vector<std::string> sacct_arguments(std::span<const std::uint64_t> ids);
 Result<std::vector<QueueRow>> parse_sacct(std::string_view answer,
                                           std::span<const std::uint64_t> ids);
 
-// True if sacct ended because this Slurm keeps no account of its jobs.
-bool says_no_accounting(std::string_view standard_error) noexcept;
-
 // The answer for one entry, without names. kFound, or kUnknown: none of the rows is of this
 // submission, or they disagree.
 OwnerAnswer accounted_owner(const std::vector<QueueRow>& rows, const EntryIdentity& entry);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
+#include "schedulers/slurm_client/command.h"
 
 namespace scriptorium::slurm {
 namespace {
@@ -30,8 +30,9 @@ std::optional<std::string> ask(const SlurmConfig& config, const std::string& com
   auto program = find_slurm_command(config, command);
   if (!program) return std::nullopt;
   CommandRunner runner(std::size_t{1} << 20);
-  auto answer = runner.run({*std::move(program), std::move(arguments), slurm_environment(config)},
-                           stop, deadline);
+  auto answer = runner.run(
+      {*std::move(program), std::move(arguments), slurm_client::environment(slurm_conf_of(config))},
+      stop, deadline);
   if (!answer || answer->status != 0) return std::nullopt;
   return std::move(answer->output);
 }
@@ -94,27 +95,18 @@ std::optional<std::string> read_fact(std::string_view line, SiteFacts& facts) {
 }
 
 std::string slurm_conf_of(const SlurmConfig& config) {
-  if (!config.slurm_conf.empty()) return config.slurm_conf;
-  if (const char* ours = std::getenv("SLURM_CONF"); ours != nullptr && *ours != '\0') return ours;
+  if (auto conf = slurm_client::choose_slurm_conf(config.slurm_conf); !conf.empty()) return conf;
   for (const char* place : kUsualPlaces) {
     if (stat_path(place)) return place;
   }
   return {};
 }
 
-std::optional<std::string> find_slurm_command(const SlurmConfig& config,
-                                              const std::string& command) {
+Result<std::string> find_slurm_command(const SlurmConfig& config, const std::string& command) {
   std::string configured;
   if (!config.squeue.empty())
     configured = (std::filesystem::path(config.squeue).parent_path() / command).string();
-  return find_program(configured, command, kSqueueFolders);
-}
-
-std::vector<std::string> slurm_environment(const SlurmConfig& config) {
-  std::vector<std::string> result{"PATH=/usr/bin:/bin"};
-  if (const std::string conf = slurm_conf_of(config); !conf.empty())
-    result.push_back("SLURM_CONF=" + conf);
-  return result;
+  return slurm_client::find_command(configured, command);
 }
 
 Result<SiteFacts> read_slurm_conf(const std::string& file) {

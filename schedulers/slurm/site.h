@@ -30,11 +30,8 @@ std::optional<std::string> read_fact(std::string_view line, SiteFacts& facts);
 std::string slurm_conf_of(const SlurmConfig& config);
 
 // One of Slurm's commands: beside the configuration's squeue, as that may be an installation of its
-// own, else in kSqueueFolders.
-std::optional<std::string> find_slurm_command(const SlurmConfig& config,
-                                              const std::string& command);
-// What its process gets as environment; nothing of ours but which Slurm is meant.
-std::vector<std::string> slurm_environment(const SlurmConfig& config);
+// own, else in the usual folders.
+Result<std::string> find_slurm_command(const SlurmConfig& config, const std::string& command);
 
 // `file` with all that it includes; at most a few MiB and a few levels.
 Result<SiteFacts> read_slurm_conf(const std::string& file);

@@ -8,14 +8,18 @@
 #include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/time.h"
+#include "schedulers/slurm_client/text.h"
 
 namespace scriptorium::slurm {
 namespace {
 
 using namespace std::literals;
+using namespace slurm_client;
 
-constexpr std::size_t kNumberFields = 11;
-constexpr std::size_t kTextFields = 5;
+constexpr std::array kNumberFields{
+    "JobID"sv,    "ArrayJobID"sv,   "ArrayTaskID"sv, "UserID"sv,       "GroupID"sv,  "SubmitTime"sv,
+    "HetJobID"sv, "HetJobOffset"sv, "RestartCnt"sv,  "StateCompact"sv, "BatchFlag"sv};
+constexpr std::array kTextFields{"Account"sv, "QOS"sv, "Partition"sv, "WorkDir"sv, "Name"sv};
 constexpr std::string_view kNone = "N/A";
 
 // "N/A" is nothing; false if the field is neither that nor a number.
@@ -36,21 +40,7 @@ bool is_state(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_upper);
 }
 
-// Fields that end with `end` each, taken from the front of `text`; nothing if it has fewer.
-template <std::size_t kFields>
-std::optional<std::array<std::string_view, kFields>> take_fields(std::string_view& text,
-                                                                 std::string_view end) {
-  std::array<std::string_view, kFields> fields;
-  for (std::string_view& field : fields) {
-    const std::size_t at = text.find(end);
-    if (at == std::string_view::npos) return std::nullopt;
-    field = text.substr(0, at);
-    text.remove_prefix(at + end.size());
-  }
-  return fields;
-}
-
-using NumberFields = std::array<std::string_view, kNumberFields>;
+using NumberFields = std::array<std::string_view, kNumberFields.size()>;
 
 std::optional<QueueRow> read_row(const NumberFields& fields) {
   const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state,
@@ -78,17 +68,6 @@ std::optional<QueueRow> read_row(const NumberFields& fields) {
     return std::nullopt;
   }
   return row;
-}
-
-std::optional<std::string> read_text(std::string_view text) {
-  if (text.empty() || text == "(null)") return std::nullopt;
-  return std::string(text);
-}
-
-// Constant words: status counts failures by their message.
-Error odd_answer() {
-  return {ErrorKind::kTransient,
-          "squeue: a row is not as Slurm writes it; the whole answer is refused"};
 }
 
 // An array has one entry, under its own number; each of its tasks gets a number when it starts.
@@ -130,46 +109,32 @@ std::vector<std::string> queue_arguments(const std::optional<std::string>& job) 
 }
 
 std::string queue_format(std::string_view guard) {
-  // Without a suffix each column would be cut at 20 characters.
-  std::string format =
-      "JobID:|,ArrayJobID:|,ArrayTaskID:|,UserID:|,GroupID:|,SubmitTime:|,HetJobID:|,HetJobOffset:|"
-      ",RestartCnt:|,StateCompact:|,"
-      "BatchFlag:|";
-  for (const std::string_view field :
-       {"Account:"sv, "QOS:"sv, "Partition:"sv, "WorkDir:"sv, "Name:"sv}) {
-    format.append(",").append(field).append(guard);
-  }
-  return format;
+  return squeue_format(kNumberFields, "|") + "," + squeue_format(kTextFields, guard);
 }
 
 Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard) {
   QueueRows rows;
-  if (guard.empty()) return odd_answer();
   while (!answer.empty()) {
-    const auto numbers = take_fields<kNumberFields>(answer, "|");
-    if (!numbers) return odd_answer();
+    const auto numbers = take_fields<kNumberFields.size()>(answer, "|");
+    if (!numbers) return odd_answer("squeue");
     std::optional<QueueRow> row = read_row(*numbers);
-    const auto texts = take_fields<kTextFields>(answer, guard);
-    if (!row || !texts || !answer.starts_with('\n')) return odd_answer();
+    const auto texts = take_fields<kTextFields.size()>(answer, guard);
+    if (!row || !texts || !answer.starts_with('\n')) return odd_answer("squeue");
     answer.remove_prefix(1);
     const auto& [account, qos, partition, work_dir, name] = *texts;
     rows.texts.push_back({.job_id = row->job_id,
                           .array_job_id = row->array_job_id,
                           .uid = row->uid,
                           .submitted = row->submitted,
-                          .account = read_text(account),
-                          .qos = read_text(qos),
-                          .partition = read_text(partition),
-                          .work_dir = read_text(work_dir),
-                          .name = read_text(name)});
+                          .account = optional_text(account),
+                          .qos = optional_text(qos),
+                          .partition = optional_text(partition),
+                          .work_dir = optional_text(work_dir),
+                          .name = optional_text(name)});
     rows.uses.push_back(use_of(*row, numbers->back() == "1"));
     rows.numbers.push_back(*std::move(row));
   }
   return rows;
-}
-
-bool says_unknown_job(std::string_view standard_error) noexcept {
-  return standard_error.find("Invalid job id") != std::string_view::npos;
 }
 
 RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {

@@ -54,15 +54,11 @@ struct QueueRows {
 // Arguments of squeue; `job` = only this one, else all of them. slurmctld answers quickly about one
 // job; for a list of them squeue would load all jobs and pick.
 std::vector<std::string> queue_arguments(const std::optional<std::string>& job);
-// The format, which goes in by the environment (SQUEUE_FORMAT2): unlike a command line, another
-// user cannot read it there. `guard` must not begin with a digit.
+// The format; see slurm_client::squeue_environment().
 std::string queue_format(std::string_view guard);
 
 // Refuses the whole answer for one field that is not as it must be: kTransient.
 Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard);
-
-// True if squeue ended because the one job that it was asked for does not exist (any more).
-bool says_unknown_job(std::string_view standard_error) noexcept;
 
 // The rows of each id that was asked for; borrows them.
 class RowsById {

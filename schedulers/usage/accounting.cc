@@ -7,19 +7,20 @@
 #include <utility>
 
 #include "core/base/command.h"
-#include "core/base/guarded.h"
 #include "core/base/number.h"
 #include "core/base/pause.h"
-#include "core/base/random.h"
 #include "core/base/time.h"
+#include "schedulers/slurm_client/command.h"
+#include "schedulers/slurm_client/text.h"
 #include "schedulers/usage/job_events.h"
-#include "schedulers/usage/slurm_text.h"
+#include "schedulers/usage/queued_jobs.h"
 #include "schedulers/usage/steps.h"
 
 namespace scriptorium::usage {
 namespace {
 
 using namespace std::literals;
+using namespace slurm_client;
 
 constexpr std::int64_t kWindow = std::int64_t{6} * 3600 * kSecond;
 constexpr auto kPatience = 120s;
@@ -76,17 +77,17 @@ std::string sacct_time(Timestamp time) {
   return text;
 }
 
-using Row = std::vector<std::string_view>;
+using Row = std::array<std::string_view, kFields>;
 
 JobFacts read_facts(const Row& row) {
   JobFacts facts;
   facts.job = {.id = std::string(row[kJobIdRaw]),
-               .name = read_text(row[kJobName]),
-               .account = read_text(row[kAccount]),
-               .partition = read_text(row[kPartition]),
-               .qos = read_text(row[kQos]),
+               .name = optional_text(row[kJobName]),
+               .account = optional_text(row[kAccount]),
+               .partition = optional_text(row[kPartition]),
+               .qos = optional_text(row[kQos]),
                .submitted_at = read_time(row[kSubmit]),
-               .work_dir = read_text(row[kWorkDir])};
+               .work_dir = optional_text(row[kWorkDir])};
   // "3_1" of an array, "7+1" of a heterogeneous job
   if (const auto mark = row[kJobId].find_first_of("_+"); mark != std::string_view::npos) {
     const std::string whole(row[kJobId].substr(0, mark));
@@ -97,13 +98,13 @@ JobFacts read_facts(const Row& row) {
       facts.job.het = HetJob{.job_id = whole};
     }
   }
-  facts.user = {.name = read_text(row[kUser]), .group_name = read_text(row[kGroup])};
+  facts.user = {.name = optional_text(row[kUser]), .group_name = optional_text(row[kGroup])};
   if (parse_number<std::uint64_t>(row[kUid])) facts.user.id = std::string(row[kUid]);
   if (parse_number<std::uint64_t>(row[kGid])) facts.user.group_id = std::string(row[kGid]);
   facts.user.verified = facts.user.id.has_value();
   // "CANCELLED by 1000"
   facts.state = std::string(row[kState].substr(0, row[kState].find(' ')));
-  facts.exit_code = read_text(row[kExitCode]);
+  facts.exit_code = optional_text(row[kExitCode]);
   facts.suspended_seconds = read_duration(row[kSuspended]);
   facts.request = read_request(row[kTres], row[kNodes], row[kCpus], "");
   if (const auto minutes = read_count(row[kTimeLimit]); minutes && *minutes != 0)
@@ -180,7 +181,7 @@ std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from,
 }
 
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard) {
-  const auto rows = split_rows(answer, guard, kFields, "sacct");
+  const auto rows = split_rows<kFields>(answer, guard, "sacct");
   if (!rows) return rows.error();
   std::vector<AccountedJob> jobs;
   std::vector<AccountedStep> steps;  // of the last of `jobs`
@@ -193,10 +194,7 @@ Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::stri
   for (const Row& row : *rows) {
     const std::string_view raw = row[kJobIdRaw];
     const std::string_view number = raw.substr(0, raw.find('.'));
-    if (!parse_number<std::uint64_t>(number)) {
-      return Error{ErrorKind::kTransient,
-                   "sacct: a row without a job's number; all of the answer is refused"};
-    }
+    if (!parse_number<std::uint64_t>(number)) return odd_answer("sacct");
     if (number.size() == raw.size()) {
       finish();
       auto job = read_job(row);
@@ -296,17 +294,16 @@ class Import {
   std::int64_t overlap() const { return config_.accounting_overlap_seconds * kSecond; }
 
   Result<std::vector<AccountedJob>> ask(Timestamp from, Timestamp to, const std::stop_token& stop) {
-    const auto sacct = find_command(config_.sacct, "sacct", "sacct");
+    const auto sacct = find_command(config_.sacct, "sacct");
     if (!sacct) return sacct.error();
-    const auto nonce = random_hex(16);
-    if (!nonce) return nonce.error();
-    const std::string guard = "@" + *nonce;
-    const auto answer =
-        runner_.run({*sacct, sacct_arguments(guard, from, to), slurm_environment(config_)}, stop,
-                    std::chrono::steady_clock::now() + kPatience);
+    const auto guard = new_guard();
+    if (!guard) return guard.error();
+    const auto answer = runner_.run({*sacct, sacct_arguments(*guard, from, to),
+                                     environment(config_.slurm_conf, {"SLURM_BITSTR_LEN=0"})},
+                                    stop, std::chrono::steady_clock::now() + kPatience);
     if (!answer) return answer.error();
     if (answer->status != 0) return exit_error("sacct", *answer);
-    return parse_sacct(answer->output, guard);
+    return parse_sacct(answer->output, *guard);
   }
 
   const JobConfig& config_;

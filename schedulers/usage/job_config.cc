@@ -1,18 +1,16 @@
 #include "schedulers/usage/job_config.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "core/api/kit/path_option.h"
 #include "core/base/command.h"
+#include "schedulers/slurm_client/command.h"
 
 namespace scriptorium::usage {
 namespace {
 
 using namespace std::literals;
-
-constexpr const char* kFolders = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin";
 
 const Schema<JobConfig>& schema() {
   static const Schema<JobConfig> the_schema{
@@ -61,8 +59,8 @@ const Schema<JobConfig>& schema() {
 Result<void> ask_once(const JobConfig& config, const std::string& program,
                       const std::vector<std::string>& arguments, const char* remedy) {
   CommandRunner runner(kMaxAnswer);
-  const auto answer = runner.run({program, arguments, slurm_environment(config)}, {},
-                                 std::chrono::steady_clock::now() + 15s);
+  const auto answer = runner.run({program, arguments, slurm_client::environment(config.slurm_conf)},
+                                 {}, std::chrono::steady_clock::now() + 15s);
   if (!answer) return answer.error().with_context(remedy);
   if (answer->status == 0) return {};
   return Error{ErrorKind::kTransient,
@@ -88,33 +86,9 @@ JobConfig read_job_config(const Table& table, Problems& problems) {
   return config;
 }
 
-std::vector<std::string> slurm_environment(const JobConfig& config) {
-  // UTC, so that no hour of the year comes twice; numbers since 1970 where a command can print
-  // them.
-  std::vector<std::string> result{"PATH=/usr/bin:/bin", "TZ=UTC", "SLURM_BITSTR_LEN=0"};
-  if (!config.slurm_conf.empty()) {
-    result.push_back("SLURM_CONF=" + config.slurm_conf);
-  } else if (const char* inherited = std::getenv("SLURM_CONF");
-             inherited != nullptr && *inherited != '\0') {
-    result.push_back(std::string("SLURM_CONF=") + inherited);
-  }
-  return result;
-}
-
-Result<std::string> find_command(const std::string& configured, const std::string& name,
-                                 const std::string& key) {
-  if (auto found = find_program(configured, name, kFolders)) return *std::move(found);
-  if (!configured.empty()) {
-    return Error{ErrorKind::kInvalidConfig,
-                 key + ": " + configured + " cannot be executed; correct the path"};
-  }
-  return Error{ErrorKind::kInvalidConfig, name + " is not in " + kFolders +
-                                              "; install Slurm's client commands, or set " + key};
-}
-
 Result<void> check_jobs(const JobConfig& config) {
   if (config.resolve == Resolve::kSlurmctld) {
-    const auto squeue = find_command(config.squeue, "squeue", "squeue");
+    const auto squeue = slurm_client::find_command(config.squeue, "squeue");
     if (!squeue) return squeue.error().with_context("resolve = \"slurmctld\"");
     if (auto asked =
             ask_once(config, *squeue, {"-h", "-o", "%A", "-t", "running"},
@@ -124,7 +98,7 @@ Result<void> check_jobs(const JobConfig& config) {
     }
   }
   if (config.accounting == Accounting::kSacct) {
-    const auto sacct = find_command(config.sacct, "sacct", "sacct");
+    const auto sacct = slurm_client::find_command(config.sacct, "sacct");
     if (!sacct) return sacct.error().with_context("accounting = \"sacct\"");
     return ask_once(config, *sacct, {"-n", "-X", "-S", "now-1minutes", "-o", "JobIDRaw"},
                     "the accounting cannot be asked now, so no job is imported until it can");

@@ -44,16 +44,7 @@ JobConfig read_job_config(const Table& table, Problems& problems);
 // For `scriptorium check`: are the commands there, and do slurmctld and slurmdbd answer?
 Result<void> check_jobs(const JobConfig& config);
 
-// The environment of Slurm's commands: nothing of ours, as SLURM_*, SQUEUE_* and SACCT_* change
-// what they print.
-std::vector<std::string> slurm_environment(const JobConfig& config);
-
 // Of an answer of theirs; one of a large cluster for some hours has some MiB.
 inline constexpr std::size_t kMaxAnswer = std::size_t{256} << 20;
-
-// One of Slurm's commands: `configured` if it is given, else the first of this name in the usual
-// folders. kInvalidConfig, with the remedy, if there is none; `key` is the option that names it.
-Result<std::string> find_command(const std::string& configured, const std::string& name,
-                                 const std::string& key);
 
 }  // namespace scriptorium::usage

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "core/base/number.h"
-#include "core/base/random.h"
 #include "core/base/time.h"
+#include "schedulers/slurm_client/command.h"
+#include "schedulers/slurm_client/names.h"
 #include "schedulers/usage/job_events.h"
 
 namespace scriptorium::usage {
@@ -50,7 +51,7 @@ void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
     if (!facts.user.verified && !facts.user.unverified_reason)
       facts.user.unverified_reason = node.job.uid_problem;
   }
-  if (facts.user.verified) add_names(facts.user);
+  if (facts.user.verified) slurm_client::add_names(facts.user);
 }
 
 }  // namespace
@@ -87,20 +88,18 @@ void JobSummaries::node_ended(NodeUsage node) {
 
 Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids,
                                                       const std::stop_token& stop) {
-  const auto squeue = find_command(config_.squeue, "squeue", "squeue");
+  const auto squeue = slurm_client::find_command(config_.squeue, "squeue");
   if (!squeue) return squeue.error();
-  const auto guard = random_hex(16);
+  const auto guard = slurm_client::new_guard();
   if (!guard) return guard.error();
-  std::vector<std::string> environment = slurm_environment(config_);
-  environment.emplace_back("SLURM_TIME_FORMAT=%s");
-  environment.push_back("SQUEUE_FORMAT2=" + queue_format(*guard));
   const auto answer =
-      runner_.run({*squeue, {"-h", "-a", "-t", "all", "-j", ids}, std::move(environment)}, stop,
-                  std::chrono::steady_clock::now() + kQuestionPatience);
+      runner_.run({*squeue,
+                   {"-h", "-a", "-t", "all", "-j", ids},
+                   slurm_client::squeue_environment(config_.slurm_conf, queue_format(*guard))},
+                  stop, std::chrono::steady_clock::now() + kQuestionPatience);
   if (!answer) return answer.error();
   if (answer->status == 0) return parse_queue(answer->output, *guard);
-  // Of one job that it does not know squeue says so; of several it leaves that one out.
-  if (answer->error.find("Invalid job id") != std::string::npos) return std::vector<QueuedJob>{};
+  if (slurm_client::says_unknown_job(answer->error)) return std::vector<QueuedJob>{};
   return exit_error("squeue", *answer);
 }
 

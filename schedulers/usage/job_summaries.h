@@ -12,7 +12,7 @@
 #include "core/base/guarded.h"
 #include "schedulers/usage/job_config.h"
 #include "schedulers/usage/job_facts.h"
-#include "schedulers/usage/slurm_text.h"
+#include "schedulers/usage/queued_jobs.h"
 
 namespace scriptorium::usage {
 

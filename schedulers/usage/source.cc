@@ -20,10 +20,10 @@
 #include "core/base/pause.h"
 #include "core/base/stop_signal.h"
 #include "core/base/text.h"
+#include "schedulers/slurm_client/names.h"
 #include "schedulers/usage/accounting.h"
 #include "schedulers/usage/events.h"
 #include "schedulers/usage/job_summaries.h"
-#include "schedulers/usage/slurm_text.h"
 #include "schedulers/usage/state.h"
 
 namespace scriptorium::usage {
@@ -287,7 +287,7 @@ class UsageSource::Node {
     });
     for (const UsageSample& sample : samples) {
       unwritten_.push_back({sample_event(source_.context_.cluster, sample), {}, {}});
-      add_names(unwritten_.back().event.user);
+      slurm_client::add_names(unwritten_.back().event.user);
     }
     for (NodeUsage& node : nodes) {
       const std::string key = node.job.key();
@@ -297,7 +297,7 @@ class UsageSource::Node {
       });
       if (!written) {
         unwritten_.push_back({node_event(source_.context_.cluster, node), key, {}});
-        add_names(unwritten_.back().event.user);
+        slurm_client::add_names(unwritten_.back().event.user);
       }
       summaries_.node_ended(std::move(node));
     }

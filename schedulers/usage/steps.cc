@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "schedulers/slurm_client/text.h"
 #include "schedulers/usage/finding_words.h"
-#include "schedulers/usage/slurm_text.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -134,7 +134,7 @@ std::optional<Lists> read_lists(const std::vector<AccountedStep>& steps) {
   Lists lists;
   for (const AccountedStep& step : steps) {
     auto& hosts = lists[step.node_list];
-    if (hosts.empty()) hosts = read_hosts(step.node_list);
+    if (hosts.empty()) hosts = slurm_client::read_hosts(step.node_list);
     if (hosts.size() != step.nodes) return std::nullopt;
   }
   return lists;

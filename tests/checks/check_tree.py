@@ -2,10 +2,10 @@
 """check_tree.py CHECK [ARGUMENT]: one check of the source tree; prints every problem as file:line:
 words and exits 1.
 
-  includes            arrows go one way: a plugin includes core/api, core/base, its own folder and
-                      the system; core/api and core/base include nothing above them; core includes
-                      and names no plugin; headers say #pragma once, and are what their .cc includes
-                      first
+  includes            arrows go one way: a plugin includes core/api, core/base, its own folder, the
+                      system, and schedulers/slurm_client if it asks Slurm; core/api and core/base
+                      include nothing above them; core includes and names no plugin; headers say
+                      #pragma once, and are what their .cc includes first
   messages            every error and warning id of the sources is once in docs/messages.md, and
                       nothing else does
   faults              every named fault point is in docs/testing.md, and nothing else does
@@ -60,6 +60,9 @@ def sources(*folders):
         yield from files(f"{folder}/**/*.h", f"{folder}/**/*.cc")
 
 
+SLURM_PLUGINS = ("schedulers/slurm/", "schedulers/usage/")
+
+
 # ---- includes ------------------------------------------------------------------------------------
 def check_includes():
     for file in sources("core", "backends", "schedulers"):
@@ -84,7 +87,8 @@ def check_includes():
                 if not (ROOT / name).is_file():
                     problem(file, number, f'"{name}" is not a path from the top of the tree')
                 elif top != "core":
-                    if not name.startswith(("core/api/", "core/base/", own)):
+                    shared = ("schedulers/slurm_client/",) if own in SLURM_PLUGINS else ()
+                    if not name.startswith(("core/api/", "core/base/", own, *shared)):
                         problem(file, number,
                                 f'a plugin may include core/api, core/base and its own folder '
                                 f'only, not "{name}"')

@@ -9,7 +9,7 @@
 
 #include "schedulers/usage/accounting.h"
 #include "schedulers/usage/job_events.h"
-#include "schedulers/usage/slurm_text.h"
+#include "schedulers/usage/queued_jobs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace scriptorium;
@@ -25,7 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (const auto jobs = parse_sacct(bytes, kGuard)) {
     for (const AccountedJob& job : *jobs) must_be_json(job.view);
   }
-  if (auto jobs = parse_queue(bytes, kGuard)) {
+  if (auto jobs = parse_queue(bytes, "@X")) {
     for (QueuedJob& job : *jobs) must_be_json(view_of(std::move(job.facts), {}));
   }
   if (const auto cursor = parse_cursor(bytes)) {

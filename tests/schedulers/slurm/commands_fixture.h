@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "schedulers/slurm/names.h"
 #include "schedulers/slurm/queue.h"
+#include "schedulers/slurm_client/names.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
@@ -59,13 +59,14 @@ class CommandsFixture : public ::testing::Test {
   test::FakeClock clock_;
   std::stop_source stop_;
   std::size_t user_lookups_ = 0;
-  AccountNames names_{[this](uid_t id) -> std::optional<std::string> {
-                        ++user_lookups_;
-                        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
-                      },
-                      [](gid_t id) -> std::optional<std::string> {
-                        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
-                      }};
+  slurm_client::AccountNames names_{
+      [this](uid_t id) -> std::optional<std::string> {
+        ++user_lookups_;
+        return id == 1002 ? std::optional<std::string>("bob") : std::nullopt;
+      },
+      [](gid_t id) -> std::optional<std::string> {
+        return id == 2001 ? std::optional<std::string>("chem") : std::nullopt;
+      }};
   std::shared_ptr<Queue> queue_ = std::make_shared<Queue>(config_, log_, clock_);
 };
 

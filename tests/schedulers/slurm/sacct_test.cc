@@ -171,11 +171,5 @@ TEST(SacctTest, TwoClustersInOneAnswerAreRefused) {
 
 TEST(SacctTest, AnEmptyAnswerHasNoRow) { EXPECT_THAT(parse_sacct("", Ids{7}).value(), IsEmpty()); }
 
-TEST(SacctTest, KnowsThatThereIsNoAccounting) {
-  EXPECT_TRUE(says_no_accounting("Slurm accounting storage is disabled\n"));
-  EXPECT_FALSE(
-      says_no_accounting("sacct: error: Problem talking to the database: Connection refused\n"));
-}
-
 }  // namespace
 }  // namespace scriptorium::slurm

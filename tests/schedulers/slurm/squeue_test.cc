@@ -164,12 +164,6 @@ TEST(SqueueQuestionTest, OneJobIsAskedForAlone) {
               ::testing::ElementsAre("-h", "-a", "--local", "-t", "all", "-j", "17"));
 }
 
-TEST(SqueueQuestionTest, KnowsHowSqueueSaysThatAJobIsGone) {
-  EXPECT_TRUE(says_unknown_job("slurm_load_jobs error: Invalid job id specified\n"));
-  EXPECT_FALSE(says_unknown_job(
-      "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"));
-}
-
 struct TieCase {
   const char* words;
   bool unchanged;

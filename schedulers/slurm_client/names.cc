@@ -1,11 +1,13 @@
-#include "schedulers/slurm/names.h"
+#include "schedulers/slurm_client/names.h"
 
 #include <chrono>
 #include <utility>
 
 #include "core/base/accounts.h"
+#include "core/base/number.h"
+#include "schedulers/slurm_client/text.h"
 
-namespace scriptorium::slurm {
+namespace scriptorium::slurm_client {
 namespace {
 
 using namespace std::literals;
@@ -15,9 +17,8 @@ constexpr auto kNoNameFor = 10s;  // and that there is none: the name service ma
 
 // A name service that cannot be asked now has no name for it: the number is what counts.
 template <typename Record>
-std::optional<std::string> name_in(Result<std::optional<Record>> found) {
-  if (!found || !*found || (*found)->name.empty()) return std::nullopt;
-  return std::move((*found)->name);
+std::optional<std::string> name_in(const Result<std::optional<Record>>& found) {
+  return found && *found ? optional_text((*found)->name) : std::nullopt;
 }
 
 }  // namespace
@@ -29,10 +30,16 @@ AccountNames system_account_names() {
   };
 }
 
+void add_names(User& user, const AccountNames& names) {
+  if (const auto id = parse_number<uid_t>(user.id.value_or("")); id && !user.name)
+    user.name = names.user(*id);
+  if (const auto id = parse_number<gid_t>(user.group_id.value_or("")); id && !user.group_name)
+    user.group_name = names.group(*id);
+}
+
 std::optional<std::string> CachedNames::name_of(
-    std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
+    std::map<std::uint32_t, Name>& cache, std::uint32_t id,
     const std::function<std::optional<std::string>(std::uint32_t)>& ask_system) {
-  const std::uint32_t id = static_cast<std::uint32_t>(std::stoul(number.value()));
   const SteadyTime now = clock_.steady();
   const auto [found, is_new] = cache.try_emplace(id);
   if (is_new || found->second.until <= now) {
@@ -45,8 +52,8 @@ std::optional<std::string> CachedNames::name_of(
 }
 
 void CachedNames::add_to(User& user) {
-  user.name = name_of(users_, user.id, names_.user);
-  user.group_name = name_of(groups_, user.group_id, names_.group);
+  add_names(user, {[this](uid_t id) { return name_of(users_, id, names_.user); },
+                   [this](gid_t id) { return name_of(groups_, id, names_.group); }});
 }
 
-}  // namespace scriptorium::slurm
+}  // namespace scriptorium::slurm_client

@@ -12,7 +12,7 @@
 #include "core/api/event.h"
 #include "core/base/time.h"
 
-namespace scriptorium::slurm {
+namespace scriptorium::slurm_client {
 
 // Names of numbers, as the system's databases have them; nothing for a number that has none.
 struct AccountNames {
@@ -21,6 +21,9 @@ struct AccountNames {
 };
 AccountNames system_account_names();
 
+// To the numbers of a user who has no names yet. A number without a name stays one.
+void add_names(User& user, const AccountNames& names = system_account_names());
+
 // The same, believed for some minutes: a lookup may go to a directory server, so not for every job.
 // Threads: one at a time.
 class CachedNames {
@@ -28,7 +31,6 @@ class CachedNames {
   // `clock` must outlive this.
   CachedNames(const Clock& clock, AccountNames names) : clock_(clock), names_(std::move(names)) {}
 
-  // To the numbers of a found answer. One without a name stays a number.
   void add_to(User& user);
 
  private:
@@ -37,7 +39,7 @@ class CachedNames {
     SteadyTime until;
   };
   std::optional<std::string> name_of(
-      std::map<std::uint32_t, Name>& cache, const std::optional<std::string>& number,
+      std::map<std::uint32_t, Name>& cache, std::uint32_t id,
       const std::function<std::optional<std::string>(std::uint32_t)>& ask_system);
 
   const Clock& clock_;
@@ -46,4 +48,4 @@ class CachedNames {
   std::map<std::uint32_t, Name> groups_;
 };
 
-}  // namespace scriptorium::slurm
+}  // namespace scriptorium::slurm_client
