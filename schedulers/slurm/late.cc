@@ -93,11 +93,10 @@ Result<void> LateResolver::ask_queue(std::vector<Open>& open, std::vector<OwnerA
       if (!about.contains(id)) return false;
       // A task's own number does not count: it was given out when the task began, long after the
       // submit time of its row.
-      const auto& numbers = rows.numbers(id);
-      if (!numbers.empty() && numbers.front()->array_job_id == id &&
-          settle(answers[query.place], make_answer(numbers, rows.texts(id), query.entry))) {
+      const auto& of_job = rows.of(id);
+      if (!of_job.empty() && of_job.front()->array_job_id == id &&
+          settle(answers[query.place], make_answer(of_job, query.entry)))
         return true;
-      }
       query.not_in_queue = query.since <= answer.asked;
       return false;
     });

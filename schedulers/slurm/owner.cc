@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 
 #include "core/base/file.h"
@@ -82,7 +83,7 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
   const OwnerQuery& query = *asked.query;
   const bool unchanged = query.entry_unchanged && query.entry_unchanged();
   OwnerAnswer result;
-  if (rows.numbers(asked.id).empty()) {
+  if (rows.of(asked.id).empty()) {
     if (unchanged) ++hidden;
     result.state = note_absence(asked.key(), answer.asked);
     if (result.state == OwnerAnswer::State::kUnknown && unchanged)
@@ -93,12 +94,11 @@ OwnerAnswer SqueueResolver::answer_of(const QueueAnswer& answer, const RowsById&
   absent_.erase(asked.key());
   const std::int64_t latest = latest_[asked.id].script_mtime_ns;
   const bool came_again = latest > query.script_mtime_ns;
-  result = make_answer(rows.numbers(asked.id), rows.texts(asked.id),
-                       {.job_id = asked.id,
-                        .script_mtime_ns = query.script_mtime_ns,
-                        .unchanged = unchanged,
-                        .id_came_again = came_again,
-                        .stub = has_stub(*query.event)});
+  result = make_answer(rows.of(asked.id), {.job_id = asked.id,
+                                           .script_mtime_ns = query.script_mtime_ns,
+                                           .unchanged = unchanged,
+                                           .id_came_again = came_again,
+                                           .stub = has_stub(*query.event)});
   if (result.state == OwnerAnswer::State::kFound) names_.add_to(result.user);
   if (result.state == OwnerAnswer::State::kUnknown && came_again &&
       times_are_alike(latest, query.script_mtime_ns))
@@ -209,17 +209,20 @@ std::chrono::milliseconds SqueueResolver::min_interval() const {
 Result<std::optional<std::vector<NumberUse>>> SqueueNumbers::numbers(const Question& question,
                                                                      std::stop_token stop,
                                                                      SteadyTime deadline) {
+  std::vector<NumberUse> uses;
+  const auto add = [&](const QueueAnswer& answer) {
+    std::transform(answer.rows.begin(), answer.rows.end(), std::back_inserter(uses), use_of);
+  };
   if (question.numbers.empty()) {
-    auto list = queue_->all(question.since, stop, deadline);
+    const auto list = queue_->all(question.since, stop, deadline);
     if (!list) return list.error();
     if (!*list) return std::optional<std::vector<NumberUse>>();
-    return std::optional((*list)->rows.uses);
+    add(**list);
   }
-  std::vector<NumberUse> uses;
   for (const std::uint64_t number : question.numbers) {
-    auto answer = queue_->one(number, stop, deadline);
+    const auto answer = queue_->one(number, stop, deadline);
     if (!answer) return answer.error();
-    uses.insert(uses.end(), answer->rows.uses.begin(), answer->rows.uses.end());
+    add(*answer);
   }
   return std::optional(std::move(uses));
 }
@@ -236,7 +239,7 @@ Result<void> SqueueResolver::check() {
   // Root and SlurmUser, who owns the spool, see every job whatever PrivateData says.
   if (we == 0) return {};
   if (const auto spool = stat_path(config_.spool); spool && spool->owner == we) return {};
-  const bool sees_others = std::any_of(answer->rows.numbers.begin(), answer->rows.numbers.end(),
+  const bool sees_others = std::any_of(answer->rows.begin(), answer->rows.end(),
                                        [&](const QueueRow& row) { return row.uid != we; });
   if (sees_others) return {};
   return Error(ErrorKind::kTransient,

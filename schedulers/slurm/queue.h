@@ -22,7 +22,7 @@ namespace scriptorium::slurm {
 // An answer of slurmctld about one job or about all of them.
 struct QueueAnswer {
   SteadyTime asked;  // what it says was true at some moment after that
-  QueueRows rows;
+  std::vector<QueueRow> rows;
 };
 
 // Asks slurmctld by squeue, and spares it: slurmctld serves no submission while it lists its jobs,

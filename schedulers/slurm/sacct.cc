@@ -104,7 +104,7 @@ OwnerAnswer accounted_owner(const std::vector<QueueRow>& rows, const EntryIdenti
   for (const QueueRow& row : rows) {
     if (row.array_job_id == entry.job_id && belongs(row, entry)) fit.push_back(&row);
   }
-  OwnerAnswer answer = make_answer(fit, {}, entry);
+  OwnerAnswer answer = make_answer(fit, entry);
   if (answer.state != OwnerAnswer::State::kFound) answer = {.state = OwnerAnswer::State::kUnknown};
   return answer;
 }

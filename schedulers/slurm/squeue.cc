@@ -40,11 +40,14 @@ bool is_state(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_upper);
 }
 
-using NumberFields = std::array<std::string_view, kNumberFields.size()>;
-
-std::optional<QueueRow> read_row(const NumberFields& fields) {
+// Takes one row from the front of `answer`; nothing if one field is not as Slurm writes it.
+std::optional<QueueRow> take_row(std::string_view& answer, std::string_view guard) {
+  const auto numbers = take_fields<kNumberFields.size()>(answer, "|");
+  const auto texts = take_fields<kTextFields.size()>(answer, guard);
+  if (!numbers || !texts || !answer.starts_with('\n')) return std::nullopt;
+  answer.remove_prefix(1);
   const auto& [job, array, tasks, uid, gid, submitted, het_job, het_component, restarts, state,
-               batch] = fields;
+               batch] = *numbers;
   const auto job_id = parse_number<std::uint64_t>(job);
   const auto array_job_id = parse_number<std::uint64_t>(array);
   const auto user = parse_number<std::uint32_t>(uid);
@@ -53,12 +56,19 @@ std::optional<QueueRow> read_row(const NumberFields& fields) {
   if (!job_id || !array_job_id || !user || !group || !restarted || !is_state(state) ||
       (batch != "0" && batch != "1"))
     return std::nullopt;
+  const auto& [account, qos, partition, work_dir, name] = *texts;
   QueueRow row{.job_id = *job_id,
                .array_job_id = *array_job_id,
                .uid = *user,
                .gid = *group,
                .restarts = *restarted,
-               .state = std::string(state)};
+               .state = std::string(state),
+               .batch = batch == "1",
+               .account = optional_text(account),
+               .qos = optional_text(qos),
+               .partition = optional_text(partition),
+               .work_dir = optional_text(work_dir),
+               .name = optional_text(name)};
   if (tasks != kNone) {
     if (!is_task_list(tasks)) return std::nullopt;
     row.tasks = std::string(tasks);
@@ -70,29 +80,9 @@ std::optional<QueueRow> read_row(const NumberFields& fields) {
   return row;
 }
 
-// An array has one entry, under its own number; each of its tasks gets a number when it starts.
-NumberUse use_of(const QueueRow& row, bool batch) {
-  if (row.array_job_id != 0 && row.job_id != row.array_job_id)
-    return {row.job_id, NumberUse::Kind::kPartOfAnother};
-  return {row.job_id, batch ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
-}
-
 // Nanoseconds to whole seconds, downwards also before 1970.
 std::int64_t floor_seconds(std::int64_t nanoseconds) noexcept {
   return nanoseconds / kSecond - (nanoseconds % kSecond < 0 ? 1 : 0);
-}
-
-const TextRow* find_text(const std::vector<const TextRow*>& texts, const QueueRow& row) noexcept {
-  const TextRow* found = nullptr;
-  for (const TextRow* text : texts) {
-    // Between the two questions a task may have started, or the id may have gone to another job.
-    if (text->uid != row.uid || text->array_job_id != row.array_job_id ||
-        text->submitted != row.submitted)
-      continue;
-    if (text->job_id == row.job_id) return text;
-    if (found == nullptr) found = text;
-  }
-  return found;
 }
 
 }  // namespace
@@ -112,49 +102,35 @@ std::string queue_format(std::string_view guard) {
   return squeue_format(kNumberFields, "|") + "," + squeue_format(kTextFields, guard);
 }
 
-Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard) {
-  QueueRows rows;
+Result<std::vector<QueueRow>> parse_queue(std::string_view answer, std::string_view guard) {
+  std::vector<QueueRow> rows;
   while (!answer.empty()) {
-    const auto numbers = take_fields<kNumberFields.size()>(answer, "|");
-    if (!numbers) return odd_answer("squeue");
-    std::optional<QueueRow> row = read_row(*numbers);
-    const auto texts = take_fields<kTextFields.size()>(answer, guard);
-    if (!row || !texts || !answer.starts_with('\n')) return odd_answer("squeue");
-    answer.remove_prefix(1);
-    const auto& [account, qos, partition, work_dir, name] = *texts;
-    rows.texts.push_back({.job_id = row->job_id,
-                          .array_job_id = row->array_job_id,
-                          .uid = row->uid,
-                          .submitted = row->submitted,
-                          .account = optional_text(account),
-                          .qos = optional_text(qos),
-                          .partition = optional_text(partition),
-                          .work_dir = optional_text(work_dir),
-                          .name = optional_text(name)});
-    rows.uses.push_back(use_of(*row, numbers->back() == "1"));
-    rows.numbers.push_back(*std::move(row));
+    auto row = take_row(answer, guard);
+    if (!row) return odd_answer("squeue");
+    rows.push_back(*std::move(row));
   }
   return rows;
 }
 
-RowsById::RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted) {
-  const auto place = [&](const auto& row) {
+NumberUse use_of(const QueueRow& row) {
+  if (row.array_job_id != 0 && row.job_id != row.array_job_id)
+    return {row.job_id, NumberUse::Kind::kPartOfAnother};
+  return {row.job_id, row.batch ? NumberUse::Kind::kOwnEntry : NumberUse::Kind::kWithoutScript};
+}
+
+RowsById::RowsById(const std::vector<QueueRow>& all, const std::set<std::uint64_t>& wanted) {
+  for (const QueueRow& row : all) {
     // The spool of a burst-buffer array has an entry for a task, under the task's own id.
-    return wanted.contains(row.array_job_id) ? std::pair(true, row.array_job_id)
-                                             : std::pair(false, row.job_id);
-  };
-  for (const QueueRow& row : all.numbers) {
-    if (const auto [whole, id] = place(row); wanted.contains(id))
-      (whole ? rows_ : tasks_)[id].numbers.push_back(&row);
-  }
-  for (const TextRow& row : all.texts) {
-    if (const auto [whole, id] = place(row); wanted.contains(id))
-      (whole ? rows_ : tasks_)[id].texts.push_back(&row);
+    if (wanted.contains(row.array_job_id)) {
+      rows_[row.array_job_id].push_back(&row);
+    } else if (wanted.contains(row.job_id)) {
+      tasks_[row.job_id].push_back(&row);
+    }
   }
 }
 
-const RowsById::Rows& RowsById::of(std::uint64_t id) const {
-  static const Rows no_rows;
+const std::vector<const QueueRow*>& RowsById::of(std::uint64_t id) const {
+  static const std::vector<const QueueRow*> no_rows;
   if (const auto found = rows_.find(id); found != rows_.end()) return found->second;
   if (const auto found = tasks_.find(id); found != tasks_.end()) return found->second;
   return no_rows;
@@ -209,8 +185,7 @@ JobArray array_of(const QueueRow& row, const EntryIdentity& entry, bool only) {
 
 }  // namespace
 
-OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
-                        const std::vector<const TextRow*>& texts, const EntryIdentity& entry) {
+OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const EntryIdentity& entry) {
   OwnerAnswer answer;
   answer.state = OwnerAnswer::State::kUnknown;
   const QueueRow* chosen = nullptr;
@@ -239,13 +214,11 @@ OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
                         .component = chosen->het_component,
                         .synthetic = *chosen->het_component > 0 && entry.stub};
   }
-  if (const TextRow* text = find_text(texts, *chosen)) {
-    answer.name = text->name;
-    answer.account = text->account;
-    answer.partition = text->partition;
-    answer.qos = text->qos;
-    answer.work_dir = text->work_dir;
-  }
+  answer.name = chosen->name;
+  answer.account = chosen->account;
+  answer.partition = chosen->partition;
+  answer.qos = chosen->qos;
+  answer.work_dir = chosen->work_dir;
   return answer;
 }
 

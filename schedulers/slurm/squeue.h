@@ -19,7 +19,7 @@
 // beginning of a row.
 namespace scriptorium::slurm {
 
-// The numbers of a row.
+// A row, of squeue or of accounting. What Slurm prints as "(null)" or leaves empty is absent.
 struct QueueRow {
   std::uint64_t job_id = 0;
   std::uint64_t array_job_id =
@@ -31,24 +31,9 @@ struct QueueRow {
   std::optional<std::uint64_t> het_job_id;
   std::optional<std::uint32_t> het_component;
   std::uint64_t restarts = 0;
-  std::string state;  // "PD", "R", ...
-};
-
-// The texts of a row, with the numbers that tie them to it. What Slurm prints as "(null)" or leaves
-// empty is absent.
-struct TextRow {
-  std::uint64_t job_id = 0;
-  std::uint64_t array_job_id = 0;
-  std::uint32_t uid = 0;
-  std::optional<std::int64_t> submitted;
+  std::string state;   // "PD", "R", ...
+  bool batch = false;  // it has a script
   std::optional<std::string> account, qos, partition, work_dir, name;
-};
-
-// An answer; one row of each for each job.
-struct QueueRows {
-  std::vector<QueueRow> numbers;
-  std::vector<TextRow> texts;
-  std::vector<NumberUse> uses;
 };
 
 // Arguments of squeue; `job` = only this one, else all of them. slurmctld answers quickly about one
@@ -58,24 +43,22 @@ std::vector<std::string> queue_arguments(const std::optional<std::string>& job);
 std::string queue_format(std::string_view guard);
 
 // Refuses the whole answer for one field that is not as it must be: kTransient.
-Result<QueueRows> parse_queue(std::string_view answer, std::string_view guard);
+Result<std::vector<QueueRow>> parse_queue(std::string_view answer, std::string_view guard);
+
+// An array has one entry, under its own number; each of its tasks gets a number when it starts.
+NumberUse use_of(const QueueRow& row);
 
 // The rows of each id that was asked for; borrows them.
 class RowsById {
  public:
   RowsById() = default;
-  RowsById(const QueueRows& all, const std::set<std::uint64_t>& wanted);
-  const std::vector<const QueueRow*>& numbers(std::uint64_t id) const { return of(id).numbers; }
-  const std::vector<const TextRow*>& texts(std::uint64_t id) const { return of(id).texts; }
+  RowsById(const std::vector<QueueRow>& all, const std::set<std::uint64_t>& wanted);
+  const std::vector<const QueueRow*>& of(std::uint64_t id) const;
 
  private:
-  struct Rows {
-    std::vector<const QueueRow*> numbers;
-    std::vector<const TextRow*> texts;
-  };
-  const Rows& of(std::uint64_t id) const;
-  std::unordered_map<std::uint64_t, Rows> rows_;
-  std::unordered_map<std::uint64_t, Rows> tasks_;
+  using Rows = std::unordered_map<std::uint64_t, std::vector<const QueueRow*>>;
+  Rows rows_;
+  Rows tasks_;
 };
 
 // The number that an event's job id is; nothing if it is none.
@@ -104,7 +87,6 @@ bool belongs(const QueueRow& row, const EntryIdentity& entry) noexcept;
 
 // The answer for one entry from the rows that bear its id, without names of user and group (which
 // the passwd and group databases know). No row at all, or none that belongs: kUnknown.
-OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows,
-                        const std::vector<const TextRow*>& texts, const EntryIdentity& entry);
+OwnerAnswer make_answer(const std::vector<const QueueRow*>& rows, const EntryIdentity& entry);
 
 }  // namespace scriptorium::slurm

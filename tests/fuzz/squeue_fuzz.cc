@@ -15,11 +15,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   if (const auto answer = parse_queue(bytes, kGuard)) {
     std::vector<const QueueRow*> rows;
-    for (const QueueRow& row : answer->numbers) rows.push_back(&row);
+    for (const QueueRow& row : *answer) rows.push_back(&row);
     const OwnerAnswer owner =
-        make_answer(rows, {}, {.job_id = 1, .script_mtime_ns = 1795229652LL * 1'000'000'000});
+        make_answer(rows, {.job_id = 1, .script_mtime_ns = 1795229652LL * 1'000'000'000});
     if (owner.user.verified != (owner.state == OwnerAnswer::State::kFound)) std::abort();
-    for (const TextRow& row : answer->texts) {
+    for (const QueueRow& row : *answer) {
       if (row.name && row.name->find(kGuard) != std::string::npos) std::abort();
     }
   }
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (half.size() + rest.size() > 0 && (half + x).find(kGuard) != half.size()) return 0;
   if ((rest + x).find(kGuard) != rest.size()) return 0;
   const auto answer = parse_queue(row + row, kGuard);
-  if (!answer || answer->texts.size() != 2 || answer->numbers.at(1).uid != 1002) std::abort();
-  if (answer->texts.at(0).name.value_or("") != (rest == "(null)" ? "" : rest)) std::abort();
-  if (answer->texts.at(0).account.value_or("") != (half == "(null)" ? "" : half)) std::abort();
+  if (!answer || answer->size() != 2 || answer->at(1).uid != 1002) std::abort();
+  if (answer->at(0).name.value_or("") != (rest == "(null)" ? "" : rest)) std::abort();
+  if (answer->at(0).account.value_or("") != (half == "(null)" ? "" : half)) std::abort();
   return 0;
 }
