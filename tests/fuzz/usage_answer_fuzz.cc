@@ -67,6 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                    std::string(),
                                    std::string(),
                                    std::string(),
+                                   std::string(),
                                    half,
                                    rest}) {
     row += field + x;
