@@ -61,7 +61,7 @@ TEST(SlurmTextTest, RowsThatAreCutOrTooLongAreRefused) {
   EXPECT_EQ(split_rows<2>("a@b\nc@\n", "@", "x").value().front()[1], "b\nc");
   for (const char* text : {"a@b@", "a@", "a@b@c@\n", "\n"})
     EXPECT_FALSE(split_rows<2>(text, "@", "x")) << text;
-  const auto unguarded = split_rows<1>("a\n", "", "x");
+  const auto unguarded = split_rows<1>("\n", "", "x");
   ASSERT_FALSE(unguarded);
   EXPECT_EQ(unguarded.error().kind(), ErrorKind::kTransient);
   EXPECT_EQ(unguarded.error().message(),
