@@ -34,12 +34,7 @@ bool may_have_value(std::string_view list, std::int64_t from, std::int64_t to) {
 
 FieldReader::FieldReader(sqlite::Connection& db)
     : between_(db, "SELECT id, list FROM fields WHERE id BETWEEN ? AND ? ORDER BY id"),
-      any_(db, "SELECT 1 FROM fields WHERE id BETWEEN ? AND ? LIMIT 1"),
       one_(db, "SELECT list FROM fields WHERE id = ?") {}
-
-bool FieldReader::is_indexed(std::int64_t field) {
-  return any_.first(field_key(field, 0), field_key(field + 1, 0) - 1).has_value();
-}
 
 void FieldReader::for_each(std::int64_t field, const Use& use) {
   between_.bind(field_key(field, 0), field_key(field + 1, 0) - 1);

@@ -32,7 +32,6 @@ class FieldReader {
  public:
   explicit FieldReader(sqlite::Connection& db);
 
-  bool is_indexed(std::int64_t field);  // any chunk has a list of it
   // The lists of a field, in the order of the keys. The view is valid during the call.
   using Use = std::function<void(std::int64_t key, std::string_view list)>;
   void for_each(std::int64_t field, const Use& use);
@@ -41,7 +40,6 @@ class FieldReader {
 
  private:
   sqlite::Statement between_;
-  sqlite::Statement any_;
   sqlite::Statement one_;
 };
 

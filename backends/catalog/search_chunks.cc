@@ -133,8 +133,6 @@ IdSet FieldIndex::chunks(const Query& query) {
   }
 }
 
-bool FieldIndex::is_indexed(QueryField field) { return fields_.is_indexed(name_field(field)); }
-
 std::optional<std::int64_t> FieldIndex::uid_name(std::string_view text) {
   return equal_names_.first(kNameOfUid, text);
 }
@@ -276,7 +274,6 @@ IdSet FieldIndex::field_chunks(const Query& query) {
     }
     case QueryField::kComplete:
     case QueryField::kVerified: {
-      if (!is_indexed(field)) return IdSet::all();
       std::vector<std::int64_t> values;
       for (const bool value : {false, true}) {
         JobRow row;
@@ -289,7 +286,7 @@ IdSet FieldIndex::field_chunks(const Query& query) {
     case QueryField::kFamily:
     case QueryField::kExit: {
       const auto number = parse_number<std::int64_t>(query.text);
-      if (!number || !is_indexed(field)) return IdSet::all();
+      if (!number) return IdSet::all();
       return chunks_of_values(name_field(field), {*number});
     }
     case QueryField::kElapsed:
@@ -306,7 +303,6 @@ IdSet FieldIndex::field_chunks(const Query& query) {
     case QueryField::kRequestedTime: return IdSet::all();
     default: break;
   }
-  if (!is_indexed(field)) return IdSet::all();
   auto list = names(field, query);
   if (!list) return IdSet::all();
   IdSet set = chunks_of_values(name_field(field), *std::move(list));
@@ -317,7 +313,7 @@ IdSet FieldIndex::field_chunks(const Query& query) {
 }
 
 IdSet FieldIndex::range_chunks(const Query& query) {
-  if (query.field == QueryField::kExit && !query.percent && is_indexed(query.field))
+  if (query.field == QueryField::kExit && !query.percent)
     return chunks_of_range(name_field(query.field), query.from.value_or(kLeastValue),
                            query.to.value_or(kMostValue));
   // Ranges of submission are held against the chunks' own times.
@@ -328,7 +324,6 @@ IdSet FieldIndex::visible_chunks(const Visibility& visibility) {
   if (visibility.all) return IdSet::all();
   IdSet set;
   const auto add = [&](QueryField field, const std::vector<std::string>& values) {
-    if (!values.empty() && !is_indexed(field)) set = IdSet::all();
     std::vector<std::int64_t> ids;
     for (const std::string& value : values) {
       equal_names_.bind(name_field(field), std::string_view(value));

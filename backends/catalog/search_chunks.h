@@ -46,7 +46,6 @@ class FieldIndex {
   // names.id of the names of a field for which the query can hold; nothing if there are very many.
   std::optional<std::vector<std::int64_t>> names(QueryField field, const Query& query);
   IdSet owners_with_account(const Query& query);
-  bool is_indexed(QueryField field);
   std::optional<std::int64_t> uid_name(std::string_view text);
 
   SearchReader& reader_;
