@@ -262,9 +262,8 @@ void SegmentCheck::check_blocks() {
     sqlite::Statement select(
         db_,
         "SELECT b.id, b.owner, b.kind, b.raw, b.count, b.garbage, b.ids, b.data, s.owner, s.young, "
-        "p.filter, l.list FROM blocks b LEFT JOIN script_blocks s ON s.id = b.id LEFT JOIN pairs p "
-        "ON "
-        "p.id = b.id LEFT JOIN places l ON l.id = b.id ORDER BY b.id");
+        "p.filter, l.list FROM blocks b LEFT JOIN script_blocks s ON s.id = b.id "
+        "LEFT JOIN pairs p ON p.id = b.id LEFT JOIN places l ON l.id = b.id ORDER BY b.id");
     while (select.step()) {
       if (control_.stop.stop_requested()) return;
       blocks[select.integer(0)] = facts_of(select);

@@ -48,7 +48,7 @@ bool has_pairs(const Need& need);
 bool pairs_allow(const Need& need, std::string_view filter);
 // Whether two words must be in one script.
 bool has_words_together(const Need& need);
-// Whether one script of a block has the words, by the block's `pairs.places`.
+// Whether one script of a block has the words, by the block's `places.list`.
 bool places_allow(const Need& need, std::string_view places);
 // The same for the filter of words that a young block has.
 bool words_allow(const Need& need, std::string_view filter);

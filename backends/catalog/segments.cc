@@ -141,6 +141,13 @@ Result<ConnectionPtr> open_checked(const std::string& path, const std::string& n
   return db;
 }
 
+// One that has not the catalog's format could not be brought up: it is damaged.
+Result<ConnectionPtr> open_segment(const std::string& root, std::int64_t segment, bool write) {
+  auto db = open_checked(segment_file(root, segment), segment_name(segment), write);
+  if (db || db.error().kind() != ErrorKind::kInvalidConfig) return db;
+  return Error{ErrorKind::kCorrupt, db.error().message()};
+}
+
 Result<void> bring_up_file(Connection& db) {
   const auto format = format_of(db);
   if (!format) return format.error();
@@ -261,13 +268,13 @@ Result<ConnectionPtr> open_catalog_writer(const std::string& root) {
   return open_checked(catalog_file(root), "catalog.db", true);
 }
 Result<ConnectionPtr> open_segment_writer(const std::string& root, std::int64_t segment) {
-  return open_checked(segment_file(root, segment), segment_name(segment), true);
+  return open_segment(root, segment, true);
 }
 Result<ConnectionPtr> open_catalog_reader(const std::string& root) {
   return open_checked(catalog_file(root), "catalog.db", false);
 }
 Result<ConnectionPtr> open_segment_reader(const std::string& root, std::int64_t segment) {
-  return open_checked(segment_file(root, segment), segment_name(segment), false);
+  return open_segment(root, segment, false);
 }
 
 Result<ConnectionPtr> open_damaged_segment(const std::string& root, std::int64_t segment) {

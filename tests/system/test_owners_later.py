@@ -177,7 +177,8 @@ def test_the_daemon_asks_by_itself_once_slurmctld_answers_again(slurm, make_daem
     assert slurm.up().returncode == 0
     more, _ = submit(slurm, ordinary_user, 1)
     daemon.wait_log("OWNER_KNOWN")
-    wait_for(lambda: verified(archive, jobs), lambda: f"the owners are known\n{daemon.log_tail()}")
+    wait_for(lambda: verified(archive, jobs + more),
+             lambda: f"the owners are known\n{daemon.log_tail()}")
     # Where the path does not name the owner it stays, and the same files get their access lists.
     expect_at_owner(archive, jobs, scripts, ordinary_user, folder=False)
     assert harness.names_in(archive.path) == sorted(f"{j}.{e}" for j in jobs + more

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -131,6 +132,32 @@ TEST_F(CatalogFormatTest, AnOlderCatalogIsBroughtUpByTheDaemonAlsoAfterAnInterru
   const auto report = care.check({});
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->findings.empty()) << report->findings[0].problem;
+}
+
+TEST_F(CatalogFormatTest, ADamagedSegmentOfAnOlderCatalogIsLeftOutAndCanBeRebuilt) {
+  const std::string root = copy_of_fixture("format-2");
+  std::int64_t page = 0;
+  {
+    auto db = sqlite::Connection::open(segment_file(root, 1), sqlite::Connection::Mode::kReadOnly);
+    page = (*db)->number("SELECT rootpage FROM sqlite_schema WHERE name = 'jobs'");
+  }
+  std::fstream(segment_file(root, 1), std::ios::in | std::ios::out | std::ios::binary)
+          .seekp((page - 1) * 4096)
+      << std::string(64, '\xff');
+  const auto sink = open(root);
+  deliver(*sink, usage_event(fixture_events()[0], "FAILED"));  // of a job that is in the segment
+  EXPECT_EQ(log_.count("CATALOG_SEGMENT_DAMAGED"), 1U);
+  sink->stop(SteadyTime::max());
+  Maintenance care(config_, clock_);
+  EXPECT_FALSE(care.check({})->findings.empty());
+  ASSERT_TRUE(care.rewrite(MaintainedSink::Rewrite::kDamaged, {}));
+  const auto report = care.check({});
+  ASSERT_TRUE(report);
+  // Nobody knows what the damaged rows had.
+  ASSERT_EQ(report->findings.size(), 1U);
+  EXPECT_NE(report->findings[0].problem.find("was kept"), std::string::npos);
+  const auto again = open(root);
+  EXPECT_TRUE(again->readable()->fetch(test::without_bytes(fixture_events()[0])));
 }
 
 TEST_F(CatalogFormatTest, ANewerCatalogIsRefusedAndLeftAsItIs) {
