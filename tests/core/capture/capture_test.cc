@@ -32,6 +32,19 @@ using std::chrono::seconds;
 using test::kPatience;
 using test::ToySpool;
 
+// The machine's, and as much later as the test says.
+class LaterClock final : public Clock {
+ public:
+  Timestamp now() const override { return system_clock().now(); }
+  SteadyTime steady() const override {
+    return std::chrono::steady_clock::now() + seconds{passed_.load()};
+  }
+  void pass(seconds time) { passed_ += time.count(); }
+
+ private:
+  std::atomic<seconds::rep> passed_{0};
+};
+
 // One capture over a toy spool, with a sink's view of the journal to see what comes out.
 class CaptureTest : public testing::TestWithParam<std::string> {
  protected:
@@ -54,8 +67,21 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     SourceConfig common;
     common.plugin = "toy";
     common.capture = GetParam();
-    if (GetParam() == "scan") common.rescan_seconds = 1;
+    // One scan after the other, so that no test waits for the next one.
+    if (GetParam() == "scan") common.rescan_seconds = 0;
     return common;
+  }
+  // As config(), and what is not whole is given up an hour after it was first seen.
+  SourceConfig impatient() {
+    SourceConfig common = config();
+    common.incomplete_after_seconds = 3600;
+    return common;
+  }
+  // So many entries have been seen, and then that hour passes.
+  void give_up(std::size_t entries) {
+    ASSERT_TRUE(eventually([&](const CaptureStatus& s) { return s.pending == entries; }));
+    later_.pass(seconds{3600});
+    capture_->rescan();  // it sleeps until then
   }
 
   // False if this machine cannot give the wanted way; the test is then skipped.
@@ -142,7 +168,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
   std::unique_ptr<SpoolCapture> capture_;
   std::string skip_;
   int fanotify_ = -1;  // the capture's; -1 without
-  const Clock* clock_ = &system_clock();
+  LaterClock later_;
+  const Clock* clock_ = &later_;
 };
 
 #define START_OR_SKIP(common) \
@@ -367,7 +394,9 @@ TEST_P(CaptureTest, DescriptorsThatRunOutAgainAndAgainBringOneScanAMinute) {
 }
 
 TEST_P(CaptureTest, TakesEntriesThatComeLaterInHashDirectoriesThatDidNotExist) {
-  START_OR_SKIP(config());
+  SourceConfig common = config();
+  if (GetParam() == "scan") common.rescan_seconds = 1;  // it sleeps in between
+  START_OR_SKIP(common);
   ASSERT_TRUE(eventually([](const CaptureStatus& s) { return s.scans >= 1; }));
   for (int id = 1; id <= 50; ++id) spool_.submit(id);
   for (const auto& [id, event] : collect(50)) expect_whole(*event, id);
@@ -415,16 +444,19 @@ TEST_P(CaptureTest, AReloadLosesNoEntryThatComesMeanwhileAndKeepsTheCounters) {
 }
 
 TEST_P(CaptureTest, AReloadPutsTheNewLimitsInForce) {
-  START_OR_SKIP(config());
-  SourceConfig changed = config();
+  SourceConfig common = config();
+  common.incomplete_after_seconds = 24 * 3600;
+  START_OR_SKIP(common);
+  SourceConfig changed = impatient();
   changed.max_file_bytes = 5;
-  changed.incomplete_after_seconds = 1;
   change(changed);
   spool_.submit(1);
-  EXPECT_EQ(collect(1).begin()->second->file("script")->bytes->size(), 5U);
   spool_.make_entry(2);
   ToySpool::write_file(spool_.entry(2) + "/script", "half");
-  EXPECT_FALSE(collect(1).begin()->second->complete);
+  give_up(2);
+  const auto events = collect(2);
+  EXPECT_EQ(events.find(1)->second->file("script")->bytes->size(), 5U);
+  EXPECT_FALSE(events.find(2)->second->complete);
 }
 
 TEST_P(CaptureTest, HashDirectoryMadeAnewAndRenamedAwayIsWatchedAgain) {
@@ -494,11 +526,10 @@ TEST_P(CaptureTest, SlowWriterIsWaitedForAndNeverTakenHalf) {
 }
 
 TEST_P(CaptureTest, EntryThatIsNeverFinishedIsArchivedAndMarkedAndThenSuperseded) {
-  SourceConfig common = config();
-  common.incomplete_after_seconds = 1;
-  START_OR_SKIP(common);
+  START_OR_SKIP(impatient());
   spool_.make_entry(6);
   ToySpool::write_file(spool_.entry(6) + "/script", "#!/bin/sh\nhalf");
+  give_up(1);
   const auto first = collect(1);
   EXPECT_FALSE(first.begin()->second->complete);
   EXPECT_EQ(*first.begin()->second->file("script")->bytes, "#!/bin/sh\nhalf");
@@ -627,13 +658,13 @@ TEST_P(CaptureTest, AdapterThatThrowsCostsItsEntryAndNoOther) {
 }
 
 TEST_P(CaptureTest, FileOverTheLimitIsCutAndSaysSo) {
-  SourceConfig common = config();
+  SourceConfig common = impatient();
   common.max_file_bytes = 1000;
-  common.incomplete_after_seconds = 1;
   spool_.make_entry(9);
   ToySpool::write_file(spool_.entry(9) + "/environment", std::string("A=1\0", 4));
   ToySpool::write_file(spool_.entry(9) + "/script", std::string(5000, 'x') + '\0');
   START_OR_SKIP(common);
+  give_up(1);
   const auto events = collect(1);
   const Event& event = *events.begin()->second;
   EXPECT_FALSE(event.complete);
