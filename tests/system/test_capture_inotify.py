@@ -58,31 +58,35 @@ def accounted(daemon, jobs):
     return status["sources"]["slurm"]
 
 
-@pytest.mark.parametrize("lifetime_ms", [0, 1, 5, 50, 2000])
 def test_captured_and_missed_are_exactly_what_was_written(make_daemon, archive, spool, work,
-                                                          as_ordinary_user, lifetime_ms):
+                                                          as_ordinary_user):
     make_hash_directories(spool)
     daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400,
                                                   "incomplete_after_seconds": 5}}))
-    storm = Storm(spool, work, harness.storm_jobs(1000), rate=500, lifetime_ms=lifetime_ms).finish()
-    written = len(storm.manifest())
-    source = accounted(daemon, written)
+    # Side by side: 500 jobs a second, of which some live so short that they cannot be read.
+    jobs = harness.storm_jobs(300)
+    storms = {lifetime_ms: Storm(spool, work, jobs, first_id=1 + jobs * n, rate=100,
+                                 lifetime_ms=lifetime_ms)
+              for n, lifetime_ms in enumerate([0, 1, 5, 50, 2000])}
+    manifests = {lifetime_ms: storm.finish().manifest() for lifetime_ms, storm in storms.items()}
+    written = {job: sums for manifest in manifests.values() for job, sums in manifest.items()}
+    source = accounted(daemon, len(written))
     missed = sum(source["missed"].values())
-    print(f"lifetime {lifetime_ms} ms: {source['captured']} of {written} captured, "
-          f"{source['incomplete']} of them in part")
-    assert source["captured"] + missed == written, source
+    assert source["captured"] + missed == len(written), source
     assert set(source["missed"]) <= {"vanished"}
     daemon.wait_acknowledged(source["captured"])
     archived = {path.name.removesuffix(".json") for path in archive.path.glob("*.json")}
     assert len(archived) == source["captured"], "each captured job is one in the archive"
+    for lifetime_ms, manifest in manifests.items():
+        print(f"lifetime {lifetime_ms} ms: {len(archived & set(manifest))} of {len(manifest)} "
+              "captured")
     # What is said to be whole is whole.
-    manifest = storm.manifest()
     for job in archived:
         if archive.metadata(job)["complete"]:
-            assert harness.sha256((archive.path / f"{job}.sh").read_bytes()) == manifest[job][0]
-            assert harness.sha256((archive.path / f"{job}.env").read_bytes()) == manifest[job][1]
-    if lifetime_ms == 2000 and not harness.SANITIZED:
-        assert missed == 0, source
+            assert harness.sha256((archive.path / f"{job}.sh").read_bytes()) == written[job][0]
+            assert harness.sha256((archive.path / f"{job}.env").read_bytes()) == written[job][1]
+    if not harness.SANITIZED:
+        assert archived >= set(manifests[2000]), source
 
 
 def test_hash_directories_that_are_made_with_the_first_jobs_cost_no_job_that_stays(

@@ -8,38 +8,38 @@ import harness
 from harness import wait_for
 
 
-def test_a_fifo_for_a_script_blocks_nothing(make_daemon, archive, spool):
-    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 1}}).start()
-    spool.make_entry(5)
-    os.mkfifo(spool.entry(5) / "script", 0o700)
-    spool.make_entry(6)
-    os.mkfifo(spool.entry(6) / "environment", 0o600)
-    spool.write(16)
-    wait_for(lambda: "16" in archive.scripts(), "a later job is archived")
-    assert daemon.terminate() == 0
-    daemon.start()  # the start scan meets the FIFOs as well
-    spool.write(26)
-    wait_for(lambda: "26" in archive.scripts(), "a job after the restart is archived")
-
-
-def test_a_symbolic_link_in_the_spool_is_never_followed(make_daemon, work, archive, spool):
+def test_what_is_no_file_blocks_nothing_no_link_is_followed_and_what_is_too_large_is_cut(
+        make_daemon, work, archive, spool):
     secret = work / "secret"
     secret.write_bytes(b"top secret\0")
     outside = work / "outside"
     outside.mkdir()
     (outside / "environment").write_bytes(b"\0\0\0\0")
     (outside / "script").write_bytes(b"#!/bin/sh\ntop secret\n\0")
-    spool.make_entry(5)
-    spool.write_environment(5, [b"A=1"])
-    os.symlink(secret, spool.entry(5) / "script")
+
+    def link(job):
+        spool.make_entry(job)
+        spool.write_environment(job, [b"A=1"])
+        os.symlink(secret, spool.entry(job) / "script")
+    link(5)
     spool.hash_directory(6).mkdir()
     os.symlink(outside, spool.entry(6))
-    daemon = make_daemon(sources={"slurm": {"incomplete_after_seconds": 1}}).start()
-    spool.make_entry(7)
-    spool.write_environment(7, [b"A=1"])
-    os.symlink(secret, spool.entry(7) / "script")
-    spool.write(17)
-    wait_for(lambda: "17" in archive.scripts(), "a later job is archived")
+    daemon = make_daemon(sources={"slurm": {"max_file_bytes": 1 << 20,
+                                            "incomplete_after_seconds": 1}}).start()
+    link(7)
+    spool.make_entry(8)
+    os.mkfifo(spool.entry(8) / "script", 0o700)
+    spool.make_entry(9)
+    os.mkfifo(spool.entry(9) / "environment", 0o600)
+    spool.write(4, b"#!/bin/sh\n" + b"y" * (2 << 20))
+    spool.write(14)
+    wait_for(lambda: archive.scripts() >= {"4", "14"}, lambda: f"archived: {archive.scripts()}")
+    assert archive.metadata("4")["complete"] is False
+    assert len((archive.path / "4.sh").read_bytes()) <= 1 << 20
+    assert daemon.terminate() == 0
+    daemon.start()  # the start scan meets all of that as well
+    spool.write(24)
+    wait_for(lambda: "24" in archive.scripts(), "a job after the restart is archived")
     # 5 and 7 may come as incomplete; wait until they did or the daemon has looked again
     daemon.command("status")
     for file in archive.path.rglob("*"):
@@ -47,50 +47,21 @@ def test_a_symbolic_link_in_the_spool_is_never_followed(make_daemon, work, archi
             assert b"top secret" not in file.read_bytes(), f"{file} holds what a link pointed to"
 
 
-def test_bytes_that_are_not_utf8_are_archived_as_they_are(make_daemon, archive, spool):
+def test_whatever_bytes_a_job_has_are_archived_as_they_are(make_daemon, archive, spool):
+    """Not UTF-8, none at all, 64 MB."""
     make_daemon().start()
     script = b"#!/bin/bash\n# caf\xe9 \xff\xfe\x80\necho \xc3\x28\r\n"
     environment = [b"NAME=\xff\xfe", b"\x80=1", b"=starts", b"noequals", b"", b"A=1", b"A=2",
                    b"MULTI=one\ntwo=3\n"]
-    spool.write(3, script, environment)
-    wait_for(lambda: (archive.path / "3.json").exists(), "job 3 is archived")
-    assert (archive.path / "3.sh").read_bytes() == script
-    assert (archive.path / "3.env").read_bytes() == b"".join(s + b"\0" for s in environment)
-    json.loads((archive.path / "3.json").read_bytes().decode("utf-8"))
-
-
-def test_a_script_of_64_mb_is_archived_byte_for_byte(make_daemon, archive, spool):
-    daemon = make_daemon().start()
-    line = b"# " + b"x" * 61 + b"\n"
-    script = b"#!/bin/sh\n" + line * (1 << 20)
-    spool.write(4, script)
-    spool.write(14)
-    wait_for(lambda: "14" in archive.scripts(), "a small job beside it is archived", 120)
-    wait_for(lambda: (archive.path / "4.json").exists(), "the large job is archived", 120)
-    assert harness.sha256((archive.path / "4.sh").read_bytes()) == harness.sha256(script)
-    assert archive.metadata("4")["complete"] is True
-    assert daemon.running()
-
-
-def test_a_file_over_max_file_bytes_is_archived_cut_and_marked(make_daemon, archive, spool):
-    daemon = make_daemon(sources={"slurm": {"max_file_bytes": 1 << 20,
-                                            "incomplete_after_seconds": 1}}).start()
-    spool.write(4, b"#!/bin/sh\n" + b"y" * (2 << 20))
-    spool.write(14)
-    wait_for(lambda: archive.scripts() >= {"4", "14"}, lambda: f"archived: {archive.scripts()}")
-    wait_for(lambda: (archive.path / "4.json").exists(), "metadata of 4")
-    assert archive.metadata("4")["complete"] is False
-    assert len((archive.path / "4.sh").read_bytes()) <= 1 << 20
-    assert daemon.running()
-
-
-def test_an_empty_script_and_an_empty_environment_are_whole(make_daemon, archive, spool):
-    make_daemon().start()
-    spool.write(5, b"", [])
-    wait_for(lambda: (archive.path / "5.json").exists(), "job 5 is archived")
-    assert (archive.path / "5.sh").read_bytes() == b""
-    assert (archive.path / "5.env").read_bytes() == b""
-    assert archive.metadata("5")["complete"] is True
+    large = b"#!/bin/sh\n" + (b"# " + b"x" * 61 + b"\n") * (1 << 20)
+    written = {job: spool.write(job, *contents) for job, contents in
+               {4: (large,), 14: (), 3: (script, environment), 5: (b"", [])}.items()}
+    for job, (script, environment) in written.items():
+        wait_for((archive.path / f"{job}.json").exists, f"job {job} is archived", 120)
+        assert harness.sha256((archive.path / f"{job}.sh").read_bytes()) == harness.sha256(script)
+        assert (archive.path / f"{job}.env").read_bytes() == environment
+        json.loads((archive.path / f"{job}.json").read_bytes().decode("utf-8"))
+        assert archive.metadata(job)["complete"] is True
 
 
 def test_dropped_variables_reach_neither_archive_nor_journal(make_daemon, work, archive, spool):

@@ -39,7 +39,12 @@ def test_a_program_that_hangs_is_killed_with_the_stacks_of_all_of_its_threads():
 def test_what_a_hanging_test_has_started_is_shown_and_ends_with_it():
     # A daemon: its parent has ended, and it has a session of its own. It holds the output open, so
     # that we wait for its end too.
-    result = watched(3, "sh", "-c", f"sh -c 'setsid {HANGING} & echo started'; exec sleep {NEVER}")
+    for seconds in (1, 3, 10, 60):  # on a busy machine not all of it may run before
+        result = watched(seconds, "sh", "-c",
+                         f"sh -c 'setsid {HANGING} & echo started'; exec sleep {NEVER}")
+        assert result.returncode in (-signal.SIGABRT, -signal.SIGKILL)
+        if f": {HANGING}\n" in result.stderr and f": sleep {NEVER}\n" in result.stderr:
+            break
     assert result.returncode == -signal.SIGKILL and "started" in result.stdout
     assert f": {HANGING}\n" in result.stderr and f": sleep {NEVER}\n" in result.stderr, \
         result.stderr
@@ -50,7 +55,7 @@ def test_pytest_says_by_itself_where_all_of_its_threads_are(work):
         "import threading\ndef in_a_thread():\n    threading.Event().wait()\n"
         "def test_hangs():\n    threading.Thread(target=in_a_thread, daemon=True).start()\n    "
         "threading.Event().wait()\n")
-    for seconds in (3, 10, 60):  # on a busy machine pytest may not have come to its test before
+    for seconds in (1, 3, 10, 60):  # on a busy machine pytest may not have come to its test before
         result = watched(seconds, sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider",
                          "-q", work / "test_it.py")
         assert result.returncode in (-signal.SIGABRT, -signal.SIGKILL)
