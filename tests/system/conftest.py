@@ -148,6 +148,27 @@ def ordinary_user():
     return user
 
 
+@pytest.fixture
+def mount_tmpfs(work):
+    """mount(name, options): a tmpfs in the test's folder."""
+    mounted = []
+
+    def mount(name, options):
+        if not harness.IS_ROOT:
+            pytest.skip("mounting a tmpfs needs root")
+        path = work / name
+        path.mkdir()
+        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=750", "tmpfs",
+                                 str(path)], capture_output=True, text=True)
+        if result.returncode != 0:
+            pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
+        mounted.append(path)
+        return path
+    yield mount
+    for path in mounted:
+        subprocess.run(["umount", "-l", str(path)], check=False)
+
+
 def filesystem_of(place):
     """The type of the uppermost mount there, without asking that file system itself."""
     types = [line.split(" - ")[1].split()[0]

@@ -94,6 +94,26 @@ def ordinary_user():
     return None
 
 
+def become_user(user):
+    """For begun_with() and Popen: that user (a pwd entry), without any capability."""
+    def become():
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+    return become
+
+
+@contextlib.contextmanager
+def begun_with(become):
+    """Every process that is started meanwhile begins with become()."""
+    original = subprocess.Popen
+    subprocess.Popen = lambda *a, **o: original(*a, **o, preexec_fn=become)
+    try:
+        yield
+    finally:
+        subprocess.Popen = original
+
+
 class Spool:
     """A spool folder, written as slurmctld writes it: mkdir, creat, write per variable, close;
     never a rename."""
@@ -459,14 +479,11 @@ class Slurm:
 
     def run(self, *command, user=None, env=None, check=True, stdin=None, seconds=60, text=True):
         """A Slurm command, as `user` (a pwd entry) if given; `env` changes its environment."""
-        def become():
-            os.setgroups([])
-            os.setgid(user.pw_gid)
-            os.setuid(user.pw_uid)
         result = subprocess.run(list(command), capture_output=True, text=text, input=stdin,
                                 timeout=seconds, cwd="/tmp",
                                 env={**self.environment(user), **(env or {})},
-                                preexec_fn=become if user is not None and IS_ROOT else None)
+                                preexec_fn=become_user(user) if user is not None and IS_ROOT
+                                else None)
         if check:
             assert result.returncode == 0, \
         f"{command}: {result.returncode}: {result.stdout} {result.stderr}"

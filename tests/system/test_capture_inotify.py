@@ -13,22 +13,20 @@ from harness import Storm, wait_for
 
 
 @pytest.fixture
-def as_ordinary_user(monkeypatch, ordinary_user, work, spool):
+def as_ordinary_user(ordinary_user, work, spool):
     """The daemon and the scheduler run as one user, who is not root and has no capability."""
     if not harness.IS_ROOT:
+        yield
         return
     for directory in (work, spool.path):
         os.chown(directory, ordinary_user.pw_uid, ordinary_user.pw_gid)
-    original = subprocess.Popen
 
     def become():
         for file in work.iterdir():  # such as a storm's manifest
             os.chown(file, ordinary_user.pw_uid, ordinary_user.pw_gid)
-        os.setgroups([])
-        os.setgid(ordinary_user.pw_gid)
-        os.setuid(ordinary_user.pw_uid)
-    monkeypatch.setattr(harness.subprocess, "Popen", lambda *a,
-                        **o: original(*a, **o, preexec_fn=become))
+        harness.become_user(ordinary_user)()
+    with harness.begun_with(become):
+        yield
 
 
 def make_hash_directories(spool):
@@ -63,11 +61,11 @@ def test_captured_and_missed_are_exactly_what_was_written(make_daemon, archive, 
     make_hash_directories(spool)
     daemon = ready(make_daemon(sources={"slurm": {"rescan_seconds": 86400,
                                                   "incomplete_after_seconds": 5}}))
-    # Side by side: 500 jobs a second, of which some live so short that they cannot be read.
-    jobs = harness.storm_jobs(300)
-    storms = {lifetime_ms: Storm(spool, work, jobs, first_id=1 + jobs * n, rate=100,
-                                 lifetime_ms=lifetime_ms)
-              for n, lifetime_ms in enumerate([0, 1, 5, 50, 2000])}
+    # Side by side, for three seconds. Most of those that cannot be read are of the first kind.
+    storms = {lifetime_ms: Storm(spool, work, harness.storm_jobs(3 * rate), rate=rate,
+                                 first_id=1 + 1000 * n, lifetime_ms=lifetime_ms)
+              for n, (lifetime_ms, rate) in enumerate([(0, 300), (1, 100), (5, 100), (50, 100),
+                                                       (2000, 100)])}
     manifests = {lifetime_ms: storm.finish().manifest() for lifetime_ms, storm in storms.items()}
     written = {job: sums for manifest in manifests.values() for job, sums in manifest.items()}
     source = accounted(daemon, len(written))
@@ -125,7 +123,7 @@ spool.remove(11)
 """
     # The one that runs this test may stand where only root can reach it.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-    writer = harness.subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE,
+    writer = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, text=True)
     assert writer.stdout.readline() == "written\n"
     daemon.wait_acknowledged(1)

@@ -30,18 +30,6 @@ def read_limit(name):
     return int(pathlib.Path("/proc/sys/fs/inotify", name).read_text())
 
 
-@pytest.fixture
-def limited(monkeypatch):
-    """limited(become): every process that harness starts from now on calls become() first."""
-    original = subprocess.Popen
-
-    def limit(become):
-        monkeypatch.setattr(harness.subprocess, "Popen", lambda *a,
-                            **o: original(*a, **o, preexec_fn=become))
-    yield limit
-    monkeypatch.setattr(harness.subprocess, "Popen", original)
-
-
 def wait_until_held(pid):
     """SIGSTOP has come to every thread of it."""
     def held():
@@ -81,7 +69,7 @@ def test_a_queue_that_runs_over_costs_no_entry_that_stands(make_daemon, make_sto
 
 def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(make_daemon,
                                                                                 make_storm,
-                                                                                archive, limited):
+                                                                                archive):
     if not harness.IS_ROOT:
         pytest.skip("only root can give a user namespace its own limit here")
     import ctypes
@@ -98,10 +86,9 @@ def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(
         subprocess.run(["true"], preexec_fn=become, check=True)
     except (OSError, subprocess.SubprocessError) as e:
         pytest.skip(f"no user namespace here: {e}")
-    limited(become)
-    daemon = make_daemon(sources={"slurm": {"capture": "inotify", "rescan_seconds": 1}}).start()
-    storm = make_storm(100)
-    storm.finish()
+    with harness.begun_with(become):
+        daemon = make_daemon(sources={"slurm": {"capture": "inotify", "rescan_seconds": 1}}).start()
+    storm = make_storm(100).finish()
     daemon.wait_acknowledged(100)
     archive.compare(storm.manifest())
     daemon.wait_log("CAPTURE_WATCH_FAILED")
@@ -110,11 +97,11 @@ def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])
 def test_few_descriptors_lose_nothing_that_can_be_kept(make_daemon, make_storm, archive, spool,
-                                                       limited, way):
+                                                       way):
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
-    limited(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
-    daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
+    with harness.begun_with(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))):
+        daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
     fanotify = daemon.source()["capture"] == "fanotify"
     storm = make_storm(harness.storm_jobs(1000), lifetime_ms=0 if fanotify else -1).finish()
     daemon.wait_status(lambda s: total(s["sources"]["slurm"]) >= len(storm.manifest()),
@@ -171,18 +158,8 @@ def start_as(make_daemon, user, work, source):
     for name in ("state", "archive"):
         (work / name).mkdir(exist_ok=True)
         os.chown(work / name, user.pw_uid, user.pw_gid)
-    daemon = make_daemon(sources={"slurm": source})
-    original = subprocess.Popen
-
-    def become():
-        os.setgroups([])
-        os.setgid(user.pw_gid)
-        os.setuid(user.pw_uid)
-    try:
-        harness.subprocess.Popen = lambda *a, **o: original(*a, **o, preexec_fn=become)
-        return daemon.start()
-    finally:
-        harness.subprocess.Popen = original
+    with harness.begun_with(harness.become_user(user)):
+        return make_daemon(sources={"slurm": source}).start()
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])

@@ -1,7 +1,6 @@
 """Where a spool may lie, and what may happen to the place: other file systems, other mounts, other
 namespaces."""
 
-import contextlib
 import ctypes
 import os
 import pathlib
@@ -156,24 +155,9 @@ def own_namespace(setup):
     return become
 
 
-@contextlib.contextmanager
-def started_with(monkeypatch, become):
-    """Every process that harness starts meanwhile begins with become()."""
-    original = subprocess.Popen
-
-    def popen(*arguments, **options):
-        return original(*arguments, **options, preexec_fn=become)
-    monkeypatch.setattr(harness.subprocess, "Popen", popen)
-    try:
-        yield
-    finally:
-        monkeypatch.setattr(harness.subprocess, "Popen", original)
-
-
 @pytest.mark.parametrize("read_only", [False, True], ids=["private", "read-only-bind"])
 def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon, mounts, work,
-                                                                    archive, monkeypatch,
-                                                                    read_only):
+                                                                    archive, read_only):
     spool = Spool(make_place("tmpfs", work, mounts)[0])
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
@@ -183,7 +167,7 @@ def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon,
             mount(spool.path, spool.path, MS_BIND)
             mount("none", spool.path, MS_REMOUNT | MS_BIND | MS_RDONLY)
     daemon = make_daemon(sources={"slurm": {"spool": spool.path, "rescan_seconds": 3600}})
-    with started_with(monkeypatch, own_namespace(setup)):
+    with harness.begun_with(own_namespace(setup)):
         daemon.start()
     needs_fanotify(daemon)
     storm = Storm(spool, work, harness.storm_jobs(1000), lifetime_ms=0).finish()

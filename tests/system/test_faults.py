@@ -26,27 +26,6 @@ from harness import wait_for
 
 
 # ---- the archive's disk --------------------------------------------------------------------------
-@pytest.fixture
-def mount_tmpfs(work):
-    """mount(name, options): a tmpfs in the test's folder."""
-    mounted = []
-
-    def mount(name, options):
-        if not harness.IS_ROOT:
-            pytest.skip("mounting a tmpfs needs root")
-        path = work / name
-        path.mkdir()
-        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"{options},mode=750", "tmpfs",
-                                 str(path)], capture_output=True, text=True)
-        if result.returncode != 0:
-            pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
-        mounted.append(path)
-        return path
-    yield mount
-    for path in mounted:
-        subprocess.run(["umount", "-l", str(path)], check=False)
-
-
 def remount(path, options):
     subprocess.run(["mount", "-o", f"remount,{options}", str(path)], check=True)
 

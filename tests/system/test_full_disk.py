@@ -9,27 +9,6 @@ import pytest
 import harness
 
 
-@pytest.fixture
-def small_disk(work):
-    """make(name, size): a tmpfs in the test's folder."""
-    mounted = []
-
-    def make(name, size):
-        if not harness.IS_ROOT:
-            pytest.skip("mounting a tmpfs needs root")
-        path = work / name
-        path.mkdir()
-        result = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=750", "tmpfs",
-                                 str(path)], capture_output=True, text=True)
-        if result.returncode != 0:
-            pytest.skip(f"cannot mount a tmpfs here: {result.stderr.strip()}")
-        mounted.append(path)
-        return path
-    yield make
-    for path in mounted:
-        subprocess.run(["umount", "-l", str(path)], check=False)
-
-
 def fill(path):
     """A file that takes all that is left."""
     ballast = path / "ballast"
@@ -43,8 +22,8 @@ def fill(path):
 
 
 def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, make_storm,
-                                                                small_disk, archive):
-    small_disk("archive", "8m")
+                                                                mount_tmpfs, archive):
+    mount_tmpfs("archive", "size=8m")
     ballast = fill(archive.path)
     with open(ballast, "r+b") as file:
         file.truncate(ballast.stat().st_size - 200_000)  # room for some, not for all
@@ -66,8 +45,8 @@ def test_with_the_archive_full_and_then_freed_every_job_arrives(make_daemon, mak
 
 
 def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemon, make_storm,
-                                                                      small_disk, work, archive):
-    state = small_disk("state", "16m")
+                                                                      mount_tmpfs, work, archive):
+    state = mount_tmpfs("state", "size=16m")
     state.chmod(0o700)
     daemon = make_daemon(state_dir=str(state)).start()
     ballast = fill(state)
@@ -81,8 +60,8 @@ def test_with_the_journals_disk_full_and_then_freed_every_job_arrives(make_daemo
 
 def test_at_journal_max_bytes_capture_waits_and_goes_on_when_the_sink_is_back(make_daemon,
                                                                               make_storm,
-                                                                              small_disk, archive):
-    small_disk("archive", "64m")
+                                                                              mount_tmpfs, archive):
+    mount_tmpfs("archive", "size=64m")
     ballast = fill(archive.path)
     jobs = harness.storm_jobs(3000)
     daemon = make_daemon(journal_max_bytes=1 << 20).start()
@@ -106,10 +85,10 @@ def pinned(path):
 
 
 def test_while_the_journal_is_full_no_deleted_file_is_kept_on_the_disk_and_no_job_is_lost(
-    make_daemon, small_disk, work):
-    site = small_disk("site", "400m")
+    make_daemon, mount_tmpfs, work):
+    site = mount_tmpfs("site", "size=400m")
     spool, archive = harness.Spool(site / "spool"), harness.Archive(site / "archive")
-    down = small_disk("down", "1m")
+    down = mount_tmpfs("down", "size=1m")
     ballast = fill(down)
     daemon = make_daemon(state_dir=str(site / "state"), journal_max_bytes=1 << 20,
                          sources={"slurm": {"spool": spool.path}},

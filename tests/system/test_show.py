@@ -72,15 +72,10 @@ def test_an_owner_sees_his_own_job_and_is_told_what_he_could_not_look_into(make_
         os.chown(path, ordinary_user.pw_uid, ordinary_user.pw_gid)
     os.chown(archive.path / ordinary_user.pw_name, ordinary_user.pw_uid, ordinary_user.pw_gid)
 
-    def become():
-        os.setgroups([])
-        os.setgid(ordinary_user.pw_gid)
-        os.setuid(ordinary_user.pw_uid)
-
     def show(job):
         return subprocess.run([str(harness.SCRIPTORIUM), "show", job, "--config",
                                str(daemon.config)], capture_output=True, text=True,
-                              preexec_fn=become)
+                              preexec_fn=harness.become_user(ordinary_user))
     mine = show("7")
     assert mine.returncode == EX_OK, mine.stderr
     assert f"echo of {ordinary_user.pw_name}" in mine.stdout
