@@ -229,8 +229,8 @@ def test_a_daemon_that_starts_again_finds_its_archive_and_adds_nothing(old_archi
     assert redact(daemon, "--archive", archive.path, "--apply").returncode == 0
     after = archive.snapshot()
     daemon.start()
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["scans_total"] > 0
-                       if "scans_total" in s["sources"]["slurm"] else True, "it has looked")
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["scans"] > 0
+                       and s["sources"]["slurm"]["pending"] == 0, "it has looked")
     assert daemon.terminate() == 0
     assert archive.snapshot() == after
 
