@@ -87,7 +87,7 @@ class UsageSourceTest : public ::testing::Test {
     config_.root = lab_.root();
     config_.proc = lab_.proc();
     config_.node = "n1";
-    config_.interval_seconds = 0;  // one sweep after the other, so that no test waits for the next
+    config_.interval_seconds = 1;
     config_.state_file = lab_.path("state/usage.state");
     config_.gpus = false;
     config_.process_io = false;
@@ -155,7 +155,6 @@ class UsageSourceTest : public ::testing::Test {
 };
 
 TEST_F(UsageSourceTest, TellsOfANodeAndOfItsJob) {
-  config_.interval_seconds = 1;  // it sleeps in between
   start();
   const auto seven = job("7");
   ASSERT_TRUE(sees("7"));
@@ -206,7 +205,6 @@ TEST_F(UsageSourceTest, AFullJournalDoesNotStopTheSampling) {
 }
 
 TEST_F(UsageSourceTest, WhatCouldNotBeToldIsToldAfterARestart) {
-  config_.interval_seconds = 1;  // no sweep meets the job while it is removed file by file
   start();
   const auto seven = job("7");
   ASSERT_TRUE(sees("7"));
@@ -276,7 +274,6 @@ TEST_F(UsageSourceTest, ADamagedStateFileIsSaidAndCostsNoMoreThanWhatItHeld) {
 
 TEST_F(UsageSourceTest, AStateFileThatCannotBeWrittenIsSaidOnceAndJobsAreMeasuredAllTheSame) {
   lab_.dir().write("state", "a file where a folder should be");
-  config_.interval_seconds = 1;  // so that it is tried more than once meanwhile
   start();
   const auto seven = job("7");
   ASSERT_TRUE(log_.wait_for("USAGE_STATE_NOT_SAVED"));
