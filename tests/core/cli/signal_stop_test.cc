@@ -32,7 +32,9 @@ TEST(SignalStopTest, ASignalRequestsAStop) {
 TEST(SignalStopTest, EndsWithoutASignal) {
   sigset_t before;
   ::pthread_sigmask(SIG_BLOCK, nullptr, &before);
-  { const SignalStop stop(true); }
+  {
+    const SignalStop stop(true);
+  }
   const SignalStop inactive(false);
   EXPECT_FALSE(inactive.token().stop_requested());
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
