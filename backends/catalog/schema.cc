@@ -167,10 +167,10 @@ Result<void> check_format(sqlite::Connection& db) {
   if (!format) return format.error();
   if (*format == kFormat) return {};
   return Error{ErrorKind::kInvalidConfig,
-               other_format(*format) + "; the daemon converts it when it starts"};
+               other_format(*format) + "; restart the daemon, which converts it"};
 }
 
-bool bring_up_tables(sqlite::Connection& db, std::int64_t format) {
+bool convert_tables(sqlite::Connection& db, std::int64_t format) {
   db.execute("BEGIN IMMEDIATE");
   // Format 3 has `places` and kAccountsOfOwner.
   if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'")) {

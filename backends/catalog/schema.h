@@ -93,11 +93,11 @@ bool prepare_writer(sqlite::Connection& db);
 bool prepare_reader(sqlite::Connection& db);
 
 // kCorrupt if the file is not a catalog; kInvalidConfig if it is one that this version cannot use,
-// with what it is. A catalog of kOldestFormat and later can be brought up (segments.h).
+// with what it is. A catalog of kOldestFormat and later can be converted (segments.h).
 Result<std::int64_t> format_of(sqlite::Connection& db);
 Result<void> check_format(sqlite::Connection& db);
 
 // Makes a file of an older format one of kFormat, in one transaction.
-bool bring_up_tables(sqlite::Connection& db, std::int64_t format);
+bool convert_tables(sqlite::Connection& db, std::int64_t format);
 
 }  // namespace scriptorium::catalog

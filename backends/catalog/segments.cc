@@ -141,17 +141,17 @@ Result<ConnectionPtr> open_checked(const std::string& path, const std::string& n
   return db;
 }
 
-// One that has not the catalog's format could not be brought up: it is damaged.
+// One that has not the catalog's format could not be converted: it is damaged.
 Result<ConnectionPtr> open_segment(const std::string& root, std::int64_t segment, bool write) {
   auto db = open_checked(segment_file(root, segment), segment_name(segment), write);
   if (db || db.error().kind() != ErrorKind::kInvalidConfig) return db;
   return Error{ErrorKind::kCorrupt, db.error().message()};
 }
 
-Result<void> bring_up_file(Connection& db) {
+Result<void> convert_file(Connection& db) {
   const auto format = format_of(db);
   if (!format) return format.error();
-  if (*format != kFormat) bring_up_tables(db, *format);
+  if (*format != kFormat) convert_tables(db, *format);
   if (auto error = db.take_error()) {
     db.rollback();
     return *std::move(error);
@@ -228,7 +228,7 @@ Result<void> check_root(const std::string& root, const std::optional<std::string
   return format ? Result<void>() : format.error().with_context(catalog_file(root));
 }
 
-Result<std::int64_t> bring_up(const std::string& root) {
+Result<std::int64_t> convert_catalog(const std::string& root) {
   auto catalog = open_unchecked(catalog_file(root), "catalog.db", true);
   if (!catalog) return catalog.error();
   const auto format = format_of(**catalog);
@@ -236,10 +236,10 @@ Result<std::int64_t> bring_up(const std::string& root) {
   if (*format == kFormat) return *format;
   for (const SegmentInfo& info : list_segments(**catalog)) {
     auto segment = open_unchecked(segment_file(root, info.id), segment_name(info.id), true);
-    const auto done = segment ? bring_up_file(**segment) : segment.error();
+    const auto done = segment ? convert_file(**segment) : segment.error();
     if (!done && !is_damage(done.error())) return done.error().with_context(segment_name(info.id));
   }
-  if (auto done = bring_up_file(**catalog); !done) return done.error();
+  if (auto done = convert_file(**catalog); !done) return done.error();
   return *format;
 }
 

@@ -40,9 +40,9 @@ Result<void> add_segment(const std::string& root, Connection& catalog, std::int6
                          Timestamp now);
 
 // Makes each file of an older format one of kFormat: the segments first, then catalog.db, so that
-// after an interruption the next call continues. A damaged segment stays as it is. The caller holds
-// WriterLock. The format that the catalog had.
-Result<std::int64_t> bring_up(const std::string& root);
+// after an interruption the next call continues. A segment that is damaged or gone stays as it is.
+// The caller holds WriterLock. Returns the format that the catalog had.
+Result<std::int64_t> convert_catalog(const std::string& root);
 
 // Checked for their format.
 Result<ConnectionPtr> open_catalog_writer(const std::string& root);

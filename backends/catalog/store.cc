@@ -112,7 +112,7 @@ Result<void> Store::start() {
   if (auto made = make_root(config_.root, config_.reader_group); !made) return made;
   const auto lock = WriterLock::take(config_.root);
   if (!lock) return lock.error();
-  const auto format = bring_up(config_.root);
+  const auto format = convert_catalog(config_.root);
   if (!format) return format.error();
   if (*format != kFormat) {
     log_.info("CATALOG_CONVERTED", "the catalog has the format of this version now",

@@ -61,9 +61,9 @@ bool has_bits(std::string_view filter, std::uint64_t hash) {
 }
 
 struct Seen {
-  std::size_t contents = 0;  // that have the word
-  std::size_t last = 0;      // the last of them, from 1
-  Scripts scripts;
+  std::uint32_t number = 0;    // of the word, from 0
+  std::uint32_t contents = 0;  // that have the word
+  std::size_t last = 0;        // the last of them, from 1
 };
 struct HashOfText {
   using is_transparent = void;
@@ -83,7 +83,8 @@ std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
 
 constexpr std::size_t kPlacesHeader = 6;
 constexpr std::size_t kShortNumbers = 256;
-// Of more words so many would share a hash that the list says little.
+// Of more words so many would share a hash that the list says little, and it would take much memory
+// to make.
 constexpr std::size_t kMostPlacedWords = 16'384;
 
 std::uint16_t short_hash(std::string_view word) noexcept {
@@ -115,7 +116,7 @@ std::string bytes_of(const Scripts& scripts, std::size_t parts) {
 
 std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts) {
   std::string places;
-  if (words.empty() || words.size() > kMostPlacedWords) return places;
+  if (words.empty()) return places;
   std::unordered_map<std::string, std::uint16_t> numbers;
   std::string patterns;
   std::vector<std::uint16_t> of_words;
@@ -137,15 +138,18 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
   return places += patterns;
 }
 
-std::string places_of(const Words& words, std::size_t scripts) {
+// `having`: by Seen::number.
+std::string places_of(const Words& words, const std::vector<Scripts>& having, std::size_t scripts) {
+  if (words.size() > kMostPlacedWords) return {};
   const std::size_t parts = std::min(scripts, kMostParts);
   std::map<std::uint16_t, Scripts> by_hash;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
-    if (seen.scripts.count() == parts) {
+    const Scripts& with_word = having[seen.number];
+    if (with_word.count() == parts) {
       everywhere.push_back(short_hash(word));
     } else {
-      by_hash[short_hash(word)] |= seen.scripts;  // those that share a hash share their scripts
+      by_hash[short_hash(word)] |= with_word;  // those that share a hash share their scripts
     }
   }
   for (const std::uint16_t hash : everywhere) by_hash.erase(hash);
@@ -156,6 +160,7 @@ std::string places_of(const Words& words, std::size_t scripts) {
 
 BlockWords words_of(const Block& block) {
   Words words(kUsualWords);
+  std::vector<Scripts> having;  // each word, by its number
   NumberSet pairs;
   bool all_plain = true;
   for (std::size_t place = 0; place < block.size(); ++place) {
@@ -167,11 +172,16 @@ BlockWords words_of(const Block& block) {
     const std::string* before = nullptr;
     for_each_word(block[place], [&](std::string_view word) {
       auto found = words.find(word);
-      if (found == words.end()) found = words.try_emplace(std::string(word)).first;
-      if (found->second.last != place + 1) {
-        found->second.last = place + 1;
-        if (plain) ++found->second.contents;
-        found->second.scripts.set(part_of(place, block.size()));
+      if (found == words.end()) {
+        const auto number = static_cast<std::uint32_t>(words.size());
+        found = words.try_emplace(std::string(word), Seen{.number = number}).first;
+        if (number < kMostPlacedWords) having.emplace_back();
+      }
+      Seen& seen = found->second;
+      if (seen.last != place + 1) {
+        seen.last = place + 1;
+        if (plain) ++seen.contents;
+        if (seen.number < having.size()) having[seen.number].set(part_of(place, block.size()));
       }
       if (before != nullptr) pairs.insert(hash_pair(*before, word));
       before = &found->first;  // stays where it is when the map grows
@@ -191,7 +201,7 @@ BlockWords words_of(const Block& block) {
   }
   if (block.size() == 1 && all_plain) (result.list += kInAll) += ' ';
   result.filter = filter_of(pairs, kBitsOfPair);
-  result.places = places_of(words, block.size());
+  result.places = places_of(words, having, block.size());
   return result;
 }
 

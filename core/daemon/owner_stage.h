@@ -119,7 +119,8 @@ class OwnerStage {
   std::jthread thread_;
 };
 
-// The event with the scheduler's answer about it.
+// The event with the scheduler's answer about it, whose texts are redacted; those that cannot be
+// are left out.
 std::shared_ptr<Event> with_owner(const Event& event, const OwnerAnswer& answer,
                                   const redact::Redactor& redactor);
 

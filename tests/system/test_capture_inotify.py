@@ -123,8 +123,8 @@ spool.remove(11)
 """
     # The one that runs this test may stand where only root can reach it.
     python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
-    writer = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, text=True)
+    writer = subprocess.Popen([python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True)
     assert writer.stdout.readline() == "written\n"
     daemon.wait_acknowledged(1)
     daemon.wait_status(lambda s: s["sources"]["slurm"]["pending"] == 0,

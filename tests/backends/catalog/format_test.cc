@@ -108,9 +108,9 @@ TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
   EXPECT_TRUE(log_.has("CATALOG_CONVERTED"));
 }
 
-TEST_F(CatalogFormatTest, AnOlderCatalogIsBroughtUpByTheDaemonAlsoAfterAnInterruption) {
+TEST_F(CatalogFormatTest, AnOlderCatalogIsConvertedByTheDaemonAlsoAfterAnInterruption) {
   const std::string root = copy_of_fixture("format-2");
-  const std::string advice = "; the daemon converts it when it starts";
+  const std::string advice = "; restart the daemon, which converts it";
   EXPECT_NE(problem_of(open_catalog_reader(root)).find(advice), std::string::npos);
   EXPECT_NE(problem_of(open_segment_reader(root, 1)).find(advice), std::string::npos);
   EXPECT_TRUE(check_root(root, std::nullopt));
@@ -118,7 +118,7 @@ TEST_F(CatalogFormatTest, AnOlderCatalogIsBroughtUpByTheDaemonAlsoAfterAnInterru
   Maintenance care(config_, clock_);
   EXPECT_FALSE(care.rewrite(MaintainedSink::Rewrite::kDamaged,
                             {}));  // and it is not taken for a damaged one
-  ASSERT_TRUE(bring_up(root));
+  ASSERT_TRUE(convert_catalog(root));
   EXPECT_EQ(problem_of(open_catalog_reader(root)), "");
   // As if it had ended after the first segment.
   set_format(catalog_file(root), 2);
@@ -158,6 +158,20 @@ TEST_F(CatalogFormatTest, ADamagedSegmentOfAnOlderCatalogIsLeftOutAndCanBeRebuil
   EXPECT_NE(report->findings[0].problem.find("was kept"), std::string::npos);
   const auto again = open(root);
   EXPECT_TRUE(again->readable()->fetch(test::without_bytes(fixture_events()[0])));
+}
+
+// As after a crash between the two steps that end the rewriting of a segment.
+TEST_F(CatalogFormatTest, ASegmentWhoseFileIsGoneDoesNotPreventTheConversion) {
+  const std::string root = copy_of_fixture("format-2");
+  {
+    auto db = sqlite::Connection::open(catalog_file(root), sqlite::Connection::Mode::kReadWrite);
+    ASSERT_TRUE((*db)->execute("UPDATE segments SET state = 2 WHERE id = 1"));
+  }
+  for (const char* ending : {"", "-wal", "-shm"}) fs::remove(segment_file(root, 1) + ending);
+  open(root)->stop(SteadyTime::max());
+  Maintenance care(config_, clock_);
+  ASSERT_TRUE(care.rewrite(MaintainedSink::Rewrite::kDamaged, {}));
+  EXPECT_TRUE(care.check({})->findings.empty());
 }
 
 TEST_F(CatalogFormatTest, ANewerCatalogIsRefusedAndLeftAsItIs) {

@@ -57,6 +57,12 @@ TEST(CatalogWordsTest, BytesThatAreNoUtf8HideNoWord) {
   EXPECT_EQ(scripts_with(places, "srun"), Scripts(2));
 }
 
+TEST(CatalogWordsTest, OfVeryManyWordsNothingIsKept) {
+  std::string many;
+  for (int i = 0; i < 20'000; ++i) many += "w" + std::to_string(i) + " ";
+  EXPECT_EQ(words_of(block_of({many, "gmx\n"})).places, "");
+}
+
 TEST(CatalogWordsTest, ADamagedListNamesEveryScriptOrSome) {
   std::mt19937 random(2);  // NOLINT(cert-msc51-cpp): the same each time
   const std::string places = words_of(block_of(some_scripts(20, random))).places;
