@@ -28,6 +28,7 @@ long resident_kilobytes() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && argv[1][0] == '-') bench::fail("usage: journal_bench [DIRECTORY [EVENTS]]");
   const bench::TemporaryDirectory own;
   const std::string directory = argc > 1 ? argv[1] : own.path();
   const int events = argc > 2 ? std::atoi(argv[2]) : 50'000;

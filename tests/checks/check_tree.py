@@ -16,6 +16,8 @@ words and exits 1.
   examples COMMAND    every ```toml example of README.md, docs/ and the plugins' READMEs,
                       packaging/scriptorium.toml and each file of plugins.d, unchanged and with
                       its comments taken away, is a configuration that COMMAND takes
+  committed           no file is larger than a fixture may be, and none has a name that a program
+                      takes for an option
   waits               no system test waits for less than a minute, and no fast test asserts that
                       something takes less: a busy machine would fail it
   exports FOLDER      every plugin in FOLDER exports its descriptor and nothing else
@@ -278,6 +280,22 @@ def check_columns():
         for number, line in lines(file):
             if len(line) > COLUMNS and not may_be_long(file, file.suffix, number, line, state):
                 problem(file, number, f"ends at column {len(line)}, not {COLUMNS} or before")
+
+
+# ---- committed -----------------------------------------------------------------------------------
+MOST_BYTES = 1_200_000
+
+
+def check_committed():
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        skip("not a clone, or no git")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout
+    for file in (ROOT / name for name in listed.split("\0") if name):
+        if any(part.startswith("-") for part in file.relative_to(ROOT).parts):
+            problem(file, 1, "begins with '-'")
+        if file.is_file() and file.stat().st_size > MOST_BYTES:
+            problem(file, 1, f"{file.stat().st_size} bytes; {MOST_BYTES} at most")
 
 
 # ---- waits ---------------------------------------------------------------------------------------
