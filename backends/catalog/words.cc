@@ -232,8 +232,8 @@ Scripts scripts_with(std::string_view places, std::string_view word) {
   const std::size_t pattern = patterns + size * number;
   if (pattern + size > places.size()) return every;
   Scripts scripts;
-  for (std::size_t part = 0; part < parts; ++part)
-    scripts[part] = (static_cast<unsigned char>(places[pattern + part / 8]) >> (part % 8) & 1) != 0;
+  for (std::size_t byte = size; byte-- > 0;)
+    scripts = scripts << 8 | Scripts(static_cast<unsigned char>(places[pattern + byte]));
   return scripts;
 }
 

@@ -27,6 +27,9 @@ constexpr std::uint64_t kMaxRecordBytes = 64U << 20;
 // same.
 constexpr std::size_t kMaxOpened = 5'000;
 
+// Names of one directory that are kept for the next calls.
+constexpr std::size_t kNamesAhead = 20'000;
+
 constexpr std::size_t kMetadata = static_cast<std::size_t>(FileKind::kMetadata);
 
 // Calls each(name, type) for the names in a directory that do not begin with a dot.
@@ -230,11 +233,11 @@ class Archive::SmallestNames {
     names_.push(std::move(name));
     if (names_.size() > limit_) names_.pop();
   }
+  // The largest first.
   std::vector<std::string> take() {
     std::vector<std::string> sorted;
     sorted.reserve(names_.size());
     for (; !names_.empty(); names_.pop()) sorted.push_back(names_.top());
-    std::ranges::reverse(sorted);
     return sorted;
   }
 
@@ -246,11 +249,13 @@ class Archive::SmallestNames {
 class Archive::Walk {
  public:
   // `layouts`: all that the tree has had.
-  Walk(std::vector<Layout> layouts, const Query& query, const std::string& after, std::size_t limit)
+  Walk(std::vector<Layout> layouts, const Query& query, const std::string& after, std::size_t limit,
+       Ahead& ahead)
       : layouts_(std::move(layouts)),
         query_(query),
         after_(split_path(after)),
-        limit_(std::max<std::size_t>(limit, 1)) {
+        limit_(std::max<std::size_t>(limit, 1)),
+        ahead_(ahead) {
     for (const Layout& layout : layouts_) {
       const std::size_t depth = layout.directory_depth();
       endings_.push_back({depth, layout.endings()[kMetadata]});
@@ -320,21 +325,27 @@ class Archive::Walk {
     return true;
   }
 
-  Result<bool> records(int fd, std::size_t depth, std::string last) {
+  // Its records after `last`, whose names an earlier call may have read.
+  Result<bool> records(int fd, std::size_t depth, const std::string& last) {
+    if (ahead_.directory != path() || ahead_.last != last)
+      ahead_ = {.directory = path(), .last = last, .names = {}};
     while (true) {
-      SmallestNames smallest(limit_);
-      auto listed = for_each_name(fd, [&](const char* name, unsigned char) {
-        if (name > last && is_record(depth, name)) smallest.add(name);
-      });
-      if (!listed) return listed.error();
-      const std::vector<std::string> names = smallest.take();
-      for (const std::string& name : names) {
-        if (page_.events.size() >= limit_ || opened_ >= kMaxOpened) return false;
-        if (auto taken = record(fd, name); !taken) return taken.error();
-        last = name;
-        page_.position = path() + name;
+      if (ahead_.names.empty()) {
+        if (ahead_.complete) return true;
+        SmallestNames smallest(kNamesAhead);
+        auto listed = for_each_name(fd, [&](const char* name, unsigned char) {
+          if (name > ahead_.last && is_record(depth, name)) smallest.add(name);
+        });
+        if (!listed) return listed.error();
+        ahead_.names = smallest.take();
+        ahead_.complete = ahead_.names.size() < kNamesAhead;
+        continue;
       }
-      if (names.size() < limit_) return true;
+      if (page_.events.size() >= limit_ || opened_ >= kMaxOpened) return false;
+      if (auto taken = record(fd, ahead_.names.back()); !taken) return taken.error();
+      ahead_.last = std::move(ahead_.names.back());
+      ahead_.names.pop_back();
+      page_.position = ahead_.directory + ahead_.last;
     }
   }
 
@@ -370,6 +381,7 @@ class Archive::Walk {
   const Query& query_;
   const std::vector<std::string> after_;
   const std::size_t limit_;
+  Ahead& ahead_;
   std::size_t depth_ = 0;
   std::vector<std::string> path_;
   std::size_t opened_ = 0;
@@ -383,7 +395,10 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
   auto layouts = former_layouts(root->get());
   if (!layouts) return layouts.error();
   layouts->push_back(layout_);
-  return Walk(*std::move(layouts), query, after, limit).run(root->get());
+  Ahead ahead = ahead_.with([](Ahead& kept) { return std::exchange(kept, {}); });
+  auto page = Walk(*std::move(layouts), query, after, limit, ahead).run(root->get());
+  ahead_.with([&](Ahead& kept) { kept = std::move(ahead); });
+  return page;
 }
 
 }  // namespace scriptorium::file

@@ -8,6 +8,7 @@
 #include "backends/file/layout.h"
 #include "core/api/readable_sink.h"
 #include "core/base/file.h"
+#include "core/base/guarded.h"
 
 namespace scriptorium::file {
 
@@ -15,8 +16,10 @@ namespace scriptorium::file {
 // believed but what agrees with the record's own sizes and hashes, and nothing has vanished but
 // beneath a marker (marker.h).
 //
-// Owns:    nothing between calls; borrows config and layout. The root is opened for each call.
-// Memory:  one event, or one page and as many names.
+// Owns:    between calls, only names of one directory; borrows config and layout. The root is
+// opened
+//          for each call.
+// Memory:  one event, or one page and 20,000 names.
 // Fails:   as ReadableSink says; what the file system answers is in the words of file_error().
 class Archive final : public ReadableSink {
  public:
@@ -33,6 +36,14 @@ class Archive final : public ReadableSink {
   // Position of a listing in the tree: the names on the way to a record, the record's last.
   class Walk;
   class SmallestNames;
+  // Names of records after `last` in a directory, the largest first. A page is much smaller than a
+  // directory may be, which would else be read for each page.
+  struct Ahead {
+    std::string directory;  // "alice/2026/"
+    std::string last;
+    std::vector<std::string> names;
+    bool complete = false;  // none comes after them
+  };
 
   Result<UniqueFd> open_root() const;
   Result<std::vector<Layout>> former_layouts(int root) const;
@@ -53,6 +64,7 @@ class Archive final : public ReadableSink {
 
   const FileConfig& config_;
   const Layout& layout_;
+  Guarded<Ahead> ahead_;
 };
 
 }  // namespace scriptorium::file

@@ -136,24 +136,25 @@ TEST_F(FileArchiveTest, GivesBackTheUnverifiedEventAfterItsJobHasMoved) {
   EXPECT_EQ(list_all(*sink, {}, 10), std::vector<std::string>{after.id});
 }
 
-// Sees which directories of a directory are opened.
-class OpenedDirectories {
+// Sees which directories of a directory are opened, or read.
+class SeenDirectories {
  public:
-  explicit OpenedDirectories(const std::string& parent) : fd_(::inotify_init1(IN_NONBLOCK)) {
-    EXPECT_GE(::inotify_add_watch(fd_.get(), parent.c_str(), IN_OPEN | IN_ONLYDIR), 0);
+  SeenDirectories(const std::string& parent, std::uint32_t what)
+      : fd_(::inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(::inotify_add_watch(fd_.get(), parent.c_str(), what | IN_ONLYDIR), 0);
   }
   // Their names, since the last call.
   std::set<std::string> take() {
-    std::set<std::string> opened;
+    std::set<std::string> seen;
     alignas(inotify_event) std::array<char, 1U << 16> buffer{};
     for (ssize_t size = 0; (size = ::read(fd_.get(), buffer.data(), buffer.size())) > 0;) {
       for (ssize_t at = 0; at < size;) {
         const auto* event = reinterpret_cast<const inotify_event*>(buffer.data() + at);
-        if ((event->mask & IN_ISDIR) != 0 && event->len > 0) opened.insert(event->name);
+        if ((event->mask & IN_ISDIR) != 0 && event->len > 0) seen.insert(event->name);
         at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
       }
     }
-    return opened;
+    return seen;
   }
 
  private:
@@ -174,7 +175,7 @@ TEST_F(FileArchiveTest, FindsWhatMovedToTheOwnerThatItsJobNamedWithoutLookingInt
     deliver(*sink, {share(first.back())});
     deliver(*sink, {share(test::make_owned_event(first.back()))});
   }
-  OpenedDirectories opened(config_.root);
+  SeenDirectories opened(config_.root, IN_OPEN);
   for (const Event& event : first) {
     const auto fetched = sink->readable()->fetch(locator_of(event));
     ASSERT_TRUE(fetched) << fetched.error().message();
@@ -464,6 +465,58 @@ TEST_F(FileArchiveTest, ListsByKindAndTimeAndSkipsWhatItDoesNotUnderstand) {
   ASSERT_TRUE(page);
   EXPECT_EQ(page->skipped, 1U);
   EXPECT_EQ(page->events.size(), 40U);
+}
+
+TEST_F(FileArchiveTest, ReadsADirectoryOnceForManyPages) {
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  std::vector<std::string> ids;
+  for (int i = 0; i < 30; ++i) {
+    const auto event = make_event(std::to_string(i));
+    deliver(*sink, {event});
+    ids.push_back(event->id);
+  }
+  SeenDirectories read(config_.root + "/alice/2026", IN_ACCESS);
+  std::string after;
+  std::vector<std::string> listed;
+  for (int call = 0; call < 6; ++call) {
+    const auto page = sink->readable()->list({}, after, 5);
+    ASSERT_TRUE(page) << page.error().message();
+    for (const auto& event : page->events) listed.push_back(event->id);
+    after = page->position;
+    EXPECT_EQ(read.take().size(), call == 0 ? 1U : 0U) << call;
+  }
+  EXPECT_THAT(listed, ::testing::UnorderedElementsAreArray(ids));
+  // Another listing in between begins where it was told to.
+  EXPECT_THAT(list_all(*sink, {}, 7), ::testing::UnorderedElementsAreArray(ids));
+  const auto page = sink->readable()->list({}, after, 5);
+  ASSERT_TRUE(page);
+  EXPECT_TRUE(page->end);
+  EXPECT_TRUE(page->events.empty());
+}
+
+// So many that their names are not all kept.
+TEST_F(FileArchiveTest, ListsADirectoryOfVeryManyNames) {
+  constexpr std::size_t kForeign = 20'050;
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  deliver(*sink, {make_event("1"), make_event("9")});
+  for (std::size_t i = 0; i < kForeign; ++i)
+    directory_.write("archive/alice/2026/11/5-" + std::to_string(i) + ".json", "");
+  std::size_t events = 0;
+  std::uint64_t skipped = 0;
+  std::string after;
+  for (bool end = false; !end;) {
+    const auto page = sink->readable()->list({}, after, 5'000);
+    ASSERT_TRUE(page) << page.error().message();
+    ASSERT_TRUE(page->end || page->position > after);
+    events += page->events.size();
+    skipped += page->skipped;
+    after = page->position;
+    end = page->end;
+  }
+  EXPECT_EQ(events, 2U);
+  EXPECT_EQ(skipped, kForeign);
 }
 
 TEST_F(FileArchiveTest, IsReadableOnlyWithAllThatAnEventIsMadeOf) {
