@@ -2,17 +2,14 @@
 // Option `how`: "segfault" in deliver(); "recursion", which uses up the thread's stack; "callback",
 // a segmentation fault in a thread of its own after deliver() came back, as a client library's;
 // "kill", SIGKILL. Option `file`: gets the job id of every acknowledged event.
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "core/base/file.h"
 #include "tests/broken_plugins/plain_sink.h"
 
 namespace {
@@ -66,43 +63,16 @@ class CrashingSink : public scriptorium::Sink {
         if (config_.how == "kill") ::kill(::getpid(), SIGKILL);
         segfault();
       }
-      if (auto noted = note(delivery.event().job.id); !noted) {
-        delivery.retry(noted.error().message());
-      } else {
-        delivery.acknowledge();
-      }
+      scriptorium::broken::note_and_acknowledge(config_.file, delivery.event().job.id, delivery);
     }
   }
 
  private:
-  scriptorium::Result<void> note(const std::string& job) const {
-    const scriptorium::UniqueFd fd{
-        ::open(config_.file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600)};
-    if (!fd) return scriptorium::system_error("open " + config_.file, errno);
-    return scriptorium::write_fd(fd.get(), job + "\n");
-  }
-
   CrashingConfig config_;
   std::vector<scriptorium::Delivery> kept_;
 };
 
-std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
-  schema().parse(table, problems);
-}
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
-                                                               const scriptorium::PluginContext&) {
-  scriptorium::Problems problems;
-  return std::unique_ptr<scriptorium::Sink>(new CrashingSink(schema().parse(table, problems)));
-}
-
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSink,
-    .name = "crashing",
-    .summary = "ends the process at one job",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    scriptorium::broken::describe<&schema, CrashingSink>("crashing", "ends the process at one job");

@@ -84,8 +84,8 @@ class Store final : public MaintainedSink, public ReadableSink, public Rewritabl
 
 class MaintainedSinkOfATest final : public scriptorium::broken::PlainSink {
  public:
-  explicit MaintainedSinkOfATest(const std::string& state)
-      : store_(state), frozen_(state == "frozen") {}
+  explicit MaintainedSinkOfATest(const MaintainedConfig& config)
+      : store_(config.state), frozen_(config.state == "frozen") {}
   MaintainedSink* maintained() override { return &store_; }
   ReadableSink* readable() override { return &store_; }
   RewritableSink* rewritable() override { return frozen_ ? nullptr : &store_; }
@@ -95,24 +95,8 @@ class MaintainedSinkOfATest final : public scriptorium::broken::PlainSink {
   const bool frozen_;
 };
 
-std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
-  schema().parse(table, problems);
-}
-Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
-                                                  const scriptorium::PluginContext&) {
-  scriptorium::Problems problems;
-  return std::unique_ptr<scriptorium::Sink>(
-      new MaintainedSinkOfATest(schema().parse(table, problems).state));
-}
-
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSink,
-    .name = "maintained",
-    .summary = "can be read, checked and rewritten",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    scriptorium::broken::describe<&schema, MaintainedSinkOfATest>(
+        "maintained", "can be read, checked and rewritten");

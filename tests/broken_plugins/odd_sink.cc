@@ -19,7 +19,7 @@ const Schema<OddConfig>& schema() {
 
 class OddSink : public Sink {
  public:
-  explicit OddSink(std::string at) : at_(std::move(at)) {}
+  explicit OddSink(OddConfig config) : at_(std::move(config.at)) { odd("create"); }
 
   Result<void> check() override { return odd("check"), Result<void>{}; }
   Result<void> start() override { return odd("start"), Result<void>{}; }
@@ -46,21 +46,15 @@ class OddSink : public Sink {
 void check(const Table& table, Problems& problems) {
   if (schema().parse(table, problems).at == "options") throw 1;
 }
-std::vector<OptionInfo> options() { return schema().options(); }
-Result<std::unique_ptr<Sink>> create(const Table& table, const PluginContext&) {
-  Problems problems;
-  std::string at = schema().parse(table, problems).at;
-  if (at == "create") throw 1;
-  return std::unique_ptr<Sink>(new OddSink(std::move(at)));
+
+constexpr PluginDescriptor describe_odd_sink() {
+  auto descriptor =
+      broken::describe<&schema, OddSink>("odd_sink", "throws an int in the call named by `at`");
+  descriptor.check = &check;
+  return descriptor;
 }
 
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSink,
-    .name = "odd_sink",
-    .summary = "throws an int in the call named by `at`",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    describe_odd_sink();

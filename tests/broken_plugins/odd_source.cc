@@ -6,8 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/api/plugin.h"
-#include "core/api/spool_adapter.h"
+#include "tests/broken_plugins/plain_sink.h"
 
 namespace {
 
@@ -123,20 +122,8 @@ class OddSource : public SpoolAdapter {
   std::string spool_;
 };
 
-std::vector<OptionInfo> options() { return schema().options(); }
-void check(const Table& table, Problems& problems) { schema().parse(table, problems); }
-Result<std::unique_ptr<SpoolAdapter>> create(const Table& table, const PluginContext&) {
-  Problems problems;
-  return std::unique_ptr<SpoolAdapter>(new OddSource(schema().parse(table, problems)));
-}
-
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSpoolAdapter,
-    .name = "odd_source",
-    .summary = "throws an int in the call named by `at`",
-    .options = &options,
-    .check = &check,
-    .create_spool_adapter = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    scriptorium::broken::describe<&schema, OddSource>("odd_source",
+                                                      "throws an int in the call named by `at`");

@@ -73,23 +73,7 @@ class PryingSink : public scriptorium::broken::PlainSink {
   bool done_ = false;
 };
 
-std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
-  schema().parse(table, problems);
-}
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
-                                                               const scriptorium::PluginContext&) {
-  scriptorium::Problems problems;
-  return std::unique_ptr<scriptorium::Sink>(new PryingSink(schema().parse(table, problems)));
-}
-
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSink,
-    .name = "prying",
-    .summary = "tries to have files of others",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    scriptorium::broken::describe<&schema, PryingSink>("prying", "tries to have files of others");

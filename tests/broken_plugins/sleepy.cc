@@ -64,23 +64,7 @@ class SleepySink : public scriptorium::broken::PlainSink {
   SleepyConfig config_;
 };
 
-std::vector<scriptorium::OptionInfo> options() { return schema().options(); }
-void check(const scriptorium::Table& table, scriptorium::Problems& problems) {
-  schema().parse(table, problems);
-}
-scriptorium::Result<std::unique_ptr<scriptorium::Sink>> create(const scriptorium::Table& table,
-                                                               const scriptorium::PluginContext&) {
-  scriptorium::Problems problems;
-  return std::unique_ptr<scriptorium::Sink>(new SleepySink(schema().parse(table, problems)));
-}
-
 }  // namespace
 
-extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin = {
-    .kind = scriptorium::PluginKind::kSink,
-    .name = "sleepy",
-    .summary = "blocks until a file appears",
-    .options = &options,
-    .check = &check,
-    .create_sink = &create,
-};
+extern "C" SCRIPTORIUM_EXPORT const scriptorium::PluginDescriptor scriptorium_plugin =
+    scriptorium::broken::describe<&schema, SleepySink>("sleepy", "blocks until a file appears");
