@@ -18,11 +18,9 @@
 #include <thread>
 
 #include "core/base/file.h"
-#include "core/base/guarded.h"
 #include "tests/core/capture/toy_spool.h"
+#include "tests/support/capture_fixture.h"
 #include "tests/support/event_factory.h"
-#include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
 
 namespace scriptorium {
 namespace {
@@ -46,23 +44,8 @@ class LaterClock final : public Clock {
 };
 
 // One capture over a toy spool, with a sink's view of the journal to see what comes out.
-class CaptureTest : public testing::TestWithParam<std::string> {
+class CaptureTest : public test::CaptureFixture {
  protected:
-  void SetUp() override { open_journal(); }
-  void TearDown() override {
-    capture_.reset();
-    journal_.reset();
-  }
-
-  void open_journal() {
-    auto journal = Journal::open({.directory = state_.path()}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    auto sink = journal_->register_sink("test", {"*"});
-    ASSERT_TRUE(sink) << sink.error().message();
-    sink_ = *sink;
-  }
-
   SourceConfig config() {
     SourceConfig common;
     common.plugin = "toy";
@@ -86,12 +69,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
 
   // False if this machine cannot give the wanted way; the test is then skipped.
   bool start(const SourceConfig& common) {
-    auto opened = open_direct_access(spool_.root(), SpoolCapture::wanted(common));
-    EXPECT_TRUE(opened) << opened.error().message();
-    if (common.capture == "fanotify" && !opened->fanotify_problem.empty()) {
-      skip_ = opened->fanotify_problem;
-      return false;
-    }
+    auto opened = open_spool(spool_.root(), common);
+    if (!opened) return false;
     run(*std::move(opened), common);
     return true;
   }
@@ -116,32 +95,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
   // Waits until `count` more events are in the journal; returns them by job id.
   std::multimap<int, std::shared_ptr<const Event>> collect(std::size_t count) {
     std::multimap<int, std::shared_ptr<const Event>> result;
-    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    const std::uint64_t generation = journal_->parked_generation(sink_);
-    while (result.size() < count && std::chrono::steady_clock::now() < deadline) {
-      if (!journal_->wait(sink_, after_, generation, {}, deadline)) continue;
-      auto items = journal_->read(sink_, after_, 1000, 64U << 20);
-      EXPECT_TRUE(items) << items.error().message();
-      for (const Journal::Item& item : *items) {
-        result.emplace(std::stoi(item.event->job.id), item.event);
-        after_ = item.sequence;
-      }
-    }
-    EXPECT_EQ(result.size(), count);
+    for (auto& event : collect_events(count)) result.emplace(std::stoi(event->job.id), event);
     return result;
-  }
-
-  // Waits until the status says so.
-  template <typename Condition>
-  testing::AssertionResult eventually(Condition condition) {
-    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    Guarded<int> nothing;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (condition(capture_->status())) return testing::AssertionSuccess();
-      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5},
-                         [](int) { return false; });
-    }
-    return testing::AssertionFailure() << "not within " << kPatience.count() << " s";
   }
 
   static void expect_whole(const Event& event, int id) {
@@ -152,21 +107,8 @@ class CaptureTest : public testing::TestWithParam<std::string> {
     EXPECT_EQ(*event.file("environment")->bytes, std::string("A=1\0", 4));
   }
 
-  std::uint64_t missed() const {
-    std::uint64_t sum = 0;
-    for (const auto& [reason, count] : capture_->status().missed) sum += count;
-    return sum;
-  }
-
-  test::RecordingLogger log_;
-  test::TempDir state_;
   ToySpool spool_;
-  std::unique_ptr<Journal> journal_;
-  Journal::SinkId sink_ = 0;
-  std::uint64_t after_ = 0;
   std::unique_ptr<test::ToyAdapter> adapter_;
-  std::unique_ptr<SpoolCapture> capture_;
-  std::string skip_;
   int fanotify_ = -1;  // the capture's; -1 without
   LaterClock later_;
   const Clock* clock_ = &later_;
@@ -221,11 +163,7 @@ class FullJournalTest : public CaptureTest {
  protected:
   void fill_journal() {
     TearDown();
-    auto journal =
-        Journal::open({.directory = state_.path(), .max_bytes = 1U << 20}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    sink_ = *journal_->register_sink("test", {"*"});
+    open_journal(1U << 20);
     std::string noise(2U << 20, ' ');
     std::uint64_t state = 1;
     for (char& c : noise)
@@ -783,11 +721,7 @@ TEST_P(CaptureTest, FilesOfAnotherOwnerAreNotBelieved) {
 
 TEST_P(CaptureTest, StopWhileTheJournalIsFullLosesNothing) {
   journal_.reset();
-  auto small =
-      Journal::open({.directory = state_.path(), .max_bytes = 200'000}, log_, system_clock());
-  ASSERT_TRUE(small);
-  journal_ = *std::move(small);
-  sink_ = *journal_->register_sink("test", {"*"});
+  open_journal(200'000);
   for (int id = 1; id <= 2000; ++id) spool_.submit(id);
   START_OR_SKIP(config());
   ASSERT_TRUE(eventually([&](const CaptureStatus&) { return journal_->full(); }));

@@ -10,20 +10,15 @@
 
 #include <set>
 
-#include "core/base/guarded.h"
 #include "schedulers/torque/parse.h"
 #include "schedulers/torque/source.h"
 #include "tests/schedulers/torque/fixtures.h"
-#include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/capture_fixture.h"
 
 namespace scriptorium::torque {
 namespace {
 
-using test::kPatience;
 using namespace std::literals;
-using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -93,33 +88,18 @@ class TorqueSpool {
   const std::string home_;
 };
 
-class TorqueCaptureTest : public testing::TestWithParam<std::string> {
+class TorqueCaptureTest : public test::CaptureFixture {
  protected:
   void SetUp() override {
     common_.capture = GetParam();
-    open_journal();
-  }
-  void TearDown() override {
-    capture_.reset();
-    journal_.reset();
-  }
-
-  void open_journal() {
-    auto journal = Journal::open({.directory = state_.path()}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    sink_ = *journal_->register_sink("test", {"*"});
+    CaptureFixture::SetUp();
   }
 
   // False if this machine cannot give the wanted way; the test is then skipped.
   bool start() {
     adapter_ = std::make_unique<TorqueSource>(TorqueConfig{spool_.home()}, context_);
-    auto opened = open_direct_access(adapter_->spool_root(), SpoolCapture::wanted(common_));
-    EXPECT_TRUE(opened) << opened.error().message();
-    if (common_.capture == "fanotify" && !opened->fanotify_problem.empty()) {
-      skip_ = opened->fanotify_problem;
-      return false;
-    }
+    auto opened = open_spool(adapter_->spool_root(), common_);
+    if (!opened) return false;
     SpoolCapture::Options options{"torque", common_, {"lab", "torque", "ctl1"}, false, false};
     options.redactor =
         std::make_shared<const redact::Redactor>(nullptr, redact::Mode::kOff, common_.environment);
@@ -130,40 +110,11 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     return true;
   }
 
-  std::vector<std::shared_ptr<const Event>> collect(std::size_t count) {
-    std::vector<std::shared_ptr<const Event>> result;
-    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    const std::uint64_t generation = journal_->parked_generation(sink_);
-    while (result.size() < count && std::chrono::steady_clock::now() < deadline) {
-      if (!journal_->wait(sink_, after_, generation, {}, deadline)) continue;
-      auto items = journal_->read(sink_, after_, 1000, 64U << 20);
-      EXPECT_TRUE(items) << items.error().message();
-      for (const Journal::Item& item : *items) {
-        result.push_back(item.event);
-        after_ = item.sequence;
-      }
-    }
-    EXPECT_EQ(result.size(), count);
-    return result;
-  }
-
-  template <typename Condition>
-  testing::AssertionResult eventually(Condition condition) {
-    const SteadyTime deadline = std::chrono::steady_clock::now() + kPatience;
-    Guarded<int> nothing;
-    while (std::chrono::steady_clock::now() < deadline) {
-      if (condition(capture_->status())) return testing::AssertionSuccess();
-      nothing.wait_until({}, std::chrono::steady_clock::now() + milliseconds{5},
-                         [](int) { return false; });
-    }
-    return testing::AssertionFailure() << "not within " << kPatience.count() << " s";
-  }
-
   // What was done to the spool until now was seen: a job that comes after it has come out.
   void fence() {
     const std::string stem = std::to_string(900 + fences_++) + ".fence";
     spool_.submit(stem);
-    const auto events = collect(1);
+    const auto events = collect_events(1);
     ASSERT_FALSE(events.empty());
     EXPECT_EQ(events[0]->job.id, stem) << "another event came before it";
   }
@@ -176,12 +127,6 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     return ignored;
   }
 
-  std::uint64_t missed() const {
-    std::uint64_t sum = 0;
-    for (const auto& [reason, count] : capture_->status().missed) sum += count;
-    return sum;
-  }
-
   static void expect_whole(const Event& event, const std::string& stem) {
     EXPECT_TRUE(event.complete);
     EXPECT_EQ(event.job.id, stem);
@@ -192,18 +137,11 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
     ASSERT_NE(event.file("environment"), nullptr);
   }
 
-  test::RecordingLogger log_;
   const PluginContext context_{"torque", "lab", log_, system_clock()};
-  test::TempDir state_;
   TorqueSpool spool_;
   SourceConfig common_;
   std::unique_ptr<TorqueSource> adapter_;
-  std::unique_ptr<Journal> journal_;
-  Journal::SinkId sink_ = 0;
-  std::uint64_t after_ = 0;
   int fences_ = 0;
-  std::unique_ptr<SpoolCapture> capture_;
-  std::string skip_;
 };
 
 #define START_OR_SKIP() \
@@ -212,7 +150,7 @@ class TorqueCaptureTest : public testing::TestWithParam<std::string> {
 TEST_P(TorqueCaptureTest, AJobIsOneEventHoweverOftenItsRecordIsSaved) {
   START_OR_SKIP();
   spool_.submit("1.host");
-  expect_whole(*collect(1).at(0), "1.host");
+  expect_whole(*collect_events(1).at(0), "1.host");
   for (int i = 0; i < 8; ++i) spool_.save("1.host");
   fence();
   spool_.purge("1.host");
@@ -226,7 +164,7 @@ TEST_P(TorqueCaptureTest, JobsThatStandAtTheStartAndASecondStart) {
   for (int i = 1; i <= 20; ++i) spool_.submit(std::to_string(i) + ".host");
   START_OR_SKIP();
   std::set<std::string> ids;
-  for (const auto& event : collect(20)) ids.insert(event->job.id);
+  for (const auto& event : collect_events(20)) ids.insert(event->job.id);
   EXPECT_EQ(ids.size(), 20U);
   capture_.reset();
   journal_.reset();
@@ -241,7 +179,7 @@ TEST_P(TorqueCaptureTest, AFolderOfTheOtherLayoutMayAppearLater) {
   START_OR_SKIP();
   ::mkdir((spool_.jobs() + "/3").c_str(), 0755);
   spool_.submit("3/13.host");
-  expect_whole(*collect(1).at(0), "13.host");
+  expect_whole(*collect_events(1).at(0), "13.host");
 }
 
 TEST_P(TorqueCaptureTest, AScriptThatCameInChunksIsOneEvent) {
@@ -253,7 +191,7 @@ TEST_P(TorqueCaptureTest, AScriptThatCameInChunksIsOneEvent) {
   for (std::size_t at = kScriptChunk; at < script.size(); at += kScriptChunk)
     spool_.chunk("5.host", script.substr(at, kScriptChunk));
   spool_.save("5.host");
-  const auto event = collect(1).at(0);
+  const auto event = collect_events(1).at(0);
   EXPECT_EQ(*event->file("script")->bytes, script);
   EXPECT_TRUE(event->complete);
   EXPECT_FALSE(event->supersedes);
@@ -265,13 +203,13 @@ TEST_P(TorqueCaptureTest, AKilledQsubLeavesAnIncompleteScriptThatALaterChunkSupe
   spool_.reserve("5.host");
   spool_.chunk("5.host", script.substr(0, kScriptChunk));
   spool_.save("5.host");
-  const auto first = collect(1).at(0);
+  const auto first = collect_events(1).at(0);
   EXPECT_FALSE(first->complete);
   EXPECT_EQ(first->file("script")->size, kScriptChunk);
   EXPECT_THAT(first->problems, ElementsAre(HasSubstr("whole chunks only")));
   spool_.chunk("5.host", script.substr(kScriptChunk, kScriptChunk));
   spool_.chunk("5.host", script.substr(2 * kScriptChunk));
-  const auto second = collect(1).at(0);
+  const auto second = collect_events(1).at(0);
   EXPECT_TRUE(second->complete);
   EXPECT_EQ(*second->file("script")->bytes, script);
   EXPECT_EQ(second->supersedes, first->id);
@@ -290,7 +228,7 @@ TEST_P(TorqueCaptureTest, AnArrayIsOneEventAndItsTasksAreNone) {
     spool_.save(task);
   }
   spool_.save("7.host", "TA", spec);
-  const auto event = collect(1).at(0);
+  const auto event = collect_events(1).at(0);
   EXPECT_EQ(event->job.id, "7[].host");
   EXPECT_EQ(event->job.array->task_spec, "1-3");
   fence();
@@ -329,12 +267,12 @@ TEST_P(TorqueCaptureTest, AReservationThatIsTakenBackIsNothing) {
 TEST_P(TorqueCaptureTest, AStemThatIsUsedAgainIsAnotherJob) {
   START_OR_SKIP();
   spool_.submit("9.host");
-  const auto first = collect(1).at(0);
+  const auto first = collect_events(1).at(0);
   spool_.purge("9.host");
   spool_.reserve("9.host");
   spool_.chunk("9.host", "#!/bin/sh\necho second\n");
   spool_.save("9.host");
-  const auto second = collect(1).at(0);
+  const auto second = collect_events(1).at(0);
   EXPECT_NE(first->id, second->id);
   EXPECT_FALSE(second->supersedes);
   EXPECT_EQ(*second->file("script")->bytes, "#!/bin/sh\necho second\n");
@@ -345,7 +283,7 @@ TEST_P(TorqueCaptureTest, AScriptWhoseRecordNeverComesIsArchivedUnverified) {
   START_OR_SKIP();
   spool_.reserve("10.host");
   spool_.chunk("10.host", TorqueSpool::script("10.host"));
-  const auto event = collect(1).at(0);
+  const auto event = collect_events(1).at(0);
   EXPECT_FALSE(event->complete);
   EXPECT_EQ(event->job.id, "10.host");
   EXPECT_FALSE(event->user.verified);
@@ -357,7 +295,7 @@ TEST_P(TorqueCaptureTest, WhereVariablesAreChosenTheRecordAndTheGuessedListAreLe
   common_.environment.drop = {"PBS_O_PATH"};
   START_OR_SKIP();
   spool_.submit("11.host");
-  const auto event = collect(1).at(0);
+  const auto event = collect_events(1).at(0);
   EXPECT_EQ(event->file("record"), nullptr);
   EXPECT_EQ(event->file("environment"), nullptr);
   std::vector<std::string> where;
@@ -373,7 +311,7 @@ TEST_P(TorqueCaptureTest, AProxyIsInTheEventAlsoAfterTheJournal) {
   spool_.reserve("12.host");
   spool_.chunk("12.host", TorqueSpool::script("12.host"));
   spool_.save("12.host", "JB", "<proxy_user flags=\"1\">boss</proxy_user>");
-  const auto event = collect(1).at(0);
+  const auto event = collect_events(1).at(0);
   EXPECT_THAT(event_json(*event), HasSubstr(R"("details":{"proxy_user":"boss"})"));
 }
 
@@ -388,7 +326,7 @@ TEST_P(TorqueCaptureTest, JobsThatAreGoneAtOnceAreCapturedOrCounted) {
   }
   if (GetParam() == "fanotify") {
     std::set<std::string> ids;
-    for (const auto& event : collect(kJobs)) {
+    for (const auto& event : collect_events(kJobs)) {
       expect_whole(*event, event->job.id);
       ids.insert(event->job.id);
     }
