@@ -66,24 +66,6 @@ def test_an_archive_that_is_remounted_read_only_is_waited_for(make_daemon, make_
     assert daemon.sink()["dead"] == 0
 
 
-# A disk quota cannot be had everywhere (tmpfs and the tools for it are missing on most machines),
-# so the error is the fault point's.
-@pytest.mark.skipif(b"SCRIPTORIUM_FAULT" not in harness.SCRIPTORIUM.read_bytes(),
-                    reason="this build has no fault points (preset dev has)")
-@pytest.mark.parametrize("error", ["EDQUOT", "EFBIG", "ESTALE"])
-def test_a_quota_a_size_limit_or_a_stale_handle_delays_and_loses_nothing(make_daemon, make_storm,
-                                                                         archive, error):
-    fault = ",".join(f"{name}:{nth}:error={error}" for name in ("file.write", "file.rename")
-                     for nth in (2, 5))
-    daemon = make_daemon(sinks={"archive": {"batch_max_events": 10}},
-                         environment={"SCRIPTORIUM_FAULT": fault}).start()
-    storm = make_storm(60).finish()
-    daemon.wait_acknowledged(60)
-    archive.compare(storm.manifest())
-    status = daemon.sink()
-    assert status["retries"] and status["dead"] == 0, status
-
-
 def test_an_archive_that_stalls_holds_up_neither_the_other_sink_nor_status_nor_the_end(
     bindfs, make_daemon, make_storm, work, archive):
     place, serve = bindfs

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness import EX_CONFIG, Archive, config_text, sha256
+from harness import config_text, sha256
 
 SCRIPT = b"#!/bin/bash\n#SBATCH --time=1\necho a script of alice\n"
 ENVIRONMENT = [b"SLURM_JOB_NAME=md", b"LAB_SITE=north", b"LAB_TOKEN=hunter2hunter2"]
@@ -83,13 +83,6 @@ def test_a_sink_without_all_parts_is_not_an_archive(daemon, spool, work, sinks):
     assert "1 records of the archive are left out: damaged, or without all their parts" in filled
     assert sorted(p.name for p in (work / "new").rglob("471*")) == ["4712.env", "4712.json",
                                                                     "4712.sh"]
-
-
-def test_a_wrong_part_is_refused_with_a_suggestion(make_daemon, sinks):
-    sinks["scripts"]["parts"] = ["scripts"]
-    checked = make_daemon(sinks=sinks).command("check", check=False)
-    assert checked.returncode == EX_CONFIG
-    assert 'sink.scripts.parts: unknown value; did you mean "script"?' in checked.stderr
 
 
 def test_findings_are_counted_by_rule_and_once(daemon, spool):

@@ -792,10 +792,12 @@ TEST_P(FileSinkFaultTest, KilledBetweenAnyTwoStepsEveryEventStandsThereOnceAfter
 
 TEST_P(FileSinkFaultTest, AFailedStepIsARetryWithItsReasonAndLeavesNothingTorn) {
   for (const std::string step : {"file.write", "file.fsync", "file.rename"}) {
-    for (const auto& [name, words] :
-         std::map<std::string, std::string>{{"ENOSPC", "no space left on device"},
-                                            {"EIO", "input/output error"},
-                                            {"EDQUOT", "disk quota exceeded"}}) {
+    for (const auto& [name, words] : std::map<std::string, std::string>{
+             {"ENOSPC", "no space left on device"},
+             {"EIO", "input/output error"},
+             {"EDQUOT", "disk quota exceeded"},
+             {"EFBIG", "file too large for the file system or the file size limit"},
+             {"ESTALE", "stale file handle"}}) {
       SCOPED_TRACE(step + ' ' + name);
       fs::remove_all(directory_.path_to("archive"));
       fs::create_directories(directory_.path_to("archive"));

@@ -108,6 +108,7 @@ TEST(CommandLineTest, ExitsWith64AndSaysWhatIsWrong) {
       {{"chekc"}, "unknown command \"chekc\"; did you mean \"check\"?"},
       {{"-c", "f", "deadletters", "retyr"}, "unknown command \"retyr\"; did you mean \"retry\"?"},
       {{"check", "--colour"}, "--colour"},
+      {{"run", "--onec"}, "--onec"},
       {{"show"}, "JOB is required"},
       {{"show", "1", "--raw", "--json"}, "excludes"},
       {{"deadletters"}, "subcommand is required"},

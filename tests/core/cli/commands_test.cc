@@ -132,6 +132,12 @@ TEST_F(CommandsTest, CheckOfAGoodConfigSaysSoAndLeavesNothingBehind) {
   EXPECT_THAT(said.out, HasSubstr("state_dir: " + state_ + " is writable"));
   EXPECT_EQ(said.err, "");
   EXPECT_TRUE(std::filesystem::is_empty(state_));
+  // Nor does it make what is not there yet.
+  state_ = own_.path_to("later");
+  config("[sink.archive]\nplugin = \"file\"\nroot = \"" + own_.path_to("archive") + "\"\n");
+  EXPECT_EQ(run({"check"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(state_));
+  EXPECT_FALSE(std::filesystem::exists(own_.path_to("archive")));
 }
 
 TEST_F(CommandsTest, CheckPrintsEveryProblemOfCoreAndPluginsOnItsLineAndExits78) {
@@ -187,6 +193,8 @@ TEST_F(CommandsTest, PluginsListsWhatLoadsAndWhyTheRestDoesNot) {
   EXPECT_EQ(said.code, 0);
   EXPECT_THAT(said.out, ContainsRegex("null +sink +loadable +acknowledges every event"));
   EXPECT_THAT(said.out, ContainsRegex("replay +source +loadable"));
+  for (const char* name : {"file", "stdout", "slurm"})
+    EXPECT_THAT(said.out, ContainsRegex(std::string(name) + " +[a-z]+ +loadable"));
   EXPECT_THAT(said.out, ContainsRegex("wrong_stamp +. +not loadable"));
   EXPECT_THAT(said.out, HasSubstr("found build stamp gcc-1.2.3"));
 }
@@ -200,6 +208,7 @@ TEST_F(CommandsTest, PluginsWithANameShowsItsOptionsAndTheCommonOnes) {
   EXPECT_THAT(said.out, HasSubstr("  batch_max_events  integer; default 500; allowed: 1 .. "));
   EXPECT_THAT(run({"plugins", "sleepy"}).out, HasSubstr("  file  string; required\n"));
   EXPECT_THAT(run({"plugins", "core"}).out, HasSubstr("  cluster  string; required"));
+  EXPECT_THAT(run({"plugins", "file"}).out, HasSubstr("  layout  "));
   EXPECT_THAT(run({"plugins", "throwing", "--markdown"}).out,
               HasSubstr("| `file` | string | `\"\"` |"));
 }
@@ -432,6 +441,9 @@ TEST_F(CommandsTest, ShowFindsWhatASinkHolds) {
 
 TEST_F(CommandsTest, ShowOfAnUnknownJobExits66) {
   config("[sink.null]\n");
+  const Said alone = run({"show", "99"});
+  EXPECT_NE(alone.code, 0);
+  EXPECT_THAT(alone.err, HasSubstr("99"));
   FakeDaemon daemon(state_, R"({"ok": true, "result": []})");
   const Said said = run({"show", "99"});
   EXPECT_EQ(said.code, 66);
