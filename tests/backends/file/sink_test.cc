@@ -25,6 +25,7 @@
 #include "backends/file/marker.h"
 #include "backends/file/outcome.h"
 #include "tests/backends/file/sink_fixture.h"
+#include "tests/support/child_test.h"
 #include "tests/support/event_factory.h"
 
 namespace scriptorium::file {
@@ -731,22 +732,13 @@ class FileSinkFaultTest : public ::testing::TestWithParam<const char*> {
  protected:
   // Wait status of the child.
   int run_child(const std::string& fault) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      ::setenv("SCRIPTORIUM_FAULT", fault.c_str(), 1);
-      ::setenv("SCRIPTORIUM_FAULT_LOG", directory_.path_to("reached").c_str(), 1);
-      ::setenv("FILE_SINK_ROOT", directory_.path_to("archive").c_str(), 1);
-      ::setenv("FILE_SINK_OUT", directory_.path_to("out").c_str(), 1);
-      ::setenv("FILE_SINK_SYNC", GetParam(), 1);
-      const int null = ::open("/dev/null", O_WRONLY);
-      ::dup2(null, 1);
-      ::execl("/proc/self/exe", "file_sink_test", "--gtest_filter=FileSinkChild.DISABLED_Deliver",
-              "--gtest_also_run_disabled_tests", nullptr);
-      ::_exit(127);
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    return status;
+    return test::run_child_test("FileSinkChild.DISABLED_Deliver",
+                                {{"SCRIPTORIUM_FAULT", fault},
+                                 {"SCRIPTORIUM_FAULT_LOG", directory_.path_to("reached")},
+                                 {"FILE_SINK_ROOT", directory_.path_to("archive")},
+                                 {"FILE_SINK_OUT", directory_.path_to("out")},
+                                 {"FILE_SINK_SYNC", GetParam()}},
+                                "/dev/null");
   }
   // What the tree must be, however often it was interrupted.
   void expect_each_event_once() {
@@ -778,7 +770,7 @@ TEST_P(FileSinkFaultTest, KilledBetweenAnyTwoStepsEveryEventStandsThereOnceAfter
       fs::remove_all(directory_.path_to("archive"));
       fs::remove(directory_.path_to("reached"));
       const int status = run_child(std::string(point) + ':' + std::to_string(nth));
-      const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+      const bool killed = test::was_killed(status);
       if (nth <= 4) {
         ASSERT_TRUE(killed && directory_.exists("reached")) << "the point was not reached";
       }

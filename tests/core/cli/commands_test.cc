@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,8 +18,8 @@
 
 #include "core/base/file.h"
 #include "core/base/guarded.h"
-#include "core/cli/command_line.h"
 #include "core/plugin/loader.h"
+#include "tests/core/cli/said.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium::cli {
@@ -83,12 +82,6 @@ class FakeDaemon {
 
 class CommandsTest : public ::testing::Test {
  protected:
-  struct Said {
-    int code = -1;
-    std::string out;
-    std::string err;
-  };
-
   CommandsTest() {
     state_ = own_.make_directory("state");
     recorded_ = own_.make_directory("recorded");
@@ -105,15 +98,7 @@ class CommandsTest : public ::testing::Test {
 
   Said run(std::vector<std::string> words, const std::string& typed = "", bool terminal = false) {
     words.insert(words.end(), {"--config", file_});
-    const ParsedLine line = parse_command_line(words);
-    if (!line.arguments) return {line.exit_code, line.out, line.err};
-    std::istringstream in(typed);
-    std::ostringstream out;
-    std::ostringstream err;
-    Console console{
-        .in = in, .out = out, .err = err, .in_is_terminal = terminal, .out_is_terminal = terminal};
-    const int code = run_command(*line.arguments, console);
-    return {code, out.str(), err.str()};
+    return say(words, typed, terminal);
   }
 
   test::TempDir own_;

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cli/command_line.h"
-#include "core/cli/commands.h"
+#include "tests/core/cli/said.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium::cli {
@@ -34,14 +33,9 @@ TEST(ReferenceTest, EachPluginsPageIsWhatTheCommandPrints) {
       "scriptorium.toml", "cluster = \"lab\"\nplugin_dirs = [\"" SCRIPTORIUM_PLUGINS "\"]\n");
   ASSERT_GE(page_names().size(), 6U);
   for (const std::string& name : page_names()) {
-    const ParsedLine line = parse_command_line({"plugins", name, "--markdown", "--config", config});
-    ASSERT_TRUE(line.arguments);
-    std::istringstream in;
-    std::ostringstream out;
-    std::ostringstream err;
-    Console console{.in = in, .out = out, .err = err};
-    EXPECT_EQ(run_command(*line.arguments, console), 0) << err.str();
-    EXPECT_EQ(contents(kSource + "/docs/reference/" + name + ".md"), out.str())
+    const Said said = say({"plugins", name, "--markdown", "--config", config});
+    EXPECT_EQ(said.code, 0) << said.err;
+    EXPECT_EQ(contents(kSource + "/docs/reference/" + name + ".md"), said.out)
         << "docs/reference/" << name
         << ".md is out of date: cmake --build build/dev --target reference";
   }

@@ -5,13 +5,11 @@
 #include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/base/file.h"
-#include "core/cli/command_line.h"
-#include "core/cli/commands.h"
+#include "tests/core/cli/said.h"
 #include "tests/support/temp_dir.h"
 
 // The commands that find and compare jobs, on a sink that has some (tests/broken_plugins/
@@ -26,12 +24,6 @@ using Json = nlohmann::json;
 
 class FindCommandsTest : public ::testing::Test {
  protected:
-  struct Said {
-    int code = -1;
-    std::string out;
-    std::string err;
-  };
-
   FindCommandsTest() {
     ::setenv("TZ", "UTC", 1);
     ::tzset();
@@ -47,14 +39,7 @@ class FindCommandsTest : public ::testing::Test {
   }
   Said run(std::vector<std::string> words) {
     words.insert(words.begin() + 1, {"--config", file_});
-    const ParsedLine line = parse_command_line(words);
-    if (!line.arguments) return {line.exit_code, line.out, line.err};
-    std::istringstream in;
-    std::ostringstream out;
-    std::ostringstream err;
-    Console console{.in = in, .out = out, .err = err};
-    const int code = run_command(*line.arguments, console);
-    return {code, out.str(), err.str()};
+    return say(words);
   }
 
   test::TempDir own_;

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "core/cli/archive_guard.h"
-#include "core/cli/command_line.h"
-#include "core/cli/commands.h"
 #include "core/cli/redact_record.h"
 #include "core/cli/redact_text.h"
 #include "core/daemon/state_dir.h"
 #include "core/journal/journal.h"
+#include "tests/core/cli/said.h"
 #include "tests/support/event_factory.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
@@ -58,29 +57,16 @@ strict = true
 hits = [{ text = "labword abc", secret = "abc" }]
 )";
 
-struct Answer {
-  int code = 0;
-  std::string out;
-  std::string err;
-};
-
 class RedactCommandTest : public ::testing::Test {
  protected:
   RedactCommandTest() {
     config_ = directory_.write("scriptorium.toml", "cluster = \"lab\"\n");
     directory_.write("redact.d/50-lab.toml", kRules);
   }
-  Answer run(std::vector<std::string> words, const std::string& input = "") const {
+  Said run(std::vector<std::string> words, const std::string& input = "") const {
     words.insert(words.begin(), "redact");
     words.insert(words.end(), {"--config", config_});
-    const ParsedLine line = parse_command_line(words);
-    if (!line.arguments) return {line.exit_code, line.out, line.err};
-    std::istringstream in(input);
-    std::ostringstream out;
-    std::ostringstream err;
-    Console console{.in = in, .out = out, .err = err};
-    const int code = run_command(*line.arguments, console);
-    return {code, out.str(), err.str()};
+    return say(words, input);
   }
 
   test::TempDir directory_;
@@ -90,7 +76,7 @@ class RedactCommandTest : public ::testing::Test {
 TEST_F(RedactCommandTest, NamesLineRuleAndMaskedTextOfEachSecret) {
   const std::string file = directory_.write(
       "job.sh", std::string("#!/bin/sh\necho hi\nexport T=") + kToken + " U=" + kToken + "\n");
-  const Answer outcome = run({file});
+  const Said outcome = run({file});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_EQ(outcome.err, "");
   EXPECT_THAT(outcome.out, HasSubstr(file + ":3: lab-token: what looks like a token of the lab\n"
@@ -99,20 +85,20 @@ TEST_F(RedactCommandTest, NamesLineRuleAndMaskedTextOfEachSecret) {
 }
 
 TEST_F(RedactCommandTest, AScriptWithoutSecretsSaysNothingAndExits0) {
-  const Answer outcome = run({directory_.write("job.sh", "#!/bin/sh\necho labtok_\n")});
+  const Said outcome = run({directory_.write("job.sh", "#!/bin/sh\necho labtok_\n")});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(outcome.out, "");
 }
 
 TEST_F(RedactCommandTest, ReadsStandardInput) {
-  const Answer outcome = run({"-"}, std::string("T=") + kToken + "\n");
+  const Said outcome = run({"-"}, std::string("T=") + kToken + "\n");
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("-:1: lab-token"));
 }
 
 TEST_F(RedactCommandTest, ChecksTheOtherFilesIfOneCannotBeRead) {
   const std::string file = directory_.write("job.sh", kToken);
-  const Answer outcome = run({directory_.path_to("none.sh"), file});
+  const Said outcome = run({directory_.path_to("none.sh"), file});
   EXPECT_EQ(outcome.code, 66);
   EXPECT_THAT(outcome.err, HasSubstr("none.sh"));
   EXPECT_THAT(outcome.out, HasSubstr(file + ":1: lab-token"));
@@ -123,7 +109,7 @@ TEST_F(RedactCommandTest, AnEnvironmentIsReadWithNulOrWithLines) {
   std::string lines = strings;
   for (char& c : lines) c = c == '\0' ? '\n' : c;
   for (const std::string& text : {strings, lines}) {
-    const Answer outcome = run({"--environment", directory_.write("env", text)});
+    const Said outcome = run({"--environment", directory_.write("env", text)});
     EXPECT_EQ(outcome.code, 1);
     EXPECT_THAT(outcome.out, HasSubstr(":2: variable-name: "));
     EXPECT_THAT(outcome.out, HasSubstr("\n    LAB_X_PIN=****\n"));
@@ -133,17 +119,17 @@ TEST_F(RedactCommandTest, AnEnvironmentIsReadWithNulOrWithLines) {
 }
 
 TEST_F(RedactCommandTest, AFileThatIsNoEnvironmentIsADataError) {
-  const Answer outcome = run({"--environment", directory_.write("env", "hello")});
+  const Said outcome = run({"--environment", directory_.write("env", "hello")});
   EXPECT_EQ(outcome.code, 65);
   EXPECT_THAT(outcome.err, HasSubstr("no NAME=value"));
 }
 
 TEST_F(RedactCommandTest, PrintsWhatWouldBeArchivedAndNoMore) {
-  const Answer script =
+  const Said script =
       run({"--print", directory_.write("job.sh", std::string("export T=") + kToken + "\nls\n")});
   EXPECT_EQ(script.code, 1);
   EXPECT_EQ(script.out, "export T=[redacted:lab-token]\nls\n");
-  const Answer environment =
+  const Said environment =
       run({"--print", "--environment", directory_.write("env", "LAB_A_PIN=1\nA=b\n")});
   EXPECT_EQ(environment.out, "LAB_A_PIN=[redacted:variable-name]\nA=b\n");
 }
@@ -153,7 +139,7 @@ TEST_F(RedactCommandTest, ExplainsWhatIsKeptAlthoughARuleNearlyApplies) {
       "job.sh", std::string("a=") + kZeroToken + "\nb=labtok_feedbeef0123456789abcdef01234567\n" +
                     "labword xyz\n");
   EXPECT_EQ(run({file}).out, "");
-  const Answer outcome = run({"--explain", file});
+  const Said outcome = run({"--explain", file});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.out, AllOf(HasSubstr(":1: kept, not lab-token: too regular: "),
                                  HasSubstr(":2: kept, not lab-token: on the rule's allow list"),
@@ -163,13 +149,13 @@ TEST_F(RedactCommandTest, ExplainsWhatIsKeptAlthoughARuleNearlyApplies) {
 }
 
 TEST_F(RedactCommandTest, ARuleThatOnlyReportsSaysSo) {
-  const Answer outcome = run({"--mode", "flag", directory_.write("job.sh", kToken)});
+  const Said outcome = run({"--mode", "flag", directory_.write("job.sh", kToken)});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("(reported, but kept)"));
 }
 
 TEST_F(RedactCommandTest, ListsTheRulesWithWhereTheyComeFrom) {
-  const Answer table = run({"--rules"});
+  const Said table = run({"--rules"});
   EXPECT_EQ(table.code, 0);
   EXPECT_THAT(table.out, AllOf(HasSubstr("lab-token"), HasSubstr("variable-name"),
                                Not(HasSubstr("lab-strict"))));
@@ -196,7 +182,7 @@ TEST_F(RedactCommandTest, FindingsAsJson) {
 TEST_F(RedactCommandTest, ABrokenRuleIsAConfigurationError) {
   directory_.write("redact.d/60-bad.toml",
                    "[[rule]]\nname = \"bad\"\nabout = \"x\"\nkeywords = [\"x\"]\nregex = '('\n");
-  const Answer outcome = run({"-"}, "x");
+  const Said outcome = run({"-"}, "x");
   EXPECT_EQ(outcome.code, 78);
   EXPECT_THAT(outcome.err, HasSubstr("60-bad.toml"));
 }

@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/cli/command_line.h"
-#include "core/cli/commands.h"
 #include "core/cli/report_archive.h"
 #include "core/cli/report_text.h"
+#include "tests/core/cli/said.h"
 #include "tests/support/temp_dir.h"
 
 namespace scriptorium::cli {
@@ -95,11 +93,6 @@ Json job(const std::string& id = "4711") {
 
 class ReportTest : public ::testing::Test {
  protected:
-  struct Said {
-    int code = -1;
-    std::string out, err;
-  };
-
   ReportTest() { archive_ = own_.make_directory("archive"); }
 
   void keep(const Json& event, const std::string& name) {
@@ -113,14 +106,7 @@ class ReportTest : public ::testing::Test {
     } else {
       words.insert(words.end(), {"--config", file_});
     }
-    const ParsedLine line = parse_command_line(words);
-    if (!line.arguments) return {line.exit_code, line.out, line.err};
-    std::istringstream in;
-    std::ostringstream out;
-    std::ostringstream err;
-    Console console{.in = in, .out = out, .err = err, .colour = colour};
-    const int code = run_command(*line.arguments, console);
-    return {code, out.str(), err.str()};
+    return say(words, "", false, colour);
   }
 
   test::TempDir own_;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "core/journal/journal.h"
 #include "tests/core/journal/journal_workload.h"
+#include "tests/support/child_test.h"
 #include "tests/support/recording_logger.h"
 #include "tests/support/temp_dir.h"
 
@@ -93,27 +95,15 @@ class JournalCrashTest : public testing::Test {
   // Runs the child; returns its wait status.
   int run_child(const std::string& fault, unsigned seed, int rounds = 40, bool big = false,
                 const char* test = "JournalCrashChild.DISABLED_Works") {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::setenv("JOURNAL_CHILD_DIRECTORY", dir_.path().c_str(), 1);
-      ::setenv("JOURNAL_CHILD_SEED", std::to_string(seed).c_str(), 1);
-      ::setenv("JOURNAL_CHILD_ROUNDS", std::to_string(rounds).c_str(), 1);
-      if (big) ::setenv("JOURNAL_CHILD_BIG", "1", 1);
-      ::setenv("SCRIPTORIUM_FAULT", fault.c_str(), 1);
-      ::setenv("SCRIPTORIUM_FAULT_LOG", dir_.path_to("reached").c_str(), 1);
-      const int quiet =
-          ::open(dir_.path_to("child.log").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      ::dup2(quiet, 1);
-      const std::string filter = std::string("--gtest_filter=") + test;
-      ::execl("/proc/self/exe", "child", filter.c_str(), "--gtest_also_run_disabled_tests",
-              nullptr);
-      ::_exit(127);
-    }
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-    return status;
+    std::map<std::string, std::string> variables{
+        {"JOURNAL_CHILD_DIRECTORY", dir_.path()},
+        {"JOURNAL_CHILD_SEED", std::to_string(seed)},
+        {"JOURNAL_CHILD_ROUNDS", std::to_string(rounds)},
+        {"SCRIPTORIUM_FAULT", fault},
+        {"SCRIPTORIUM_FAULT_LOG", dir_.path_to("reached")}};
+    if (big) variables["JOURNAL_CHILD_BIG"] = "1";
+    return test::run_child_test(test, variables, dir_.path_to("child.log"));
   }
-  static bool killed(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
   bool reached() const { return dir_.exists("reached"); }
 
   test::Promises promises() const {
@@ -132,7 +122,8 @@ class JournalCrashTest : public testing::Test {
     SCOPED_TRACE(point + ":" + std::to_string(nth));
     const std::string fault = point + ":" + std::to_string(nth) + ":kill";
     const int first = run_child(fault, 1, rounds, big);
-    ASSERT_TRUE(killed(first)) << "the point was not reached; child: " << dir_.read("child.log");
+    ASSERT_TRUE(test::was_killed(first))
+        << "the point was not reached; child: " << dir_.read("child.log");
     ASSERT_TRUE(reached());
     expect_promises_kept();
     run_child(fault, 2, rounds, big);  // the same again, on what the first one left
@@ -188,7 +179,8 @@ TEST_F(JournalCrashTest, AKillBeforeTheKeyIsStoredLeavesMarksThatTheNextKeyRecog
                                    {}));
   }
   std::filesystem::remove(dir_.path_to("journal/capture.key"));
-  ASSERT_TRUE(killed(run_child("journal.before_key:1:kill", 1, 0))) << dir_.read("child.log");
+  ASSERT_TRUE(test::was_killed(run_child("journal.before_key:1:kill", 1, 0)))
+      << dir_.read("child.log");
   EXPECT_FALSE(dir_.exists("journal/capture.key"));
   auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
   ASSERT_TRUE(journal);
@@ -205,7 +197,8 @@ TEST_F(JournalCrashTest, AKillBeforeTheCommitLeavesNeitherTheEventNorItsDeadLett
                             "journal.after_commit:2:kill"}) {
     SCOPED_TRACE(fault);
     std::filesystem::remove_all(dir_.path_to("journal"));
-    ASSERT_TRUE(killed(run_child(fault, 1, 0, false, "JournalCrashChild.DISABLED_Buries")))
+    ASSERT_TRUE(
+        test::was_killed(run_child(fault, 1, 0, false, "JournalCrashChild.DISABLED_Buries")))
         << dir_.read("child.log");
     auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
     ASSERT_TRUE(journal);
@@ -240,7 +233,7 @@ TEST_F(JournalCrashTest, FinishesAQuarantineThatAKillInterrupted) {
       f.write(std::string(4096, '\0').data(), 4096);
     }
     const std::string fault = "journal.quarantine:" + std::to_string(nth) + ":kill";
-    ASSERT_TRUE(killed(run_child(fault, 1, 0))) << dir_.read("child.log");
+    ASSERT_TRUE(test::was_killed(run_child(fault, 1, 0))) << dir_.read("child.log");
     run_child(fault, 1, 0);  // and once more in the recovery, if that still reaches this point
     auto journal = Journal::open({.directory = dir_.path_to("journal")}, log_, system_clock());
     ASSERT_TRUE(journal);
