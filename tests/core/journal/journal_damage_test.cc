@@ -107,6 +107,16 @@ class JournalDamageTest : public testing::Test {
     }
     return "";
   }
+  void use_fixture(const std::string& name) {
+    fs::create_directory(dir_.path_to("journal"));
+    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal" / name, file());
+  }
+  std::unique_ptr<Journal> open_read_only() {
+    auto journal = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
+                                 system_clock());
+    EXPECT_TRUE(journal) << journal.error().message();
+    return journal ? *std::move(journal) : nullptr;
+  }
   void patch(const std::string& path, std::uint64_t at, std::string_view bytes) {
     std::fstream f(path, std::ios::in | std::ios::out | std::ios::binary);
     f.seekp(static_cast<std::streamoff>(at));
@@ -351,8 +361,7 @@ TEST_F(JournalDamageTest, ADamagedBlobIsADeadLetterOfEachEventThatHasIt) {
 class JournalFormat1Test : public JournalDamageTest {
  protected:
   JournalFormat1Test() {
-    fs::create_directory(dir_.path_to("journal"));
-    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-1.db", file());
+    use_fixture("format-1.db");
     const std::string large = "#!/bin/bash\n" + std::string(20'000, '#') + "\n";
     for (int i = 1; i <= 10; ++i) {
       const std::string id = std::to_string(i);
@@ -390,11 +399,10 @@ class JournalFormat1Test : public JournalDamageTest {
 };
 
 TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewOne) {
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
-                              system_clock());
-  ASSERT_TRUE(looked) << looked.error().message();
-  EXPECT_EQ((*looked)->usage().events, 9U) << "the acknowledged one had left";
-  looked->reset();
+  auto looked = open_read_only();
+  ASSERT_NE(looked, nullptr);
+  EXPECT_EQ(looked->usage().events, 9U) << "the acknowledged one had left";
+  looked.reset();
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
   finish();
@@ -406,11 +414,10 @@ TEST_F(JournalFormat1Test, IsReadAsItIsAndNoLongerOpenedByWhatDoesNotKnowTheNewO
 TEST_F(JournalFormat1Test, ThatBecameVersion2IsReadAsItIsAndBecomesVersion4) {
   sql(journal::upgrade_sql(1, 2));
   ASSERT_EQ(number("PRAGMA user_version"), 2);
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
-                              system_clock());
-  ASSERT_TRUE(looked) << looked.error().message();
-  EXPECT_EQ((*looked)->usage().events, 9U);
-  looked->reset();
+  auto looked = open_read_only();
+  ASSERT_NE(looked, nullptr);
+  EXPECT_EQ(looked->usage().events, 9U);
+  looked.reset();
   EXPECT_EQ(number("PRAGMA user_version"), 2);
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
@@ -432,10 +439,7 @@ TEST_F(JournalFormat1Test, WhatIsDamagedIsPutAsideAndTheRestTakenOver) {
 // which wait for their owners.
 class JournalFormat2Test : public JournalDamageTest {
  protected:
-  JournalFormat2Test() {
-    fs::create_directory(dir_.path_to("journal"));
-    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-2.db", file());
-  }
+  JournalFormat2Test() { use_fixture("format-2.db"); }
   void expect_all(const Journal& journal) {
     const auto marks = journal.marks("slurm");
     ASSERT_THAT(marks, SizeIs(4));
@@ -455,11 +459,10 @@ class JournalFormat2Test : public JournalDamageTest {
 };
 
 TEST_F(JournalFormat2Test, IsReadAsItIsAndChangedAtTheStart) {
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
-                              system_clock());
-  ASSERT_TRUE(looked) << looked.error().message();
-  expect_all(**looked);
-  looked->reset();
+  auto looked = open_read_only();
+  ASSERT_NE(looked, nullptr);
+  expect_all(*looked);
+  looked.reset();
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
   expect_all(*journal_);
@@ -490,10 +493,7 @@ TEST_F(JournalFormat2Test, WhatIsDamagedIsPutAsideAndItsMarksAreTakenOver) {
 // "slurm", of which 4 waits for its owner; the sink "archive" has acknowledged 1 and refused 2.
 class JournalFormat3Test : public JournalDamageTest {
  protected:
-  JournalFormat3Test() {
-    fs::create_directory(dir_.path_to("journal"));
-    fs::copy_file(fs::path(SCRIPTORIUM_FIXTURES) / "journal/format-3.db", file());
-  }
+  JournalFormat3Test() { use_fixture("format-3.db"); }
   // Event ids of format 3 were original ones.
   void expect_keys_of_the_event_ids() {
     const auto marks = journal_->marks("slurm");
@@ -508,14 +508,13 @@ class JournalFormat3Test : public JournalDamageTest {
 };
 
 TEST_F(JournalFormat3Test, IsReadAsItIsAndItsMarksGetKeysAtTheStart) {
-  auto looked = Journal::open({.directory = dir_.path_to("journal"), .read_only = true}, log_,
-                              system_clock());
-  ASSERT_TRUE(looked) << looked.error().message();
-  EXPECT_EQ((*looked)->usage().events, 3U);
-  ASSERT_THAT((*looked)->marks("slurm"), SizeIs(4));
-  EXPECT_EQ((*looked)->marks("slurm")[0].capture_key, "");
+  auto looked = open_read_only();
+  ASSERT_NE(looked, nullptr);
+  EXPECT_EQ(looked->usage().events, 3U);
+  ASSERT_THAT(looked->marks("slurm"), SizeIs(4));
+  EXPECT_EQ(looked->marks("slurm")[0].capture_key, "");
   EXPECT_FALSE(dir_.exists("journal/capture.key")) << "a command that reads makes nothing";
-  looked->reset();
+  looked.reset();
   open();
   EXPECT_EQ(journal_->open_report().damage, "");
   EXPECT_TRUE(dir_.exists("journal/capture.key"));

@@ -38,6 +38,17 @@ class SqueueResolverTest : public CommandsFixture {
   void set_numbers(std::string_view rows, std::string_view texts = "(null)@(null)@main@/w@job@") {
     set_queue(rows, texts);
   }
+  // So many jobs, which squeue knows from now on.
+  std::vector<Asked> waiting_jobs(int count) {
+    std::string rows;
+    std::vector<Asked> jobs;
+    for (int i = 1; i <= count; ++i) {
+      rows += std::to_string(i) + "|" + std::to_string(i) + "|N/A|1002|2001|100|N/A|N/A|0|PD|\n";
+      jobs.push_back({std::to_string(i)});
+    }
+    set_numbers(rows);
+    return jobs;
+  }
   std::size_t calls() const {
     if (!directory_.exists("squeue.calls")) return 0;
     const std::string text = directory_.read("squeue.calls");
@@ -99,13 +110,7 @@ TEST_F(SqueueResolverTest, AJobGetsOwnerNamesAndTexts) {
 
 TEST_F(SqueueResolverTest, AsksForAFewJobsOneByOneAndForManyAtOnce) {
   set_squeue("answer");
-  std::string rows;
-  std::vector<Asked> many;
-  for (int i = 1; i <= 60; ++i) {
-    rows += std::to_string(i) + "|" + std::to_string(i) + "|N/A|1002|2001|100|N/A|N/A|0|PD|\n";
-    many.push_back({std::to_string(i)});
-  }
-  set_numbers(rows);
+  const std::vector<Asked> many = waiting_jobs(60);
   EXPECT_EQ(states({{"7"}, {"8"}}), (std::vector{State::kFound, State::kFound}));
   EXPECT_EQ(directory_.read("squeue.calls"),
             "-h -a --local -t all -j 7\n-h -a --local -t all -j 8\n");
@@ -122,13 +127,7 @@ TEST_F(SqueueResolverTest, AsksForAFewJobsOneByOneAndForManyAtOnce) {
 
 TEST_F(SqueueResolverTest, AfterAListOfAllJobsTheNextOneWaitsAHundredTimesAsLongAsItTook) {
   set_squeue("answer");
-  std::string rows;
-  std::vector<Asked> many;
-  for (int i = 1; i <= 60; ++i) {
-    rows += std::to_string(i) + "|" + std::to_string(i) + "|N/A|1002|2001|100|N/A|N/A|0|PD|\n";
-    many.push_back({std::to_string(i)});
-  }
-  set_numbers(rows);
+  const std::vector<Asked> many = waiting_jobs(60);
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(states(many), std::vector(60, State::kFound));
   const auto took = std::chrono::steady_clock::now() - begin;
@@ -145,13 +144,7 @@ TEST_F(SqueueResolverTest, AfterAListOfAllJobsTheNextOneWaitsAHundredTimesAsLong
 
 TEST_F(SqueueResolverTest, OneListServesEverybodyWhoWantsItThen) {
   set_squeue("answer");
-  std::string rows;
-  std::vector<Asked> many;
-  for (int i = 1; i <= 120; ++i) {
-    rows += std::to_string(i) + "|" + std::to_string(i) + "|N/A|1002|2001|100|N/A|N/A|0|PD|\n";
-    many.push_back({std::to_string(i)});
-  }
-  set_numbers(rows);
+  const std::vector<Asked> many = waiting_jobs(120);
   since_ = clock_.steady();  // all of them were captured by now
   clock_.advance(1ms);
   EXPECT_EQ(states({many.begin(), many.begin() + 60}), std::vector(60, State::kFound));
