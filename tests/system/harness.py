@@ -266,14 +266,16 @@ class Daemon:
         self.process = None
 
     # ---- running ---------------------------------------------------------------------------------
-    def start(self, ready=True, environment=None):
+    def start(self, ready=True, environment=None, by=(), **how):
+        """`by`: a command that runs it, such as setpriv; `how`: of Popen, such as its user."""
         assert self.process is None or self.process.poll() is not None, "it already runs"
-        env = {**os.environ, **self.environment, **(environment or {})}
-        env.pop("NOTIFY_SOCKET", None)
+        outer = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
         with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([str(SCRIPTORIUM), "run", "--config", str(self.config)],
+            self.process = subprocess.Popen([*by, str(SCRIPTORIUM), "run", "--config",
+                                             str(self.config)],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=env)
+                                            env={**outer, **self.environment,
+                                                 **(environment or {})}, **how)
         if ready:
             self.wait_ready()
         return self

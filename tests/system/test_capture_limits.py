@@ -86,8 +86,8 @@ def test_watches_that_are_used_up_are_said_with_the_sysctl_and_the_scan_goes_on(
         subprocess.run(["true"], preexec_fn=become, check=True)
     except (OSError, subprocess.SubprocessError) as e:
         pytest.skip(f"no user namespace here: {e}")
-    with harness.begun_with(become):
-        daemon = make_daemon(sources={"slurm": {"capture": "inotify", "rescan_seconds": 1}}).start()
+    daemon = make_daemon(sources={"slurm": {"capture": "inotify",
+                                            "rescan_seconds": 1}}).start(preexec_fn=become)
     storm = make_storm(100).finish()
     daemon.wait_acknowledged(100)
     archive.compare(storm.manifest())
@@ -100,14 +100,16 @@ def test_few_descriptors_lose_nothing_that_can_be_kept(make_daemon, make_storm, 
                                                        way):
     for digit in range(10):
         spool.hash_directory(digit).mkdir(mode=0o700)
-    with harness.begun_with(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))):
-        daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}}).start()
+    manifest = make_storm(500).finish().manifest()  # and what is there at the start
+    daemon = make_daemon(sources={"slurm": {"capture": way, "rescan_seconds": 86400}})
+    daemon.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
     fanotify = daemon.source()["capture"] == "fanotify"
-    storm = make_storm(harness.storm_jobs(1000), lifetime_ms=0 if fanotify else -1).finish()
-    daemon.wait_status(lambda s: total(s["sources"]["slurm"]) >= len(storm.manifest()),
+    manifest |= make_storm(harness.storm_jobs(1000), first_id=1001,
+                           lifetime_ms=0 if fanotify else -1).finish().manifest()
+    daemon.wait_status(lambda s: total(s["sources"]["slurm"]) >= len(manifest),
                        "all are accounted for")
-    daemon.wait_acknowledged(len(storm.manifest()))
-    archive.compare(storm.manifest())
+    daemon.wait_acknowledged(len(manifest))
+    archive.compare(manifest)
 
 
 def test_descriptors_stay_few_in_a_storm_of_large_scripts(make_daemon, make_storm, archive, spool):
@@ -158,8 +160,7 @@ def start_as(make_daemon, user, work, source):
     for name in ("state", "archive"):
         (work / name).mkdir(exist_ok=True)
         os.chown(work / name, user.pw_uid, user.pw_gid)
-    with harness.begun_with(harness.become_user(user)):
-        return make_daemon(sources={"slurm": source}).start()
+    return make_daemon(sources={"slurm": source}).start(preexec_fn=harness.become_user(user))
 
 
 @pytest.mark.parametrize("way", ["auto", "inotify"])

@@ -167,8 +167,7 @@ def test_in_a_mount_namespace_of_its_own_the_daemon_sees_everything(make_daemon,
             mount(spool.path, spool.path, MS_BIND)
             mount("none", spool.path, MS_REMOUNT | MS_BIND | MS_RDONLY)
     daemon = make_daemon(sources={"slurm": {"spool": spool.path, "rescan_seconds": 3600}})
-    with harness.begun_with(own_namespace(setup)):
-        daemon.start()
+    daemon.start(preexec_fn=own_namespace(setup))
     needs_fanotify(daemon)
     storm = Storm(spool, work, harness.storm_jobs(1000), lifetime_ms=0).finish()
     check_nothing_lost(daemon, archive, storm.manifest())

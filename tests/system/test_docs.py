@@ -8,9 +8,7 @@ replaced by places in that folder; sudo and systemctl by stand-ins. Daemon and c
 ordinary user's, so that a command that slips in cannot change the machine that tests it.
 """
 
-import json
 import os
-import pathlib
 import re
 import shutil
 import struct
@@ -142,11 +140,7 @@ class OrdinaryDaemon(Daemon):
     def start(self):
         for path in [self.directory, *self.directory.rglob("*")] if self.user else []:
             os.chown(path, self.user["user"], self.user["group"], follow_symlinks=False)
-        with open(self.log_file, "ab") as log:
-            self.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
-                                             str(self.config)], stdin=subprocess.DEVNULL,
-                                            stdout=log, stderr=log, **self.user)
-        return self.wait_ready()
+        return super().start(**self.user)
 
 
 @pytest.fixture

@@ -222,19 +222,12 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
                                                                                 archive):
     if b"WATCHDOG=1" not in harness.SCRIPTORIUM.read_bytes():
         pytest.skip("built without libsystemd")
-    daemon = make_daemon()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
         address = str(work / "notify")
         notify.bind(address)
         os.chmod(address, 0o777)
-        env = {**os.environ, "NOTIFY_SOCKET": address,
-               "WATCHDOG_USEC": str(int(PERIOD_SECONDS * 1e6))}
-        with open(daemon.log_file, "ab") as log:
-            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
-                                               str(daemon.config)],
-                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                              env=env)
-        daemon.wait_ready()
+        daemon = make_daemon(environment={"NOTIFY_SOCKET": address,
+                                          "WATCHDOG_USEC": str(int(PERIOD_SECONDS * 1e6))}).start()
 
         def waiting_pings():
             """Signs of life that were told and not read yet."""
@@ -300,12 +293,7 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
             os.setuid(uid)
             if most is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-        with open(daemon.log_file, "ab") as log:
-            daemon.process = subprocess.Popen([str(harness.SCRIPTORIUM), "run", "--config",
-                                               str(daemon.config)],
-                                              stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                              preexec_fn=become)
-        daemon.wait_ready()
+        daemon.start(preexec_fn=become)
 
     def entries(first):
         for job in range(first, first + 5):
@@ -402,12 +390,8 @@ def test_a_destination_whose_name_leads_elsewhere_is_followed(make_daemon, make_
     daemon = make_daemon(sinks={"archive": None, "search": {"plugin": "elasticsearch",
                                                             "hosts": [f"http://search.test:{port}"],
                                                             "retry_max_ms": 1000}})
-    with open(daemon.log_file, "ab") as log:
-        daemon.process = subprocess.Popen(
-            ["unshare", "-m", "sh", "-c", f'mount --bind "{hosts}" /etc/hosts && exec "$@"', "sh",
-             str(harness.SCRIPTORIUM), "run",
-             "--config", str(daemon.config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    daemon.wait_ready()
+    daemon.start(by=["unshare", "-m", "sh", "-c",
+                     f'mount --bind "{hosts}" /etc/hosts && exec "$@"', "sh"])
     make_storm(20).finish()
     daemon.wait_acknowledged(20, "search")
     assert len(set(first.ids)) == 20

@@ -27,8 +27,8 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
-def scrape(connection, accept=None):
-    connection.request("GET", "/metrics", headers={"Accept": accept} if accept else {})
+def scrape(connection):
+    connection.request("GET", "/metrics")
     answer = connection.getresponse()
     assert answer.status == 200
     return answer.getheader("Content-Type"), answer.read().decode()
@@ -119,14 +119,6 @@ def test_a_scrape_during_a_storm_agrees_with_the_status_and_with_the_manifest(ma
     buckets = [value for (name, _), value in found.items()
                if name == "scriptorium_sink_captured_to_acknowledged_seconds_bucket"]
     assert buckets == sorted(buckets) and buckets[-1] == jobs
-
-
-def test_openmetrics_for_who_asks(make_daemon, spool, work):
-    make_daemon().start()
-    kind, text = scrape(UnixConnection(work / "state" / "metrics.sock"),
-                        "application/openmetrics-text; version=1.0.0")
-    assert kind.startswith("application/openmetrics-text; version=1.0.0")
-    assert text.endswith("\n# EOF\n")
 
 
 def test_on_loopback_and_as_a_file(make_daemon, spool, work):

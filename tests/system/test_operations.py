@@ -284,21 +284,6 @@ def test_the_scan_way_alone_finds_every_entry(make_daemon, make_storm, archive):
     assert daemon.source()["capture"] == "scan"
 
 
-def test_a_descriptor_limit_of_256_loses_nothing(make_daemon, make_storm, archive, work):
-    import resource
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    storm = make_storm(500).finish()
-    daemon = make_daemon()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-    try:
-        daemon.start()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    more = make_storm(1000, first_id=1001).finish()
-    daemon.wait_acknowledged(1500)
-    archive.compare({**storm.manifest(), **more.manifest()})
-
-
 def test_sigint_ends_it_as_cleanly_as_sigterm(make_daemon, spool):
     daemon = make_daemon().start()
     daemon.process.send_signal(signal.SIGINT)

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import harness
-from harness import EX_CONFIG, PATIENCE, SCRIPTORIUM, storm_jobs, wait_for
+from harness import EX_CONFIG, PATIENCE, storm_jobs, wait_for
 
 EX_SOFTWARE = 70
 CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN = 2, 21
@@ -179,15 +179,10 @@ def test_a_unit_with_a_user_and_ambient_capabilities_is_separated_as_well(make_d
         os.chown(directory, user.pw_uid, user.pw_gid)
     daemon = make_daemon()
     capabilities_text = "+sys_admin,+dac_read_search"
-    with open(daemon.log_file, "ab") as log:
-        daemon.process = subprocess.Popen(
-            ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
-             "--no-new-privs",
-             f"--inh-caps={capabilities_text}", f"--ambient-caps={capabilities_text}",
-             f"--bounding-set=-all,{capabilities_text}",
-             str(SCRIPTORIUM), "run", "--config", str(daemon.config)], stdin=subprocess.DEVNULL,
-             stdout=log, stderr=log)
-    daemon.wait_ready()
+    daemon.start(by=["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}",
+                     "--clear-groups", "--no-new-privs", f"--inh-caps={capabilities_text}",
+                     f"--ambient-caps={capabilities_text}",
+                     f"--bounding-set=-all,{capabilities_text}"])
     privileges = daemon.status()["privileges"]
     assert privileges["separated"] is True and privileges["user"] == user.pw_name, privileges
     have = capabilities(daemon.process.pid)
@@ -203,18 +198,14 @@ def test_a_unit_with_a_user_and_ambient_capabilities_is_separated_as_well(make_d
 def test_without_the_rights_access_is_direct_and_status_says_what_that_costs(make_daemon, work,
                                                                              spool, archive):
     user = harness.ordinary_user()
-    command = [str(SCRIPTORIUM), "run", "--config", str(work / "scriptorium.toml")]
+    by = []
     if harness.IS_ROOT:
         for directory in (archive.path, work / "state"):
             directory.mkdir()
             os.chown(directory, user.pw_uid, user.pw_gid)
         os.chown(spool.path, user.pw_uid, user.pw_gid)
-        command = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
-                   *command]
-    daemon = make_daemon()
-    with open(daemon.log_file, "ab") as log:
-        daemon.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    daemon.wait_ready()
+        by = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    daemon = make_daemon().start(by=by)
     status = daemon.status()
     assert status["privileges"]["separated"] is False and status["privileges"]["opener"] is None
     assert "CAP_SYS_ADMIN" in status["privileges"]["why"]
