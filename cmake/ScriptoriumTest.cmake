@@ -18,13 +18,12 @@ endforeach()
 #   servers  a real Slurm, Kafka, OpenSearch, Elasticsearch or database; one of them at a time
 #   load     load, size, outages, power cuts, packages: what takes long or fills the machine
 set(SCRIPTORIUM_SERVER_TESTS
-    system_elasticsearch system_elasticsearch9 system_kafka system_kafka_cluster system_kafka_tickets
-    system_opensearch system_opensearch3 system_opensearch_secure system_owners_later system_show
-    system_slurm system_slurm_late system_slurm_owners system_stalled_archive system_usage
-    system_usage_report system_user_share)
+    system_elasticsearch system_kafka system_kafka_cluster system_kafka_tickets system_opensearch
+    system_opensearch_secure system_owners_later system_slurm system_slurm_late
+    system_stalled_archive system_usage)
 set(SCRIPTORIUM_LOAD_TESTS
     packages system_capture_gaps system_crash system_faults system_import
-    system_kafka_faults system_kafka_outage system_memory system_opensearch_faults system_operations
+    system_kafka_faults system_memory system_opensearch_faults system_operations
     system_peer_killers system_privileges system_redact_restart system_sinks system_slurm_size
     system_torque system_usage_kafka_opensearch)
 # ctest has two places a core in the fast tier, since most tests mostly wait; these keep a core busy.

@@ -1,5 +1,6 @@
 """Fixtures of the system tests; what they hand out is in harness.py."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -13,7 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import harness  # noqa: E402
 import kafka_lab  # noqa: E402
-from harness import Archive, Daemon, Slurm, Spool, Storm  # noqa: E402
+import usage_lab  # noqa: E402
+from harness import Archive, Daemon, Spool, Storm  # noqa: E402
 
 
 def pytest_configure(config):
@@ -21,6 +23,12 @@ def pytest_configure(config):
         raise pytest.UsageError(
             f"{harness.SCRIPTORIUM} is not there: build it (cmake --build --preset dev), "
                                 "or point SCRIPTORIUM_BUILD_DIR at a build folder")
+
+
+def pytest_generate_tests(metafunc):
+    """A module's tests with `node` run on each server of its KINDS, one server after the other."""
+    if "node" in metafunc.fixturenames and hasattr(metafunc.module, "KINDS"):
+        metafunc.parametrize("node", metafunc.module.KINDS, indirect=True, scope="module")
 
 
 @pytest.hookimpl(tryfirst=True, hookwrapper=True)
@@ -88,44 +96,31 @@ def make_daemon(work):
 
 
 @pytest.fixture(scope="session")
-def slurm():
-    """One real Slurm for the session; every test that needs it skips with the reason where it
-    cannot be had."""
-    reason = harness.slurm_missing()
-    if reason:
-        pytest.skip(reason)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
-    directory.chmod(0o755)
-    lab = Slurm(directory / "lab")
-    result = lab.up("--nodes", "1", "--min-job-age", "300")
-    if result.returncode != 0:
-        lab.down()
-        shutil.rmtree(directory, ignore_errors=True)
-        if result.returncode == 3:
-            pytest.skip(result.stderr)
-        pytest.fail(f"slurm-lab up: {result.stderr}")
-    yield lab
-    lab.down()
-    shutil.rmtree(directory, ignore_errors=True)
+def session_slurm():
+    with harness.running_slurm("--nodes", "1", "--min-job-age", "300") as lab:
+        yield lab
+
+
+@pytest.fixture
+def slurm(session_slurm):
+    """One real Slurm for the session. A test's jobs end with it: one that waits for resources would
+    hold up the next test's."""
+    yield session_slurm
+    session_slurm.cancel_all()
 
 
 @pytest.fixture
 def fresh_slurm():
-    """A Slurm of the test's own, for tests that stop its controller."""
-    reason = harness.slurm_missing()
-    if reason:
-        pytest.skip(reason)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
-    directory.chmod(0o755)
-    lab = Slurm(directory / "lab")
+    """fresh_slurm("--nodes", "1", ...): a Slurm of the test's own."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *options: stack.enter_context(harness.running_slurm(*options))
 
-    def up(*options):
-        result = lab.up(*options)
-        assert result.returncode == 0, result.stderr
-        return lab
-    yield up
-    lab.down()
-    shutil.rmtree(directory, ignore_errors=True)
+
+@pytest.fixture(scope="session")
+def lab():
+    """One real Slurm of two nodes under control groups for the session."""
+    with harness.running_slurm("--nodes", "2", kind=usage_lab.CgroupSlurm) as slurm:
+        yield slurm
 
 
 @pytest.fixture(scope="session")

@@ -501,6 +501,14 @@ class Slurm:
         """What Slurm itself says that it holds: `scontrol write batch_script`, bytes."""
         return self.run("scontrol", "write", "batch_script", job, "-", text=False).stdout
 
+    def cancel_all(self):
+        def jobs():
+            states = "pending,running,suspended,completing"
+            return self.run("squeue", "-h", "-a", "-t", states, "-o", "%A").stdout.split()
+        if left := jobs():
+            self.run("scancel", *left, check=False)
+        wait_for(lambda: not jobs(), "all jobs have ended", 90, 0.1)
+
     def stop_controller(self):
         pid = int((self.directory / "run" / "slurmctld.pid").read_text().split()[0])
         os.kill(pid, signal.SIGTERM)
@@ -522,6 +530,28 @@ def slurm_missing():
                if not shutil.which(c, path=path)]
     return f"no {', '.join(missing)} here; apt-get install munge slurmctld slurmd slurm-client" \
         if missing else ""
+
+
+@contextlib.contextmanager
+def running_slurm(*options, kind=Slurm):
+    """A real Slurm while it is used. Skips the test with the reason where none can be had."""
+    import pytest  # here, because benchmarks use this file without it
+    if reason := slurm_missing():
+        pytest.skip(reason)
+    if "--accounting" in options and not IS_ROOT:
+        pytest.skip("slurmdbd and its database need root")
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
+    directory.chmod(0o755)
+    lab = kind(directory / "lab")
+    try:
+        result = lab.up(*options)
+        if result.returncode == 3:
+            pytest.skip(f"packages are missing: {result.stderr.strip()}")
+        assert result.returncode == 0, f"slurm-lab up: {result.stderr}"
+        yield lab
+    finally:
+        lab.down()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def is_mode_private(path):

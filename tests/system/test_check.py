@@ -2,12 +2,11 @@
 
 import os
 import re
-import stat
 
 import pytest
 
 import harness
-from harness import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_UNAVAILABLE, IS_ROOT, scriptorium
+from harness import EX_CANTCREAT, EX_CONFIG, EX_OK, EX_UNAVAILABLE, IS_ROOT
 
 
 def edit(daemon, pattern, text):

@@ -8,7 +8,7 @@ import pytest
 import search_lab
 from search_suite import Access, Content, Delivery, LateOwners, Refusals, empty, node, templated  # noqa: F401
 
-KIND = "elasticsearch8-secure"
+KINDS = ("elasticsearch8-secure",)
 
 
 class TestContent(Content):

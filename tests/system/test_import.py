@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import struct
@@ -16,8 +15,7 @@ import subprocess
 import pytest
 
 import harness
-from harness import (EX_CONFIG, EX_OK, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, Archive, scriptorium,
-                     sha256)
+from harness import (EX_CONFIG, EX_TEMPFAIL, EX_UNAVAILABLE, EX_USAGE, Archive, sha256)
 
 EX_DATAERR, EX_NOINPUT = 65, 66
 FIRST_DAY = datetime.datetime(2024, 11, 3, 12, tzinfo=datetime.timezone.utc)
@@ -451,10 +449,6 @@ def test_accounting_says_whose_the_jobs_were(make_daemon, spool, work):
     assert result.returncode == EX_CONFIG and "others could have written it" in result.stderr
 
 
-@pytest.mark.skipif(not harness.IS_ROOT or not shutil.which("slurmdbd")
-                    or not shutil.which("mariadbd", path="/usr/sbin:/usr/bin"),
-                    reason="needs root and an accounting: apt-get install slurmdbd "
-                           "slurm-wlm-mysql-plugin mariadb-server")
 def test_the_command_of_the_page_gives_the_owners_of_a_real_slurm(fresh_slurm, make_daemon, spool,
                                                                   work, ordinary_user):
     page = (harness.ROOT / "docs" / "migrate.md").read_text()

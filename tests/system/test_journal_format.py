@@ -5,7 +5,6 @@ import hashlib
 import json
 import sqlite3
 
-import harness
 from harness import EX_CONFIG, Archive
 
 

@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import harness
-import kafka_lab
 from kafka_lab import kafka_sink, make_kafka_daemon  # noqa: F401  (a fixture)
 
 PAGE = harness.ROOT / "docs" / "consume.md"

@@ -15,7 +15,7 @@ from search_suite import empty, node, search_sink  # noqa: F401
 from test_sinks import JOURNAL, Jobs, outlast
 from test_slurm import slurm_source
 
-KIND = "opensearch2"
+KINDS = ("opensearch2",)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import harness
 import search_lab
 from search_suite import Access, Delivery, LateOwners, Refusals, empty, node  # noqa: F401
 
-KIND = "opensearch2-secure"
+KINDS = ("opensearch2-secure",)
 SETTINGS = ['plugins.security.restapi.roles_enabled: ["all_access"]']  # to make users and roles
 PASSWORD = "three-horses-and-A-trumpet-7"
 

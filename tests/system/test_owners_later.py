@@ -3,17 +3,15 @@ slurmctld, or from a real slurmdbd once slurmctld has forgotten it."""
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
 import subprocess
-import tempfile
 
 import pytest
 
 import harness
-from harness import Archive, config_text, wait_for
+from harness import Archive, wait_for
 from test_crash import needs_fault_build
 from test_slurm import script_of, slurm_source
 
@@ -25,35 +23,15 @@ BY_USER = {"archive": {"layout": "user-month"}}
 @pytest.fixture(scope="module")
 def lab():
     """A Slurm with accounting, whose slurmctld forgets a job some seconds after its end."""
-    reason = harness.slurm_missing()
-    if reason:
-        pytest.skip(reason)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
-    directory.chmod(0o755)
-    slurm = harness.Slurm(directory / "lab")
-    result = slurm.up("--accounting", "--nodes", "1", "--min-job-age", "2")
-    if result.returncode != 0:
-        slurm.down()
-        shutil.rmtree(directory, ignore_errors=True)
-        assert result.returncode in (2, 3), result.stderr
-        pytest.skip(f"no Slurm with accounting here (needs root, slurmdbd and mariadb-server): "
-                    f"{result.stderr.strip()}")
-    yield slurm
-    slurm.down()
-    shutil.rmtree(directory, ignore_errors=True)
+    with harness.running_slurm("--accounting", "--nodes", "1", "--min-job-age", "2") as slurm:
+        yield slurm
 
 
 @pytest.fixture
 def slurm(lab):
     """With slurmctld running, and nothing in its spool."""
     assert lab.up().returncode == 0
-
-    def jobs():
-        states = "pending,running,suspended,completing"
-        return lab.run("squeue", "-h", "-a", "-t", states, "-o", "%A").stdout.split()
-    if left := jobs():
-        lab.run("scancel", *left, check=False)
-    wait_for(lambda: not jobs(), "the jobs of the test before have ended", 90, 0.1)
+    lab.cancel_all()
     # slurmctld removes their entries at its next purge, up to ten seconds later. It does not need
     # the entry of a job that has ended.
     for entry in lab.state.glob("hash.*/job.*"):

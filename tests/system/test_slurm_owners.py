@@ -3,14 +3,12 @@ the daemon started."""
 
 import json
 import os
-import time
 
 import pytest
 
-import harness
 from harness import wait_for
 from test_privileges import rights_missing
-from test_slurm import LAYOUT, find_event, slurm_source, wait_event
+from test_slurm import LAYOUT, slurm_source, wait_event
 
 ON_DISK = True  # a real file system, with its ACLs and its syncs
 
@@ -50,21 +48,13 @@ def expect_owner(slurm, archive, jobs, user):
         assert file.with_name(file.name[:-5] + ".sh").read_bytes() == slurm.batch_script(job), what
 
 
-def cancel(slurm, jobs):
-    for job in jobs.values():
-        slurm.run("scancel", job, check=False)
-
-
 def test_jobs_that_were_requeued_or_held_before_the_start_lie_under_their_owner(slurm, make_daemon,
                                                                                 archive,
                                                                                 ordinary_user):
     jobs = jobs_with_a_past(slurm, ordinary_user)
     daemon = make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
-    try:
-        expect_owner(slurm, archive, jobs, ordinary_user)
-        assert not daemon.source()["owners"]["unverified"]
-    finally:
-        cancel(slurm, jobs)
+    expect_owner(slurm, archive, jobs, ordinary_user)
+    assert not daemon.source()["owners"]["unverified"]
 
 
 def test_so_they_do_where_only_the_opener_may_enter_the_spool(slurm, make_daemon, archive,
@@ -77,12 +67,9 @@ def test_so_they_do_where_only_the_opener_may_enter_the_spool(slurm, make_daemon
     os.chown(archive.path, ordinary_user.pw_uid, ordinary_user.pw_gid)
     daemon = make_daemon(sources=slurm_source(slurm), sinks=LAYOUT,
                          user=ordinary_user.pw_name).start()
-    try:
-        assert daemon.status()["privileges"]["separated"] is True
-        expect_owner(slurm, archive, jobs, ordinary_user)
-        assert not daemon.source()["owners"]["unverified"]
-    finally:
-        cancel(slurm, jobs)
+    assert daemon.status()["privileges"]["separated"] is True
+    expect_owner(slurm, archive, jobs, ordinary_user)
+    assert not daemon.source()["owners"]["unverified"]
 
 
 def test_a_script_that_a_slow_clock_dates_later_than_its_submission_has_its_owner_too(
@@ -94,10 +81,7 @@ def test_a_script_that_a_slow_clock_dates_later_than_its_submission_has_its_owne
     at = script.stat().st_mtime_ns + 5_000_000_000
     os.utime(script, ns=(at, at))
     make_daemon(sources=slurm_source(slurm), sinks=LAYOUT).start()
-    try:
-        expect_owner(slurm, archive, {"late": job}, ordinary_user)
-    finally:
-        slurm.run("scancel", job)
+    expect_owner(slurm, archive, {"late": job}, ordinary_user)
 
 
 def test_jobs_that_privatedata_hides_are_named_in_the_log_the_status_and_the_event(fresh_slurm,
@@ -117,35 +101,32 @@ def test_jobs_that_privatedata_hides_are_named_in_the_log_the_status_and_the_eve
     daemon = make_daemon(sources=slurm_source(slurm), sinks=LAYOUT,
                          user=ordinary_user.pw_name).start()
     why = "slurmctld does not list the job, though its entry stands in the spool"
-    try:
-        for job in hidden:
-            file, event = wait_event(archive, job)
-            assert (event["user"]["verified"], event["user"]["unverified_reason"]) == (False, why)
-            assert file.relative_to(archive.path).parts[0] == "unverified"
-        event = wait_event(archive, own)[1]
-        assert event["user"]["verified"] is True and "unverified_reason" not in event["user"]
-        daemon.wait_log("SLURM_JOBS_HIDDEN")
-        owners = daemon.source()["owners"]
-        assert owners["unverified"] == {why: 3} and owners["last_hour"] == {"decided": 4,
-                                                                            "unverified": 3}, owners
+    for job in hidden:
+        file, event = wait_event(archive, job)
+        assert (event["user"]["verified"], event["user"]["unverified_reason"]) == (False, why)
+        assert file.relative_to(archive.path).parts[0] == "unverified"
+    event = wait_event(archive, own)[1]
+    assert event["user"]["verified"] is True and "unverified_reason" not in event["user"]
+    daemon.wait_log("SLURM_JOBS_HIDDEN")
+    owners = daemon.source()["owners"]
+    assert owners["unverified"] == {why: 3} and owners["last_hour"] == {"decided": 4,
+                                                                        "unverified": 3}, owners
 
-        screen = daemon.command("status").stdout
-        head, row = screen.split("SOURCE", 1)[1].splitlines()[:2]
-        assert ("SOURCE" + head).split()[5] == "UNVERIFIED" and row.split()[5] == "3", screen
-        assert f"owner unverified 3 x: {why}" in screen and "asked the scheduler: " in screen, \
-            screen
-        assert f"(unverified: {why})" in daemon.command("show", hidden[0]).stdout
+    screen = daemon.command("status").stdout
+    head, row = screen.split("SOURCE", 1)[1].splitlines()[:2]
+    assert ("SOURCE" + head).split()[5] == "UNVERIFIED" and row.split()[5] == "3", screen
+    assert f"owner unverified 3 x: {why}" in screen and "asked the scheduler: " in screen, \
+        screen
+    assert f"(unverified: {why})" in daemon.command("show", hidden[0]).stdout
 
-        assert daemon.command("status", "--check").returncode == 0, "three of four are few"
-        hidden += [slurm.sbatch("-J", f"more{i}", "--hold") for i in range(7)]
-        daemon.wait_status(lambda s: sum(s["sources"]["slurm"]["owners"]["unverified"].values())
-                           == 10, "ten are unverified")
-        health = daemon.command("status", "--check", check=False)
-        assert health.returncode == 1, health.stdout
-        assert f"slurm: the owners of 10 of the last hour's 11 jobs are unverified ({why})" \
-            in health.stdout
-    finally:
-        cancel(slurm, {job: job for job in [*hidden, own]})
+    assert daemon.command("status", "--check").returncode == 0, "three of four are few"
+    hidden += [slurm.sbatch("-J", f"more{i}", "--hold") for i in range(7)]
+    daemon.wait_status(lambda s: sum(s["sources"]["slurm"]["owners"]["unverified"].values())
+                       == 10, "ten are unverified")
+    health = daemon.command("status", "--check", check=False)
+    assert health.returncode == 1, health.stdout
+    assert f"slurm: the owners of 10 of the last hour's 11 jobs are unverified ({why})" \
+        in health.stdout
 
 
 def test_an_entry_that_was_written_again_does_not_borrow_the_requeued_jobs_owner(
@@ -169,14 +150,11 @@ def test_an_entry_that_was_written_again_does_not_borrow_the_requeued_jobs_owner
     script.write_bytes(b"#!/bin/sh\n# another\n\0")
     os.utime(script, ns=(at, at + 1))
     squeue.write_text('#!/bin/sh\nexec /usr/bin/squeue "$@"\n')
-    try:
-        def old():
-            for file in archive.path.rglob("*.json"):
-                event = json.loads(file.read_bytes())
-                script = file.with_suffix(".sh")
-                if event["job"]["id"] == job and b"sleep 600" in script.read_bytes():
-                    return event
-            return None
-        assert not wait_for(old, "what was captured first goes out")["user"].get("verified")
-    finally:
-        slurm.run("scancel", job)
+    def old():
+        for file in archive.path.rglob("*.json"):
+            event = json.loads(file.read_bytes())
+            script = file.with_suffix(".sh")
+            if event["job"]["id"] == job and b"sleep 600" in script.read_bytes():
+                return event
+        return None
+    assert not wait_for(old, "what was captured first goes out")["user"].get("verified")

@@ -5,7 +5,6 @@ was submitted, byte for byte, each once."""
 import dataclasses
 import hashlib
 import json
-import pathlib
 import signal
 import subprocess
 

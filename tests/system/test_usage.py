@@ -16,7 +16,7 @@ import pytest
 
 import harness
 from harness import wait_for
-from usage_lab import BusyJob, CGROUPS, ROUNDED, lab, measure  # noqa: F401  (a fixture)
+from usage_lab import BusyJob, CGROUPS, ROUNDED, measure
 
 
 def usage_source(work, **options):

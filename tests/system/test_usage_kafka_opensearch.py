@@ -6,13 +6,12 @@ import time
 
 import pytest
 
-import harness
 import kafka_lab
 import search_lab
 from harness import wait_for
 from kafka_lab import kafka_sink
 from test_usage_report import hold_against_schema, sampling, usage_events, wait_job
-from usage_lab import lab, measure  # noqa: F401  (a fixture)
+from usage_lab import measure
 
 ON_DISK = True
 INDEX = "scriptorium-usage-*"

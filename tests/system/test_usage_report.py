@@ -3,17 +3,14 @@ server, and on the screen."""
 
 import json
 import os
-import pathlib
 import pwd
-import shutil
-import tempfile
 import time
 
 import pytest
 
 import harness
-from harness import Slurm, wait_for
-from usage_lab import lab, measure  # noqa: F401  (a fixture)
+from harness import wait_for
+from usage_lab import measure
 
 jsonschema = pytest.importorskip("jsonschema",
                                  reason="python3-jsonschema is not installed: no event was held "
@@ -85,23 +82,17 @@ def only(events, job):
 def accounted():
     """A Slurm of two nodes with mariadbd, slurmdbd and jobacct_gather/linux, with jobs that have
     ended."""
-    reason = harness.slurm_missing()
-    if reason:
-        pytest.skip(reason)
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-slurm-", dir="/tmp"))
-    directory.chmod(0o755)
-    lab = Slurm(directory / "lab")
     lines = ["SelectTypeParameters=CR_CPU_Memory", "JobAcctGatherType=jobacct_gather/linux",
              "JobAcctGatherFrequency=1", "AccountingStorageTRES=gres/gpu:a100,gres/gpu:h100"]
-    result = lab.up("--accounting", "--nodes", "2", "--cpus", "4", "--min-job-age", "300",
-                    "--gres", "gpu:a100:1,gpu:h100:1",
-                    *[w for line in lines for w in ("--conf", line)])
-    if result.returncode != 0:
-        lab.down()
-        shutil.rmtree(directory, ignore_errors=True)
-        assert result.returncode in (2, 3), result.stderr
-        pytest.skip(f"no Slurm with accounting here (needs root, slurmdbd and mariadb-server): "
-                    f"{result.stderr.strip()}")
+    with harness.running_slurm("--accounting", "--nodes", "2", "--cpus", "4", "--min-job-age",
+                               "300", "--gres", "gpu:a100:1,gpu:h100:1",
+                               *[w for line in lines for w in ("--conf", line)]) as lab:
+        run_jobs(lab)
+        yield lab
+
+
+def run_jobs(lab):
+    """Jobs of each kind, until their ends are in the accounting; their ids are in lab.jobs."""
     lab.jobs = {
         "half": lab.sbatch("-n1", "-c2", "--mem=400", "-t", "5", "-J", "half\n|x",
                            script=BUSY.format(seconds=4, mb=150)),
@@ -119,9 +110,6 @@ def accounted():
         rows = [line.split("|") for line in out.splitlines()]
         return sum(state in ("COMPLETED", "FAILED") for _, state in rows) == 5
     wait_for(finals, "all jobs have ended in the accounting", 90, 0.3)
-    yield lab
-    lab.down()
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 def importing(lab, **options):

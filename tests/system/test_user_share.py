@@ -35,9 +35,8 @@ def incompressible(seed):
     return f"#!/bin/bash\n# {seed}\n: '{noise}'\n"
 
 
-def test_a_user_at_his_share_waits_in_the_spool_and_the_others_are_captured(fresh_slurm, two_users,
+def test_a_user_at_his_share_waits_in_the_spool_and_the_others_are_captured(slurm, two_users,
                                                                             make_daemon, archive):
-    slurm = fresh_slurm("--nodes", "1", "--min-job-age", "300")
     greedy, modest = two_users
     # Full share after some five of his scripts, the last fifth after some twenty.
     daemon = make_daemon(journal_max_bytes=64 << 20,

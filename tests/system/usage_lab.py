@@ -6,11 +6,7 @@ busy machine, where starting a shell costs more."""
 import contextlib
 import json
 import pathlib
-import shutil
 import subprocess
-import tempfile
-
-import pytest
 
 import harness
 from harness import Slurm, wait_for
@@ -51,22 +47,6 @@ class CgroupSlurm(Slurm):
                 group = CGROUPS / "cpuacct" / f"slurm_{node}"
                 total += int((group / "cpuacct.usage").read_text())
         return total / 1e9
-
-
-@pytest.fixture(scope="module")
-def lab():
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="scr-cgslurm-", dir="/tmp"))
-    directory.chmod(0o755)
-    slurm = CgroupSlurm(directory / "lab")
-    try:
-        result = slurm.up("--nodes", "2")
-        if result.returncode == 3:
-            pytest.skip(f"NO REAL SLURM UNDER CGROUPS: {result.stderr.strip()}")
-        assert result.returncode == 0, result.stderr
-        yield slurm
-    finally:
-        slurm.down()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 class BusyJob:
