@@ -147,17 +147,6 @@ def test_a_tree_that_grew_brings_only_what_is_new(make_daemon, spool, work):
     compare(work, made)
 
 
-def test_a_copy_without_its_times_has_the_folders_dates(make_daemon, spool, work):
-    sarchive_tree(work / "tree", 10)
-    for path in (work / "tree").rglob("job.*"):
-        os.utime(path)
-    run(make_daemon(sinks=LAYOUT), "sarchive", work / "tree")
-    assert harness.names_in(work / "archive") == [f"202411{day:02}" for day in range(3, 13)]
-    event = json.loads((work / "archive" / "20241104" / "1.json").read_bytes())
-    assert event["time"] == "2024-11-04T00:00:00.000Z"
-    assert any(p.startswith("time: ") for p in event["problems"])
-
-
 def test_torque_trees_of_sarchive_are_read_by_the_torque_adapter(make_daemon, work):
     when = FIRST_DAY
     record = (

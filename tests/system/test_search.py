@@ -19,7 +19,7 @@ import time
 import pytest
 
 import harness
-from harness import EX_CONFIG, EX_NOINPUT, EX_OK, EX_UNAVAILABLE, EX_USAGE
+from harness import EX_NOINPUT, EX_OK, EX_UNAVAILABLE
 
 NOTHING_FOUND = 1
 DIFFERENT = 1
@@ -119,15 +119,6 @@ def test_a_field_that_no_event_has_filled_is_not_none_found(daemon):
     assert ids(daemon, "catalog", "-state:*", "secret:false", "job:101") == ["101"]
 
 
-def test_search_exits_1_if_nothing_is_found_and_64_for_a_wrong_query(daemon):
-    assert daemon.command("search", "relion", check=False).returncode == NOTHING_FOUND
-    wrong = daemon.command("search", "gmx", "usr:alice", check=False)
-    assert wrong.returncode == EX_USAGE
-    assert 'did you mean "user"?' in wrong.stderr and "^~~" in wrong.stderr, wrong.stderr
-    missing = daemon.command("search", "gmx", "--in", "catalgo", check=False)
-    assert missing.returncode == EX_USAGE and 'did you mean "catalog"?' in missing.stderr
-
-
 def test_search_shows_the_lines_and_programs_get_json_csv_and_nul(daemon):
     for store in ("catalog",):
         text = daemon.command("search", "mdrun", "--in", store, "-C", "1").stdout
@@ -162,12 +153,6 @@ def test_search_counts_and_shows_facets(daemon):
     for store in STORES:
         text = daemon.command("search", "--facets", "interpreter", "--csv", "--in", store).stdout
         assert "/bin/bash,3" in text.splitlines(), text
-
-
-def test_without_a_sink_that_can_be_searched_search_says_so(make_daemon):
-    daemon = make_daemon(sinks={"archive": None, "nothing": {"plugin": "null"}})
-    result = daemon.command("search", "x", check=False)
-    assert result.returncode == EX_CONFIG and "can be searched" in result.stderr
 
 
 # ---- on a terminal -------------------------------------------------------------------------------

@@ -97,11 +97,15 @@ TEST_F(FindCommandsTest, SearchCountsAndTellsWhoHasHowMany) {
 }
 
 TEST_F(FindCommandsTest, SearchRefusesASinkThatIsNotThereOrCannotBeSearched) {
-  EXPECT_THAT(run({"search", "x", "--in", "stoer"}).err, HasSubstr("did you mean \"store\"?"));
+  const Said unknown = run({"search", "x", "--in", "stoer"});
+  EXPECT_EQ(unknown.code, 64);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"store\"?"));
   EXPECT_THAT(run({"search", "x", "--in", "null"}).err, HasSubstr("cannot be searched"));
   EXPECT_EQ(run({"search", "x", "--in", "null"}).code, 64);
   config("[sink.null]\n");
-  EXPECT_EQ(run({"search", "x"}).code, 78);
+  const Said none = run({"search", "x"});
+  EXPECT_EQ(none.code, 78);
+  EXPECT_THAT(none.err, HasSubstr("can be searched"));
 }
 
 // ---- diff, history
