@@ -10,30 +10,17 @@
 
 #include "core/base/guarded.h"
 #include "core/capture/capture.h"
+#include "tests/support/journal_fixture.h"
 #include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
 
 namespace scriptorium::test {
 
-// A journal, a sink's view of it to see what comes out, and room for the capture that fills it. The
-// parameter is a capture method.
-class CaptureFixture : public testing::TestWithParam<std::string> {
+// A journal, and room for the capture that fills it. The parameter is a capture method.
+class CaptureFixture : public JournalFixture<testing::TestWithParam<std::string>> {
  protected:
-  void SetUp() override { open_journal(); }
   void TearDown() override {
     capture_.reset();
-    journal_.reset();
-  }
-
-  void open_journal(std::uint64_t max_bytes = Journal::Options{}.max_bytes) {
-    auto journal =
-        Journal::open({.directory = state_.path(), .max_bytes = max_bytes}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    auto sink = journal_->register_sink("test", {"*"});
-    ASSERT_TRUE(sink) << sink.error().message();
-    sink_ = *sink;
+    JournalFixture::TearDown();
   }
 
   // A spool's access; nothing if this machine cannot give the method, and the test is to be
@@ -83,11 +70,6 @@ class CaptureFixture : public testing::TestWithParam<std::string> {
     return sum;
   }
 
-  RecordingLogger log_;
-  TempDir state_;
-  std::unique_ptr<Journal> journal_;
-  Journal::SinkId sink_ = 0;
-  std::uint64_t after_ = 0;
   std::unique_ptr<SpoolCapture> capture_;
   std::string skip_;
 };

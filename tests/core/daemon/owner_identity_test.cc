@@ -8,9 +8,8 @@
 #include "core/capture/capture.h"
 #include "core/daemon/owner_stage.h"
 #include "tests/core/capture/toy_spool.h"
+#include "tests/support/journal_fixture.h"
 #include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
 
 // Capture, journal and owner stage as the daemon ties them together: does the scheduler's answer
 // still speak of the entry that was captured? Nothing here stubs that question.
@@ -44,16 +43,13 @@ class RequeuedJobs final : public OwnerResolver {
   Guarded<bool>& answers_;
 };
 
-class OwnerIdentityTest : public testing::Test {
+class OwnerIdentityTest : public test::JournalFixture<testing::Test> {
  protected:
   void SetUp() override { open(); }
   void TearDown() override { close(); }
 
   void open() {
-    auto journal = Journal::open({.directory = state_.path()}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    sink_ = *journal_->register_sink("test", {"*"});
+    open_journal();
     SourceConfig common;
     common.capture = "scan";
     common.rescan_seconds = 3600;
@@ -106,15 +102,11 @@ class OwnerIdentityTest : public testing::Test {
     ASSERT_EQ(::utimensat(AT_FDCWD, script().c_str(), times.data(), 0), 0);
   }
 
-  test::TempDir state_;
   test::ToySpool spool_;
   test::ToyAdapter adapter_{spool_.root()};
-  test::RecordingLogger log_;
   Guarded<bool> answers_{false};
-  std::unique_ptr<Journal> journal_;
   std::unique_ptr<SpoolCapture> capture_;
   std::unique_ptr<OwnerStage> stage_;
-  Journal::SinkId sink_ = 0;
 };
 
 TEST_F(OwnerIdentityTest, AnEntryThatStandsAsItWasCapturedKeepsItsOwner) {

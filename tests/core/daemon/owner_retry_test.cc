@@ -8,9 +8,8 @@
 
 #include "core/api/sink.h"
 #include "tests/support/event_factory.h"
+#include "tests/support/journal_fixture.h"
 #include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
 
 namespace scriptorium {
 namespace {
@@ -89,20 +88,14 @@ class FakeArchive final : public Sink, public ReadableSink {
   Guarded<State> state_;
 };
 
-class OwnerRetryTest : public testing::Test {
+class OwnerRetryTest : public test::JournalFixture<testing::Test> {
  protected:
-  void SetUp() override {
-    auto journal = Journal::open({.directory = dir_.path()}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    sink_ = *journal_->register_sink("test", {"*"});
-  }
   void TearDown() override {
     if (retry_ != nullptr) {
       EXPECT_TRUE(retry_->stop(std::chrono::steady_clock::now() + kPatience));
     }
     retry_.reset();
-    journal_.reset();
+    JournalFixture::TearDown();
   }
   // Out to the sinks without an owner, and delivered, so that the journal does not hold them any
   // more.
@@ -167,11 +160,6 @@ class OwnerRetryTest : public testing::Test {
     return state_.with([&](auto& s) { return s.asked[job]; });
   }
 
-  test::TempDir dir_;
-  test::RecordingLogger log_;
-  std::unique_ptr<Journal> journal_;
-  Journal::SinkId sink_ = 0;
-  std::uint64_t after_ = 0;
   std::shared_ptr<FakeArchive> archive_ = std::make_shared<FakeArchive>();
   Archives archives_;
   Guarded<FakeAccounting::State> state_;

@@ -7,9 +7,8 @@
 #include <set>
 
 #include "tests/support/event_factory.h"
+#include "tests/support/journal_fixture.h"
 #include "tests/support/patience.h"
-#include "tests/support/recording_logger.h"
-#include "tests/support/temp_dir.h"
 
 namespace scriptorium {
 namespace {
@@ -75,17 +74,11 @@ class FakeResolver final : public OwnerResolver {
   Guarded<State>& state_;
 };
 
-class OwnerStageTest : public testing::Test {
+class OwnerStageTest : public test::JournalFixture<testing::Test> {
  protected:
-  void SetUp() override {
-    auto journal = Journal::open({.directory = dir_.path()}, log_, system_clock());
-    ASSERT_TRUE(journal) << journal.error().message();
-    journal_ = *std::move(journal);
-    sink_ = *journal_->register_sink("test", {"*"});
-  }
   void TearDown() override {
     stage_.reset();
-    journal_.reset();
+    JournalFixture::TearDown();
   }
 
   void start(seconds timeout) {
@@ -117,11 +110,6 @@ class OwnerStageTest : public testing::Test {
     return items->front().event;
   }
 
-  test::TempDir dir_;
-  test::RecordingLogger log_;
-  std::unique_ptr<Journal> journal_;
-  Journal::SinkId sink_ = 0;
-  std::uint64_t after_ = 0;
   Guarded<FakeResolver::State> state_;
   std::unique_ptr<OwnerStage> stage_;
 };
@@ -167,13 +155,8 @@ TEST_F(OwnerStageTest, ReasonStandsInTheEventAndTheJournalKeepsIt) {
   EXPECT_EQ(stage_->status().last_hour.unverified, 2U);
   EXPECT_THAT(stage_->status().unverified,
               testing::ElementsAre(testing::Pair("hidden\xEF\xBF\xBD", 2)));
-  stage_.reset();
-  journal_.reset();
-
-  auto journal = Journal::open({.directory = dir_.path()}, log_, system_clock());
-  ASSERT_TRUE(journal) << journal.error().message();
-  journal_ = *std::move(journal);
-  sink_ = *journal_->register_sink("test", {"*"});
+  TearDown();
+  open_journal();
   after_ = 0;
   for (const char* job : {"1", "2"}) {
     const auto event = next();
