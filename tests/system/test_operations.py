@@ -13,13 +13,6 @@ from harness import EX_CONFIG, EX_TEMPFAIL, scriptorium, wait_for
 ON_DISK = True  # a real file system, with its ACLs and its syncs
 
 
-def test_check_while_the_daemon_runs_disturbs_nothing(make_daemon, spool, archive):
-    daemon = make_daemon().start()
-    daemon.command("check")
-    spool.write(1)
-    daemon.wait_acknowledged(1)
-
-
 @pytest.mark.parametrize("command", ["run", "check"])
 def test_a_config_that_is_not_there_exits_78_with_its_name(work, command):
     result = scriptorium(command, "--config", work / "nowhere.toml", check=False)
@@ -27,8 +20,9 @@ def test_a_config_that_is_not_there_exits_78_with_its_name(work, command):
     assert "nowhere.toml" in result.stdout + result.stderr
 
 
-def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
+def test_status_has_the_keys_of_the_contract_and_a_screen_for_people(make_daemon, spool, archive):
     daemon = make_daemon().start()
+    daemon.command("check")  # disturbs nothing while the daemon runs
     spool.write(1)
     daemon.wait_acknowledged(1)
     spool.write(11)  # this one is found by notification: hash.1 exists and is watched
@@ -53,14 +47,9 @@ def test_status_json_has_the_keys_of_the_contract(make_daemon, spool, archive):
     assert sink["oldest_waiting_seconds"] in (None, 0)
     assert sink["last_error"] is None
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", sink["last_success"])
-
-
-def test_status_for_a_person_names_sources_and_sinks_and_uses_no_colour_in_a_pipe(make_daemon,
-                                                                                  spool):
-    daemon = make_daemon().start()
     text = daemon.command("status").stdout
     assert "slurm" in text and "archive" in text
-    assert "\x1b" not in text
+    assert "\x1b" not in text, "no colour in a pipe"
 
 
 def test_the_metadata_beside_a_script_has_the_shape_of_schema_1(make_daemon, archive, spool):
