@@ -25,6 +25,7 @@ BUILD = pathlib.Path(os.environ.get("SCRIPTORIUM_BUILD_DIR", ROOT / "build" / "d
 SCRIPTORIUM = BUILD / "scriptorium"
 STORM = BUILD / "tests" / "spool-storm"
 TEST_PLUGINS = BUILD / "tests" / "plugins"
+PLUGIN_DIRS = [str(BUILD / "plugins"), str(TEST_PLUGINS)]
 SLURM_LAB = ROOT / "tests" / "support" / "slurm-lab"
 SANITIZED = bool(os.environ.get("SCRIPTORIUM_SANITIZE"))
 # Sanitizers make everything slower; a deadline only bounds how long a failure takes.

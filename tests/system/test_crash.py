@@ -154,7 +154,7 @@ def test_death_at_a_fault_point_and_again_at_the_same_point_loses_nothing(make_d
             (recorded / job / "script").write_bytes(b"#!/bin/sh\n")
         sources = {"replay": {"folder": str(recorded)}}
         sinks = {"poisoned": {"plugin": "throwing", "retry_max_ms": 20}}
-        core = {"plugin_dirs": [str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)]}
+        core = {"plugin_dirs": harness.PLUGIN_DIRS}
     elif scenario == "resolve":
         squeue = work / "squeue"
         squeue.write_text("#!/bin/sh\necho 'squeue: error: nobody answers' >&2\nexit 1\n")

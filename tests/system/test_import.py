@@ -321,7 +321,7 @@ def test_dead_letters_of_an_import_are_listed_and_tried_again(make_daemon, spool
     for job in ("1poison", "2poison"):
         put(work / "tree" / f"job.{job}_script", b"#!/bin/sh\n", FIRST_DAY)
     daemon = make_daemon(sinks={"archive": None, "thrower": {"plugin": "throwing"}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                         plugin_dirs=harness.PLUGIN_DIRS)
     summary, result = run(daemon, "sarchive", work / "tree", check=False)
     assert result.returncode == EX_UNAVAILABLE
     assert summary["sinks"]["thrower"]["dead"] == 2

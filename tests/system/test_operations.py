@@ -170,7 +170,7 @@ def test_a_plugin_that_is_not_there_stops_the_start_and_names_the_folders(make_d
 @pytest.mark.parametrize("name", ["no_descriptor", "throwing_factory", "hanging_factory"])
 def test_a_broken_plugin_stops_the_start_and_is_named(make_daemon, spool, name):
     daemon = make_daemon(sinks={"archive": None, "bad": {"plugin": name}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                         plugin_dirs=harness.PLUGIN_DIRS)
     result = scriptorium("run", "--config", daemon.config, check=False)
     assert result.returncode == EX_CONFIG, f"{result.returncode}: {result.stderr}"
     assert f"{name}.so" in result.stderr
@@ -194,7 +194,7 @@ def poisoned(make_daemon, work, archive):
         write_recording(folder, name)
     daemon = make_daemon(sources={"slurm": None, "replay": {"folder": str(folder)}},
                          sinks={"bad": {"plugin": "throwing", "retry_max_ms": 20}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                         plugin_dirs=harness.PLUGIN_DIRS)
     daemon.start()
     daemon.wait_status(lambda s: s["sinks"]["bad"]["dead"] == 2 and s["sinks"]["bad"]["waiting"]
                        == 0, "both poisoned jobs are dead letters")

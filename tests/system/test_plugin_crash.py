@@ -47,8 +47,7 @@ def test_the_event_that_ends_the_process_becomes_a_dead_letter_and_999_arrive(ma
     delivered = work / "delivered"
     daemon = make_daemon(sinks={"bad": {"plugin": "crashing", "job": CULPRIT,
                                         "file": str(delivered), "how": how,
-                                        "batch_max_events": 100}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                                        "batch_max_events": 100}}, plugin_dirs=harness.PLUGIN_DIRS)
     storm = make_storm(jobs).finish()
     needed = run_as_systemd(daemon, lambda s: s["sinks"]["bad"]["waiting"] == 0
                             and s["sinks"]["bad"]["dead"] == 1
@@ -76,7 +75,7 @@ def test_the_event_that_ends_the_process_becomes_a_dead_letter_and_999_arrive(ma
 
 def test_so_does_one_that_comes_from_an_archive(make_daemon, spool, work, archive):
     """Its contents are not in the journal when the next start looks for what was in hand."""
-    daemon = make_daemon(plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+    daemon = make_daemon(plugin_dirs=harness.PLUGIN_DIRS)
     daemon.start()
     for job in range(1, 21):
         spool.write(job)
@@ -84,8 +83,7 @@ def test_so_does_one_that_comes_from_an_archive(make_daemon, spool, work, archiv
     daemon.terminate()
     daemon.config.write_text(harness.config_text(
         work, sinks={"bad": {"plugin": "crashing", "job": "7", "file": str(work / "delivered"),
-                             "batch_max_events": 5}},
-        plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)]))
+                             "batch_max_events": 5}}, plugin_dirs=harness.PLUGIN_DIRS))
     daemon.start()
     daemon.command("sinks", "fill", "bad", "--no-wait", check=False)
     assert daemon.wait_exit() != 0, "the plugin ends it"
@@ -101,7 +99,7 @@ def test_a_kill_from_outside_while_events_are_in_hand_condemns_none(make_daemon,
     gate = work / "gate"
     daemon = make_daemon(sinks={"archive": None, "slow": {"plugin": "sleepy", "file": str(gate),
                                                           "batch_max_events": 10}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                         plugin_dirs=harness.PLUGIN_DIRS)
     make_storm(30).finish()
     for _ in range(4):
         daemon.start()
@@ -127,7 +125,7 @@ def test_a_spool_entry_that_ends_the_process_is_passed_over_and_the_others_are_a
                                   "odd": {"plugin": "odd_source", "at": "crash",
                                           "spool": str(work / "odd"),
                                           "resolve_timeout_seconds": 1}},
-                         plugin_dirs=[str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)])
+                         plugin_dirs=harness.PLUGIN_DIRS)
     restarts = run_as_systemd(daemon, lambda s: s["sinks"]["archive"]["waiting"] == 0
                               and len(archive.scripts()) == 8, 3)
     assert restarts == 2

@@ -10,12 +10,10 @@ pytestmark = pytest.mark.skipif(not (harness.TEST_PLUGINS / "odd_sink.so").exist
                                 reason="this build has no test plugins: build the target "
                                        "broken_plugins")
 
-DIRECTORIES = [str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)]
-
 
 def odd_sink(make_daemon, at):
     return make_daemon(sinks={"odd": {"plugin": "odd_sink", "at": at, "retry_max_ms": 20}},
-                       plugin_dirs=DIRECTORIES,
+                       plugin_dirs=harness.PLUGIN_DIRS,
                        shutdown_seconds=2)
 
 
@@ -75,7 +73,7 @@ def test_a_source_that_throws_ends_neither_check_nor_the_daemon(make_daemon, spo
     daemon = make_daemon(sources={"odd": {"plugin": "odd_source", "at": at,
                                           "spool": str(work / "odd"),
                                           "resolve_timeout_seconds": 1}},
-                         plugin_dirs=DIRECTORIES, shutdown_seconds=2)
+                         plugin_dirs=harness.PLUGIN_DIRS, shutdown_seconds=2)
     checked = daemon.command("check", check=False)
     assert checked.returncode in (EX_OK, EX_UNAVAILABLE,
                                   EX_CONFIG), f"{checked.returncode}: {checked.stderr}"

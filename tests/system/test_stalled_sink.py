@@ -12,8 +12,7 @@ pytestmark = pytest.mark.skipif(not (harness.TEST_PLUGINS / "sleepy.so").exists(
                                 reason="this build has no test plugins: build the target "
                                        "broken_plugins")
 
-CORE = {"plugin_dirs": [str(harness.BUILD / "plugins"), str(harness.TEST_PLUGINS)],
-        "shutdown_seconds": 1}
+CORE = {"plugin_dirs": harness.PLUGIN_DIRS, "shutdown_seconds": 1}
 
 
 def stuck(work, at):
