@@ -121,10 +121,11 @@ class Search {
   bool count_by_day();
   Result<void> find();
   Result<void> plan(SegmentSearch& segment);
+  Result<void> step(SegmentSearch& segment);
   // Whether the search may go on after what a connection said.
   Result<void> check(SegmentSearch& segment, bool lose_segment);
   void count_fresh(SegmentSearch& segment);
-  void renew_snapshots();
+  bool renew_snapshots();  // if they are old
   void report(std::int64_t newest_left);
   Result<void> fill_hits(Answer& answer);
   void fill_counts(Answer& answer);
@@ -251,9 +252,9 @@ SegmentSearch* Search::segment_of(std::int64_t id) {
   return found == segments_.end() ? nullptr : found->get();
 }
 
-void Search::renew_snapshots() {
+bool Search::renew_snapshots() {
   const SteadyTime now = clock_.steady();
-  if (now - snapshot_since_ < limits_.snapshot) return;
+  if (now - snapshot_since_ < limits_.snapshot) return false;
   snapshot_since_ = now;
   for (const auto& segment : segments_) {
     segment->reader->end();
@@ -261,6 +262,7 @@ void Search::renew_snapshots() {
     // Blocks may have been sealed or rewritten.
     for (const auto& branch : segment->branches) branch->plan();
   }
+  return true;
 }
 
 void Search::report(std::int64_t newest_left) {
@@ -281,13 +283,30 @@ void Search::count_fresh(SegmentSearch& segment) {
   for (const RawJob& job : taker_->take_fresh()) taker_->facets().add(*segment.reader, job);
 }
 
+Result<void> Search::step(SegmentSearch& segment) {
+  if (!segment.planned) return plan(segment);
+  BranchSearch* const branch = segment.next_branch();
+  branch->step();
+  count_fresh(segment);
+  const bool damaged = !segment.reader->db().ok() && !budget_.was_over();
+  if (auto checked = check(segment, false); !checked) return checked;
+  if (damaged) branch->skip();
+  report(*newest_left_);
+  return {};
+}
+
 Result<void> Search::find() {
   for (;;) {
     SegmentSearch* next = nullptr;
+    std::int64_t others = std::numeric_limits<std::int64_t>::min();
     newest_left_.reset();
     for (const auto& segment : segments_) {
+      if (auto checked = check(*segment, true); !checked) return checked;
       const auto left = segment->newest_left();
-      if (!left || (newest_left_ && *left <= *newest_left_)) continue;
+      if (!left) continue;
+      const bool newer = !newest_left_ || *left > *newest_left_;
+      if (newest_left_) others = std::max(others, newer ? *newest_left_ : *left);
+      if (!newer) continue;
       newest_left_ = left;
       next = segment.get();
     }
@@ -295,21 +314,12 @@ Result<void> Search::find() {
       all_searched_ = true;
       return {};
     }
-    if (taker_->is_complete(*newest_left_) || budget_.is_over()) return {};
-    if (!next->planned) {
-      if (auto planned = plan(*next); !planned) return planned.error();
-    } else {
-      BranchSearch* const branch = next->next_branch();
-      branch->step();
-      count_fresh(*next);
-      const bool damaged = !next->reader->db().ok() && !budget_.was_over();
-      if (auto checked = check(*next, false); !checked) return checked.error();
-      if (damaged) branch->skip();
-      report(*newest_left_);
-    }
-    renew_snapshots();
-    for (const auto& segment : segments_) {
-      if (auto checked = check(*segment, true); !checked) return checked.error();
+    // Until another segment has what is newer.
+    while (newest_left_ && *newest_left_ >= others) {
+      if (taker_->is_complete(*newest_left_) || budget_.is_over()) return {};
+      if (auto stepped = step(*next); !stepped) return stepped;
+      if (renew_snapshots() || !next->reader->db().ok()) break;
+      newest_left_ = next->newest_left();
     }
   }
 }
