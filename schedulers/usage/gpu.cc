@@ -11,6 +11,9 @@
 namespace scriptorium::usage {
 namespace {
 
+constexpr std::uint32_t kNvidiaMajor = 195;
+constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
+
 double seconds_between(SteadyTime from, SteadyTime to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -232,6 +235,42 @@ void GpuMonitor::run(const std::stop_token& stop) noexcept {
     }
     pause_for(stop, interval_);
   }
+}
+
+// ---- allocation
+
+void GpuClaims::read_prolog_files() {
+  prolog_.clear();
+  if (prolog_dir_.empty() || gpus_.empty()) return;
+  std::vector<DirectoryEntry> entries;
+  static_cast<void>(files_.list(prolog_dir_, entries));
+  std::string text;
+  for (const DirectoryEntry& entry : entries) {
+    if (entry.directory || read_text(files_, prolog_dir_ + "/" + entry.name, text, 256) < 0)
+      continue;
+    const std::string job = text.substr(0, text.find_first_of(" \n"));
+    if (job.empty()) continue;
+    if (const auto position = whole_number(entry.name)) {
+      prolog_[job].indexes.push_back(static_cast<std::uint32_t>(*position));
+    } else {
+      prolog_[job].ids.push_back(entry.name);
+    }
+  }
+}
+
+void GpuClaims::claim(const JobSeen& job, std::optional<std::string_view> devices,
+                      const std::optional<std::string>& indexes) {
+  GpuClaim claim;
+  if (const auto found = prolog_.find(job.job_id); found != prolog_.end()) claim = found->second;
+  if (auto minors = devices ? allowed_minors(*devices, kNvidiaMajor) : std::nullopt) {
+    std::erase_if(*minors, [](std::uint32_t minor) { return minor >= kNvidiaControlMinors; });
+    // Where devices are not constrained, all of them are allowed one by one: that says nothing.
+    if (!minors->empty() && minors->size() < gpus_.size()) claim.minors = *std::move(minors);
+  }
+  if (const auto more = indexes ? parse_index_list(*indexes) : std::nullopt)
+    claim.indexes.insert(claim.indexes.end(), more->begin(), more->end());
+  if (!claim.indexes.empty() || !claim.ids.empty() || !claim.minors.empty())
+    gpus_.claim(job.key(), claim);
 }
 
 }  // namespace scriptorium::usage

@@ -135,4 +135,25 @@ class GpuMonitor {
   std::jthread thread_;
 };
 
+// Which GPUs a job was allocated: by the files of a prolog, the device group of v1, and the
+// environment of its processes. Threads: one.
+class GpuClaims {
+ public:
+  // `prolog_dir`: "/run/gpustat", where a file is named by a GPU's index or id and begins with the
+  // job's id; "" = none.
+  GpuClaims(std::string prolog_dir, Files& files, GpuMonitor& gpus)
+      : prolog_dir_(std::move(prolog_dir)), files_(files), gpus_(gpus) {}
+
+  void read_prolog_files();
+  // `devices`: of devices.list; `indexes`: of SLURM_JOB_GPUS.
+  void claim(const JobSeen& job, std::optional<std::string_view> devices,
+             const std::optional<std::string>& indexes);
+
+ private:
+  std::string prolog_dir_;
+  Files& files_;
+  GpuMonitor& gpus_;
+  std::map<std::string, GpuClaim, std::less<>> prolog_;  // by job id
+};
+
 }  // namespace scriptorium::usage

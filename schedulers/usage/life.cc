@@ -35,6 +35,32 @@ std::optional<double> ratio(double part, double whole) noexcept {
 
 }  // namespace
 
+void Reading::put(const CpuStat& stat, Method method) noexcept {
+  if (!stat.time_seconds) return;
+  source.cpu = method;
+  cpu.time_seconds = stat.time_seconds;
+  cpu.user_seconds = stat.user_seconds;
+  cpu.system_seconds = stat.system_seconds;
+  cpu.throttled_seconds = stat.throttled_seconds;
+}
+
+void Reading::put(const MemoryStat& stat, Method method) noexcept {
+  if (!stat.anon_bytes) return;
+  source.memory = method;
+  memory.anon_bytes = stat.anon_bytes;
+  memory.shmem_bytes = stat.shmem_bytes;
+  memory.swap_bytes = stat.swap_bytes;
+  memory.file_bytes = stat.file_bytes;
+  memory.limit_bytes = stat.limit_bytes;
+}
+
+void Reading::put(const IoBytes& bytes, Method method) noexcept {
+  if (!bytes.read_bytes && !bytes.written_bytes) return;
+  source.io = method;
+  io.read_bytes = bytes.read_bytes;
+  io.written_bytes = bytes.written_bytes;
+}
+
 void UtilizationHistogram::add(double ratio, double seconds) noexcept {
   const double step = std::clamp(std::round(ratio * 100), 0.0, static_cast<double>(kSteps - 1));
   seconds_.at(static_cast<std::size_t>(step)) += static_cast<float>(seconds);

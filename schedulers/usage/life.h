@@ -9,6 +9,7 @@
 
 #include "core/base/result.h"
 #include "core/base/time.h"
+#include "schedulers/usage/counters.h"
 #include "schedulers/usage/records.h"
 #include "schedulers/usage/tree.h"
 
@@ -27,6 +28,10 @@ struct Reading {
       false;  // there may have been some that nobody could count, so what was counted is not all
 
   bool any() const noexcept { return source.cpu || source.memory || source.io; }
+  // Takes what was read in this way, unless it is empty.
+  void put(const CpuStat& stat, Method method) noexcept;
+  void put(const MemoryStat& stat, Method method) noexcept;
+  void put(const IoBytes& bytes, Method method) noexcept;
 };
 
 // How much time was spent at which utilization, in steps of one percent of the allocated CPUs.

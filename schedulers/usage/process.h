@@ -1,25 +1,24 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/api/kit/repeat_limit.h"
+#include "core/api/logger.h"
+#include "core/base/time.h"
+#include "schedulers/usage/counter_files.h"
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/files.h"
+#include "schedulers/usage/life.h"
 
-// What /proc says of the processes of a job, where no control group does. Everybody may read a
-// process's times and pages; its I/O and its environment only its user, or one with CAP_SYS_PTRACE.
+// What /proc says of the processes of a job: its owner and its environment, and what no control
+// group counts. Everybody may read a process's times and pages; its I/O and its environment only
+// its user, or one with CAP_SYS_PTRACE. Threads: one.
 namespace scriptorium::usage {
-
-struct ProcessTotals {
-  std::optional<double> cpu_seconds, user_seconds;  // with ended children that were waited for
-  std::optional<std::uint64_t> anon_bytes, shared_bytes;
-  std::size_t processes = 0;  // that could be read
-};
-ProcessTotals sum_processes(Files& files, const std::string& proc,
-                            const std::vector<std::uint32_t>& pids);
 
 // Bytes that a job's processes read and wrote, ended ones as they were last seen: what a process
 // did between its last reading and its end is lost.
@@ -39,10 +38,6 @@ class ProcessIo {
   bool any_ = false;
 };
 
-// How long ago the oldest of them was started, in seconds; nothing if none could be read.
-std::optional<double> oldest_age(Files& files, const std::string& proc,
-                                 const std::vector<std::uint32_t>& pids);
-
 // Name and real uid of a process, from its status. The effective uid, which owns /proc/PID, is
 // another one's while a set-uid program runs; the real uid stays that of the user who started it.
 struct ProcessOwner {
@@ -51,14 +46,73 @@ struct ProcessOwner {
 };
 std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc, std::uint32_t pid);
 
-// What the environment of a job's process says of the job. Its user writes it: good for what
-// concerns only him.
-struct JobEnvironment {
-  std::optional<std::string> job_id;
-  std::optional<std::uint32_t> restarts;
-  std::optional<std::string> gpus;  // SLURM_JOB_GPUS: indexes on this node
+// The directories of a job that may hold processes: its own, its steps' and its tasks'.
+class ProcessGroups {
+ public:
+  struct Group {
+    std::string path;
+    bool foreign = false;  // slurmstepd and the extern step's sleep, not the job's own
+    bool empty = false;    // when it was read last
+  };
+  explicit ProcessGroups(Files& files) : files_(files) {}
+
+  // Lists them, unless they are known since the last call.
+  const std::vector<Group>& list(const ReadScope& scope);
+  // One was made or removed.
+  void forget() { known_ = false; }
+  bool known() const noexcept { return known_; }
+
+  // `all_groups`: also of those that had none when they were read last, such as the ones between a
+  // job and its tasks.
+  std::vector<std::uint32_t> processes(bool foreign_too, bool all_groups);
+
+ private:
+  void add_step(const std::string& path, const std::string& step);
+
+  Files& files_;
+  bool known_ = false;
+  std::vector<Group> groups_;
 };
-std::optional<JobEnvironment> job_environment(Files& files, const std::string& proc,
-                                              std::uint32_t pid);
+
+// Whether a process is in the control group or in one below it, down to `depth` levels.
+bool has_process(Files& files, const std::string& group, int depth);
+
+struct ProcessOptions {
+  std::string proc = "/proc";
+  bool io = true;  // read and written bytes, where no control group counts them
+};
+
+class ProcessReader {
+ public:
+  ProcessReader(const ProcessOptions& options, Files& files, Logger& log, const Clock& clock)
+      : options_(options), files_(files), log_(log), clock_(clock), groups_(files) {}
+
+  ProcessGroups& groups() noexcept { return groups_; }
+  // Sets what no counter gave, and the owner of a job whose path does not name it. False if the job
+  // has no process at all.
+  bool read(const ReadScope& scope, RepeatLimit& logged, Reading& into);
+  // How long the job has run, by its oldest directory and process.
+  double age_seconds(const ReadScope& scope);
+  // SLURM_JOB_GPUS of one of the processes.
+  const std::optional<std::string>& gpus() const noexcept { return gpus_; }
+  // The counters began again: what is known is another job's.
+  void begin_life();
+
+ private:
+  void read_owner(const ReadScope& scope, const std::vector<std::uint32_t>& pids);
+  void read_environment(JobSeen& job, const std::vector<std::uint32_t>& pids);
+  void read_usage(const std::vector<std::uint32_t>& pids, RepeatLimit& logged, Reading& into);
+
+  static constexpr int kEnvironmentTries = 5;
+
+  const ProcessOptions& options_;
+  Files& files_;
+  Logger& log_;
+  const Clock& clock_;
+  ProcessGroups groups_;
+  std::optional<ProcessIo> io_;
+  int environment_tries_ = kEnvironmentTries;  // that are left
+  std::optional<std::string> gpus_;
+};
 
 }  // namespace scriptorium::usage

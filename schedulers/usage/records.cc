@@ -35,6 +35,14 @@ std::string JobSeen::key() const {
   return job_id + "@" + node + "/" + std::to_string(started_at.nanoseconds);
 }
 
+void JobSeen::add_step(std::string_view step) noexcept {
+  if (step == "step_batch") {
+    batch_step = true;
+  } else if (step != "step_extern") {
+    other_steps = true;
+  }
+}
+
 std::optional<std::uint64_t> MemoryNow::working_set_bytes() const noexcept {
   if (!anon_bytes) return std::nullopt;
   return *anon_bytes + shmem_bytes.value_or(0) + swap_bytes.value_or(0);

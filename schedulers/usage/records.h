@@ -52,6 +52,8 @@ struct JobSeen {
 
   // "job_id@node/started_at in ns": distinguishes lives within a cluster.
   std::string key() const;
+  // A directory of this step was seen: "step_batch".
+  void add_step(std::string_view step) noexcept;
 };
 
 struct Sources {

@@ -176,7 +176,7 @@ class UsageSource::Node {
 
   void hand_over() {
     Sampler::Output output = sampler_.take();
-    const SamplerCounts counts = sampler_.counts();
+    const UsageCounts counts = sampler_.counts();
     const bool swept = counts.sweeps != swept_;
     swept_ = counts.sweeps;
     if (swept || !output.ended.empty()) report(counts);
@@ -235,7 +235,7 @@ class UsageSource::Node {
     return thinned;
   }
 
-  void report(const SamplerCounts& counts) {
+  void report(const UsageCounts& counts) {
     std::string tree = sampler_.describe_tree();
     source_.status_.with([&](Status& status) {
       status.counts = counts;

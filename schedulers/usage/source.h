@@ -32,7 +32,7 @@ class UsageSource final : public FreeSource {
 
   struct Status {
     std::string tree;
-    SamplerCounts counts;
+    UsageCounts counts;
     std::size_t gpus = 0;
     std::uint64_t samples_thinned = 0;
     std::uint64_t nodes_dropped = 0;

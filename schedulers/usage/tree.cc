@@ -140,4 +140,56 @@ std::string CgroupTree::describe() const {
   return v1 + (v1.empty() || v2.empty() ? "" : ", ") + v2;
 }
 
+JobParents::JobParents(std::string root, std::string node, std::vector<std::string> nodes,
+                       Files& files, Watcher& watcher)
+    : tree_(std::move(root), files),
+      node_(std::move(node)),
+      nodes_(std::move(nodes)),
+      watcher_(watcher) {}
+
+void JobParents::refresh() {
+  // What appears between listing and watching is found by the next round, as the watch is there by
+  // then.
+  for (int round = 0; round < 8; ++round) {
+    bool news = false;
+    CgroupTree::Found found = tree_.find();
+    std::set<std::string> now(found.above.begin(), found.above.end());
+    // Also those that were there before: a directory may have been removed and made again since.
+    for (const std::string& path : now) {
+      const auto added = watcher_.add({WatchKind::kAbove, path, {}});
+      news = news || !above_.contains(path) || added == Watcher::Added::kNew;
+    }
+    for (const std::string& path : above_) {
+      if (!now.contains(path)) watcher_.forget(path);
+    }
+    above_ = std::move(now);
+    std::map<std::string, JobParent> parents;
+    for (JobParent& parent : found.parents) {
+      if (!measures(parent.node)) continue;
+      if (parent.node.empty()) parent.node = node_;
+      const std::string path = parent.path;
+      const auto added = watcher_.add({WatchKind::kParent, path, {}});
+      news = news || !parents_.contains(path) || added == Watcher::Added::kNew;
+      parents.emplace(path, std::move(parent));
+    }
+    for (const auto& [path, parent] : parents_) {
+      if (!parents.contains(path) && watcher_.forget(path)) former_.insert_or_assign(path, parent);
+    }
+    parents_ = std::move(parents);
+    if (!news) break;
+  }
+  stale_ = false;
+}
+
+bool JobParents::measures(const std::string& node) const {
+  return nodes_.empty() || node.empty() || std::ranges::find(nodes_, node) != nodes_.end();
+}
+
+const JobParent* JobParents::find(const std::string& path) const {
+  for (const auto* parents : {&parents_, &former_}) {
+    if (const auto found = parents->find(path); found != parents->end()) return &found->second;
+  }
+  return nullptr;
+}
+
 }  // namespace scriptorium::usage

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "schedulers/usage/files.h"
+#include "schedulers/usage/watcher.h"
 
 // Where the control groups of jobs are: every shape that Slurm, Torque and PBS make, in both
 // versions of control groups.
@@ -31,6 +35,21 @@ enum class Controller : std::uint8_t {
 };
 inline constexpr std::size_t kControllers = 7;
 const char* to_string(Controller controller) noexcept;  // "unified", "memory", ...
+
+// The directory of one job below one controller.
+struct ControlGroup {
+  std::string path;  // also after its removal
+  std::uint64_t inode = 0;
+  bool there = false;
+};
+struct ControlGroups : std::array<ControlGroup, kControllers> {
+  bool owner_in_path = false;  // root wrote the job's uid there
+  ControlGroup& of(Controller c) { return at(static_cast<std::size_t>(c)); }
+  const ControlGroup& of(Controller c) const { return at(static_cast<std::size_t>(c)); }
+};
+
+inline bool is_step(std::string_view directory) { return directory.starts_with("step_"); }
+inline bool is_task(std::string_view directory) { return directory.starts_with("task_"); }
 
 // A directory whose children are jobs.
 struct JobParent {
@@ -76,6 +95,35 @@ class CgroupTree {
 
   std::string root_;
   Files& files_;
+};
+
+// The directories in which jobs appear, found and watched. Threads: one.
+class JobParents {
+ public:
+  // `node`: this host, where the path of a job does not name its node. `nodes`: of slurmds whose
+  // jobs are measured, where paths name nodes; empty = all.
+  JobParents(std::string root, std::string node, std::vector<std::string> nodes, Files& files,
+             Watcher& watcher);
+
+  // Finds them again. What is not there any more is kept until all notifications of it were read.
+  void refresh();
+  bool stale() const noexcept { return stale_; }
+  void set_stale() noexcept { stale_ = true; }
+
+  const std::map<std::string, JobParent>& by_path() const noexcept { return parents_; }
+  const JobParent* find(const std::string& path) const;  // also of a former one
+  void ended(const std::string& path) { former_.erase(path); }
+  bool measures(const std::string& node) const;
+  std::string describe_tree() const { return tree_.describe(); }
+
+ private:
+  CgroupTree tree_;
+  std::string node_;
+  std::vector<std::string> nodes_;
+  Watcher& watcher_;
+  bool stale_ = true;
+  std::set<std::string> above_;
+  std::map<std::string, JobParent> parents_, former_;
 };
 
 }  // namespace scriptorium::usage

@@ -622,34 +622,6 @@ TEST_F(SamplerTest, TheSameIdInAnotherDirectoryIsAnotherLife) {
   EXPECT_THAT(sampler_->lives()[0].cpu.time_seconds, Optional(DoubleNear(70, 1e-9)));
 }
 
-TEST_F(SamplerTest, ACounterThatBeginsAnewBeginsALife) {
-  const V1Job job(lab_, "7");
-  step();
-  job.cpu(50);
-  pass(30s);
-  job.cpu(2);
-  pass(30s);
-  ASSERT_EQ(ended_.size(), 1U);
-  EXPECT_THAT(ended_[0].cpu.time_seconds, Optional(DoubleNear(50, 1e-9)));
-  ASSERT_EQ(sampler_->lives().size(), 1U);
-  EXPECT_THAT(sampler_->lives()[0].cpu.time_seconds, Optional(DoubleNear(2, 1e-9)));
-}
-
-TEST_F(SamplerTest, AStepOfTheClockNeitherEndsNorStretchesAJob) {
-  const V1Job job(lab_, "7");
-  step();
-  job.cpu(30);
-  pass(30s);
-  clock_.jump_to(Timestamp{FakeClock::kStart.nanoseconds - 86400LL * 1'000'000'000});
-  job.cpu(60);
-  pass(30s);
-  end(job);
-  ASSERT_EQ(ended_.size(), 1U);
-  EXPECT_DOUBLE_EQ(ended_[0].elapsed_seconds, 60);
-  EXPECT_EQ(ended_[0].job.started_at, FakeClock::kStart);
-  EXPECT_THAT(ended_[0].cpu.utilization.avg, Optional(DoubleNear(0.25, 1e-6)));
-}
-
 TEST_F(SamplerTest, ADirectoryThatAJobLeftBehindIsNoJob) {
   const V1Job job(lab_, "7");
   for (const char* controller : {"memory", "cpuacct"})
