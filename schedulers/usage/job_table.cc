@@ -23,6 +23,71 @@ constexpr std::size_t kMostEndedTasks = 256;
 
 }  // namespace
 
+// ---- one job
+
+void TrackedJob::began_before(std::chrono::nanoseconds age, Moment now) {
+  const auto inodes = life.state().inodes;
+  JobSeen began = seen();
+  began.started_at = Timestamp{now.time.nanoseconds - age.count()};
+  life = Life::begin(std::move(began), now.at - age);
+  life.state().inodes = inodes;
+}
+
+void TrackedJob::group_removed(Controller controller, Moment now) {
+  groups.of(controller).there = false;
+  if (vanishing()) return;
+  stage = stage == Stage::kListed ? Stage::kClearing : Stage::kVanishing;
+  vanished = now;
+}
+
+void TrackedJob::directory_made(std::string_view name) {
+  last_read = LastRead::kSample;
+  if (is_step(name)) seen().add_step(name);
+}
+
+void TrackedJob::task_removed(const std::string& task, bool read) {
+  const bool is_whole_step = !is_task(std::string_view(task).substr(task.rfind('/') + 1));
+  // Each controller notifies of each removal; one reading for all of them is enough.
+  const bool was_read = ended_tasks.erase(task) > 0;
+  if (!read) {
+    // What it did since the last reading is not known, unless that found it without a process.
+    if (!was_read && last_read != LastRead::kPopulated && !is_whole_step)
+      last_read = LastRead::kSample;
+    return;
+  }
+  last_read = LastRead::kRemoval;
+  if (was_read || is_whole_step) return;
+  if (ended_tasks.size() >= kMostEndedTasks) ended_tasks.clear();
+  ended_tasks.insert(task);
+}
+
+void TrackedJob::emptied(bool read) { last_read = read ? LastRead::kPopulated : LastRead::kSample; }
+
+void TrackedJob::count_processes(bool any, bool sweep) noexcept {
+  if (any) {
+    empty_readings = 0;
+    if (stage < Stage::kRunning) stage = Stage::kRunning;
+    if (stage == Stage::kClearing) stage = Stage::kVanishing;
+  } else if (sweep || stage == Stage::kRunning || stage == Stage::kVanishing) {
+    // A job that is still being set up has no process yet; until it has one, its early readings do
+    // not count.
+    ++empty_readings;
+  }
+}
+
+void TrackedJob::schedule(SteadyTime now) noexcept {
+  const auto next = [&] { return life.started() + seconds(kEarly.at(early_readings)); };
+  while (early_readings < kEarly.size() && next() <= now) ++early_readings;
+  next_reading = early_readings < kEarly.size() ? next() : SteadyTime::max();
+}
+
+bool TrackedJob::sample_due() const noexcept {
+  return next_reading != SteadyTime::min() && early_readings < kEarly.size() &&
+         kEarly.at(early_readings) >= kFirstSampled;
+}
+
+// ---- all jobs
+
 std::string JobTable::key_of(const JobParent& parent, const JobName& name) {
   return parent.scheduler + "/" + parent.node + "/" + name.id;
 }
@@ -118,46 +183,6 @@ void JobTable::adopt(TrackedJob& job, const JobParent& parent, std::uint64_t ino
   if (job.life.state().readings == 0) job.next_reading = SteadyTime::min();
 }
 
-void JobTable::began_before(TrackedJob& job, std::chrono::nanoseconds age, Moment now) {
-  const auto inodes = job.life.state().inodes;
-  JobSeen seen = job.seen();
-  seen.started_at = Timestamp{now.time.nanoseconds - age.count()};
-  job.life = Life::begin(std::move(seen), now.at - age);
-  job.life.state().inodes = inodes;
-}
-
-void JobTable::group_removed(TrackedJob& job, Controller controller, Moment now) {
-  job.groups.of(controller).there = false;
-  if (job.vanishing()) return;
-  job.stage = job.stage == Stage::kListed ? Stage::kClearing : Stage::kVanishing;
-  job.vanished = now;
-}
-
-void JobTable::directory_made(TrackedJob& job, std::string_view name) {
-  job.last_read = LastRead::kSample;
-  if (is_step(name)) job.seen().add_step(name);
-}
-
-void JobTable::task_removed(TrackedJob& job, const std::string& task, bool read) {
-  const bool is_whole_step = !is_task(std::string_view(task).substr(task.rfind('/') + 1));
-  // Each controller notifies of each removal; one reading for all of them is enough.
-  const bool was_read = job.ended_tasks.erase(task) > 0;
-  if (!read) {
-    // Nobody knows what it did since it was read last, unless that was without a process.
-    if (!was_read && job.last_read != LastRead::kPopulated && !is_whole_step)
-      job.last_read = LastRead::kSample;
-    return;
-  }
-  job.last_read = LastRead::kRemoval;
-  if (was_read || is_whole_step) return;
-  if (job.ended_tasks.size() >= kMostEndedTasks) job.ended_tasks.clear();
-  job.ended_tasks.insert(task);
-}
-
-void JobTable::emptied(TrackedJob& job, bool read) {
-  job.last_read = read ? LastRead::kPopulated : LastRead::kSample;
-}
-
 void JobTable::overflowed() {
   missed_.clear();
   for (auto& [key, job] : jobs_) job.last_read = LastRead::kSample;
@@ -186,29 +211,6 @@ void JobTable::begin_next_life(TrackedJob& job, Moment now) {
   job.life.state().inodes = inodes;
   job.last_read = LastRead::kSample;
   ++counts_.started;
-}
-
-void JobTable::count_processes(TrackedJob& job, bool any, bool sweep) noexcept {
-  if (any) {
-    job.empty_readings = 0;
-    if (job.stage < Stage::kRunning) job.stage = Stage::kRunning;
-    if (job.stage == Stage::kClearing) job.stage = Stage::kVanishing;
-  } else if (sweep || job.stage == Stage::kRunning || job.stage == Stage::kVanishing) {
-    // A job that is still being set up has no process yet; until it has one, its early readings do
-    // not count.
-    ++job.empty_readings;
-  }
-}
-
-void JobTable::schedule(TrackedJob& job, SteadyTime now) noexcept {
-  const auto next = [&] { return job.life.started() + seconds(kEarly.at(job.early_readings)); };
-  while (job.early_readings < kEarly.size() && next() <= now) ++job.early_readings;
-  job.next_reading = job.early_readings < kEarly.size() ? next() : SteadyTime::max();
-}
-
-bool JobTable::sample_due(const TrackedJob& job) noexcept {
-  return job.next_reading != SteadyTime::min() && job.early_readings < kEarly.size() &&
-         kEarly.at(job.early_readings) >= kFirstSampled;
 }
 
 SteadyTime JobTable::next_due() const noexcept {
@@ -264,7 +266,7 @@ void JobTable::end(Jobs::iterator found, LastRead last, Moment now) {
   jobs_.erase(found);
 }
 
-// Nobody saw its end: it lies behind its last reading, but how far is not known here.
+// Its end was not seen: it lies behind its last reading, but how far is not known here.
 void JobTable::end_at_last_reading(const Life& life) {
   const LifeState& state = life.state();
   const std::int64_t last_ns = std::max(state.last_ns, state.started_ns);

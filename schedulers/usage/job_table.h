@@ -47,6 +47,7 @@ enum class Stage : std::uint8_t {
   kClearing,   // likewise, after kListed: it was left behind, so it is not a job
 };
 
+// One job, and how what is seen of it changes its stage and its next reading. Pure.
 struct TrackedJob {
   TrackedJob(std::string its_key, Life its_life, Stage its_stage)
       : key(std::move(its_key)), life(std::move(its_life)), stage(its_stage) {}
@@ -68,6 +69,22 @@ struct TrackedJob {
 
   JobSeen& seen() noexcept { return life.state().job; }
   bool vanishing() const noexcept { return stage >= Stage::kVanishing; }
+
+  // ---- what was seen
+  void began_before(std::chrono::nanoseconds age, Moment now);  // its directory was seen
+  void group_removed(Controller controller, Moment now);
+  void directory_made(std::string_view name);
+  // A step or a task, "/step_0/task_0". `read`: the job was read after that.
+  void task_removed(const std::string& task, bool read);
+  // The kernel reports that no process is left. `read`: as above.
+  void emptied(bool read);
+  // By a timed reading; `sweep`: of all jobs.
+  void count_processes(bool any, bool sweep) noexcept;
+
+  // After a timed reading.
+  void schedule(SteadyTime now) noexcept;
+  // Whether the reading that is due now is worth a usage.sample.
+  bool sample_due() const noexcept;
 };
 
 // The jobs of this node: which there are, when each is to be read, when one has ended. It is told
@@ -103,14 +120,6 @@ class JobTable {
   bool is_left_over(std::uint64_t inode) const { return left_over_.contains(inode); }
   // The others were not listed any more.
   void keep_left_over(std::set<std::uint64_t> inodes) { left_over_ = std::move(inodes); }
-  // The job began before its directory was seen.
-  static void began_before(TrackedJob& job, std::chrono::nanoseconds age, Moment now);
-  static void group_removed(TrackedJob& job, Controller controller, Moment now);
-  static void directory_made(TrackedJob& job, std::string_view name);
-  // A step or a task, "/step_0/task_0". `read`: the job was read after that.
-  static void task_removed(TrackedJob& job, const std::string& task, bool read);
-  // The kernel reports that no process is left. `read`: as above.
-  static void emptied(TrackedJob& job, bool read);
   // Notifications were lost.
   void overflowed();
 
@@ -118,11 +127,6 @@ class JobTable {
 
   // True if the counters had begun again, so that another life of the job began.
   bool add(TrackedJob& job, const Reading& reading);
-  // After a timed reading; `sweep`: of all jobs.
-  static void count_processes(TrackedJob& job, bool any, bool sweep) noexcept;
-  static void schedule(TrackedJob& job, SteadyTime now) noexcept;
-  // Whether the reading that is due now is worth a usage.sample.
-  static bool sample_due(const TrackedJob& job) noexcept;
   // When a job is to be read, or has vanished for so long that it ends.
   SteadyTime next_due() const noexcept;
 

@@ -112,8 +112,7 @@ void Sampler::step() {
   const SteadyTime time = clock_.steady();
   if (time >= next_sweep_) return sweep();
   for (auto& [key, job] : table_.jobs()) {
-    if (job.next_reading <= time)
-      read_timed(job, false, options_.samples && JobTable::sample_due(job));
+    if (job.next_reading <= time) read_timed(job, false, options_.samples && job.sample_due());
   }
   end_jobs();
 }
@@ -165,7 +164,7 @@ Sampler::Listing Sampler::list_jobs() {
     Readers& readers = readers_.at(key);
     const double age = readers.processes.age_seconds(readers.scope(*job, false));
     const std::chrono::nanoseconds back(static_cast<std::int64_t>(age * 1e9));
-    JobTable::began_before(*job, back, time);
+    job->began_before(back, time);
   }
   return listing;
 }
@@ -237,13 +236,13 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   if (kind == WatchKind::kEvents) {
     if (!readers.v2.is_empty(readers.scope(*job, true)) || !read_now.insert(job->key).second)
       return;
-    return JobTable::emptied(*job, read_at_end(*job));
+    return job->emptied(read_at_end(*job));
   }
   readers.processes.groups().forget();
   if (change.what == Change::What::kRemoved && (is_step(change.name) || is_task(change.name)))
     return act_on_removed_task(*job, change, read_now);
   if (change.what != Change::What::kCreated) return;
-  JobTable::directory_made(*job, change.name);
+  job->directory_made(change.name);
   const std::string path = change.where.path + "/" + change.name;
   if (kind == WatchKind::kJob && is_step(change.name)) {
     watch(*job, WatchKind::kStep, path);
@@ -296,7 +295,7 @@ void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
   // One reading for all that this batch of events says of the job: it is younger than each of them.
   const bool read = read_now.contains(job.key) || read_at_end(job);
   if (read) read_now.insert(job.key);
-  JobTable::task_removed(job, path.substr(path.find("/step_")), read);
+  job.task_removed(path.substr(path.find("/step_")), read);
 }
 
 void Sampler::report_missed() {
@@ -328,12 +327,12 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
   if (!gpus_.empty())
     claims_.claim(job.seen(), readers.v1.devices(scope), readers.processes.gpus());
   ++readers.timed_readings;
-  JobTable::count_processes(job, any_process, sweep);
+  job.count_processes(any_process, sweep);
   if (reading.any()) {
     if (table_.add(job, reading)) readers.begin_life();
     if (sample) add_sample(job, reading);
   }
-  JobTable::schedule(job, clock_.steady());
+  job.schedule(clock_.steady());
 }
 
 void Sampler::add_sample(TrackedJob& job, const Reading& reading) {
@@ -358,7 +357,7 @@ void Sampler::check_groups(TrackedJob& job) {
 }
 
 void Sampler::remove_group(TrackedJob& job, Controller controller) {
-  JobTable::group_removed(job, controller, now());
+  job.group_removed(controller, now());
   readers_.at(job.key).group_removed(controller);
 }
 

@@ -50,14 +50,13 @@ class JobTableTest : public ::testing::Test {
   TrackedJob& begin(Stage stage) {
     const bool listed = stage == Stage::kListed || stage == Stage::kClearing;
     TrackedJob& job = begin(listed ? Seen::kAtStart : Seen::kMade);
-    if (stage == Stage::kRunning || stage == Stage::kVanishing)
-      JobTable::count_processes(job, true, false);
-    if (job.stage != stage) JobTable::group_removed(job, kMemory, now());
+    if (stage == Stage::kRunning || stage == Stage::kVanishing) job.count_processes(true, false);
+    if (job.stage != stage) job.group_removed(kMemory, now());
     return job;
   }
   void remove_groups(TrackedJob& job) const {
-    JobTable::group_removed(job, kMemory, now());
-    JobTable::group_removed(job, kCpuacct, now());
+    job.group_removed(kMemory, now());
+    job.group_removed(kCpuacct, now());
   }
   bool read(TrackedJob& job, double cpu_seconds) {
     Reading reading;
@@ -97,10 +96,10 @@ TEST_P(JobStageTest, FollowsFromTheStageBeforeAndWhatWasSeen) {
   TrackedJob& job = begin(row.before);
   ASSERT_EQ(job.stage, row.before);
   if (row.fact == Fact::kGroupRemoved) {
-    JobTable::group_removed(job, kCpuacct, now());
+    job.group_removed(kCpuacct, now());
     EXPECT_FALSE(job.groups.of(kCpuacct).there);
   } else {
-    JobTable::count_processes(job, row.fact == Fact::kProcess, true);
+    job.count_processes(row.fact == Fact::kProcess, true);
   }
   EXPECT_EQ(job.stage, row.after);
 }
@@ -140,10 +139,10 @@ TEST_F(JobTableTest, BeginsInTheStageThatHowItWasSeenSays) {
 TEST_F(JobTableTest, TheFirstRemovalSaysWhenAJobVanished) {
   TrackedJob& job = begin(Stage::kRunning);
   clock_.advance(3s);
-  JobTable::group_removed(job, kMemory, now());
+  job.group_removed(kMemory, now());
   const SteadyTime first = clock_.steady();
   clock_.advance(1s);
-  JobTable::group_removed(job, kCpuacct, now());
+  job.group_removed(kCpuacct, now());
   EXPECT_EQ(job.vanished.at, first);
 }
 
@@ -170,14 +169,14 @@ class LastReadTest : public JobTableTest, public ::testing::WithParamInterface<L
 TEST_P(LastReadTest, FollowsFromTheOneBeforeAndTheEvent) {
   const LastReadCase& row = GetParam();
   TrackedJob& job = begin(Stage::kRunning);
-  if (row.event == Event::kSameTaskAgain) JobTable::task_removed(job, "/step_0/task_1", true);
+  if (row.event == Event::kSameTaskAgain) job.task_removed("/step_0/task_1", true);
   job.last_read = row.before;
   switch (row.event) {
     case Event::kTask:
-    case Event::kSameTaskAgain: JobTable::task_removed(job, "/step_0/task_1", row.read); break;
-    case Event::kStep: JobTable::task_removed(job, "/step_0", row.read); break;
-    case Event::kEmptied: JobTable::emptied(job, row.read); break;
-    case Event::kTaskMade: JobTable::directory_made(job, "task_2"); break;
+    case Event::kSameTaskAgain: job.task_removed("/step_0/task_1", row.read); break;
+    case Event::kStep: job.task_removed("/step_0", row.read); break;
+    case Event::kEmptied: job.emptied(row.read); break;
+    case Event::kTaskMade: job.directory_made("task_2"); break;
     case Event::kOverflow: table_.overflowed(); break;
   }
   EXPECT_EQ(job.last_read, row.after);
@@ -210,10 +209,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_F(JobTableTest, AThirdRemovalOfATaskOfTheSameNameIsOfAnotherTask) {
   TrackedJob& job = begin(Stage::kRunning);
-  JobTable::task_removed(job, "/step_0/task_1", true);   // from memory
-  JobTable::task_removed(job, "/step_0/task_1", false);  // from cpuacct
+  job.task_removed("/step_0/task_1", true);   // from memory
+  job.task_removed("/step_0/task_1", false);  // from cpuacct
   EXPECT_EQ(job.last_read, LastRead::kRemoval);
-  JobTable::task_removed(job, "/step_0/task_1", false);
+  job.task_removed("/step_0/task_1", false);
   EXPECT_EQ(job.last_read, LastRead::kSample);
 }
 
@@ -236,12 +235,12 @@ TEST_P(JobEndTest, FollowsFromTheStageTheLastReadingAndTheCause) {
   TrackedJob& job = begin(row.stage);
   clock_.advance(10s);
   read(job, 8);
-  JobTable::schedule(job, clock_.steady());
+  job.schedule(clock_.steady());
   job.last_read = row.last_read;
   clock_.advance(2s);
   if (row.cause == Cause::kAllGone) remove_groups(job);
   if (row.cause == Cause::kOneGoneForFiveSeconds) {
-    JobTable::group_removed(job, kCpuacct, now());
+    job.group_removed(kCpuacct, now());
     clock_.advance(4999ms);
     EXPECT_THAT(end_due(), ::testing::IsEmpty());
     EXPECT_NEAR(seconds_to(table_.next_due()), 0.001, 1e-6);
@@ -249,7 +248,7 @@ TEST_P(JobEndTest, FollowsFromTheStageTheLastReadingAndTheCause) {
   }
   for (int i = 0; row.cause == Cause::kNoProcessForThreeReadings && i < 3; ++i) {
     EXPECT_THAT(end_due(), ::testing::IsEmpty()) << i;
-    JobTable::count_processes(job, false, true);
+    job.count_processes(false, true);
   }
   EXPECT_THAT(end_due(), ::testing::ElementsAre("slurm/n1/7"));
   EXPECT_TRUE(table_.jobs().empty());
@@ -307,7 +306,7 @@ TEST_F(JobTableTest, AJobThatWasNeverReadEndsWithoutFigures) {
 
 TEST_F(JobTableTest, ADirectoryThatAJobLeftBehindBecomesAJobAgainWhenItAppears) {
   TrackedJob& job = begin(Stage::kRunning);
-  for (int i = 0; i < 3; ++i) JobTable::count_processes(job, false, true);
+  for (int i = 0; i < 3; ++i) job.count_processes(false, true);
   end_due();
   ASSERT_TRUE(table_.is_left_over(10));
   EXPECT_EQ(appeared(kMemory, 10, Seen::kListed).job.stage, Stage::kSettingUp);
@@ -330,10 +329,10 @@ TEST_F(JobTableTest, CountsReadingsWithoutAProcessExceptEarlyOnesOfAJobThatHadNo
       {Stage::kClearing, false, 0}, {Stage::kVanishing, true, 1}, {Stage::kVanishing, false, 1}};
   for (const EmptyCase& row : rows) {
     TrackedJob job("k", Life::begin({}, clock_.steady()), row.stage);
-    JobTable::count_processes(job, false, row.sweep);
+    job.count_processes(false, row.sweep);
     EXPECT_EQ(job.empty_readings, row.counted) << static_cast<int>(row.stage) << row.sweep;
     job.empty_readings = 2;
-    JobTable::count_processes(job, true, row.sweep);
+    job.count_processes(true, row.sweep);
     EXPECT_EQ(job.empty_readings, 0U);
   }
 }
@@ -378,7 +377,7 @@ TEST_F(JobTableTest, CountsNoJobAsMissedAfterAnOverflow) {
 TEST_F(JobTableTest, RemembersABoundedNumberOfEndedTasks) {
   TrackedJob& job = begin(Stage::kRunning);
   for (int i = 0; i < 1000; ++i) {
-    JobTable::task_removed(job, "/step_0/task_" + std::to_string(i), true);
+    job.task_removed("/step_0/task_" + std::to_string(i), true);
     ASSERT_LE(job.ended_tasks.size(), 256U);
   }
 }
@@ -396,8 +395,8 @@ TEST_F(JobTableTest, ReadsAYoungJobAfterOneTwoFiveTenTwentyAndThirtySeconds) {
               {30s, std::nullopt, false}};
   for (const auto& row : rows) {
     TrackedJob job("k", Life::begin({}, clock_.steady() - row.age), Stage::kRunning);
-    JobTable::schedule(job, clock_.steady());
-    EXPECT_EQ(JobTable::sample_due(job), row.sampled) << row.age.count();
+    job.schedule(clock_.steady());
+    EXPECT_EQ(job.sample_due(), row.sampled) << row.age.count();
     if (!row.next_age) {
       EXPECT_EQ(job.next_reading, SteadyTime::max());
     } else {
@@ -411,17 +410,17 @@ TEST_F(JobTableTest, ReadsAYoungJobAfterOneTwoFiveTenTwentyAndThirtySeconds) {
 TEST_F(JobTableTest, ReadsAJobAtOnceWhenAGroupAppearsAndNothingWasReadYet) {
   TrackedJob& job = appeared(kMemory, 10, Seen::kMade).job;
   EXPECT_EQ(job.next_reading, SteadyTime::min());
-  EXPECT_FALSE(JobTable::sample_due(job));
-  JobTable::schedule(job, clock_.steady());
+  EXPECT_FALSE(job.sample_due());
+  job.schedule(clock_.steady());
   EXPECT_NEAR(seconds_to(table_.next_due()), 1, 1e-6);
   clock_.advance(9s);
-  JobTable::schedule(job, clock_.steady());
-  EXPECT_TRUE(JobTable::sample_due(job));
+  job.schedule(clock_.steady());
+  EXPECT_TRUE(job.sample_due());
   EXPECT_TRUE(appeared(kCpuacct, 20, Seen::kMade).new_group);
   EXPECT_EQ(job.next_reading, SteadyTime::min()) << "there may be counters now";
-  EXPECT_FALSE(JobTable::sample_due(job));
+  EXPECT_FALSE(job.sample_due());
   read(job, 1);
-  JobTable::schedule(job, clock_.steady());
+  job.schedule(clock_.steady());
   EXPECT_TRUE(appeared(Controller::kCpuset, 30, Seen::kMade).new_group);
   EXPECT_NEAR(seconds_to(table_.next_due()), 1, 1e-6);
 }
@@ -457,7 +456,7 @@ TEST_F(JobTableTest, TheSameIdInAnotherDirectoryEndsTheJobAndBeginsOne) {
   TrackedJob& job = begin(Stage::kRunning);
   clock_.advance(10s);
   read(job, 50);
-  JobTable::task_removed(job, "/step_0/task_0", true);
+  job.task_removed("/step_0/task_0", true);
   clock_.advance(2s);
   const auto next = appeared(kMemory, 11, Seen::kListed);
   EXPECT_TRUE(next.began);
@@ -476,7 +475,7 @@ TEST_F(JobTableTest, ACounterThatGoesBackwardsEndsTheLifeAtItsLastReading) {
   job.seen().batch_step = true;
   clock_.advance(30s);
   EXPECT_FALSE(read(job, 50));
-  JobTable::task_removed(job, "/step_0/task_0", true);
+  job.task_removed("/step_0/task_0", true);
   clock_.advance(30s);
   EXPECT_TRUE(read(job, 2));
   end_due();
@@ -502,7 +501,7 @@ TEST_F(JobTableTest, AChangeOfTheSystemTimeNeitherEndsNorStretchesAJob) {
   clock_.jump_to(Timestamp{FakeClock::kStart.nanoseconds - 86400LL * 1'000'000'000});
   clock_.advance(30s);
   EXPECT_FALSE(read(job, 60));
-  JobTable::task_removed(job, "/step_0/task_0", true);
+  job.task_removed("/step_0/task_0", true);
   remove_groups(job);
   end_due();
   ASSERT_EQ(ended_.size(), 1U);
@@ -513,7 +512,7 @@ TEST_F(JobTableTest, AChangeOfTheSystemTimeNeitherEndsNorStretchesAJob) {
 
 TEST_F(JobTableTest, AJobThatBeganBeforeItWasSeenIsAsOldAsThat) {
   TrackedJob& job = begin(Seen::kAtStart);
-  JobTable::began_before(job, 600s, now());
+  job.began_before(600s, now());
   EXPECT_EQ(job.seen().started_at.nanoseconds, FakeClock::kStart.nanoseconds - 600'000'000'000LL);
   EXPECT_EQ(job.life.started(), clock_.steady() - 600s);
   EXPECT_EQ(job.life.state().inodes.at(static_cast<std::size_t>(kCpuacct)), 20U);
