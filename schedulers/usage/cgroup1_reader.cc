@@ -15,12 +15,10 @@ constexpr CounterFile kCpus1{6, Controller::kCpuset, "cpuset.effective_cpus", fa
 constexpr CounterFile kBlockBytes{7, Controller::kBlkio,
                                   "blkio.throttle.io_service_bytes_recursive", false};
 constexpr CounterFile kDeviceList{8, Controller::kDevices, "devices.list", false};
-constexpr std::size_t kSlots1 = 9;
 
 }  // namespace
 
-Cgroup1Reader::Cgroup1Reader(CounterFiles& files)
-    : shared_(files.files()), files_(files, kSlots1) {}
+Cgroup1Reader::Cgroup1Reader(CounterFiles& files) : shared_(files.files()), files_(files) {}
 
 void Cgroup1Reader::read(const ReadScope& scope, ProcessGroups& groups, Reading& into) {
   if (const auto usage = files_.text(scope, kCpuUsage)) {

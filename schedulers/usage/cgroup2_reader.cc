@@ -21,12 +21,11 @@ constexpr CounterFile kPidsPeak{11, kTree, "pids.peak", false};
 constexpr CounterFile kCpusSet{12, kTree, "cpuset.cpus", false};
 constexpr CounterFile kCpus2{13, kTree, "cpuset.cpus.effective", false};
 constexpr CounterFile kGroupEvents{14, kTree, "cgroup.events", false};
-constexpr std::size_t kSlots2 = 15;
 
 }  // namespace
 
 Cgroup2Reader::Cgroup2Reader(CounterFiles& files, const std::string& root)
-    : shared_(files.files()), root_(root), files_(files, kSlots2) {}
+    : shared_(files.files()), root_(root), files_(files) {}
 
 void Cgroup2Reader::read(const ReadScope& scope, Reading& into) {
   if (!scope.groups.of(kTree).there) return;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -52,8 +53,11 @@ class CounterFiles {
   std::string path_;  // of the file that is being opened; a member to keep its memory
 };
 
+// Of one job, by one reader.
+constexpr std::size_t kMostCounterFiles = 16;
+
 struct CounterFile {
-  std::size_t slot;  // in JobFiles
+  std::size_t slot;  // in JobFiles, below kMostCounterFiles
   Controller controller;
   const char* name;
   bool kept = true;  // stays open, while there are descriptors left for that
@@ -63,7 +67,7 @@ struct CounterFile {
 // this.
 class JobFiles {
  public:
-  JobFiles(CounterFiles& shared, std::size_t slots) : shared_(shared), slots_(slots) {}
+  explicit JobFiles(CounterFiles& shared) : shared_(shared) {}
   JobFiles(const JobFiles&) = delete;
   JobFiles& operator=(const JobFiles&) = delete;
   ~JobFiles();
@@ -85,7 +89,7 @@ class JobFiles {
   void close(Slot& slot);
 
   CounterFiles& shared_;
-  std::vector<Slot> slots_;
+  std::array<Slot, kMostCounterFiles> slots_;
 };
 
 }  // namespace scriptorium::usage

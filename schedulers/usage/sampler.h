@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -134,7 +134,7 @@ class Sampler {
   JobParents parents_;
   JobTable table_;
   CounterFiles counter_files_;
-  std::map<std::string, Readers> readers_;  // by TrackedJob::key
+  std::unordered_map<std::string, Readers> readers_;  // by TrackedJob::key
   GpuClaims claims_;
   RepeatLimit logged_;
   SteadyTime next_sweep_;
