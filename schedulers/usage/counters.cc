@@ -203,7 +203,8 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   for (std::size_t i = 3; i <= 22; ++i) {
     const std::string_view word = take_word(rest);
     if (word.empty()) return std::nullopt;
-    if (i < 14 || i == 18 || i == 19 || i == 20 || i == 21) continue;
+    if (i == 3) stat.state = word.front();
+    if (i < 14 || i == 18 || i == 19 || i == 21) continue;
     const auto value = parse_number<std::uint64_t>(word);
     if (!value) return std::nullopt;
     fields[i] = *value;
@@ -211,6 +212,7 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   stat.ticks = fields[14] + fields[15];
   stat.children_ticks = fields[16] + fields[17];
   stat.user_ticks = fields[14] + fields[16];
+  stat.threads = fields[20];
   stat.start_ticks = fields[22];
   return stat;
 }

@@ -52,10 +52,12 @@ std::vector<std::uint32_t> parse_pids(std::string_view text);
 
 struct ProcessStat {
   std::string command;
+  char state = '?';                  // 'R', 'S', 'D', ...
   std::uint64_t ticks = 0;           // user and system, its own
   std::uint64_t children_ticks = 0;  // of children that ended and were waited for
   std::uint64_t user_ticks = 0;      // user alone, children's included
-  std::uint64_t start_ticks = 0;     // since boot
+  std::uint64_t threads = 0;
+  std::uint64_t start_ticks = 0;  // since boot
 };
 std::optional<ProcessStat> parse_process_stat(std::string_view text);  // /proc/PID/stat
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/time.h"
+#include "schedulers/usage/program_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -168,6 +169,26 @@ void put_resources(Json& json, const JobView& job, bool whole) {
   put_block(json, "gpu", std::move(gpu));
 }
 
+void put_programs(Json& json, const ProgramShares& shares) {
+  for (const ProgramUse& program : shares.programs) {
+    Json one{{"name", program.name}};
+    if (!program.script.empty()) one["script"] = program.script;
+    put(one, "cpu_seconds", std::optional(program.cpu_seconds));
+    put_ratio(one, "cpu_ratio", program.cpu_ratio);
+    one["processes"] = program.processes;
+    one["threads"] = program.threads;
+    put(one, "ranks", program.ranks);
+    json["programs"].push_back(std::move(one));
+  }
+  const auto put_share = [&](const char* key, const std::optional<ProgramShare>& share) {
+    if (!share) return;
+    put(json[key], "cpu_seconds", std::optional(share->cpu_seconds));
+    put_ratio(json[key], "cpu_ratio", share->cpu_ratio);
+  };
+  put_share("programs_other", shares.other);
+  put_share("programs_unseen", shares.unseen);
+}
+
 Json usage_of(const JobView& job, const FindingOptions& options) {
   Json json{{"elapsed_seconds", std::round(job.totals.elapsed_seconds * 1000) / 1000}};
   put_time(json, "started_at", start_of(job));
@@ -181,8 +202,11 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
   for (const NodeUsage& node : job.nodes) {
     Json one{{"host", {{"name", node.job.node}}}};
     one.update(Json::parse(usage_json(node)));
+    // Those of all nodes are listed once; a node's own are in its usage.node.
+    for (const char* key : {"programs", "programs_other", "programs_unseen"}) one.erase(key);
     nodes.push_back(std::move(one));
   }
+  put_programs(json, merge_programs(job.nodes, job.totals.cpu_seconds));
   put_block(json, "nodes", std::move(nodes));
   json["quality"] = quality(job, options);
   json["findings"] = findings(job, options);

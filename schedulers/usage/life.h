@@ -10,6 +10,7 @@
 #include "core/base/result.h"
 #include "core/base/time.h"
 #include "schedulers/usage/counters.h"
+#include "schedulers/usage/program_table.h"
 #include "schedulers/usage/records.h"
 #include "schedulers/usage/tree.h"
 
@@ -58,8 +59,8 @@ struct GpuRecord {
 };
 
 // All that is kept of one life of a job between two readings, and over restarts of the daemon: some
-// hundred bytes. Times are those of the steady clock, which continues over a restart of the daemon,
-// though not of the machine.
+// hundred bytes, and some dozen for each process. Times are those of the steady clock, which
+// continues over a restart of the daemon, though not of the machine.
 struct LifeState {
   JobSeen job;
   std::array<std::uint64_t, kControllers>
@@ -91,6 +92,9 @@ struct LifeState {
   double working_set_seconds = 0, memory_seconds = 0;  // Σ bytes times time, and that time
 
   std::vector<GpuRecord> gpus;  // only in the state file; else GpuMonitor has them
+
+  ProgramTable programs;
+  std::int64_t programs_read_ns = 0;  // by this daemon, last; 0 = not yet. Not in the state file
 };
 
 // One life of a job on this node: takes readings, gives samples and at last the summary. Pure; no

@@ -196,13 +196,14 @@ bool has_process(Files& files, const std::string& group, int depth) {
 bool ProcessReader::read(const ReadScope& scope, RepeatLimit& logged, Reading& into) {
   const bool all_groups = !groups_.known() || scope.retry;
   groups_.list(scope);
-  std::vector<std::uint32_t> own = groups_.processes(false, all_groups);
-  if (own.empty()) own = groups_.processes(false, true);
-  if (!own.empty() && !into.tasks.current) into.tasks.current = own.size();
-  const bool any = !own.empty() || !groups_.processes(true, true).empty();
-  read_owner(scope, own);
-  read_environment(scope.job, own);
-  if (own.size() <= kMostProcesses) read_usage(own, logged, into);
+  own_ = groups_.processes(false, all_groups);
+  if (own_.empty()) own_ = groups_.processes(false, true);
+  if (!own_.empty() && !into.tasks.current) into.tasks.current = own_.size();
+  const bool any = !own_.empty() || !groups_.processes(true, true).empty();
+  read_owner(scope, own_);
+  read_environment(scope.job, own_);
+  if (own_.size() > kMostProcesses) own_.clear();
+  read_usage(own_, logged, into);
   return any;
 }
 

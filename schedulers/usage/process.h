@@ -91,6 +91,8 @@ class ProcessReader {
   // Sets what no counter gave, and the owner of a job whose path does not name it. False if the job
   // has no process at all.
   bool read(const ReadScope& scope, RepeatLimit& logged, Reading& into);
+  // The job's own processes, as of then; none of a job that has too many of them.
+  const std::vector<std::uint32_t>& own() const noexcept { return own_; }
   // How long the job has run, by its oldest directory and process.
   double age_seconds(const ReadScope& scope);
   // SLURM_JOB_GPUS of one of the processes.
@@ -110,6 +112,7 @@ class ProcessReader {
   Logger& log_;
   const Clock& clock_;
   ProcessGroups groups_;
+  std::vector<std::uint32_t> own_;
   std::optional<ProcessIo> io_;
   int environment_tries_ = kEnvironmentTries;  // that are left
   std::optional<std::string> gpus_;

@@ -115,6 +115,34 @@ void each(auto& visit, Of<NodeMemory> auto& memory) {
 
 void each(auto& visit, Of<NodeTasks> auto& tasks) { visit("peak", tasks.peak); }
 
+void each(auto& visit, Of<ProgramUse> auto& program) {
+  visit("name", program.name);
+  visit("script", program.script);
+  visit("cpu_seconds", program.cpu_seconds);
+  visit("cpu_ratio", program.cpu_ratio);
+  visit("processes", program.processes);
+  visit("threads", program.threads);
+  visit("ranks", program.ranks);
+}
+
+void each(auto& visit, Of<ProgramShare> auto& share) {
+  visit("cpu_seconds", share.cpu_seconds);
+  visit("cpu_ratio", share.cpu_ratio);
+}
+
+// Members of what has them, not an object of their own.
+void each(auto& visit, Of<ProgramShares> auto& shares) {
+  visit("programs", shares.programs);
+  visit("programs_other", shares.other);
+  visit("programs_unseen", shares.unseen);
+}
+
+void each(auto& visit, Of<ProgramTable::State> auto& programs) {
+  visit("seen", programs.programs);
+  visit("other_cpu_seconds", programs.other_cpu_seconds);
+  visit("processes", programs.processes);
+}
+
 void each(auto& visit, Of<NodeQuality> auto& quality) {
   visit("samples", quality.samples);
   visit("covered_ratio", quality.covered_ratio);
@@ -177,6 +205,7 @@ void each(auto& visit, Of<LifeState> auto& life) {
   visit("working_set_seconds", life.working_set_seconds);
   visit("memory_seconds", life.memory_seconds);
   visit("gpus", life.gpus);
+  visit("programs", life.programs);
 }
 
 // ---- to JSON
@@ -209,6 +238,7 @@ struct Writer {
       if (inodes.at(i) != 0) out[key][to_string(static_cast<Controller>(i))] = inodes.at(i);
     }
   }
+  void operator()(const char* key, const ProgramTable& programs) { (*this)(key, programs.state()); }
   template <typename T>
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) (*this)(key, *value);
@@ -247,6 +277,7 @@ Json node_json(const NodeUsage& node) {
   writer("io", node.io);
   writer("tasks", node.tasks);
   writer("gpus", node.gpus);
+  each(writer, node.programs);
   if (node.node_cpus) writer.out["node"]["cpus"] = *node.node_cpus;
   if (node.node_memory_bytes) writer.out["node"]["memory_bytes"] = *node.node_memory_bytes;
   writer("quality", node.quality);
@@ -279,6 +310,11 @@ struct Reader {
   static void take(const Json& value, std::array<std::uint64_t, kControllers>& into) {
     for (std::size_t i = 0; i < kControllers; ++i)
       Reader{value}(to_string(static_cast<Controller>(i)), into.at(i));
+  }
+  static void take(const Json& value, ProgramTable& into) {
+    ProgramTable::State state;
+    read(value, state);
+    into = ProgramTable::from(std::move(state));
   }
   template <typename T>
   static void take(const Json& value, std::optional<T>& into) {
@@ -359,6 +395,7 @@ Result<NodeUsage> parse_node(std::string_view record) {
     reader("io", node.io);
     reader("tasks", node.tasks);
     reader("gpus", node.gpus);
+    each(reader, node.programs);
     reader("quality", node.quality);
     if (const auto machine = usage.find("node"); machine != usage.end()) {
       const Reader whole{*machine};

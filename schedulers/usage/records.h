@@ -159,6 +159,30 @@ struct NodeGpu {
   std::uint64_t samples = 0;                   // readings of its utilization
 };
 
+// What the processes of one program used.
+struct ProgramUse {
+  std::string name;
+  std::string script;               // of an interpreter; "" = none, or not known
+  double cpu_seconds = 0;           // of the processes that were read, as they were read last
+  std::optional<double> cpu_ratio;  // of the CPU time of the job
+  std::uint64_t processes = 0;      // the most at one reading, as the next two
+  std::uint64_t threads = 0;
+  std::optional<std::uint64_t> ranks;  // tasks of srun
+};
+
+struct ProgramShare {
+  double cpu_seconds = 0;
+  std::optional<double> cpu_ratio;
+};
+
+// The CPU time of a job by program. What is in it adds up to the CPU time of the job, where that is
+// known.
+struct ProgramShares {
+  std::vector<ProgramUse> programs;    // most CPU time first; empty: none was seen
+  std::optional<ProgramShare> other;   // programs that are not listed, together
+  std::optional<ProgramShare> unseen;  // no reading met what used it, or not to its end
+};
+
 struct NodeQuality {
   std::uint64_t samples = 0;            // readings
   std::optional<double> covered_ratio;  // first to last reading, less the gaps, of what elapsed
@@ -177,6 +201,7 @@ struct NodeUsage {
   IoNow io;
   NodeTasks tasks;
   std::vector<NodeGpu> gpus;
+  ProgramShares programs;
   std::optional<std::uint32_t> node_cpus;          // of the whole machine
   std::optional<std::uint64_t> node_memory_bytes;  // of the whole machine
   NodeQuality quality;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/base/path.h"
+#include "schedulers/usage/program_reader.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -332,6 +333,7 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
     if (table_.add(job, reading)) readers.begin_life();
     if (sample) add_sample(job, reading);
   }
+  read_programs(files_, options_.proc, readers.processes.own(), reading.at, job.life.state());
   job.schedule(clock_.steady());
 }
 

@@ -9,6 +9,7 @@
 
 #include "schedulers/usage/events.h"
 #include "schedulers/usage/job_events.h"
+#include "schedulers/usage/program_table.h"
 #include "tests/schedulers/usage/job_fixtures.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/recording_logger.h"
@@ -149,6 +150,35 @@ TEST_F(JobSummariesTest, AJobOfOneNodeComesWithWhatItAskedForAndHowItEnded) {
   EXPECT_EQ(all["nodes"][0]["host"]["name"], "n1");
   EXPECT_EQ(all["findings"][0]["id"], "time_over");
   EXPECT_THAT(log_.text(), IsEmpty());
+}
+
+TEST_F(JobSummariesTest, AJobHasTheProgramsOfAllItsNodesOnceAndNotInEachNode) {
+  rows({Row{.nodes = "2"}});
+  for (const char* name : {"n1", "n2"}) {
+    NodeUsage one = node(name);
+    one.programs = share_out({{.name = "python3",
+                               .script = "a.py",
+                               .cpu_seconds = 10'000,
+                               .processes = 2,
+                               .threads = 4,
+                               .ranks = 2},
+                              {.name = name, .cpu_seconds = 400, .processes = 1, .threads = 1}},
+                             {}, one.cpu.time_seconds);
+    made().node_ended(one);
+  }
+  const auto ready = wait();
+  ASSERT_THAT(ready.events, SizeIs(1));
+  const Json all = usage(ready.events.front());
+  EXPECT_EQ(all["cpu"]["time_seconds"], 28'800);
+  EXPECT_EQ(all["programs"], Json::parse(R"([
+    {"name":"python3","script":"a.py","cpu_seconds":20000.0,"cpu_ratio":0.6944,"processes":4,
+     "threads":8,"ranks":4},
+    {"name":"n1","cpu_seconds":400.0,"cpu_ratio":0.0139,"processes":1,"threads":1},
+    {"name":"n2","cpu_seconds":400.0,"cpu_ratio":0.0139,"processes":1,"threads":1}])"));
+  EXPECT_EQ(all["programs_unseen"], Json::parse(R"({"cpu_seconds":8000.0,"cpu_ratio":0.2778})"));
+  EXPECT_FALSE(all.contains("programs_other"));
+  for (const Json& one : all["nodes"])
+    EXPECT_FALSE(one.contains("programs") || one.contains("programs_unseen"));
 }
 
 TEST_F(JobSummariesTest, TheFormatIsNotInTheCommandLineWhereOthersCouldReadTheGuard) {
