@@ -110,13 +110,14 @@ void line(std::string& into, const char* key, const std::string& value) {
   if (!value.empty()) into += "  " + padded(key, 11) + value + "\n";
 }
 
-std::string joined(const std::vector<std::string>& parts) {
+std::string joined_by(const char* between, const std::vector<std::string>& parts) {
   std::string result;
   for (const std::string& part : parts) {
-    if (!part.empty()) result += (result.empty() ? "" : ", ") + part;
+    if (!part.empty()) result += (result.empty() ? "" : between) + part;
   }
   return result;
 }
+std::string joined(const std::vector<std::string>& parts) { return joined_by(", ", parts); }
 std::string with(const char* word, const std::string& value) {
   return value.empty() ? value : word + value;
 }
@@ -332,6 +333,76 @@ std::string nodes_text(const std::vector<const Json*>& nodes, const Console& con
   return "\n" + table.text(console);
 }
 
+// ---- programs
+
+// A name and a script in one column, and what they used on all nodes.
+struct ProgramRow {
+  std::string name;
+  double cpu_seconds = 0, processes = 0, threads = 0;
+  std::optional<double> ranks;
+};
+
+void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
+  const Json& list = at(block, {"programs"});
+  if (!list.is_array()) return;
+  for (const Json& one : list) {
+    const std::string name = joined_by(" ", {text(one, {"name"}), text(one, {"script"})});
+    auto row = std::find_if(rows.begin(), rows.end(),
+                            [&](const ProgramRow& known) { return known.name == name; });
+    if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name});
+    row->cpu_seconds += number(one, {"cpu_seconds"}).value_or(0);
+    row->processes += number(one, {"processes"}).value_or(0);
+    row->threads += number(one, {"threads"}).value_or(0);
+    if (const auto ranks = number(one, {"ranks"})) row->ranks = row->ranks.value_or(0) + *ranks;
+  }
+}
+
+// Of the job's own summary; where that has none, as by accounting, of its nodes' events.
+std::string programs_text(const JobReport& job, const Console& console) {
+  constexpr std::size_t kMost = 8;
+  std::vector<const Json*> blocks;
+  if (job.event != nullptr && at(*job.event, {kUsage, "programs"}).is_array()) {
+    blocks.push_back(&at(*job.event, {kUsage}));
+  } else {
+    for (const Json* node : job.nodes) blocks.push_back(&block_of(*node));
+  }
+  std::vector<ProgramRow> rows;
+  double other = 0;
+  double total = 0;
+  for (const Json* block : blocks) {
+    add_programs(*block, rows);
+    other += number(*block, {"programs_other", "cpu_seconds"}).value_or(0);
+    total += number(*block, {"cpu", "time_seconds"}).value_or(0);
+  }
+  if (rows.empty()) return {};
+  double seen = other;
+  for (const ProgramRow& row : rows) seen += row.cpu_seconds;
+  std::stable_sort(rows.begin(), rows.end(), [](const ProgramRow& a, const ProgramRow& b) {
+    return a.cpu_seconds > b.cpu_seconds;
+  });
+  const auto share = [&](double seconds) {
+    return percent(total > 0 ? std::optional(std::min(1.0, seconds / total)) : std::nullopt);
+  };
+  TextTable table({"PROGRAM", "CPU TIME", "SHARE", "PROCESSES", "THREADS", "RANKS"},
+                  {1, 2, 3, 4, 5});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const ProgramRow& row = rows[i];
+    if (i >= kMost) {
+      other += row.cpu_seconds;
+      continue;
+    }
+    table.add({row.name, format_seconds(row.cpu_seconds), share(row.cpu_seconds),
+               count_text(row.processes), count_text(row.threads),
+               row.ranks ? count_text(*row.ranks) : "-"});
+  }
+  if (other > 0 || rows.size() > kMost)
+    table.add({"(other programs)", format_seconds(other), share(other), "", "", ""});
+  const double unseen = total - seen;
+  if (unseen > total / 1000)
+    table.add({"(not seen by a reading)", format_seconds(unseen), share(unseen), "", "", ""});
+  return "\n" + table.text(console);
+}
+
 std::vector<const Json*> nodes_of(const JobReport& job) {
   std::vector<const Json*> nodes;
   if (job.event != nullptr) {
@@ -356,7 +427,7 @@ std::string screen_of(const JobReport& job, const Console& console) {
   if (job.event == nullptr) {
     line(result, "measured",
          "by its nodes one by one; there is no summary of the whole job, so it is not judged");
-    return result + nodes_text(nodes, console);
+    return result + programs_text(job, console) + nodes_text(nodes, console);
   }
   const Json& usage = at(event, {kUsage});
   line(result, "measured", measured_text(usage));
@@ -365,6 +436,7 @@ std::string screen_of(const JobReport& job, const Console& console) {
     for (const Json& doubt : doubts)
       line(result, "not used", wrapped(text(doubt, {"text"}, 1000), 13));
   }
+  result += programs_text(job, console);
   result += findings_text(usage, console);
   result += suggestion_text(usage, console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);

@@ -212,6 +212,9 @@ class Content:
                                 "zero_ratio": 0.5}]}}),
             ("job", {**common, "kind": "usage.job", "usage": {
                 "cpu": {"efficiency_ratio": 0.3},
+                "programs": [{"name": "python3", "script": "train.py", "cpu_seconds": 4.5,
+                              "cpu_ratio": 0.9, "processes": 1, "threads": 4}],
+                "programs_unseen": {"cpu_seconds": 0.5, "cpu_ratio": 0.1},
                 "nodes": [{"host": {"name": "n1"}, "cpu": {"utilization": spread}}],
                 "findings": [{"id": "cpu_low", "severity": "warning", "value": 0.3,
                               "threshold": 0.65, "suggest": {"cpus": 5},
@@ -223,6 +226,8 @@ class Content:
         assert templated.hits(index, kql("usage.cpu.utilization_ratio > 0.9")) == ["sample"]
         assert templated.hits(index, kql("usage.cpu.utilization.max_ratio >= 1")) == ["node"]
         assert templated.hits(index, kql("usage.nodes.host.name: n1")) == ["job"]
+        assert templated.hits(index, kql("usage.programs.script: train.py")) == ["job"]
+        assert templated.hits(index, kql("usage.programs_unseen.cpu_ratio < 0.2")) == ["job"]
         assert templated.hits(index, kql('usage.findings.text.words: "16 cores"')) == ["job"]
         assert templated.hits(index, kql("usage.suggest.memory_bytes > 500000000")) == ["job"]
 

@@ -283,6 +283,123 @@ def test_an_ordinary_user_may_measure_all_jobs(make_daemon, lab, work, ordinary_
         "it may not read the processes' own counts, and says nothing instead"
 
 
+# Burns CPU seconds, says how much that was, and waits: as Python, as a shell, and as a program.
+PYTHON_BURNS = """import os, sys, time
+out, seconds = sys.argv[1], float(sys.argv[2])
+def say(name):
+    with open(f"{out}.{name}.new", "w") as file:
+        file.write(str(time.process_time()))
+    os.rename(f"{out}.{name}.new", f"{out}.{name}")
+while time.process_time() < seconds: pass
+say("burnt")
+while not os.path.exists("{go}"): time.sleep(0.2)
+say("end")
+"""
+PERL_BURNS = """my $out = shift; my $seconds = shift;
+sub say_used { my ($u, $s) = times; open F, '>', "$out.$_[0].new"; print F $u + $s; close F;
+               rename "$out.$_[0].new", "$out.$_[0]"; }
+while (1) { my ($u, $s) = times; last if $u + $s >= $seconds; for (1 .. 10000) { } }
+say_used('burnt');
+select undef, undef, undef, 0.2 until -e '{go}';
+say_used('end');
+"""
+# Of its own times, which `times` has on its first line, not those of its children.
+SHELL_BURNS = """out=$1 loops=$2 i=0
+say() { times > $out.$1.new; mv $out.$1.new $out.$1; }
+while [ $i -lt $loops ]; do i=$((i+1)); done
+say burnt
+until [ -e {go} ]; do read -r -t 0.2 <> {pipe}; done
+say end
+"""
+
+
+def said(file):
+    """Seconds, as the programs above write them."""
+    first = file.read_text().splitlines()[0].split()
+    if "m" not in first[0]:
+        return float(first[0])
+    return sum(60 * float(minutes) + float(seconds.rstrip("s"))
+               for minutes, seconds in (word.split("m") for word in first))
+
+
+def test_each_program_of_a_job_has_the_cpu_time_that_it_used(make_daemon, lab, work,
+                                                             ordinary_user):
+    if not harness.IS_ROOT:
+        pytest.skip("needs root, to become another user: no right is needed to see programs")
+    state = work / "state" / "usage.state"
+    state.parent.mkdir()
+    (work / "archive").mkdir(exist_ok=True)
+    for directory in (state.parent, work / "archive"):
+        os.chown(directory, ordinary_user.pw_uid, ordinary_user.pw_gid)
+    daemon = make_daemon(sources=usage_source(work, resolve="none", nodes=lab.nodes,
+                                              interval_seconds=2),
+                         user=ordinary_user.pw_name, sinks={"archive": {"kinds": ["usage.*"]}})
+    daemon.start().prefer()
+    go, pipe = work / "go", work / "pipe"
+    os.mkfifo(pipe)
+    for name, text in (("train.py", PYTHON_BURNS), ("burn.pl", PERL_BURNS),
+                       ("count.sh", SHELL_BURNS)):
+        (work / name).write_text(text.replace("{go}", str(go)).replace("{pipe}", str(pipe)))
+    solver = work / "solver"
+    shutil.copy("/usr/bin/perl", solver)
+    solver.chmod(0o755)
+    job = lab.sbatch("-n2", "--mem=300", script=f"""#!/bin/bash
+/usr/bin/python3 {work}/train.py {work}/python 4 --token=hidden &
+bash {work}/count.sh {work}/shell 200000 hidden &
+{solver} {work}/burn.pl {work}/solver-used 2 hidden &
+srun -n2 --overlap bash -c 'exec {solver} {work}/burn.pl {work}/task-$SLURM_PROCID 1' &
+wait
+""")
+    names = ("python", "shell", "solver-used", "task-0", "task-1")
+    wait_for(lambda: all((work / f"{name}.burnt").exists() for name in names),
+             "all programs have used their CPU time", 300)
+    burnt = {name: said(work / f"{name}.burnt") for name in names}
+    least = {("python3", "train.py"): burnt["python"], ("bash", "count.sh"): burnt["shell"],
+             ("solver", ""): burnt["solver-used"] + burnt["task-0"] + burnt["task-1"]}
+    ticks = {("python3", "train.py"): 0.03, ("bash", "count.sh"): 0.03, ("solver", ""): 0.09}
+
+    def used(programs):
+        return {(p["name"], p.get("script", "")): p["cpu_seconds"] for p in programs}
+
+    def all_read():
+        lives = [json.loads(line[5:]) for line in state.read_text().splitlines()
+                 if line.startswith("life ")]
+        seen = [used(life["programs"].get("seen", [])) for life in lives
+                if life["job"]["id"] == job and "programs" in life]
+        return seen and all(seen[0].get(key, 0) >= least[key] - ticks[key] for key in least)
+    wait_for(all_read, lambda: f"a reading has {least}: {state.read_text()}")
+    # What was read outlives the daemon, and counts once.
+    daemon.kill()
+    daemon.start().prefer()
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > 0,
+             "it has read them again")
+    go.touch()
+    lab.wait_ended(job)
+    node = wait_node(work, job)
+    usage = node["usage"]
+    end = {name: said(work / f"{name}.end") for name in names}
+    most = {("python3", "train.py"): end["python"], ("bash", "count.sh"): end["shell"],
+            ("solver", ""): end["solver-used"] + end["task-0"] + end["task-1"]}
+    got = used(usage["programs"])
+    print(got, "of", least, "to", most, usage["cpu"], usage.get("programs_unseen"))
+    for key in least:
+        assert least[key] - ticks[key] <= got[key] <= most[key] + ticks[key], key
+    programs = {(p["name"], p.get("script", "")): p for p in usage["programs"]}
+    assert programs["solver", ""]["ranks"] == 2 and programs["solver", ""]["processes"] == 3
+    assert "ranks" not in programs["python3", "train.py"]
+    assert ("bash", "slurm_script") in programs
+    assert sum(got.values()) + usage["programs_unseen"]["cpu_seconds"] == pytest.approx(
+        usage["cpu"]["time_seconds"], abs=ROUNDED)
+    assert programs["python3", "train.py"]["cpu_ratio"] == pytest.approx(
+        got["python3", "train.py"] / usage["cpu"]["time_seconds"], abs=1e-3)
+    assert "hidden" not in json.dumps(node)
+    whole = wait_job(work, job)["usage"]
+    assert [p["name"] for p in whole["programs"]] == [p["name"] for p in usage["programs"]]
+    report = daemon.command("report", job).stdout
+    print(json.dumps({k: whole[k] for k in whole if k.startswith("programs")}), report, sep="\n")
+    assert re.search(r"^solver +[0-9.]+ s +[0-9]+ % +3 +3 +2$", report, re.M), report
+
+
 def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab, work):
     daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
                                               samples=True),

@@ -141,6 +141,45 @@ TEST_F(ReportTest, AJobIsAScreenThatSaysWhatItUsedAndWhatToWriteNext) {
       "  #SBATCH --mem=520M\n");
 }
 
+TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
+  Json one = job();
+  one["usage"]["programs"] = {{{"name", "python3"},
+                               {"script", "train.py"},
+                               {"cpu_seconds", 5400.0},
+                               {"cpu_ratio", 0.75},
+                               {"processes", 4},
+                               {"threads", 36},
+                               {"ranks", 4}},
+                              {{"name", "bash"},
+                               {"script", "slurm_script"},
+                               {"cpu_seconds", 0.04},
+                               {"cpu_ratio", 0},
+                               {"processes", 1},
+                               {"threads", 1}}};
+  one["usage"]["programs_unseen"] = {{"cpu_seconds", 1799.96}, {"cpu_ratio", 0.25}};
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out,
+              HasSubstr("\n"
+                        "PROGRAM                     CPU TIME  SHARE  PROCESSES  THREADS  RANKS\n"
+                        "python3 train.py          1 h 30 min   75 %          4       36      4\n"
+                        "bash slurm_script              40 ms  0.0 %          1        1      -\n"
+                        "(not seen by a reading)  29 min 59 s   25 %\n"
+                        "\n"
+                        "Findings\n"));
+  one["usage"]["programs"][0]["name"] = "\033[2J\nroot";
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, AllOf(Not(HasSubstr("\033")), Not(HasSubstr("\nroot"))));
+  for (int i = 0; i < 10; ++i) {
+    Json more = one["usage"]["programs"][1];
+    more["name"] = "p" + std::to_string(i);
+    more["cpu_seconds"] = 10;
+    one["usage"]["programs"].push_back(more);
+  }
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("p6 "), Not(HasSubstr("p7 ")),
+                                       ContainsRegex("\\(other programs\\) +30\\.0 s +0\\.4 %")));
+}
+
 TEST_F(ReportTest, ColoursAreUsedOnlyWhereAskedFor) {
   keep(job(), "4711-md.usage.json");
   EXPECT_THAT(run({"4711"}).out, Not(HasSubstr("\033")));
@@ -238,6 +277,8 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
     node["host"]["name"] = host;
     node["usage"] = block(host);
     node["usage"].erase("host");
+    node["usage"]["programs"] = {
+        {{"name", "mpi"}, {"cpu_seconds", 3600.0}, {"processes", 2}, {"threads", 2}, {"ranks", 2}}};
     keep(node, "alice/2026/12/4711-_none.usage-node-" + host + ".json");
   }
   Json earlier = job();  // of the life before a requeue
@@ -252,6 +293,7 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
   EXPECT_THAT(out, ContainsRegex("NODE +CPU +PEAK MEMORY"));
   EXPECT_THAT(out, ContainsRegex("n1 +50 % +430 MiB"));
   EXPECT_THAT(out, ContainsRegex("n2 +50 %"));
+  EXPECT_THAT(out, ContainsRegex("mpi +2 h 0 min +50 % +4 +4 +4\n"));
   EXPECT_THAT(out, Not(HasSubstr("n3")));
   const Json all = Json::parse(run({"4711", "--json"}).out);
   ASSERT_EQ(all["jobs"].size(), 1U);

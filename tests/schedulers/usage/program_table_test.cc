@@ -105,7 +105,8 @@ TEST_F(ProgramTableTest, AProcessThatExecutesAnotherProgramCountsForItFromThenOn
   take({process(1, "bash", 1)});
   take({process(1, "python3/a.py", 5)});
   take({process(1, "python3/a.py", 7)});
-  EXPECT_THAT(text_of(table_.shares(7)), ElementsAre("python3 a.py 600", "bash 100", "(unseen) 0"));
+  EXPECT_THAT(text_of(table_.shares(9)),
+              ElementsAre("python3 a.py 600", "bash 100", "(unseen) 200"));
 }
 
 TEST_F(ProgramTableTest, AProcessIsIdentifiedOnceForEachProgram) {
@@ -130,7 +131,7 @@ TEST_F(ProgramTableTest, AProcessThatOneReadingDoesNotMeetIsNotCountedTwice) {
   take({process(1, "a", 10)});
   take({});
   take({process(1, "a", 12)});
-  EXPECT_THAT(text_of(table_.shares(12)), ElementsAre("a 1200", "(unseen) 0"));
+  EXPECT_THAT(text_of(table_.shares(100)), ElementsAre("a 1200", "(unseen) 8800"));
 }
 
 TEST_F(ProgramTableTest, AProcessThatTwoReadingsDoNotMeetIsForgotten) {
@@ -142,15 +143,16 @@ TEST_F(ProgramTableTest, AProcessThatTwoReadingsDoNotMeetIsForgotten) {
 
 TEST_F(ProgramTableTest, AProcessThatIsListedTwiceIsOne) {
   take({process(2, "b", 1), process(1, "a", 10), process(2, "b", 1)});
-  EXPECT_THAT(text_of(table_.shares(11)), ElementsAre("a 1000", "b 100", "(unseen) 0"));
-  EXPECT_EQ(table_.shares(11).programs[1].processes, 1U);
+  EXPECT_THAT(text_of(table_.shares(100)), ElementsAre("a 1000", "b 100", "(unseen) 8900"));
+  EXPECT_EQ(table_.shares(100).programs[1].processes, 1U);
 }
 
 TEST_F(ProgramTableTest, ATimeThatGoesBackTakesNothingAway) {
   take({process(1, "a", 10)});
-  take({process(1, "a", 9.99)});
+  take({process(1, "a", 9.9)});
+  EXPECT_THAT(text_of(table_.shares(100)), ElementsAre("a 1000", "(unseen) 9000"));
   take({process(1, "a", 11)});
-  EXPECT_THAT(text_of(table_.shares(11)), ElementsAre("a 1100", "(unseen) 0"));
+  EXPECT_THAT(text_of(table_.shares(100)), ElementsAre("a 1100", "(unseen) 8900"));
 }
 
 TEST_F(ProgramTableTest, MoreThanTheJobUsedIsReducedToIt) {
