@@ -3,7 +3,7 @@
 // As root where cgroup v1 (memory, cpuacct) or v2 is mounted: real control groups with a sleeping
 // process each, made and removed by this program. Else a tree of plain files, which costs less than
 // the kernel's: the output says which. Prints CPU time of the sweeping thread, least and median of
-// all sweeps.
+// all sweeps. Last, what the programs of jobs with 16 processes each cost a process.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "schedulers/usage/program_reader.h"
 #include "schedulers/usage/sampler.h"
 #include "tests/bench/bench_fixture.h"
 
@@ -246,6 +247,61 @@ void run(const char* title, Tree::Kind kind, int sweeps) {
   }
 }
 
+// The programs of 256 jobs, whose control groups do not matter for it.
+void run_programs(int rounds) {
+  constexpr int kJobs = 256;
+  constexpr int kProcesses = 16;
+  std::vector<pid_t> children;
+  std::vector<LifeState> lives(kJobs);
+  std::vector<std::vector<std::uint32_t>> pids(kJobs);
+  std::vector<std::string> stats;
+  std::vector<std::string> once;
+  for (int i = 0; i < kJobs * kProcesses; ++i) {
+    const pid_t child = ::fork();
+    if (child < 0) bench::fail("fork");
+    if (child == 0) {
+      while (true) ::pause();
+    }
+    children.push_back(child);
+    pids[static_cast<std::size_t>(i % kJobs)].push_back(static_cast<std::uint32_t>(child));
+    const std::string process = "/proc/" + std::to_string(child);
+    stats.push_back(process + "/stat");
+    for (const char* file : {"/stat", "/cmdline", "/cgroup"}) once.push_back(process + file);
+  }
+  SteadyTime now{std::chrono::hours(1)};
+  const auto read_all = [&] {
+    now += std::chrono::minutes(2);
+    for (std::size_t job = 0; job < lives.size(); ++job)
+      read_programs(real_files(), "/proc", pids[job], now, lives[job]);
+  };
+  const int processes = kJobs * kProcesses;
+  const Cost first = measure(rounds, processes, [&] {
+    for (LifeState& life : lives) {
+      life = {};
+      life.job.scheduler = "slurm";
+    }
+    read_all();
+  });
+  const Cost later = measure(rounds, processes, read_all);
+  const Cost not_due = measure(rounds, processes, [&] {
+    for (std::size_t job = 0; job < lives.size(); ++job)
+      read_programs(real_files(), "/proc", pids[job], now, lives[job]);
+  });
+  const Cost bare_first = measure(rounds, processes, [&] { bare_read(once); });
+  const Cost bare = measure(rounds, processes, [&] { bare_read(stats); });
+  for (const pid_t child : children) ::kill(child, SIGKILL);
+  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  std::printf("\nprograms of %d jobs with %d processes each, in us a process\n", kJobs, kProcesses);
+  const auto line = [](const char* what, const Cost& cost) {
+    std::printf("%-34s  %8.2f / %7.2f\n", what, cost.least, cost.median);
+  };
+  line("first reading, with the names", first);
+  line("bare open+read of these files", bare_first);
+  line("each later one, at most each 120 s", later);
+  line("bare open+read of stat", bare);
+  line("a sweep in which it is not due", not_due);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -264,5 +320,6 @@ int main(int argc, char** argv) {
   }
   if (!real)
     run("PLAIN FILES: not root, or no control groups that may be used", Tree::Kind::kPlain, sweeps);
+  run_programs(sweeps);
   return 0;
 }
