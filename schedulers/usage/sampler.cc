@@ -333,7 +333,8 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
     if (table_.add(job, reading)) readers.begin_life();
     if (sample) add_sample(job, reading);
   }
-  read_programs(files_, options_.proc, readers.processes.own(), reading.at, job.life.state());
+  const std::vector<std::uint32_t>& own = readers.processes.own();
+  if (!own.empty()) read_programs(files_, options_.proc, own, reading.at, job.life.state());
   job.schedule(clock_.steady());
 }
 
