@@ -78,7 +78,7 @@ CREATE INDEX script_blocks_newest ON script_blocks(newest);
 CREATE INDEX script_blocks_young ON script_blocks(id) WHERE young;
 -- Of a young block: a filter of its words (filter_of_words()).
 CREATE TABLE pairs(id INTEGER PRIMARY KEY, filter BLOB NOT NULL);
--- list: scripts_with(). A young block has none, nor one that was written before format 3.
+-- list: scripts_with(). A young block has none, nor one that was written before format 4.
 CREATE TABLE places(id INTEGER PRIMARY KEY, list BLOB NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(w, content='', detail=none, columnsize=0, tokenize='ascii');
 CREATE TABLE chunks(id INTEGER PRIMARY KEY, newest INTEGER NOT NULL, oldest INTEGER NOT NULL);
@@ -172,11 +172,15 @@ Result<void> check_format(sqlite::Connection& db) {
 
 bool convert_tables(sqlite::Connection& db, std::int64_t format) {
   db.execute("BEGIN IMMEDIATE");
+  const bool is_segment =
+      db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'").has_value();
   // Format 3 has `places` and kAccountsOfOwner.
-  if (format < 3 && db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'")) {
+  if (is_segment && format < 3) {
     db.execute("CREATE TABLE places(id INTEGER PRIMARY KEY, list BLOB NOT NULL)");
     add_accounts_of_owners(db);
   }
+  // The lists of format 3 have no salt.
+  if (is_segment && format == 3) db.execute("DELETE FROM places");
   db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
   return db.execute("COMMIT");
 }

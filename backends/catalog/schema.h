@@ -37,7 +37,7 @@
 // changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 3;
+inline constexpr std::int64_t kFormat = 4;
 inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed

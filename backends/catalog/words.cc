@@ -20,11 +20,13 @@ std::uint64_t hash_word(std::uint64_t hash, std::string_view word) noexcept {
   for (const char c : word) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return (hash ^ 0x20) * 0x100000001b3ULL;
 }
-std::uint64_t hash_pair(std::string_view first, std::string_view second) noexcept {
-  std::uint64_t hash = hash_word(hash_word(0xcbf29ce484222325ULL, first), second);
+std::uint64_t mixed(std::uint64_t hash) noexcept {
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ULL;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebULL;
-  hash ^= hash >> 31;
+  return hash ^ (hash >> 31);
+}
+std::uint64_t hash_pair(std::string_view first, std::string_view second) noexcept {
+  const std::uint64_t hash = mixed(hash_word(hash_word(0xcbf29ce484222325ULL, first), second));
   return hash == 0 ? 1 : hash;  // 0 is an empty place of NumberSet
 }
 
@@ -81,14 +83,14 @@ std::size_t part_of(std::size_t place, std::size_t scripts) noexcept {
 
 // ---- places, see scripts_with()
 
-constexpr std::size_t kPlacesHeader = 6;
+constexpr std::size_t kPlacesHeader = 8;
 constexpr std::size_t kShortNumbers = 256;
 // Of more words so many would share a hash that the list says little, and it would take much memory
 // to make.
 constexpr std::size_t kMostPlacedWords = 16'384;
 
-std::uint16_t short_hash(std::string_view word) noexcept {
-  return static_cast<std::uint16_t>(hash_pair(word, {}) >> 48);
+std::uint16_t short_hash(std::string_view word, std::uint16_t salt) noexcept {
+  return static_cast<std::uint16_t>(mixed(hash_pair(word, {}) + salt) >> 48);
 }
 
 template <typename Number>
@@ -114,7 +116,8 @@ std::string bytes_of(const Scripts& scripts, std::size_t parts) {
   return bytes;
 }
 
-std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts) {
+std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size_t parts,
+                        std::uint16_t salt) {
   std::string places;
   if (words.empty()) return places;
   std::unordered_map<std::string, std::uint16_t> numbers;
@@ -130,6 +133,7 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
   append_number(places, static_cast<std::uint16_t>(words.size()));
   append_number(places, static_cast<std::uint16_t>(parts));
   append_number(places, static_cast<std::uint16_t>(numbers.size()));
+  append_number(places, salt);
   for (const auto& [hash, scripts] : words) append_number(places, hash);
   for (const std::uint16_t number : of_words) {
     numbers.size() <= kShortNumbers ? append_number(places, static_cast<std::uint8_t>(number))
@@ -139,21 +143,23 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
 }
 
 // `having`: by Seen::number.
-std::string places_of(const Words& words, const std::vector<Scripts>& having, std::size_t scripts) {
-  if (words.size() > kMostPlacedWords) return {};
-  const std::size_t parts = std::min(scripts, kMostParts);
+std::string places_of(const Words& words, const std::vector<Scripts>& having, const Block& block) {
+  if (words.empty() || words.size() > kMostPlacedWords) return {};
+  const std::size_t parts = std::min(block.size(), kMostParts);
+  const auto salt = static_cast<std::uint16_t>(hash_pair(block[0], {}));
   std::map<std::uint16_t, Scripts> by_hash;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
     const Scripts& with_word = having[seen.number];
+    const std::uint16_t hash = short_hash(word, salt);
     if (with_word.count() == parts) {
-      everywhere.push_back(short_hash(word));
+      everywhere.push_back(hash);
     } else {
-      by_hash[short_hash(word)] |= with_word;  // those that share a hash share their scripts
+      by_hash[hash] |= with_word;
     }
   }
   for (const std::uint16_t hash : everywhere) by_hash.erase(hash);
-  return pack_places(by_hash, parts);
+  return pack_places(by_hash, parts, salt);
 }
 
 }  // namespace
@@ -201,7 +207,7 @@ BlockWords words_of(const Block& block) {
   }
   if (block.size() == 1 && all_plain) (result.list += kInAll) += ' ';
   result.filter = filter_of(pairs, kBitsOfPair);
-  result.places = places_of(words, having, block.size());
+  result.places = places_of(words, having, block);
   return result;
 }
 
@@ -221,7 +227,7 @@ Scripts scripts_with(std::string_view places, std::string_view word) {
     return number_at<std::uint16_t>(places, kPlacesHeader + 2 * at);
   };
   if (patterns > places.size() || parts > kMostParts) return every;  // damaged
-  const std::uint16_t hash = short_hash(word);
+  const std::uint16_t hash = short_hash(word, number_at<std::uint16_t>(places, 6));
   const auto all = std::views::iota(std::size_t{0}, count);
   const std::size_t at =
       static_cast<std::size_t>(std::ranges::lower_bound(all, hash, {}, hash_at) - all.begin());

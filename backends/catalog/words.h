@@ -41,9 +41,11 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // in one block, and seldom in one script.
 //
 // Layout (little-endian): the number of words (2 bytes), of scripts or parts (2 bytes) and of
-// patterns (2 bytes); a hash of each word (2 bytes, ascending), then of each word the number of its
-// pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as many bytes as the
-// bits take). A word that is not listed can be in every script.
+// patterns (2 bytes); a salt (2 bytes); a hash of each word (2 bytes, ascending), then of each word
+// the number of its pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as
+// many bytes as the bits take). A word that is not listed can be in every script. Words that share
+// a hash share their scripts; as the salt goes into the hash, which words these are differs from
+// block to block.
 inline constexpr std::size_t kMostParts = 256;
 using Scripts = std::bitset<kMostParts>;
 Scripts scripts_with(std::string_view places, std::string_view word);

@@ -307,6 +307,8 @@ Result_ ask(Searchable& search, const Query& query, bool counts) {
   return result;
 }
 
+constexpr double kSlow = 1e3;  // milliseconds of CPU: such a query is printed
+
 void measure(const Options& options, Maker& maker) {
   auto search = catalog::make_search(options.root, system_clock());
   std::printf("%-22s %26s   %26s %8s\n", options.cold ? "newest 50, cold" : "newest 50, warm",
@@ -345,6 +347,11 @@ void measure(const Options& options, Maker& maker) {
       std::sort(cpu_runs.begin(), cpu_runs.end());
       times.push_back(runs[runs.size() / 2]);
       cpu_times.push_back(cpu_runs[cpu_runs.size() / 2]);
+      if (cpu_times.back() > kSlow) {
+        std::printf("  slow:");
+        for (const Query& child : query.children) std::printf(" %s", child.text.c_str());
+        std::printf("\n");
+      }
     }
     std::sort(times.begin(), times.end());
     std::sort(cpu_times.begin(), cpu_times.end());

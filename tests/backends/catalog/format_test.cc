@@ -83,8 +83,13 @@ class CatalogFormatTest : public ::testing::Test {
   CatalogConfig config_;
 };
 
-TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
-  const std::string root = copy_of_fixture("format-2");
+class CatalogOlderFormatTest : public CatalogFormatTest,
+                               public ::testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3));
+
+TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
+  const std::string root = copy_of_fixture("format-" + std::to_string(GetParam()));
   const auto sink = open(root);
   for (const Event& event : fixture_events()) {
     const auto fetched = sink->readable()->fetch(test::without_bytes(event));
@@ -103,7 +108,14 @@ TEST_F(CatalogFormatTest, OpensWhatFormat2Wrote) {
   const auto users = sink->searchable()->search(request);
   ASSERT_TRUE(users && users->hits.size() == 1);
   EXPECT_EQ(users->hits[0].job.software, std::vector<std::string>{"conda torch"});
+  request.query = test::all_of_query({test::text_query("run_1"), test::text_query("srun")});
+  const auto both = sink->searchable()->search(request);
+  ASSERT_TRUE(both && both->hits.size() == 1);
+  EXPECT_EQ(both->hits[0].job.id, "1");
   deliver(*sink, job_at("6", 6));  // and it takes more
+  const auto report = Maintenance(config_, clock_).check({});
+  ASSERT_TRUE(report);
+  EXPECT_TRUE(report->findings.empty()) << report->findings[0].problem;
   ASSERT_EQ(log_.messages().size(), 1U) << log_.text();
   EXPECT_TRUE(log_.has("CATALOG_CONVERTED"));
 }

@@ -412,7 +412,7 @@ TEST_F(CatalogSearchTest, ABlockWhoseScriptsHaveNotAllWordsIsNotOpened) {
   const auto without = lab_.search().search(everything(both));
   ASSERT_TRUE(without);
   EXPECT_TRUE(without->problems.empty()) << without->problems[0];
-  // As in a block that was written before format 3.
+  // As in a block that was written before format 4.
   change("DELETE FROM places");
   const auto unknown = lab_.search().search(everything(both));
   ASSERT_TRUE(unknown);

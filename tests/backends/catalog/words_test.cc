@@ -50,6 +50,28 @@ TEST(CatalogWordsTest, EachScriptThatHasAWordIsNamed) {
   EXPECT_GT(exact, words * 9 / 10);  // the others share a hash
 }
 
+// Else two frequent words that share a hash would seem to be in one script in every block.
+TEST(CatalogWordsTest, WhichWordsShareAHashDiffersFromBlockToBlock) {
+  const auto sharing = [](const std::string& first_word) {
+    std::string many = first_word;
+    std::string few;
+    for (int i = 0; i < 3'000; ++i) many += " other" + std::to_string(i);
+    for (int i = 0; i < 500; ++i) few += "word" + std::to_string(i) + " ";
+    const std::string places = words_of(block_of({many, few})).places;
+    std::vector<int> words;
+    for (int i = 0; i < 500; ++i) {
+      const Scripts scripts = scripts_with(places, "word" + std::to_string(i));
+      EXPECT_TRUE(scripts.test(1));
+      if (scripts.test(0)) words.push_back(i);
+    }
+    return words;
+  };
+  const std::vector<int> once = sharing("a");
+  const std::vector<int> twice = sharing("b");
+  EXPECT_FALSE(once.empty());
+  EXPECT_NE(once, twice);
+}
+
 TEST(CatalogWordsTest, BytesThatAreNoUtf8HideNoWord) {
   const std::string places = words_of(block_of({"gmx mdrun\n", "\xff gmx\xff srun\n"})).places;
   EXPECT_EQ(scripts_with(places, "gmx"), ~Scripts());
