@@ -1,6 +1,7 @@
 #include "backends/catalog/words.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstddef>
 #include <map>
 #include <ranges>
@@ -89,8 +90,33 @@ constexpr std::size_t kShortNumbers = 256;
 // to make.
 constexpr std::size_t kMostPlacedWords = 16'384;
 
-std::uint16_t short_hash(std::string_view word, std::uint16_t salt) noexcept {
-  return static_cast<std::uint16_t>(mixed(hash_pair(word, {}) + salt) >> 48);
+constexpr std::uint16_t kSaltsTried = 64;
+
+std::uint16_t short_hash(std::uint64_t hash, std::uint16_t salt) noexcept {
+  return static_cast<std::uint16_t>(mixed(hash + salt) >> 48);
+}
+
+// Of some salts, the one with which the fewest of a block's words share a hash. Where the first one
+// is differs from block to block: else two frequent words that share a hash would in all of them.
+std::uint16_t salt_of(const std::vector<std::uint64_t>& hashes, const Block& block) {
+  const auto first = static_cast<std::uint16_t>(hash_pair(block[0], {}));
+  std::uint16_t best = first;
+  std::size_t fewest = hashes.size();
+  for (std::uint16_t i = 0; i < kSaltsTried && fewest > 0; ++i) {
+    const auto salt = static_cast<std::uint16_t>(first + i);
+    std::bitset<(1U << 16)> taken;
+    std::size_t shared = 0;
+    for (const std::uint64_t hash : hashes) {
+      const std::uint16_t place = short_hash(hash, salt);
+      shared += taken.test(place) ? 1 : 0;
+      taken.set(place);
+    }
+    if (shared < fewest) {
+      fewest = shared;
+      best = salt;
+    }
+  }
+  return best;
 }
 
 template <typename Number>
@@ -146,12 +172,15 @@ std::string pack_places(const std::map<std::uint16_t, Scripts>& words, std::size
 std::string places_of(const Words& words, const std::vector<Scripts>& having, const Block& block) {
   if (words.empty() || words.size() > kMostPlacedWords) return {};
   const std::size_t parts = std::min(block.size(), kMostParts);
-  const auto salt = static_cast<std::uint16_t>(hash_pair(block[0], {}));
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(words.size());
+  for (const auto& [word, seen] : words) hashes.push_back(hash_pair(word, {}));
+  const std::uint16_t salt = salt_of(hashes, block);
   std::map<std::uint16_t, Scripts> by_hash;
   std::vector<std::uint16_t> everywhere;
   for (const auto& [word, seen] : words) {
     const Scripts& with_word = having[seen.number];
-    const std::uint16_t hash = short_hash(word, salt);
+    const std::uint16_t hash = short_hash(hash_pair(word, {}), salt);
     if (with_word.count() == parts) {
       everywhere.push_back(hash);
     } else {
@@ -227,7 +256,7 @@ Scripts scripts_with(std::string_view places, std::string_view word) {
     return number_at<std::uint16_t>(places, kPlacesHeader + 2 * at);
   };
   if (patterns > places.size() || parts > kMostParts) return every;  // damaged
-  const std::uint16_t hash = short_hash(word, number_at<std::uint16_t>(places, 6));
+  const std::uint16_t hash = short_hash(hash_pair(word, {}), number_at<std::uint16_t>(places, 6));
   const auto all = std::views::iota(std::size_t{0}, count);
   const std::size_t at =
       static_cast<std::size_t>(std::ranges::lower_bound(all, hash, {}, hash_at) - all.begin());

@@ -44,8 +44,7 @@ bool may_have_pair(std::string_view filter, std::string_view first, std::string_
 // patterns (2 bytes); a salt (2 bytes); a hash of each word (2 bytes, ascending), then of each word
 // the number of its pattern (1 byte if there are at most 256 of them, else 2), and the patterns (as
 // many bytes as the bits take). A word that is not listed can be in every script. Words that share
-// a hash share their scripts; as the salt goes into the hash, which words these are differs from
-// block to block.
+// a hash share their scripts; the salt, which goes into the hash, is one with which few do.
 inline constexpr std::size_t kMostParts = 256;
 using Scripts = std::bitset<kMostParts>;
 Scripts scripts_with(std::string_view places, std::string_view word);
