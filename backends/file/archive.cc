@@ -396,6 +396,8 @@ Result<ReadableSink::Page> Archive::list(const Query& query, const std::string& 
   if (!layouts) return layouts.error();
   layouts->push_back(layout_);
   Ahead ahead = ahead_.with([](Ahead& kept) { return std::exchange(kept, {}); });
+  // Only of use to the call that continues there: another may be of a listing that began later.
+  if (after.empty() || ahead.directory + ahead.last != after) ahead = {};
   auto page = Walk(*std::move(layouts), query, after, limit, ahead).run(root->get());
   ahead_.with([&](Ahead& kept) { kept = std::move(ahead); });
   return page;

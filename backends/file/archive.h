@@ -16,9 +16,8 @@ namespace scriptorium::file {
 // believed but what agrees with the record's own sizes and hashes, and nothing has vanished but
 // beneath a marker (marker.h).
 //
-// Owns:    between calls, only names of one directory; borrows config and layout. The root is
-// opened
-//          for each call.
+// Owns:    names of one directory between calls; borrows config and layout. The root is opened for
+//          each call.
 // Memory:  one event, or one page and 20,000 names.
 // Fails:   as ReadableSink says; what the file system answers is in the words of file_error().
 class Archive final : public ReadableSink {

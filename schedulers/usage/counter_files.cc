@@ -9,8 +9,6 @@
 
 namespace scriptorium::usage {
 
-bool says_gone(int code) noexcept { return code == -ENOENT || code == -ENODEV || code == -ENOTDIR; }
-
 CounterFiles::CounterFiles(Files& files, std::size_t most_kept, Logger& log, const Clock& clock)
     : files_(files),
       most_kept_(most_kept),

@@ -22,7 +22,7 @@ namespace scriptorium::usage {
 // What one reading of a job is to read.
 struct ReadScope {
   const ControlGroups& groups;
-  JobSeen& job;         // takes what the reading tells of it: its steps, its owner
+  JobSeen& job;         // takes what the reading says of it: its steps, its owner
   bool at_end = false;  // its tasks are being removed: the counters vanish in milliseconds
   bool rare = false;    // also what seldom changes
   bool retry = false;   // also what was absent or empty before

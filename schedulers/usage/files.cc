@@ -62,6 +62,8 @@ Files& real_files() {
   return files;
 }
 
+bool says_gone(int code) noexcept { return code == -ENOENT || code == -ENODEV || code == -ENOTDIR; }
+
 int read_text(Files& files, const std::string& path, std::string& into, std::size_t limit) {
   into.clear();
   const UniqueFd fd(files.open(path));

@@ -45,6 +45,9 @@ Files& real_files();
 int read_text(Files& files, const std::string& path, std::string& into,
               std::size_t limit = std::size_t{1} << 20);
 
+// Whether an answer says that what was opened or read is not there any more.
+bool says_gone(int code) noexcept;
+
 // The names below a directory that are directories; empty if it cannot be listed.
 std::vector<DirectoryEntry> list_directories(Files& files, const std::string& path);
 

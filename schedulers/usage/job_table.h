@@ -87,7 +87,7 @@ struct TrackedJob {
   bool sample_due() const noexcept;
 };
 
-// The jobs of this node: which there are, when each is to be read, when one has ended. It is told
+// The jobs of this node: which there are, when each is to be read, when one has ended. It is given
 // what was seen, and when; it reads nothing itself. Pure; no files, no clock, no logger. Threads:
 // one.
 class JobTable {

@@ -18,15 +18,6 @@ constexpr std::size_t kMostProcesses = 4096;
 constexpr std::size_t kFirstOwnerChecks = 4096;
 constexpr std::size_t kOwnerChecks = 64;
 
-std::string path_of(const std::string& proc, std::uint32_t pid, const char* file) {
-  return proc + "/" + std::to_string(pid) + "/" + file;
-}
-
-double ticks_per_second() {
-  static const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  return ticks;
-}
-
 // What the counters did not give: times with those of ended children that were waited for, and the
 // pages that no other process shares.
 void add_usage(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids,
@@ -37,13 +28,13 @@ void add_usage(Files& files, const std::string& proc, const std::vector<std::uin
   bool any = false;
   std::string text;
   for (const std::uint32_t pid : pids) {
-    if (read_text(files, path_of(proc, pid, "stat"), text, 4096) < 0) continue;
+    if (read_text(files, process_file(proc, pid, "stat"), text, 4096) < 0) continue;
     const auto stat = parse_process_stat(text);
     if (!stat) continue;
     any = true;
     ticks += stat->ticks + stat->children_ticks;
     user_ticks += stat->user_ticks;
-    if (read_text(files, path_of(proc, pid, "statm"), text, 4096) < 0) continue;
+    if (read_text(files, process_file(proc, pid, "statm"), text, 4096) < 0) continue;
     if (const auto found = parse_statm(text)) pages += found->own;
   }
   if (any && !into.source.cpu) {
@@ -66,7 +57,7 @@ double oldest_age(Files& files, const std::string& proc, const std::vector<std::
   const auto uptime = take_number<double>(line);
   double age = 0;
   for (const std::uint32_t pid : uptime ? pids : std::vector<std::uint32_t>()) {
-    if (read_text(files, path_of(proc, pid, "stat"), text, 4096) < 0) continue;
+    if (read_text(files, process_file(proc, pid, "stat"), text, 4096) < 0) continue;
     if (const auto stat = parse_process_stat(text))
       age = std::max(age, *uptime - static_cast<double>(stat->start_ticks) / ticks_per_second());
   }
@@ -75,6 +66,15 @@ double oldest_age(Files& files, const std::string& proc, const std::vector<std::
 
 }  // namespace
 
+std::string process_file(const std::string& proc, std::uint32_t pid, const char* file) {
+  return proc + "/" + std::to_string(pid) + "/" + file;
+}
+
+double ticks_per_second() {
+  static const double ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return ticks;
+}
+
 bool ProcessIo::update(Files& files, const std::string& proc,
                        const std::vector<std::uint32_t>& pids) {
   ++round_;
@@ -82,7 +82,7 @@ bool ProcessIo::update(Files& files, const std::string& proc,
   bool read_any = false;
   std::string text;
   for (const std::uint32_t pid : pids) {
-    const int code = read_text(files, path_of(proc, pid, "io"), text, 4096);
+    const int code = read_text(files, process_file(proc, pid, "io"), text, 4096);
     if (code == -EACCES || code == -EPERM) refused = true;
     if (code < 0) continue;
     const IoBytes bytes = parse_process_io(text);
@@ -122,7 +122,7 @@ IoBytes ProcessIo::total() const {
 std::optional<ProcessOwner> process_owner(Files& files, const std::string& proc,
                                           std::uint32_t pid) {
   std::string text;
-  if (read_text(files, path_of(proc, pid, "status"), text, 16384) < 0) return std::nullopt;
+  if (read_text(files, process_file(proc, pid, "status"), text, 16384) < 0) return std::nullopt;
   // Each at the start of a line: the kernel escapes a newline in the name.
   const auto field = [&](std::string_view key) -> std::string_view {
     std::size_t at = text.starts_with(key) ? 0 : text.find("\n" + std::string(key));
@@ -254,8 +254,8 @@ void ProcessReader::read_environment(JobSeen& job, const std::vector<std::uint32
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(pids.size(), 4); ++i) {
     // Without an id it is not a process of a Slurm job, or it has cleared its environment.
-    if (read_text(files_, path_of(options_.proc, pids[i], "environ"), text, std::size_t{4} << 20) <
-            0 ||
+    if (read_text(files_, process_file(options_.proc, pids[i], "environ"), text,
+                  std::size_t{4} << 20) < 0 ||
         !variable(text, "SLURM_JOB_ID"))
       continue;
     environment_tries_ = 0;

@@ -20,6 +20,11 @@
 // its user, or one with CAP_SYS_PTRACE. Threads: one.
 namespace scriptorium::usage {
 
+// "/proc/4711/stat".
+std::string process_file(const std::string& proc, std::uint32_t pid, const char* file);
+// Of the times in a process's stat.
+double ticks_per_second();
+
 // Bytes that a job's processes read and wrote, ended ones as they were last seen: what a process
 // did between its last reading and its end is lost.
 class ProcessIo {

@@ -1,13 +1,12 @@
 #include "schedulers/usage/program_reader.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
 
 #include "schedulers/usage/counters.h"
+#include "schedulers/usage/process.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -20,10 +19,6 @@ constexpr std::size_t kMostOfFile = 4096;
 
 std::int64_t nanoseconds_of(SteadyTime at) noexcept {
   return std::chrono::nanoseconds(at.time_since_epoch()).count();
-}
-
-std::string file_of_process(const std::string& proc, std::uint32_t pid, const char* file) {
-  return proc + "/" + std::to_string(pid) + "/" + file;
 }
 
 bool says_out_of_reach(int code) {
@@ -41,13 +36,12 @@ bool programs_due(const LifeState& life, SteadyTime now) noexcept {
 
 void read_programs(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids,
                    SteadyTime now, LifeState& life) {
-  static const auto ticks_per_second = static_cast<double>(::sysconf(_SC_CLK_TCK));
   if (!programs_due(life, now)) return;
   std::vector<ProcessNow> processes;
   processes.reserve(pids.size());
   std::string text;
   for (const std::uint32_t pid : pids) {
-    const int code = read_text(files, file_of_process(proc, pid, "stat"), text, kMostOfFile);
+    const int code = read_text(files, process_file(proc, pid, "stat"), text, kMostOfFile);
     if (code < 0 && !says_out_of_reach(code)) return;
     auto stat = code < 0 ? std::nullopt : parse_process_stat(text);
     // slurmstepd on its way to become the job's program.
@@ -55,7 +49,7 @@ void read_programs(Files& files, const std::string& proc, const std::vector<std:
     processes.push_back({.pid = pid,
                          .start_ticks = stat->start_ticks,
                          .command = std::move(stat->command),
-                         .cpu_seconds = static_cast<double>(stat->ticks) / ticks_per_second,
+                         .cpu_seconds = static_cast<double>(stat->ticks) / ticks_per_second(),
                          .threads = stat->threads,
                          .is_blocked = stat->state == 'D'});
   }
@@ -67,9 +61,9 @@ void read_programs(Files& files, const std::string& proc, const std::vector<std:
     if (process.is_blocked) return identity;
     identity.emplace();
     static_cast<void>(
-        read_text(files, file_of_process(proc, process.pid, "cmdline"), text, kMostOfFile));
+        read_text(files, process_file(proc, process.pid, "cmdline"), text, kMostOfFile));
     identity->program = name_program(process.command, text);
-    if (is_slurm && read_text(files, file_of_process(proc, process.pid, "cgroup"), text) == 0)
+    if (is_slurm && read_text(files, process_file(proc, process.pid, "cgroup"), text) == 0)
       identity->task = srun_task(text);
     return identity;
   });

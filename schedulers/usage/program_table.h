@@ -15,7 +15,7 @@ namespace scriptorium::usage {
 // A process at one reading.
 struct ProcessNow {
   std::uint32_t pid = 0;
-  std::uint64_t start_ticks = 0;  // since boot; tells two processes of one number apart
+  std::uint64_t start_ticks = 0;  // since boot; differs where a number is used again
   std::string command;            // changes with each program that the process executes
   double cpu_seconds = 0;         // its own, without those of its children
   std::uint64_t threads = 1;

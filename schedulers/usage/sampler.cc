@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 
 #include "core/base/path.h"
@@ -353,8 +352,7 @@ void Sampler::check_groups(TrackedJob& job) {
     if (!group.there) continue;
     Identity identity;
     const int code = files_.identify(group.path, identity);
-    const bool gone = code == -ENOENT || code == -ENODEV || code == -ENOTDIR;
-    if (gone || (code == 0 && group.inode != 0 && identity.inode != group.inode))
+    if (says_gone(code) || (code == 0 && group.inode != 0 && identity.inode != group.inode))
       remove_group(job, static_cast<Controller>(i));
   }
 }

@@ -307,6 +307,12 @@ Result_ ask(Searchable& search, const Query& query, bool counts) {
   return result;
 }
 
+void print_texts(const Query& query) {
+  if (query.kind == Query::Kind::kNot) std::printf(" NOT");
+  if (!query.text.empty()) std::printf(" %s", query.text.c_str());
+  for (const Query& child : query.children) print_texts(child);
+}
+
 constexpr double kSlow = 1e3;  // milliseconds of CPU: such a query is printed
 
 void measure(const Options& options, Maker& maker) {
@@ -349,7 +355,7 @@ void measure(const Options& options, Maker& maker) {
       cpu_times.push_back(cpu_runs[cpu_runs.size() / 2]);
       if (cpu_times.back() > kSlow) {
         std::printf("  slow:");
-        for (const Query& child : query.children) std::printf(" %s", child.text.c_str());
+        print_texts(query);
         std::printf("\n");
       }
     }

@@ -495,6 +495,21 @@ TEST_F(FileArchiveTest, ReadsADirectoryOnceForManyPages) {
   EXPECT_TRUE(page->events.empty());
 }
 
+// A listing that begins finds all that was stored before, whatever an earlier one found.
+TEST_F(FileArchiveTest, AListingThatBeginsUsesNothingOfAnEarlierOne) {
+  config_.layout = "{job_id}.{ext}";
+  auto sink = make();
+  ASSERT_TRUE(sink->start());
+  EXPECT_TRUE(list_all(*sink, {}, 5).empty());
+  std::vector<std::string> ids;
+  for (const char* job : {"5", "6", "4"}) {
+    const auto event = make_event(job);
+    deliver(*sink, {event});
+    ids.push_back(event->id);
+    EXPECT_THAT(list_all(*sink, {}, 5), ::testing::UnorderedElementsAreArray(ids));
+  }
+}
+
 // So many that their names are not all kept.
 TEST_F(FileArchiveTest, ListsADirectoryOfVeryManyNames) {
   constexpr std::size_t kForeign = 20'050;
