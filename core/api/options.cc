@@ -8,7 +8,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "core/base/ascii.h"
@@ -259,19 +258,14 @@ void Problems::add(const Table& table, std::string_view key, std::string problem
 void Problems::sort() {
   std::map<std::string, std::size_t> ranks;
   for (const Problem& problem : list_) ranks.emplace(problem.position.file, ranks.size());
-  // By file, line and previous order. (clang 19 reports gcc 12's std::stable_sort as deprecated.)
-  std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t>> order;
-  for (std::size_t i = 0; i < list_.size(); ++i) {
-    const Position& position = list_[i].position;
-    order.emplace_back(
-        ranks[position.file],
-        position.line == 0 ? std::numeric_limits<std::uint32_t>::max() : position.line, i);
-  }
-  std::sort(order.begin(), order.end());
-  std::vector<Problem> sorted;
-  sorted.reserve(list_.size());
-  for (const auto& place : order) sorted.push_back(std::move(list_[std::get<2>(place)]));
-  list_ = std::move(sorted);
+  const auto place = [&](const Position& position) {
+    return std::pair(ranks.at(position.file), position.line == 0
+                                                  ? std::numeric_limits<std::uint32_t>::max()
+                                                  : position.line);
+  };
+  std::stable_sort(list_.begin(), list_.end(), [&](const Problem& a, const Problem& b) {
+    return place(a.position) < place(b.position);
+  });
 }
 
 namespace options_detail {
