@@ -60,10 +60,17 @@ void Cgroup1Reader::count_kills(const ReadScope& scope, ProcessGroups& groups, R
   }
   if (failures) kills_.failures = failures;
   into.oom_kills_unknown = kills_.unknown;
-  if (!failures || kills_.unknown) return;
+  if (failures) into.memory.oom_kills = kills_in(scope.groups.of(Controller::kMemory).path);
+}
+
+std::optional<std::uint64_t> Cgroup1Reader::kills_in(const std::string& directory) const {
+  if (!kills_.failures || kills_.unknown) return std::nullopt;
+  const std::string below = directory + "/";
   std::uint64_t sum = 0;
-  for (const auto& [task, kills] : kills_.tasks) sum += kills;
-  into.memory.oom_kills = sum;
+  for (const auto& [task, kills] : kills_.tasks) {
+    if (task.starts_with(below)) sum += kills;
+  }
+  return sum;
 }
 
 std::optional<std::string_view> Cgroup1Reader::devices(const ReadScope& scope) {

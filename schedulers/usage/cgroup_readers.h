@@ -22,6 +22,8 @@ class Cgroup1Reader {
   void read(const ReadScope& scope, ProcessGroups& groups, Reading& into);
   // The devices that the job may use, as devices.list has them.
   std::optional<std::string_view> devices(const ReadScope& scope);
+  // Kills in the groups of tasks below this directory; nothing where some could not be counted.
+  std::optional<std::uint64_t> kills_in(const std::string& directory) const;
   void group_removed(Controller controller) { files_.close(controller); }
   // The counters began again: what was counted was another job's.
   void begin_life() { kills_ = {}; }

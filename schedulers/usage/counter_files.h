@@ -14,6 +14,7 @@
 #include "core/base/time.h"
 #include "schedulers/usage/files.h"
 #include "schedulers/usage/records.h"
+#include "schedulers/usage/step_table.h"
 #include "schedulers/usage/tree.h"
 
 // The counter files of control groups, read again and again. Threads: one.
@@ -22,7 +23,9 @@ namespace scriptorium::usage {
 // What one reading of a job is to read.
 struct ReadScope {
   const ControlGroups& groups;
-  JobSeen& job;         // takes what the reading says of it: its steps, its owner
+  JobSeen& job;      // takes what the reading says of it: its owner
+  StepTable& steps;  // takes those that are seen
+  Moment now;
   bool at_end = false;  // its tasks are being removed: the counters vanish in milliseconds
   bool rare = false;    // also what seldom changes
   bool retry = false;   // also what was absent or empty before

@@ -8,6 +8,7 @@
 
 #include "core/base/time.h"
 #include "schedulers/usage/program_table.h"
+#include "schedulers/usage/step_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -203,10 +204,13 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
     Json one{{"host", {{"name", node.job.node}}}};
     one.update(Json::parse(usage_json(node)));
     // Those of all nodes are listed once; a node's own are in its usage.node.
-    for (const char* key : {"programs", "programs_other", "programs_unseen"}) one.erase(key);
+    for (const char* key :
+         {"programs", "programs_other", "programs_unseen", "steps", "steps_other"})
+      one.erase(key);
     nodes.push_back(std::move(one));
   }
   put_programs(json, merge_programs(job.nodes, job.totals.cpu_seconds));
+  json.update(Json::parse(steps_json(merge_steps(job.nodes, job.totals.cpu_seconds))));
   put_block(json, "nodes", std::move(nodes));
   json["quality"] = quality(job, options);
   json["findings"] = findings(job, options);

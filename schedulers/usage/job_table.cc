@@ -27,10 +27,12 @@ constexpr std::size_t kMostEndedTasks = 256;
 
 void TrackedJob::began_before(std::chrono::nanoseconds age, Moment now) {
   const auto inodes = life.state().inodes;
+  StepTable steps = std::move(life.state().steps);
   JobSeen began = seen();
   began.started_at = Timestamp{now.time.nanoseconds - age.count()};
   life = Life::begin(std::move(began), now.at - age);
   life.state().inodes = inodes;
+  life.state().steps = std::move(steps);
 }
 
 void TrackedJob::group_removed(Controller controller, Moment now) {

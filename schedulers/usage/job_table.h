@@ -33,11 +33,6 @@ struct UsageCounts {
   double last_sweep_seconds = 0;
 };
 
-struct Moment {
-  SteadyTime at;
-  Timestamp time;
-};
-
 // Where a job is in its life on this node.
 enum class Stage : std::uint8_t {
   kListed,     // there since our start, without a process: set up just now, or left behind long ago

@@ -12,6 +12,7 @@
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/program_table.h"
 #include "schedulers/usage/records.h"
+#include "schedulers/usage/step_table.h"
 #include "schedulers/usage/tree.h"
 
 namespace scriptorium::usage {
@@ -95,6 +96,7 @@ struct LifeState {
 
   ProgramTable programs;
   std::int64_t programs_read_ns = 0;  // by this daemon, last; 0 = not yet. Not in the state file
+  StepTable steps;
 };
 
 // One life of a job on this node: takes readings, gives samples and at last the summary. Pure; no

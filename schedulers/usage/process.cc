@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/number.h"
+#include "schedulers/usage/step_reader.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -147,7 +148,7 @@ const std::vector<ProcessGroups::Group>& ProcessGroups::list(const ReadScope& sc
     groups_.push_back({job.path});
     for (const DirectoryEntry& step : list_directories(files_, job.path)) {
       if (!is_step(step.name)) continue;
-      scope.job.add_step(step.name);
+      step_listed(files_, job.path + "/" + step.name, step.name, scope);
       add_step(job.path + "/" + step.name, step.name);
     }
     break;

@@ -143,6 +143,49 @@ void each(auto& visit, Of<ProgramTable::State> auto& programs) {
   visit("processes", programs.processes);
 }
 
+void each(auto& visit, Of<StepUse> auto& step) {
+  visit("name", step.name);
+  visit("started_at", step.started_at);
+  visit("ended_at", step.ended_at);
+  visit("elapsed_seconds", step.elapsed_seconds);
+  visit("cpu", step.cpu);
+  visit("memory", step.memory);
+  visit("last_read", step.last_read);
+}
+
+void each(auto& visit, Of<StepRest> auto& rest) {
+  visit("steps", rest.steps);
+  visit("cpu_seconds", rest.cpu_seconds);
+}
+
+// Members of what has them, not an object of their own.
+void each(auto& visit, Of<StepUses> auto& uses) {
+  visit("steps", uses.steps);
+  visit("steps_other", uses.other);
+}
+
+void each(auto& visit, Of<StepTable::Step> auto& step) {
+  visit("name", step.name);
+  visit("runs", step.runs);
+  visit("started_at", step.started_at);
+  visit("last_at", step.last_at);
+  visit("started_ns", step.started_ns);
+  visit("last_ns", step.last_ns);
+  visit("readings", step.readings);
+  visit("cpu_seconds", step.cpu_seconds);
+  visit("cpus", step.cpus);
+  visit("peak_working_set", step.peak_working_set);
+  visit("peak_charged", step.peak_charged);
+  visit("oom_kills", step.oom_kills);
+  visit("last_read", step.last_read);
+}
+
+void each(auto& visit, Of<StepTable::State> auto& steps) {
+  visit("seen", steps.steps);
+  visit("left_out", steps.left_out);
+  visit("highest", steps.highest);
+}
+
 void each(auto& visit, Of<NodeQuality> auto& quality) {
   visit("samples", quality.samples);
   visit("covered_ratio", quality.covered_ratio);
@@ -206,6 +249,7 @@ void each(auto& visit, Of<LifeState> auto& life) {
   visit("memory_seconds", life.memory_seconds);
   visit("gpus", life.gpus);
   visit("programs", life.programs);
+  visit("steps", life.steps);
 }
 
 // ---- to JSON
@@ -238,7 +282,13 @@ struct Writer {
       if (inodes.at(i) != 0) out[key][to_string(static_cast<Controller>(i))] = inodes.at(i);
     }
   }
+  void operator()(const char* key, Timestamp time) {
+    out[key] = format_rfc3339(time, TimePrecision::kMicroseconds);
+  }
   void operator()(const char* key, const ProgramTable& programs) { (*this)(key, programs.state()); }
+  void operator()(const char* key, const StepTable& steps) {
+    if (!steps.state().steps.empty()) (*this)(key, steps.state());
+  }
   template <typename T>
   void operator()(const char* key, const std::optional<T>& value) {
     if (value) (*this)(key, *value);
@@ -266,10 +316,9 @@ std::string text(const Json& record) {
 }
 
 Json node_json(const NodeUsage& node) {
-  const auto time = [](Timestamp at) { return format_rfc3339(at, TimePrecision::kMicroseconds); };
   Writer writer;
-  writer("started_at", time(node.job.started_at));
-  writer("ended_at", time(node.ended_at));
+  writer("started_at", node.job.started_at);
+  writer("ended_at", node.ended_at);
   writer("elapsed_seconds", node.elapsed_seconds);
   writer("source", node.source);
   writer("cpu", node.cpu);
@@ -278,6 +327,7 @@ Json node_json(const NodeUsage& node) {
   writer("tasks", node.tasks);
   writer("gpus", node.gpus);
   each(writer, node.programs);
+  each(writer, node.steps);
   if (node.node_cpus) writer.out["node"]["cpus"] = *node.node_cpus;
   if (node.node_memory_bytes) writer.out["node"]["memory_bytes"] = *node.node_memory_bytes;
   writer("quality", node.quality);
@@ -315,6 +365,14 @@ struct Reader {
     ProgramTable::State state;
     read(value, state);
     into = ProgramTable::from(std::move(state));
+  }
+  static void take(const Json& value, StepTable& into) {
+    StepTable::State state;
+    read(value, state);
+    into = StepTable::from(std::move(state));
+  }
+  static void take(const Json& value, Timestamp& into) {
+    into = parse_rfc3339(value.get_ref<const std::string&>()).value_or(into);
   }
   template <typename T>
   static void take(const Json& value, std::optional<T>& into) {
@@ -376,6 +434,8 @@ std::string usage_json(const UsageSample& sample) {
 
 std::string usage_json(const NodeUsage& node) { return text(node_json(node)); }
 
+std::string steps_json(const StepUses& steps) { return text(json(steps)); }
+
 std::string node_record(const NodeUsage& node) {
   return text({{"job", json(node.job)},
                {"ended_ns", node.ended_at.nanoseconds},
@@ -396,6 +456,7 @@ Result<NodeUsage> parse_node(std::string_view record) {
     reader("tasks", node.tasks);
     reader("gpus", node.gpus);
     each(reader, node.programs);
+    each(reader, node.steps);
     reader("quality", node.quality);
     if (const auto machine = usage.find("node"); machine != usage.end()) {
       const Reader whole{*machine};

@@ -21,6 +21,12 @@ enum class Method : std::uint8_t { kCgroup1, kCgroup2, kProc, kNvml, kAmd, kAcco
 const char* to_string(Method method) noexcept;
 std::optional<Method> method_from(std::string_view text) noexcept;
 
+// One instant, by both clocks.
+struct Moment {
+  SteadyTime at;
+  Timestamp time;
+};
+
 // What the last reading of a life was.
 enum class LastRead : std::uint8_t {
   kRemoval,     // when the job's first task directory was removed, or later: nothing is missing
@@ -183,6 +189,26 @@ struct ProgramShares {
   std::optional<ProgramShare> unseen;  // no reading met what used it, or not to its end
 };
 
+// What one step of a job used. Of several nodes: sums, but the longest time.
+struct StepUse {
+  std::string name;  // "batch", "0": as sacct names it behind the dot
+  Timestamp started_at, ended_at;
+  double elapsed_seconds = 0;
+  NodeCpu cpu;        // its time, its usable CPUs, and what it used of these
+  NodeMemory memory;  // peaks and kills
+  LastRead last_read = LastRead::kSample;
+};
+
+struct StepRest {
+  std::uint64_t steps = 0;
+  std::optional<double> cpu_seconds;
+};
+
+struct StepUses {
+  std::vector<StepUse> steps;     // by start; empty: the job has only its batch step
+  std::optional<StepRest> other;  // steps that are not listed, together
+};
+
 struct NodeQuality {
   std::uint64_t samples = 0;            // readings
   std::optional<double> covered_ratio;  // first to last reading, less the gaps, of what elapsed
@@ -202,6 +228,7 @@ struct NodeUsage {
   NodeTasks tasks;
   std::vector<NodeGpu> gpus;
   ProgramShares programs;
+  StepUses steps;
   std::optional<std::uint32_t> node_cpus;          // of the whole machine
   std::optional<std::uint64_t> node_memory_bytes;  // of the whole machine
   NodeQuality quality;
@@ -216,6 +243,8 @@ struct NodeUsage {
 // is, with "host" beside it, in usage.job's nodes[].
 std::string usage_json(const UsageSample& sample);
 std::string usage_json(const NodeUsage& node);
+// The members "steps" and "steps_other" of usage.job, as an object.
+std::string steps_json(const StepUses& steps);
 
 // A NodeUsage with its JobSeen, for the state file, and back: `parse_node(node_record(x))` has the
 // numbers of x, to the microsecond. kCorrupt for anything else.

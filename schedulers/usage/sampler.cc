@@ -31,12 +31,19 @@ std::optional<std::uint64_t> memory_bytes(Files& files, const std::string& proc)
 Sampler::Readers::Readers(const Sampler& owner, CounterFiles& files)
     : v1(files),
       v2(files, owner.options_.root),
-      processes(owner.process_options_, owner.files_, owner.log_, owner.clock_) {}
+      processes(owner.process_options_, owner.files_, owner.log_, owner.clock_),
+      steps(owner.files_, owner.clock_) {}
 
-ReadScope Sampler::Readers::scope(TrackedJob& job, bool at_end) const {
+ReadScope Sampler::Readers::scope(TrackedJob& job, bool at_end, Moment now) const {
   const bool each = timed_readings % kRareEach == 0;
   const bool rare = at_end ? !job.life.state().cpu.allocated : timed_readings < kRareFirst || each;
-  return {.groups = job.groups, .job = job.seen(), .at_end = at_end, .rare = rare, .retry = each};
+  return {.groups = job.groups,
+          .job = job.seen(),
+          .steps = job.life.state().steps,
+          .now = now,
+          .at_end = at_end,
+          .rare = rare,
+          .retry = each};
 }
 
 Reading Sampler::Readers::read_counters(const ReadScope& scope, const Clock& clock) {
@@ -162,7 +169,7 @@ Sampler::Listing Sampler::list_jobs() {
     TrackedJob* job = table_.find(key);
     if (job == nullptr || job->life.state().readings > 0) continue;
     Readers& readers = readers_.at(key);
-    const double age = readers.processes.age_seconds(readers.scope(*job, false));
+    const double age = readers.processes.age_seconds(scope(*job, false));
     const std::chrono::nanoseconds back(static_cast<std::int64_t>(age * 1e9));
     job->began_before(back, time);
   }
@@ -211,7 +218,7 @@ void Sampler::watch_group(TrackedJob& job, Controller controller, const std::str
   if (unified) watch(job, WatchKind::kEvents, path + "/cgroup.events");
   for (const DirectoryEntry& step : list_directories(files_, path)) {
     if (!is_step(step.name)) continue;
-    job.seen().add_step(step.name);
+    step_listed(files_, path + "/" + step.name, step.name, scope(job, false));
     watch(job, WatchKind::kStep, path + "/" + step.name);
     if (unified) watch(job, WatchKind::kStep, path + "/" + step.name + "/user");
   }
@@ -234,8 +241,7 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   if (job == nullptr) return;
   Readers& readers = readers_.at(job->key);
   if (kind == WatchKind::kEvents) {
-    if (!readers.v2.is_empty(readers.scope(*job, true)) || !read_now.insert(job->key).second)
-      return;
+    if (!readers.v2.is_empty(scope(*job, true)) || !read_now.insert(job->key).second) return;
     return job->emptied(read_at_end(*job));
   }
   readers.processes.groups().forget();
@@ -245,6 +251,7 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   job->directory_made(change.name);
   const std::string path = change.where.path + "/" + change.name;
   if (kind == WatchKind::kJob && is_step(change.name)) {
+    job->life.state().steps.appeared(step_name(change.name), now());
     watch(*job, WatchKind::kStep, path);
     if (job->groups.of(Controller::kUnified).path == change.where.path)
       watch(*job, WatchKind::kStep, path + "/user");
@@ -284,18 +291,26 @@ void Sampler::act_on_parent(const Change& change) {
 void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
                                   std::set<std::string>& read_now) {
   const std::string path = change.where.path + "/" + change.name;
+  const std::string task = path.substr(path.find("/step_"));
+  const std::string_view step = step_name(std::string_view(task).substr(1));
+  Readers& readers = readers_.at(job.key);
+  StepTable& steps = job.life.state().steps;
+  const bool read_step = read_now.insert(job.key + "/step_" + std::string(step)).second;
+  if (read_step) readers.steps.read_at_end(scope(job, true), step);
   if (is_step(change.name)) {
+    steps.removed(step, now(), true);
     for (const std::string& removed : {path, path + "/user"}) {
       watcher_.forget(removed);
-      std::erase(readers_.at(job.key).watches, removed);
+      std::erase(readers.watches, removed);
     }
   }
   // What the extern step, slurmstepd's own, does after the tasks is next to nothing.
-  if (path.find("/step_extern") != std::string::npos) return;
+  if (step == "extern") return;
   // One reading for all that this batch of events says of the job: it is younger than each of them.
   const bool read = read_now.contains(job.key) || read_at_end(job);
   if (read) read_now.insert(job.key);
-  job.task_removed(path.substr(path.find("/step_")), read);
+  if (read_step) StepReader::count_kills(scope(job, true), readers.v1, step);
+  job.task_removed(task, read);
 }
 
 void Sampler::report_missed() {
@@ -313,7 +328,7 @@ void Sampler::report_missed() {
 // There is no time to lose, so only the counters are read.
 bool Sampler::read_at_end(TrackedJob& job) {
   Readers& readers = readers_.at(job.key);
-  const Reading reading = readers.read_counters(readers.scope(job, true), clock_);
+  const Reading reading = readers.read_counters(scope(job, true), clock_);
   if (!reading.any()) return false;
   if (table_.add(job, reading)) readers.begin_life();
   return true;
@@ -321,17 +336,18 @@ bool Sampler::read_at_end(TrackedJob& job) {
 
 void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
   Readers& readers = readers_.at(job.key);
-  const ReadScope scope = readers.scope(job, false);
-  Reading reading = readers.read_counters(scope, clock_);
-  const bool any_process = readers.processes.read(scope, logged_, reading);
+  const ReadScope of_job = scope(job, false);
+  Reading reading = readers.read_counters(of_job, clock_);
+  const bool any_process = readers.processes.read(of_job, logged_, reading);
   if (!gpus_.empty())
-    claims_.claim(job.seen(), readers.v1.devices(scope), readers.processes.gpus());
+    claims_.claim(job.seen(), readers.v1.devices(of_job), readers.processes.gpus());
   ++readers.timed_readings;
   job.count_processes(any_process, sweep);
   if (reading.any()) {
     if (table_.add(job, reading)) readers.begin_life();
     if (sample) add_sample(job, reading);
   }
+  readers.steps.read_timed(of_job, readers.v1, job.life.state().peak_swap.value_or(0) > 0);
   const std::vector<std::uint32_t>& own = readers.processes.own();
   if (!own.empty()) read_programs(files_, options_.proc, own, reading.at, job.life.state());
   job.schedule(clock_.steady());

@@ -17,6 +17,7 @@
 #include "schedulers/usage/gpu.h"
 #include "schedulers/usage/job_table.h"
 #include "schedulers/usage/process.h"
+#include "schedulers/usage/step_reader.h"
 #include "schedulers/usage/tree.h"
 #include "schedulers/usage/watcher.h"
 
@@ -79,10 +80,10 @@ class Sampler {
   std::string describe_tree() const { return parents_.describe_tree(); }
 
  private:
-  // What reads one job. A reader of single steps would be one more of these.
+  // What reads one job.
   struct Readers {
     Readers(const Sampler& owner, CounterFiles& files);
-    ReadScope scope(TrackedJob& job, bool at_end) const;
+    ReadScope scope(TrackedJob& job, bool at_end, Moment now) const;
     Reading read_counters(const ReadScope& scope, const Clock& clock);
     void group_removed(Controller controller);
     // The counters began again: what the readers remember is of another job.
@@ -91,6 +92,7 @@ class Sampler {
     Cgroup1Reader v1;
     Cgroup2Reader v2;
     ProcessReader processes;
+    StepReader steps;
     std::uint64_t timed_readings = 0;
     std::vector<std::string> watches;  // paths
   };
@@ -120,6 +122,9 @@ class Sampler {
   void report_missed();
 
   bool read_at_end(TrackedJob& job);
+  ReadScope scope(TrackedJob& job, bool at_end) const {
+    return readers_.at(job.key).scope(job, at_end, now());
+  }
   void read_timed(TrackedJob& job, bool sweep, bool sample);
   void add_sample(TrackedJob& job, const Reading& reading);
 

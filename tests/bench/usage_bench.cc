@@ -3,7 +3,8 @@
 // As root where cgroup v1 (memory, cpuacct) or v2 is mounted: real control groups with a sleeping
 // process each, made and removed by this program. Else a tree of plain files, which costs less than
 // the kernel's: the output says which. Prints CPU time of the sweeping thread, least and median of
-// all sweeps. Last, what the programs of jobs with 16 processes each cost a process.
+// all sweeps. Then what the steps of jobs cost more, and last, what the programs of jobs with 16
+// processes each cost a process.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,6 +25,7 @@
 
 #include "schedulers/usage/program_reader.h"
 #include "schedulers/usage/sampler.h"
+#include "schedulers/usage/step_reader.h"
 #include "tests/bench/bench_fixture.h"
 
 namespace {
@@ -52,7 +54,8 @@ class Tree {
  public:
   enum class Kind { kV1, kV2, kPlain };
 
-  Tree(Kind kind, int jobs) : kind_(kind) {
+  // `steps`: of srun, beside the batch step.
+  Tree(Kind kind, int jobs, int steps = 0) : kind_(kind), steps_(steps) {
     std::array<char, 64> pattern{"/tmp/usage-bench.XXXXXX"};
     if (::mkdtemp(pattern.data()) == nullptr) bench::fail("cannot make a directory in /tmp");
     root_ = pattern.data();
@@ -88,13 +91,15 @@ class Tree {
   }
 
   const fs::path& root() const { return root_; }
+  std::string job_path(const char* controller, int job) const {
+    const char* below = kind_ == Kind::kV2 ? "system.slice/slurmstepd.scope" : "slurm/uid_0";
+    return root_ / controller / below / ("job_" + std::to_string(job));
+  }
 
   // The files that a sweep reads of each job: counters, and the lists of processes.
   std::vector<std::string> files(int job) const {
-    const std::string id = std::to_string(job);
     if (kind_ == Kind::kV2) {
-      const std::string base =
-          (root_ / "unified/system.slice/slurmstepd.scope").string() + "/job_" + id;
+      const std::string base = job_path("unified", job);
       std::vector<std::string> all;
       for (const char* file :
            {"/cpu.stat", "/cpu.pressure", "/memory.pressure", "/io.pressure", "/cgroup.procs",
@@ -104,9 +109,7 @@ class Tree {
       }
       return all;
     }
-    const std::string below = "/slurm/uid_0/job_" + id;
-    const std::string memory = (root_ / "memory").string() + below;
-    const std::string cpuacct = (root_ / "cpuacct").string() + below;
+    const std::string memory = job_path("memory", job), cpuacct = job_path("cpuacct", job);
     return {cpuacct + "/cpuacct.usage",
             cpuacct + "/cpuacct.stat",
             memory + "/memory.stat",
@@ -141,6 +144,8 @@ class Tree {
       const fs::path task =
           directory / (kind_ == Kind::kV2 ? "step_batch/user/task_0" : "step_batch/task_0");
       fs::create_directories(task);
+      for (int i = 0; i < steps_; ++i)
+        fs::create_directories(directory / ("step_" + std::to_string(i)) / "task_0");
       const std::string pid = std::to_string(kind_ == Kind::kPlain ? ::getpid() : child);
       if (!write_file(task / "cgroup.procs", pid + "\n"))
         bench::fail("cannot put a process into a control group");
@@ -161,6 +166,7 @@ class Tree {
   }
 
   Kind kind_;
+  int steps_;
   fs::path root_;
   std::vector<fs::path> tops_, parents_;
   std::vector<pid_t> children_;
@@ -247,6 +253,61 @@ void run(const char* title, Tree::Kind kind, int sweeps) {
   }
 }
 
+// The steps of 256 jobs with three steps of srun each, of which all are read at every fourth sweep.
+void run_steps(const char* title, Tree::Kind kind, int sweeps) {
+  constexpr int kJobs = 256;
+  constexpr int kSteps = 3;
+  const Tree tree(kind, kJobs, kSteps);
+  bench::WarningLogger log;
+  CounterFiles counters(real_files(), 0, log, system_clock());
+  const Cgroup1Reader v1(counters);
+  struct Job {
+    ControlGroups groups;
+    JobSeen seen;
+    StepTable steps;
+    StepReader reader{real_files(), system_clock()};
+  };
+  std::vector<Job> jobs(kJobs);
+  std::vector<std::string> files;
+  const Moment now{system_clock().steady(), system_clock().now()};
+  for (int i = 0; i < kJobs; ++i) {
+    Job& job = jobs[static_cast<std::size_t>(i)];
+    job.seen.other_steps = true;
+    for (const auto& [controller, name] :
+         {std::pair(Controller::kUnified, "unified"), std::pair(Controller::kMemory, "memory"),
+          std::pair(Controller::kCpuacct, "cpuacct")}) {
+      if ((controller == Controller::kUnified) != (kind == Tree::Kind::kV2)) continue;
+      job.groups.of(controller) = {.path = tree.job_path(name, i + 1), .there = true};
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      const std::string directory = "/step_" + std::to_string(step);
+      job.steps.appeared(std::to_string(step), now);
+      if (kind == Tree::Kind::kV2) {
+        files.push_back(tree.job_path("unified", i + 1) + directory + "/cpu.stat");
+        continue;
+      }
+      files.push_back(tree.job_path("cpuacct", i + 1) + directory + "/cpuacct.usage");
+      files.push_back(tree.job_path("memory", i + 1) + directory + "/memory.stat");
+    }
+  }
+  const auto read_all = [&] {
+    for (Job& job : jobs)
+      job.reader.read_timed({.groups = job.groups, .job = job.seen, .steps = job.steps, .now = now},
+                            v1, false);
+  };
+  read_all();
+  for (const Job& job : jobs) {
+    if (!job.steps.find("2")->cpu_seconds) bench::fail("the steps were not read");
+  }
+  // Four sweeps at a time: the mean of them.
+  const Cost four = measure(sweeps, 4 * kJobs, [&] {
+    for (int i = 0; i < 4; ++i) read_all();
+  });
+  const Cost bare = measure(sweeps, 4 * kJobs, [&] { bare_read(files); });
+  std::printf("%-34s  %8.2f / %7.2f, bare %8.2f / %7.2f\n", title, four.least, four.median,
+              bare.least, bare.median);
+}
+
 // The programs of 256 jobs, whose control groups do not matter for it.
 void run_programs(int rounds) {
   constexpr int kJobs = 256;
@@ -320,6 +381,9 @@ int main(int argc, char** argv) {
   }
   if (!real)
     run("PLAIN FILES: not root, or no control groups that may be used", Tree::Kind::kPlain, sweeps);
+  std::printf("\n3 steps of 256 jobs each, in us a job and sweep\n");
+  if (usable(Tree::Kind::kV1)) run_steps("cgroup v1", Tree::Kind::kV1, sweeps);
+  if (usable(Tree::Kind::kV2)) run_steps("cgroup v2 (cpu.stat alone)", Tree::Kind::kV2, sweeps);
   run_programs(sweeps);
   return 0;
 }

@@ -400,6 +400,68 @@ wait
     assert re.search(r"^solver +[0-9.]+ s +[0-9]+ % +3 +3 +2$", report, re.M), report
 
 
+def test_each_step_of_a_job_has_what_it_used(make_daemon, lab, work):
+    state = work / "state" / "usage.state"
+    daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
+                                              interval_seconds=2),
+                         sinks={"archive": {"kinds": ["usage.*"]}})
+    daemon.start().prefer()
+    (work / "burn.py").write_text("""import os, sys, time
+out, seconds, mib, go = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+held = bytearray(os.urandom(1)) * (mib << 20)
+while time.process_time() < seconds: pass
+while go and not os.path.exists(go): time.sleep(0.1)
+with open(out, "w") as file: file.write(str(time.process_time()))
+""")
+
+    def held_memory(job):
+        lives = [json.loads(line[5:]) for line in state.read_text().splitlines()
+                 if line.startswith("life ")]
+        return any(step["name"] == "0" and step.get("peak_working_set", 0) > 60 << 20
+                   for life in lives if life["job"]["id"] == job
+                   for step in life.get("steps", {}).get("seen", []))
+
+    def measured(number):
+        go = work / f"go-{number}"
+        outs = [work / f"{number}-{name}" for name in ("first", "0", "1")]
+        job = lab.sbatch("-n2", "--mem=400", script=f"""#!/bin/bash
+srun -n1 python3 {work}/burn.py {outs[0]} 1.5 60 {go}
+srun -n2 --overlap bash -c 'exec python3 {work}/burn.py {work}/{number}-$SLURM_PROCID 1 0 ""'
+sleep 1
+""")
+        wait_for(lambda: state.exists() and held_memory(job), "a reading has the memory of step 0")
+        go.touch()
+        assert lab.wait_ended(job) == "COMPLETED"
+        return job, wait_node(work, job)["usage"], [float(out.read_text()) for out in outs]
+    # As in usage_lab.measure(): the end of a step is read in the moment before it vanishes.
+    for number in range(5):
+        job, usage, used = measured(number)
+        steps = {step["name"]: step for step in usage["steps"]}
+        print(json.dumps(usage["steps"]), used, usage["cpu"])
+        if all(step["last_read"] == "removal" for step in steps.values()):
+            break
+    assert list(steps) == ["batch", "0", "1"]
+    assert {step["last_read"] for step in steps.values()} == {"removal"}
+    times = {name: step["cpu"]["time_seconds"] for name, step in steps.items()}
+    assert times["0"] >= used[0] - ROUNDED and times["1"] >= used[1] + used[2] - ROUNDED
+    # What they have together is what the job has, but for the extern step's next to nothing.
+    assert sum(times.values()) == pytest.approx(usage["cpu"]["time_seconds"], abs=0.02)
+    assert "steps_other" not in usage
+    memory = steps["0"]["memory"]
+    assert 60 << 20 < memory["peak_working_set_bytes"] <= memory["peak_charged_bytes"]
+    assert memory["oom_kills"] == 0
+    assert steps["1"]["cpu"]["allocated"] == 2
+    for step in steps.values():
+        assert step["cpu"]["efficiency_ratio"] == pytest.approx(
+            step["cpu"]["time_seconds"] / step["elapsed_seconds"] / step["cpu"]["allocated"],
+            abs=1e-3)
+    begins = [step["started_at"] for step in usage["steps"]]
+    assert begins == sorted(begins) and steps["0"]["ended_at"] <= steps["1"]["started_at"]
+    whole = wait_job(work, job)["usage"]
+    assert [step["name"] for step in whole["steps"]] == ["batch", "0", "1"]
+    assert "steps" not in whole["nodes"][0]
+
+
 def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab, work):
     daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes,
                                               samples=True),

@@ -71,6 +71,7 @@ class V1Job {
       lab_.write(of(controller) + "/step_batch/task_0/cgroup.procs", "101\n102\n");
       lab_.write(of(controller) + "/step_batch/cgroup.procs", "");
     }
+    lab_.write(of("cpuacct") + "/step_batch/cpuacct.usage", "0\n");
     lab_.write(of("memory") + "/step_batch/task_0/memory.oom_control",
                "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n");
     for (const char* controller : {"freezer", "cpuset", "memory", "cpuacct"})
@@ -126,6 +127,42 @@ class V1Job {
   std::string below_;
 };
 
+// A step of srun with one task, in such a job.
+class V1Step {
+ public:
+  V1Step(const CgroupLab& lab, const V1Job& job, const std::string& number, double cpu_seconds = 0)
+      : lab_(lab), job_(job), directory_("/step_" + number) {
+    lab_.write(of("cpuset") + "/cpuset.effective_cpus", "0-1\n");
+    cpu(cpu_seconds);
+    memory(0, 0);
+    for (const char* controller : {"memory", "cpuacct"})
+      lab_.write(of(controller) + "/task_0/cgroup.procs", "");
+    kills(0);
+  }
+  std::string of(const std::string& controller) const { return job_.of(controller) + directory_; }
+  void cpu(double seconds) const {
+    lab_.write(of("cpuacct") + "/cpuacct.usage",
+               std::to_string(static_cast<std::uint64_t>(seconds * 1e9)) + "\n");
+  }
+  void memory(std::uint64_t anon, std::uint64_t peak_charged) const {
+    lab_.write(of("memory") + "/memory.stat", "total_rss " + std::to_string(anon) + "\n");
+    lab_.write(of("memory") + "/memory.max_usage_in_bytes", std::to_string(peak_charged) + "\n");
+  }
+  void kills(int count) const {
+    lab_.write(of("memory") + "/task_0/memory.oom_control",
+               "oom_kill_disable 0\nunder_oom 0\noom_kill " + std::to_string(count) + "\n");
+  }
+  void end_task() const { lab_.remove(of("cpuacct") + "/task_0"); }
+  void vanish() const {
+    for (const char* controller : {"cpuacct", "memory", "cpuset"}) lab_.remove(of(controller));
+  }
+
+ private:
+  const CgroupLab& lab_;
+  const V1Job& job_;
+  std::string directory_;
+};
+
 // One job under v2.
 class V2Job {
  public:
@@ -147,6 +184,7 @@ class V2Job {
     file("cgroup.events", "populated 1\nfrozen 0\n");
     file("step_extern/user/task_special/cgroup.procs", "");
     file("step_batch/slurm/cgroup.procs", "100\n");
+    file("step_batch/cpu.stat", "usage_usec 0\n");
     file("step_batch/user/task_0/cgroup.procs", "101\n");
     lab_.made_at(path_, start);
   }

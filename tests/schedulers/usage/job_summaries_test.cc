@@ -181,6 +181,31 @@ TEST_F(JobSummariesTest, AJobHasTheProgramsOfAllItsNodesOnceAndNotInEachNode) {
     EXPECT_FALSE(one.contains("programs") || one.contains("programs_unseen"));
 }
 
+TEST_F(JobSummariesTest, AJobHasTheStepsOfAllItsNodesOnceAndNotInEachNode) {
+  rows({Row{.nodes = "2"}});
+  for (const char* name : {"n1", "n2"}) {
+    NodeUsage one = node(name);
+    StepUse step{.name = "0",
+                 .started_at = one.job.started_at,
+                 .ended_at = one.ended_at,
+                 .elapsed_seconds = one.elapsed_seconds,
+                 .last_read = LastRead::kRemoval};
+    step.cpu.time_seconds = 10'000;
+    one.steps = {.steps = {step}, .other = StepRest{.steps = 2}};
+    made().node_ended(one);
+  }
+  const auto ready = wait();
+  ASSERT_THAT(ready.events, SizeIs(1));
+  const Json all = usage(ready.events.front());
+  ASSERT_THAT(all["steps"], SizeIs(1));
+  EXPECT_EQ(all["steps"][0]["name"], "0");
+  EXPECT_EQ(all["steps"][0]["cpu"]["time_seconds"], 20'000);
+  EXPECT_EQ(all["steps"][0]["last_read"], "removal");
+  EXPECT_EQ(all["steps_other"], Json::parse(R"({"steps":2,"cpu_seconds":8800.0})"));
+  for (const Json& one : all["nodes"])
+    EXPECT_FALSE(one.contains("steps") || one.contains("steps_other"));
+}
+
 TEST_F(JobSummariesTest, TheFormatIsNotInTheCommandLineWhereOthersCouldReadTheGuard) {
   rows({Row{}});
   made().node_ended(node());

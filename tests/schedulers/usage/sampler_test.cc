@@ -25,6 +25,7 @@ using test::CgroupLab;
 using test::FailingFiles;
 using test::TempDir;
 using test::V1Job;
+using test::V1Step;
 using test::V2Job;
 using ::testing::DoubleNear;
 using ::testing::Optional;
@@ -684,6 +685,174 @@ TEST_F(SamplerTest, AHitLimitWhoseTaskIsGoneLeavesTheKillsUnknown) {
   end(job);
   ASSERT_EQ(ended_.size(), 1U);
   EXPECT_EQ(ended_[0].memory.oom_kills, std::nullopt);
+}
+
+// ---- steps
+
+TEST_F(SamplerTest, AStepIsReadWhenItIsNewWhenItEndsAndNowAndThen) {
+  const V1Job job(lab_, "7");
+  step();
+  pass(60s);
+  const V1Step first(lab_, job, "0", 1);
+  first.memory(70'000'000, 75'000'000);
+  step();
+  pass(30s);
+  first.memory(10'000'000, 75'000'000);
+  first.cpu(20);
+  pass(30s);
+  first.cpu(55);
+  job.cpu(60);
+  first.memory(0, 90'000'000);
+  first.end_task();
+  step();
+  first.cpu(99);  // nothing of it is read any more
+  first.vanish();
+  step();
+  pass(10s);
+  const V1Step second(lab_, job, "1");
+  step();
+  pass(300s);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[0].name, "batch");
+  EXPECT_DOUBLE_EQ(steps[0].elapsed_seconds, ended_[0].elapsed_seconds);
+  EXPECT_EQ(steps[1].name, "0");
+  EXPECT_EQ(steps[1].started_at.nanoseconds, FakeClock::kStart.nanoseconds + 60'000'000'000);
+  EXPECT_DOUBLE_EQ(steps[1].elapsed_seconds, 60);
+  EXPECT_THAT(steps[1].cpu.time_seconds, Optional(DoubleNear(55, 1e-9)));
+  EXPECT_THAT(steps[1].cpu.allocated, Optional(2U));
+  EXPECT_THAT(steps[1].memory.peak_working_set_bytes, Optional(70'000'000U));
+  EXPECT_THAT(steps[1].memory.peak_charged_bytes, Optional(90'000'000U));
+  EXPECT_THAT(steps[1].memory.oom_kills, Optional(0U));
+  EXPECT_EQ(steps[1].last_read, LastRead::kRemoval);
+  EXPECT_EQ(steps[2].name, "1");
+  EXPECT_EQ(steps[2].last_read, LastRead::kSample) << "nobody saw it end before its job";
+}
+
+TEST_F(SamplerTest, WithoutStepsOfSrunNothingMoreIsRead) {
+  const V1Job job(lab_, "7");
+  step();
+  pass(60s);
+  files_.opened = 0;
+  pass(240s);
+  const int before = files_.opened;
+  EXPECT_TRUE(sampler_->lives()[0].steps.uses(1, {}).steps.empty());
+  const V1Step extra(lab_, job, "0");
+  step();
+  pass(30s);
+  files_.opened = 0;
+  pass(240s);
+  // Two steps and the extern one, at every fourth of eight sweeps.
+  EXPECT_LE(files_.opened, before + 2 * 3 * 3);
+  EXPECT_GE(files_.opened, before + 2 * 3);
+}
+
+TEST_F(SamplerTest, AStepThatTheKernelKilledHasTheKill) {
+  const V1Job job(lab_, "7");
+  step();
+  const V1Step good(lab_, job, "0"), killed(lab_, job, "1");
+  step();
+  lab_.write(job.of("memory") + "/memory.failcnt", "200\n");
+  killed.kills(1);
+  killed.end_task();
+  step();
+  killed.vanish();
+  good.end_task();
+  step();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_THAT(steps[1].memory.oom_kills, Optional(0U));
+  EXPECT_THAT(steps[2].memory.oom_kills, Optional(1U));
+}
+
+TEST_F(SamplerTest, StepsOverARestartAreThoseOfBefore) {
+  const V1Job job(lab_, "7");
+  step();
+  const V1Step stays(lab_, job, "0", 10), ends(lab_, job, "1", 20);
+  step();
+  pass(60s);
+  restart();
+  ends.vanish();
+  clock_.advance(300s);
+  const V1Step began(lab_, job, "2", 5);
+  for (const char* controller : {"memory", "cpuacct"})
+    lab_.made_at(began.of(controller), Timestamp{clock_.now().nanoseconds - 100'000'000'000});
+  step();
+  stays.cpu(33);
+  pass(130s);
+  stays.end_task();
+  step();
+  job.cpu(70);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 4U);
+  EXPECT_EQ(steps[1].name, "0");
+  EXPECT_THAT(steps[1].cpu.time_seconds, Optional(DoubleNear(33, 1e-9)));
+  EXPECT_DOUBLE_EQ(steps[1].elapsed_seconds, 490);
+  EXPECT_EQ(steps[2].name, "1");
+  EXPECT_EQ(steps[2].last_read, LastRead::kSample);
+  EXPECT_LE(steps[2].elapsed_seconds, 60) << "it ended after its last reading, nobody knows when";
+  EXPECT_EQ(steps[3].name, "2");
+  EXPECT_DOUBLE_EQ(steps[3].elapsed_seconds, 230) << "it began before the daemon was back";
+}
+
+TEST_F(SamplerTest, StepsThatRanBeforeTheDaemonBeganWithTheirDirectories) {
+  const V1Job job(lab_, "7");
+  const V1Step of_srun(lab_, job, "0");
+  clock_.advance(100s);
+  for (const char* controller : {"memory", "cpuacct"}) {
+    lab_.made_at(job.of(controller) + "/step_batch", FakeClock::kStart);
+    lab_.made_at(of_srun.of(controller), Timestamp{FakeClock::kStart.nanoseconds + 60'000'000'000});
+  }
+  step();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].name, "batch");
+  EXPECT_DOUBLE_EQ(steps[0].elapsed_seconds, 100);
+  EXPECT_DOUBLE_EQ(steps[1].elapsed_seconds, 40);
+}
+
+TEST_F(SamplerTest, StepsOfTheSecondVersion) {
+  const V2Job job(lab_, "job_7");
+  const auto file = [&](const std::string& name, const std::string& text) {
+    job.file("step_0/" + name, text);
+  };
+  step();
+  file("user/task_0/cgroup.procs", "");
+  file("cpu.stat", "usage_usec 2000000\nuser_usec 1\nsystem_usec 1\n");
+  file("memory.stat", "anon 500\nfile 0\nshmem 30\n");
+  job.file("memory.swap.current", "7\n");
+  file("memory.swap.current", "7\n");
+  file("memory.peak", "900\n");
+  file("memory.events", "oom_kill 2\n");
+  file("cpuset.cpus", "1\n");
+  file("cpuset.cpus.effective", "1\n");
+  step();
+  pass(10s);
+  file("cpu.stat", "usage_usec 8000000\nuser_usec 1\nsystem_usec 1\n");
+  lab_.remove(job.path() + "/step_0/user/task_0");
+  step();
+  lab_.remove(job.path() + "/step_0");
+  step();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].name, "0");
+  EXPECT_THAT(steps[1].cpu.time_seconds, Optional(DoubleNear(8, 1e-9)));
+  EXPECT_THAT(steps[1].cpu.allocated, Optional(1U));
+  EXPECT_THAT(steps[1].cpu.efficiency_ratio, Optional(DoubleNear(0.8, 1e-9)));
+  EXPECT_THAT(steps[1].memory.peak_working_set_bytes, Optional(537U));
+  EXPECT_THAT(steps[1].memory.peak_charged_bytes, Optional(900U));
+  EXPECT_THAT(steps[1].memory.oom_kills, Optional(2U));
+  EXPECT_EQ(steps[1].last_read, LastRead::kRemoval);
 }
 
 TEST_F(SamplerTest, AThousandJobsAtOnceAreEachToldOnce) {

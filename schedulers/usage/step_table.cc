@@ -1,0 +1,200 @@
+#include "schedulers/usage/step_table.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/base/number.h"
+#include "schedulers/usage/life.h"
+
+namespace scriptorium::usage {
+namespace {
+
+constexpr double kNano = 1e-9;
+// The extern step does next to nothing, unless users come in by ssh.
+constexpr double kExternSeconds = 1;
+constexpr std::string_view kBatch = "batch", kExtern = "extern";
+
+std::int64_t count(SteadyTime time) { return time.time_since_epoch().count(); }
+
+std::optional<std::uint32_t> number_of(std::string_view name) {
+  return parse_number<std::uint32_t>(name.substr(0, name.find_first_not_of("0123456789")));
+}
+
+void set_efficiency(StepUse& step, double cpu_capacity_seconds) {
+  if (step.cpu.time_seconds && cpu_capacity_seconds > 0)
+    step.cpu.efficiency_ratio = *step.cpu.time_seconds / cpu_capacity_seconds;
+}
+
+template <typename T>
+void add(std::optional<T>& sum, const std::optional<T>& other) {
+  if (other) sum = sum.value_or(0) + *other;
+}
+
+// Those that used most, by start; the others only as a sum.
+StepUses shown(std::vector<StepUse> steps, std::uint64_t left_out,
+               std::optional<double> total_seconds) {
+  std::sort(steps.begin(), steps.end(), [](const StepUse& a, const StepUse& b) {
+    return std::tie(b.cpu.time_seconds, a.started_at, a.name) <
+           std::tie(a.cpu.time_seconds, b.started_at, b.name);
+  });
+  if (steps.size() > kMostStepsShown) {
+    left_out += steps.size() - kMostStepsShown;
+    steps.resize(kMostStepsShown);
+  }
+  // The batch step, which has no number, starts those of srun.
+  const auto place = [](const StepUse& step) {
+    return std::tuple(step.started_at, number_of(step.name), step.name);
+  };
+  std::sort(steps.begin(), steps.end(),
+            [&](const StepUse& a, const StepUse& b) { return place(a) < place(b); });
+  StepUses uses;
+  if (left_out > 0) {
+    uses.other = StepRest{.steps = left_out};
+    if (total_seconds) {
+      double seen = 0;
+      for (const StepUse& step : steps) seen += step.cpu.time_seconds.value_or(0);
+      uses.other->cpu_seconds = std::max(0.0, *total_seconds - seen);
+    }
+  }
+  uses.steps = std::move(steps);
+  return uses;
+}
+
+}  // namespace
+
+const StepTable::Step* StepTable::find(std::string_view name) const noexcept {
+  const auto found = std::find_if(state_.steps.begin(), state_.steps.end(),
+                                  [&](const Step& step) { return step.name == name; });
+  return found == state_.steps.end() ? nullptr : &*found;
+}
+
+StepTable::Step* StepTable::known(std::string_view name) noexcept {
+  return const_cast<Step*>(find(name));
+}
+
+void StepTable::appeared(std::string_view name, Moment started) {
+  if (find(name) != nullptr) return;
+  const auto number = number_of(name);
+  const bool is_later = number && (!state_.highest || *number > *state_.highest);
+  if (state_.left_out > 0 && !is_later) return;
+  if (is_later) state_.highest = number;
+  if (state_.steps.size() >= kMostSteps) {
+    ++state_.left_out;
+    auto least = state_.steps.end();
+    for (auto one = state_.steps.begin(); one != state_.steps.end(); ++one) {
+      if (one->runs) continue;
+      if (least == state_.steps.end() || one->cpu_seconds < least->cpu_seconds) least = one;
+    }
+    if (least == state_.steps.end()) return;
+    state_.steps.erase(least);
+  }
+  Step step;
+  step.name = name;
+  step.started_at = step.last_at = started.time;
+  step.started_ns = step.last_ns = count(started.at);
+  state_.steps.push_back(std::move(step));
+}
+
+void StepTable::add(std::string_view name, const Reading& reading, bool at_end) {
+  Step* step = known(name);
+  if (step == nullptr || !reading.any()) return;
+  ++step->readings;
+  if (reading.cpu.allocated) step->cpus = reading.cpu.allocated;
+  keep_most(step->peak_working_set, reading.memory.working_set_bytes());
+  keep_most(step->peak_charged, reading.memory.peak_charged_bytes);
+  keep_most(step->oom_kills, reading.memory.oom_kills);
+  // The controllers of a step are removed one after the other; what its CPU time says counts.
+  if (!reading.cpu.time_seconds && step->cpu_seconds) return;
+  if (at_end) {
+    step->last_read = LastRead::kRemoval;
+  } else if (step->cpu_seconds < reading.cpu.time_seconds) {
+    step->last_read = LastRead::kSample;  // what was removed was not its last task
+  }
+  keep_most(step->cpu_seconds, reading.cpu.time_seconds);
+  step->last_ns = count(reading.at);
+  step->last_at = reading.time;
+}
+
+void StepTable::count_kills(std::string_view name, std::optional<std::uint64_t> kills) {
+  if (Step* step = known(name)) keep_most(step->oom_kills, kills);
+}
+
+void StepTable::removed(std::string_view name, Moment now, bool seen) {
+  Step* step = known(name);
+  if (step == nullptr || !std::exchange(step->runs, false)) return;
+  if (!seen || step->last_read == LastRead::kRemoval) return;
+  step->last_ns = count(now.at);
+  step->last_at = now.time;
+}
+
+StepUses StepTable::uses(std::optional<double> total_seconds, Moment ended) const {
+  const bool is_one = std::all_of(state_.steps.begin(), state_.steps.end(), [](const Step& step) {
+    return step.name == kBatch || step.name == kExtern;
+  });
+  if (is_one) return {};
+  std::vector<StepUse> steps;
+  for (const Step& step : state_.steps) {
+    if (step.name == kExtern && step.cpu_seconds.value_or(0) < kExternSeconds) continue;
+    // One whose end nobody saw ended with its job.
+    const bool known = !step.runs || step.last_read == LastRead::kRemoval;
+    const std::int64_t ended_ns = known ? step.last_ns : count(ended.at);
+    StepUse use;
+    use.name = step.name;
+    use.started_at = step.started_at;
+    use.ended_at = known ? step.last_at : ended.time;
+    use.elapsed_seconds = std::max(0.0, static_cast<double>(ended_ns - step.started_ns) * kNano);
+    use.cpu.time_seconds = step.cpu_seconds;
+    use.cpu.allocated = step.cpus;
+    set_efficiency(use, use.elapsed_seconds * step.cpus.value_or(0));
+    use.memory.peak_working_set_bytes = step.peak_working_set;
+    use.memory.peak_charged_bytes = step.peak_charged;
+    use.memory.oom_kills = step.oom_kills;
+    use.last_read = step.last_read;
+    steps.push_back(std::move(use));
+  }
+  return shown(std::move(steps), state_.left_out, total_seconds);
+}
+
+StepTable StepTable::from(State state) {
+  StepTable table;
+  table.state_ = std::move(state);
+  if (table.state_.steps.size() > kMostSteps) table.state_.steps.resize(kMostSteps);
+  return table;
+}
+
+StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> total_seconds) {
+  struct Merged {
+    StepUse use;
+    double cpu_capacity_seconds = 0;
+  };
+  std::map<std::string, Merged> merged;
+  std::uint64_t left_out = 0;
+  for (const NodeUsage& node : nodes) {
+    for (const StepUse& one : node.steps.steps) {
+      const auto [found, is_new] = merged.try_emplace(one.name, Merged{one});
+      auto& [sum, capacity] = found->second;
+      capacity += one.elapsed_seconds * one.cpu.allocated.value_or(0);
+      if (is_new) continue;
+      sum.started_at = std::min(sum.started_at, one.started_at);
+      sum.ended_at = std::max(sum.ended_at, one.ended_at);
+      sum.elapsed_seconds = std::max(sum.elapsed_seconds, one.elapsed_seconds);
+      add(sum.cpu.time_seconds, one.cpu.time_seconds);
+      add(sum.cpu.allocated, one.cpu.allocated);
+      add(sum.memory.peak_working_set_bytes, one.memory.peak_working_set_bytes);
+      add(sum.memory.peak_charged_bytes, one.memory.peak_charged_bytes);
+      add(sum.memory.oom_kills, one.memory.oom_kills);
+      if (one.last_read == LastRead::kSample) sum.last_read = one.last_read;
+    }
+    // Which of them were the same on several nodes is not known.
+    if (node.steps.other) left_out = std::max(left_out, node.steps.other->steps);
+  }
+  std::vector<StepUse> steps;
+  for (auto& [name, one] : merged) {
+    set_efficiency(one.use, one.cpu_capacity_seconds);
+    steps.push_back(std::move(one.use));
+  }
+  return shown(std::move(steps), left_out, total_seconds);
+}
+
+}  // namespace scriptorium::usage
