@@ -333,7 +333,27 @@ std::string nodes_text(const std::vector<const Json*>& nodes, const Console& con
   return "\n" + table.text(console);
 }
 
-// ---- programs
+// ---- programs and steps
+
+const Json& list_at(const Json& object, const char* key) {
+  static const Json kEmpty = Json::array();
+  const Json& list = at(object, {key});
+  return list.is_array() ? list : kEmpty;
+}
+
+// The job's own summary; where that has no such list, as by accounting, its nodes' events.
+std::vector<const Json*> blocks_with(const char* list, const JobReport& job) {
+  if (job.event != nullptr && at(*job.event, {kUsage, list}).is_array())
+    return {&at(*job.event, {kUsage})};
+  std::vector<const Json*> blocks;
+  for (const Json* node : job.nodes) blocks.push_back(&block_of(*node));
+  return blocks;
+}
+
+template <typename Row>
+auto find_named(std::vector<Row>& rows, const std::string& name) {
+  return std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
+}
 
 // A name and a script in one column, and what they used on all nodes.
 struct ProgramRow {
@@ -343,12 +363,9 @@ struct ProgramRow {
 };
 
 void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
-  const Json& list = at(block, {"programs"});
-  if (!list.is_array()) return;
-  for (const Json& one : list) {
+  for (const Json& one : list_at(block, "programs")) {
     const std::string name = joined_by(" ", {text(one, {"name"}), text(one, {"script"})});
-    auto row = std::find_if(rows.begin(), rows.end(),
-                            [&](const ProgramRow& known) { return known.name == name; });
+    auto row = find_named(rows, name);
     if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name});
     row->cpu_seconds += number(one, {"cpu_seconds"}).value_or(0);
     row->processes += number(one, {"processes"}).value_or(0);
@@ -357,19 +374,12 @@ void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
   }
 }
 
-// Of the job's own summary; where that has none, as by accounting, of its nodes' events.
 std::string programs_text(const JobReport& job, const Console& console) {
   constexpr std::size_t kMost = 8;
-  std::vector<const Json*> blocks;
-  if (job.event != nullptr && at(*job.event, {kUsage, "programs"}).is_array()) {
-    blocks.push_back(&at(*job.event, {kUsage}));
-  } else {
-    for (const Json* node : job.nodes) blocks.push_back(&block_of(*node));
-  }
   std::vector<ProgramRow> rows;
   double other = 0;
   double total = 0;
-  for (const Json* block : blocks) {
+  for (const Json* block : blocks_with("programs", job)) {
     add_programs(*block, rows);
     other += number(*block, {"programs_other", "cpu_seconds"}).value_or(0);
     total += number(*block, {"cpu", "time_seconds"}).value_or(0);
@@ -403,6 +413,112 @@ std::string programs_text(const JobReport& job, const Console& console) {
   return "\n" + table.text(console);
 }
 
+// A step on all of its nodes. A sum is absent if one of the nodes did not measure its part.
+struct StepRow {
+  std::string name;
+  std::string started_at;  // on the first of its nodes
+  double elapsed_seconds = 0;
+  std::optional<double> cpus, cpu_seconds, cpu_ratio, peak_bytes;
+  double oom_kills = 0;
+  bool is_read_to_its_end = true;
+};
+
+std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
+// Like a job's, a step's memory on several nodes is the sum of their peaks, and its CPU efficiency
+// is that of all its CPUs during all of its time.
+void add_node(StepRow& row, const StepRow& node) {
+  row.started_at = std::min(row.started_at, node.started_at);
+  row.elapsed_seconds = std::max(row.elapsed_seconds, node.elapsed_seconds);
+  row.cpus = sum(row.cpus, node.cpus);
+  row.cpu_seconds = sum(row.cpu_seconds, node.cpu_seconds);
+  row.peak_bytes = sum(row.peak_bytes, node.peak_bytes);
+  row.oom_kills += node.oom_kills;
+  row.is_read_to_its_end = row.is_read_to_its_end && node.is_read_to_its_end;
+  const double available = row.cpus.value_or(0) * row.elapsed_seconds;
+  row.cpu_ratio =
+      row.cpu_seconds && available > 0 ? std::optional(*row.cpu_seconds / available) : std::nullopt;
+}
+
+StepRow step_of(const Json& step) {
+  return {.name = text(step, {"name"}),
+          .started_at = text(step, {"started_at"}),
+          .elapsed_seconds = number(step, {"elapsed_seconds"}).value_or(0),
+          .cpus = number(step, {"cpu", "allocated"}),
+          .cpu_seconds = number(step, {"cpu", "time_seconds"}),
+          .cpu_ratio = number(step, {"cpu", "efficiency_ratio"}),
+          .peak_bytes = number(step, {"memory", "peak_working_set_bytes"}),
+          .oom_kills = number(step, {"memory", "oom_kills"}).value_or(0),
+          .is_read_to_its_end = text(step, {"last_read"}) != "sample"};
+}
+
+std::vector<std::string> cells_of(const StepRow& row) {
+  const double kills = row.oom_kills;
+  return {row.name,
+          moment(row.started_at),
+          format_seconds(row.elapsed_seconds),
+          row.cpus ? count_text(*row.cpus) : "-",
+          row.cpu_seconds
+              ? (row.is_read_to_its_end ? "" : "at least ") + format_seconds(*row.cpu_seconds)
+              : "-",
+          percent(row.cpu_ratio),
+          row.peak_bytes ? bytes_text(*row.peak_bytes) : "-",
+          kills > 0 ? count_text(kills) + (kills == 1 ? " kill" : " kills") + " for memory" : ""};
+}
+
+// The steps that used most CPU time, as many as an event lists, and what the others used.
+struct StepTable {
+  std::vector<StepRow> rows;
+  double others = 0, other_cpu_seconds = 0;
+};
+
+StepTable steps_of(const std::vector<const Json*>& blocks) {
+  constexpr std::size_t kMost = 32;
+  StepTable steps;
+  for (const Json* block : blocks) {
+    for (const Json& one : list_at(*block, "steps")) {
+      StepRow step = step_of(one);
+      const auto known = find_named(steps.rows, step.name);
+      if (known == steps.rows.end()) {
+        steps.rows.push_back(std::move(step));
+      } else {
+        add_node(*known, step);
+      }
+    }
+    steps.others += number(*block, {"steps_other", "steps"}).value_or(0);
+    steps.other_cpu_seconds += number(*block, {"steps_other", "cpu_seconds"}).value_or(0);
+  }
+  std::stable_sort(steps.rows.begin(), steps.rows.end(), [](const StepRow& a, const StepRow& b) {
+    return a.cpu_seconds.value_or(0) > b.cpu_seconds.value_or(0);
+  });
+  while (steps.rows.size() > kMost) {
+    steps.others += 1;
+    steps.other_cpu_seconds += steps.rows.back().cpu_seconds.value_or(0);
+    steps.rows.pop_back();
+  }
+  std::stable_sort(steps.rows.begin(), steps.rows.end(),
+                   [](const StepRow& a, const StepRow& b) { return a.started_at < b.started_at; });
+  return steps;
+}
+
+std::string steps_text(const JobReport& job, const Console& console) {
+  const auto blocks = blocks_with("steps", job);
+  const StepTable steps = steps_of(blocks);
+  if (steps.rows.empty()) return {};
+  TextTable table({"STEP", "STARTED (UTC)", "RAN", "CPUS", "CPU TIME", "CPU", "PEAK MEMORY"},
+                  {2, 3, 4, 5, 6});
+  for (const StepRow& row : steps.rows) table.add(cells_of(row));
+  if (steps.others > 0) {
+    // It is not known which of several nodes' other steps are the same ones.
+    const std::string count = blocks.size() == 1 ? count_text(steps.others) + " " : "";
+    table.add({"(" + count + (count == "1 " ? "other step)" : "other steps)"), "", "", "",
+               format_seconds(steps.other_cpu_seconds), "", ""});
+  }
+  return "\n" + table.text(console);
+}
+
 std::vector<const Json*> nodes_of(const JobReport& job) {
   std::vector<const Json*> nodes;
   if (job.event != nullptr) {
@@ -427,7 +543,8 @@ std::string screen_of(const JobReport& job, const Console& console) {
   if (job.event == nullptr) {
     line(result, "measured",
          "by its nodes one by one; there is no summary of the whole job, so it is not judged");
-    return result + programs_text(job, console) + nodes_text(nodes, console);
+    return result + programs_text(job, console) + steps_text(job, console) +
+           nodes_text(nodes, console);
   }
   const Json& usage = at(event, {kUsage});
   line(result, "measured", measured_text(usage));
@@ -437,6 +554,7 @@ std::string screen_of(const JobReport& job, const Console& console) {
       line(result, "not used", wrapped(text(doubt, {"text"}, 1000), 13));
   }
   result += programs_text(job, console);
+  result += steps_text(job, console);
   result += findings_text(usage, console);
   result += suggestion_text(usage, console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);

@@ -215,6 +215,12 @@ class Content:
                 "programs": [{"name": "python3", "script": "train.py", "cpu_seconds": 4.5,
                               "cpu_ratio": 0.9, "processes": 1, "threads": 4}],
                 "programs_unseen": {"cpu_seconds": 0.5, "cpu_ratio": 0.1},
+                "steps": [{"name": "0", "started_at": "2026-11-15T12:00:01.5Z",
+                           "ended_at": "2026-11-15T12:00:04Z", "elapsed_seconds": 2.5,
+                           "cpu": {"time_seconds": 4.5, "allocated": 8, "efficiency_ratio": 0.225},
+                           "memory": {"peak_working_set_bytes": 450887680, "oom_kills": 1},
+                           "last_read": "removal"}],
+                "steps_other": {"steps": 70, "cpu_seconds": 0.25},
                 "nodes": [{"host": {"name": "n1"}, "cpu": {"utilization": spread}}],
                 "findings": [{"id": "cpu_low", "severity": "warning", "value": 0.3,
                               "threshold": 0.65, "suggest": {"cpus": 5},
@@ -228,6 +234,10 @@ class Content:
         assert templated.hits(index, kql("usage.nodes.host.name: n1")) == ["job"]
         assert templated.hits(index, kql("usage.programs.script: train.py")) == ["job"]
         assert templated.hits(index, kql("usage.programs_unseen.cpu_ratio < 0.2")) == ["job"]
+        assert templated.hits(index, kql('usage.steps.name: "0"')) == ["job"]
+        assert templated.hits(index, kql("usage.steps.cpu.efficiency_ratio < 0.3")) == ["job"]
+        assert templated.hits(index, kql("usage.steps.memory.oom_kills >= 1")) == ["job"]
+        assert templated.hits(index, kql("usage.steps_other.steps > 50")) == ["job"]
         assert templated.hits(index, kql('usage.findings.text.words: "16 cores"')) == ["job"]
         assert templated.hits(index, kql("usage.suggest.memory_bytes > 500000000")) == ["job"]
 

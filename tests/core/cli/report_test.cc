@@ -91,6 +91,20 @@ Json job(const std::string& id = "4711") {
               {"directives", {"--cpus-per-task=1", "--mem=520M"}}}}}}};
 }
 
+// One CPU of two, from `minute` minutes after the job's start to an hour after that.
+Json step(const std::string& name, int minute = 0) {
+  return {{"name", name},
+          {"started_at", "2026-11-21T08:" + std::to_string(10 + minute) + ":00.000000Z"},
+          {"ended_at", "2026-11-21T09:" + std::to_string(10 + minute) + ":00.000000Z"},
+          {"elapsed_seconds", 3600.0},
+          {"cpu", {{"time_seconds", 3600.0}, {"allocated", 2}, {"efficiency_ratio", 0.5}}},
+          {"memory",
+           {{"peak_working_set_bytes", 450887680},
+            {"peak_charged_bytes", 536870912},
+            {"oom_kills", 0}}},
+          {"last_read", "removal"}};
+}
+
 class ReportTest : public ::testing::Test {
  protected:
   ReportTest() { archive_ = own_.make_directory("archive"); }
@@ -178,6 +192,118 @@ TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
   keep(one, "4711.usage.json");
   EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("p6 "), Not(HasSubstr("p7 ")),
                                        ContainsRegex("\\(other programs\\) +30\\.0 s +0\\.4 %")));
+}
+
+TEST_F(ReportTest, StepsAreATableInTheOrderOfTheirStart) {
+  Json one = job();
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, Not(HasSubstr("STEP"))) << "the job was its only step";
+
+  Json batch = step("batch");
+  batch["cpu"]["time_seconds"] = 0.25;
+  batch["cpu"]["efficiency_ratio"] = 0;
+  batch["memory"]["peak_working_set_bytes"] = 1048576;
+  Json killed = step("1", 2);
+  killed["memory"]["oom_kills"] = 2;
+  killed["last_read"] = "sample";
+  Json unmeasured = step("2", 3);
+  unmeasured.erase("cpu");
+  unmeasured.erase("memory");
+  one["usage"]["steps"] = {batch, killed, step("0", 1), unmeasured};
+  one["usage"]["steps_other"] = {{"steps", 16}, {"cpu_seconds", 12.5}};
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(
+      run({"4711"}).out,
+      HasSubstr(
+          "\n"
+          "STEP              STARTED (UTC)              RAN  CPUS            CPU TIME   CPU  PEAK "
+          "MEMORY\n"
+          "batch             2026-11-21 08:10:00  1 h 0 min     2              250 ms   0 %      "
+          "1.0 MiB\n"
+          "0                 2026-11-21 08:11:00  1 h 0 min     2           1 h 0 min  50 %      "
+          "430 MiB\n"
+          "1                 2026-11-21 08:12:00  1 h 0 min     2  at least 1 h 0 min  50 %      "
+          "430 MiB  2 kills for memory\n"
+          "2                 2026-11-21 08:13:00  1 h 0 min     -                   -     -        "
+          "    -\n"
+          "(16 other steps)                                                    12.5 s\n"
+          "\n"
+          "Findings\n"));
+  one["usage"]["steps_other"]["steps"] = 1;
+  one["usage"]["steps"][0]["name"] = "\033[2J\nroot";
+  one["usage"]["steps"][1]["started_at"] = "\033[2J\nroot";
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("(1 other step) "), Not(HasSubstr("\033")),
+                                       Not(HasSubstr("\nroot"))));
+}
+
+TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
+  for (const std::string host : {"n1", "n2"}) {
+    Json node = job();
+    node["id"] = std::string(63, 'b') + host.back();
+    node["kind"] = "usage.node";
+    node["host"]["name"] = host;
+    node["usage"] = block(host);
+    // Each node has one of its own, too.
+    node["usage"]["steps"] = {step("0", 5), step(host == "n1" ? "1" : "2", host == "n1" ? 9 : 7)};
+    keep(node, "4711.usage-node-" + host + ".json");
+    if (host == "n1") continue;
+    Json& wide = node["usage"]["steps"][0];
+    wide["started_at"] = "2026-11-21T08:14:00.000000Z";  // a minute before n1
+    wide["elapsed_seconds"] = 7200.0;
+    wide["cpu"]["allocated"] = 4;
+    wide["memory"]["oom_kills"] = 1;
+    wide["last_read"] = "sample";
+    node["usage"]["steps_other"] = {{"steps", 3}, {"cpu_seconds", 90.0}};
+    keep(node, "4711.usage-node-n2.json");
+  }
+  // 7200 s of six CPUs' two hours.
+  const std::string rows =
+      "\n0 +2026-11-21 08:14:00 +2 h 0 min +6 +at least 2 h 0 min +17 % +860 MiB  1 kill for "
+      "memory\n2 +2026-11-21 08:17:00 +1 h 0 min +2 +1 h 0 min +50 % +430 MiB\n1 +2026-11-21 "
+      "08:19:00 [^\n]*\n\\(other steps\\) +1 min 30 s\n\n";
+  EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("no summary of the whole job"),
+                                       ContainsRegex("STEP +STARTED" + ("[^\n]*" + rows))));
+  Json summary = job();
+  keep(summary, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, ContainsRegex(rows)) << "as by accounting, which has no list";
+  summary["usage"]["steps"] = {step("7")};
+  keep(summary, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, AllOf(ContainsRegex("\n7 +2026-11-21 08:10:00"),
+                                       Not(HasSubstr("2026-11-21 08:14:00"))));
+}
+
+TEST_F(ReportTest, AFigureThatOneNodeDidNotMeasureIsNotThatOfTheStep) {
+  for (const std::string host : {"n1", "n2"}) {
+    Json node = job();
+    node["id"] = std::string(63, 'b') + host.back();
+    node["kind"] = "usage.node";
+    node["usage"] = block(host);
+    node["usage"]["steps"] = {step("0")};
+    if (host == "n2") node["usage"]["steps"][0]["cpu"].erase("time_seconds");
+    if (host == "n2") node["usage"]["steps"][0].erase("memory");
+    keep(node, "4711.usage-node-" + host + ".json");
+  }
+  EXPECT_THAT(run({"4711"}).out,
+              ContainsRegex("\n0 +2026-11-21 08:10:00 +1 h 0 min +4 +- +- +-\n"));
+}
+
+TEST_F(ReportTest, OfTheStepsOfManyNodesThoseWithMostCpuTimeAreShown) {
+  for (int host = 0; host < 2; ++host) {
+    Json node = job();
+    node["id"] = std::string(63, 'b') + std::to_string(host);
+    node["kind"] = "usage.node";
+    node["usage"] = block("n" + std::to_string(host));
+    for (int i = 0; i < 17; ++i) {
+      Json one = step(std::to_string(17 * host + i), i);
+      one["cpu"]["time_seconds"] = i == 3 ? 1.0 : 100.0;
+      node["usage"]["steps"].push_back(one);
+    }
+    keep(node, "4711.usage-node-n" + std::to_string(host) + ".json");
+  }
+  const std::string out = run({"4711"}).out;
+  EXPECT_THAT(out, AllOf(HasSubstr("\n0 "), HasSubstr("\n33 "), Not(HasSubstr("\n3 ")),
+                         Not(HasSubstr("\n20 ")), ContainsRegex("\\(other steps\\) +2\\.0 s\n")));
 }
 
 TEST_F(ReportTest, ColoursAreUsedOnlyWhereAskedFor) {
