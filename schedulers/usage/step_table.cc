@@ -21,14 +21,17 @@ std::optional<std::uint32_t> number_of(std::string_view name) {
   return parse_number<std::uint32_t>(name.substr(0, name.find_first_not_of("0123456789")));
 }
 
-void set_efficiency(StepUse& step, double cpu_capacity_seconds) {
-  if (step.cpu.time_seconds && cpu_capacity_seconds > 0)
-    step.cpu.efficiency_ratio = *step.cpu.time_seconds / cpu_capacity_seconds;
+void set_efficiency(StepUse& step) {
+  const double available = step.elapsed_seconds * step.cpu.allocated.value_or(0);
+  step.cpu.efficiency_ratio = step.cpu.time_seconds && available > 0
+                                  ? std::optional(*step.cpu.time_seconds / available)
+                                  : std::nullopt;
 }
 
+// A sum is absent where one of the nodes did not measure its part.
 template <typename T>
 void add(std::optional<T>& sum, const std::optional<T>& other) {
-  if (other) sum = sum.value_or(0) + *other;
+  sum = sum && other ? std::optional(*sum + *other) : std::nullopt;
 }
 
 // Those that used most, by start; the others only as a sum.
@@ -146,7 +149,7 @@ StepUses StepTable::uses(std::optional<double> total_seconds, Moment ended) cons
     use.elapsed_seconds = std::max(0.0, static_cast<double>(ended_ns - step.started_ns) * kNano);
     use.cpu.time_seconds = step.cpu_seconds;
     use.cpu.allocated = step.cpus;
-    set_efficiency(use, use.elapsed_seconds * step.cpus.value_or(0));
+    set_efficiency(use);
     use.memory.peak_working_set_bytes = step.peak_working_set;
     use.memory.peak_charged_bytes = step.peak_charged;
     use.memory.oom_kills = step.oom_kills;
@@ -164,18 +167,13 @@ StepTable StepTable::from(State state) {
 }
 
 StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> total_seconds) {
-  struct Merged {
-    StepUse use;
-    double cpu_capacity_seconds = 0;
-  };
-  std::map<std::string, Merged> merged;
+  std::map<std::string, StepUse> merged;
   std::uint64_t left_out = 0;
   for (const NodeUsage& node : nodes) {
     for (const StepUse& one : node.steps.steps) {
-      const auto [found, is_new] = merged.try_emplace(one.name, Merged{one});
-      auto& [sum, capacity] = found->second;
-      capacity += one.elapsed_seconds * one.cpu.allocated.value_or(0);
+      const auto [found, is_new] = merged.try_emplace(one.name, one);
       if (is_new) continue;
+      StepUse& sum = found->second;
       sum.started_at = std::min(sum.started_at, one.started_at);
       sum.ended_at = std::max(sum.ended_at, one.ended_at);
       sum.elapsed_seconds = std::max(sum.elapsed_seconds, one.elapsed_seconds);
@@ -183,7 +181,8 @@ StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> 
       add(sum.cpu.allocated, one.cpu.allocated);
       add(sum.memory.peak_working_set_bytes, one.memory.peak_working_set_bytes);
       add(sum.memory.peak_charged_bytes, one.memory.peak_charged_bytes);
-      add(sum.memory.oom_kills, one.memory.oom_kills);
+      if (one.memory.oom_kills)
+        sum.memory.oom_kills = sum.memory.oom_kills.value_or(0) + *one.memory.oom_kills;
       if (one.last_read == LastRead::kSample) sum.last_read = one.last_read;
     }
     // Which of them were the same on several nodes is not known.
@@ -191,8 +190,8 @@ StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> 
   }
   std::vector<StepUse> steps;
   for (auto& [name, one] : merged) {
-    set_efficiency(one.use, one.cpu_capacity_seconds);
-    steps.push_back(std::move(one.use));
+    set_efficiency(one);
+    steps.push_back(std::move(one));
   }
   return shown(std::move(steps), left_out, total_seconds);
 }

@@ -195,6 +195,7 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   std::vector<NodeUsage> nodes = {node(1, 11, 5, 100, LastRead::kRemoval),
                                   node(2, 22, 15, 50, LastRead::kSample)};
   nodes[1].steps.other->steps = 4;
+  nodes[1].steps.steps[0].memory.peak_charged_bytes = 70;
   nodes[0].steps.steps.push_back({.name = "1", .started_at = at(0).time});
   const StepUses all = merge_steps(nodes, 30);
   ASSERT_EQ(all.steps.size(), 2U);
@@ -205,8 +206,9 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   EXPECT_DOUBLE_EQ(step.elapsed_seconds, 20);
   EXPECT_THAT(step.cpu.time_seconds, Optional(20.0));
   EXPECT_THAT(step.cpu.allocated, Optional(4U));
-  EXPECT_THAT(step.cpu.efficiency_ratio, Optional(DoubleNear(20.0 / 60, 1e-9)));
+  EXPECT_THAT(step.cpu.efficiency_ratio, Optional(DoubleNear(20.0 / (20 * 4), 1e-9)));
   EXPECT_THAT(step.memory.peak_working_set_bytes, Optional(150U));
+  EXPECT_EQ(step.memory.peak_charged_bytes, std::nullopt) << "one node did not measure it";
   EXPECT_EQ(step.last_read, LastRead::kSample) << "of one node, what came after it is missing";
   ASSERT_TRUE(all.other);
   EXPECT_EQ(all.other->steps, 4U) << "at least: which are the same on both is not known";
