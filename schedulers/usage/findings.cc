@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 
+#include "core/base/ascii.h"
 #include "schedulers/usage/finding_words.h"
 
 namespace scriptorium::usage {
@@ -43,6 +44,40 @@ std::optional<Level> below(double value, double notice, double warning) {
   if (value < warning) return Level{Severity::kWarning, warning};
   if (value < notice) return Level{Severity::kNotice, notice};
   return std::nullopt;
+}
+
+// ---- steps
+
+constexpr std::size_t kMostStepsNamed = 4;
+
+// "step 3", "steps 0, 3, 7 and 9", "steps 0, 1, 2, 3 and 12 more".
+std::string steps_words(const std::vector<std::string>& steps) {
+  const std::size_t named = std::min(steps.size(), kMostStepsNamed);
+  std::string words = steps.size() == 1 ? "step " : "steps ";
+  for (std::size_t i = 0; i < named; ++i) {
+    if (i > 0) words += i + 1 == steps.size() ? " and " : ", ";
+    words += steps[i];
+  }
+  if (steps.size() > named) words += " and " + std::to_string(steps.size() - named) + " more";
+  return words;
+}
+
+// Says of a finding about unused CPUs which step it was, if one has most of the unused time. Steps
+// without a number only start the others and wait for them.
+void name_idle_step(const JobView& job, Finding& found) {
+  const double unused =
+      job.totals.elapsed_seconds * job.totals.cpus.value_or(0) - job.totals.cpu_seconds.value_or(0);
+  for (const StepUse& step : job.steps.steps) {
+    const auto& ratio = step.cpu.efficiency_ratio;
+    if (!is_all_digits(step.name) || !ratio || step.last_read == LastRead::kSample) continue;
+    const std::uint32_t cpus = *step.cpu.allocated;
+    if (step.elapsed_seconds * cpus - *step.cpu.time_seconds <= unused / 2) continue;
+    found.steps = {step.name};
+    found.text += " Most of the unused time is that of step " + step.name + ", which used " +
+                  percent(*ratio) + " of its " + std::to_string(cpus) + " CPUs for " +
+                  duration(step.elapsed_seconds) + ".";
+    return;
+  }
 }
 
 // The worst node by a measure, if it reaches the limit; all that reach it are named.
@@ -116,12 +151,14 @@ Found cpu_low(const JobView& job, const FindingOptions& set) {
   const auto level = below(*used + unseen_cpu_ratio(job), set.get("cpu_low_notice_ratio"),
                            set.get("cpu_low_warning_ratio"));
   if (!level) return std::nullopt;
-  return Finding{.severity = level->severity,
-                 .value = *used,
-                 .threshold = level->threshold,
-                 .unit = "ratio",
-                 .text = "The job used " + percent(*used) + " of its " + cpus_of(job) +
-                         " CPUs. Ask for fewer, or see why the others had nothing to do."};
+  Finding found{.severity = level->severity,
+                .value = *used,
+                .threshold = level->threshold,
+                .unit = "ratio",
+                .text = "The job used " + percent(*used) + " of its " + cpus_of(job) +
+                        " CPUs. Ask for fewer, or see why the others had nothing to do."};
+  name_idle_step(job, found);
+  return found;
 }
 
 Found cpu_unused_node(const JobView& job, const FindingOptions&) {
@@ -165,7 +202,7 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
   if (job.nodes_expected) one = {.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
   if (job.nodes_expected && job.accounting)
     one.condition = "the program never uses more than one CPU at a time";
-  return Finding{
+  Finding found{
       .severity = Severity::kWarning,
       .value = busy,
       .threshold = set.get("cpu_serial_most_cpus"),
@@ -173,6 +210,8 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
       .suggest = std::move(one),
       .text = format("On average %.2f CPUs were busy of %u: the program %s on one CPU at a time.",
                      busy, cpus, job.accounting ? "may run" : "runs")};
+  name_idle_step(job, found);
+  return found;
 }
 
 Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
@@ -299,6 +338,10 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
     if (node.memory.oom_kills.value_or(0) > 0) found.hosts.push_back(node.job.node);
   }
   if (!found.hosts.empty()) found.scope = "node";
+  for (const StepUse& step : job.steps.steps) {
+    if (step.memory.oom_kills.value_or(0) > 0) found.steps.push_back(step.name);
+  }
+  if (!found.steps.empty()) found.text += " It happened in " + steps_words(found.steps) + ".";
   return found;
 }
 

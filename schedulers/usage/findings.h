@@ -35,6 +35,7 @@ struct Finding {
   std::string_view unit;           // "ratio", "seconds", "bytes", "count"
   std::string_view scope = "job";  // "job", "node", "gpu"
   std::vector<std::string> hosts;  // of scope node or gpu
+  std::vector<std::string> steps;  // in which it lies, where that is known
   Suggestion suggest;
   std::string text;  // one or two sentences for the job's owner
 };

@@ -8,7 +8,6 @@
 
 #include "core/base/time.h"
 #include "schedulers/usage/program_table.h"
-#include "schedulers/usage/step_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -94,6 +93,7 @@ Json findings(const JobView& job, const FindingOptions& options) {
     json["unit"] = found.unit;
     json["scope"] = found.scope;
     if (!found.hosts.empty()) json["hosts"] = found.hosts;
+    if (!found.steps.empty()) json["steps"] = found.steps;
     put_block(json, "suggest", suggestion(found.suggest));
     json["text"] = found.text;
     list.push_back(std::move(json));
@@ -210,7 +210,7 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
     nodes.push_back(std::move(one));
   }
   put_programs(json, merge_programs(job.nodes, job.totals.cpu_seconds));
-  json.update(Json::parse(steps_json(merge_steps(job.nodes, job.totals.cpu_seconds))));
+  json.update(Json::parse(steps_json(job.steps)));
   put_block(json, "nodes", std::move(nodes));
   json["quality"] = quality(job, options);
   json["findings"] = findings(job, options);

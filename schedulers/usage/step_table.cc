@@ -77,7 +77,7 @@ StepTable::Step* StepTable::known(std::string_view name) noexcept {
 }
 
 void StepTable::appeared(std::string_view name, Moment started) {
-  if (find(name) != nullptr) return;
+  if (name.empty() || find(name) != nullptr) return;
   const auto number = number_of(name);
   const bool is_later = number && (!state_.highest || *number > *state_.highest);
   if (state_.left_out > 0 && !is_later) return;

@@ -178,6 +178,56 @@ TEST(FindingsTest, AnOutOfMemoryKillIsSaidAloneAndEvenOfAShortJob) {
       << "and neither near the limit nor too much";
 }
 
+// A step that had all of the job's CPUs for this long, and used so much CPU time.
+StepUse step(const std::string& name, double elapsed_seconds, double cpu_seconds) {
+  StepUse made{.name = name,
+               .started_at = fixtures::kStart,
+               .elapsed_seconds = elapsed_seconds,
+               .last_read = LastRead::kRemoval};
+  made.cpu = {.time_seconds = cpu_seconds,
+              .allocated = 4,
+              .efficiency_ratio = cpu_seconds / (elapsed_seconds * 4)};
+  made.memory.oom_kills = 0;
+  return made;
+}
+
+TEST(FindingsTest, AKillNamesItsSteps) {
+  NodeUsage n = node();
+  n.memory.oom_kills = 2;
+  for (const char* name : {"batch", "0", "1", "2", "3", "4", "5"})
+    n.steps.steps.push_back(step(name, 100, 1));
+  const auto text = [&] { return find(view(n), "mem_oom")->text; };
+  EXPECT_THAT(find(view(n), "mem_oom")->steps, IsEmpty());
+  EXPECT_THAT(text(), ::testing::EndsWith("were killed."));
+  n.steps.steps[3].memory.oom_kills = 1;
+  EXPECT_THAT(find(view(n), "mem_oom")->steps, ElementsAre("2"));
+  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in step 2."));
+  n.steps.steps[0].memory.oom_kills = 1;
+  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in steps batch and 2."));
+  for (StepUse& one : n.steps.steps) one.memory.oom_kills = 1;
+  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in steps batch, 0, 1, 2 and 3 more."));
+}
+
+TEST(FindingsTest, UnusedCpusNameTheStepThatHasMostOfThem) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 0.5 * 4 * 3600;  // 7200 of 14400 s are unused
+  n.steps.steps = {step("batch", 3600, 10), step("0", 1800, 7190), step("1", 1000, 400)};
+  const auto found = [&] { return *find(view(n), "cpu_low"); };
+  EXPECT_THAT(found().steps, IsEmpty()) << "3600 of the unused time is no more than half";
+  n.steps.steps[2] = step("1", 1000, 399);
+  EXPECT_THAT(found().steps, ElementsAre("1"));
+  EXPECT_THAT(found().text,
+              ::testing::EndsWith(" Most of the unused time is that of step 1, which used 10 % of "
+                                  "its 4 CPUs for 17 min."));
+  n.steps.steps[2].last_read = LastRead::kSample;
+  EXPECT_THAT(found().steps, IsEmpty()) << "it may have used them when nobody saw it";
+  n.steps.steps[2] = step("interactive", 1000, 399);
+  EXPECT_THAT(found().steps, IsEmpty()) << "it may have waited for the others";
+  n.cpu.time_seconds = 3600;
+  n.steps.steps = {step("batch", 3600, 1), step("0", 3599, 3599)};
+  EXPECT_THAT(find(view(n), "cpu_serial")->steps, ElementsAre("0"));
+}
+
 TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
   NodeUsage n = node();
   n.memory.peak_working_set_bytes = 3 * kGiB;
