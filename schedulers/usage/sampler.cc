@@ -26,6 +26,11 @@ std::optional<std::uint64_t> memory_bytes(Files& files, const std::string& proc)
   return kilobytes ? std::optional(*kilobytes * 1024) : std::nullopt;
 }
 
+// The step that a path below a job's directory is in.
+std::string_view step_of(std::string_view path) {
+  return step_name(path.substr(path.find("/step_") + 1));
+}
+
 }  // namespace
 
 Sampler::Readers::Readers(const Sampler& owner, CounterFiles& files)
@@ -207,6 +212,12 @@ void Sampler::watch(TrackedJob& job, WatchKind kind, const std::string& path) {
     readers_.at(job.key).watches.push_back(path);
 }
 
+// What a v2 step's tasks are in.
+void Sampler::watch_user(TrackedJob& job, const std::string& path) {
+  watch(job, WatchKind::kStep, path);
+  watch(job, WatchKind::kEvents, path + "/cgroup.events");
+}
+
 void Sampler::watch_group(TrackedJob& job, Controller controller, const std::string& path) {
   readers_.at(job.key).processes.groups().forget();
   // Tasks are in these; cpuset and devices follow them.
@@ -220,7 +231,7 @@ void Sampler::watch_group(TrackedJob& job, Controller controller, const std::str
     if (!is_step(step.name)) continue;
     step_listed(files_, path + "/" + step.name, step.name, scope(job, false));
     watch(job, WatchKind::kStep, path + "/" + step.name);
-    if (unified) watch(job, WatchKind::kStep, path + "/" + step.name + "/user");
+    if (unified) watch_user(job, path + "/" + step.name + "/user");
   }
   if (watcher_.exhausted() && logged_.allows("watches", clock_.steady())) {
     log_.warning(
@@ -240,6 +251,12 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   TrackedJob* job = table_.find(change.where.job);
   if (job == nullptr) return;
   Readers& readers = readers_.at(job->key);
+  if (kind == WatchKind::kEvents && change.where.path.ends_with("/user/cgroup.events")) {
+    const std::string_view step = step_of(change.where.path);
+    if (readers.steps.is_empty(scope(*job, true), step))
+      readers.steps.read_at_end(scope(*job, true), step);
+    return;
+  }
   if (kind == WatchKind::kEvents) {
     if (!readers.v2.is_empty(scope(*job, true)) || !read_now.insert(job->key).second) return;
     return job->emptied(read_at_end(*job));
@@ -254,9 +271,9 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
     job->life.state().steps.appeared(step_name(change.name), now());
     watch(*job, WatchKind::kStep, path);
     if (job->groups.of(Controller::kUnified).path == change.where.path)
-      watch(*job, WatchKind::kStep, path + "/user");
+      watch_user(*job, path + "/user");
   } else if (kind == WatchKind::kStep && change.name == "user") {
-    watch(*job, WatchKind::kStep, path);
+    watch_user(*job, path);
   }
 }
 
@@ -291,15 +308,14 @@ void Sampler::act_on_parent(const Change& change) {
 void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
                                   std::set<std::string>& read_now) {
   const std::string path = change.where.path + "/" + change.name;
-  const std::string task = path.substr(path.find("/step_"));
-  const std::string_view step = step_name(std::string_view(task).substr(1));
+  const std::string_view step = step_of(path);
   Readers& readers = readers_.at(job.key);
   StepTable& steps = job.life.state().steps;
   const bool read_step = read_now.insert(job.key + "/step_" + std::string(step)).second;
   if (read_step) readers.steps.read_at_end(scope(job, true), step);
   if (is_step(change.name)) {
     steps.removed(step, now(), true);
-    for (const std::string& removed : {path, path + "/user"}) {
+    for (const std::string& removed : {path, path + "/user", path + "/user/cgroup.events"}) {
       watcher_.forget(removed);
       std::erase(readers.watches, removed);
     }
@@ -310,7 +326,7 @@ void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
   const bool read = read_now.contains(job.key) || read_at_end(job);
   if (read) read_now.insert(job.key);
   if (read_step) StepReader::count_kills(scope(job, true), readers.v1, step);
-  job.task_removed(task, read);
+  job.task_removed(path.substr(path.find("/step_")), read);
 }
 
 void Sampler::report_missed() {

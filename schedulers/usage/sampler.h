@@ -108,6 +108,7 @@ class Sampler {
   TrackedJob* appeared(const JobParent& parent, const std::string& directory, std::uint64_t inode,
                        JobTable::Seen seen, Moment time);
   void watch(TrackedJob& job, WatchKind kind, const std::string& path);
+  void watch_user(TrackedJob& job, const std::string& path);
   void watch_group(TrackedJob& job, Controller controller, const std::string& path);
   void check_groups(TrackedJob& job);
   void remove_group(TrackedJob& job, Controller controller);

@@ -59,6 +59,11 @@ void StepReader::read_at_end(const ReadScope& scope, std::string_view name) {
     scope.steps.add(name, read(scope, *step, false), true);
 }
 
+bool StepReader::is_empty(const ReadScope& scope, std::string_view step) {
+  path_ = path_of(scope.groups.of(Controller::kUnified), step) + "/user/cgroup.events";
+  return read_text(files_, path_, text_) == 0 && value_of(text_, "populated") == 0U;
+}
+
 void StepReader::count_kills(const ReadScope& scope, const Cgroup1Reader& v1,
                              std::string_view name) {
   const ControlGroup& memory = scope.groups.of(Controller::kMemory);

@@ -113,6 +113,8 @@ void StepTable::add(std::string_view name, const Reading& reading, bool at_end) 
     step->last_read = LastRead::kRemoval;
   } else if (step->cpu_seconds < reading.cpu.time_seconds) {
     step->last_read = LastRead::kSample;  // what was removed was not its last task
+  } else if (step->last_read == LastRead::kRemoval) {
+    return;
   }
   keep_most(step->cpu_seconds, reading.cpu.time_seconds);
   step->last_ns = count(reading.at);

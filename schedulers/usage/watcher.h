@@ -17,7 +17,7 @@ enum class WatchKind : std::uint8_t {
   kParent,  // jobs appear in it
   kJob,     // steps appear in it
   kStep,    // tasks appear in it
-  kEvents,  // a v2 job's cgroup.events, written by the kernel when its last process ends
+  kEvents,  // cgroup.events of a v2 job, or of a step's user processes: the last one ended
 };
 
 struct Watched {

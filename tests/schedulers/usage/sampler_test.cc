@@ -819,6 +819,34 @@ TEST_F(SamplerTest, StepsThatRanBeforeTheDaemonBeganWithTheirDirectories) {
   EXPECT_DOUBLE_EQ(steps[1].elapsed_seconds, 40);
 }
 
+TEST_F(SamplerTest, AStepOfTheSecondVersionIsReadWhenItsLastProcessEnds) {
+  const V2Job job(lab_, "job_7");
+  step();
+  job.file("step_0/user/task_0/cgroup.procs", "");
+  job.file("step_0/user/cgroup.events", "populated 0\nfrozen 0\n");
+  job.file("step_0/cpu.stat", "usage_usec 1000000\n");
+  step();
+  pass(1s);
+  job.file("step_0/user/cgroup.events", "populated 1\nfrozen 0\n");  // it begins
+  step();
+  EXPECT_EQ(sampler_->lives()[0].steps.find("0")->last_read, LastRead::kSample);
+  job.file("step_0/cpu.stat", "usage_usec 5000000\n");
+  job.file("step_0/memory.peak", "800\n");
+  clock_.advance(500ms);
+  job.file("step_0/user/cgroup.events", "populated 0\nfrozen 0\n");
+  step();
+  lab_.remove(job.path() + "/step_0");  // so quickly that nothing can be read any more
+  step();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const auto& steps = ended_[0].steps.steps;
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_THAT(steps[1].cpu.time_seconds, Optional(DoubleNear(5, 1e-9)));
+  EXPECT_THAT(steps[1].memory.peak_charged_bytes, Optional(800U));
+  EXPECT_EQ(steps[1].last_read, LastRead::kRemoval);
+  EXPECT_DOUBLE_EQ(steps[1].elapsed_seconds, 1.5);
+}
+
 TEST_F(SamplerTest, StepsOfTheSecondVersion) {
   const V2Job job(lab_, "job_7");
   const auto file = [&](const std::string& name, const std::string& text) {

@@ -94,6 +94,7 @@ TEST_F(StepTableTest, WhatIsReadOfAStepThatIsBeingRemovedIsNotTakenForItsEnd) {
   steps_.add("0", reading(12, std::nullopt, 10), false);  // likewise, by a sweep
   steps_.add("0", reading(13, 5, 10), false);             // it is still there, but does nothing
   EXPECT_EQ(uses().at("0").last_read, LastRead::kRemoval);
+  EXPECT_DOUBLE_EQ(uses().at("0").elapsed_seconds, 10);
   steps_.add("0", reading(20, 6), false);
   EXPECT_EQ(uses().at("0").last_read, LastRead::kSample) << "another task of it runs";
   steps_.removed("0", at(30), true);
@@ -119,7 +120,7 @@ TEST_F(StepTableTest, AnotherStepTakesThePlaceOfTheSmallestThatEnded) {
   for (std::size_t i = 0; i < StepTable::kMostSteps; ++i) {
     const std::string name = std::to_string(i);
     steps_.appeared(name, at(static_cast<double>(i)));
-    steps_.add(name, reading(200, i == 7 ? 1 : 10), false);
+    steps_.add(name, reading(200, i == 7 ? 1 : i == 70 ? 0.5 : 10), false);
     if (i < 10) steps_.removed(name, at(201), true);
   }
   steps_.appeared("1000", at(202));
@@ -130,13 +131,14 @@ TEST_F(StepTableTest, AnotherStepTakesThePlaceOfTheSmallestThatEnded) {
   EXPECT_EQ(steps_.find("7"), nullptr) << "its directory is listed once more";
   EXPECT_EQ(steps_.state().left_out, 1U);
 
-  const StepUses all = steps_.uses(127 * 10 + 1 + 500, at(300));
+  EXPECT_NE(steps_.find("70"), nullptr) << "it runs";
+  const StepUses all = steps_.uses(126 * 10 + 1 + 0.5 + 500, at(300));
   EXPECT_EQ(all.steps.size(), kMostStepsShown);
   EXPECT_EQ(all.steps.front().name, "0") << "by start";
   EXPECT_EQ(all.steps.back().name, "1000") << "of those that used most";
   ASSERT_TRUE(all.other);
   EXPECT_EQ(all.other->steps, StepTable::kMostSteps + 1 - kMostStepsShown);
-  EXPECT_THAT(all.other->cpu_seconds, Optional(DoubleNear(96 * 10 + 1, 1e-6)));
+  EXPECT_THAT(all.other->cpu_seconds, Optional(DoubleNear(95 * 10 + 1 + 0.5, 1e-6)));
   EXPECT_EQ(steps_.uses(std::nullopt, at(300)).other->cpu_seconds, std::nullopt);
 }
 
@@ -146,6 +148,7 @@ TEST_F(StepTableTest, WhileAllRunOneMoreIsOnlyCounted) {
   for (std::size_t i = 0; i < StepTable::kMostSteps + 3; ++i)  // all are listed again
     steps_.appeared(std::to_string(i), at(2));
   EXPECT_EQ(steps_.state().steps.size(), StepTable::kMostSteps);
+  EXPECT_EQ(steps_.state().steps.front().name, "0");
   EXPECT_EQ(steps_.state().left_out, 3U);
   steps_.add("130", reading(5, 1), true);  // unknown: nothing happens
   steps_.removed("130", at(6), true);
