@@ -178,7 +178,8 @@ def usage_family(_):
             nodes=obj(host=obj(name=keyword())),
             findings=obj(id=keyword(), severity=keyword(), value=DOUBLE, threshold=DOUBLE,
                          unit=keyword(), scope=keyword(),
-                         hosts=keyword(), steps=keyword(), suggest=UNINDEXED, text=keyword(4096, words=True)),
+                         hosts=keyword(), steps=keyword(), suggest=UNINDEXED,
+                         text=keyword(4096, words=True)),
             suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE,
                         directives=keyword(), condition=keyword())),
     }
