@@ -514,15 +514,24 @@ def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_da
                                               interval_seconds=1),
                          sinks={"archive": {"kinds": ["usage.node"]}}).start()
     job = v2_root / "unified" / "system.slice" / "n7_slurmstepd.scope" / "job_31"
-    task = job / "step_batch" / "user" / "task_0"
-    task.mkdir(parents=True)
+    task, of_srun = (job / step / "user" / "task_0" for step in ("step_batch", "step_0"))
 
-    def enter():
-        (task / "cgroup.procs").write_text(str(os.getpid()))
-    process = subprocess.run(["python3", "-c",
-                              "import time\nwhile time.process_time() < 2: "
-                              "pass\nprint(time.process_time())"],
-                             preexec_fn=enter, capture_output=True, text=True, check=True)
+    def burn(seconds, group):
+        group.mkdir(parents=True)
+        program = (f"import time\nwhile time.process_time() < {seconds}: pass\n"
+                   "print(time.process_time())")
+
+        def enter():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        return float(subprocess.run(["python3", "-c", program], preexec_fn=enter, check=True,
+                                    capture_output=True, text=True).stdout)
+    burnt = burn(2, task)
+    burnt_by_step = burn(1, of_srun)
+    wait_for(lambda: re.search(r'"name":"0"[^}]*"last_read":"removal"',
+                               (work / "state" / "usage.state").read_text()),
+             "the step was read when its last process had ended")
+    for directory in (of_srun, of_srun.parent, of_srun.parent.parent):
+        directory.rmdir()
     wait_for(lambda: "populated 0" in (job / "cgroup.events").read_text(),
              "the kernel has seen the end")
     # slurmstepd takes its time too; a busy machine may give the daemon none for a while.
@@ -535,7 +544,10 @@ def test_a_job_in_real_v2_groups_is_measured_until_its_last_process_ends(make_da
     node = wait_node(work, "31", "n7")
     usage = node["usage"]
     assert usage["cpu"]["time_seconds"] == pytest.approx(charged, abs=ROUNDED)
-    assert charged >= float(process.stdout)
+    assert charged >= burnt + burnt_by_step
+    batch, step = usage["steps"]
+    assert (batch["name"], step["name"], step["last_read"]) == ("batch", "0", "removal")
+    assert burnt_by_step - ROUNDED <= step["cpu"]["time_seconds"] <= charged - burnt + ROUNDED
     assert usage["source"]["cpu"] == "cgroup2" and node["capture"] == "cgroup2"
     assert node["complete"] is True and usage["quality"]["last_read"] in ("populated", "removal")
     assert node["user"] == {"name": "root", "id": "0",
