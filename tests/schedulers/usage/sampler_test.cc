@@ -731,6 +731,27 @@ TEST_F(SamplerTest, AStepIsReadWhenItIsNewWhenItEndsAndNowAndThen) {
   EXPECT_EQ(steps[2].last_read, LastRead::kSample) << "nobody saw it end before its job";
 }
 
+TEST_F(SamplerTest, ANewStepIsReadByTheNextSweepAndThenByEveryFourth) {
+  const V1Job job(lab_, "7");
+  step();
+  pass(60s);
+  const V1Step first(lab_, job, "0"), second(lab_, job, "1"), third(lab_, job, "2");
+  const auto readings = [&](const char* name) {
+    return sampler_->lives()[0].steps.find(name)->readings;
+  };
+  step();
+  pass(30s);
+  const std::uint64_t before = readings("0");
+  EXPECT_EQ(before, 1U);
+  for (const std::string name : {"3", "4", "5", "6"}) {
+    const V1Step late(lab_, job, name);
+    step();
+    pass(30s);
+    EXPECT_EQ(readings(name.c_str()), 1U) << name;
+  }
+  EXPECT_EQ(readings("0"), before + 1);
+}
+
 TEST_F(SamplerTest, WithoutStepsOfSrunNothingMoreIsRead) {
   const V1Job job(lab_, "7");
   step();

@@ -191,6 +191,7 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
     step.cpu.time_seconds = cpu;
     step.cpu.allocated = 2;
     step.memory.peak_working_set_bytes = bytes;
+    step.memory.oom_kills = 1;
     made.steps.steps.push_back(step);
     made.steps.other = StepRest{.steps = 3, .cpu_seconds = 1};
     return made;
@@ -211,6 +212,7 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   EXPECT_THAT(step.cpu.allocated, Optional(4U));
   EXPECT_THAT(step.cpu.efficiency_ratio, Optional(DoubleNear(20.0 / (20 * 4), 1e-9)));
   EXPECT_THAT(step.memory.peak_working_set_bytes, Optional(150U));
+  EXPECT_THAT(step.memory.oom_kills, Optional(2U));
   EXPECT_EQ(step.memory.peak_charged_bytes, std::nullopt) << "one node did not measure it";
   EXPECT_EQ(step.last_read, LastRead::kSample) << "of one node, what came after it is missing";
   ASSERT_TRUE(all.other);
