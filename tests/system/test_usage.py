@@ -460,6 +460,9 @@ sleep 1
     whole = wait_job(work, job)["usage"]
     assert [step["name"] for step in whole["steps"]] == ["batch", "0", "1"]
     assert "steps" not in whole["nodes"][0]
+    report = daemon.command("report", job).stdout
+    print(report)
+    assert re.search(r"^STEP +STARTED .*\nbatch +20.*\n0 +20.*\n1 +20", report, re.M), report
 
 
 def test_one_run_measures_what_is_there_and_goes_on_at_the_next(make_daemon, lab, work):

@@ -770,6 +770,21 @@ TEST_F(SamplerTest, WithoutStepsOfSrunNothingMoreIsRead) {
   EXPECT_GE(files_.opened, before + 2 * 3);
 }
 
+TEST_F(SamplerTest, AStepThatCannotBeReadNowHasNotEnded) {
+  const V1Job job(lab_, "7");
+  step();
+  const V1Step of_srun(lab_, job, "0", 10);
+  step();
+  pass(30s);
+  files_.open_errors = {{"step_0/cpuacct.usage", EMFILE}, {"step_0/memory.stat", EMFILE}};
+  pass(240s);
+  files_.open_errors.clear();
+  of_srun.cpu(200);
+  pass(130s);
+  EXPECT_TRUE(sampler_->lives()[0].steps.find("0")->runs);
+  EXPECT_THAT(sampler_->lives()[0].steps.find("0")->cpu_seconds, Optional(DoubleNear(200, 1e-9)));
+}
+
 TEST_F(SamplerTest, AStepThatTheKernelKilledHasTheKill) {
   const V1Job job(lab_, "7");
   step();
