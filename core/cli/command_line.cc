@@ -74,6 +74,29 @@ std::optional<std::string> unknown_command(const CommandModel& root,
   return std::nullopt;
 }
 
+// Most likely a variable of the shell that is not set. To leave it out could mean everything.
+std::optional<std::string> empty_value(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool is_option = word.starts_with("--") && word.ends_with('=');
+    if (!word.empty() && !is_option) continue;
+    const std::string before = is_option ? word.substr(0, word.size() - 1)
+                               : i > 0   ? words[i - 1]
+                                         : std::string("scriptorium");
+    return "the value after \"" + printable(before) +
+           "\" is empty (a shell variable that is not "
+           "set?)\nRun with --help for more information.\n";
+  }
+  return std::nullopt;
+}
+
+ParsedLine refuse(std::string text) {
+  ParsedLine refused;
+  refused.exit_code = kExitUsage;
+  refused.err = std::move(text);
+  return refused;
+}
+
 }  // namespace
 
 ParsedLine parse_command_line(const std::vector<std::string>& words) {
@@ -83,11 +106,9 @@ ParsedLine parse_command_line(const std::vector<std::string>& words) {
     // For an unknown command, "--help" would print the general help.
     const auto unknown = unknown_command(command_model(), asked);
     if (!unknown) return parse_command_line(asked);
-    ParsedLine refused;
-    refused.exit_code = kExitUsage;
-    refused.err = *unknown;
-    return refused;
+    return refuse(*unknown);
   }
+  if (auto empty = empty_value(words)) return refuse(*std::move(empty));
   Arguments arguments;
   CommandDefinition definition(arguments);
   ParsedLine result;

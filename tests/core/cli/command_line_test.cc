@@ -105,6 +105,10 @@ TEST(CommandLineTest, ExitsWith64AndSaysWhatIsWrong) {
     const char* why;
   } kCases[] = {
       {{}, "subcommand is required"},
+      {{"redact", "--archive", "", "--apply"}, "the value after \"--archive\" is empty"},
+      {{"redact", "--archive=", "--apply"}, "the value after \"--archive\" is empty"},
+      {{"show", ""}, "the value after \"show\" is empty (a shell variable that is not set?)"},
+      {{""}, "the value after \"scriptorium\" is empty"},
       {{"chekc"}, "unknown command \"chekc\"; did you mean \"check\"?"},
       {{"-c", "f", "deadletters", "retyr"}, "unknown command \"retyr\"; did you mean \"retry\"?"},
       {{"check", "--colour"}, "--colour"},
