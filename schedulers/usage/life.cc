@@ -315,7 +315,7 @@ NodeUsage Life::finish(SteadyTime ended, Timestamp ended_time, LastRead last) co
   node.io = s.io;
   node.tasks.peak = s.peak_tasks;
   node.programs = s.programs.shares(s.cpu.time_seconds);
-  node.steps = s.steps.uses(s.cpu.time_seconds, {ended, ended_time});
+  node.steps = s.steps.uses({ended, ended_time});
   node.quality = node_quality(s, node.elapsed_seconds, end_ns, last);
   return node;
 }

@@ -201,7 +201,7 @@ struct StepUse {
 
 struct StepRest {
   std::uint64_t steps = 0;
-  std::optional<double> cpu_seconds;
+  std::optional<double> cpu_seconds;  // of those of them that were read
 };
 
 struct StepUses {

@@ -34,17 +34,19 @@ void add(std::optional<T>& sum, const std::optional<T>& other) {
   sum = sum && other ? std::optional(*sum + *other) : std::nullopt;
 }
 
+void leave_out(const std::optional<double>& cpu_seconds, StepRest& rest) {
+  ++rest.steps;
+  if (cpu_seconds) rest.cpu_seconds = rest.cpu_seconds.value_or(0) + *cpu_seconds;
+}
+
 // Those that used most, by start; the others only as a sum.
-StepUses shown(std::vector<StepUse> steps, std::uint64_t left_out,
-               std::optional<double> total_seconds) {
+StepUses shown(std::vector<StepUse> steps, StepRest left_out) {
   std::sort(steps.begin(), steps.end(), [](const StepUse& a, const StepUse& b) {
     return std::tie(b.cpu.time_seconds, a.started_at, a.name) <
            std::tie(a.cpu.time_seconds, b.started_at, b.name);
   });
-  if (steps.size() > kMostStepsShown) {
-    left_out += steps.size() - kMostStepsShown;
-    steps.resize(kMostStepsShown);
-  }
+  for (; steps.size() > kMostStepsShown; steps.pop_back())
+    leave_out(steps.back().cpu.time_seconds, left_out);
   // The batch step, which has no number, starts those of srun.
   const auto place = [](const StepUse& step) {
     return std::tuple(step.started_at, number_of(step.name), step.name);
@@ -52,14 +54,7 @@ StepUses shown(std::vector<StepUse> steps, std::uint64_t left_out,
   std::sort(steps.begin(), steps.end(),
             [&](const StepUse& a, const StepUse& b) { return place(a) < place(b); });
   StepUses uses;
-  if (left_out > 0) {
-    uses.other = StepRest{.steps = left_out};
-    if (total_seconds) {
-      double seen = 0;
-      for (const StepUse& step : steps) seen += step.cpu.time_seconds.value_or(0);
-      uses.other->cpu_seconds = std::max(0.0, *total_seconds - seen);
-    }
-  }
+  if (left_out.steps > 0) uses.other = left_out;
   uses.steps = std::move(steps);
   return uses;
 }
@@ -80,16 +75,16 @@ void StepTable::appeared(std::string_view name, Moment started) {
   if (name.empty() || find(name) != nullptr) return;
   const auto number = number_of(name);
   const bool is_later = number && (!state_.highest || *number > *state_.highest);
-  if (state_.left_out > 0 && !is_later) return;
+  if (state_.left_out.steps > 0 && !is_later) return;
   if (is_later) state_.highest = number;
   if (state_.steps.size() >= kMostSteps) {
-    ++state_.left_out;
     auto least = state_.steps.end();
     for (auto one = state_.steps.begin(); one != state_.steps.end(); ++one) {
       if (one->runs) continue;
       if (least == state_.steps.end() || one->cpu_seconds < least->cpu_seconds) least = one;
     }
-    if (least == state_.steps.end()) return;
+    if (least == state_.steps.end()) return leave_out(std::nullopt, state_.left_out);
+    leave_out(least->cpu_seconds, state_.left_out);
     state_.steps.erase(least);
   }
   Step step;
@@ -133,7 +128,7 @@ void StepTable::removed(std::string_view name, Moment now, bool seen) {
   step->last_at = now.time;
 }
 
-StepUses StepTable::uses(std::optional<double> total_seconds, Moment ended) const {
+StepUses StepTable::uses(Moment ended) const {
   const bool is_one = std::all_of(state_.steps.begin(), state_.steps.end(), [](const Step& step) {
     return step.name == kBatch || step.name == kExtern;
   });
@@ -158,7 +153,7 @@ StepUses StepTable::uses(std::optional<double> total_seconds, Moment ended) cons
     use.last_read = step.last_read;
     steps.push_back(std::move(use));
   }
-  return shown(std::move(steps), state_.left_out, total_seconds);
+  return shown(std::move(steps), state_.left_out);
 }
 
 StepTable StepTable::from(State state) {
@@ -168,9 +163,9 @@ StepTable StepTable::from(State state) {
   return table;
 }
 
-StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> total_seconds) {
+StepUses merge_steps(const std::vector<NodeUsage>& nodes) {
   std::map<std::string, StepUse> merged;
-  std::uint64_t left_out = 0;
+  StepRest left_out;
   for (const NodeUsage& node : nodes) {
     for (const StepUse& one : node.steps.steps) {
       const auto [found, is_new] = merged.try_emplace(one.name, one);
@@ -187,15 +182,18 @@ StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> 
         sum.memory.oom_kills = sum.memory.oom_kills.value_or(0) + *one.memory.oom_kills;
       if (one.last_read == LastRead::kSample) sum.last_read = one.last_read;
     }
+    if (!node.steps.other) continue;
     // Which of them were the same on several nodes is not known.
-    if (node.steps.other) left_out = std::max(left_out, node.steps.other->steps);
+    left_out.steps = std::max(left_out.steps, node.steps.other->steps);
+    if (const auto& more = node.steps.other->cpu_seconds)
+      left_out.cpu_seconds = left_out.cpu_seconds.value_or(0) + *more;
   }
   std::vector<StepUse> steps;
   for (auto& [name, one] : merged) {
     set_efficiency(one);
     steps.push_back(std::move(one));
   }
-  return shown(std::move(steps), left_out, total_seconds);
+  return shown(std::move(steps), left_out);
 }
 
 }  // namespace scriptorium::usage

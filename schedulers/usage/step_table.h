@@ -38,7 +38,7 @@ class StepTable {
   // All of it, for the state file.
   struct State {
     std::vector<Step> steps;  // by start
-    std::uint64_t left_out = 0;
+    StepRest left_out;
     std::optional<std::uint32_t> highest;  // number
   };
 
@@ -52,9 +52,9 @@ class StepTable {
   // Its directory was removed now, or `seen` = false: at some time since its last reading.
   void removed(std::string_view name, Moment now, bool seen);
 
-  // What each of them used; `total_seconds`: what the whole job used on this node, `ended`: when it
-  // ended. Nothing of a job that only had its batch step.
-  StepUses uses(std::optional<double> total_seconds, Moment ended) const;
+  // What each of them used, in a job that ended then. Nothing of a job that only had its batch
+  // step.
+  StepUses uses(Moment ended) const;
 
   const State& state() const noexcept { return state_; }
   static StepTable from(State state);
@@ -66,7 +66,7 @@ class StepTable {
 };
 
 // The steps of the same name on several nodes as one.
-StepUses merge_steps(const std::vector<NodeUsage>& nodes, std::optional<double> total_seconds);
+StepUses merge_steps(const std::vector<NodeUsage>& nodes);
 inline constexpr std::size_t kMostStepsShown = 32;
 
 }  // namespace scriptorium::usage

@@ -191,7 +191,7 @@ TEST_F(JobSummariesTest, AJobHasTheStepsOfAllItsNodesOnceAndNotInEachNode) {
                  .elapsed_seconds = one.elapsed_seconds,
                  .last_read = LastRead::kRemoval};
     step.cpu.time_seconds = 10'000;
-    one.steps = {.steps = {step}, .other = StepRest{.steps = 2}};
+    one.steps = {.steps = {step}, .other = StepRest{.steps = 2, .cpu_seconds = 4400}};
     made().node_ended(one);
   }
   const auto ready = wait();

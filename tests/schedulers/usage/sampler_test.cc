@@ -759,7 +759,7 @@ TEST_F(SamplerTest, WithoutStepsOfSrunNothingMoreIsRead) {
   files_.opened = 0;
   pass(240s);
   const int before = files_.opened;
-  EXPECT_TRUE(sampler_->lives()[0].steps.uses(1, {}).steps.empty());
+  EXPECT_TRUE(sampler_->lives()[0].steps.uses({}).steps.empty());
   const V1Step extra(lab_, job, "0");
   step();
   pass(30s);

@@ -36,10 +36,9 @@ class StepTableTest : public ::testing::Test {
  protected:
   StepTable steps_;
 
-  std::map<std::string, StepUse> uses(double ended = 100,
-                                      std::optional<double> total = std::nullopt) const {
+  std::map<std::string, StepUse> uses() const {
     std::map<std::string, StepUse> by_name;
-    for (const StepUse& one : steps_.uses(total, at(ended)).steps) by_name[one.name] = one;
+    for (const StepUse& one : steps_.uses(at(100)).steps) by_name[one.name] = one;
     return by_name;
   }
 };
@@ -78,7 +77,7 @@ TEST_F(StepTableTest, AStepHasWhatItWasReadToUseUntilItsLastTaskWasRemoved) {
 TEST_F(StepTableTest, AJobThatOnlyHasItsBatchStepHasNoSteps) {
   steps_.appeared("batch", at(0));
   steps_.appeared("extern", at(0));
-  EXPECT_TRUE(steps_.uses(10, at(5)).steps.empty());
+  EXPECT_TRUE(steps_.uses(at(5)).steps.empty());
   steps_.appeared("interactive", at(1));
   EXPECT_EQ(uses().size(), 2U) << "the extern step, which did nothing, is left out";
   steps_.add("extern", reading(2, 0.99), false);
@@ -129,17 +128,16 @@ TEST_F(StepTableTest, AnotherStepTakesThePlaceOfTheSmallestThatEnded) {
   EXPECT_NE(steps_.find("1000"), nullptr);
   steps_.appeared("7", at(203));
   EXPECT_EQ(steps_.find("7"), nullptr) << "its directory is listed once more";
-  EXPECT_EQ(steps_.state().left_out, 1U);
+  EXPECT_EQ(steps_.state().left_out.steps, 1U);
 
   EXPECT_NE(steps_.find("70"), nullptr) << "it runs";
-  const StepUses all = steps_.uses(126 * 10 + 1 + 0.5 + 500, at(300));
+  const StepUses all = steps_.uses(at(300));
   EXPECT_EQ(all.steps.size(), kMostStepsShown);
   EXPECT_EQ(all.steps.front().name, "0") << "by start";
   EXPECT_EQ(all.steps.back().name, "1000") << "of those that used most";
   ASSERT_TRUE(all.other);
   EXPECT_EQ(all.other->steps, StepTable::kMostSteps + 1 - kMostStepsShown);
   EXPECT_THAT(all.other->cpu_seconds, Optional(DoubleNear(95 * 10 + 1 + 0.5, 1e-6)));
-  EXPECT_EQ(steps_.uses(std::nullopt, at(300)).other->cpu_seconds, std::nullopt);
 }
 
 TEST_F(StepTableTest, WhileAllRunOneMoreIsOnlyCounted) {
@@ -149,7 +147,8 @@ TEST_F(StepTableTest, WhileAllRunOneMoreIsOnlyCounted) {
     steps_.appeared(std::to_string(i), at(2));
   EXPECT_EQ(steps_.state().steps.size(), StepTable::kMostSteps);
   EXPECT_EQ(steps_.state().steps.front().name, "0");
-  EXPECT_EQ(steps_.state().left_out, 3U);
+  EXPECT_EQ(steps_.state().left_out.steps, 3U);
+  EXPECT_EQ(steps_.state().left_out.cpu_seconds, std::nullopt) << "nobody reads them";
   steps_.add("130", reading(5, 1), true);  // unknown: nothing happens
   steps_.removed("130", at(6), true);
 }
@@ -169,14 +168,14 @@ TEST_F(StepTableTest, AStateFileKeepsIt) {
   life.steps = steps_;
   const auto parsed = parse_life(life_record(life));
   ASSERT_TRUE(parsed);
-  const auto before = steps_.uses(9, at(10)), after = parsed->steps.uses(9, at(10));
+  const auto before = steps_.uses(at(10)), after = parsed->steps.uses(at(10));
   EXPECT_EQ(steps_json(after), steps_json(before));
   EXPECT_THAT(steps_json(after), ::testing::HasSubstr(R"("peak_charged_bytes":88)"));
-  EXPECT_EQ(parsed->steps.state().left_out, 1U);
+  EXPECT_EQ(parsed->steps.state().left_out.steps, 1U);
   EXPECT_FALSE(parsed->steps.find("5")->runs);
   StepTable again = parsed->steps;
   again.appeared("0", at(4));
-  EXPECT_EQ(again.state().left_out, 1U) << "one that was left out is not counted again";
+  EXPECT_EQ(again.state().left_out.steps, 1U) << "one that was left out is not counted again";
 }
 
 TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
@@ -201,7 +200,7 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   nodes[1].steps.other->steps = 4;
   nodes[1].steps.steps[0].memory.peak_charged_bytes = 70;
   nodes[0].steps.steps.push_back({.name = "1", .started_at = at(0).time});
-  const StepUses all = merge_steps(nodes, 30);
+  const StepUses all = merge_steps(nodes);
   ASSERT_EQ(all.steps.size(), 2U);
   EXPECT_EQ(all.steps[0].name, "1");
   const StepUse& step = all.steps[1];
@@ -217,7 +216,7 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   EXPECT_EQ(step.last_read, LastRead::kSample) << "of one node, what came after it is missing";
   ASSERT_TRUE(all.other);
   EXPECT_EQ(all.other->steps, 4U) << "at least: which are the same on both is not known";
-  EXPECT_THAT(all.other->cpu_seconds, Optional(10.0));
+  EXPECT_THAT(all.other->cpu_seconds, Optional(2.0));
 }
 
 TEST(StepNameTest, IsWhatFollowsStep) {
