@@ -471,7 +471,13 @@ std::vector<std::string> cells_of(const StepRow& row) {
 // The steps that used most CPU time, as many as an event lists, and what the others used.
 struct StepTable {
   std::vector<StepRow> rows;
-  double others = 0, other_cpu_seconds = 0;
+  double others = 0;
+  std::optional<double> other_cpu_seconds;  // of those that were read
+
+  void leave_out(double count, const std::optional<double>& cpu_seconds) {
+    others += count;
+    if (cpu_seconds) other_cpu_seconds = other_cpu_seconds.value_or(0) + *cpu_seconds;
+  }
 };
 
 StepTable steps_of(const std::vector<const Json*>& blocks) {
@@ -487,17 +493,14 @@ StepTable steps_of(const std::vector<const Json*>& blocks) {
         add_node(*known, step);
       }
     }
-    steps.others += number(*block, {"steps_other", "steps"}).value_or(0);
-    steps.other_cpu_seconds += number(*block, {"steps_other", "cpu_seconds"}).value_or(0);
+    steps.leave_out(number(*block, {"steps_other", "steps"}).value_or(0),
+                    number(*block, {"steps_other", "cpu_seconds"}));
   }
   std::stable_sort(steps.rows.begin(), steps.rows.end(), [](const StepRow& a, const StepRow& b) {
     return a.cpu_seconds.value_or(0) > b.cpu_seconds.value_or(0);
   });
-  while (steps.rows.size() > kMost) {
-    steps.others += 1;
-    steps.other_cpu_seconds += steps.rows.back().cpu_seconds.value_or(0);
-    steps.rows.pop_back();
-  }
+  for (; steps.rows.size() > kMost; steps.rows.pop_back())
+    steps.leave_out(1, steps.rows.back().cpu_seconds);
   std::stable_sort(steps.rows.begin(), steps.rows.end(),
                    [](const StepRow& a, const StepRow& b) { return a.started_at < b.started_at; });
   return steps;
@@ -514,7 +517,7 @@ std::string steps_text(const JobReport& job, const Console& console) {
     // It is not known which of several nodes' other steps are the same ones.
     const std::string count = blocks.size() == 1 ? count_text(steps.others) + " " : "";
     table.add({"(" + count + (count == "1 " ? "other step)" : "other steps)"), "", "", "",
-               format_seconds(steps.other_cpu_seconds), "", ""});
+               steps.other_cpu_seconds ? format_seconds(*steps.other_cpu_seconds) : "-", "", ""});
   }
   return "\n" + table.text(console);
 }

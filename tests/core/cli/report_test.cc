@@ -229,7 +229,10 @@ TEST_F(ReportTest, StepsAreATableInTheOrderOfTheirStart) {
           "(16 other steps)                                                    12.5 s\n"
           "\n"
           "Findings\n"));
-  one["usage"]["steps_other"]["steps"] = 1;
+  one["usage"]["steps_other"] = {{"steps", 2}};
+  keep(one, "4711.usage.json");
+  EXPECT_THAT(run({"4711"}).out, ContainsRegex("\\(2 other steps\\) +-\n")) << "none was read";
+  one["usage"]["steps_other"] = {{"steps", 1}, {"cpu_seconds", 12.5}};
   one["usage"]["steps"][0]["name"] = "\033[2J\nroot";
   one["usage"]["steps"][1]["started_at"] = "\033[2J\nroot";
   keep(one, "4711.usage.json");
