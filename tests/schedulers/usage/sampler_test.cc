@@ -770,6 +770,25 @@ TEST_F(SamplerTest, WithoutStepsOfSrunNothingMoreIsRead) {
   EXPECT_GE(files_.opened, before + 2 * 3);
 }
 
+TEST_F(SamplerTest, OfAStepWhoseCpuTimeIsGoneAlreadyThePeakOfMemoryIsStillRead) {
+  const V1Job job(lab_, "7");
+  step();
+  const V1Step of_srun(lab_, job, "0", 10);
+  step();
+  pass(30s);
+  of_srun.memory(0, 33);
+  lab_.remove(of_srun.of("cpuacct"));
+  step();
+  of_srun.vanish();
+  step();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  const StepUse& last = ended_[0].steps.steps.back();
+  EXPECT_THAT(last.memory.peak_charged_bytes, Optional(33U));
+  EXPECT_THAT(last.cpu.time_seconds, Optional(DoubleNear(10, 1e-9)));
+  EXPECT_EQ(last.last_read, LastRead::kSample) << "what it computed in the end is not known";
+}
+
 TEST_F(SamplerTest, AStepThatCannotBeReadNowHasNotEnded) {
   const V1Job job(lab_, "7");
   step();
