@@ -191,6 +191,8 @@ TEST_F(JobSummariesTest, AJobHasTheStepsOfAllItsNodesOnceAndNotInEachNode) {
                  .elapsed_seconds = one.elapsed_seconds,
                  .last_read = LastRead::kRemoval};
     step.cpu.time_seconds = 10'000;
+    step.memory.oom_kills = 1;
+    one.memory.oom_kills = 1;
     one.steps = {.steps = {step}, .other = StepRest{.steps = 2, .cpu_seconds = 4400}};
     made().node_ended(one);
   }
@@ -202,6 +204,8 @@ TEST_F(JobSummariesTest, AJobHasTheStepsOfAllItsNodesOnceAndNotInEachNode) {
   EXPECT_EQ(all["steps"][0]["cpu"]["time_seconds"], 20'000);
   EXPECT_EQ(all["steps"][0]["last_read"], "removal");
   EXPECT_EQ(all["steps_other"], Json::parse(R"({"steps":2,"cpu_seconds":8800.0})"));
+  EXPECT_EQ(all["findings"][0]["id"], "mem_oom");
+  EXPECT_EQ(all["findings"][0]["steps"], Json::parse(R"(["0"])"));
   for (const Json& one : all["nodes"])
     EXPECT_FALSE(one.contains("steps") || one.contains("steps_other"));
 }
