@@ -4,6 +4,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "core/base/thrown.h"
@@ -43,6 +44,13 @@ int main(int argc, char** argv) try {
   if (scriptorium::call_hung()) ::_exit(code);
   return code;
 } catch (const std::exception& e) {
+  // What std::thread throws.
+  const auto* system = dynamic_cast<const std::system_error*>(&e);
+  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again) {
+    std::cerr << "scriptorium: no more threads can be had (" << e.what()
+              << "): raise TasksMax= or LimitNPROC= of the unit, or `ulimit -u`\n";
+    return scriptorium::cli::kExitTryAgain;
+  }
   std::cerr << "scriptorium: " << e.what()
             << "; this is a fault of Scriptorium, please report it\n";
   return scriptorium::cli::kExitSoftware;

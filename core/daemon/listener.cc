@@ -16,8 +16,10 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
+#include <boost/system/system_error.hpp>
 #include <cerrno>
 #include <list>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -255,8 +257,12 @@ class Listener::Impl {
   std::jthread thread_;
 };
 
-Listener::Listener(std::vector<UniqueFd> sockets, Service service, Logger& log)
-    : impl_(std::make_unique<Impl>(std::move(sockets), std::move(service), log)) {}
+Listener::Listener(std::vector<UniqueFd> sockets, Service service, Logger& log) try
+    : impl_(std::make_unique<Impl>(std::move(sockets), std::move(service), log)) {
+} catch (const boost::system::system_error& e) {
+  // asio's own, if it gets no thread.
+  throw std::system_error(e.code());
+}
 Listener::~Listener() { impl_->stop(); }
 void Listener::start() { impl_->start(); }
 

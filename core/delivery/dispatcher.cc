@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stop_token>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -55,7 +56,7 @@ class Dispatcher::Impl {
 
   void start() {
     context_.state.with([](DispatchState& s) { s.starting = true; });
-    starter_ = make_thread([this] { bring_up(); });
+    first_worker_ = make_thread([this] { bring_up(); });
   }
 
   Result<void> await_start(SteadyTime deadline) {
@@ -148,18 +149,27 @@ class Dispatcher::Impl {
     return context_.state.wait_until(std::stop_token{}, deadline, ready);
   }
 
-  // Counted in `threads` until `work` returns.
+  // Counted in `threads` until `work` returns. Throws std::system_error if no thread can be had.
   template <typename Work>
   std::jthread make_thread(Work work) {
-    context_.state.with([](DispatchState& s) { ++s.threads; });
-    return std::jthread([this, work]() noexcept {
-      name_thread("sink", context_.name);
-      work();
+    const auto ended = [this] {
       context_.state.with_notify([](DispatchState& s) { --s.threads; });
-    });
+    };
+    context_.state.with([](DispatchState& s) { ++s.threads; });
+    try {
+      return std::jthread([this, work, ended]() noexcept {
+        name_thread("sink", context_.name);
+        work();
+        ended();
+      });
+    } catch (const std::system_error&) {
+      ended();
+      throw;
+    }
   }
 
-  // The starter: starts the sink, then the workers.
+  // The first worker: starts the sink, then the other workers. So a sink that is ready delivers,
+  // even if no more threads can be had.
   void bring_up() {
     const bool started = start_until_ready();
     std::size_t count = 0;
@@ -177,9 +187,25 @@ class Dispatcher::Impl {
       s.ready = started;
       if (started) s.not_ready.reset();
     });
-    workers_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i)
-      workers_.push_back(make_thread([this] { work(stop_.get_token()); }));
+    if (!started) return;
+    add_workers(count);
+    work(stop_.get_token());
+  }
+
+  // Up to `count` with this one.
+  void add_workers(std::size_t count) {
+    try {
+      while (workers_.size() + 1 < count)
+        workers_.push_back(make_thread([this] { work(stop_.get_token()); }));
+    } catch (const std::system_error& e) {
+      context_.log.warning("SINK_FEWER_WORKERS",
+                           "no more threads can be had, so fewer batches of a destination are "
+                           "delivered at once; raise TasksMax= or LimitNPROC= of the unit",
+                           {{"sink", context_.name},
+                            {"workers", workers_.size() + 1},
+                            {"wanted", count},
+                            {"reason", e.what()}});
+    }
   }
 
   // False: a stop was requested.
@@ -301,8 +327,8 @@ class Dispatcher::Impl {
   delivery::BackOff start_back_off_;
   std::stop_source stop_;
   std::jthread stopper_;               // in Sink::stop()
-  std::vector<std::jthread> workers_;  // made by the starter
-  std::jthread starter_;               // joined before them
+  std::vector<std::jthread> workers_;  // but for the first one, which makes them
+  std::jthread first_worker_;          // joined before them
 };
 
 Dispatcher::Dispatcher(std::string name, const SinkConfig& config, Sink& sink, Journal& journal,

@@ -319,6 +319,55 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
     assert daemon.sink()["dead"] == 0
 
 
+def test_with_too_few_threads_it_says_so_or_delivers_with_fewer_workers(make_daemon, work, archive):
+    if not harness.IS_ROOT:
+        pytest.skip("needs root, to be a user whose threads are counted, and who has none")
+    uid = 300_000_000 + os.getpid()
+    for name in ("spool", "state", "archive"):
+        (work / name).mkdir(exist_ok=True)
+        os.chown(work / name, uid, uid)
+    daemon = make_daemon(sources={"slurm": {"resolve": "none"}},
+                         sinks={"archive": {"acl": "none", "workers": 3}})
+
+    def start(most=None):
+        def become():
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            if most is not None:
+                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+        daemon.start(ready=most is None, preexec_fn=become)
+
+    def threads():
+        tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
+        return [(task / "comm").read_text() for task in tasks.iterdir()]
+    start()
+    wait_for(lambda: sum("archive" in name for name in threads()) == 3,
+             lambda: f"three workers: {threads()}")
+    enough = len(threads())
+    daemon.terminate()
+    spool = harness.Spool(work / "spool")
+    delivered = 0
+    for most in range(1, enough + 1):
+        daemon.log_file.write_text("")
+        start(most)
+        wait_for(lambda: not daemon.running() or daemon.request({"command": "ping"}).get("pid"),
+                 lambda: f"it has started or ended\n{daemon.log_tail()}")
+        if daemon.running():
+            spool.write(most)
+            for path in spool.path.rglob("*"):
+                os.chown(path, uid, uid)
+            daemon.wait_acknowledged(1)
+            delivered += 1
+            daemon.terminate()
+            log = daemon.log_file.read_text()
+            assert ("SINK_FEWER_WORKERS" in log) == (most < enough), log
+        else:
+            assert daemon.process.returncode == 75, daemon.log_tail()
+            assert "no more threads can be had" in daemon.log_file.read_text()
+    assert delivered >= 1
+
+
 # ---- names ---------------------------------------------------------------------------------------
 class BulkServer(http.server.ThreadingHTTPServer):
     """As much of Elasticsearch as the sink needs: it keeps the ids of what it is given."""
