@@ -39,7 +39,8 @@ class Listener {
     std::chrono::milliseconds patience{5000};  // for the request, and again for taking the answer
   };
 
-  // Takes sockets that already listen. Clients that connect before start() wait.
+  // Takes sockets that already listen. Clients that connect before start() wait. Both this and
+  // start() throw std::system_error if no thread can be had.
   Listener(std::vector<UniqueFd> sockets, Service service, Logger& log);
   void start();  // call at most once
   ~Listener();

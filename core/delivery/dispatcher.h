@@ -57,6 +57,8 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
+  // Throws std::system_error if no thread can be had. With one it delivers; for want of more it
+  // has fewer workers, and logs that.
   void start();
   // Waits until the sink was started once. Fails with what start_sink() did, or with kTransient if
   // it did not come back by `deadline`.

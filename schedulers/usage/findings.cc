@@ -30,9 +30,7 @@ bool has_gpus(const JobView& job) {
 }
 
 std::optional<double> node_cpu_ratio(const NodeUsage& node) {
-  if (!node.cpu.time_seconds || node.cpu.allocated.value_or(0) == 0 || node.elapsed_seconds <= 0)
-    return std::nullopt;
-  return *node.cpu.time_seconds / (node.elapsed_seconds * *node.cpu.allocated);
+  return efficiency(node.cpu, node.elapsed_seconds);
 }
 
 // One notice and one warning level beneath which a ratio is too low; nothing if it is not.

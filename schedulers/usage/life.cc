@@ -19,10 +19,6 @@ constexpr double kIdleRatio = 0.01;
 // A reading may come so much later than it is due before it counts as a gap.
 constexpr double kLateFactor = 1.5;
 
-std::int64_t count(SteadyTime at) noexcept {
-  return std::chrono::nanoseconds(at.time_since_epoch()).count();
-}
-
 template <typename T>
 void keep(std::optional<T>& into, const std::optional<T>& now) {
   if (now) into = now;
@@ -247,8 +243,7 @@ NodeCpu cpu_of(const LifeState& s, double elapsed_seconds, std::int64_t end_ns) 
     cpu.system_seconds = *s.cpu.time_seconds - *cpu.user_seconds;
   }
   cpu.allocated = s.cpu.allocated;
-  if (s.cpu.time_seconds && s.cpu.allocated)
-    cpu.efficiency_ratio = ratio(*s.cpu.time_seconds, elapsed_seconds * *s.cpu.allocated);
+  cpu.efficiency_ratio = efficiency(cpu, elapsed_seconds);
   if (s.counted_seconds > 0)
     cpu.utilization = {s.busy_seconds / s.counted_seconds, s.least, s.most, s.utilization.median()};
   if (s.cpu.time_seconds)

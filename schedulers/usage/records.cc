@@ -48,6 +48,12 @@ std::optional<std::uint64_t> MemoryNow::working_set_bytes() const noexcept {
   return *anon_bytes + shmem_bytes.value_or(0) + swap_bytes.value_or(0);
 }
 
+std::optional<double> efficiency(const NodeCpu& cpu, double elapsed_seconds) noexcept {
+  const double available = elapsed_seconds * cpu.allocated.value_or(0);
+  if (!cpu.time_seconds || !(available > 0)) return std::nullopt;
+  return *cpu.time_seconds / available;
+}
+
 Method NodeUsage::method() const noexcept {
   return source.cpu.value_or(source.memory.value_or(source.io.value_or(Method::kCgroup1)));
 }

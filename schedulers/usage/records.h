@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -26,6 +27,11 @@ struct Moment {
   SteadyTime at;
   Timestamp time;
 };
+
+// The steady clock as records keep it: nanoseconds since it began.
+inline std::int64_t count(SteadyTime at) noexcept {
+  return std::chrono::nanoseconds(at.time_since_epoch()).count();
+}
 
 // What the last reading of a life was.
 enum class LastRead : std::uint8_t {
@@ -140,6 +146,9 @@ struct NodeCpu {
       idle_tail_seconds;  // from the last interval with more than 1 % of the CPUs in use to the end
   std::optional<double> pressure_some_seconds, throttled_seconds;
 };
+
+// CPU time over what the allocated CPUs had in so long a time.
+std::optional<double> efficiency(const NodeCpu& cpu, double elapsed_seconds) noexcept;
 
 struct NodeMemory {
   std::optional<std::uint64_t> peak_working_set_bytes, avg_working_set_bytes, peak_charged_bytes,

@@ -215,7 +215,7 @@ void Sampler::watch(TrackedJob& job, WatchKind kind, const std::string& path) {
 // What a v2 step's tasks are in.
 void Sampler::watch_user(TrackedJob& job, const std::string& path) {
   watch(job, WatchKind::kStep, path);
-  watch(job, WatchKind::kEvents, path + "/cgroup.events");
+  if (step_of(path) != "extern") watch(job, WatchKind::kEvents, path + "/cgroup.events");
 }
 
 void Sampler::watch_group(TrackedJob& job, Controller controller, const std::string& path) {
@@ -252,10 +252,7 @@ void Sampler::act(const Change& change, std::set<std::string>& read_now) {
   if (job == nullptr) return;
   Readers& readers = readers_.at(job->key);
   if (kind == WatchKind::kEvents && change.where.path.ends_with("/user/cgroup.events")) {
-    const std::string_view step = step_of(change.where.path);
-    if (readers.steps.is_empty(scope(*job, true), step))
-      readers.steps.read_at_end(scope(*job, true), step);
-    return;
+    return readers.steps.read_if_empty(scope(*job, true), step_of(change.where.path));
   }
   if (kind == WatchKind::kEvents) {
     if (!readers.v2.is_empty(scope(*job, true)) || !read_now.insert(job->key).second) return;

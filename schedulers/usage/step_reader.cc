@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/files.h"
-#include "schedulers/usage/step_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -59,9 +57,11 @@ void StepReader::read_at_end(const ReadScope& scope, std::string_view name) {
     scope.steps.add(name, read(scope, *step, false), true);
 }
 
-bool StepReader::is_empty(const ReadScope& scope, std::string_view step) {
+void StepReader::read_if_empty(const ReadScope& scope, std::string_view step) {
+  if (!scope.job.other_steps) return;
   path_ = path_of(scope.groups.of(Controller::kUnified), step) + "/user/cgroup.events";
-  return read_text(files_, path_, text_) == 0 && value_of(text_, "populated") == 0U;
+  if (read_text(files_, path_, text_) == 0 && value_of(text_, "populated") == 0U)
+    read_at_end(scope, step);
 }
 
 void StepReader::count_kills(const ReadScope& scope, const Cgroup1Reader& v1,

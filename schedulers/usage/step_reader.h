@@ -31,8 +31,8 @@ class StepReader {
   // A task of this step is being removed. To be called at once: what counts its CPU time may vanish
   // 100 µs later, long before the job's own.
   void read_at_end(const ReadScope& scope, std::string_view step);
-  // v2: no user's process is left in this step.
-  bool is_empty(const ReadScope& scope, std::string_view step);
+  // v2: likewise, if no user's process is left in this step.
+  void read_if_empty(const ReadScope& scope, std::string_view step);
   // The kills that reading the job has counted.
   static void count_kills(const ReadScope& scope, const Cgroup1Reader& v1, std::string_view step);
 

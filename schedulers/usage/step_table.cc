@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "core/base/number.h"
 #include "schedulers/usage/life.h"
@@ -15,17 +16,8 @@ constexpr double kNano = 1e-9;
 constexpr double kExternSeconds = 1;
 constexpr std::string_view kBatch = "batch", kExtern = "extern";
 
-std::int64_t count(SteadyTime time) { return time.time_since_epoch().count(); }
-
 std::optional<std::uint32_t> number_of(std::string_view name) {
   return parse_number<std::uint32_t>(name.substr(0, name.find_first_not_of("0123456789")));
-}
-
-void set_efficiency(StepUse& step) {
-  const double available = step.elapsed_seconds * step.cpu.allocated.value_or(0);
-  step.cpu.efficiency_ratio = step.cpu.time_seconds && available > 0
-                                  ? std::optional(*step.cpu.time_seconds / available)
-                                  : std::nullopt;
 }
 
 // A sum is absent where one of the nodes did not measure its part.
@@ -146,7 +138,7 @@ StepUses StepTable::uses(Moment ended) const {
     use.elapsed_seconds = std::max(0.0, static_cast<double>(ended_ns - step.started_ns) * kNano);
     use.cpu.time_seconds = step.cpu_seconds;
     use.cpu.allocated = step.cpus;
-    set_efficiency(use);
+    use.cpu.efficiency_ratio = efficiency(use.cpu, use.elapsed_seconds);
     use.memory.peak_working_set_bytes = step.peak_working_set;
     use.memory.peak_charged_bytes = step.peak_charged;
     use.memory.oom_kills = step.oom_kills;
@@ -190,7 +182,7 @@ StepUses merge_steps(const std::vector<NodeUsage>& nodes) {
   }
   std::vector<StepUse> steps;
   for (auto& [name, one] : merged) {
-    set_efficiency(one);
+    one.cpu.efficiency_ratio = efficiency(one.cpu, one.elapsed_seconds);
     steps.push_back(std::move(one));
   }
   return shown(std::move(steps), left_out);

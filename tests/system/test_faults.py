@@ -268,6 +268,20 @@ def test_stopped_and_continued_it_has_lost_nothing_and_told_the_watchdog_no_lie(
         assert int(told.split(b"EXTEND_TIMEOUT_USEC=")[1]) > 30_000_000
 
 
+def start_as(daemon, uid, most=None, **how):
+    """As a user who may have so many threads and processes, `most`."""
+    def become():
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+        if most is not None:
+            resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    daemon.start(preexec_fn=become, **how)
+    if most is None:
+        # Its socket answers before all of its threads are made.
+        wait_for(lambda: "STARTED" in daemon.log_file.read_text(), "it has started")
+
+
 def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_asked_again(
     make_daemon, make_storm, work, archive):
     if not harness.IS_ROOT:
@@ -286,27 +300,16 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
                                             "squeue": str(squeue), "rescan_seconds": 1}},
                          sinks={"archive": {"acl": "none"}})
 
-    def start(most=None):
-        def become():
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
-            if most is not None:
-                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-        daemon.start(preexec_fn=become)
-
     def entries(first):
         for job in range(first, first + 5):
             spool.write(job)
         for path in spool.path.rglob("*"):
             os.chown(path, uid, uid)
     spool = harness.Spool(work / "spool")
-    start()
-    # Its socket answers before all of its threads are made.
-    wait_for(lambda: "STARTED" in daemon.log_file.read_text(), "it has started")
+    start_as(daemon, uid)
     threads = len(os.listdir(f"/proc/{daemon.process.pid}/task"))
     daemon.terminate()
-    start(threads)  # so many it needs itself, and one more cannot be had
+    start_as(daemon, uid, threads)  # so many it needs itself, and one more cannot be had
     entries(1)
     daemon.wait_acknowledged(5, seconds=60)
     assert not asked.read_text(), "squeue was run after all"
@@ -314,14 +317,14 @@ def test_with_no_process_to_be_had_jobs_are_archived_unverified_and_squeue_is_as
     assert owners["failed_queries"] > 0 and sum(owners["unverified"].values()) == 5, owners
     assert "temporarily unavailable" in owners["last_error"], owners
     daemon.terminate()
-    start()
+    start_as(daemon, uid)
     entries(11)
     wait_for(lambda: asked.read_text(), lambda: f"squeue is run again\n{daemon.log_tail()}")
     daemon.wait_acknowledged(10, seconds=60)
     assert daemon.sink()["dead"] == 0
 
 
-def test_with_too_few_threads_it_says_so_or_delivers_with_fewer_workers(make_daemon, work, archive):
+def test_with_too_few_threads_it_says_so_or_delivers_with_fewer_workers(make_daemon, work):
     if not harness.IS_ROOT:
         pytest.skip("needs root, to be a user whose threads are counted, and who has none")
     uid = 300_000_000 + os.getpid()
@@ -331,27 +334,17 @@ def test_with_too_few_threads_it_says_so_or_delivers_with_fewer_workers(make_dae
     daemon = make_daemon(sources={"slurm": {"resolve": "none"}},
                          sinks={"archive": {"acl": "none", "workers": 3}})
 
-    def start(most=None):
-        def become():
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
-            if most is not None:
-                resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-        # The sanitizer's search for leaks would need a thread of its own.
-        options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
-        daemon.start(ready=most is None, preexec_fn=become, environment={"ASAN_OPTIONS": options})
-
     def threads():
         tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task")
         return [(task / "comm").read_text() for task in tasks.iterdir()]
-    start()
-    wait_for(lambda: "STARTED" in daemon.log_file.read_text() and sum(
-        "archive" in name for name in threads()) == 3,
-        lambda: f"it has started, and three workers: {threads()}")
+    start_as(daemon, uid)
+    wait_for(lambda: sum("archive" in name for name in threads()) == 3,
+             lambda: f"three workers: {threads()}")
     enough = len(threads())
     daemon.terminate()
     spool = harness.Spool(work / "spool")
+    # The sanitizer's search for leaks would need a thread of its own.
+    options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
     delivered = 0
     for most in range(1, enough + 1):
         job = 1000 + most
@@ -359,15 +352,16 @@ def test_with_too_few_threads_it_says_so_or_delivers_with_fewer_workers(make_dae
         for path in spool.path.rglob("*"):
             os.chown(path, uid, uid)
         daemon.log_file.write_text("")
-        start(most)
-        # Its socket answers before all of its threads are made, so that says nothing.
-        wait_for(lambda job=job: not daemon.running() or any(
-            (work / "archive").rglob(f"{job}*.sh")),
-            lambda: f"it has ended, or delivers\n{daemon.log_tail()}")
+        start_as(daemon, uid, most, ready=False, environment={"ASAN_OPTIONS": options})
+        wait_for(lambda job=job: not daemon.running() or (
+            any((work / "archive").rglob(f"{job}*.sh"))
+            and "STARTED" in daemon.log_file.read_text()),
+            lambda: f"it has ended, or started and delivers\n{daemon.log_tail()}")
         if daemon.running():
             delivered += 1
-            daemon.terminate()
-            assert most < enough or "SINK_FEWER_WORKERS" not in daemon.log_file.read_text()
+            assert daemon.terminate() == 0
+            log = daemon.log_file.read_text()
+            assert ("SINK_FEWER_WORKERS" in log) == (most < enough), log
         else:
             assert daemon.process.returncode == 75, daemon.log_tail()
             assert "no more threads can be had" in daemon.log_file.read_text()

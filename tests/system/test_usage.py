@@ -139,19 +139,21 @@ def test_a_job_that_is_killed_for_its_memory_says_so(daemon, lab, work):
 
 
 def test_a_step_that_is_killed_for_its_memory_is_named(daemon, lab, work):
-    job = lab.sbatch("-n1", "--mem=60", script="""#!/bin/bash
+    # As above, a kill is not known where the task's group was gone before it could be asked; then
+    # another job is.
+    for _ in range(5):
+        job = lab.sbatch("-n1", "--mem=60", script="""#!/bin/bash
 srun sleep 2
 srun python3 -c 'b = bytearray(200 << 20)'
 srun sleep 0
 """)
-    lab.wait_ended(job)
-    usage = wait_job(work, job)["usage"]
-    print(json.dumps(usage))
-    steps = {step["name"]: step.get("memory", {}).get("oom_kills") for step in usage["steps"]}
-    assert list(steps) == ["batch", "0", "1", "2"]
-    # As above; what is not known of the job is not known of its steps.
-    if usage["memory"].get("oom_kills") is None:
-        return
+        lab.wait_ended(job)
+        usage = wait_job(work, job)["usage"]
+        print(json.dumps(usage))
+        steps = {step["name"]: step.get("memory", {}).get("oom_kills") for step in usage["steps"]}
+        assert list(steps) == ["batch", "0", "1", "2"]
+        if "oom_kills" in usage["memory"]:
+            break
     assert steps["1"] >= 1 and not steps["0"] and not steps["2"]
     found = next(f for f in usage["findings"] if f["id"] == "mem_oom")
     assert found["steps"] == ["1"] and found["text"].endswith("It happened in step 1.")

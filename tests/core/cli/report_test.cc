@@ -91,6 +91,16 @@ Json job(const std::string& id = "4711") {
               {"directives", {"--cpus-per-task=1", "--mem=520M"}}}}}}};
 }
 
+Json node_event(const std::string& host) {
+  Json node = job();
+  node["id"] = std::string(63, 'b') + host.back();
+  node["kind"] = "usage.node";
+  node["host"]["name"] = host;
+  node["usage"] = block(host);
+  node["usage"].erase("host");
+  return node;
+}
+
 // One CPU of two, from `minute` minutes after the job's start to an hour after that.
 Json step(const std::string& name, int minute = 0) {
   return {{"name", name},
@@ -242,11 +252,7 @@ TEST_F(ReportTest, StepsAreATableInTheOrderOfTheirStart) {
 
 TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
   for (const std::string host : {"n1", "n2"}) {
-    Json node = job();
-    node["id"] = std::string(63, 'b') + host.back();
-    node["kind"] = "usage.node";
-    node["host"]["name"] = host;
-    node["usage"] = block(host);
+    Json node = node_event(host);
     // Each node has one of its own, too.
     node["usage"]["steps"] = {step("0", 5), step(host == "n1" ? "1" : "2", host == "n1" ? 9 : 7)};
     keep(node, "4711.usage-node-" + host + ".json");
@@ -278,10 +284,7 @@ TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
 
 TEST_F(ReportTest, AFigureThatOneNodeDidNotMeasureIsNotThatOfTheStep) {
   for (const std::string host : {"n1", "n2"}) {
-    Json node = job();
-    node["id"] = std::string(63, 'b') + host.back();
-    node["kind"] = "usage.node";
-    node["usage"] = block(host);
+    Json node = node_event(host);
     node["usage"]["steps"] = {step("0")};
     if (host == "n2") node["usage"]["steps"][0]["cpu"].erase("time_seconds");
     if (host == "n2") node["usage"]["steps"][0].erase("memory");
@@ -293,10 +296,7 @@ TEST_F(ReportTest, AFigureThatOneNodeDidNotMeasureIsNotThatOfTheStep) {
 
 TEST_F(ReportTest, OfTheStepsOfManyNodesThoseWithMostCpuTimeAreShown) {
   for (int host = 0; host < 2; ++host) {
-    Json node = job();
-    node["id"] = std::string(63, 'b') + std::to_string(host);
-    node["kind"] = "usage.node";
-    node["usage"] = block("n" + std::to_string(host));
+    Json node = node_event("n" + std::to_string(host));
     for (int i = 0; i < 17; ++i) {
       Json one = step(std::to_string(17 * host + i), i);
       one["cpu"]["time_seconds"] = i == 3 ? 1.0 : 100.0;
@@ -400,12 +400,7 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
       {"status", "accounting"}, {"nodes_reporting", 0}, {"nodes_expected", 2}};
   keep(wide, "alice/2026/11/4711-md.usage.json");
   for (const std::string host : {"n1", "n2"}) {
-    Json node = job();
-    node["id"] = std::string(63, 'b') + host.back();
-    node["kind"] = "usage.node";
-    node["host"]["name"] = host;
-    node["usage"] = block(host);
-    node["usage"].erase("host");
+    Json node = node_event(host);
     node["usage"]["programs"] = {
         {{"name", "mpi"}, {"cpu_seconds", 3600.0}, {"processes", 2}, {"threads", 2}, {"ranks", 2}}};
     keep(node, "alice/2026/12/4711-_none.usage-node-" + host + ".json");
