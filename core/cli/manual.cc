@@ -52,7 +52,7 @@ const std::vector<Section>& sections() {
            {"74",
             "The journal was found damaged while in use; the next start saves what can be read."},
            {"75",
-            "Another daemon owns state_dir, or no more threads can be had. Of import and catalog: "
+            "Another daemon owns state_dir. Or: no more threads can be had. Of import and catalog: "
             "another one runs, or it was interrupted."},
            {"78",
             "The configuration is wrong; every problem was printed. check: run --once would "
@@ -201,7 +201,7 @@ const std::vector<ExitFact>& exit_facts() {
       {"75",
        {"search"},
        "It ended early, by its deadline or a signal, or a part of a store could not be read."},
-      {"75", {"run"}, "Another daemon owns state_dir, or no more threads can be had."},
+      {"75", {"run"}, "Another daemon owns state_dir. Or: no more threads can be had."},
       {"75", {"redact"}, "A daemon or an import runs, or the command was interrupted."},
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
       {"75",
