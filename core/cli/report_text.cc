@@ -355,21 +355,27 @@ auto find_named(std::vector<Row>& rows, const std::string& name) {
   return std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.name == name; });
 }
 
+// A sum is absent if one of the nodes did not measure its part.
+std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
+  return a && b ? std::optional(*a + *b) : std::nullopt;
+}
+
 // A name and a script in one column, and what they used on all nodes.
 struct ProgramRow {
   std::string name;
   double cpu_seconds = 0, processes = 0, threads = 0;
-  std::optional<double> ranks;
+  std::optional<double> busy_threads, ranks;
 };
 
 void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
   for (const Json& one : list_at(block, "programs")) {
     const std::string name = joined_by(" ", {text(one, {"name"}), text(one, {"script"})});
     auto row = find_named(rows, name);
-    if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name});
+    if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name, .busy_threads = 0});
     row->cpu_seconds += number(one, {"cpu_seconds"}).value_or(0);
     row->processes += number(one, {"processes"}).value_or(0);
     row->threads += number(one, {"threads"}).value_or(0);
+    row->busy_threads = sum(row->busy_threads, number(one, {"busy_threads"}));
     if (const auto ranks = number(one, {"ranks"})) row->ranks = row->ranks.value_or(0) + *ranks;
   }
 }
@@ -393,8 +399,8 @@ std::string programs_text(const JobReport& job, const Console& console) {
   const auto share = [&](double seconds) {
     return percent(total > 0 ? std::optional(std::min(1.0, seconds / total)) : std::nullopt);
   };
-  TextTable table({"PROGRAM", "CPU TIME", "SHARE", "PROCESSES", "THREADS", "RANKS"},
-                  {1, 2, 3, 4, 5});
+  TextTable table({"PROGRAM", "CPU TIME", "SHARE", "PROCESSES", "THREADS", "BUSY", "RANKS"},
+                  {1, 2, 3, 4, 5, 6});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const ProgramRow& row = rows[i];
     if (i >= kMost) {
@@ -403,29 +409,28 @@ std::string programs_text(const JobReport& job, const Console& console) {
     }
     table.add({row.name, format_seconds(row.cpu_seconds), share(row.cpu_seconds),
                count_text(row.processes), count_text(row.threads),
+               row.busy_threads ? count_text(*row.busy_threads) : "-",
                row.ranks ? count_text(*row.ranks) : "-"});
   }
   if (other > 0 || rows.size() > kMost)
-    table.add({"(other programs)", format_seconds(other), share(other), "", "", ""});
+    table.add({"(other programs)", format_seconds(other), share(other), "", "", "", ""});
   const double unseen = total - seen;
   if (unseen > total / 1000)
-    table.add({"(not seen by a reading)", format_seconds(unseen), share(unseen), "", "", ""});
+    table.add({"(not seen by a reading)", format_seconds(unseen), share(unseen), "", "", "", ""});
   return "\n" + table.text(console);
 }
 
-// A step on all of its nodes. A sum is absent if one of the nodes did not measure its part.
+// A step on all of its nodes.
 struct StepRow {
   std::string name;
   std::string started_at;  // on the first of its nodes
   double elapsed_seconds = 0;
   std::optional<double> cpus, cpu_seconds, cpu_ratio, peak_bytes;
+  double gpus = 0;
+  std::optional<double> gpu_ratio;
   double oom_kills = 0;
   bool is_read_to_its_end = true;
 };
-
-std::optional<double> sum(const std::optional<double>& a, const std::optional<double>& b) {
-  return a && b ? std::optional(*a + *b) : std::nullopt;
-}
 
 // Like a job's, a step's memory on several nodes is the sum of their peaks, and its CPU efficiency
 // is that of all its CPUs during all of its time.
@@ -436,6 +441,13 @@ void add_node(StepRow& row, const StepRow& node) {
   row.cpu_seconds = sum(row.cpu_seconds, node.cpu_seconds);
   row.peak_bytes = sum(row.peak_bytes, node.peak_bytes);
   row.oom_kills += node.oom_kills;
+  if (const double gpus = row.gpus + node.gpus; gpus > 0) {
+    const double used =
+        row.gpu_ratio.value_or(0) * row.gpus + node.gpu_ratio.value_or(0) * node.gpus;
+    const bool known = (row.gpu_ratio || row.gpus == 0) && (node.gpu_ratio || node.gpus == 0);
+    row.gpu_ratio = known ? std::optional(used / gpus) : std::nullopt;
+    row.gpus = gpus;
+  }
   row.is_read_to_its_end = row.is_read_to_its_end && node.is_read_to_its_end;
   const double available = row.cpus.value_or(0) * row.elapsed_seconds;
   row.cpu_ratio =
@@ -450,6 +462,8 @@ StepRow step_of(const Json& step) {
           .cpu_seconds = number(step, {"cpu", "time_seconds"}),
           .cpu_ratio = number(step, {"cpu", "efficiency_ratio"}),
           .peak_bytes = number(step, {"memory", "peak_working_set_bytes"}),
+          .gpus = number(step, {"gpu", "count"}).value_or(0),
+          .gpu_ratio = number(step, {"gpu", "utilization_ratio"}),
           .oom_kills = number(step, {"memory", "oom_kills"}).value_or(0),
           .is_read_to_its_end = text(step, {"last_read"}) != "sample"};
 }
@@ -510,9 +524,18 @@ std::string steps_text(const JobReport& job, const Console& console) {
   const auto blocks = blocks_with("steps", job);
   const StepTable steps = steps_of(blocks);
   if (steps.rows.empty()) return {};
-  TextTable table({"STEP", "STARTED (UTC)", "RAN", "CPUS", "CPU TIME", "CPU", "PEAK MEMORY"},
-                  {2, 3, 4, 5, 6});
-  for (const StepRow& row : steps.rows) table.add(cells_of(row));
+  std::vector<std::string> head{"STEP",     "STARTED (UTC)", "RAN",        "CPUS",
+                                "CPU TIME", "CPU",           "PEAK MEMORY"};
+  const bool gpus = std::any_of(steps.rows.begin(), steps.rows.end(),
+                                [](const StepRow& row) { return row.gpus > 0; });
+  const auto at_gpu = [](auto& list) { return list.begin() + 6; };
+  if (gpus) head.insert(at_gpu(head), "GPU");
+  TextTable table(std::move(head), {2, 3, 4, 5, 6, gpus ? 7U : 6U});
+  for (const StepRow& row : steps.rows) {
+    std::vector<std::string> cells = cells_of(row);
+    if (gpus) cells.insert(at_gpu(cells), percent(row.gpu_ratio));
+    table.add(std::move(cells));
+  }
   if (steps.others > 0) {
     // It is not known which of several nodes' other steps are the same ones.
     const std::string count = blocks.size() == 1 ? count_text(steps.others) + " " : "";

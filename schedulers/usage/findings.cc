@@ -8,6 +8,7 @@
 
 #include "core/base/ascii.h"
 #include "schedulers/usage/finding_words.h"
+#include "schedulers/usage/program_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -60,22 +61,58 @@ std::string steps_words(const std::vector<std::string>& steps) {
   return words;
 }
 
-// Says of a finding about unused CPUs which step it was, if one has most of the unused time. Steps
-// without a number only start the others and wait for them.
-void name_idle_step(const JobView& job, Finding& found) {
-  const double unused =
-      job.totals.elapsed_seconds * job.totals.cpus.value_or(0) - job.totals.cpu_seconds.value_or(0);
+// What a step had, and the part of it that it used.
+struct StepPart {
+  std::uint64_t had = 0;
+  double used_ratio = 0;
+};
+
+// Says of a finding about what was not used which step it was, if one has most of the unused time.
+// Steps without a number only start the others and wait for them.
+template <typename PartOf>
+void name_idle_step(const JobView& job, double had, double used_ratio, const std::string& unit,
+                    PartOf part_of, Finding& found) {
+  const double unused = job.totals.elapsed_seconds * had * (1 - used_ratio);
   for (const StepUse& step : job.steps.steps) {
-    const auto& ratio = step.cpu.efficiency_ratio;
-    if (!is_all_digits(step.name) || !ratio || step.last_read == LastRead::kSample) continue;
-    const std::uint32_t cpus = *step.cpu.allocated;
-    if (step.elapsed_seconds * cpus - *step.cpu.time_seconds <= unused / 2) continue;
+    const std::optional<StepPart> part = part_of(step);
+    if (!is_all_digits(step.name) || !part) continue;
+    const double idle = static_cast<double>(part->had) * (1 - part->used_ratio);
+    if (step.elapsed_seconds * idle <= unused / 2) continue;
     found.steps = {step.name};
     found.text += " Most of the unused time is that of step " + step.name + ", which used " +
-                  percent(*ratio) + " of its " + std::to_string(cpus) + " CPUs for " +
+                  percent(part->used_ratio) + " of its " +
+                  (part->had == 1 ? unit : std::to_string(part->had) + " " + unit + "s") + " for " +
                   duration(step.elapsed_seconds) + ".";
     return;
   }
+}
+
+void name_step_with_idle_cpus(const JobView& job, Finding& found) {
+  const auto part_of = [](const StepUse& step) -> std::optional<StepPart> {
+    if (!step.cpu.efficiency_ratio || step.last_read == LastRead::kSample) return std::nullopt;
+    return StepPart{*step.cpu.allocated, *step.cpu.efficiency_ratio};
+  };
+  name_idle_step(job, job.totals.cpus.value_or(0), job.cpu_ratio().value_or(0), "CPU", part_of,
+                 found);
+}
+
+void name_step_with_idle_gpus(const JobView& job, double gpus, double used_ratio, Finding& found) {
+  const auto part_of = [](const StepUse& step) -> std::optional<StepPart> {
+    if (!step.gpu.utilization_ratio) return std::nullopt;
+    return StepPart{step.gpu.count, *step.gpu.utilization_ratio};
+  };
+  name_idle_step(job, gpus, used_ratio, "GPU", part_of, found);
+}
+
+// How many of the threads ran of the program that used most of the CPU time.
+std::string threads_words(const JobView& job) {
+  constexpr double kMost = 0.5;
+  const auto programs = merge_programs(job.nodes, job.totals.cpu_seconds).programs;
+  if (programs.empty() || programs[0].cpu_ratio.value_or(0) <= kMost || programs[0].threads < 2 ||
+      !programs[0].busy_threads)
+    return {};
+  return " Of the " + std::to_string(programs[0].threads) + " threads of its main program, " +
+         std::to_string(*programs[0].busy_threads) + " ran.";
 }
 
 // The worst node by a measure, if it reaches the limit; all that reach it are named.
@@ -154,8 +191,9 @@ Found cpu_low(const JobView& job, const FindingOptions& set) {
                 .threshold = level->threshold,
                 .unit = "ratio",
                 .text = "The job used " + percent(*used) + " of its " + cpus_of(job) +
-                        " CPUs. Ask for fewer, or see why the others had nothing to do."};
-  name_idle_step(job, found);
+                        " CPUs. Ask for fewer, or see why the others had nothing to do." +
+                        threads_words(job)};
+  name_step_with_idle_cpus(job, found);
   return found;
 }
 
@@ -207,8 +245,9 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
       .unit = "count",
       .suggest = std::move(one),
       .text = format("On average %.2f CPUs were busy of %u: the program %s on one CPU at a time.",
-                     busy, cpus, job.accounting ? "may run" : "runs")};
-  name_idle_step(job, found);
+                     busy, cpus, job.accounting ? "may run" : "runs") +
+              threads_words(job)};
+  name_step_with_idle_cpus(job, found);
   return found;
 }
 
@@ -222,7 +261,8 @@ Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
   found->unit = "ratio";
   found->text = "For " + percent(found->value) +
                 " of the time something in the job waited for a CPU. Start as many threads and "
-                "tasks as there are CPUs.";
+                "tasks as there are CPUs." +
+                threads_words(job);
   return found;
 }
 
@@ -485,7 +525,10 @@ Found gpu_low(const JobView& job, const FindingOptions& set) {
       gpus.size() < all_gpus(job)
           ? format("%zu of %u GPUs could be read, and were", gpus.size(), all_gpus(job))
           : "The GPUs were";
-  return low_gpus(mean, which + " busy for " + percent(mean) + " of the time on average.", set);
+  Found found =
+      low_gpus(mean, which + " busy for " + percent(mean) + " of the time on average.", set);
+  if (found) name_step_with_idle_gpus(job, static_cast<double>(gpus.size()), mean, *found);
+  return found;
 }
 
 Found gpu_idle_run(const JobView& job, const FindingOptions& set) {

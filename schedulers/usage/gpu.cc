@@ -187,8 +187,31 @@ std::vector<NodeGpu> GpuMonitor::release(const std::string& life) {
   return lives_.with([&](auto& lives) {
     auto summaries = of_each(lives, life, &GpuStatistics::summary);
     lives.erase(life);
+    const std::string steps = life + "/";
+    for (auto step = lives.lower_bound(steps);
+         step != lives.end() && step->first.starts_with(steps);)
+      step = lives.erase(step);
     return summaries;
   });
+}
+
+bool GpuMonitor::claim_step(const std::string& life, const std::string& step,
+                            const std::optional<std::vector<std::uint32_t>>& minors) {
+  return lives_.with([&](auto& lives) {
+    const auto held = lives.find(life);
+    if (held == lives.end()) return false;
+    Held given;
+    for (const auto& [position, statistics] : held->second) {
+      const GpuDevice& device = devices_.at(position);
+      if (!minors || !device.minor || holds(*minors, *device.minor))
+        given.try_emplace(position, device);
+    }
+    return !given.empty() && lives.try_emplace(life + "/" + step, std::move(given)).second;
+  });
+}
+
+std::vector<NodeGpu> GpuMonitor::release_step(const std::string& life, const std::string& step) {
+  return release(life + "/" + step);
 }
 
 std::vector<GpuRecord> GpuMonitor::records(const std::string& life) const {
@@ -258,12 +281,18 @@ void GpuClaims::read_prolog_files() {
   }
 }
 
+std::optional<std::vector<std::uint32_t>> GpuClaims::gpu_minors(std::string_view devices) {
+  auto minors = allowed_minors(devices, kNvidiaMajor);
+  if (minors)
+    std::erase_if(*minors, [](std::uint32_t minor) { return minor >= kNvidiaControlMinors; });
+  return minors;
+}
+
 void GpuClaims::claim(const JobSeen& job, std::optional<std::string_view> devices,
                       const std::optional<std::string>& indexes) {
   GpuClaim claim;
   if (const auto found = prolog_.find(job.job_id); found != prolog_.end()) claim = found->second;
-  if (auto minors = devices ? allowed_minors(*devices, kNvidiaMajor) : std::nullopt) {
-    std::erase_if(*minors, [](std::uint32_t minor) { return minor >= kNvidiaControlMinors; });
+  if (auto minors = devices ? gpu_minors(*devices) : std::nullopt) {
     // Where devices are not constrained, all of them are allowed one by one: that says nothing.
     if (!minors->empty() && minors->size() < gpus_.size()) claim.minors = *std::move(minors);
   }

@@ -107,8 +107,15 @@ class GpuMonitor {
   // This life holds these devices from now on; what it held already continues.
   void claim(const std::string& life, const GpuClaim& claim);
   std::vector<GpuNow> now(const std::string& life);
-  // The life has ended: its statistics, and no more of it.
+  // The life has ended: its statistics, and no more of it and of its steps.
   std::vector<NodeGpu> release(const std::string& life);
+
+  // A step of this life holds those of its devices that have these minor numbers, or no known
+  // one; all of them without such a list. False if there is none.
+  bool claim_step(const std::string& life, const std::string& step,
+                  const std::optional<std::vector<std::uint32_t>>& minors);
+  // The step has ended.
+  std::vector<NodeGpu> release_step(const std::string& life, const std::string& step);
 
   // For the state file, and from it: devices that are there no more are left out.
   std::vector<GpuRecord> records(const std::string& life) const;
@@ -131,7 +138,7 @@ class GpuMonitor {
   std::vector<Place> places_;
   std::vector<GpuDevice> devices_;
   Method method_ = Method::kNvml;
-  Guarded<std::map<std::string, Held>> lives_;
+  Guarded<std::map<std::string, Held>> lives_;  // those of its steps: "LIFE/STEP"
   std::jthread thread_;
 };
 
@@ -145,6 +152,8 @@ class GpuClaims {
       : prolog_dir_(std::move(prolog_dir)), files_(files), gpus_(gpus) {}
 
   void read_prolog_files();
+  // The minor numbers of NVIDIA's GPUs in a devices.list; nothing if it allows all.
+  static std::optional<std::vector<std::uint32_t>> gpu_minors(std::string_view devices);
   // `devices`: of devices.list; `indexes`: of SLURM_JOB_GPUS.
   void claim(const JobSeen& job, std::optional<std::string_view> devices,
              const std::optional<std::string>& indexes);

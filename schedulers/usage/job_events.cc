@@ -178,6 +178,7 @@ void put_programs(Json& json, const ProgramShares& shares) {
     put_ratio(one, "cpu_ratio", program.cpu_ratio);
     one["processes"] = program.processes;
     one["threads"] = program.threads;
+    put(one, "busy_threads", program.busy_threads);
     put(one, "ranks", program.ranks);
     json["programs"].push_back(std::move(one));
   }

@@ -127,13 +127,14 @@ void ProgramTable::remember(std::vector<Process> next, const std::vector<Process
 
 // The most processes, threads and tasks of each program at one reading.
 void ProgramTable::count_at_once(const std::vector<ProcessNow>& now) {
-  std::vector<ProgramUse> at_once(programs_.size());
+  std::vector<ProgramUse> at_once(programs_.size(), ProgramUse{.busy_threads = 0});
   std::vector<std::pair<std::uint32_t, std::uint64_t>> tasks;  // each of a program
   for (const ProcessNow& one : now) {
     const Process* const process = find(one.pid);
     if (process == nullptr || process->program == kOther) continue;
     ++at_once[process->program].processes;
     at_once[process->program].threads += one.threads;
+    add_known(at_once[process->program].busy_threads, one.busy_threads);
     if (process->task) tasks.emplace_back(process->program, *process->task);
   }
   std::sort(tasks.begin(), tasks.end());
@@ -143,6 +144,7 @@ void ProgramTable::count_at_once(const std::vector<ProcessNow>& now) {
   for (std::size_t i = 0; i < programs_.size(); ++i) {
     programs_[i].processes = std::max(programs_[i].processes, at_once[i].processes);
     programs_[i].threads = std::max(programs_[i].threads, at_once[i].threads);
+    if (at_once[i].processes > 0) keep_most(programs_[i].busy_threads, at_once[i].busy_threads);
     keep_most(programs_[i].ranks, at_once[i].ranks);
   }
 }
@@ -236,6 +238,7 @@ ProgramShares merge_programs(const std::vector<NodeUsage>& nodes,
       sum.cpu_seconds += one.cpu_seconds;
       sum.processes += one.processes;
       sum.threads += one.threads;
+      add_known(sum.busy_threads, one.busy_threads);
       if (one.ranks) sum.ranks = sum.ranks.value_or(0) + *one.ranks;
     }
     if (node.programs.other) other = other.value_or(0) + node.programs.other->cpu_seconds;

@@ -19,6 +19,8 @@ struct ProcessNow {
   std::string command;            // changes with each program that the process executes
   double cpu_seconds = 0;         // its own, without those of its children
   std::uint64_t threads = 1;
+  // Those that used at least a tenth of the CPU time of the one that used most. Absent: not known.
+  std::optional<std::uint64_t> busy_threads;
   bool is_blocked = false;  // in a wait that nothing interrupts, where asking for more may hang too
 };
 

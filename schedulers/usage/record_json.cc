@@ -122,6 +122,7 @@ void each(auto& visit, Of<ProgramUse> auto& program) {
   visit("cpu_ratio", program.cpu_ratio);
   visit("processes", program.processes);
   visit("threads", program.threads);
+  visit("busy_threads", program.busy_threads);
   visit("ranks", program.ranks);
 }
 
@@ -143,6 +144,12 @@ void each(auto& visit, Of<ProgramTable::State> auto& programs) {
   visit("processes", programs.processes);
 }
 
+void each(auto& visit, Of<StepGpu> auto& gpu) {
+  visit("count", gpu.count);
+  visit("utilization_ratio", gpu.utilization_ratio);
+  visit("peak_memory_bytes", gpu.peak_memory_bytes);
+}
+
 void each(auto& visit, Of<StepUse> auto& step) {
   visit("name", step.name);
   visit("started_at", step.started_at);
@@ -150,6 +157,7 @@ void each(auto& visit, Of<StepUse> auto& step) {
   visit("elapsed_seconds", step.elapsed_seconds);
   visit("cpu", step.cpu);
   visit("memory", step.memory);
+  visit("gpu", step.gpu);
   visit("last_read", step.last_read);
 }
 
@@ -177,6 +185,7 @@ void each(auto& visit, Of<StepTable::Step> auto& step) {
   visit("peak_working_set", step.peak_working_set);
   visit("peak_charged", step.peak_charged);
   visit("oom_kills", step.oom_kills);
+  visit("gpu", step.gpu);
   visit("last_read", step.last_read);
 }
 
@@ -284,6 +293,9 @@ struct Writer {
   }
   void operator()(const char* key, Timestamp time) {
     out[key] = format_rfc3339(time, TimePrecision::kMicroseconds);
+  }
+  void operator()(const char* key, const StepGpu& gpu) {
+    if (gpu.count > 0) out[key] = json(gpu);
   }
   void operator()(const char* key, const ProgramTable& programs) { (*this)(key, programs.state()); }
   void operator()(const char* key, const StepTable& steps) {

@@ -82,6 +82,12 @@ void keep_most(std::optional<T>& most, const std::optional<T>& other) {
   if (other && (!most || *most < *other)) most = other;
 }
 
+// A sum is absent where a part of it is.
+template <typename T>
+void add_known(std::optional<T>& sum, const std::optional<T>& part) {
+  sum = sum && part ? std::optional(*sum + *part) : std::nullopt;
+}
+
 // ---- one instant: usage.sample
 
 struct CpuNow {
@@ -180,9 +186,10 @@ struct ProgramUse {
   std::string script;               // of an interpreter; "" = none, or not known
   double cpu_seconds = 0;           // of the processes that were read, as they were read last
   std::optional<double> cpu_ratio;  // of the CPU time of the job
-  std::uint64_t processes = 0;      // the most at one reading, as the next two
-  std::uint64_t threads = 0;
-  std::optional<std::uint64_t> ranks;  // tasks of srun
+  std::uint64_t processes = 0;      // the most at one reading
+  std::uint64_t threads = 0;        // likewise
+  std::optional<std::uint64_t> busy_threads;  // likewise: that really ran, see ProcessNow
+  std::optional<std::uint64_t> ranks;         // likewise: tasks of srun
 };
 
 struct ProgramShare {
@@ -198,6 +205,13 @@ struct ProgramShares {
   std::optional<ProgramShare> unseen;  // no reading met what used it, or not to its end
 };
 
+// What the GPUs did that a step could use, while it ran.
+struct StepGpu {
+  std::uint64_t count = 0;
+  std::optional<double> utilization_ratio;         // mean of its GPUs
+  std::optional<std::uint64_t> peak_memory_bytes;  // sum of their peaks
+};
+
 // What one step of a job used. Of several nodes: sums, but the longest time.
 struct StepUse {
   std::string name;  // "batch", "0": as sacct names it behind the dot
@@ -205,6 +219,7 @@ struct StepUse {
   double elapsed_seconds = 0;
   NodeCpu cpu;        // its time, its usable CPUs, and what it used of these
   NodeMemory memory;  // peaks and kills
+  StepGpu gpu;
   LastRead last_read = LastRead::kSample;
 };
 

@@ -312,6 +312,7 @@ void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
   if (read_step) readers.steps.read_at_end(scope(job, true), step);
   if (is_step(change.name)) {
     steps.removed(step, now(), true);
+    take_step_gpus(job, false);
     for (const std::string& removed : {path, path + "/user", path + "/user/cgroup.events"}) {
       watcher_.forget(removed);
       std::erase(readers.watches, removed);
@@ -354,6 +355,7 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
   const bool any_process = readers.processes.read(of_job, logged_, reading);
   if (!gpus_.empty())
     claims_.claim(job.seen(), readers.v1.devices(of_job), readers.processes.gpus());
+  count_step_gpus(job);
   ++readers.timed_readings;
   job.count_processes(any_process, sweep);
   if (reading.any()) {
@@ -361,9 +363,32 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
     if (sample) add_sample(job, reading);
   }
   readers.steps.read_timed(of_job, readers.v1, job.life.state().peak_swap.value_or(0) > 0);
+  take_step_gpus(job, false);
   const std::vector<std::uint32_t>& own = readers.processes.own();
   if (!own.empty()) read_programs(files_, options_.proc, own, reading.at, job.life.state());
   job.schedule(clock_.steady());
+}
+
+void Sampler::count_step_gpus(TrackedJob& job) {
+  if (gpus_.empty()) return;
+  StepReader& reader = readers_.at(job.key).steps;
+  StepTable& steps = job.life.state().steps;
+  for (const StepTable::Step& step : steps.state().steps) {
+    if (!step.runs || step.gpus != StepTable::Step::Gpus::kNotYet) continue;
+    const auto devices = reader.devices(scope(job, false), step.name);
+    const auto minors = devices ? GpuClaims::gpu_minors(*devices) : std::nullopt;
+    // Changes the step in its place.
+    if (gpus_.claim_step(job.seen().key(), step.name, minors)) steps.count_gpus(step.name);
+  }
+}
+
+void Sampler::take_step_gpus(TrackedJob& job, bool all) {
+  if (gpus_.empty()) return;
+  StepTable& steps = job.life.state().steps;
+  for (const StepTable::Step& step : steps.state().steps) {
+    if (step.gpus == StepTable::Step::Gpus::kCounted && (all || !step.runs))
+      steps.take_gpus(step.name, step_gpu(gpus_.release_step(job.seen().key(), step.name)));
+  }
 }
 
 void Sampler::add_sample(TrackedJob& job, const Reading& reading) {
@@ -393,7 +418,9 @@ void Sampler::remove_group(TrackedJob& job, Controller controller) {
 
 void Sampler::end_jobs() {
   for (auto& [key, job] : table_.jobs()) {
-    if (job.vanishing()) check_groups(job);
+    if (!job.vanishing()) continue;
+    check_groups(job);
+    take_step_gpus(job, true);
   }
   for (const std::string& key : table_.end_due(now())) forget(key);
   JobTable::Output output = table_.take();

@@ -127,6 +127,9 @@ class Sampler {
     return readers_.at(job.key).scope(job, at_end, now());
   }
   void read_timed(TrackedJob& job, bool sweep, bool sample);
+  void count_step_gpus(TrackedJob& job);
+  // `all`: also of the steps that run.
+  void take_step_gpus(TrackedJob& job, bool all);
   void add_sample(TrackedJob& job, const Reading& reading);
 
   const SamplerOptions options_;

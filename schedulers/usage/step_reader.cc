@@ -64,6 +64,13 @@ void StepReader::read_if_empty(const ReadScope& scope, std::string_view step) {
     read_at_end(scope, step);
 }
 
+std::optional<std::string_view> StepReader::devices(const ReadScope& scope, std::string_view step) {
+  const ControlGroup& group = scope.groups.of(Controller::kDevices);
+  path_ = path_of(group, step) + "/devices.list";
+  if (!group.there || read_text(files_, path_, text_) < 0) return std::nullopt;
+  return text_;
+}
+
 void StepReader::count_kills(const ReadScope& scope, const Cgroup1Reader& v1,
                              std::string_view name) {
   const ControlGroup& memory = scope.groups.of(Controller::kMemory);

@@ -33,6 +33,8 @@ class StepReader {
   void read_at_end(const ReadScope& scope, std::string_view step);
   // v2: likewise, if no user's process is left in this step.
   void read_if_empty(const ReadScope& scope, std::string_view step);
+  // The devices that a step may use, as its devices.list has them (v1).
+  std::optional<std::string_view> devices(const ReadScope& scope, std::string_view step);
   // The kills that reading the job has counted.
   static void count_kills(const ReadScope& scope, const Cgroup1Reader& v1, std::string_view step);
 

@@ -20,15 +20,28 @@ std::optional<std::uint32_t> number_of(std::string_view name) {
   return parse_number<std::uint32_t>(name.substr(0, name.find_first_not_of("0123456789")));
 }
 
-// A sum is absent where one of the nodes did not measure its part.
-template <typename T>
-void add(std::optional<T>& sum, const std::optional<T>& other) {
-  sum = sum && other ? std::optional(*sum + *other) : std::nullopt;
-}
-
 void leave_out(const std::optional<double>& cpu_seconds, StepRest& rest) {
   ++rest.steps;
   if (cpu_seconds) rest.cpu_seconds = rest.cpu_seconds.value_or(0) + *cpu_seconds;
+}
+
+void add_gpus(StepGpu& sum, const StepGpu& more) {
+  if (more.count == 0) return;
+  if (sum.count == 0) {
+    sum = more;
+    return;
+  }
+  const auto of_all = [](const StepGpu& gpu) {
+    return gpu.utilization_ratio
+               ? std::optional(*gpu.utilization_ratio * static_cast<double>(gpu.count))
+               : std::nullopt;
+  };
+  auto used = of_all(sum);
+  add_known(used, of_all(more));
+  sum.count += more.count;
+  sum.utilization_ratio =
+      used ? std::optional(*used / static_cast<double>(sum.count)) : std::nullopt;
+  add_known(sum.peak_memory_bytes, more.peak_memory_bytes);
 }
 
 // Those that used most, by start; the others only as a sum.
@@ -52,6 +65,12 @@ StepUses shown(std::vector<StepUse> steps, StepRest left_out) {
 }
 
 }  // namespace
+
+StepGpu step_gpu(const std::vector<NodeGpu>& gpus) {
+  StepGpu sum;
+  for (const NodeGpu& gpu : gpus) add_gpus(sum, {1, gpu.utilization.avg, gpu.peak_memory_bytes});
+  return sum;
+}
 
 const StepTable::Step* StepTable::find(std::string_view name) const noexcept {
   const auto found = std::find_if(state_.steps.begin(), state_.steps.end(),
@@ -112,6 +131,17 @@ void StepTable::count_kills(std::string_view name, std::optional<std::uint64_t> 
   if (Step* step = known(name)) keep_most(step->oom_kills, kills);
 }
 
+void StepTable::count_gpus(std::string_view name) {
+  if (Step* step = known(name)) step->gpus = Step::Gpus::kCounted;
+}
+
+void StepTable::take_gpus(std::string_view name, const StepGpu& gpu) {
+  Step* step = known(name);
+  if (step == nullptr) return;
+  step->gpu = gpu;
+  step->gpus = Step::Gpus::kDone;
+}
+
 void StepTable::removed(std::string_view name, Moment now, bool seen) {
   Step* step = known(name);
   if (step == nullptr || !std::exchange(step->runs, false)) return;
@@ -142,6 +172,7 @@ StepUses StepTable::uses(Moment ended) const {
     use.memory.peak_working_set_bytes = step.peak_working_set;
     use.memory.peak_charged_bytes = step.peak_charged;
     use.memory.oom_kills = step.oom_kills;
+    use.gpu = step.gpu;
     use.last_read = step.last_read;
     steps.push_back(std::move(use));
   }
@@ -152,6 +183,7 @@ StepTable StepTable::from(State state) {
   StepTable table;
   table.state_ = std::move(state);
   if (table.state_.steps.size() > kMostSteps) table.state_.steps.resize(kMostSteps);
+  for (Step& step : table.state_.steps) step.gpus = Step::Gpus::kDone;
   return table;
 }
 
@@ -166,12 +198,13 @@ StepUses merge_steps(const std::vector<NodeUsage>& nodes) {
       sum.started_at = std::min(sum.started_at, one.started_at);
       sum.ended_at = std::max(sum.ended_at, one.ended_at);
       sum.elapsed_seconds = std::max(sum.elapsed_seconds, one.elapsed_seconds);
-      add(sum.cpu.time_seconds, one.cpu.time_seconds);
-      add(sum.cpu.allocated, one.cpu.allocated);
-      add(sum.memory.peak_working_set_bytes, one.memory.peak_working_set_bytes);
-      add(sum.memory.peak_charged_bytes, one.memory.peak_charged_bytes);
+      add_known(sum.cpu.time_seconds, one.cpu.time_seconds);
+      add_known(sum.cpu.allocated, one.cpu.allocated);
+      add_known(sum.memory.peak_working_set_bytes, one.memory.peak_working_set_bytes);
+      add_known(sum.memory.peak_charged_bytes, one.memory.peak_charged_bytes);
       if (one.memory.oom_kills)
         sum.memory.oom_kills = sum.memory.oom_kills.value_or(0) + *one.memory.oom_kills;
+      add_gpus(sum.gpu, one.gpu);
       if (one.last_read == LastRead::kSample) sum.last_read = one.last_read;
     }
     if (!node.steps.other) continue;

@@ -34,6 +34,10 @@ class StepTable {
     std::optional<std::uint32_t> cpus;
     std::optional<std::uint64_t> peak_working_set, peak_charged, oom_kills;
     LastRead last_read = LastRead::kSample;
+    StepGpu gpu;  // once it has ended
+    // Whether what its GPUs do is being counted. Not in the state file: nobody counted while the
+    // daemon was down, so of a step that a restart cuts in two nothing is said.
+    enum class Gpus : std::uint8_t { kNotYet, kCounted, kDone } gpus = Gpus::kNotYet;
   };
   // All of it, for the state file.
   struct State {
@@ -49,6 +53,8 @@ class StepTable {
   void add(std::string_view name, const Reading& reading, bool at_end);
   // Of its tasks, that were killed for want of memory, until now.
   void count_kills(std::string_view name, std::optional<std::uint64_t> kills);
+  void count_gpus(std::string_view name);
+  void take_gpus(std::string_view name, const StepGpu& gpu);
   // Its directory was removed now, or `seen` = false: at some time since its last reading.
   void removed(std::string_view name, Moment now, bool seen);
 
@@ -64,6 +70,9 @@ class StepTable {
 
   State state_;
 };
+
+// The GPUs of a step as one.
+StepGpu step_gpu(const std::vector<NodeGpu>& gpus);
 
 // The steps of the same name on several nodes as one.
 StepUses merge_steps(const std::vector<NodeUsage>& nodes);

@@ -4,7 +4,7 @@
 // process each, made and removed by this program. Else a tree of plain files, which costs less than
 // the kernel's: the output says which. Prints CPU time of the sweeping thread, least and median of
 // all sweeps. Then what the steps of jobs cost more, and last, what the programs of jobs with 16
-// processes each cost a process.
+// processes each cost a process, and the threads of one a thread.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -13,13 +13,17 @@
 
 #include <algorithm>
 #include <array>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -363,6 +367,37 @@ void run_programs(int rounds) {
   line("a sweep in which it is not due", not_due);
 }
 
+// The threads of a process, one by one.
+void run_threads(int rounds) {
+  constexpr int kThreads = 64;
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  std::vector<std::jthread> threads;  // which use the two above
+  for (int i = 1; i < kThreads; ++i) {
+    threads.emplace_back([&](const std::stop_token& stop) {
+      std::unique_lock lock(mutex);
+      ended.wait(lock, stop, [] { return false; });
+    });
+  }
+  const auto self = static_cast<std::uint32_t>(::getpid());
+  LifeState life;
+  SteadyTime now{std::chrono::hours(1)};
+  const auto read = [&] {
+    now += std::chrono::minutes(2);
+    read_programs(real_files(), "/proc", {self}, now, life);
+  };
+  read();
+  if (!life.programs.shares(std::nullopt).programs.at(0).busy_threads)
+    bench::fail("the threads were not read");
+  const Cost cost = measure(rounds, kThreads, read);
+  std::vector<std::string> files;
+  for (const DirectoryEntry& thread : list_directories(real_files(), "/proc/self/task"))
+    files.push_back("/proc/self/task/" + thread.name + "/schedstat");
+  const Cost bare = measure(rounds, kThreads, [&] { bare_read(files); });
+  std::printf("%-34s  %8.2f / %7.2f, bare %8.2f / %7.2f, in us a thread\n",
+              "a process with 64 threads", cost.least, cost.median, bare.least, bare.median);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -385,5 +420,6 @@ int main(int argc, char** argv) {
   if (usable(Tree::Kind::kV1)) run_steps("cgroup v1", Tree::Kind::kV1, sweeps);
   if (usable(Tree::Kind::kV2)) run_steps("cgroup v2 (cpu.stat alone)", Tree::Kind::kV2, sweeps);
   run_programs(sweeps);
+  run_threads(sweeps);
   return 0;
 }

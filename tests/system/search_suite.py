@@ -213,12 +213,14 @@ class Content:
             ("job", {**common, "kind": "usage.job", "usage": {
                 "cpu": {"efficiency_ratio": 0.3},
                 "programs": [{"name": "python3", "script": "train.py", "cpu_seconds": 4.5,
-                              "cpu_ratio": 0.9, "processes": 1, "threads": 4}],
+                              "cpu_ratio": 0.9, "processes": 1, "threads": 4,
+                              "busy_threads": 3}],
                 "programs_unseen": {"cpu_seconds": 0.5, "cpu_ratio": 0.1},
                 "steps": [{"name": "0", "started_at": "2026-11-15T12:00:01.5Z",
                            "ended_at": "2026-11-15T12:00:04Z", "elapsed_seconds": 2.5,
                            "cpu": {"time_seconds": 4.5, "allocated": 8, "efficiency_ratio": 0.225},
                            "memory": {"peak_working_set_bytes": 450887680, "oom_kills": 1},
+                           "gpu": {"count": 2, "utilization_ratio": 0.25},
                            "last_read": "removal"}],
                 "steps_other": {"steps": 70, "cpu_seconds": 0.25},
                 "nodes": [{"host": {"name": "n1"}, "cpu": {"utilization": spread}}],
@@ -237,6 +239,8 @@ class Content:
         assert templated.hits(index, kql('usage.steps.name: "0"')) == ["job"]
         assert templated.hits(index, kql("usage.steps.cpu.efficiency_ratio < 0.3")) == ["job"]
         assert templated.hits(index, kql("usage.steps.memory.oom_kills >= 1")) == ["job"]
+        assert templated.hits(index, kql("usage.steps.gpu.utilization_ratio < 0.3")) == ["job"]
+        assert templated.hits(index, kql("usage.programs.busy_threads < 4")) == ["job"]
         assert templated.hits(index, kql("usage.steps_other.steps > 50")) == ["job"]
         assert templated.hits(index, kql('usage.findings.text.words: "16 cores"')) == ["job"]
         assert templated.hits(index, kql("usage.suggest.memory_bytes > 500000000")) == ["job"]

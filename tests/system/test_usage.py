@@ -305,7 +305,8 @@ def test_an_ordinary_user_may_measure_all_jobs(make_daemon, lab, work, ordinary_
 
 
 # Burns CPU seconds, says how much that was, and waits: as Python, as a shell, and as a program.
-PYTHON_BURNS = """import os, sys, time
+PYTHON_BURNS = """import os, sys, threading, time
+for _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()
 out, seconds = sys.argv[1], float(sys.argv[2])
 def say(name):
     with open(f"{out}.{name}.new", "w") as file:
@@ -409,6 +410,9 @@ wait
     assert programs["solver", ""]["ranks"] == 2 and programs["solver", ""]["processes"] == 3
     assert "ranks" not in programs["python3", "train.py"]
     assert ("bash", "slurm_script") in programs
+    train = programs["python3", "train.py"]
+    assert (train["threads"], train["busy_threads"]) == (4, 1)
+    assert programs["solver", ""]["busy_threads"] == 3
     assert sum(got.values()) + usage["programs_unseen"]["cpu_seconds"] == pytest.approx(
         usage["cpu"]["time_seconds"], abs=ROUNDED)
     assert programs["python3", "train.py"]["cpu_ratio"] == pytest.approx(
@@ -418,7 +422,7 @@ wait
     assert [p["name"] for p in whole["programs"]] == [p["name"] for p in usage["programs"]]
     report = daemon.command("report", job).stdout
     print(json.dumps({k: whole[k] for k in whole if k.startswith("programs")}), report, sep="\n")
-    assert re.search(r"^solver +[0-9.]+ s +[0-9]+ % +3 +3 +2$", report, re.M), report
+    assert re.search(r"^solver +[0-9.]+ s +[0-9]+ % +3 +3 +3 +2$", report, re.M), report
 
 
 def test_each_step_of_a_job_has_what_it_used(make_daemon, lab, work):

@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 5
+VERSION = 6
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -161,13 +161,14 @@ def usage_family(_):
                      power_watts=DOUBLE, energy_joules=DOUBLE,
                      zero_ratio=DOUBLE, longest_zero_seconds=DOUBLE, samples=LONG),
             programs=obj(name=keyword(), script=keyword(), cpu_seconds=DOUBLE, cpu_ratio=DOUBLE,
-                         processes=LONG, threads=LONG, ranks=LONG),
+                         processes=LONG, threads=LONG, busy_threads=LONG, ranks=LONG),
             programs_other=obj(cpu_seconds=DOUBLE, cpu_ratio=DOUBLE),
             programs_unseen=obj(cpu_seconds=DOUBLE, cpu_ratio=DOUBLE),
             steps=obj(name=keyword(), started_at=DATE, ended_at=DATE, elapsed_seconds=DOUBLE,
                       cpu=obj(time_seconds=DOUBLE, allocated=LONG, efficiency_ratio=DOUBLE),
                       memory=obj(peak_working_set_bytes=LONG, peak_charged_bytes=LONG,
                                  oom_kills=LONG),
+                      gpu=obj(count=LONG, utilization_ratio=DOUBLE, peak_memory_bytes=LONG),
                       last_read=keyword()),
             steps_other=obj(steps=LONG, cpu_seconds=DOUBLE),
             quality=obj(samples=LONG, covered_ratio=DOUBLE, last_read=keyword(),

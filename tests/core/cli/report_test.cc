@@ -173,6 +173,7 @@ TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
                                {"cpu_ratio", 0.75},
                                {"processes", 4},
                                {"threads", 36},
+                               {"busy_threads", 4},
                                {"ranks", 4}},
                               {{"name", "bash"},
                                {"script", "slurm_script"},
@@ -182,14 +183,15 @@ TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
                                {"threads", 1}}};
   one["usage"]["programs_unseen"] = {{"cpu_seconds", 1799.96}, {"cpu_ratio", 0.25}};
   keep(one, "4711.usage.json");
-  EXPECT_THAT(run({"4711"}).out,
-              HasSubstr("\n"
-                        "PROGRAM                     CPU TIME  SHARE  PROCESSES  THREADS  RANKS\n"
-                        "python3 train.py          1 h 30 min   75 %          4       36      4\n"
-                        "bash slurm_script              40 ms  0.0 %          1        1      -\n"
-                        "(not seen by a reading)  29 min 59 s   25 %\n"
-                        "\n"
-                        "Findings\n"));
+  EXPECT_THAT(
+      run({"4711"}).out,
+      HasSubstr("\n"
+                "PROGRAM                     CPU TIME  SHARE  PROCESSES  THREADS  BUSY  RANKS\n"
+                "python3 train.py          1 h 30 min   75 %          4       36     4      4\n"
+                "bash slurm_script              40 ms  0.0 %          1        1     -      -\n"
+                "(not seen by a reading)  29 min 59 s   25 %\n"
+                "\n"
+                "Findings\n"));
   one["usage"]["programs"][0]["name"] = "\033[2J\nroot";
   keep(one, "4711.usage.json");
   EXPECT_THAT(run({"4711"}).out, AllOf(Not(HasSubstr("\033")), Not(HasSubstr("\nroot"))));
@@ -248,6 +250,26 @@ TEST_F(ReportTest, StepsAreATableInTheOrderOfTheirStart) {
   keep(one, "4711.usage.json");
   EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("(1 other step) "), Not(HasSubstr("\033")),
                                        Not(HasSubstr("\nroot"))));
+}
+
+TEST_F(ReportTest, GpusOfStepsAreAColumnOfTheirMeanOverTheNodes) {
+  for (const std::string host : {"n1", "n2"}) {
+    Json node = node_event(host);
+    Json first = step("0", 5);
+    first["gpu"] = {{"count", host == "n1" ? 1 : 3},
+                    {"utilization_ratio", host == "n1" ? 0.8 : 0.4}};
+    Json second = step("1", 7);
+    second["gpu"] = {{"count", 2}};
+    if (host == "n1") second["gpu"]["utilization_ratio"] = 0.5;
+    Json third = step("2", 9);
+    if (host == "n2") third["gpu"] = {{"count", 1}, {"utilization_ratio", 0.3}};
+    node["usage"]["steps"] = {first, second, third};
+    keep(node, "4711.usage-node-" + host + ".json");
+  }
+  EXPECT_THAT(
+      run({"4711"}).out,
+      ContainsRegex("STEP .* CPU +GPU +PEAK MEMORY\n"
+                    "0 .* 50 % +50 % +860 MiB\n1 .* 50 % +- +860 MiB\n2 .* 50 % +30 % +860 MiB\n"));
 }
 
 TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
@@ -403,6 +425,7 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
     Json node = node_event(host);
     node["usage"]["programs"] = {
         {{"name", "mpi"}, {"cpu_seconds", 3600.0}, {"processes", 2}, {"threads", 2}, {"ranks", 2}}};
+    node["usage"]["programs"][0]["busy_threads"] = host == "n1" ? 1 : 2;
     keep(node, "alice/2026/12/4711-_none.usage-node-" + host + ".json");
   }
   Json earlier = job();  // of the life before a requeue
@@ -417,7 +440,7 @@ TEST_F(ReportTest, NodesOfAnAccountedJobTellOfThemselves) {
   EXPECT_THAT(out, ContainsRegex("NODE +CPU +PEAK MEMORY"));
   EXPECT_THAT(out, ContainsRegex("n1 +50 % +430 MiB"));
   EXPECT_THAT(out, ContainsRegex("n2 +50 %"));
-  EXPECT_THAT(out, ContainsRegex("mpi +2 h 0 min +50 % +4 +4 +4\n"));
+  EXPECT_THAT(out, ContainsRegex("mpi +2 h 0 min +50 % +4 +4 +3 +4\n"));
   EXPECT_THAT(out, Not(HasSubstr("n3")));
   const Json all = Json::parse(run({"4711", "--json"}).out);
   ASSERT_EQ(all["jobs"].size(), 1U);

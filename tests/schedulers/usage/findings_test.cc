@@ -228,6 +228,43 @@ TEST(FindingsTest, UnusedCpusNameTheStepThatHasMostOfThem) {
   EXPECT_THAT(find(view(n), "cpu_serial")->steps, ElementsAre("0"));
 }
 
+TEST(FindingsTest, UnusedGpusNameTheStepThatHasMostOfThem) {
+  NodeUsage n = node();
+  n.gpus = {gpu(0.1), gpu(0.1, "GPU-2")};  // 1.8 GPUs of 3600 s are unused: 6480 s
+  n.steps.steps = {step("batch", 3600, 1), step("0", 3600, 1), step("1", 3600, 1)};
+  n.steps.steps[0].gpu = {2, 0.1, {}};
+  n.steps.steps[1].gpu = {1, 0.1, {}};
+  n.steps.steps[2].gpu = {1, 0.101, {}};
+  const auto found = [&] { return *find(view(n), "gpu_low"); };
+  EXPECT_THAT(found().steps, IsEmpty());
+  n.steps.steps[2].gpu.utilization_ratio = 0.099;
+  EXPECT_THAT(found().steps, ElementsAre("1"));
+  EXPECT_THAT(found().text,
+              ::testing::EndsWith(" Most of the unused time is that of step 1, which used 9.9 % of "
+                                  "its GPU for 60 min."));
+  n.steps.steps[2].gpu.utilization_ratio.reset();
+  EXPECT_THAT(found().steps, IsEmpty());
+}
+
+TEST(FindingsTest, UnusedCpusSayHowManyThreadsRan) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 3600;
+  n.programs.programs = {{.name = "python3", .cpu_seconds = 1801, .threads = 36, .busy_threads = 1},
+                         {.name = "bash", .cpu_seconds = 1799, .threads = 1, .busy_threads = 1}};
+  const auto text = [&] { return find(view(n), "cpu_serial")->text; };
+  EXPECT_THAT(text(), ::testing::EndsWith(" Of the 36 threads of its main program, 1 ran."));
+  EXPECT_THAT(find(view(n), "cpu_low")->text, HasSubstr(", 1 ran."));
+  n.cpu.throttled_seconds = 1000;
+  EXPECT_THAT(find(view(n), "cpu_oversubscribed")->text, HasSubstr(", 1 ran."));
+  n.programs.programs[0].busy_threads.reset();
+  EXPECT_THAT(text(), Not(HasSubstr("threads")));
+  n.programs.programs[0].busy_threads = 1;
+  n.programs.programs[0].cpu_seconds = 1800;
+  EXPECT_THAT(text(), Not(HasSubstr("threads"))) << "no more than half of the CPU time";
+  n.programs.programs[0] = {.name = "a", .cpu_seconds = 3000, .threads = 1, .busy_threads = 1};
+  EXPECT_THAT(text(), Not(HasSubstr("threads")));
+}
+
 TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
   NodeUsage n = node();
   n.memory.peak_working_set_bytes = 3 * kGiB;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "schedulers/usage/events.h"
@@ -25,6 +26,7 @@ using test::CgroupLab;
 using test::FailingFiles;
 using test::FakeClock;
 using test::V1Job;
+using ::testing::ElementsAre;
 using Json = nlohmann::json;
 
 class ProgramReaderTest : public ::testing::Test {
@@ -69,6 +71,51 @@ TEST_F(ProgramReaderTest, ReadsTimesAndNamesOfProcesses) {
   EXPECT_EQ(found[0].ranks, 1U);
   EXPECT_EQ(found[1].name, "odd) R 1 (name");
   EXPECT_FALSE(found[1].ranks.has_value());
+}
+
+TEST_F(ProgramReaderTest, CountsTheThreadsThatRan) {
+  // ns of each thread's time on a CPU.
+  const auto threads = [&](int pid, const std::vector<std::uint64_t>& times) {
+    int thread = pid;
+    for (const std::uint64_t time : times) {
+      write(pid, "task/" + std::to_string(thread++) + "/schedstat",
+            std::to_string(time) + " 12345 678\n");
+    }
+  };
+  stat(11, "serial", 100);
+  threads(11, {1'000'000'000, 99'999'999, 0});
+  stat(12, "parallel", 200);
+  threads(12, {1'000'000'000, 100'000'000, 900'000'000});
+  stat(13, "young", 1);
+  threads(13, {9'999'999, 9'000'000, 1'000});
+  stat(14, "waits", 0);
+  stat(15, "unknown", 300);
+  stat(16, "odd", 300);
+  threads(16, {1'000'000'000});
+  write(16, "task/17/schedstat", "x 1 2\n");
+  read({11, 12, 13, 14, 15, 16});
+  std::map<std::string, std::optional<std::uint64_t>> busy;
+  for (const ProgramUse& one : programs()) busy[one.name] = one.busy_threads;
+  using Busy = std::pair<const std::string, std::optional<std::uint64_t>>;
+  EXPECT_THAT(busy, ElementsAre(Busy("odd", std::nullopt), Busy("parallel", 3), Busy("serial", 1),
+                                Busy("unknown", std::nullopt), Busy("waits", 0), Busy("young", 0)));
+}
+
+TEST_F(ProgramReaderTest, ThreadsBeyondAThousandOfAJobAreNotReadOneByOne) {
+  const auto process = [&](int pid, int threads) {
+    write(pid, "stat",
+          std::to_string(pid) + " (p" + std::to_string(pid) +
+              ") S 1 1 1 0 -1 4194560 0 0 0 0 100 0 900 90 20 0 " + std::to_string(threads) +
+              " 0 777 0 0\n");
+    write(pid, "task/1/schedstat", "1000000000 1 1\n");
+  };
+  process(11, 1000);
+  process(12, 25);
+  process(13, 24);
+  read({11, 12, 13});
+  std::vector<bool> known;
+  for (const ProgramUse& one : programs()) known.push_back(one.busy_threads.has_value());
+  EXPECT_THAT(known, ElementsAre(true, false, true)) << "by name";
 }
 
 TEST_F(ProgramReaderTest, AsksForTheNameOnceAndForTheTimeEachTime) {
@@ -254,6 +301,31 @@ TEST_F(RealProcessTest, EachProgramHasTheTimeThatTheKernelCharged) {
   const Event event = node_event("lab", ended[0]);
   EXPECT_NE(event.extra_json.find("count.sh"), std::string::npos);
   EXPECT_EQ(event.extra_json.find("secret"), std::string::npos);
+}
+
+TEST_F(RealProcessTest, OfManyThreadsThoseThatRanAreCounted) {
+  // perl of Debian has no threads; python3 has, and each of these burns CPU time in one that lets
+  // others run, one after the other.
+  const pid_t child = start_until_stopped(
+      {"python3", "-c",
+       "import os, signal, threading, time\n"
+       "def burn():\n"
+       "    while time.thread_time() < 0.1: pass\n"
+       "    done.release(); threading.Event().wait()\n"
+       "done = threading.Semaphore(0)\n"
+       "threads = [threading.Thread(target=burn, daemon=True) for _ in range(2)]\n"
+       "threads += [threading.Thread(target=threading.Event().wait, daemon=True) for _ in "
+       "range(3)]\n"
+       "for thread in threads: thread.start()\n"
+       "for _ in range(2): done.acquire()\n"
+       "while time.thread_time() < 0.1: pass\n"
+       "os.kill(os.getpid(), signal.SIGSTOP)\n"});
+  LifeState life;
+  read_programs(real_files(), "/proc", {static_cast<std::uint32_t>(child)}, SteadyTime{1h}, life);
+  const auto programs = life.programs.shares(std::nullopt).programs;
+  ASSERT_EQ(programs.size(), 1U);
+  EXPECT_EQ(programs[0].threads, 6U);
+  EXPECT_EQ(programs[0].busy_threads, 3U);
 }
 
 TEST_F(RealProcessTest, ProcessesOfTheNextLifeAreNotThoseOfTheLastOne) {

@@ -82,6 +82,24 @@ TEST_F(ProgramTableTest, DividesTheCpuTimeOfAJobAmongItsPrograms) {
   EXPECT_DOUBLE_EQ(sum_of(shares), 100);
 }
 
+TEST_F(ProgramTableTest, BusyThreadsAreTheMostOfOneReadingInWhichAllWereCounted) {
+  const auto at_once = [&](std::vector<std::optional<std::uint64_t>> busy) {
+    std::vector<ProcessNow> now;
+    for (const auto& threads : busy) {
+      now.push_back(process(static_cast<std::uint32_t>(now.size()) + 1, "gmx", 1, 8));
+      now.back().busy_threads = threads;
+    }
+    take(std::move(now));
+    return table_.shares(100).programs.at(0).busy_threads;
+  };
+  EXPECT_EQ(at_once({std::nullopt}), std::nullopt);
+  EXPECT_EQ(at_once({2, 3}), 5U);
+  EXPECT_EQ(at_once({8, std::nullopt}), 5U);
+  EXPECT_EQ(at_once({1}), 5U);
+  restart();
+  EXPECT_EQ(at_once({4, 4}), 8U);
+}
+
 TEST_F(ProgramTableTest, WithoutATotalNothingHasAShareAndNothingIsUnseen) {
   take({process(1, "bash", 2)});
   const ProgramShares shares = table_.shares(std::nullopt);

@@ -1139,11 +1139,14 @@ TEST_F(SamplerTest, NothingIsEverWrittenOrMadeBelowTheRoot) {
 
 // ---- GPUs
 
-class IdleGpus final : public GpuReader {
+class ThreeGpus final : public GpuReader {
  public:
+  std::array<double, 3> now{};  // utilization
   Method method() const noexcept override { return Method::kNvml; }
   const std::vector<GpuDevice>& devices() const noexcept override { return devices_; }
-  GpuReading read(std::size_t /*device*/) override { return {.utilization_ratio = 0}; }
+  GpuReading read(std::size_t device) override {
+    return {.utilization_ratio = now.at(device), .memory_used_bytes = 1000};
+  }
 
  private:
   std::vector<GpuDevice> devices_ = {
@@ -1152,9 +1155,13 @@ class IdleGpus final : public GpuReader {
 
 class SamplerGpuTest : public SamplerTest {
  protected:
-  static std::vector<std::unique_ptr<GpuReader>> readers() {
+  ThreeGpus* scripted_ = nullptr;  // those that were made last
+
+  std::vector<std::unique_ptr<GpuReader>> readers() {
     std::vector<std::unique_ptr<GpuReader>> all;
-    all.push_back(std::make_unique<IdleGpus>());
+    auto gpus = std::make_unique<ThreeGpus>();
+    scripted_ = gpus.get();
+    all.push_back(std::move(gpus));
     return all;
   }
   GpuMonitor three_{readers(), clock_};
@@ -1195,6 +1202,95 @@ TEST_F(SamplerGpuTest, DevicesThatAreNotConstrainedSayNothing) {
   const V1Job job(lab_, "7");
   lab_.write(job.of("devices") + "/devices.list", "a *:* rwm\n");
   EXPECT_THAT(gpus_of_ended_job(job), ::testing::ElementsAre());
+}
+
+TEST_F(SamplerGpuTest, AStepHasWhatItsGpusDidWhileItRan) {
+  const V1Job job(lab_, "7");
+  lab_.write(job.of("devices") + "/devices.list", "c 195:1 rw\nc 195:2 rw\n");
+  sampler_ = std::make_unique<Sampler>(options_, files_, three_, log_, clock_);
+  step();
+  const auto poll = [&](double first, double second) {
+    scripted_->now = {0, first, second};
+    three_.poll();
+    clock_.advance(2s);
+    three_.poll();
+  };
+  poll(0, 0);
+  const V1Step one(lab_, job, "0"), both(lab_, job, "1"), none(lab_, job, "2");
+  lab_.write(one.of("devices") + "/devices.list", "c 195:2 rw\nc 195:255 rw\n");
+  lab_.write(none.of("devices") + "/devices.list", "c 195:255 rw\n");
+  pass(30s);
+  poll(0.5, 1);
+  one.vanish();
+  lab_.remove(one.of("devices"));
+  step();
+  poll(0.5, 0);
+  const V1Step later(lab_, job, "3");
+  both.vanish();
+  step();
+  poll(0, 0);
+  EXPECT_THAT(three_.now(sampler_->lives().at(0).job.key() + "/0"), ::testing::IsEmpty())
+      << "kept no longer";
+  lab_.remove(job.of("devices"));
+  job.cpu(1);
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  std::map<std::string, StepGpu> gpus;
+  for (const StepUse& use : ended_[0].steps.steps) gpus[use.name] = use.gpu;
+  EXPECT_EQ(gpus["0"].count, 1U);
+  EXPECT_THAT(gpus["0"].utilization_ratio, Optional(DoubleNear(1, 1e-9)));
+  EXPECT_EQ(gpus["1"].count, 2U) << "without a list of its own it has those of its job";
+  EXPECT_THAT(gpus["1"].utilization_ratio, Optional(DoubleNear((0.5 + 0.5) / 2, 1e-9)));
+  EXPECT_EQ(gpus["1"].peak_memory_bytes, 2000U);
+  EXPECT_EQ(gpus["2"].count, 0U);
+  EXPECT_EQ(gpus["3"].count, 0U) << "no reading of the job met it";
+  EXPECT_THAT(three_.now(ended_[0].job.key() + "/batch"), ::testing::IsEmpty());
+}
+
+TEST_F(SamplerGpuTest, AStepThatRunsWhenItsJobEndsHasItsGpusToo) {
+  const V1Job job(lab_, "7");
+  lab_.write(job.of("devices") + "/devices.list", "c 195:0 rw\n");
+  sampler_ = std::make_unique<Sampler>(options_, files_, three_, log_, clock_);
+  const V1Step srun(lab_, job, "0");
+  step();
+  scripted_->now = {0.25, 0, 0};
+  three_.poll();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  ASSERT_EQ(ended_[0].steps.steps.size(), 2U);
+  for (const StepUse& use : ended_[0].steps.steps) {
+    EXPECT_THAT(use.gpu.utilization_ratio, Optional(DoubleNear(0.25, 1e-9))) << use.name;
+  }
+}
+
+TEST_F(SamplerGpuTest, OfAStepThatARestartCutsInTwoNothingIsSaid) {
+  const V1Job job(lab_, "7");
+  lab_.write(job.of("devices") + "/devices.list", "c 195:0 rw\n");
+  sampler_ = std::make_unique<Sampler>(options_, files_, three_, log_, clock_);
+  step();
+  const V1Step cut(lab_, job, "0"), ended(lab_, job, "1");
+  pass(30s);
+  scripted_->now = {0.25, 0, 0};
+  three_.poll();
+  ended.vanish();
+  step();
+  const auto lives = sampler_->lives();
+  GpuMonitor later(readers(), clock_);
+  sampler_ = std::make_unique<Sampler>(options_, files_, later, log_, clock_);
+  std::vector<LifeState> again;
+  for (const LifeState& life : lives) again.push_back(*parse_life(life_record(life)));
+  sampler_->restore(std::move(again), true);
+  const V1Step began(lab_, job, "2");
+  pass(30s);
+  scripted_->now = {1, 0, 0};
+  later.poll();
+  end(job);
+  ASSERT_EQ(ended_.size(), 1U);
+  std::map<std::string, std::optional<double>> used;
+  for (const StepUse& use : ended_[0].steps.steps) used[use.name] = use.gpu.utilization_ratio;
+  EXPECT_THAT(used["0"], std::nullopt);
+  EXPECT_THAT(used["1"], Optional(0.25));
+  EXPECT_THAT(used["2"], Optional(1.0));
 }
 
 TEST_F(SamplerGpuTest, AGpuBelongsToTheJobWhoseEnvironmentNamesIt) {

@@ -219,6 +219,27 @@ TEST_F(StepTableTest, StepsOfSeveralNodesAreOne) {
   EXPECT_THAT(all.other->cpu_seconds, Optional(2.0));
 }
 
+TEST_F(StepTableTest, GpusOfSeveralNodesAreOneMean) {
+  const auto node = [](StepGpu gpu) {
+    NodeUsage made;
+    made.steps.steps = {{.name = "0", .gpu = gpu}};
+    return made;
+  };
+  const auto merged = [&](std::vector<StepGpu> gpus) {
+    std::vector<NodeUsage> nodes;
+    for (const StepGpu& gpu : gpus) nodes.push_back(node(gpu));
+    return merge_steps(nodes).steps.at(0).gpu;
+  };
+  const StepGpu all = merged({{}, {1, 0.8, 10}, {3, 0.4, 20}, {}});
+  EXPECT_EQ(all.count, 4U);
+  EXPECT_THAT(all.utilization_ratio, Optional(DoubleNear(0.5, 1e-9)));
+  EXPECT_EQ(all.peak_memory_bytes, 30U);
+  const StepGpu unknown = merged({{1, std::nullopt, 10}, {3, 0.4, std::nullopt}});
+  EXPECT_EQ(unknown.count, 4U);
+  EXPECT_EQ(unknown.utilization_ratio, std::nullopt);
+  EXPECT_EQ(unknown.peak_memory_bytes, std::nullopt);
+}
+
 TEST(StepNameTest, IsWhatFollowsStep) {
   EXPECT_EQ(step_name("step_0"), "0");
   EXPECT_EQ(step_name("step_batch/task_0"), "batch");
