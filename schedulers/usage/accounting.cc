@@ -173,11 +173,22 @@ AccountedStep read_step(const Row& row, const JobFacts& job) {
 }  // namespace
 
 std::vector<std::string> sacct_arguments(std::string_view guard, Timestamp from, Timestamp to) {
-  return {"--allusers",     "--duplicates", "--noheader",
-          "--parsable",     "--noconvert",  "--delimiter=" + std::string(guard),
-          "--state",        kStates,        "--starttime",
-          sacct_time(from), "--endtime",    sacct_time(to),
-          "--format",       kNames};
+  // --local: in a federation it may answer for all of its clusters.
+  return {"--allusers",
+          "--duplicates",
+          "--local",
+          "--noheader",
+          "--parsable",
+          "--noconvert",
+          "--delimiter=" + std::string(guard),
+          "--state",
+          kStates,
+          "--starttime",
+          sacct_time(from),
+          "--endtime",
+          sacct_time(to),
+          "--format",
+          kNames};
 }
 
 Result<std::vector<AccountedJob>> parse_sacct(std::string_view answer, std::string_view guard) {

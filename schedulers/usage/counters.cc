@@ -217,12 +217,12 @@ std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   return stat;
 }
 
-std::optional<ProcessPages> parse_statm(std::string_view text) noexcept {
+std::optional<std::uint64_t> parse_statm(std::string_view text) noexcept {
   take_word(text);
   const auto resident = parse_number<std::uint64_t>(take_word(text));
   const auto shared = parse_number<std::uint64_t>(take_word(text));
   if (!resident || !shared || *shared > *resident) return std::nullopt;
-  return ProcessPages{*resident - *shared, *shared};
+  return *resident - *shared;
 }
 
 IoBytes parse_process_io(std::string_view text) noexcept {

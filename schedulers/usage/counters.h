@@ -61,12 +61,8 @@ struct ProcessStat {
 };
 std::optional<ProcessStat> parse_process_stat(std::string_view text);  // /proc/PID/stat
 
-// Resident pages that no other process shares, and those that one may: /proc/PID/statm.
-struct ProcessPages {
-  std::uint64_t own = 0;
-  std::uint64_t shared = 0;
-};
-std::optional<ProcessPages> parse_statm(std::string_view text) noexcept;
+// Resident pages that no other process shares: /proc/PID/statm.
+std::optional<std::uint64_t> parse_statm(std::string_view text) noexcept;
 
 IoBytes parse_process_io(std::string_view text) noexcept;  // rchar, wchar of /proc/PID/io
 

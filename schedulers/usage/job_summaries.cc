@@ -94,7 +94,7 @@ Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids,
   if (!guard) return guard.error();
   const auto answer =
       runner_.run({*squeue,
-                   {"-h", "-a", "-t", "all", "-j", ids},
+                   {"-h", "-a", "--local", "-t", "all", "-j", ids},
                    slurm_client::squeue_environment(config_.slurm_conf, queue_format(*guard))},
                   stop, std::chrono::steady_clock::now() + kQuestionPatience);
   if (!answer) return answer.error();

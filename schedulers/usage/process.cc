@@ -36,7 +36,7 @@ void add_usage(Files& files, const std::string& proc, const std::vector<std::uin
     ticks += stat->ticks + stat->children_ticks;
     user_ticks += stat->user_ticks;
     if (read_text(files, process_file(proc, pid, "statm"), text, 4096) < 0) continue;
-    if (const auto found = parse_statm(text)) pages += found->own;
+    if (const auto found = parse_statm(text)) pages += *found;
   }
   if (any && !into.source.cpu) {
     into.source.cpu = Method::kProc;

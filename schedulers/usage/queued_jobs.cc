@@ -15,11 +15,11 @@ namespace {
 using namespace slurm_client;
 
 // In the order of parse_queue().
-constexpr std::array<std::string_view, 23> kQueueFields{
+constexpr std::array<std::string_view, 22> kQueueFields{
     "JobID",     "ArrayJobID", "ArrayTaskID", "UserID",     "GroupID",    "SubmitTime",
     "StartTime", "EndTime",    "TimeUsed",    "TimeLimit",  "RestartCnt", "State",
     "exit_code", "NumNodes",   "NumCPUs",     "tres-alloc", "HetJobID",   "Account",
-    "QOS",       "Partition",  "WorkDir",     "BatchHost",  "Name"};
+    "QOS",       "Partition",  "WorkDir",     "Name"};
 
 bool is_number(std::string_view text) { return parse_number<std::uint64_t>(text).has_value(); }
 
@@ -88,10 +88,9 @@ QueuedJob read_queued(std::span<const std::string_view> row) {
                 .is_final = is_final_state(state),
                 .running = state == "RUNNING" || state == "SUSPENDED" || state == "COMPLETING" ||
                            state == "STOPPED"};
-  if (const auto host = optional_text(row[21]); host && *host != "n/a") job.batch_host = *host;
   JobFacts& facts = job.facts;
   facts.job = {.id = job.id,
-               .name = optional_text(row[22]),
+               .name = optional_text(row[21]),
                .account = optional_text(row[17]),
                .partition = optional_text(row[19]),
                .qos = optional_text(row[18]),

@@ -18,9 +18,8 @@ Request read_request(std::string_view allocated_tres, std::string_view nodes, st
 struct QueuedJob {
   std::string id;  // the number of this job, also of an array's task
   bool is_final = false;
-  bool running = false;    // or suspended, or completing: its times are of the present life
-  std::string batch_host;  // where the script runs; "" = unknown
-  JobFacts facts;          // without names of user and group
+  bool running = false;  // or suspended, or completing: its times are of the present life
+  JobFacts facts;        // without names of user and group
 };
 
 // SQUEUE_FORMAT2 of the question.

@@ -339,7 +339,7 @@ TEST_F(AccountingTest, APositionThatIsNotUnderstoodIsSaidAndTheLastDayImportedAn
 
 TEST_F(AccountingTest, TheQuestionIsInUtcForAllUsersAndForEachLifeOfAJob) {
   ASSERT_TRUE(import());
-  EXPECT_THAT(calls(), Contains(::testing::AllOf(HasSubstr("--allusers --duplicates"),
+  EXPECT_THAT(calls(), Contains(::testing::AllOf(HasSubstr("--allusers --duplicates --local"),
                                                  HasSubstr("--endtime 2026-11-21T00:00:00"),
                                                  HasSubstr("--delimiter=@"))));
 }

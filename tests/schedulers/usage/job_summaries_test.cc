@@ -59,7 +59,6 @@ struct Row {
                                      "(null)"s,
                                      "batch"s,
                                      "/home"s,
-                                     "n1"s,
                                      name}) {
       result += field + "X";
     }
@@ -215,7 +214,7 @@ TEST_F(JobSummariesTest, TheFormatIsNotInTheCommandLineWhereOthersCouldReadTheGu
   made().node_ended(node());
   wait();
   ASSERT_THAT(calls(), SizeIs(1));
-  EXPECT_EQ(calls()[0], "-h -a -t all -j 4711");
+  EXPECT_EQ(calls()[0], "-h -a --local -t all -j 4711");
   EXPECT_THAT(directory_.read("format"),
               ::testing::MatchesRegex("JobID:@[0-9a-f]{32},ArrayJobID:@.*,Name:@[0-9a-f]{32}"));
 }
@@ -231,14 +230,14 @@ TEST_F(JobSummariesTest, OneQuestionServesAllJobsThatEndedAndNoMoreThanOneIsAske
   made().node_ended(second);
   EXPECT_THAT(made().poll({}).events, SizeIs(1));
   EXPECT_THAT(made().poll({}).events, IsEmpty());
-  EXPECT_THAT(calls(), ElementsAre("-h -a -t all -j 4711,4712"));
+  EXPECT_THAT(calls(), ElementsAre("-h -a --local -t all -j 4711,4712"));
   other.state = "FAILED";
   other.exit_code = "768";
   rows({other});
   const auto ready = wait();
   ASSERT_THAT(ready.events, SizeIs(1));
   EXPECT_EQ(job(ready.events[0])["exit_code"], "3:0");
-  EXPECT_EQ(calls().back(), "-h -a -t all -j 4712");
+  EXPECT_EQ(calls().back(), "-h -a --local -t all -j 4712");
 }
 
 TEST_F(JobSummariesTest, AStateThatIsNotFinalIsWaitedForButNotForEver) {

@@ -17,7 +17,7 @@ TEST(RequestTest, GpusOfAllTypesAreCountedOnce) {
   EXPECT_FALSE(read_request("cpu=4,gres/gpu=1,gres/shard=0", "1", "4", "").shared_gpu);
 }
 
-// As squeue of Slurm 22.05 printed it, with another guard.
+// As squeue of Slurm 22.05 printed it, with another guard and without BatchHost.
 TEST(QueuedJobsTest, ARecordedAnswerIsRead) {
   const auto jobs = parse_queue(
       "4@0123abc3@0123abc0@0123abc0@0123abc0@0123abc1795292017@0123abc1795292019@0123abc1795292021@"
@@ -25,13 +25,13 @@ TEST(QueuedJobsTest, ARecordedAnswerIsRead) {
       "0123abc0"
       "@0123abcCOMPLETED@0123abc0@0123abc1@0123abc1@0123abccpu=1,node=1,billing=1@0123abcN/"
       "A@0123abc(null)@0123abc(null)@0123abcmain"
-      "@0123abc/home/alice@0123abcn1@0123abcwrap@0123abc\n"
+      "@0123abc/home/alice@0123abcwrap@0123abc\n"
       "1@0123abc1@0123abcN/"
       "A@0123abc0@0123abc0@0123abc1795292016@0123abc1795292019@0123abc1795292024@0123abc0:02@"
       "0123abc5:00@0123abc0"
       "@0123abcFAILED@0123abc768@0123abc1@0123abc2@0123abccpu=2,mem=200M,node=1,billing=2@0123abcN/"
       "A@0123abc(null)@0123abc(null)"
-      "@0123abcmain@0123abc/home/alice@0123abcn1@0123abca b|c@0123abc\n",
+      "@0123abcmain@0123abc/home/alice@0123abca b|c@0123abc\n",
       "@0123abc");
   ASSERT_TRUE(jobs) << jobs.error().message();
   ASSERT_EQ(jobs->size(), 2U);
