@@ -32,9 +32,11 @@ bool says_out_of_reach(int code) {
 }
 
 // The first number in a thread's schedstat is its time on a CPU in ns (Documentation/scheduler/
-// sched-stats.rst of Linux).
-std::optional<std::uint64_t> busy_threads(Files& files, const std::string& process) {
-  std::uint64_t most = kLeastOfThread;
+// sched-stats.rst of Linux). Nothing where threads that have ended used most of the process's time.
+std::optional<std::uint64_t> busy_threads(Files& files, const std::string& process,
+                                          double cpu_seconds) {
+  std::uint64_t most = 0;
+  std::uint64_t sum = 0;
   std::vector<std::uint64_t> times;
   std::string text;
   for (const DirectoryEntry& thread : list_directories(files, process)) {
@@ -46,8 +48,9 @@ std::optional<std::uint64_t> busy_threads(Files& files, const std::string& proce
     if (!time) return std::nullopt;
     times.push_back(*time);
     most = std::max(most, *time);
+    sum += *time;
   }
-  if (times.empty()) return std::nullopt;
+  if (times.empty() || static_cast<double>(sum) < cpu_seconds / 2 * kSecond) return std::nullopt;
   return std::count_if(times.begin(), times.end(), [&](std::uint64_t time) {
     return time >= std::max(kLeastOfThread, most / kPartOfBusiest);
   });
@@ -86,7 +89,8 @@ void read_programs(Files& files, const std::string& proc, const std::vector<std:
     const bool fits = stat->threads <= threads_left;
     threads_left -= fits ? stat->threads : 0;
     processes.back().busy_threads =
-        fits ? busy_threads(files, process_file(proc, pid, "task")) : std::nullopt;
+        fits ? busy_threads(files, process_file(proc, pid, "task"), processes.back().cpu_seconds)
+             : std::nullopt;
   }
   const bool is_slurm = life.job.scheduler == "slurm";
   life.programs.take(std::move(processes), [&](const ProcessNow& process) {

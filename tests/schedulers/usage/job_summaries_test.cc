@@ -160,6 +160,7 @@ TEST_F(JobSummariesTest, AJobHasTheProgramsOfAllItsNodesOnceAndNotInEachNode) {
                                .cpu_seconds = 10'000,
                                .processes = 2,
                                .threads = 4,
+                               .busy_threads = 3,
                                .ranks = 2},
                               {.name = name, .cpu_seconds = 400, .processes = 1, .threads = 1}},
                              {}, one.cpu.time_seconds);
@@ -171,7 +172,7 @@ TEST_F(JobSummariesTest, AJobHasTheProgramsOfAllItsNodesOnceAndNotInEachNode) {
   EXPECT_EQ(all["cpu"]["time_seconds"], 28'800);
   EXPECT_EQ(all["programs"], Json::parse(R"([
     {"name":"python3","script":"a.py","cpu_seconds":20000.0,"cpu_ratio":0.6944,"processes":4,
-     "threads":8,"ranks":4},
+     "threads":8,"busy_threads":6,"ranks":4},
     {"name":"n1","cpu_seconds":400.0,"cpu_ratio":0.0139,"processes":1,"threads":1},
     {"name":"n2","cpu_seconds":400.0,"cpu_ratio":0.0139,"processes":1,"threads":1}])"));
   EXPECT_EQ(all["programs_unseen"], Json::parse(R"({"cpu_seconds":8000.0,"cpu_ratio":0.2778})"));

@@ -90,14 +90,17 @@ TEST_F(ProgramReaderTest, CountsTheThreadsThatRan) {
   threads(13, {9'999'999, 9'000'000, 1'000});
   stat(14, "waits", 0);
   stat(15, "unknown", 300);
+  stat(17, "ended", 300);  // most of it by threads that are gone
+  threads(17, {1'000'000'000, 490'000'000});
   stat(16, "odd", 300);
   threads(16, {1'000'000'000});
   write(16, "task/17/schedstat", "x 1 2\n");
-  read({11, 12, 13, 14, 15, 16});
+  read({11, 12, 13, 14, 15, 16, 17});
   std::map<std::string, std::optional<std::uint64_t>> busy;
   for (const ProgramUse& one : programs()) busy[one.name] = one.busy_threads;
   using Busy = std::pair<const std::string, std::optional<std::uint64_t>>;
-  EXPECT_THAT(busy, ElementsAre(Busy("odd", std::nullopt), Busy("parallel", 3), Busy("serial", 1),
+  EXPECT_THAT(busy, ElementsAre(Busy("ended", std::nullopt), Busy("odd", std::nullopt),
+                                Busy("parallel", 3), Busy("serial", 1),
                                 Busy("unknown", std::nullopt), Busy("waits", 0), Busy("young", 0)));
 }
 
