@@ -143,8 +143,9 @@ def test_an_entry_that_was_written_again_does_not_borrow_the_requeued_jobs_owner
     squeue.write_text("#!/bin/sh\nexit 1\n")
     squeue.chmod(0o755)
     daemon = make_daemon(sources=slurm_source(slurm, squeue=str(squeue)), sinks=LAYOUT).start()
-    daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["failed_queries"] > 0,
-                       "squeue was asked")
+    entries = len(list(slurm.state.glob("hash.*/job.*")))
+    daemon.wait_status(lambda s: s["sources"]["slurm"]["owners"]["waiting"] == entries,
+                       f"{entries} entries are captured, and their owners unknown")
     script = slurm.state / f"hash.{int(job) % 10}" / f"job.{job}" / "script"
     at = script.stat().st_mtime_ns
     script.write_bytes(b"#!/bin/sh\n# another\n\0")
