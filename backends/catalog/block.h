@@ -16,9 +16,10 @@
 // has only what differs, and can only be unpacked with the same prefix.
 namespace scriptorium::catalog {
 
+// zstd's. What is sealed while events arrive is packed once more when its segment is finished.
 inline constexpr int kPendingLevel = 1;
-inline constexpr int kYoungLevel = 3;
-inline constexpr int kBlockLevel = 6;
+inline constexpr int kSealedLevel = 3;
+inline constexpr int kFinishedLevel = 6;
 
 std::string pack_block(const std::vector<std::string_view>& contents, int level,
                        std::string_view prefix = {});

@@ -61,7 +61,7 @@ void add_block(Connection& db, std::int64_t id, const Regrouping& regrouping,
     raw += content.bytes.size();
   }
   const bool scripts = regrouping.kind == ContentKind::kScript;
-  const std::string data = pack_block(bytes, kBlockLevel);
+  const std::string data = pack_block(bytes, kFinishedLevel);
   const std::string packed_ids = pack_ids(ids);
   db.run(
       "INSERT INTO blocks(id, owner, kind, raw, count, garbage, ids, data) "

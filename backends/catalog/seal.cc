@@ -215,7 +215,7 @@ std::int64_t Sealer::write_block(PendingKey key, const Batch& batch) {
   const std::vector<std::string_view> views(batch.contents.begin(), batch.contents.end());
   const bool scripts = key.kind == ContentKind::kScript;
   const bool young = batch.raw < kBlockBytes;
-  const std::string packed = pack_block(views, young ? kYoungLevel : kBlockLevel);
+  const std::string packed = pack_block(views, kSealedLevel);
   const std::string packed_ids = pack_ids(batch.ids);
   insert_block_.run(key.owner, key.kind, batch.raw, batch.ids.size(), sqlite::Large{packed_ids},
                     sqlite::Large{packed});

@@ -21,7 +21,7 @@ namespace scriptorium::catalog {
 // so they may wait until 2,000 owners have most of a block.
 inline constexpr std::uint64_t kMostPendingScripts = 8 << 20;
 inline constexpr std::uint64_t kMostPendingEnvironments = 96 << 20;
-inline constexpr std::uint64_t kMostPendingRecords = 4 << 20;
+inline constexpr std::uint64_t kMostPendingRecords = 16 << 20;
 // A young block of an owner is packed once more together with what is sealed after it, unless it is
 // more than so many times as large: each content is then packed three or four times until its block
 // has kBlockBytes.

@@ -13,7 +13,7 @@ namespace scriptorium::catalog {
 namespace {
 
 Block block_of(const std::vector<std::string>& scripts) {
-  auto block = Block::unpack(pack_block({scripts.begin(), scripts.end()}, kBlockLevel));
+  auto block = Block::unpack(pack_block({scripts.begin(), scripts.end()}, kFinishedLevel));
   EXPECT_TRUE(block);
   return *std::move(block);
 }
