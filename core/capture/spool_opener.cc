@@ -1,21 +1,10 @@
 #include "core/capture/spool_opener.h"
 
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/inotify.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
-#include <cstdlib>
-#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -30,71 +19,11 @@ using opener::Name;
 using opener::Operation;
 using opener::Request;
 
-// ---- the process
-
-// What `ps` shows. The arguments' memory begins where glibc's copy of argv[0] points; more room
-// than they had there is not.
-void set_title(std::string_view title) {
-  ::prctl(PR_SET_NAME, "spool-opener", 0, 0, 0);
-  const auto arguments = read_file("/proc/self/cmdline");
-  if (!arguments || arguments->empty() ||
-      ::strcmp(arguments->c_str(), program_invocation_name) != 0)
-    return;
-  char* place = program_invocation_name;
-  std::fill_n(place, arguments->size(), '\0');
-  std::copy_n(title.begin(), std::min(title.size(), arguments->size() - 1), place);
-}
-
-constexpr int kSocket = STDERR_FILENO + 1;
-
-// Standard error stays open for error messages; input and output become /dev/null, `socket` becomes
-// kSocket; everything else is closed.
-bool keep_only_socket(int socket) {
-  // A number above all that are replaced below: a daemon may have been started without some of the
-  // first three.
-  const int safe = ::fcntl(socket, F_DUPFD, kSocket + 2);
-  if (safe < 0 || ::dup2(safe, kSocket) < 0) return false;
-  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(null, STDOUT_FILENO) < 0) return false;
-  return ::syscall(SYS_close_range, kSocket + 1, ~0U, 0) == 0;
-}
-
-[[noreturn]] void run_process(int socket, pid_t parent, const OpenerOptions& options,
-                              CapabilitySet keep) noexcept {
-  constexpr int kFailed = 70;
-  set_title("scriptorium: spool opener");
-  // All processes of a service or terminal receive SIGTERM and SIGINT, but the daemon drains first
-  // and then closes the socket.
-  sigset_t left_to_the_daemon;
-  sigemptyset(&left_to_the_daemon);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&left_to_the_daemon, signal);
-  ::pthread_sigmask(SIG_SETMASK, &left_to_the_daemon, nullptr);
-  ::signal(SIGCHLD, SIG_DFL);
-  // A working directory would keep a file system from being unmounted.
-  if (::chdir("/") != 0 || !keep_only_socket(socket)) ::_exit(kFailed);
-  if (!keep_only_capabilities(keep)) ::_exit(kFailed);
-  const rlimit descriptors{256, 256};
-  const rlimit no_core{0, 0};
-  ::setrlimit(RLIMIT_NOFILE, &descriptors);
-  ::setrlimit(RLIMIT_CORE, &no_core);
-  // Other processes of our user may neither trace this one nor read its memory. This follows the
-  // capabilities, because giving them up may reset it.
-  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  // The end of the socket is not enough: a process that the daemon has left behind could keep it
-  // open.
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (::getppid() != parent) ::_exit(0);
-  serve_spool(kSocket, options);
-  ::_exit(0);
-}
-
 }  // namespace
-
-// ---- the daemon's side
 
 class SpoolOpener::Connection {
  public:
-  explicit Connection(UniqueFd socket) : socket_(std::move(socket)) {}
+  explicit Connection(int socket) : socket_(socket) {}
 
   struct Reply {
     Answer answer;
@@ -120,9 +49,9 @@ class SpoolOpener::Connection {
     packet_.clear();
     opener::append(packet_, request);
     packet_.append(path);
-    if (!opener::send_packet(socket_.get(), packet_, {})) return broken();
+    if (!opener::send_packet(socket_, packet_, {})) return broken();
     for (;;) {
-      auto packet = opener::receive_packet(socket_.get(), buffer_, true);
+      auto packet = opener::receive_packet(socket_, buffer_, true);
       if (!packet) return broken();
       std::string_view bytes = std::string_view(buffer_).substr(0, packet->bytes);
       Reply reply;
@@ -159,7 +88,7 @@ class SpoolOpener::Connection {
     return ended();
   }
 
-  const UniqueFd socket_;
+  const int socket_;
   std::mutex mutex_;  // guards all below
   std::uint32_t sequence_ = 0;
   bool broken_ = false;
@@ -274,30 +203,19 @@ class SpoolOpener::Access final : public SpoolAccess {
   const UniqueFd fanotify_;
 };
 
-SpoolOpener::SpoolOpener(pid_t pid, UniqueFd pidfd, UniqueFd socket, CapabilitySet capabilities)
-    : pid_(pid),
-      pidfd_(std::move(pidfd)),
-      capabilities_(capabilities),
-      connection_(std::make_unique<Connection>(std::move(socket))) {}
+SpoolOpener::SpoolOpener(HelperProcess process)
+    : process_(std::move(process)), connection_(std::make_unique<Connection>(process_.socket())) {}
+SpoolOpener::~SpoolOpener() = default;
 
 Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& options,
                                                         CapabilitySet keep) {
-  std::array<int, 2> pair{};
-  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0)
-    return system_error("socketpair", errno);
-  UniqueFd ours(pair[0]);
-  UniqueFd theirs(pair[1]);
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) return system_error("starting the spool opener: fork", errno);
-  if (pid == 0) run_process(theirs.get(), parent, options, keep);
-  theirs.reset();
-  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const int code = errno;
-  // By number: the constructor is private.
-  std::unique_ptr<SpoolOpener> opener(
-      new SpoolOpener(pid, std::move(pidfd), std::move(ours), keep));
-  if (!opener->pidfd_) return system_error("pidfd_open (Linux 5.3)", code);
+  auto process =
+      HelperProcess::start({.name = "spool-opener", .keep = keep, .serve = [&](int socket) {
+                              serve_spool(socket, options);
+                            }});
+  if (!process) return process.error();
+  // With new, because the constructor is private.
+  std::unique_ptr<SpoolOpener> opener(new SpoolOpener(*std::move(process)));
   // The root is unknown, so the answer is an error; but any answer shows that the opener has given
   // up its rights and serves.
   auto first = opener->connection_->call(Operation::kStat, opener::kMostRoots, 0, {});
@@ -307,13 +225,6 @@ Result<std::unique_ptr<SpoolOpener>> SpoolOpener::start(const OpenerOptions& opt
         "the spool opener ended as it started; may this process keep the capabilities it has?"};
   }
   return opener;
-}
-
-SpoolOpener::~SpoolOpener() {
-  connection_.reset();  // this ends it, unless it hangs in a file system; then it ends with us
-  constexpr int kMostMs = 2000;
-  pollfd ended{pidfd_.get(), POLLIN, 0};
-  if (::poll(&ended, 1, kMostMs) > 0) ::waitpid(pid_, nullptr, 0);
 }
 
 Result<OpenedAccess> SpoolOpener::open(const std::string& root, Notifications wanted) {

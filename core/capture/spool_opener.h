@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/capture/capabilities.h"
+#include "core/capture/helper_process.h"
 #include "core/capture/spool_access.h"
 
 namespace scriptorium {
@@ -54,18 +55,16 @@ class SpoolOpener {
   // The accesses must not outlive this object.
   Result<OpenedAccess> open(const std::string& root, Notifications wanted);
 
-  pid_t pid() const noexcept { return pid_; }
-  int pidfd() const noexcept { return pidfd_.get(); }  // readable once it has ended
-  CapabilitySet capabilities() const noexcept { return capabilities_; }
+  pid_t pid() const noexcept { return process_.pid(); }
+  int pidfd() const noexcept { return process_.pidfd(); }  // readable once it has ended
+  CapabilitySet capabilities() const noexcept { return process_.capabilities(); }
 
  private:
   class Connection;
   class Access;
-  SpoolOpener(pid_t pid, UniqueFd pidfd, UniqueFd socket, CapabilitySet capabilities);
+  explicit SpoolOpener(HelperProcess process);
 
-  const pid_t pid_;
-  const UniqueFd pidfd_;
-  const CapabilitySet capabilities_;
+  const HelperProcess process_;
   std::unique_ptr<Connection> connection_;
 };
 
