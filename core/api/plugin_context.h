@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <string>
 
+#include "core/api/executables.h"
 #include "core/api/logger.h"
 #include "core/base/time.h"
 
 namespace scriptorium {
 
-// What core passes to a source or sink. The references outlive the plugin's object.
+// What core passes to a source or sink. References and pointers outlive the plugin's object.
 struct PluginContext {
   std::string name;  // of the instance: "archive" for [sink.archive]
   std::string cluster;
@@ -17,6 +18,9 @@ struct PluginContext {
   // Events that a sink of this name has acknowledged so far, as the journal knows; 0 in a command
   // that opens no journal.
   std::uint64_t acknowledged = 0;
+  // Null where nobody asked for it when the daemon started (`executables = true` in a source), or
+  // where the daemon lacks the right.
+  Executables* executables = nullptr;
 };
 
 }  // namespace scriptorium

@@ -79,7 +79,7 @@ Result<void> keep_only_capabilities(CapabilitySet keep) {
 }
 
 std::vector<std::string> capability_names(CapabilitySet set) {
-  static constexpr std::array<std::pair<int, const char*>, 9> kNames{
+  static constexpr std::array<std::pair<int, const char*>, 10> kNames{
       {{CAP_CHOWN, "CAP_CHOWN"},
        {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
        {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"},
@@ -88,7 +88,8 @@ std::vector<std::string> capability_names(CapabilitySet set) {
        {CAP_SETGID, "CAP_SETGID"},
        {CAP_SETUID, "CAP_SETUID"},
        {CAP_SETPCAP, "CAP_SETPCAP"},
-       {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"}}};
+       {CAP_SYS_ADMIN, "CAP_SYS_ADMIN"},
+       {CAP_SYS_PTRACE, "CAP_SYS_PTRACE"}}};
   std::vector<std::string> names;
   for (int number = 0; number < kMost; ++number) {
     if (!has_capability(set, number)) continue;

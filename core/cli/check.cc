@@ -27,9 +27,9 @@ Privileges privileges_as_run(const Arguments& arguments, const Console& console)
     return none;
   }
   Problems problems;
-  const CoreConfig core = load_config(arguments.config_file, problems).core;
+  const Config config = load_config(arguments.config_file, problems);
   auto split =
-      separate_privileges(core, arguments.config_file,
+      separate_privileges(config, arguments.config_file,
                           problems.empty() ? PrivilegesFor::kLook : PrivilegesFor::kRefusal);
   if (split) return *std::move(split);
   none.refused = split.error().message();

@@ -367,7 +367,8 @@ class OpenerConfig {
 
 int import_as_user(const Arguments& arguments, Console& console, const CoreConfig& core,
                    const std::string& opener_config, const import::OwnerList* owners) {
-  auto privileges = separate_privileges(core, opener_config, PrivilegesFor::kCommand);
+  auto privileges =
+      separate_privileges(Config{.core = core}, opener_config, PrivilegesFor::kCommand);
   if (!privileges) {
     std::string words = privileges.error().message();
     if (const std::size_t at = words.find(opener_config); at != std::string::npos)

@@ -59,6 +59,14 @@ class Findings {
   const std::string subject_;
 };
 
+std::string joined(const std::vector<std::string>& texts) {
+  std::string all;
+  for (const std::string& text : texts) all.append(all.empty() ? "" : ", ").append(text);
+  return all;
+}
+
+std::string names_of(CapabilitySet set) { return joined(capability_names(set)); }
+
 void check_privileges(const Privileges& privileges, Findings found) {
   const std::string user = printable(privileges.user);
   if (!privileges.refused.empty()) {
@@ -67,15 +75,19 @@ void check_privileges(const Privileges& privileges, Findings found) {
     found.warning("not separated: " + privileges.why);
   } else if (privileges.uid == 0) {
     found.warning(
-        "everything but the spool opener runs without capabilities, but as root, who owns much; "
+        "the daemon itself runs without capabilities, but as root, who owns much; "
         "set user = \"...\"");
   } else {
-    std::string kept;
-    for (const std::string& name : capability_names(privileges.opener->capabilities()))
-      kept += (kept.empty() ? "" : ", ") + name;
-    found.ok("the spool opener keeps " + kept + "; everything else runs as " + user +
-             ", without capabilities");
+    std::vector<std::string> kept;
+    if (privileges.opener != nullptr)
+      kept.push_back("the spool opener keeps " + names_of(privileges.opener->capabilities()));
+    if (privileges.executables != nullptr) {
+      kept.push_back("the executable reader keeps " +
+                     names_of(privileges.executables->process().capabilities()));
+    }
+    found.ok(joined(kept) + "; everything else runs as " + user + ", without capabilities");
   }
+  if (!privileges.executables_problem.empty()) found.warning(privileges.executables_problem);
 }
 
 // The directory above that exists.

@@ -54,6 +54,7 @@ class Daemon {
   const int signals_;
   const Privileges privileges_;  // before everything that reaches a spool
   bool opener_died_ = false;
+  bool executable_reader_died_ = false;
   const Clock& clock_ = system_clock();
   std::unique_ptr<Logger> log_;
   std::optional<Engine> engine_;
@@ -135,8 +136,11 @@ void Daemon::watch_forever() {
 Daemon::Signal Daemon::wait_signal(milliseconds most) {
   if (CrashRecord* const crashes = engine_->crashes()) crashes->tick();
   const bool has_opener = privileges_.opener != nullptr && !opener_died_;
-  std::array<pollfd, 2> fds{
-      {{signals_, POLLIN, 0}, {has_opener ? privileges_.opener->pidfd() : -1, POLLIN, 0}}};
+  const ExecutableReader* const reader =
+      executable_reader_died_ ? nullptr : privileges_.executables.get();
+  std::array<pollfd, 3> fds{{{signals_, POLLIN, 0},
+                             {has_opener ? privileges_.opener->pidfd() : -1, POLLIN, 0},
+                             {reader != nullptr ? reader->process().pidfd() : -1, POLLIN, 0}}};
   if (::poll(fds.data(), fds.size(), static_cast<int>(most.count())) <= 0) return Signal::kNone;
   if (fds[1].revents != 0) {
     opener_died_ = true;
@@ -146,6 +150,14 @@ Daemon::Signal Daemon::wait_signal(milliseconds most) {
                 {{"pid", privileges_.opener->pid()}});
     return Signal::kStop;
   }
+  if (fds[2].revents != 0) {
+    executable_reader_died_ = true;
+    log_->warning("EXECUTABLE_READER_DIED",
+                  "the process that reads the executables of jobs has ended, so paths and build "
+                  "ids of programs are missing until the daemon is restarted",
+                  {{"pid", reader->process().pid()}});
+  }
+  if (fds[0].revents == 0) return Signal::kNone;
   signalfd_siginfo info{};
   if (::read(signals_, &info, sizeof info) != static_cast<ssize_t>(sizeof info))
     return Signal::kNone;
@@ -245,11 +257,12 @@ int run_daemon(const RunOptions& options) {
   // Before a plugin is loaded, a thread started or a byte of a spool read. Problems of the
   // configuration are reported later, together with those that the plugins find.
   Problems problems;
-  const CoreConfig core = load_config(options.config_file, problems).core;
-  auto privileges = separate_privileges(
-      core, options.config_file, problems.empty() ? PrivilegesFor::kRun : PrivilegesFor::kRefusal);
+  const Config config = load_config(options.config_file, problems);
+  auto privileges =
+      separate_privileges(config, options.config_file,
+                          problems.empty() ? PrivilegesFor::kRun : PrivilegesFor::kRefusal);
   if (!privileges) {
-    const auto log = make_stderr_logger(parse_log_level(core.log_level));
+    const auto log = make_stderr_logger(parse_log_level(config.core.log_level));
     log->error("START_REFUSED", privileges.error().message(), {});
     return exit_code_of(privileges.error().kind());
   }

@@ -77,7 +77,8 @@ Result<void> Engine::start() {
   open_crash_record();
   runtime_.emplace(Runtime{*journal_, log_, clock_, core().cluster,
                            core().host.empty() ? process::host_name() : core().host, once_,
-                           privileges_.opener.get(), crashes_.get(), &archives_, &claims_});
+                           privileges_.opener.get(), privileges_.executables.get(), crashes_.get(),
+                           &archives_, &claims_});
   pipeline_.emplace(*runtime_, archives_);
 
   if (auto made = pipeline_->make_sinks(setup_.sinks); !made) return made;

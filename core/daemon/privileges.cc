@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -131,6 +132,31 @@ Result<void> start_opener(Privileges& privileges, const User& user, const std::s
   return {};
 }
 
+bool wants_executables(const Config& config) {
+  return std::ranges::any_of(config.sources, [](const SourceInstance& source) {
+    const Value* found = source.table.find("executables");
+    const bool* wanted = found != nullptr ? std::get_if<bool>(&found->data) : nullptr;
+    return wanted != nullptr && *wanted;
+  });
+}
+
+Result<void> start_executable_reader(Privileges& privileges, const Config& config,
+                                     CapabilitySet rights) {
+  if (!wants_executables(config)) return {};
+  if ((rights & kExecutableCapabilities) == 0) {
+    privileges.executables_problem =
+        "executables = true has no effect, because CAP_SYS_PTRACE is not in effect; install the "
+        "drop-in usage-programs.conf (docs/privileges.md)";
+    return {};
+  }
+  auto reader = ExecutableReader::start(kExecutableCapabilities);
+  if (!reader) return reader.error();
+  privileges.executables = *std::move(reader);
+  privileges.separated = true;
+  privileges.why.clear();
+  return {};
+}
+
 }  // namespace
 
 bool has_daemon_user(const CoreConfig& config) {
@@ -147,8 +173,9 @@ Result<void> become_daemon_user(const CoreConfig& config, const std::string& con
   return keep_only_capabilities(0);
 }
 
-Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
+Result<Privileges> separate_privileges(const Config& all, const std::string& config_file,
                                        PrivilegesFor purpose) {
+  const CoreConfig& config = all.core;
   const bool refusal = purpose == PrivilegesFor::kRefusal;
   const auto rights = effective_capabilities();
   if (!rights) return rights.error();
@@ -170,6 +197,10 @@ Result<Privileges> separate_privileges(const CoreConfig& config, const std::stri
         "apart: the spool is read with the rights of this user; start as root with `user` set, or "
         "give the unit AmbientCapabilities= with both";
   }
+  if (purpose == PrivilegesFor::kRun || purpose == PrivilegesFor::kLook) {
+    if (auto started = start_executable_reader(privileges, all, *rights); !started)
+      return started.error();
+  }
   if (changes && !refusal) {
     auto prepared = give_state_dir(config.state_dir, {user->name, user->uid, user->gid},
                                    purpose == PrivilegesFor::kLook);
@@ -180,7 +211,7 @@ Result<Privileges> separate_privileges(const CoreConfig& config, const std::stri
     if (auto became = become(*user); !became)
       return became.error().with_context("becoming " + user->name);
   }
-  if (keep == 0 && !changes) {
+  if (keep == 0 && privileges.executables == nullptr && !changes) {
     privileges.capabilities = *rights;
     return privileges;
   }
@@ -198,10 +229,16 @@ std::string privileges_json(const Privileges& privileges) {
                {"uid", privileges.uid},
                {"capabilities", capability_names(privileges.capabilities)},
                {"system_calls_filtered", privileges.filtered},
-               {"opener", nullptr}};
+               {"opener", nullptr},
+               {"executable_reader", nullptr}};
   if (privileges.opener != nullptr) {
     json["opener"] = {{"pid", privileges.opener->pid()},
                       {"capabilities", capability_names(privileges.opener->capabilities())}};
+  }
+  if (privileges.executables != nullptr && !privileges.executables->process().has_ended()) {
+    const HelperProcess& reader = privileges.executables->process();
+    json["executable_reader"] = {{"pid", reader.pid()},
+                                 {"capabilities", capability_names(reader.capabilities())}};
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "core/capture/executable_reader.h"
 #include "core/capture/spool_opener.h"
 #include "core/config/config.h"
 
@@ -18,10 +19,12 @@ struct Privileges {
   std::string user;
   uid_t uid = 0;
   CapabilitySet capabilities = 0;       // that this process still has
-  bool filtered = false;                // system calls that only the opener needs are denied here
+  bool filtered = false;                // system calls that the daemon never needs are denied here
   std::string unfiltered_because;       // why they are not denied although they should be
   std::string state_dir_note;           // kLook: what kRun would do to state_dir; "" = nothing
-  std::unique_ptr<SpoolOpener> opener;  // null unless separated
+  std::unique_ptr<SpoolOpener> opener;  // null without rights to read the spools of others
+  std::unique_ptr<ExecutableReader> executables;  // null unless a source wants it
+  std::string executables_problem;  // why it is null although a source wants it, and what helps
 };
 
 enum class PrivilegesFor {
@@ -33,12 +36,13 @@ enum class PrivilegesFor {
 
 // Splits this process in two. Call it before loading a plugin, reading a byte of a spool or
 // starting a thread. If the process has rights to read the spools of others (CAP_SYS_ADMIN,
-// CAP_DAC_READ_SEARCH), it forks the spool opener, which keeps them. This process becomes the user
-// that `config` names (or keeps its own), gives up every capability and denies itself the system
-// calls that only the opener needs. Without such rights and without another user, nothing changes.
-// kInvalidConfig: the user does not exist, this process cannot become it, or state_dir cannot be
-// given to it; log that and end.
-Result<Privileges> separate_privileges(const CoreConfig& config, const std::string& config_file,
+// CAP_DAC_READ_SEARCH), it forks the spool opener, which keeps them. If it has CAP_SYS_PTRACE and a
+// source of `config` says `executables = true`, it forks the executable reader, which keeps that.
+// This process becomes the user that `config` names (or keeps its own), gives up every capability
+// and denies itself the system calls that only the opener needs. Without such rights and without
+// another user, nothing changes. kInvalidConfig: the user does not exist, this process cannot
+// become it, or state_dir cannot be given to it; log that and end.
+Result<Privileges> separate_privileges(const Config& config, const std::string& config_file,
                                        PrivilegesFor purpose);
 
 // For a command that root runs and that reads the journal or makes files in state_dir: becomes the

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/api/executables.h"
 #include "core/api/logger.h"
 #include "core/base/time.h"
 #include "core/capture/spool_opener.h"
@@ -21,8 +22,9 @@ struct Runtime {
   std::string cluster;
   std::string host;
   bool once = false;
-  SpoolOpener* opener = nullptr;   // opens the spools; null: this process does, with its own rights
-  CrashRecord* crashes = nullptr;  // null: none can be kept
+  SpoolOpener* opener = nullptr;  // opens the spools; null: this process does, with its own rights
+  Executables* executables = nullptr;  // null: not wanted, or not allowed
+  CrashRecord* crashes = nullptr;      // null: none can be kept
   const Archives* archives = nullptr;
   DirectoryClaims* claims = nullptr;  // null: only one sink runs at a time
 };

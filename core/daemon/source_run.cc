@@ -58,7 +58,11 @@ Result<std::unique_ptr<SourceRun>> SourceRun::make(const LoadedSource& source,
   if (source.redactor == nullptr)
     return Error{ErrorKind::kInvalidConfig, "source." + source.instance.name + ": no rules"};
   std::unique_ptr<SourceRun> run(new SourceRun(source, runtime));
-  const PluginContext context{run->name_, runtime.cluster, runtime.log, runtime.clock};
+  const PluginContext context{.name = run->name_,
+                              .cluster = runtime.cluster,
+                              .log = runtime.log,
+                              .clock = runtime.clock,
+                              .executables = runtime.executables};
   if (source.plugin.descriptor->kind == PluginKind::kFreeSource) {
     auto made = create_free_source(source.plugin, source.instance.table, context);
     if (!made) return made.error();

@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <pwd.h>
 #include <sys/fanotify.h>
 #include <sys/prctl.h>
@@ -15,6 +16,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -84,7 +86,16 @@ class PrivilegesTest : public testing::Test {
   }
 
   Result<Privileges> separate(PrivilegesFor purpose = PrivilegesFor::kRun) const {
-    return separate_privileges(config_, config_file_, purpose);
+    return separate_privileges(all_, config_file_, purpose);
+  }
+
+  void wants_executables() {
+    Value yes;
+    yes.data = true;
+    SourceInstance source;
+    source.name = "usage";
+    source.table.entries.push_back({"executables", yes});
+    all_.sources.push_back(source);
   }
 
   uid_t owner_of(const std::string& path) const {
@@ -96,7 +107,8 @@ class PrivilegesTest : public testing::Test {
   test::TempDir dir_;
   std::string file_;
   std::string config_file_;
-  CoreConfig config_;
+  Config all_;
+  CoreConfig& config_ = all_.core;
   std::string ordinary_;
   uid_t uid_ = 0;
   gid_t gid_ = 0;
@@ -233,6 +245,57 @@ TEST_F(PrivilegesTest, WithoutRightsAndWithoutAUserNothingChanges) {
     EXPECT_EQ(json["separated"], false);
     EXPECT_EQ(json["why"], privileges->why);
     EXPECT_EQ(json["opener"], nullptr);
+  });
+}
+
+// ---- the executable reader
+
+TEST_F(PrivilegesTest, TheRightToSeeExecutablesStaysWithAProcessThatDoesNothingElse) {
+  const auto rights = effective_capabilities();
+  if (!rights || (*rights & kExecutableCapabilities) == 0 || ::geteuid() != 0)
+    GTEST_SKIP() << "SKIPPED: run this as root, with CAP_SYS_PTRACE";
+  wants_executables();
+  in_a_child([&] {
+    ASSERT_TRUE(keep_only_capabilities(kExecutableCapabilities));
+    const auto privileges = separate();
+    ASSERT_TRUE(privileges) << privileges.error().message();
+    EXPECT_TRUE(privileges->separated);
+    EXPECT_EQ(privileges->why, "");
+    EXPECT_EQ(privileges->opener, nullptr);
+    EXPECT_EQ(privileges->executables_problem, "");
+    EXPECT_TRUE(privileges->filtered) << privileges->unfiltered_because;
+    for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"})
+      EXPECT_EQ(own_status(set), std::string(16, '0')) << set;
+    ASSERT_NE(privileges->executables, nullptr);
+    const HelperProcess& reader = privileges->executables->process();
+    const Json json = Json::parse(privileges_json(*privileges));
+    EXPECT_EQ(json["opener"], nullptr);
+    EXPECT_EQ(json["executable_reader"]["pid"], reader.pid());
+    EXPECT_EQ(json["executable_reader"]["capabilities"], Json({"CAP_SYS_PTRACE"}));
+    ASSERT_EQ(::kill(reader.pid(), SIGKILL), 0);
+    pollfd ended{reader.pidfd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&ended, 1, 60'000), 1);
+    EXPECT_EQ(Json::parse(privileges_json(*privileges))["executable_reader"], nullptr);
+  });
+}
+
+TEST_F(PrivilegesTest, WithoutTheRightToSeeExecutablesTheDropInIsNamed) {
+  wants_executables();
+  in_a_child([&] {
+    ASSERT_TRUE(keep_only_capabilities(0));
+    const auto privileges = separate();
+    ASSERT_TRUE(privileges) << privileges.error().message();
+    EXPECT_EQ(privileges->executables, nullptr);
+    EXPECT_THAT(privileges->executables_problem, HasSubstr("usage-programs.conf"));
+  });
+}
+
+TEST_F(PrivilegesTest, NoProcessKeepsTheRightToSeeExecutablesUnlessASourceWantsIt) {
+  in_a_child([&] {
+    const auto privileges = separate();
+    ASSERT_TRUE(privileges) << privileges.error().message();
+    EXPECT_EQ(privileges->executables, nullptr);
+    EXPECT_EQ(privileges->executables_problem, "");
   });
 }
 

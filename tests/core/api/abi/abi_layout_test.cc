@@ -17,7 +17,7 @@
 namespace scriptorium {
 namespace {
 
-static_assert(kPluginAbiVersion == 8,
+static_assert(kPluginAbiVersion == 9,
               "the version was raised: check the numbers below, then this one");
 
 constexpr const char* kRemedy =
@@ -151,9 +151,15 @@ TEST_F(AbiLayoutTest, DeliveriesAndSinksKeepTheirShape) {
   EXPECT_OFFSET(Settler::Settlement, hint, 48);
   EXPECT_OFFSET(Settler::Settlement, by_destructor, 64);
   EXPECT_SIZE(Delivery, 48);
-  EXPECT_SIZE(PluginContext, 88);
+  EXPECT_SIZE(PluginContext, 96);
   EXPECT_OFFSET(PluginContext, name, 0);
   EXPECT_OFFSET(PluginContext, cluster, 32);
+  EXPECT_OFFSET(PluginContext, executables, 88);
+  EXPECT_SIZE(Executable, 96);
+  EXPECT_OFFSET(Executable, command, 0);
+  EXPECT_OFFSET(Executable, path, 32);
+  EXPECT_OFFSET(Executable, build_id, 64);
+  EXPECT_SLOT(Executables, find, 2);
   EXPECT_SIZE(StoredFile, 80);
   EXPECT_OFFSET(StoredFile, name, 0);
   EXPECT_OFFSET(StoredFile, location, 32);
