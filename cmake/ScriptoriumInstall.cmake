@@ -62,6 +62,7 @@ function(scriptorium_install_rest)
   install(FILES packaging/systemd/scriptorium.sysusers DESTINATION lib/sysusers.d RENAME scriptorium.conf)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
+    scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)
   endif()
 
   # For plugins that are built elsewhere.

@@ -29,6 +29,9 @@ const Schema<UsageConfig>& schema() {
       option(
           "process_io", &UsageConfig::process_io,
           "Whether /proc/PID/io is read if no control group counts what a job reads and writes."),
+      option("executables", &UsageConfig::executables,
+             "Whether the file that each program was started from is reported: its path and build "
+             "id. Needs the drop-in usage-programs.conf."),
       integer("kept_files", &UsageConfig::kept_files, 0, 65536,
               "Counter files that stay open between readings. More make a reading cheaper, at "
               "about 5 KiB of kernel memory each. At most half of what the process may open."),
@@ -78,6 +81,10 @@ UsageConfig read_config(const Table& table, Problems& problems) {
   }
   if (config.nvml_library.find('\0') != std::string::npos) {
     problems.add(table, "nvml_library", "a file's name cannot hold a NUL byte");
+  }
+  if (config.executables && config.proc != "/proc") {
+    problems.add(table, "executables", "the files of processes are only found in /proc",
+                 "false, or proc = \"/proc\"");
   }
   if (!config.samples_node() && config.jobs.accounting == Accounting::kNone) {
     problems.add(table, "sample_node", "neither measures jobs nor imports accounting",

@@ -21,6 +21,7 @@ struct UsageConfig {
   std::int64_t interval_seconds = 30;
   bool samples = false;
   bool process_io = true;
+  bool executables = false;
   std::int64_t kept_files = 2048;
   std::string state_file = "/var/lib/scriptorium/usage.state";
   bool gpus = true;

@@ -173,7 +173,11 @@ void put_resources(Json& json, const JobView& job, bool whole) {
 void put_programs(Json& json, const ProgramShares& shares) {
   for (const ProgramUse& program : shares.programs) {
     Json one{{"name", program.name}};
-    if (!program.script.empty()) one["script"] = program.script;
+    for (const auto& [key, text] :
+         {std::pair("script", &program.script), std::pair("path", &program.path),
+          std::pair("build_id", &program.build_id)}) {
+      if (!text->empty()) one[key] = *text;
+    }
     put(one, "cpu_seconds", std::optional(program.cpu_seconds));
     put_ratio(one, "cpu_ratio", program.cpu_ratio);
     one["processes"] = program.processes;

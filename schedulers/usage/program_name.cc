@@ -25,15 +25,7 @@ bool has_blank(std::string_view text) {
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Valid UTF-8, cut between two characters.
-std::string bounded(std::string_view bytes) {
-  std::string text = to_utf8_lossy(bytes.substr(0, kLongestProgramName + 4));
-  if (text.size() <= kLongestProgramName) return text;
-  std::size_t end = kLongestProgramName;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  text.resize(end);
-  return text;
-}
+std::string bounded(std::string_view bytes) { return bounded_text(bytes, kLongestProgramName); }
 
 // What follows argv[0]. A last word without its end is left out: the file was longer than what was
 // read, or the program wrote over its arguments.
@@ -156,6 +148,15 @@ std::string_view script_of(std::string_view program, const Words& words) {
 }
 
 }  // namespace
+
+std::string bounded_text(std::string_view bytes, std::size_t most) {
+  std::string text = to_utf8_lossy(bytes.substr(0, most + 4));
+  if (text.size() <= most) return text;
+  std::size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  text.resize(end);
+  return text;
+}
 
 ProgramName name_program(std::string_view command, std::string_view arguments) {
   std::string_view program = take_until(arguments, '\0');

@@ -18,6 +18,9 @@ struct ProgramName {
 };
 inline constexpr std::size_t kLongestProgramName = 64;
 
+// Valid UTF-8 of at most `most` bytes, cut between two characters.
+std::string bounded_text(std::string_view bytes, std::size_t most);
+
 // `command` is the name in /proc/PID/stat, at most 15 bytes; `arguments` is /proc/PID/cmdline,
 // empty for a process that is ending. The name is the base name of argv[0], unless that has blanks:
 // then it is a title that the program writes itself, and the command is taken. "?" without either.

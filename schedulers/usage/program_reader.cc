@@ -66,7 +66,9 @@ bool programs_due(const LifeState& life, SteadyTime now) noexcept {
 }
 
 void read_programs(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids,
-                   SteadyTime now, LifeState& life) {
+                   SteadyTime now, Executables* executables, LifeState& life) {
+  // Before the reading, because an answer is that of the command that was read before.
+  learn_executables(executables, life);
   if (!programs_due(life, now)) return;
   std::vector<ProcessNow> processes;
   processes.reserve(pids.size());
@@ -106,7 +108,15 @@ void read_programs(Files& files, const std::string& proc, const std::vector<std:
       identity->task = srun_task(text);
     return identity;
   });
+  learn_executables(executables, life);
   life.programs_read_ns = nanoseconds_of(now);
+}
+
+void learn_executables(Executables* executables, LifeState& life) {
+  if (executables == nullptr) return;
+  life.programs.learn([executables](std::uint32_t pid, std::uint64_t start_ticks) {
+    return executables->find(pid, start_ticks);
+  });
 }
 
 }  // namespace scriptorium::usage

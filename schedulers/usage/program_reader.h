@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api/executables.h"
 #include "core/base/time.h"
 #include "schedulers/usage/files.h"
 #include "schedulers/usage/life.h"
@@ -18,7 +19,11 @@ bool programs_due(const LifeState& life, SteadyTime now) noexcept;
 // Reads them, if they are due, of the job's processes into life.programs: the times of each
 // process, and once for each program that it executes its command line and control group. Needs no
 // right. Changes nothing if the files of /proc could not be read for want of memory or descriptors.
+// `executables`: null, or finds the files of programs, which are asked for at each call.
 void read_programs(Files& files, const std::string& proc, const std::vector<std::uint32_t>& pids,
-                   SteadyTime now, LifeState& life);
+                   SteadyTime now, Executables* executables, LifeState& life);
+
+// Takes the answers that have arrived.
+void learn_executables(Executables* executables, LifeState& life);
 
 }  // namespace scriptorium::usage

@@ -14,6 +14,7 @@
 namespace scriptorium::usage {
 namespace {
 
+constexpr std::size_t kLongestPath = 1024;
 // No process has used more: 30,000 years of CPU time.
 constexpr std::uint64_t kMostMilliseconds = 1'000'000'000'000'000;
 
@@ -25,6 +26,11 @@ double sum_of(const std::vector<ProgramUse>& programs) {
 std::optional<double> share_of(double part, const std::optional<double>& whole) {
   if (!whole || !(*whole > 0)) return std::nullopt;
   return std::clamp(part / *whole, 0.0, 1.0);
+}
+
+// What programs differ by.
+auto key_of(const ProgramUse& program) {
+  return std::tie(program.name, program.script, program.path, program.build_id);
 }
 
 // The field before the next colon or the end; nothing if it is not such a number.
@@ -42,11 +48,20 @@ const ProgramTable::Process* ProgramTable::find(std::uint32_t pid) const {
   return found != processes_.end() && found->pid == pid ? &*found : nullptr;
 }
 
-// `runs`: by place, whether a process has the program; grows with the table.
-std::uint32_t ProgramTable::place_of(ProgramName name, std::vector<bool>& runs) {
-  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const ProgramUse& one) {
-    return one.name == name.name && one.script == name.script;
-  });
+// By place, whether a process has the program.
+std::vector<bool> ProgramTable::running() const {
+  std::vector<bool> runs(programs_.size());
+  for (const Process& process : processes_) {
+    if (process.program != kOther) runs[process.program] = true;
+  }
+  return runs;
+}
+
+// `program`: its name, script and file. `runs`: running(); grows with the table.
+std::uint32_t ProgramTable::place_of(ProgramUse program, std::vector<bool>& runs) {
+  auto found = std::find_if(programs_.begin(), programs_.end(),
+                            [&](const ProgramUse& one) { return key_of(one) == key_of(program); });
+  const bool is_new = found == programs_.end();
   if (found == programs_.end() && programs_.size() < kMostPrograms) {
     found = programs_.insert(programs_.end(), ProgramUse{});
     runs.push_back(false);
@@ -57,10 +72,8 @@ std::uint32_t ProgramTable::place_of(ProgramName name, std::vector<bool>& runs) 
     }
     if (found == programs_.end()) return kOther;
     other_cpu_seconds_ = other_cpu_seconds_.value_or(0) + found->cpu_seconds;
-    *found = {};
   }
-  found->name = std::move(name.name);
-  found->script = std::move(name.script);
+  if (is_new) *found = std::move(program);
   const auto place = static_cast<std::uint32_t>(found - programs_.begin());
   runs[place] = true;
   return place;
@@ -73,10 +86,7 @@ void ProgramTable::take(std::vector<ProcessNow> now, const Identify& identify) {
   now.erase(std::unique(now.begin(), now.end(),
                         [](const ProcessNow& a, const ProcessNow& b) { return a.pid == b.pid; }),
             now.end());
-  std::vector<bool> runs(programs_.size());
-  for (const Process& process : processes_) {
-    if (process.program != kOther) runs[process.program] = true;
-  }
+  std::vector<bool> runs = running();
   std::vector<Process> next;
   next.reserve(now.size());
   for (const ProcessNow& one : now) {
@@ -88,13 +98,20 @@ void ProgramTable::take(std::vector<ProcessNow> now, const Identify& identify) {
       auto identity = identify(one);
       if (!identity && !is_known) continue;
       if (identity) {
-        process.program = place_of(std::move(identity->program), runs);
+        process.program = place_of({.name = std::move(identity->program.name),
+                                    .script = std::move(identity->program.script)},
+                                   runs);
         process.task = identity->task;
         process.command = one.command;
+        process.program_seconds = 0;
+        process.is_answered = false;
       }
     }
     const double more = std::max(0.0, one.cpu_seconds - process.cpu_seconds);
     process.cpu_seconds += more;
+    process.program_seconds += more;
+    process.threads = one.threads;
+    process.busy_threads = one.busy_threads;
     if (process.program == kOther) {
       other_cpu_seconds_ = other_cpu_seconds_.value_or(0) + more;
     } else {
@@ -103,7 +120,59 @@ void ProgramTable::take(std::vector<ProcessNow> now, const Identify& identify) {
     next.push_back(std::move(process));
   }
   remember(std::move(next), now);
-  count_at_once(now);
+  count_at_once();
+}
+
+void ProgramTable::learn(const FindExecutable& find) {
+  std::vector<bool> runs = running();
+  std::vector<bool> emptied;  // by place: programs from which something moved
+  for (Process& process : processes_) {
+    if (process.is_answered || process.command.empty()) continue;
+    const auto executable = find(process.pid, process.start_ticks);
+    // The process may execute another program since it was asked for, or since it was read.
+    if (!executable || (!executable->path.empty() && executable->command != process.command))
+      continue;
+    process.is_answered = true;
+    if (executable->path.empty() || process.program == kOther) continue;
+    const ProgramUse& from = programs_[process.program];
+    const std::uint32_t place = place_of({.name = from.name,
+                                          .script = from.script,
+                                          .path = bounded_text(executable->path, kLongestPath),
+                                          .build_id = executable->build_id},
+                                         runs);
+    if (place == kOther) continue;
+    emptied.resize(programs_.size());
+    emptied[process.program] = true;
+    double& seconds = programs_[process.program].cpu_seconds;
+    seconds = std::max(0.0, seconds - process.program_seconds);
+    ProgramUse& to = programs_[place];
+    to.cpu_seconds += process.program_seconds;
+    // At least itself, which may have ended since.
+    to.processes = std::max<std::uint64_t>(to.processes, 1);
+    to.threads = std::max(to.threads, process.threads);
+    keep_most(to.busy_threads, process.busy_threads);
+    if (process.task) keep_most(to.ranks, std::optional<std::uint64_t>(1));
+    process.program = place;
+  }
+  if (emptied.empty()) return;
+  remove_emptied(emptied);
+  count_at_once();
+}
+
+// A program without a file, of which all processes turned out to have one, is not one.
+void ProgramTable::remove_emptied(const std::vector<bool>& emptied) {
+  constexpr double kRounding = 1e-6;  // s
+  const std::vector<bool> runs = running();
+  for (std::size_t place = emptied.size(); place > 0;) {
+    --place;
+    const ProgramUse& program = programs_[place];
+    if (!emptied[place] || runs[place] || program.cpu_seconds > kRounding || !program.path.empty())
+      continue;
+    programs_.erase(programs_.begin() + static_cast<std::ptrdiff_t>(place));
+    for (Process& process : processes_) {
+      if (process.program != kOther && process.program > place) --process.program;
+    }
+  }
 }
 
 // `next`: the processes that were counted now. One that a single reading did not meet is kept
@@ -126,16 +195,16 @@ void ProgramTable::remember(std::vector<Process> next, const std::vector<Process
 }
 
 // The most processes, threads and tasks of each program at one reading.
-void ProgramTable::count_at_once(const std::vector<ProcessNow>& now) {
+void ProgramTable::count_at_once() {
   std::vector<ProgramUse> at_once(programs_.size(), ProgramUse{.busy_threads = 0});
   std::vector<std::pair<std::uint32_t, std::uint64_t>> tasks;  // each of a program
-  for (const ProcessNow& one : now) {
-    const Process* const process = find(one.pid);
-    if (process == nullptr || process->program == kOther) continue;
-    ++at_once[process->program].processes;
-    at_once[process->program].threads += one.threads;
-    add_known(at_once[process->program].busy_threads, one.busy_threads);
-    if (process->task) tasks.emplace_back(process->program, *process->task);
+  for (const Process& process : processes_) {
+    if (process.program == kOther || process.is_missing) continue;
+    ProgramUse& use = at_once[process.program];
+    ++use.processes;
+    use.threads += process.threads;
+    add_known(use.busy_threads, process.busy_threads);
+    if (process.task) tasks.emplace_back(process.program, *process.task);
   }
   std::sort(tasks.begin(), tasks.end());
   tasks.erase(std::unique(tasks.begin(), tasks.end()), tasks.end());
@@ -205,7 +274,8 @@ ProgramShares share_out(std::vector<ProgramUse> programs, std::optional<double> 
   ProgramShares shares;
   if (programs.empty()) return shares;
   std::sort(programs.begin(), programs.end(), [](const ProgramUse& a, const ProgramUse& b) {
-    return std::tie(b.cpu_seconds, a.name, a.script) < std::tie(a.cpu_seconds, b.name, b.script);
+    return std::tuple_cat(std::tie(b.cpu_seconds), key_of(a)) <
+           std::tuple_cat(std::tie(a.cpu_seconds), key_of(b));
   });
   while (programs.size() > kMostProgramsShown) {
     other_cpu_seconds = other_cpu_seconds.value_or(0) + programs.back().cpu_seconds;
@@ -228,11 +298,11 @@ ProgramShares share_out(std::vector<ProgramUse> programs, std::optional<double> 
 
 ProgramShares merge_programs(const std::vector<NodeUsage>& nodes,
                              std::optional<double> total_seconds) {
-  std::map<std::pair<std::string, std::string>, ProgramUse> merged;
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, ProgramUse> merged;
   std::optional<double> other;
   for (const NodeUsage& node : nodes) {
     for (const ProgramUse& one : node.programs.programs) {
-      const auto [found, is_new] = merged.try_emplace({one.name, one.script}, one);
+      const auto [found, is_new] = merged.try_emplace(key_of(one), one);
       if (is_new) continue;
       ProgramUse& sum = found->second;
       sum.cpu_seconds += one.cpu_seconds;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/api/executables.h"
 #include "schedulers/usage/program_name.h"
 #include "schedulers/usage/records.h"
 
@@ -34,6 +35,10 @@ struct ProcessIdentity {
 // two readings counts for the program that it ran at the second one. What a process used after its
 // last reading, and a process that no reading met, are not in it. Pure; no files, no clock.
 //
+// Programs differ by name, script, and the file that they were started from. Until the file of a
+// process is known, its time counts for the program of its name and script without a file; then
+// what it has used since it executes that program moves.
+//
 // Bounded: kMostPrograms programs. One more takes the place of the one that used least of those
 // that do not run, whose time becomes that of `other`; while all of them run, it counts as other
 // itself.
@@ -44,8 +49,15 @@ class ProgramTable {
   // so a new process is left out of this reading.
   using Identify = std::function<std::optional<ProcessIdentity>(const ProcessNow&)>;
 
+  // Executables::find() for a process.
+  using FindExecutable =
+      std::function<std::optional<Executable>(std::uint32_t pid, std::uint64_t start_ticks)>;
+
   // All processes of the job.
   void take(std::vector<ProcessNow> now, const Identify& identify);
+
+  // Asks for the file of each process whose file is not known, and counts by those that are found.
+  void learn(const FindExecutable& find);
 
   // `total_seconds`: what the whole job used on this node.
   ProgramShares shares(std::optional<double> total_seconds) const;
@@ -65,17 +77,23 @@ class ProgramTable {
     std::uint32_t pid = 0;
     std::uint32_t program = kOther;  // in programs_
     std::uint64_t start_ticks = 0;
-    double cpu_seconds = 0;  // of these, all are counted
+    double cpu_seconds = 0;      // of these, all are counted
+    double program_seconds = 0;  // of these, since it executes its program
+    std::uint64_t threads = 1;   // this and the next: at the last reading
+    std::optional<std::uint64_t> busy_threads;
     std::optional<std::uint64_t> task;
-    std::string command;      // "" after a restart: it is identified again
-    bool is_missing = false;  // from the last reading
+    std::string command;       // "" after a restart: it is identified again
+    bool is_missing = false;   // from the last reading
+    bool is_answered = false;  // whether its file is known or cannot be known
   };
   static constexpr std::uint32_t kOther = UINT32_MAX;
 
   const Process* find(std::uint32_t pid) const;
-  std::uint32_t place_of(ProgramName name, std::vector<bool>& runs);
+  std::vector<bool> running() const;
+  std::uint32_t place_of(ProgramUse program, std::vector<bool>& runs);
+  void remove_emptied(const std::vector<bool>& emptied);
   void remember(std::vector<Process> next, const std::vector<ProcessNow>& now);
-  void count_at_once(const std::vector<ProcessNow>& now);
+  void count_at_once();
 
   std::vector<ProgramUse> programs_;
   std::optional<double> other_cpu_seconds_;

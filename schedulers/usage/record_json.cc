@@ -118,6 +118,8 @@ void each(auto& visit, Of<NodeTasks> auto& tasks) { visit("peak", tasks.peak); }
 void each(auto& visit, Of<ProgramUse> auto& program) {
   visit("name", program.name);
   visit("script", program.script);
+  visit("path", program.path);
+  visit("build_id", program.build_id);
   visit("cpu_seconds", program.cpu_seconds);
   visit("cpu_ratio", program.cpu_ratio);
   visit("processes", program.processes);

@@ -365,7 +365,9 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
   readers.steps.read_timed(of_job, readers.v1, job.life.state().peak_swap.value_or(0) > 0);
   take_step_gpus(job, false);
   const std::vector<std::uint32_t>& own = readers.processes.own();
-  if (!own.empty()) read_programs(files_, options_.proc, own, reading.at, job.life.state());
+  if (!own.empty()) {
+    read_programs(files_, options_.proc, own, reading.at, options_.executables, job.life.state());
+  }
   job.schedule(clock_.steady());
 }
 
@@ -421,6 +423,7 @@ void Sampler::end_jobs() {
     if (!job.vanishing()) continue;
     check_groups(job);
     take_step_gpus(job, true);
+    learn_executables(options_.executables, job.life.state());
   }
   for (const std::string& key : table_.end_due(now())) forget(key);
   JobTable::Output output = table_.take();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/api/executables.h"
 #include "core/api/kit/repeat_limit.h"
 #include "core/api/logger.h"
 #include "core/base/time.h"
@@ -38,6 +39,7 @@ struct SamplerOptions {
   std::string gpu_jobs_dir;
   // A prolog's files that say which SLUID is which job; "" = none.
   std::string sluid_dir;
+  Executables* executables = nullptr;  // null: the files of programs are not asked for
 };
 
 // Reads the counters of all jobs of the node: a sweep of all of them every `interval`, some early

@@ -57,7 +57,7 @@ std::string boot_id(Files& files, const std::string& proc) {
   return id;
 }
 
-SamplerOptions sampler_options(const UsageConfig& config) {
+SamplerOptions sampler_options(const UsageConfig& config, Executables* executables) {
   SamplerOptions options;
   options.root = config.root;
   options.proc = config.proc;
@@ -69,6 +69,7 @@ SamplerOptions sampler_options(const UsageConfig& config) {
   options.kept_files = static_cast<std::size_t>(config.kept_files);
   options.gpu_jobs_dir = config.gpu_jobs_dir;
   options.sluid_dir = config.sluid_dir;
+  options.executables = config.executables ? executables : nullptr;
   return options;
 }
 
@@ -107,7 +108,8 @@ class UsageSource::Node {
         writer_(writer),
         boot_id_(boot_id(source.files_, config_.proc)),
         gpus_(gpu_options(config_), source.files_, log_, source.context_.clock),
-        sampler_(sampler_options(config_), source.files_, gpus_, log_, source.context_.clock),
+        sampler_(sampler_options(config_, source.context_.executables), source.files_, gpus_, log_,
+                 source.context_.clock),
         summaries_(config_.jobs, source.context_) {}
 
   Result<void> run(const std::stop_token& stop) {
@@ -476,6 +478,13 @@ Result<void> UsageSource::run_node(EventWriter& writer, const std::stop_token& s
     auto locked = lock_state(config_.state_file);
     if (!locked) return locked.error();
     lock = *std::move(locked);
+  }
+  if (config_.executables && context_.executables == nullptr) {
+    context_.log.warning("USAGE_NO_EXECUTABLES",
+                         "executables = true has no effect, because CAP_SYS_PTRACE was not in "
+                         "effect when the daemon started, or nothing asked for it then; install "
+                         "the drop-in usage-programs.conf and restart the daemon",
+                         {{"source", context_.name}});
   }
   Node node(*this, writer);
   return once ? node.run_once(stop) : node.run(stop);

@@ -337,7 +337,7 @@ void run_programs(int rounds) {
   const auto read_all = [&] {
     now += std::chrono::minutes(2);
     for (std::size_t job = 0; job < lives.size(); ++job)
-      read_programs(real_files(), "/proc", pids[job], now, lives[job]);
+      read_programs(real_files(), "/proc", pids[job], now, nullptr, lives[job]);
   };
   const int processes = kJobs * kProcesses;
   const Cost first = measure(rounds, processes, [&] {
@@ -350,7 +350,7 @@ void run_programs(int rounds) {
   const Cost later = measure(rounds, processes, read_all);
   const Cost not_due = measure(rounds, processes, [&] {
     for (std::size_t job = 0; job < lives.size(); ++job)
-      read_programs(real_files(), "/proc", pids[job], now, lives[job]);
+      read_programs(real_files(), "/proc", pids[job], now, nullptr, lives[job]);
   });
   const Cost bare_first = measure(rounds, processes, [&] { bare_read(once); });
   const Cost bare = measure(rounds, processes, [&] { bare_read(stats); });
@@ -384,7 +384,7 @@ void run_threads(int rounds) {
   SteadyTime now{std::chrono::hours(1)};
   const auto read = [&] {
     now += std::chrono::minutes(2);
-    read_programs(real_files(), "/proc", {self}, now, life);
+    read_programs(real_files(), "/proc", {self}, now, nullptr, life);
   };
   read();
   if (!life.programs.shares(std::nullopt).programs.at(0).busy_threads)

@@ -271,11 +271,24 @@ def test_on_a_compute_node_it_sees_other_users_processes_and_holds_no_capability
     main = service.show("MainPID")
     have = service.process_status(main)
     assert {have[name] for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}, have
+    assert status["privileges"]["executable_reader"] is None
     # As the daemon's user, in its mounts: the processes of root, and the node's own numbers.
     inside = ["nsenter", "-t", main, "-m", "--", "setpriv", "--reuid=scriptorium",
               "--regid=scriptorium", "--clear-groups"]
     for file in ("/proc/1/status", "/proc/stat", "/proc/meminfo"):
         assert booted_root.run(*inside, "cat", file), file
+    service.stop()
+    # With the other drop-in, a process of its own has one capability, and the daemon none.
+    service.drop_in("zz-usage-programs.conf",
+                    booted_root.file("/usr/share/scriptorium/systemd/usage-programs.conf")
+                    .read_text())
+    service.configure(head + '[source.usage]\nresolve = "none"\nexecutables = true\n'
+                      + rest[rest.index("[sink.archive]"):])
+    service.start()
+    privileges = service.status()["privileges"]
+    assert privileges["executable_reader"]["capabilities"] == ["CAP_SYS_PTRACE"], privileges
+    have = service.process_status(service.show("MainPID"))
+    assert {have[name] for name in ("CapEff", "CapPrm", "CapAmb")} == {"0" * 16}, have
     service.stop()
 
 

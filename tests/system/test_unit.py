@@ -15,7 +15,9 @@ PACKAGING = ROOT / "packaging" / "systemd"
 UNIT = PACKAGING / "scriptorium.service"
 # What stays open at most, as `systemd-analyze security` counts it: from 0, everything closed, to
 # 10.
-LIMITS = {None: 2.5, "inotify.conf": 1.5, "usage.conf": 2.0}
+LIMITS = {None: 2.5, "inotify.conf": 1.5, "usage.conf": 2.0, "usage-programs.conf": 2.5}
+# What else is there, and the name under which it is applied after that.
+AFTER = {"usage-programs.conf": ("usage.conf", "zz-usage-programs.conf")}
 
 
 @pytest.fixture
@@ -39,8 +41,13 @@ def analyze(tmp_path):
             file.write_text("")
             file.chmod(0o755)
         if drop_in:
-            (units / "scriptorium.service.d").mkdir()
-            shutil.copy(PACKAGING / drop_in, units / "scriptorium.service.d")
+            folder = units / "scriptorium.service.d"
+            folder.mkdir()
+            first, name = AFTER.get(drop_in, (None, drop_in))
+            shutil.copy(PACKAGING / drop_in, folder / name)
+            if first:
+                assert first < name
+                shutil.copy(PACKAGING / first, folder)
         return subprocess.run(["systemd-analyze", "--no-pager", f"--root={tmp_path}", *command,
                                "scriptorium.service"],
                               capture_output=True, text=True, timeout=60)

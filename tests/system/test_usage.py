@@ -632,3 +632,101 @@ def test_a_set_uid_program_does_not_make_a_job_its_owners(make_daemon, v2_root, 
     assert user["id"] == str(ordinary_user.pw_uid) and user["verified"] is True, user
     user = wait_node(work, "42", "n7")["user"]
     assert user["verified"] is False and "several users" in user["unverified_reason"], user
+
+
+# ---- the files of programs -----------------------------------------------------------------------
+
+def as_unit(user, capability=None):
+    """What starts the daemon as a unit does that has this user and one ambient capability."""
+    held = f"+{capability}" if capability else "-all"
+    return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
+            "--no-new-privs", f"--inh-caps={held}", f"--ambient-caps={held}",
+            *([f"--bounding-set=-all,{held}"] if capability else [])]
+
+
+@pytest.fixture
+def solver_in_a_job(work, v2_root):
+    """A program of root's in a job's groups; removes them at the end of the job."""
+    program = work / "solver"
+    shutil.copy("/bin/sleep", program)
+    process = subprocess.Popen([program, "600"])
+    task = (v2_root / "unified" / "system.slice" / "n7_slurmstepd.scope" / "job_51"
+            / "step_batch" / "user" / "task_0")
+    task.mkdir(parents=True)
+
+    def end():
+        process.kill()
+        process.wait()
+        for directory in (task, task.parent, task.parent.parent, task.parent.parent.parent):
+            wait_for(lambda d=directory: not (d / "cgroup.procs").read_text(),
+                     f"{directory} is empty")
+            directory.rmdir()
+    try:
+        wait_for(lambda: os.readlink(f"/proc/{process.pid}/exe") == str(program),
+                 "the program runs")
+        (task / "cgroup.procs").write_text(f"{process.pid}\n")
+        yield program, end
+    finally:
+        process.kill()
+        process.wait()
+
+
+def executables_daemon(make_daemon, work, v2_root, user):
+    for directory in (work / "archive", work / "state"):
+        directory.mkdir()
+        os.chown(directory, user.pw_uid, user.pw_gid)
+    return make_daemon(sources=usage_source(work, root=str(v2_root), resolve="none",
+                                            interval_seconds=1, executables=True),
+                       sinks={"archive": {"kinds": ["usage.node"]}})
+
+
+def test_with_the_right_the_files_of_other_users_programs_are_reported(make_daemon, v2_root, work,
+                                                                       ordinary_user,
+                                                                       solver_in_a_job):
+    program, end_job = solver_in_a_job
+    daemon = executables_daemon(make_daemon, work, v2_root, ordinary_user)
+    daemon.start(by=as_unit(ordinary_user, "sys_ptrace"))
+    privileges = daemon.status()["privileges"]
+    reader = privileges["executable_reader"]
+    assert reader["capabilities"] == ["CAP_SYS_PTRACE"] and privileges["capabilities"] == []
+    status = pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text()
+    assert re.search(r"^CapEff:\s*0+$", status, re.M), status
+    state = work / "state" / "usage.state"
+    wait_for(lambda: state.exists() and f'"path":"{program}"' in state.read_text(),
+             lambda: f"the file of the program is found: {daemon.log_tail()}")
+    # Without its reader the daemon continues, and keeps what it has.
+    os.kill(reader["pid"], signal.SIGKILL)
+    wait_for(lambda: "EXECUTABLE_READER_DIED" in daemon.log_text(), "its end is in the log")
+    assert daemon.status()["privileges"]["executable_reader"] is None
+    end_job()
+    programs = wait_node(work, "51", "n7")["usage"]["programs"]
+    found = {one["name"]: one for one in programs}["solver"]
+    assert found["path"] == str(program), programs
+    said = subprocess.run(["readelf", "-n", program], capture_output=True, text=True)
+    build_id = re.search(r"Build ID: ([0-9a-f]+)", said.stdout)
+    if build_id:
+        assert found["build_id"] == build_id.group(1)
+    assert daemon.terminate() == 0
+
+
+def test_without_the_right_no_file_is_reported_and_the_drop_in_is_named(make_daemon, v2_root, work,
+                                                                        ordinary_user,
+                                                                        solver_in_a_job):
+    _, end_job = solver_in_a_job
+    daemon = executables_daemon(make_daemon, work, v2_root, ordinary_user)
+    checked = subprocess.run([*as_unit(ordinary_user), harness.SCRIPTORIUM, "check", "--config",
+                              daemon.config], capture_output=True, text=True, timeout=120)
+    assert checked.returncode == 0, checked
+    assert re.search(r"^warning .*executables = true has no effect.*usage-programs\.conf",
+                     checked.stdout, re.M), checked.stdout
+    daemon.start(by=as_unit(ordinary_user))
+    assert daemon.status()["privileges"]["executable_reader"] is None
+    wait_for(lambda: "USAGE_NO_EXECUTABLES" in daemon.log_text(), "the log says it")
+    state = work / "state" / "usage.state"
+    wait_for(lambda: state.exists() and '"name":"solver"' in state.read_text(),
+             "the program was read")
+    end_job()
+    programs = wait_node(work, "51", "n7")["usage"]["programs"]
+    assert "solver" in [one["name"] for one in programs], programs
+    assert not any(one.keys() & {"path", "build_id"} for one in programs), programs
+    assert daemon.terminate() == 0

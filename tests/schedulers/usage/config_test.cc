@@ -47,6 +47,13 @@ TEST_F(UsageConfigTest, AnImportMeasuresNothingUnlessTold) {
   EXPECT_TRUE(problems_.empty());
 }
 
+TEST_F(UsageConfigTest, FilesOfProcessesAreOnlyFoundInProc) {
+  set("executables", true);
+  EXPECT_THAT(keys(), ElementsAre());
+  set("proc", std::string("/host/proc"));
+  EXPECT_THAT(keys(), ElementsAre("source.usage.executables"));
+}
+
 TEST_F(UsageConfigTest, AnInstanceThatDoesNothingIsAMistake) {
   set("sample_node", false);
   EXPECT_THAT(keys(), ElementsAre("source.usage.sample_node"));

@@ -14,6 +14,7 @@
 #include "schedulers/usage/events.h"
 #include "schedulers/usage/sampler.h"
 #include "tests/schedulers/usage/cgroup_lab.h"
+#include "tests/schedulers/usage/fake_executables.h"
 #include "tests/support/recording_logger.h"
 
 namespace scriptorium::usage {
@@ -27,6 +28,7 @@ using test::FailingFiles;
 using test::FakeClock;
 using test::V1Job;
 using ::testing::ElementsAre;
+using ::testing::Pair;
 using Json = nlohmann::json;
 
 class ProgramReaderTest : public ::testing::Test {
@@ -34,6 +36,7 @@ class ProgramReaderTest : public ::testing::Test {
   CgroupLab lab_;
   FailingFiles files_;
   LifeState life_;
+  test::FakeExecutables executables_;
   SteadyTime now_{1h};
 
   ProgramReaderTest() {
@@ -51,7 +54,7 @@ class ProgramReaderTest : public ::testing::Test {
   }
   void read(const std::vector<std::uint32_t>& pids, std::chrono::seconds later = 1s) {
     now_ += later;
-    read_programs(files_, lab_.proc(), pids, now_, life_);
+    read_programs(files_, lab_.proc(), pids, now_, &executables_, life_);
   }
   std::vector<ProgramUse> programs() const { return life_.programs.shares(100).programs; }
 };
@@ -71,6 +74,28 @@ TEST_F(ProgramReaderTest, ReadsTimesAndNamesOfProcesses) {
   EXPECT_EQ(found[0].ranks, 1U);
   EXPECT_EQ(found[1].name, "odd) R 1 (name");
   EXPECT_FALSE(found[1].ranks.has_value());
+}
+
+TEST_F(ProgramReaderTest, AsksForFilesAndTakesAnswersAtEachLaterCall) {
+  stat(11, "python3", 100);
+  stat(12, "gmx", 200);
+  read({11, 12});
+  EXPECT_THAT(executables_.asked, ElementsAre(Pair(11, 777), Pair(12, 777)));
+  EXPECT_EQ(programs()[0].path, "") << "nothing waits for the answer";
+  executables_.answers[12] = {"gmx", "/opt/gmx", "ab12"};
+  now_ += 1ms;
+  EXPECT_FALSE(programs_due(life_, now_));
+  read_programs(files_, lab_.proc(), {11, 12}, now_, &executables_, life_);
+  EXPECT_EQ(programs()[0].path, "/opt/gmx");
+  EXPECT_EQ(programs()[0].build_id, "ab12");
+  EXPECT_EQ(programs()[1].path, "");
+  executables_.answers[11] = {"python3", "/usr/bin/python3.11", ""};
+  stat(11, "sh", 150);
+  read({11, 12}, 60s);
+  std::vector<std::string> paths;
+  for (const ProgramUse& one : programs()) paths.push_back(one.name + " " + one.path);
+  EXPECT_THAT(paths, ElementsAre("gmx /opt/gmx", "python3 /usr/bin/python3.11", "sh "))
+      << "the answer is that of the command at the reading before";
 }
 
 TEST_F(ProgramReaderTest, CountsTheThreadsThatRan) {
@@ -324,7 +349,8 @@ TEST_F(RealProcessTest, OfManyThreadsThoseThatRanAreCounted) {
        "while time.thread_time() < 0.1: pass\n"
        "os.kill(os.getpid(), signal.SIGSTOP)\n"});
   LifeState life;
-  read_programs(real_files(), "/proc", {static_cast<std::uint32_t>(child)}, SteadyTime{1h}, life);
+  read_programs(real_files(), "/proc", {static_cast<std::uint32_t>(child)}, SteadyTime{1h}, nullptr,
+                life);
   const auto programs = life.programs.shares(std::nullopt).programs;
   ASSERT_EQ(programs.size(), 1U);
   EXPECT_EQ(programs[0].threads, 6U);

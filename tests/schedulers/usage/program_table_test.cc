@@ -20,6 +20,8 @@ class ProgramTableTest : public ::testing::Test {
   ProgramTable table_;
   std::map<std::uint32_t, std::uint64_t> tasks_;
   std::vector<std::string> identified_;
+  std::map<std::uint32_t, Executable> answers_;
+  std::vector<std::uint32_t> asked_;
 
   // Each process has the name of its command, and as script what follows a slash in it.
   void take(std::vector<ProcessNow> now) {
@@ -40,6 +42,24 @@ class ProgramTableTest : public ::testing::Test {
             .command = command,
             .cpu_seconds = seconds,
             .threads = threads};
+  }
+  // Asks for each process whose file is not known; those of which there is an answer have it.
+  void learn() {
+    table_.learn([&](std::uint32_t pid, std::uint64_t) -> std::optional<Executable> {
+      asked_.push_back(pid);
+      const auto found = answers_.find(pid);
+      return found != answers_.end() ? std::optional(found->second) : std::nullopt;
+    });
+  }
+  // "name path seconds processes" of each program.
+  std::vector<std::string> files() const {
+    std::vector<std::string> all;
+    for (const ProgramUse& one : table_.shares(std::nullopt).programs) {
+      all.push_back(one.name + " " + one.path + " " +
+                    std::to_string(static_cast<int>(one.cpu_seconds + 0.5)) + " " +
+                    std::to_string(one.processes));
+    }
+    return all;
   }
   // "name script seconds" of each program, then the others.
   static std::vector<std::string> text_of(const ProgramShares& shares) {
@@ -264,6 +284,101 @@ TEST_F(ProgramTableTest, ALifeOfAnOlderDaemonHasNoPrograms) {
   const auto life = parse_life(R"({"job":{"id":"7"},"started_ns":5,"readings":3})");
   ASSERT_TRUE(life.has_value());
   EXPECT_TRUE(life->programs.shares(5).programs.empty());
+}
+
+// ---- the files of programs
+
+TEST_F(ProgramTableTest, AnAnswerMovesWhatTheProcessUsedSinceItExecutesTheProgram) {
+  take({process(1, "bash", 5)});
+  take({process(1, "gmx", 7), process(2, "gmx", 3)});
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1", "gmx  5 2"));
+  take({process(1, "gmx", 10), process(2, "gmx", 4)});
+  answers_[1] = {"gmx", "/a/gmx", "1234"};
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1", "gmx /a/gmx 5 1", "gmx  4 2"));
+  EXPECT_EQ(table_.state().programs.back().build_id, "1234");
+  answers_[2] = {"gmx", "/b/gmx", "5678"};
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1", "gmx /a/gmx 5 1", "gmx /b/gmx 4 1"))
+      << "a program of which all processes have a file is not listed without one";
+  take({process(1, "gmx", 20), process(2, "gmx", 24)});
+  EXPECT_THAT(files(), ElementsAre("gmx /b/gmx 24 1", "gmx /a/gmx 15 1", "bash  5 1"));
+}
+
+TEST_F(ProgramTableTest, AProcessIsAskedForUntilItsFileIsKnownOrCannotBe) {
+  take({process(1, "a", 1), process(2, "b", 1), process(3, "c", 1)});
+  learn();
+  answers_ = {{1, {"a", "/a", ""}}, {2, {}}};
+  learn();
+  learn();
+  take({process(1, "a", 2), process(2, "b", 2), process(3, "c", 2)});
+  learn();
+  EXPECT_THAT(asked_, ElementsAre(1, 2, 3, 1, 2, 3, 3, 3));
+  EXPECT_THAT(files(), ElementsAre("a /a 2 1", "b  2 1", "c  2 1"));
+}
+
+TEST_F(ProgramTableTest, AnAnswerAboutAnotherProgramOfTheProcessIsAskedForAgain) {
+  take({process(1, "bash", 5)});
+  learn();
+  answers_[1] = {"gmx", "/a/gmx", ""};
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1")) << "it executed gmx before the answer was made";
+  take({process(1, "gmx", 7)});
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1", "gmx /a/gmx 2 1"));
+  take({process(1, "namd", 10)});
+  learn();
+  EXPECT_THAT(files(), ElementsAre("bash  5 1", "namd  3 1", "gmx /a/gmx 2 1"));
+  EXPECT_THAT(asked_, ElementsAre(1, 1, 1, 1));
+}
+
+TEST_F(ProgramTableTest, AnAnswerThatComesAfterTheProcessEndedCounts) {
+  take({process(1, "gmx", 5)});
+  take({});
+  answers_[1] = {"gmx", "/a/gmx", ""};
+  learn();
+  EXPECT_THAT(files(), ElementsAre("gmx /a/gmx 5 1"));
+}
+
+TEST_F(ProgramTableTest, FilesOutliveARestart) {
+  take({process(1, "gmx", 5), process(2, "bash", 1)});
+  answers_[1] = {"gmx", "/a/gmx", "1234"};
+  learn();
+  restart();
+  EXPECT_EQ(table_.state().programs.at(1).build_id, "1234");
+  asked_.clear();
+  learn();
+  EXPECT_TRUE(asked_.empty()) << "it is not known yet what the processes execute";
+  take({process(1, "gmx", 8), process(2, "bash", 1)});
+  EXPECT_THAT(files(), ElementsAre("gmx /a/gmx 5 1", "gmx  3 1", "bash  1 1"));
+  learn();
+  EXPECT_THAT(files(), ElementsAre("gmx /a/gmx 8 1", "bash  1 1"));
+}
+
+TEST_F(ProgramTableTest, FilesOfAFullTableAddUpAllTheSame) {
+  std::vector<ProcessNow> now;
+  for (std::uint32_t i = 1; i <= ProgramTable::kMostPrograms + 5; ++i) {
+    now.push_back(process(i, "p", 1));
+    answers_[i] = {"p", "/" + std::to_string(i), ""};
+  }
+  for (int i = 0; i < 3; ++i) {
+    take(now);
+    learn();
+    for (ProcessNow& one : now) one.cpu_seconds += 1;
+  }
+  EXPECT_EQ(table_.state().programs.size(), ProgramTable::kMostPrograms);
+  EXPECT_NEAR(sum_of(table_.shares(3.0 * static_cast<double>(now.size()))),
+              3.0 * static_cast<double>(now.size()), 1e-6);
+}
+
+TEST_F(ProgramTableTest, APathIsBoundedText) {
+  take({process(1, "a", 1)});
+  answers_[1] = {"a", "/\xff" + std::string(2000, 'x'), ""};
+  learn();
+  const std::string path = table_.state().programs.at(0).path;
+  EXPECT_EQ(path.size(), 1024U);
+  EXPECT_TRUE(path.starts_with("/\xef\xbf\xbdxxx"));
 }
 
 NodeUsage node_with(std::vector<ProgramUse> programs, std::optional<double> other,

@@ -297,6 +297,15 @@ TEST_F(UsageSourceTest, TwoSourcesOnOneStateFileDoNotRunSideBySide) {
   EXPECT_TRUE(second.run(journal_, {}, true).has_value()) << "the first one has ended";
 }
 
+TEST_F(UsageSourceTest, FilesOfProgramsThatCannotBeFoundAreSaidOnceAndNothingElseIsMissing) {
+  config_.executables = true;
+  start();
+  ASSERT_TRUE(log_.wait_for("USAGE_NO_EXECUTABLES"));
+  const auto seven = job("7");
+  ASSERT_TRUE(sees("7"));
+  EXPECT_EQ(log_.count("USAGE_NO_EXECUTABLES"), 1U);
+}
+
 TEST_F(UsageSourceTest, CheckSaysWhereControlGroupsAreMissing) {
   config_.root = lab_.path("nowhere");
   UsageSource source(config_, PluginContext{"usage", "lab", log_, system_clock()});
