@@ -709,6 +709,35 @@ def test_with_the_right_the_files_of_other_users_programs_are_reported(make_daem
     assert daemon.terminate() == 0
 
 
+def test_a_file_server_that_hangs_holds_up_no_reading(make_daemon, v2_root, work, ordinary_user,
+                                                      solver_in_a_job):
+    if b"executables.hang" not in harness.SCRIPTORIUM.read_bytes():
+        pytest.skip("this build has no fault points (preset dev has)")
+    _, end_job = solver_in_a_job
+    reached = work / "reached"
+    daemon = executables_daemon(make_daemon, work, v2_root, ordinary_user)
+    reached.touch()
+    os.chown(reached, ordinary_user.pw_uid, ordinary_user.pw_gid)
+    daemon.start(by=as_unit(ordinary_user, "sys_ptrace"),
+                 environment={"SCRIPTORIUM_FAULT": "executables.hang:error=EIO,"
+                                                   "executables.kill:error=EIO",
+                              "SCRIPTORIUM_FAULT_LOG": str(reached)})
+    reader = daemon.status()["privileges"]["executable_reader"]["pid"]
+    children = pathlib.Path(f"/proc/{reader}/task/{reader}/children")
+    wait_for(lambda: children.read_text().split(), "a child of the reader hangs")
+    sweeps = daemon.source("usage")["plugin_status"]["sweeps"]
+    wait_for(lambda: daemon.source("usage")["plugin_status"]["sweeps"] > sweeps + 2,
+             "the source reads as ever")
+    assert children.read_text().split(), "it hangs still"
+    end_job()
+    programs = wait_node(work, "51", "n7")["usage"]["programs"]
+    assert "solver" in [one["name"] for one in programs], programs
+    assert not any("path" in one for one in programs), programs
+    assert "executables.hang" in reached.read_text()
+    assert daemon.terminate() == 0
+    wait_for(lambda: not pathlib.Path(f"/proc/{reader}").exists(), "the reader ends as well")
+
+
 def test_without_the_right_no_file_is_reported_and_the_drop_in_is_named(make_daemon, v2_root, work,
                                                                         ordinary_user,
                                                                         solver_in_a_job):
