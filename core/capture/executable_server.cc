@@ -167,7 +167,7 @@ class Server {
     if (child.pid == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
       ::close(socket_);
-      while (hangs) ::pause();
+      if (hangs) ::pause();
       const std::string bytes = read_executable(process, build_ids_);
       // The pipe has room for it, or nobody gets it.
       static_cast<void>(::write(into.get(), bytes.data(), bytes.size()) < 0);

@@ -65,7 +65,7 @@ std::string joined(const std::vector<std::string>& texts) {
   return all;
 }
 
-std::string names_of(CapabilitySet set) { return joined(capability_names(set)); }
+std::string capability_text(CapabilitySet set) { return joined(capability_names(set)); }
 
 void check_privileges(const Privileges& privileges, Findings found) {
   const std::string user = printable(privileges.user);
@@ -80,10 +80,11 @@ void check_privileges(const Privileges& privileges, Findings found) {
   } else {
     std::vector<std::string> kept;
     if (privileges.opener != nullptr)
-      kept.push_back("the spool opener keeps " + names_of(privileges.opener->capabilities()));
+      kept.push_back("the spool opener keeps " +
+                     capability_text(privileges.opener->capabilities()));
     if (privileges.executables != nullptr) {
       kept.push_back("the executable reader keeps " +
-                     names_of(privileges.executables->process().capabilities()));
+                     capability_text(privileges.executables->process().capabilities()));
     }
     found.ok(joined(kept) + "; everything else runs as " + user + ", without capabilities");
   }

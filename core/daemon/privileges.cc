@@ -173,13 +173,13 @@ Result<void> become_daemon_user(const CoreConfig& config, const std::string& con
   return keep_only_capabilities(0);
 }
 
-Result<Privileges> separate_privileges(const Config& all, const std::string& config_file,
+Result<Privileges> separate_privileges(const Config& config, const std::string& config_file,
                                        PrivilegesFor purpose) {
-  const CoreConfig& config = all.core;
+  const CoreConfig& core = config.core;
   const bool refusal = purpose == PrivilegesFor::kRefusal;
   const auto rights = effective_capabilities();
   if (!rights) return rights.error();
-  auto user = wanted_user(config, config_file, purpose);
+  auto user = wanted_user(core, config_file, purpose);
   if (!user) return user.error();
   const bool changes = user->uid != ::geteuid();
   if (changes && !may_change_user(*rights))
@@ -198,11 +198,11 @@ Result<Privileges> separate_privileges(const Config& all, const std::string& con
         "give the unit AmbientCapabilities= with both";
   }
   if (purpose == PrivilegesFor::kRun || purpose == PrivilegesFor::kLook) {
-    if (auto started = start_executable_reader(privileges, all, *rights); !started)
+    if (auto started = start_executable_reader(privileges, config, *rights); !started)
       return started.error();
   }
   if (changes && !refusal) {
-    auto prepared = give_state_dir(config.state_dir, {user->name, user->uid, user->gid},
+    auto prepared = give_state_dir(core.state_dir, {user->name, user->uid, user->gid},
                                    purpose == PrivilegesFor::kLook);
     if (!prepared) return prepared.error();
     privileges.state_dir_note = *std::move(prepared);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <utility>
 
+#include "core/base/number.h"
 #include "schedulers/usage/counters.h"
 #include "schedulers/usage/process.h"
 
