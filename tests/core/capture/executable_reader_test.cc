@@ -191,13 +191,18 @@ TEST_F(ExecutableReaderTest, AProcessThatEndedOrThatStartedAtAnotherTimeHasNoFil
 
 TEST_F(ExecutableReaderTest, AnswersEachOfMoreRequestsThanItTakesAtOnce) {
   start();
-  constexpr std::uint64_t kRequests = 3000;
+  constexpr std::size_t kRequests = 2000;
   std::vector<bool> answered(kRequests);
-  EXPECT_TRUE(in_time([&] {
-    for (std::uint64_t i = 0; i < kRequests; ++i)
+  const auto ask = [&] {
+    for (std::size_t i = 0; i < kRequests; ++i)
       answered[i] = answered[i] || reader_->find(UINT32_MAX, i).has_value();
-    return std::ranges::all_of(answered, [](bool one) { return one; });
-  })) << std::ranges::count(answered, true);
+    return std::ranges::count(answered, true);
+  };
+  // However slow the machine is, more answers come.
+  for (auto known = ask(); known < static_cast<std::ptrdiff_t>(kRequests);) {
+    const auto before = known;
+    ASSERT_TRUE(in_time([&] { return (known = ask()) > before; })) << known;
+  }
 }
 
 TEST_F(ExecutableReaderTest, AFileServerThatHangsHoldsUpNoOtherAnswer) {
