@@ -18,8 +18,8 @@ struct PluginContext {
   // Events that a sink of this name has acknowledged so far, as the journal knows; 0 in a command
   // that opens no journal.
   std::uint64_t acknowledged = 0;
-  // Null where nobody asked for it when the daemon started (`executables = true` in a source), or
-  // where the daemon lacks the right.
+  // Null unless a source said `executables = true` when the daemon started, and the daemon had the
+  // right for it then.
   Executables* executables = nullptr;
 };
 

@@ -169,7 +169,7 @@ class Server {
       ::close(socket_);
       if (hangs) ::pause();
       const std::string bytes = read_executable(process, build_ids_);
-      // The pipe has room for it, or nobody gets it.
+      // The pipe has room for it; a part of it would be answered with "not known".
       static_cast<void>(::write(into.get(), bytes.data(), bytes.size()) < 0);
       ::_exit(0);
     }

@@ -22,7 +22,8 @@ struct HelperOptions {
 };
 
 // A process that keeps rights which this one is about to give up, and the packet socket to it.
-// Nobody can trace or dump it; of what this process had open, it has standard error and the socket.
+// Other processes of its user can neither trace nor dump it. Of what this process had open, it has
+// standard error and the socket.
 //
 // Owns:    the process, which ends when this object does, or when this process ends however it
 //          ends.
