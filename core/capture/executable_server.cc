@@ -48,28 +48,20 @@ using BuildIds = std::map<FileKey, std::string>;
 
 // ---- what a child does, where a file server that is down may hold it up
 
-// Reads a file of /proc.
-std::string read_whole(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text(4096, '\0');
-  const ssize_t bytes = fd ? ::read(fd.get(), text.data(), text.size()) : 0;
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
-  return text;
-}
-
 // The command of a process, if it is the one that started then.
 std::optional<std::string> command_of(const ProcessKey& process) {
-  const std::string text = read_whole("/proc/" + std::to_string(process.pid) + "/stat");
+  const auto text = read_file("/proc/" + std::to_string(process.pid) + "/stat");
+  if (!text) return std::nullopt;
   // The command may hold any byte, so the last ')' ends it.
-  const std::size_t begin = text.find('(');
-  const std::size_t end = text.rfind(')');
+  const std::size_t begin = text->find('(');
+  const std::size_t end = text->rfind(')');
   if (begin == std::string::npos || end == std::string::npos || end < begin) return std::nullopt;
-  std::string_view fields = std::string_view(text).substr(end + 1);
+  std::string_view fields = std::string_view(*text).substr(end + 1);
   constexpr int kBeforeStart = 20;  // the blank, then fields 3 to 21 of proc(5)
   for (int i = 0; i < kBeforeStart; ++i) take_until(fields, ' ');
   if (parse_number<std::uint64_t>(take_until(fields, ' ')) != process.start_ticks)
     return std::nullopt;
-  return text.substr(begin + 1, end - begin - 1);
+  return text->substr(begin + 1, end - begin - 1);
 }
 
 std::string link_of(const std::string& link, bool is_unlinked) {

@@ -145,8 +145,10 @@ Result<void> start_executable_reader(Privileges& privileges, const Config& confi
   if (!wants_executables(config)) return {};
   if ((rights & kExecutableCapabilities) == 0) {
     privileges.executables_problem =
-        "executables = true has no effect, because CAP_SYS_PTRACE is not in effect; install the "
-        "drop-in usage-programs.conf (docs/privileges.md)";
+        "executables = true has no effect, because CAP_SYS_PTRACE is not in effect; copy the "
+        "drop-in "
+        "usage-programs.conf as zz-usage-programs.conf, so that it is applied after usage.conf "
+        "(docs/privileges.md)";
     return {};
   }
   auto reader = ExecutableReader::start(kExecutableCapabilities);

@@ -34,14 +34,14 @@ enum class PrivilegesFor {
   kRefusal,  // the configuration is bad: give up all rights, then load the plugins to report more
 };
 
-// Splits this process in two. Call it before loading a plugin, reading a byte of a spool or
-// starting a thread. If the process has rights to read the spools of others (CAP_SYS_ADMIN,
+// Splits this process in two, or three. Call it before loading a plugin, reading a byte of a spool
+// or starting a thread. If the process has rights to read the spools of others (CAP_SYS_ADMIN,
 // CAP_DAC_READ_SEARCH), it forks the spool opener, which keeps them. If it has CAP_SYS_PTRACE and a
 // source of `config` says `executables = true`, it forks the executable reader, which keeps that.
 // This process becomes the user that `config` names (or keeps its own), gives up every capability
-// and denies itself the system calls that only the opener needs. Without such rights and without
-// another user, nothing changes. kInvalidConfig: the user does not exist, this process cannot
-// become it, or state_dir cannot be given to it; log that and end.
+// and denies itself the system calls that it never needs. Without such rights and without another
+// user, nothing changes. kInvalidConfig: the user does not exist, this process cannot become it, or
+// state_dir cannot be given to it; log that and end.
 Result<Privileges> separate_privileges(const Config& config, const std::string& config_file,
                                        PrivilegesFor purpose);
 

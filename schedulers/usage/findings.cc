@@ -8,7 +8,6 @@
 
 #include "core/base/ascii.h"
 #include "schedulers/usage/finding_words.h"
-#include "schedulers/usage/program_table.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -107,7 +106,7 @@ void name_step_with_idle_gpus(const JobView& job, double gpus, double used_ratio
 // How many of the threads ran of the program that used most of the CPU time.
 std::string threads_words(const JobView& job) {
   constexpr double kMost = 0.5;
-  const auto programs = merge_programs(job.nodes, job.totals.cpu_seconds).programs;
+  const std::vector<ProgramUse>& programs = job.programs.programs;
   if (programs.empty() || programs[0].cpu_ratio.value_or(0) <= kMost || programs[0].threads < 2 ||
       !programs[0].busy_threads)
     return {};

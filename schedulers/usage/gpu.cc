@@ -195,6 +195,10 @@ std::vector<NodeGpu> GpuMonitor::release(const std::string& life) {
   });
 }
 
+bool GpuMonitor::is_held_by(const std::string& life) const {
+  return lives_.with([&](const auto& lives) { return lives.contains(life); });
+}
+
 bool GpuMonitor::claim_step(const std::string& life, const std::string& step,
                             const std::optional<std::vector<std::uint32_t>>& minors) {
   return lives_.with([&](auto& lives) {

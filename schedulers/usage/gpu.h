@@ -110,6 +110,8 @@ class GpuMonitor {
   // The life has ended: its statistics, and no more of it and of its steps.
   std::vector<NodeGpu> release(const std::string& life);
 
+  bool is_held_by(const std::string& life) const;
+
   // A step of this life holds those of its devices that have these minor numbers, or no known
   // one; all of them without such a list. False if there is none.
   bool claim_step(const std::string& life, const std::string& step,

@@ -214,7 +214,7 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
       one.erase(key);
     nodes.push_back(std::move(one));
   }
-  put_programs(json, merge_programs(job.nodes, job.totals.cpu_seconds));
+  put_programs(json, job.programs);
   json.update(Json::parse(steps_json(job.steps)));
   put_block(json, "nodes", std::move(nodes));
   json["quality"] = quality(job, options);

@@ -157,6 +157,7 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
   if (is_whole && facts.request.memory_bytes) totals.memory_bytes = facts.request.memory_bytes;
   view.nodes_expected = facts.request.nodes;
   view.nodes_measured = static_cast<std::uint32_t>(nodes.size());
+  view.programs = merge_programs(nodes, totals.cpu_seconds);
   view.steps = merge_steps(nodes);
   view.facts = std::move(facts);
   view.nodes = std::move(nodes);

@@ -76,7 +76,8 @@ struct NotCredible {
 struct JobView {
   JobFacts facts;
   std::vector<NodeUsage> nodes;  // that reported; empty where the figures come from accounting
-  StepUses steps;                // of all these nodes
+  ProgramShares programs;        // of all these nodes, as the next
+  StepUses steps;
   Totals totals;
   std::optional<std::uint32_t> nodes_expected;
   std::optional<std::uint64_t> samples;  // readings of the node that has fewest

@@ -372,7 +372,8 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
 }
 
 void Sampler::count_step_gpus(TrackedJob& job) {
-  if (gpus_.empty()) return;
+  const std::string life = job.seen().key();
+  if (!gpus_.is_held_by(life)) return;
   StepReader& reader = readers_.at(job.key).steps;
   StepTable& steps = job.life.state().steps;
   for (const StepTable::Step& step : steps.state().steps) {
@@ -380,7 +381,7 @@ void Sampler::count_step_gpus(TrackedJob& job) {
     const auto devices = reader.devices(scope(job, false), step.name);
     const auto minors = devices ? GpuClaims::gpu_minors(*devices) : std::nullopt;
     // Changes the step in its place.
-    if (gpus_.claim_step(job.seen().key(), step.name, minors)) steps.count_gpus(step.name);
+    if (gpus_.claim_step(life, step.name, minors)) steps.count_gpus(step.name);
   }
 }
 

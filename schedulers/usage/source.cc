@@ -482,8 +482,9 @@ Result<void> UsageSource::run_node(EventWriter& writer, const std::stop_token& s
   if (config_.executables && context_.executables == nullptr) {
     context_.log.warning("USAGE_NO_EXECUTABLES",
                          "executables = true has no effect, because CAP_SYS_PTRACE was not in "
-                         "effect when the daemon started, or nothing asked for it then; install "
-                         "the drop-in usage-programs.conf and restart the daemon",
+                         "effect when the daemon started, or nothing asked for it then; copy "
+                         "the drop-in usage-programs.conf as zz-usage-programs.conf, so that it "
+                         "is applied after usage.conf, and restart the daemon",
                          {{"source", context_.name}});
   }
   Node node(*this, writer);

@@ -703,9 +703,7 @@ def test_with_the_right_the_files_of_other_users_programs_are_reported(make_daem
     found = {one["name"]: one for one in programs}["solver"]
     assert found["path"] == str(program), programs
     said = subprocess.run(["readelf", "-n", program], capture_output=True, text=True)
-    build_id = re.search(r"Build ID: ([0-9a-f]+)", said.stdout)
-    if build_id:
-        assert found["build_id"] == build_id.group(1)
+    assert found["build_id"] == re.search(r"Build ID: ([0-9a-f]+)", said.stdout).group(1)
     assert daemon.terminate() == 0
 
 

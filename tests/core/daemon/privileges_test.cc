@@ -286,7 +286,8 @@ TEST_F(PrivilegesTest, WithoutTheRightToSeeExecutablesTheDropInIsNamed) {
     const auto privileges = separate();
     ASSERT_TRUE(privileges) << privileges.error().message();
     EXPECT_EQ(privileges->executables, nullptr);
-    EXPECT_THAT(privileges->executables_problem, HasSubstr("usage-programs.conf"));
+    EXPECT_THAT(privileges->executables_problem,
+                HasSubstr("usage-programs.conf as zz-usage-programs.conf"));
   });
 }
 
