@@ -312,7 +312,7 @@ void Sampler::act_on_removed_task(TrackedJob& job, const Change& change,
   if (read_step) readers.steps.read_at_end(scope(job, true), step);
   if (is_step(change.name)) {
     steps.removed(step, now(), true);
-    take_step_gpus(job, false);
+    take_step_gpus(job);
     for (const std::string& removed : {path, path + "/user", path + "/user/cgroup.events"}) {
       watcher_.forget(removed);
       std::erase(readers.watches, removed);
@@ -363,7 +363,7 @@ void Sampler::read_timed(TrackedJob& job, bool sweep, bool sample) {
     if (sample) add_sample(job, reading);
   }
   readers.steps.read_timed(of_job, readers.v1, job.life.state().peak_swap.value_or(0) > 0);
-  take_step_gpus(job, false);
+  take_step_gpus(job);
   const std::vector<std::uint32_t>& own = readers.processes.own();
   if (!own.empty()) {
     read_programs(files_, options_.proc, own, reading.at, options_.executables, job.life.state());
@@ -385,11 +385,11 @@ void Sampler::count_step_gpus(TrackedJob& job) {
   }
 }
 
-void Sampler::take_step_gpus(TrackedJob& job, bool all) {
+void Sampler::take_step_gpus(TrackedJob& job) {
   if (gpus_.empty()) return;
   StepTable& steps = job.life.state().steps;
   for (const StepTable::Step& step : steps.state().steps) {
-    if (step.gpus == StepTable::Step::Gpus::kCounted && (all || !step.runs))
+    if (step.gpus == StepTable::Step::Gpus::kCounted && !step.runs)
       steps.take_gpus(step.name, step_gpu(gpus_.release_step(job.seen().key(), step.name)));
   }
 }
@@ -423,13 +423,16 @@ void Sampler::end_jobs() {
   for (auto& [key, job] : table_.jobs()) {
     if (!job.vanishing()) continue;
     check_groups(job);
-    take_step_gpus(job, true);
     learn_executables(options_.executables, job.life.state());
   }
   for (const std::string& key : table_.end_due(now())) forget(key);
   JobTable::Output output = table_.take();
   for (const std::string& life : output.discarded) gpus_.release(life);
   for (NodeUsage& node : output.ended) {
+    // Those whose end nobody saw ended with their job.
+    for (StepUse& step : node.steps.steps) {
+      if (step.gpu.count == 0) step.gpu = step_gpu(gpus_.release_step(node.job.key(), step.name));
+    }
     node.gpus = gpus_.release(node.job.key());
     if (!node.gpus.empty()) node.source.gpu = gpus_.method();
     node.node_cpus = node_cpus_;

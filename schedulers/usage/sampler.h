@@ -130,8 +130,7 @@ class Sampler {
   }
   void read_timed(TrackedJob& job, bool sweep, bool sample);
   void count_step_gpus(TrackedJob& job);
-  // `all`: also of the steps that run.
-  void take_step_gpus(TrackedJob& job, bool all);
+  void take_step_gpus(TrackedJob& job);  // of the steps that have ended
   void add_sample(TrackedJob& job, const Reading& reading);
 
   const SamplerOptions options_;

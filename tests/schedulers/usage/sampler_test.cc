@@ -1263,6 +1263,25 @@ TEST_F(SamplerGpuTest, AStepThatRunsWhenItsJobEndsHasItsGpusToo) {
   }
 }
 
+TEST_F(SamplerGpuTest, AStepWhoseRemovalNothingReportsHasItsGpusToo) {
+  const V1Job job(lab_, "7");
+  lab_.write(job.of("devices") + "/devices.list", "c 195:0 rw\n");
+  sampler_ = std::make_unique<Sampler>(options_, files_, three_, log_, clock_);
+  const V1Step srun(lab_, job, "0");
+  step();
+  scripted_->now = {0.25, 0, 0};
+  three_.poll();
+  // As if inotify had lost its notifications: a directory that is moved away has none.
+  for (const char* controller : {"cpuacct", "memory", "cpuset", "freezer", "devices"}) {
+    std::filesystem::rename(lab_.root() + "/" + job.of(controller),
+                            lab_.path(std::string("gone-") + controller));
+  }
+  for (int i = 0; i < 5 && ended_.empty(); ++i) pass(30s);
+  ASSERT_EQ(ended_.size(), 1U);
+  ASSERT_EQ(ended_[0].steps.steps.size(), 2U);
+  EXPECT_THAT(ended_[0].steps.steps[1].gpu.utilization_ratio, Optional(DoubleNear(0.25, 1e-9)));
+}
+
 TEST_F(SamplerGpuTest, OfAStepThatARestartCutsInTwoNothingIsSaid) {
   const V1Job job(lab_, "7");
   lab_.write(job.of("devices") + "/devices.list", "c 195:0 rw\n");
