@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/base/time.h"
-#include "schedulers/usage/program_table.h"
 
 namespace scriptorium::usage {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "schedulers/usage/program_table.h"
 #include "schedulers/usage/step_table.h"
 
 namespace scriptorium::usage {
