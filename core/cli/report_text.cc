@@ -297,8 +297,7 @@ std::string suggestion_text(const Json& usage, const Console& console) {
   const std::string condition = text(usage, {"suggest", "condition"});
   std::string result = "\n" + console.bold("Next time" + with(", if ", condition)) + "\n";
   for (const Json& directive : directives) {
-    if (directive.is_string())
-      result += "  #SBATCH " + printable(directive.get<std::string>()) + "\n";
+    if (directive.is_string()) result += "  " + printable(directive.get<std::string>()) + "\n";
   }
   return result;
 }

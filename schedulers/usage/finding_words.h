@@ -23,9 +23,4 @@ std::string percent(double ratio);     // "7.5 %", "80 %"
 std::string duration(double seconds);  // "90 s", "15 min", "2.5 h"
 std::string size_words(double bytes);  // as format_bytes(); a negative number counts as 0
 
-// "240M", "12G": rounded up to what a person would write.
-std::string memory_directive(std::uint64_t bytes);
-// "0-02:10:00" without what is not needed: "00:10:00".
-std::string time_directive(double seconds);
-
 }  // namespace scriptorium::usage

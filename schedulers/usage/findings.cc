@@ -154,22 +154,20 @@ bool came_to_its_end(const JobView& job) {
 void add_conditions(const JobView& job, Suggestion& into) {
   constexpr double kAllOfTheTime = 0.95;  // but for its first and last readings
   const double seen = job.covered_ratio.value_or(1);
-  if (into.memory_bytes && seen < kAllOfTheTime && job.all_nodes_measured())
+  if (into.request.memory_bytes && seen < kAllOfTheTime && job.all_nodes_measured())
     add_condition("no more was needed in the " + percent(1 - seen) + " of the time not measured",
                   into);
   if (!came_to_its_end(job)) add_condition("the part that did not run needs no more", into);
 }
 
 void suggest_memory(const JobView& job, Suggestion& into) {
-  into.memory_bytes = memory_wish(job);
-  if (into.memory_bytes) into.directives.push_back("--mem=" + memory_directive(*into.memory_bytes));
+  into.request.memory_bytes = memory_wish(job);
 }
 
 void suggest_time(const JobView& job, Suggestion& into) {
   // In whole minutes, because nobody writes seconds; and never less than some.
-  into.time_limit_seconds =
+  into.request.time_limit_seconds =
       std::max(300.0, std::ceil(job.totals.elapsed_seconds * kTimeHeadroom / 60) * 60);
-  into.directives.push_back("--time=" + time_directive(*into.time_limit_seconds));
 }
 
 // ---- the rules
@@ -234,7 +232,7 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
       busy + unseen_cpu_ratio(job) * cpus >= set.get("cpu_serial_most_cpus"))
     return std::nullopt;
   Suggestion one;
-  if (job.nodes_expected) one = {.cpus = 1, .directives = {"--cpus-per-task=1", "--ntasks=1"}};
+  if (job.nodes_expected) one.request.cpus = 1;
   if (job.nodes_expected && job.accounting)
     one.condition = "the program never uses more than one CPU at a time";
   Finding found{
@@ -365,8 +363,7 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
                 .text = "The job needed more memory than it had, and processes were killed."};
   if (const double had = memory_of_node(job); had > 0) {
     // What it would have needed is not known, as it was stopped before.
-    found.suggest.memory_bytes = static_cast<std::uint64_t>(had * 2);
-    found.suggest.directives.push_back("--mem=" + memory_directive(*found.suggest.memory_bytes));
+    found.suggest.request.memory_bytes = static_cast<std::uint64_t>(had * 2);
     found.text = "The job needed more than the " + size_words(had) + " that it had" +
                  (job.facts.request.nodes.value_or(1) > 1 ? " on each node" : "") +
                  ", and processes were killed.";
@@ -489,7 +486,7 @@ Found gpu_unused(const JobView& job, const FindingOptions& set) {
       found.value, all_gpus(job));
   const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
   if (job.nodes.size() == 1 && job.all_nodes_measured() && gpus.size() == all_gpus(job) && left > 0)
-    found.suggest.directives.push_back("--gpus=" + std::to_string(left));
+    found.suggest.request.gpus = left;
   return found;
 }
 
@@ -679,19 +676,19 @@ std::vector<Finding> find_all(const JobView& job, const FindingOptions& options)
 Suggestion suggest(const JobView& job, const FindingOptions& options) {
   Suggestion all;
   for (const Finding& finding : find_all(job, options)) {
-    const Suggestion& one = finding.suggest;
-    if (one.memory_bytes && all.memory_bytes) continue;  // the worse finding has said it
-    if (one.cpus) all.cpus = one.cpus;
-    if (one.memory_bytes) all.memory_bytes = one.memory_bytes;
-    if (one.time_limit_seconds) all.time_limit_seconds = one.time_limit_seconds;
-    all.directives.insert(all.directives.end(), one.directives.begin(), one.directives.end());
-    if (!one.condition.empty()) add_condition(one.condition, all);
+    const JobRequest& one = finding.suggest.request;
+    if (one.memory_bytes && all.request.memory_bytes) continue;  // the worse finding has said it
+    if (one.cpus) all.request.cpus = one.cpus;
+    if (one.memory_bytes) all.request.memory_bytes = one.memory_bytes;
+    if (one.time_limit_seconds) all.request.time_limit_seconds = one.time_limit_seconds;
+    if (one.gpus) all.request.gpus = one.gpus;
+    if (!finding.suggest.condition.empty()) add_condition(finding.suggest.condition, all);
   }
-  if (all.memory_bytes || job.ended_by_oom()) return all;
+  if (all.request.memory_bytes || job.ended_by_oom()) return all;
   const bool judged = may_judge(quality_of(job, options));
   if (!judged && !some_nodes_are_known(job, options)) return all;
   suggest_memory(job, all);
-  if (!all.memory_bytes) return all;
+  if (!all.request.memory_bytes) return all;
   if (!judged) {
     const std::uint32_t others = *job.nodes_expected - *job.nodes_measured;
     add_condition(others == 1 ? "the node that was not measured needed no more"

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/api/kit/job_request.h"
 #include "schedulers/usage/finding_options.h"
 #include "schedulers/usage/job_facts.h"
 
@@ -18,13 +19,10 @@ const char* to_string(Severity severity) noexcept;
 
 // What to ask for next time.
 struct Suggestion {
-  std::optional<std::uint32_t> cpus;
-  std::optional<std::uint64_t> memory_bytes;  // of each node
-  std::optional<double> time_limit_seconds;
-  std::vector<std::string> directives;  // "--mem=240M": what follows #SBATCH
+  JobRequest request;
   std::string condition;  // "the 19 nodes that were not measured needed no more"; empty: none
 
-  bool empty() const noexcept { return directives.empty(); }
+  bool empty() const noexcept { return request.empty(); }
 };
 
 struct Finding {
@@ -46,7 +44,7 @@ QualityStatus quality_of(const JobView& job, const FindingOptions& options);
 // Worst first. Of a job that may not be judged only what is a fact.
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options);
 
-// What to write in the next #SBATCH lines: of all findings together, and memory where it was
+// What to ask for in the next script: of all findings together, and memory where it was
 // measured, found or not. Empty where there is not enough to judge by; but where accounting saw
 // some of the nodes for all of the time, it is what those needed, with a condition.
 Suggestion suggest(const JobView& job, const FindingOptions& options);

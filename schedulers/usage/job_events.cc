@@ -72,17 +72,20 @@ Json sources(const JobView& job, bool whole) {
   return json;
 }
 
-Json suggestion(const Suggestion& from) {
+Json suggestion(const std::string& scheduler, const JobView& job, const Suggestion& from) {
   Json json = Json::object();
-  put(json, "cpus", from.cpus);
-  put(json, "memory_bytes", from.memory_bytes);
-  put(json, "time_limit_seconds", from.time_limit_seconds);
-  if (!from.directives.empty()) json["directives"] = from.directives;
+  put(json, "cpus", from.request.cpus);
+  put(json, "memory_bytes", from.request.memory_bytes);
+  put(json, "time_limit_seconds", from.request.time_limit_seconds);
+  put(json, "gpus", from.request.gpus);
+  const auto lines = request_lines(scheduler == "slurm" ? "#SBATCH" : "#PBS", from.request,
+                                   job.nodes_expected.value_or(1));
+  if (!lines.empty()) json["directives"] = lines;
   if (!from.condition.empty()) json["condition"] = from.condition;
   return json;
 }
 
-Json findings(const JobView& job, const FindingOptions& options) {
+Json findings(const std::string& scheduler, const JobView& job, const FindingOptions& options) {
   Json list = Json::array();
   for (const Finding& found : find_all(job, options)) {
     Json json{{"id", found.id},
@@ -93,7 +96,7 @@ Json findings(const JobView& job, const FindingOptions& options) {
     json["scope"] = found.scope;
     if (!found.hosts.empty()) json["hosts"] = found.hosts;
     if (!found.steps.empty()) json["steps"] = found.steps;
-    put_block(json, "suggest", suggestion(found.suggest));
+    put_block(json, "suggest", suggestion(scheduler, job, found.suggest));
     json["text"] = found.text;
     list.push_back(std::move(json));
   }
@@ -142,6 +145,7 @@ void put_resources(Json& json, const JobView& job, bool whole) {
 
   Json memory = Json::object();
   put(memory, "peak_bytes", totals.peak_memory_bytes);
+  put(memory, "peak_node_bytes", totals.peak_node_bytes);
   put(memory, "limit_bytes", totals.memory_bytes);
   if (whole) put_ratio(memory, "efficiency_ratio", job.memory_ratio());
   put(memory, "peak_swap_bytes", totals.peak_swap_bytes);
@@ -194,7 +198,7 @@ void put_programs(Json& json, const ProgramShares& shares) {
   put_share("programs_unseen", shares.unseen);
 }
 
-Json usage_of(const JobView& job, const FindingOptions& options) {
+Json usage_of(const std::string& scheduler, const JobView& job, const FindingOptions& options) {
   Json json{{"elapsed_seconds", std::round(job.totals.elapsed_seconds * 1000) / 1000}};
   put_time(json, "started_at", start_of(job));
   put_time(json, "ended_at", end_of(job));
@@ -217,8 +221,8 @@ Json usage_of(const JobView& job, const FindingOptions& options) {
   json.update(Json::parse(steps_json(job.steps)));
   put_block(json, "nodes", std::move(nodes));
   json["quality"] = quality(job, options);
-  json["findings"] = findings(job, options);
-  put_block(json, "suggest", suggestion(suggest(job, options)));
+  json["findings"] = findings(scheduler, job, options);
+  put_block(json, "suggest", suggestion(scheduler, job, suggest(job, options)));
   return json;
 }
 
@@ -256,7 +260,7 @@ Event job_event(const std::string& cluster, const std::string& scheduler, const 
   put_time(more, "started_at", started);
   put_time(more, "ended_at", end_of(job));
   extra["job"] = std::move(more);
-  extra["usage"] = usage_of(job, options);
+  extra["usage"] = usage_of(scheduler, job, options);
   event.extra_json = extra.dump(-1, ' ', false, Json::error_handler_t::replace);
   return event;
 }

@@ -230,7 +230,7 @@ class Content:
                 "findings": [{"id": "cpu_low", "severity": "warning", "value": 0.3,
                               "threshold": 0.65, "suggest": {"cpus": 5},
                               "text": "5 of 16 cores would have done"}],
-                "suggest": {"memory_bytes": 541065216, "directives": ["--mem=520M"]}}})])
+                "suggest": {"memory_bytes": 541065216, "directives": ["#SBATCH --mem=520M"]}}})])
         assert [r["status"] for r in result] == [201] * 3, json.dumps(result)[:900]
         assert templated.hits(index, kql("usage.findings.id: cpu_low")) == ["job"]
         assert templated.hits(index, kql("usage.cpu.efficiency_ratio < 0.5")) == ["job", "node"]

@@ -368,7 +368,7 @@ def test_a_job_that_is_killed_for_memory_is_said_to_be_so_however_short(lab, mak
     assert event["usage"]["quality"]["status"] == "short"
     found = {f["id"]: f for f in event["usage"]["findings"]}
     assert found["mem_oom"]["severity"] == "critical" and set(found) <= {"mem_oom", "short_job"}
-    assert event["usage"]["suggest"]["directives"] == ["--mem=120M"]
+    assert event["usage"]["suggest"]["directives"] == ["#SBATCH --mem=120M"]
     said = daemon.command("report", job).stdout
     assert "critical" in said and "#SBATCH --mem=120M" in said and "too short to judge" in said
 

@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 7
+VERSION = 8
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -148,7 +148,7 @@ def usage_family(_):
                        limit_bytes=LONG, oom_kills=LONG, peak_working_set_bytes=LONG,
                        avg_working_set_bytes=LONG,
                        peak_charged_bytes=LONG, peak_swap_bytes=LONG, peak_bytes=LONG,
-                       efficiency_ratio=DOUBLE,
+                       peak_node_bytes=LONG, efficiency_ratio=DOUBLE,
                        pressure_full_seconds=DOUBLE),
             io=obj(read_bytes=LONG, written_bytes=LONG, pressure_full_seconds=DOUBLE),
             time=obj(efficiency_ratio=DOUBLE),
@@ -182,7 +182,7 @@ def usage_family(_):
                          unit=keyword(), scope=keyword(),
                          hosts=keyword(), steps=keyword(), suggest=UNINDEXED,
                          text=keyword(4096, words=True)),
-            suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE,
+            suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE, gpus=LONG,
                         directives=keyword(), condition=keyword())),
     }
 

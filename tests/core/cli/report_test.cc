@@ -88,7 +88,7 @@ Json job(const std::string& id = "4711") {
             {"suggest",
              {{"cpus", 1},
               {"memory_bytes", 541065216},
-              {"directives", {"--cpus-per-task=1", "--mem=520M"}}}}}}};
+              {"directives", {"#SBATCH --cpus-per-task=1", "#SBATCH --mem=520M"}}}}}}};
 }
 
 Json node_event(const std::string& host) {
@@ -342,7 +342,7 @@ TEST_F(ReportTest, WhatUsersTypedCannotMoveTheCursorOrForgeALine) {
   hostile["job"]["name"] = "x\033[2J\n  owner      root\xe2\x80\xae";
   hostile["user"]["name"] = "al\rice";
   hostile["usage"]["findings"][0]["text"] = "a\033]0;title\007b";
-  hostile["usage"]["suggest"]["directives"] = {"--mem=1G\nrm -rf /"};
+  hostile["usage"]["suggest"]["directives"] = {"#SBATCH --mem=1G\nrm -rf /"};
   hostile["usage"]["nodes"] = {block("n\0331"), block("n2")};
   keep(hostile, "4711.usage.json");
   const Said said = run({"4711"});

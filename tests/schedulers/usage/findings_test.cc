@@ -35,6 +35,10 @@ std::optional<Finding> find(const JobView& job, std::string_view id,
   return std::nullopt;
 }
 
+std::vector<std::string> lines_of(const Suggestion& suggestion) {
+  return request_lines("#SBATCH", suggestion.request, 1);
+}
+
 TEST(FindingsTest, AJobThatUsesWhatItAskedForHasNone) { EXPECT_THAT(ids(view(node())), IsEmpty()); }
 
 // ---- CPU
@@ -61,7 +65,7 @@ TEST(FindingsTest, OneBusyCpuOfSeveralIsASerialProgram) {
   n.cpu.time_seconds = 3600;
   const auto found = find(view(n), "cpu_serial");
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->suggest.cpus, 1U);
+  EXPECT_EQ(found->suggest.request.cpus, 1U);
   n.cpu.time_seconds = 3600 * 0.85;
   EXPECT_FALSE(find(view(n), "cpu_serial"));
   n.cpu.time_seconds = 3600 * 1.5;
@@ -146,7 +150,7 @@ TEST(FindingsTest, TooMuchMemoryIsFoundWithWhatToAskForNext) {
   const auto found = find(view(n), "mem_over");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->severity, Severity::kWarning);
-  EXPECT_THAT(found->suggest.directives, ElementsAre("--mem=1230M"));
+  EXPECT_THAT(lines_of(found->suggest), ElementsAre("#SBATCH --mem=1230M"));
   n.memory.peak_working_set_bytes = 2 * kGiB;
   EXPECT_EQ(find(view(n), "mem_over")->severity, Severity::kNotice);
 }
@@ -159,7 +163,7 @@ TEST(FindingsTest, MemoryThatNobodyElseCouldUseIsNotCalledTooMuch) {
   EXPECT_FALSE(find(view(n), "mem_over", options)) << "it took what everybody gets";
   n.node_cpus = 4;
   EXPECT_FALSE(find(view(n), "mem_over")) << "it has the whole node";
-  EXPECT_THAT(suggest(view(n), {}).directives, ElementsAre("--mem=1230M"))
+  EXPECT_THAT(lines_of(suggest(view(n), {})), ElementsAre("#SBATCH --mem=1230M"))
       << "and is told all the same what it needed";
 }
 
@@ -169,7 +173,7 @@ TEST(FindingsTest, AnOutOfMemoryKillIsSaidAloneAndEvenOfAShortJob) {
   const auto found = find_all(view(n), {});
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found.front().id, "mem_oom");
-  EXPECT_THAT(found.front().suggest.directives, ElementsAre("--mem=8G"));
+  EXPECT_THAT(lines_of(found.front().suggest), ElementsAre("#SBATCH --mem=8G"));
   JobFacts by_state = facts();
   by_state.state = "OUT_OF_MEMORY";
   n = node();
@@ -274,7 +278,7 @@ TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
   const auto found = find(view(n), "mem_near_limit");
   ASSERT_TRUE(found);
   EXPECT_THAT(found->hosts, ElementsAre("n1"));
-  EXPECT_EQ(suggest(view(n), {}).directives, found->suggest.directives);
+  EXPECT_EQ(lines_of(suggest(view(n), {})), lines_of(found->suggest));
 }
 
 TEST(FindingsTest, SwapAndPressureAreNotices) {
@@ -307,7 +311,7 @@ TEST(FindingsTest, AGpuThatDidNothingIsCriticalWhetherAProcessHeldItOrNot) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->severity, Severity::kCritical);
   EXPECT_EQ(found->value, 1);
-  EXPECT_THAT(found->suggest.directives, ElementsAre("--gpus=1"));
+  EXPECT_THAT(lines_of(found->suggest), ElementsAre("#SBATCH --gpus=1"));
   EXPECT_FALSE(find(view(n), "gpu_low")) << "said already, and worse";
 }
 
@@ -354,7 +358,7 @@ TEST(FindingsTest, TooMuchTimeIsFoundOfAJobThatCompleted) {
   const auto found = find(view_of(asked, {node()}), "time_over");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->severity, Severity::kNotice);
-  EXPECT_THAT(found->suggest.directives, ElementsAre("--time=01:30:00"));
+  EXPECT_THAT(lines_of(found->suggest), ElementsAre("#SBATCH --time=01:30:00"));
   asked.request.time_limit_seconds = 72000;
   EXPECT_EQ(find(view_of(asked, {node()}), "time_over")->severity, Severity::kWarning);
   asked.state = "FAILED";
@@ -435,7 +439,7 @@ TEST(FindingsTest, WhatSomeNodesOrGpusSaidIsNotTakenForAll) {
   gpus.gpus = {gpu(0.2), gpu(0, "GPU-2"), NodeGpu{.id = "GPU-3"}};
   const JobView job = view(gpus);
   EXPECT_EQ(job.totals.gpu_utilization_ratio, std::nullopt);
-  EXPECT_THAT(find(job, "gpu_unused")->suggest.directives, IsEmpty())
+  EXPECT_THAT(lines_of(find(job, "gpu_unused")->suggest), IsEmpty())
       << "nobody knows what the third one did";
   gpus.gpus.erase(gpus.gpus.begin() + 1);
   EXPECT_THAT(find(view(gpus), "gpu_low")->text, HasSubstr("1 of 2 GPUs could be read"));
@@ -455,12 +459,12 @@ TEST(FindingsTest, ANodeThatDidNotSayMayHaveHadMore) {
 TEST(FindingsTest, AKillForMemorySuggestsTwiceWhatThatNodeHad) {
   NodeUsage killed = node();
   killed.memory.oom_kills = 1;
-  EXPECT_THAT(suggest(view_of(facts(4), {killed}), {}).directives, ElementsAre("--mem=8G"))
+  EXPECT_THAT(lines_of(suggest(view_of(facts(4), {killed}), {})), ElementsAre("#SBATCH --mem=8G"))
       << "not a quarter of it, as one of four nodes reported";
   JobFacts unknown = facts(2);
   unknown.request.nodes.reset();
-  EXPECT_THAT(suggest(view_of(unknown, {killed, node("n2")}), {}).directives,
-              ElementsAre("--mem=8G"));
+  EXPECT_THAT(lines_of(suggest(view_of(unknown, {killed, node("n2")}), {})),
+              ElementsAre("#SBATCH --mem=8G"));
 }
 
 TEST(FindingsTest, AProgramThatWasParallelForATimeIsNotSerial) {
@@ -642,14 +646,6 @@ TEST_F(FindingOptionsTest, WhatIsWrongIsSaidWithLineKeyAndWhatIsMeant) {
           HasSubstr("mem_over_notice_ratio: out of range; allowed: 0 .. 1; given: 1.5"),
           HasSubstr("time_over_seconds: "),
           HasSubstr("no finding has the id \"cpu_lo\"; did you mean \"cpu_low\"?")));
-}
-
-TEST(FindingDirectivesTest, AreWhatAPersonWouldWrite) {
-  EXPECT_EQ(memory_directive(1), "10M");
-  EXPECT_EQ(memory_directive(123 * kMiB), "130M");
-  EXPECT_EQ(memory_directive(4 * kGiB + 1), "5G");
-  EXPECT_EQ(time_directive(90), "00:01:30");
-  EXPECT_EQ(time_directive(2 * 86400 + 3600), "2-01:00:00");
 }
 
 // The page that administrators read has every rule and every default.

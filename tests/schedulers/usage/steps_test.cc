@@ -88,7 +88,7 @@ std::vector<std::string> findings(const Json& usage) {
 std::string memory_to_ask_for(const Json& usage) {
   if (!usage.contains("suggest")) return "";
   for (const Json& line : usage["suggest"]["directives"]) {
-    if (const auto text = line.get<std::string>(); text.starts_with("--mem=")) return text;
+    if (const auto text = line.get<std::string>(); text.starts_with("#SBATCH --mem=")) return text;
   }
   return "";
 }
@@ -111,7 +111,7 @@ TEST(StepsTest, AStepOnOneOfTwentyNodesIsNotTakenForTheJob) {
   EXPECT_THAT(findings(usage), IsEmpty());
   EXPECT_FALSE(usage["cpu"].contains("efficiency_ratio")) << "71 h of one node, not of 1,440";
   EXPECT_FALSE(usage["memory"].contains("efficiency_ratio"));
-  EXPECT_EQ(memory_to_ask_for(usage), "--mem=39G") << "not a twentieth of it";
+  EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=39G") << "not a twentieth of it";
   EXPECT_EQ(usage["suggest"]["condition"], "the 19 nodes that were not measured needed no more");
 }
 
@@ -124,7 +124,7 @@ TEST(StepsTest, MemoryIsOfTheNodesThatAStepRanOn) {
   const Json usage = sacct.usage();
   EXPECT_EQ(usage["quality"]["status"], "accounting");
   EXPECT_EQ(usage["memory"]["peak_bytes"], 14ULL << 30U) << "12 and 4 times 0.5";
-  EXPECT_EQ(memory_to_ask_for(usage), "--mem=15G") << "1.2 times 12.5: on the first node";
+  EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=15G") << "1.2 times 12.5: on the first node";
   EXPECT_FALSE(usage["suggest"].contains("condition"));
 }
 
@@ -175,7 +175,7 @@ TEST(StepsTest, StepsThatRanAtTheSameTimeAddUp) {
   EXPECT_EQ(usage["memory"]["peak_bytes"], 30020ULL << 20U);
   EXPECT_EQ(usage["memory"]["efficiency_ratio"], 0.9161);
   EXPECT_THAT(findings(usage), IsEmpty());
-  EXPECT_EQ(memory_to_ask_for(usage), "--mem=36G");
+  EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=36G");
   EXPECT_EQ(usage["cpu"]["efficiency_ratio"], 0.9917) << "each step claims all of the job's time";
 }
 
@@ -268,7 +268,7 @@ TEST(StepsTest, AJobThatWasKilledForMemoryMayHaveHadMore) {
   sacct.job({{"State", "OUT_OF_MEMORY"}}).step("batch", {{"MaxRSS", "17G"}});
   const Json usage = sacct.usage();
   EXPECT_FALSE(usage["quality"].contains("not_credible"));
-  EXPECT_EQ(memory_to_ask_for(usage), "--mem=32G");
+  EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=32G");
 }
 
 // ---- GPUs
@@ -372,7 +372,7 @@ TEST(StepsTest, OneStepThatWasNotReadLeavesTheMemoryUnknown) {
               HasSubstr("no memory of steps that used 7.8 h of CPU time"));
   EXPECT_EQ(memory_to_ask_for(usage_of(
                 {"", {}, {{"batch", {{"MaxRSS", "10G"}}}, {"0", {{"TotalCPU", "00:00.004"}}}}})),
-            "--mem=12G")
+            "#SBATCH --mem=12G")
       << "hostname needs none to speak of";
 }
 
@@ -430,7 +430,7 @@ TEST(StepsTest, OfNodesThatDifferNobodyKnowsWhatOneHad) {
   one.job["State"] = "OUT_OF_MEMORY";
   EXPECT_EQ(memory_to_ask_for(usage_of(one)), "") << "not twice an even half, which one had nearly";
   one.steps[0].second["AllocTRES"] = "cpu=32,mem=48G,node=1";
-  EXPECT_EQ(memory_to_ask_for(usage_of(one)), "--mem=96G");
+  EXPECT_EQ(memory_to_ask_for(usage_of(one)), "#SBATCH --mem=96G");
 }
 
 TEST(StepsTest, OfAStepWhoseTasksAreNotKnownOneNodeMayHaveHadAll) {
@@ -439,15 +439,16 @@ TEST(StepsTest, OfAStepWhoseTasksAreNotKnownOneNodeMayHaveHadAll) {
     return memory_to_ask_for(usage_of(
         {"", {{"NNodes", "2"}, {"AllocTRES", "cpu=8,mem=32G,node=2"}}, {{"0", std::move(step)}}}));
   };
-  EXPECT_EQ(asked({{"NTasks", "3"}}), "--mem=15G") << "all on one node";
-  EXPECT_EQ(asked({{"NTasks", "0"}, {"MaxRSS", "4G"}}), "--mem=10G") << "two of three alike";
+  EXPECT_EQ(asked({{"NTasks", "3"}}), "#SBATCH --mem=15G") << "all on one node";
+  EXPECT_EQ(asked({{"NTasks", "0"}, {"MaxRSS", "4G"}}), "#SBATCH --mem=10G")
+      << "two of three alike";
   EXPECT_EQ(
       memory_to_ask_for(usage_of(
           {"",
            {},
            {{"batch", {{"NodeList", "n1"}, {"MaxRSS", "9G"}}},
             {"0", {{"NodeList", "None assigned"}, {"MaxRSS", "4G"}, {"TotalCPU", "00:01"}}}}})),
-      "--mem=16G")
+      "#SBATCH --mem=16G")
       << "they may have been on one node";
 }
 
@@ -491,7 +492,7 @@ TEST(StepsTest, CpuTimeThatContradictsItselfDoesNotMakeAJobIdle) {
 TEST(StepsTest, WhatAStoppedJobNeededIsSuggestedWithACondition) {
   for (const char* state : {"TIMEOUT", "CANCELLED by 7", "FAILED", "NODE_FAIL", "PREEMPTED"}) {
     const Json usage = usage_of({"", {{"State", state}}, {{"batch", {{"MaxRSS", "1G"}}}}});
-    EXPECT_EQ(memory_to_ask_for(usage), "--mem=1230M") << state;
+    EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=1230M") << state;
     EXPECT_EQ(usage["suggest"]["condition"], "the part that did not run needs no more") << state;
     for (const Json& found : usage["findings"])
       EXPECT_TRUE(!found.contains("suggest") || found["suggest"].contains("condition")) << state;

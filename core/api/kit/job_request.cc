@@ -1,0 +1,67 @@
+#include "core/api/kit/job_request.h"
+
+#include <cmath>
+
+#include "core/base/ascii.h"
+
+namespace scriptorium {
+namespace {
+
+constexpr double kMiB = 1048576;
+constexpr double kGiB = 1024 * kMiB;
+
+// "240M", "12G".
+std::string memory_words(double bytes) {
+  if (bytes <= 10 * kMiB) return "10M";
+  if (bytes < 4 * kGiB)
+    return std::to_string(std::llround(std::ceil(bytes / kMiB / 10) * 10)) + "M";
+  return std::to_string(std::llround(std::ceil(bytes / kGiB))) + "G";
+}
+
+std::string clock(long long hours, long long seconds) {
+  const auto two = [](long long number) {
+    return (number < 10 ? "0" : "") + std::to_string(number);
+  };
+  return two(hours) + ":" + two(seconds % 3600 / 60) + ":" + two(seconds % 60);
+}
+
+void add_for_slurm(const JobRequest& request, std::vector<std::string>& lines) {
+  if (request.cpus) {
+    lines.push_back("--cpus-per-task=" + std::to_string(*request.cpus));
+    lines.emplace_back("--ntasks=1");
+  }
+  if (request.memory_bytes)
+    lines.push_back("--mem=" + memory_words(static_cast<double>(*request.memory_bytes)));
+  if (request.time_limit_seconds) {
+    const auto whole = static_cast<long long>(std::ceil(*request.time_limit_seconds));
+    const long long days = whole / 86400;
+    lines.push_back("--time=" + (days > 0 ? std::to_string(days) + "-" : "") +
+                    clock(whole % 86400 / 3600, whole));
+  }
+  if (request.gpus) lines.push_back("--gpus=" + std::to_string(*request.gpus));
+}
+
+void add_for_pbs(const JobRequest& request, std::uint32_t nodes, std::vector<std::string>& lines) {
+  if (request.cpus) lines.push_back("-l nodes=1:ppn=" + std::to_string(*request.cpus));
+  if (request.memory_bytes)
+    lines.push_back(
+        "-l mem=" + to_lower(memory_words(static_cast<double>(*request.memory_bytes) * nodes)) +
+        "b");
+  if (request.time_limit_seconds) {
+    const auto whole = static_cast<long long>(std::ceil(*request.time_limit_seconds));
+    lines.push_back("-l walltime=" + clock(whole / 3600, whole));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> request_lines(std::string_view word, const JobRequest& request,
+                                       std::uint32_t nodes) {
+  std::vector<std::string> lines;
+  if (word == "#SBATCH") add_for_slurm(request, lines);
+  if (word == "#PBS") add_for_pbs(request, nodes, lines);
+  for (std::string& line : lines) line = std::string(word) + " " + line;
+  return lines;
+}
+
+}  // namespace scriptorium
