@@ -16,9 +16,11 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/cli/past_runs.h"
 #include "core/cli/report_archive.h"
 #include "core/cli/report_reader.h"
 #include "core/cli/report_text.h"
+#include "core/cli/run_trend.h"
 #include "core/cli/secret_text.h"
 #include "core/config/config.h"
 
@@ -44,8 +46,6 @@ std::string kind_of(const Json& event) {
              ? event.at("kind").get<std::string>()
              : std::string{};
 }
-
-using Places = std::vector<std::unique_ptr<UsageRecords>>;
 
 // Whether a node's document and a job's document describe the same run of the job.
 bool same_life(const Json& job, const Json& node) {
@@ -110,7 +110,7 @@ std::vector<JobReport> lives_of(const std::vector<Record>& found) {
   return jobs;
 }
 
-std::string json_of(const std::vector<JobReport>& jobs) {
+std::string json_of(const std::vector<JobReport>& jobs, const RunTrend& trend) {
   Json all = Json::array();
   for (const JobReport& job : jobs) {
     Json list = Json::array();
@@ -118,11 +118,12 @@ std::string json_of(const std::vector<JobReport>& jobs) {
     all.push_back(
         {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
   }
+  all.front()["trend"] = trend_json(trend);
   return Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string text_of(const std::vector<JobReport>& jobs, const Arguments& arguments,
-                    Console& console) {
+std::string text_of(const std::vector<JobReport>& jobs, const RunTrend& trend,
+                    const Arguments& arguments, Console& console) {
   std::vector<ReportedJob> rows;
   for (const JobReport& job : jobs) {
     if (job.event != nullptr) rows.push_back(row_of(*job.event));
@@ -130,7 +131,7 @@ std::string text_of(const std::vector<JobReport>& jobs, const Arguments& argumen
   const bool several_jobs = std::any_of(
       rows.begin(), rows.end(), [&](const ReportedJob& r) { return r.id != rows.front().id; });
   if (several_jobs) return table_of(std::move(rows), 0, console);
-  std::string text = screen_of(jobs.front(), console);
+  std::string text = screen_of(jobs.front(), trend, console);
   if (const Json* event = jobs.front().event; event != nullptr)
     text += secret_text(*event, arguments.config_file, redact::Reader::kOwner, console);
   if (jobs.size() > 1) {
@@ -140,11 +141,17 @@ std::string text_of(const std::vector<JobReport>& jobs, const Arguments& argumen
   return text;
 }
 
-int one_job(const Arguments& arguments, const Places& places, Console& console) {
+// Of the last life; nothing of a job without a summary.
+RunTrend trend_of(const JobReport& job, const UsagePlaces& places) {
+  if (job.event == nullptr || places.stores == nullptr) return {};
+  return run_trend(*job.event, past_runs(places.stores->list(), *job.event));
+}
+
+int one_job(const Arguments& arguments, const UsagePlaces& places, Console& console) {
   bool any = false;
   std::uint64_t closed = 0;
   std::vector<Record> found;
-  for (const auto& place : places) {
+  for (const auto& place : places.list) {
     any = read_job(*place, arguments.job, found) || any;
     closed += place->closed();
     if (!found.empty()) break;
@@ -159,13 +166,16 @@ int one_job(const Arguments& arguments, const Places& places, Console& console) 
             (closed > 0 ? ", parts of which you cannot read" : ""),
         kExitNoInput);
   }
-  console.out << (arguments.js1    ? js1_of(jobs.front()) + "\n"
-                  : arguments.json ? json_of(jobs)
-                                   : text_of(jobs, arguments, console));
+  if (arguments.js1) {
+    console.out << js1_of(jobs.front()) << "\n";
+    return kExitGood;
+  }
+  const RunTrend trend = trend_of(jobs.front(), places);
+  console.out << (arguments.json ? json_of(jobs, trend) : text_of(jobs, trend, arguments, console));
   return kExitGood;
 }
 
-int many_jobs(const Arguments& arguments, const Places& places, Console& console) {
+int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& console) {
   const auto since = since_of(arguments.since);
   if (!since) {
     return fail(console,
@@ -186,10 +196,10 @@ int many_jobs(const Arguments& arguments, const Places& places, Console& console
     if (ended && *ended < *since) return;
     rows.emplace(event.value("id", key), row_of(event));
   };
-  const auto read = std::find_if(places.begin(), places.end(), [&](const auto& place) {
+  const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
     return place->since(*since, arguments.user, take);
   });
-  if (read == places.end()) return kExitUnavailable;
+  if (read == places.list.end()) return kExitUnavailable;
   std::vector<ReportedJob> list;
   for (auto& [id, row] : rows) list.push_back(std::move(row));
   if (const std::uint64_t closed = (**read).closed(); closed > 0) {
@@ -229,8 +239,8 @@ std::optional<Timestamp> since_of(const std::string& text) {
 
 int report_command(const Arguments& arguments, Console& console) {
   int code = kExitGood;
-  const Places places = usage_records_or_say(arguments, console, code);
-  if (places.empty()) return code;
+  const UsagePlaces places = usage_places_or_say(arguments, console, code);
+  if (places.list.empty()) return code;
   return arguments.job.empty() ? many_jobs(arguments, places, console)
                                : one_job(arguments, places, console);
 }

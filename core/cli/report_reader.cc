@@ -140,7 +140,7 @@ Query joined(Query::Kind kind, Query a, Query b) {
 
 class Stores final : public UsageRecords {
  public:
-  Stores(OpenStores open, std::vector<query::Store> stores, Console& console)
+  Stores(std::shared_ptr<const OpenStores> open, std::vector<query::Store> stores, Console& console)
       : open_(std::move(open)),
         stores_(std::move(stores)),
         signal_(console.owns_process),
@@ -205,7 +205,7 @@ class Stores final : public UsageRecords {
     }
   }
 
-  const OpenStores open_;
+  const std::shared_ptr<const OpenStores> open_;
   const std::vector<query::Store> stores_;
   const SignalStop signal_;
   Console& console_;
@@ -213,17 +213,22 @@ class Stores final : public UsageRecords {
 };
 
 // What cannot be opened is left out without a word, as the trees may still have the job.
-std::unique_ptr<Stores> open_indexed(const Arguments& arguments, Console& console) {
+std::shared_ptr<const OpenStores> open_quietly(const Arguments& arguments, Console& console) {
   Problems problems;
   Setup setup = load_setup(arguments.config_file, problems);
   if (setup.sinks.empty()) return nullptr;
   std::ostringstream unsaid;
   Console quiet{console.in, console.out, unsaid};
   quiet.owns_process = console.owns_process;
-  OpenStores open = open_stores(std::move(setup), "", quiet);
+  return std::make_shared<OpenStores>(open_stores(std::move(setup), "", quiet));
+}
+
+std::unique_ptr<Stores> indexed_of(const std::shared_ptr<const OpenStores>& open,
+                                   Console& console) {
+  if (open == nullptr) return nullptr;
   std::vector<query::Store> stores;
-  for (const query::Store& store : open.list()) {
-    const auto& sinks = open.setup().config.sinks;
+  for (const query::Store& store : open->list()) {
+    const auto& sinks = open->setup().config.sinks;
     const auto sink = std::find_if(sinks.begin(), sinks.end(), [&](const SinkInstance& instance) {
       return instance.name == store.name;
     });
@@ -232,7 +237,7 @@ std::unique_ptr<Stores> open_indexed(const Arguments& arguments, Console& consol
       stores.push_back(store);
   }
   if (stores.empty()) return nullptr;
-  return std::make_unique<Stores>(std::move(open), std::move(stores), console);
+  return std::make_unique<Stores>(open, std::move(stores), console);
 }
 
 // The trees of all plugins with an option `root`; the catalog's holds no such files.
@@ -263,25 +268,25 @@ bool is_of_job(const Json& event, const std::string& job) {
   return !array.empty() && (array == job || array + "_" + text_at(*in_array, "task_id") == job);
 }
 
-std::vector<std::unique_ptr<UsageRecords>> usage_records_or_say(const Arguments& arguments,
-                                                                Console& console, int& code) {
-  std::vector<std::unique_ptr<UsageRecords>> places;
+UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, int& code) {
+  UsagePlaces places;
   if (!arguments.archive.empty()) {
-    places.push_back(std::make_unique<Trees>(std::vector{arguments.archive}, console));
+    places.list.push_back(std::make_unique<Trees>(std::vector{arguments.archive}, console));
     return places;
   }
   if (!become_daemon_user_or_say(arguments, console, code)) return places;
-  auto indexed = open_indexed(arguments, console);
+  places.stores = open_quietly(arguments, console);
+  auto indexed = indexed_of(places.stores, console);
   // Problems of the configuration are left to other commands: a user who asks about a job may not
   // be allowed to read all of it.
   Problems problems;
   auto roots = roots_of(load_config(arguments.config_file, problems));
   if (indexed != nullptr) {
     if (!roots.empty()) indexed->keep_quiet();
-    places.push_back(std::move(indexed));
+    places.list.push_back(std::move(indexed));
   }
-  if (!roots.empty()) places.push_back(std::make_unique<Trees>(std::move(roots), console));
-  if (!places.empty()) return places;
+  if (!roots.empty()) places.list.push_back(std::make_unique<Trees>(std::move(roots), console));
+  if (!places.list.empty()) return places;
   code = kExitConfig;
   if (print_problems(problems, console)) return places;
   console.err << "scriptorium: " << arguments.config_file

@@ -10,6 +10,7 @@
 #include "core/base/time.h"
 #include "core/cli/arguments.h"
 #include "core/cli/console.h"
+#include "core/cli/open_stores.h"
 
 namespace scriptorium::cli {
 
@@ -40,7 +41,10 @@ bool is_of_job(const nlohmann::ordered_json& event, const std::string& job);
 
 // The places that a report asks, the fastest first: the indexed sinks that take usage.job, then
 // their file trees; with --archive only that tree. None: the reason was printed, and `code` is set.
-std::vector<std::unique_ptr<UsageRecords>> usage_records_or_say(const Arguments& arguments,
-                                                                Console& console, int& code);
+struct UsagePlaces {
+  std::vector<std::unique_ptr<UsageRecords>> list;
+  std::shared_ptr<const OpenStores> stores;  // all that can be searched; null with --archive
+};
+UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, int& code);
 
 }  // namespace scriptorium::cli

@@ -12,6 +12,8 @@
 #include "core/base/text.h"
 #include "core/cli/console.h"
 #include "core/cli/report_archive.h"
+#include "core/cli/trend_text.h"
+#include "core/cli/unchecked_json.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -21,29 +23,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kBarWidth = 24;
 constexpr const char* kAccounting = "accounting";
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-// ---- reading untrusted JSON
-
-const Json& at(const Json& object, std::initializer_list<const char*> path) {
-  static const Json kNothing;
-  const Json* value = &object;
-  for (const char* key : path) {
-    if (!value->is_object()) return kNothing;
-    const auto found = value->find(key);
-    if (found == value->end()) return kNothing;
-    value = &*found;
-  }
-  return *value;
-}
-std::optional<double> number(const Json& object, std::initializer_list<const char*> path) {
-  const Json& value = at(object, path);
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
-std::string text(const Json& object, std::initializer_list<const char*> path,
-                 std::size_t limit = 256) {
-  const Json& value = at(object, path);
-  return value.is_string() ? printable(value.get<std::string>(), limit) : std::string{};
-}
 
 // ---- words
 
@@ -123,45 +102,45 @@ std::string with(const char* word, const std::string& value) {
 }
 
 std::string head_text(const Json& event, const Console& console) {
-  const Json& job = at(event, {"job"});
-  std::string id = text(job, {"id"});
-  if (const std::string task = text(job, {"array", "task_id"}); !task.empty()) {
-    id += " (" + text(job, {"array", "job_id"}) + "_" + task + ")";
+  const Json& job = value_at(event, {"job"});
+  std::string id = text_at(job, {"id"});
+  if (const std::string task = text_at(job, {"array", "task_id"}); !task.empty()) {
+    id += " (" + text_at(job, {"array", "job_id"}) + "_" + task + ")";
   }
   std::string result = console.bold("job " + id);
-  if (const std::string name = text(job, {"name"}); !name.empty()) result += "  " + name;
-  const std::string state = text(job, {"state"});
+  if (const std::string name = text_at(job, {"name"}); !name.empty()) result += "  " + name;
+  const std::string state = text_at(job, {"state"});
   if (!state.empty()) {
-    const std::string exit = text(job, {"exit_code"});
+    const std::string exit = text_at(job, {"exit_code"});
     result += "  " + (state == "COMPLETED" ? state : console.yellow(state)) +
               (exit.empty() || exit == "0:0" ? "" : " (exit " + exit + ")");
   }
   result += "\n";
 
-  std::string owner = text(event, {"user", "name"});
-  if (owner.empty() && !text(event, {"user", "id"}).empty())
-    owner = "uid " + text(event, {"user", "id"});
-  const Json& verified = at(event, {"user", "verified"});
+  std::string owner = text_at(event, {"user", "name"});
+  if (owner.empty() && !text_at(event, {"user", "id"}).empty())
+    owner = "uid " + text_at(event, {"user", "id"});
+  const Json& verified = value_at(event, {"user", "verified"});
   if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
   line(result, "owner",
-       joined({owner, with("account ", text(job, {"account"})),
-               with("partition ", text(job, {"partition"}))}));
+       joined({owner, with("account ", text_at(job, {"account"})),
+               with("partition ", text_at(job, {"partition"}))}));
   return result;
 }
 
 std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
-  const Json& usage = at(event, {kUsage});
+  const Json& usage = value_at(event, {kUsage});
   std::string result;
-  if (const auto elapsed = number(usage, {"elapsed_seconds"})) result = format_seconds(*elapsed);
-  if (const auto limit = number(usage, {"request", "time_limit_seconds"}))
+  if (const auto elapsed = number_at(usage, {"elapsed_seconds"})) result = format_seconds(*elapsed);
+  if (const auto limit = number_at(usage, {"request", "time_limit_seconds"}))
     result += " of " + format_seconds(*limit) + " asked for";
-  if (const std::string begin = text(usage, {"started_at"}); !begin.empty())
+  if (const std::string begin = text_at(usage, {"started_at"}); !begin.empty())
     result += ", from " + moment(begin) + " UTC";
   std::vector<std::string> names;
-  for (const Json* node : nodes) names.push_back(text(*node, {"host", "name"}));
+  for (const Json* node : nodes) names.push_back(text_at(*node, {"host", "name"}));
   if (names.size() == 1) {
     result += ", on " + names.front();
-  } else if (const auto count = number(usage, {"request", "nodes"}); count && *count > 1) {
+  } else if (const auto count = number_at(usage, {"request", "nodes"}); count && *count > 1) {
     result += ", on " + count_text(*count) + " nodes";
   }
   return result;
@@ -169,27 +148,28 @@ std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
 
 // Why there are findings or none; an unmeasured value is never shown as 0.
 std::string measured_text(const Json& usage) {
-  const Json& quality = at(usage, {"quality"});
-  const std::string status = text(quality, {"status"});
-  std::string source = text(usage, {"source", "cpu"});
-  if (source.empty()) source = text(usage, {"source", "memory"});
+  const Json& quality = value_at(usage, {"quality"});
+  const std::string status = text_at(quality, {"status"});
+  std::string source = text_at(usage, {"source", "cpu"});
+  if (source.empty()) source = text_at(usage, {"source", "memory"});
   std::string result;
   if (status == "none") {
     return std::string("no data: this job was not observed while it ran, and accounting has no ") +
-           (at(quality, {"not_credible"}).empty() ? "figures for it" : "credible figures for it");
+           (value_at(quality, {"not_credible"}).empty() ? "figures for it"
+                                                        : "credible figures for it");
   }
-  const bool accounting = status == kAccounting || text(quality, {"last_read"}) == kAccounting;
+  const bool accounting = status == kAccounting || text_at(quality, {"last_read"}) == kAccounting;
   result =
       accounting ? "by the scheduler's accounting only" : "by " + (source.empty() ? "?" : source);
-  if (const auto samples = number(quality, {"samples"}))
+  if (const auto samples = number_at(quality, {"samples"}))
     result += ", " + count_text(*samples) + (*samples == 1 ? " reading" : " readings");
-  if (const auto covered = number(quality, {"covered_ratio"});
+  if (const auto covered = number_at(quality, {"covered_ratio"});
       covered && (!accounting || status == "partial"))
     result += ", " + percent(covered) + " of the time seen";
   if (status == "short") result += "; too short to judge";
   if (status == "partial") {
-    const auto reporting = number(quality, {"nodes_reporting"});
-    const auto expected = number(quality, {"nodes_expected"});
+    const auto reporting = number_at(quality, {"nodes_reporting"});
+    const auto expected = number_at(quality, {"nodes_expected"});
     result += reporting && expected && *reporting < *expected
                   ? "; only " + count_text(*reporting) + " of " + count_text(*expected) +
                         " nodes measured, so it is not judged"
@@ -211,40 +191,40 @@ void bar_line(std::string& into, const char* what, const std::optional<double>& 
 
 std::string bars_text(const Json& usage, const Console& console) {
   std::string result;
-  const bool partial = text(usage, {"quality", "status"}) == "partial";
-  const auto cpus = number(usage, {"cpu", "allocated"});
-  const auto cpu = number(usage, {"cpu", "efficiency_ratio"});
+  const bool partial = text_at(usage, {"quality", "status"}) == "partial";
+  const auto cpus = number_at(usage, {"cpu", "allocated"});
+  const auto cpu = number_at(usage, {"cpu", "efficiency_ratio"});
   std::string words;
   if (cpu && cpus)
     words = format("%.2f of ", *cpu * *cpus) + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs") +
             " busy on average";
   if (!cpu && cpus) {
-    const auto seen = number(usage, {"cpu", "time_seconds"});
+    const auto seen = number_at(usage, {"cpu", "time_seconds"});
     words = (seen && partial ? "at least " + format_seconds(*seen) + " of CPU time" : "no data") +
             "; it had " + count_text(*cpus) + (*cpus == 1 ? " CPU" : " CPUs");
   }
   bar_line(result, "CPU", cpu, words, console);
 
-  const auto peak = number(usage, {"memory", "peak_bytes"});
-  const auto memory = number(usage, {"memory", "limit_bytes"});
+  const auto peak = number_at(usage, {"memory", "peak_bytes"});
+  const auto memory = number_at(usage, {"memory", "limit_bytes"});
   words.clear();
-  const auto part = number(usage, {"memory", "efficiency_ratio"});
+  const auto part = number_at(usage, {"memory", "efficiency_ratio"});
   if (peak)
     words = (partial && !part ? "at least " : "at most ") + bytes_text(*peak) +
             (memory ? (part ? " of " : "; it had ") + bytes_text(*memory) : "");
   bar_line(result, "memory", part, words, console);
 
-  if (const auto time = number(usage, {"time", "efficiency_ratio"})) {
+  if (const auto time = number_at(usage, {"time", "efficiency_ratio"})) {
     bar_line(result, "time", time, "of the time limit", console);
   }
-  if (const auto gpus = number(usage, {"gpu", "count"})) {
-    bar_line(result, "GPU", number(usage, {"gpu", "utilization_ratio"}),
+  if (const auto gpus = number_at(usage, {"gpu", "count"})) {
+    bar_line(result, "GPU", number_at(usage, {"gpu", "utilization_ratio"}),
              count_text(*gpus) + (*gpus == 1 ? " GPU" : " GPUs, on average"), console);
-    if (const auto held = number(usage, {"gpu", "memory_efficiency_ratio"}))
+    if (const auto held = number_at(usage, {"gpu", "memory_efficiency_ratio"}))
       bar_line(result, "GPU memory", held, "at most", console);
-  } else if (const auto asked = number(usage, {"request", "gpus"}); asked && *asked > 0) {
-    const auto most = number(usage, {"gpu", "peak_utilization_ratio"});
-    const auto held = number(usage, {"gpu", "peak_memory_bytes"});
+  } else if (const auto asked = number_at(usage, {"request", "gpus"}); asked && *asked > 0) {
+    const auto most = number_at(usage, {"gpu", "peak_utilization_ratio"});
+    const auto held = number_at(usage, {"gpu", "peak_memory_bytes"});
     line(result, "GPU",
          (most || held ? "by accounting at most " +
                              joined({most ? percent(most) + " busy" : "",
@@ -252,11 +232,11 @@ std::string bars_text(const Json& usage, const Console& console) {
                              ", of "
                        : "no data of ") +
              count_text(*asked) + (*asked == 1 ? " GPU" : " GPUs"));
-  } else if (at(usage, {"request", "shared_gpu"}).is_boolean()) {
+  } else if (value_at(usage, {"request", "shared_gpu"}).is_boolean()) {
     line(result, "GPU", "no data of its part of a GPU");
   }
-  const auto read = number(usage, {"io", "read_bytes"});
-  const auto written = number(usage, {"io", "written_bytes"});
+  const auto read = number_at(usage, {"io", "read_bytes"});
+  const auto written = number_at(usage, {"io", "written_bytes"});
   if (read || written) {
     line(result, "I/O",
          joined({read ? bytes_text(*read) + " read" : "",
@@ -266,17 +246,17 @@ std::string bars_text(const Json& usage, const Console& console) {
 }
 
 std::string findings_text(const Json& usage, const Console& console) {
-  const Json& findings = at(usage, {"findings"});
-  const std::string status = text(usage, {"quality", "status"});
+  const Json& findings = value_at(usage, {"findings"});
+  const std::string status = text_at(usage, {"quality", "status"});
   if (!findings.is_array() || findings.empty()) {
     return status == "ok" || status == "accounting" ? "\n" + console.green("No findings.") + "\n"
                                                     : std::string{};
   }
   std::string result = "\n" + console.bold("Findings") + "\n";
   for (const Json& finding : findings) {
-    const std::string severity = text(finding, {"severity"});
-    std::string words = text(finding, {"text"}, 1000);
-    if (const Json& hosts = at(finding, {"hosts"}); hosts.is_array() && !hosts.empty()) {
+    const std::string severity = text_at(finding, {"severity"});
+    std::string words = text_at(finding, {"text"}, 1000);
+    if (const Json& hosts = value_at(finding, {"hosts"}); hosts.is_array() && !hosts.empty()) {
       std::string names;
       for (std::size_t i = 0; i < hosts.size() && i < 8; ++i) {
         if (hosts[i].is_string())
@@ -286,16 +266,18 @@ std::string findings_text(const Json& usage, const Console& console) {
       words += " (" + names + ")";
     }
     result += "  " + coloured(padded(severity, 9), severity, console) +
-              wrapped(words + " [" + text(finding, {"id"}) + "]", 11) + "\n";
+              wrapped(words + " [" + text_at(finding, {"id"}) + "]", 11) + "\n";
   }
   return result;
 }
 
 std::string suggestion_text(const Json& usage, const Console& console) {
-  const Json& directives = at(usage, {"suggest", "directives"});
+  const Json& directives = value_at(usage, {"suggest", "directives"});
   if (!directives.is_array() || directives.empty()) return {};
-  const std::string condition = text(usage, {"suggest", "condition"});
-  std::string result = "\n" + console.bold("Next time" + with(", if ", condition)) + "\n";
+  std::string head = "Next time" + with(", if ", text_at(usage, {"suggest", "condition"}));
+  if (const auto runs = number_at(usage, {"suggest", "runs"}))
+    head += ", by the most that " + count_text(*runs) + " runs needed";
+  std::string result = "\n" + console.bold(head) + "\n";
   for (const Json& directive : directives) {
     if (directive.is_string()) result += "  " + printable(directive.get<std::string>()) + "\n";
   }
@@ -303,7 +285,9 @@ std::string suggestion_text(const Json& usage, const Console& console) {
 }
 
 // Works for a block of nodes[] in usage.job and for a node's event.
-const Json& block_of(const Json& node) { return node.contains(kUsage) ? at(node, {kUsage}) : node; }
+const Json& block_of(const Json& node) {
+  return node.contains(kUsage) ? value_at(node, {kUsage}) : node;
+}
 
 std::string nodes_text(const std::vector<const Json*>& nodes, const Console& console) {
   constexpr std::size_t kMost = 32;
@@ -314,17 +298,18 @@ std::string nodes_text(const std::vector<const Json*>& nodes, const Console& con
     const Json& block = block_of(*node);
     double gpu = 0;
     int gpus = 0;
-    if (const Json& list = at(block, {"gpus"}); list.is_array()) {
+    if (const Json& list = value_at(block, {"gpus"}); list.is_array()) {
       for (const Json& one : list) {
-        if (const auto busy = number(one, {"utilization", "avg_ratio"})) {
+        if (const auto busy = number_at(one, {"utilization", "avg_ratio"})) {
           gpu += *busy;
           ++gpus;
         }
       }
     }
-    const auto peak = number(block, {"memory", "peak_working_set_bytes"});
-    const auto limit = number(block, {"memory", "limit_bytes"});
-    table.add({text(*node, {"host", "name"}), percent(number(block, {"cpu", "efficiency_ratio"})),
+    const auto peak = number_at(block, {"memory", "peak_working_set_bytes"});
+    const auto limit = number_at(block, {"memory", "limit_bytes"});
+    table.add({text_at(*node, {"host", "name"}),
+               percent(number_at(block, {"cpu", "efficiency_ratio"})),
                peak ? bytes_text(*peak) : "-", limit ? bytes_text(*limit) : "-",
                gpus == 0 ? "-" : percent(gpu / gpus)});
   }
@@ -334,16 +319,10 @@ std::string nodes_text(const std::vector<const Json*>& nodes, const Console& con
 
 // ---- programs and steps
 
-const Json& list_at(const Json& object, const char* key) {
-  static const Json kEmpty = Json::array();
-  const Json& list = at(object, {key});
-  return list.is_array() ? list : kEmpty;
-}
-
 // The job's own summary; where that has no such list, as by accounting, its nodes' events.
 std::vector<const Json*> blocks_with(const char* list, const JobReport& job) {
-  if (job.event != nullptr && at(*job.event, {kUsage, list}).is_array())
-    return {&at(*job.event, {kUsage})};
+  if (job.event != nullptr && value_at(*job.event, {kUsage, list}).is_array())
+    return {&value_at(*job.event, {kUsage})};
   std::vector<const Json*> blocks;
   for (const Json* node : job.nodes) blocks.push_back(&block_of(*node));
   return blocks;
@@ -367,15 +346,15 @@ struct ProgramRow {
 };
 
 void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
-  for (const Json& one : list_at(block, "programs")) {
-    const std::string name = joined_by(" ", {text(one, {"name"}), text(one, {"script"})});
+  for (const Json& one : list_at(block, {"programs"})) {
+    const std::string name = joined_by(" ", {text_at(one, {"name"}), text_at(one, {"script"})});
     auto row = find_named(rows, name);
     if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name, .busy_threads = 0});
-    row->cpu_seconds += number(one, {"cpu_seconds"}).value_or(0);
-    row->processes += number(one, {"processes"}).value_or(0);
-    row->threads += number(one, {"threads"}).value_or(0);
-    row->busy_threads = sum(row->busy_threads, number(one, {"busy_threads"}));
-    if (const auto ranks = number(one, {"ranks"})) row->ranks = row->ranks.value_or(0) + *ranks;
+    row->cpu_seconds += number_at(one, {"cpu_seconds"}).value_or(0);
+    row->processes += number_at(one, {"processes"}).value_or(0);
+    row->threads += number_at(one, {"threads"}).value_or(0);
+    row->busy_threads = sum(row->busy_threads, number_at(one, {"busy_threads"}));
+    if (const auto ranks = number_at(one, {"ranks"})) row->ranks = row->ranks.value_or(0) + *ranks;
   }
 }
 
@@ -386,8 +365,8 @@ std::string programs_text(const JobReport& job, const Console& console) {
   double total = 0;
   for (const Json* block : blocks_with("programs", job)) {
     add_programs(*block, rows);
-    other += number(*block, {"programs_other", "cpu_seconds"}).value_or(0);
-    total += number(*block, {"cpu", "time_seconds"}).value_or(0);
+    other += number_at(*block, {"programs_other", "cpu_seconds"}).value_or(0);
+    total += number_at(*block, {"cpu", "time_seconds"}).value_or(0);
   }
   if (rows.empty()) return {};
   double seen = other;
@@ -454,17 +433,17 @@ void add_node(StepRow& row, const StepRow& node) {
 }
 
 StepRow step_of(const Json& step) {
-  return {.name = text(step, {"name"}),
-          .started_at = text(step, {"started_at"}),
-          .elapsed_seconds = number(step, {"elapsed_seconds"}).value_or(0),
-          .cpus = number(step, {"cpu", "allocated"}),
-          .cpu_seconds = number(step, {"cpu", "time_seconds"}),
-          .cpu_ratio = number(step, {"cpu", "efficiency_ratio"}),
-          .peak_bytes = number(step, {"memory", "peak_working_set_bytes"}),
-          .gpus = number(step, {"gpu", "count"}).value_or(0),
-          .gpu_ratio = number(step, {"gpu", "utilization_ratio"}),
-          .oom_kills = number(step, {"memory", "oom_kills"}).value_or(0),
-          .is_read_to_its_end = text(step, {"last_read"}) != "sample"};
+  return {.name = text_at(step, {"name"}),
+          .started_at = text_at(step, {"started_at"}),
+          .elapsed_seconds = number_at(step, {"elapsed_seconds"}).value_or(0),
+          .cpus = number_at(step, {"cpu", "allocated"}),
+          .cpu_seconds = number_at(step, {"cpu", "time_seconds"}),
+          .cpu_ratio = number_at(step, {"cpu", "efficiency_ratio"}),
+          .peak_bytes = number_at(step, {"memory", "peak_working_set_bytes"}),
+          .gpus = number_at(step, {"gpu", "count"}).value_or(0),
+          .gpu_ratio = number_at(step, {"gpu", "utilization_ratio"}),
+          .oom_kills = number_at(step, {"memory", "oom_kills"}).value_or(0),
+          .is_read_to_its_end = text_at(step, {"last_read"}) != "sample"};
 }
 
 std::vector<std::string> cells_of(const StepRow& row) {
@@ -497,7 +476,7 @@ StepTable steps_of(const std::vector<const Json*>& blocks) {
   constexpr std::size_t kMost = 32;
   StepTable steps;
   for (const Json* block : blocks) {
-    for (const Json& one : list_at(*block, "steps")) {
+    for (const Json& one : list_at(*block, {"steps"})) {
       StepRow step = step_of(one);
       const auto known = find_named(steps.rows, step.name);
       if (known == steps.rows.end()) {
@@ -506,8 +485,8 @@ StepTable steps_of(const std::vector<const Json*>& blocks) {
         add_node(*known, step);
       }
     }
-    steps.leave_out(number(*block, {"steps_other", "steps"}).value_or(0),
-                    number(*block, {"steps_other", "cpu_seconds"}));
+    steps.leave_out(number_at(*block, {"steps_other", "steps"}).value_or(0),
+                    number_at(*block, {"steps_other", "cpu_seconds"}));
   }
   std::stable_sort(steps.rows.begin(), steps.rows.end(), [](const StepRow& a, const StepRow& b) {
     return a.cpu_seconds.value_or(0) > b.cpu_seconds.value_or(0);
@@ -547,7 +526,7 @@ std::string steps_text(const JobReport& job, const Console& console) {
 std::vector<const Json*> nodes_of(const JobReport& job) {
   std::vector<const Json*> nodes;
   if (job.event != nullptr) {
-    if (const Json& list = at(*job.event, {kUsage, "nodes"}); list.is_array()) {
+    if (const Json& list = value_at(*job.event, {kUsage, "nodes"}); list.is_array()) {
       for (const Json& node : list) nodes.push_back(&node);
     }
   }
@@ -557,7 +536,7 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
 
 }  // namespace
 
-std::string screen_of(const JobReport& job, const Console& console) {
+std::string screen_of(const JobReport& job, const RunTrend& trend, const Console& console) {
   static const Json kNothing;
   const Json& event = job.event != nullptr ? *job.event
                       : !job.nodes.empty() ? *job.nodes.front()
@@ -571,17 +550,19 @@ std::string screen_of(const JobReport& job, const Console& console) {
     return result + programs_text(job, console) + steps_text(job, console) +
            nodes_text(nodes, console);
   }
-  const Json& usage = at(event, {kUsage});
+  const Json& usage = value_at(event, {kUsage});
   line(result, "measured", measured_text(usage));
   result += "\n" + bars_text(usage, console);
-  if (const Json& doubts = at(usage, {"quality", "not_credible"}); doubts.is_array()) {
+  if (const Json& doubts = value_at(usage, {"quality", "not_credible"}); doubts.is_array()) {
     for (const Json& doubt : doubts)
-      line(result, "not used", wrapped(text(doubt, {"text"}, 1000), 13));
+      line(result, "not used", wrapped(text_at(doubt, {"text"}, 1000), 13));
   }
   result += programs_text(job, console);
   result += steps_text(job, console);
-  result += findings_text(usage, console);
-  result += suggestion_text(usage, console);
+  result += trend_text(trend, console);
+  const Json with_past = with_trend(usage, trend);
+  result += findings_text(with_past, console);
+  result += suggestion_text(with_past, console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);
   return result;
 }
@@ -595,21 +576,21 @@ void sort_by_waste(std::vector<ReportedJob>& rows) {
 }
 
 ReportedJob row_of(const Json& event) {
-  const Json& usage = at(event, {kUsage});
-  ReportedJob row{.id = text(event, {"job", "id"}),
-                  .user = text(event, {"user", "name"}, 32),
-                  .name = text(event, {"job", "name"}, 32),
-                  .state = text(event, {"job", "state"}, 32),
-                  .ended = moment(text(usage, {"ended_at"})),
-                  .elapsed_seconds = number(usage, {"elapsed_seconds"}),
-                  .cpus = number(usage, {"cpu", "allocated"}),
-                  .cpu_ratio = number(usage, {"cpu", "efficiency_ratio"}),
-                  .memory_ratio = number(usage, {"memory", "efficiency_ratio"}),
-                  .gpu_ratio = number(usage, {"gpu", "utilization_ratio"}),
-                  .quality = text(usage, {"quality", "status"})};
-  if (row.user.empty()) row.user = text(event, {"user", "id"}, 32);
-  if (const std::string task = text(event, {"job", "array", "task_id"}); !task.empty()) {
-    row.id = text(event, {"job", "array", "job_id"}) + "_" + task;
+  const Json& usage = value_at(event, {kUsage});
+  ReportedJob row{.id = text_at(event, {"job", "id"}),
+                  .user = text_at(event, {"user", "name"}, 32),
+                  .name = text_at(event, {"job", "name"}, 32),
+                  .state = text_at(event, {"job", "state"}, 32),
+                  .ended = moment(text_at(usage, {"ended_at"})),
+                  .elapsed_seconds = number_at(usage, {"elapsed_seconds"}),
+                  .cpus = number_at(usage, {"cpu", "allocated"}),
+                  .cpu_ratio = number_at(usage, {"cpu", "efficiency_ratio"}),
+                  .memory_ratio = number_at(usage, {"memory", "efficiency_ratio"}),
+                  .gpu_ratio = number_at(usage, {"gpu", "utilization_ratio"}),
+                  .quality = text_at(usage, {"quality", "status"})};
+  if (row.user.empty()) row.user = text_at(event, {"user", "id"}, 32);
+  if (const std::string task = text_at(event, {"job", "array", "task_id"}); !task.empty()) {
+    row.id = text_at(event, {"job", "array", "job_id"}) + "_" + task;
   }
   const double hours = row.elapsed_seconds.value_or(0) / 3600;
   if (row.cpu_ratio && row.cpus)
@@ -618,14 +599,15 @@ ReportedJob row_of(const Json& event) {
   const bool partial = row.quality == "partial";
   if (row.gpu_ratio && !partial)
     row.wasted_gpu_hours =
-        std::max(0.0, 1 - *row.gpu_ratio) * number(usage, {"gpu", "count"}).value_or(0) * hours;
+        std::max(0.0, 1 - *row.gpu_ratio) * number_at(usage, {"gpu", "count"}).value_or(0) * hours;
   if (row.memory_ratio && !partial) {
     row.wasted_gib_hours = std::max(0.0, 1 - *row.memory_ratio) *
-                           number(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
+                           number_at(usage, {"memory", "limit_bytes"}).value_or(0) / kGiB * hours;
   }
-  if (const Json& findings = at(usage, {"findings"}); findings.is_array()) {
+  if (const Json& findings = value_at(usage, {"findings"}); findings.is_array()) {
     for (const Json& finding : findings) {
-      if (text(finding, {"severity"}) != "info") row.findings.push_back(text(finding, {"id"}, 64));
+      if (text_at(finding, {"severity"}) != "info")
+        row.findings.push_back(text_at(finding, {"id"}, 64));
     }
   }
   return row;
@@ -690,13 +672,13 @@ Json json_of(const ReportedJob& row) {
 
 std::string js1_of(const JobReport& job) {
   const std::string status =
-      job.event == nullptr ? "none" : text(*job.event, {kUsage, "quality", "status"});
+      job.event == nullptr ? "none" : text_at(*job.event, {kUsage, "quality", "status"});
   if (status == "short") return "JS1:Short";
   const auto blocks = nodes_of(job);
   if (status == "none" || blocks.empty()) return "JS1:None";
   // Its readers take the sums over the nodes in it for the job.
   if (job.event != nullptr) {
-    const auto had = number(*job.event, {kUsage, "request", "nodes"});
+    const auto had = number_at(*job.event, {kUsage, "request", "nodes"});
     if (had && static_cast<double>(blocks.size()) < *had) return "JS1:None";
   }
   Json nodes = Json::object();
@@ -708,29 +690,30 @@ std::string js1_of(const JobReport& job) {
   for (const Json* node : blocks) {
     const Json& block = block_of(*node);
     Json one = Json::object();
-    put(one, "total_memory", number(block, {"memory", "limit_bytes"}));
-    put(one, "used_memory", number(block, {"memory", "peak_working_set_bytes"}));
-    if (const auto seconds = number(block, {"cpu", "time_seconds"}))
+    put(one, "total_memory", number_at(block, {"memory", "limit_bytes"}));
+    put(one, "used_memory", number_at(block, {"memory", "peak_working_set_bytes"}));
+    if (const auto seconds = number_at(block, {"cpu", "time_seconds"}))
       one["total_time"] = std::round(*seconds * 10) / 10;
-    put(one, "cpus", number(block, {"cpu", "allocated"}));
-    longest = std::max(longest, number(block, {"elapsed_seconds"}).value_or(0));
-    if (const Json& list = at(block, {"gpus"}); list.is_array()) {
+    put(one, "cpus", number_at(block, {"cpu", "allocated"}));
+    longest = std::max(longest, number_at(block, {"elapsed_seconds"}).value_or(0));
+    if (const Json& list = value_at(block, {"gpus"}); list.is_array()) {
       for (std::size_t i = 0; i < list.size(); ++i) {
         ++gpus;
-        const auto index = number(list[i], {"index"});
+        const auto index = number_at(list[i], {"index"});
         const std::string key = count_text(index.value_or(static_cast<double>(i)));
-        if (const auto v = number(list[i], {"memory_limit_bytes"}))
+        if (const auto v = number_at(list[i], {"memory_limit_bytes"}))
           one["gpu_total_memory"][key] = std::llround(*v);
-        if (const auto v = number(list[i], {"peak_memory_bytes"}))
+        if (const auto v = number_at(list[i], {"peak_memory_bytes"}))
           one["gpu_used_memory"][key] = std::llround(*v);
-        if (const auto v = number(list[i], {"utilization", "avg_ratio"}))
+        if (const auto v = number_at(list[i], {"utilization", "avg_ratio"}))
           one["gpu_utilization"][key] = std::round(*v * 1000) / 10;
       }
     }
-    nodes[at(*node, {"host", "name"}).is_string() ? at(*node, {"host", "name"}).get<std::string>()
-                                                  : "?"] = std::move(one);
+    nodes[value_at(*node, {"host", "name"}).is_string()
+              ? value_at(*node, {"host", "name"}).get<std::string>()
+              : "?"] = std::move(one);
   }
-  const double total = number(*job.event, {kUsage, "elapsed_seconds"}).value_or(longest);
+  const double total = number_at(*job.event, {kUsage, "elapsed_seconds"}).value_or(longest);
   const Json summary{{"nodes", std::move(nodes)},
                      {"total_time", std::llround(total)},
                      {"gpus", std::llround(gpus)}};

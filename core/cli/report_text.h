@@ -7,6 +7,7 @@
 
 #include "core/base/time.h"
 #include "core/cli/console.h"
+#include "core/cli/run_trend.h"
 
 namespace scriptorium::cli {
 
@@ -32,8 +33,8 @@ struct ReportedJob {
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);
 void sort_by_waste(std::vector<ReportedJob>& rows);
 
-// The report of one job, for its owner.
-std::string screen_of(const JobReport& job, const Console& console);
+// The report of one job, for its owner, beside the earlier runs of its family.
+std::string screen_of(const JobReport& job, const RunTrend& trend, const Console& console);
 // A table sorted by waste with at most `limit` rows (0: all), and the totals.
 std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console);
 nlohmann::ordered_json json_of(const ReportedJob& row);

@@ -28,6 +28,7 @@ TEST_PLUGINS = BUILD / "tests" / "plugins"
 PLUGIN_DIRS = [str(BUILD / "plugins"), str(TEST_PLUGINS)]
 SLURM_LAB = ROOT / "tests" / "support" / "slurm-lab"
 SANITIZED = bool(os.environ.get("SCRIPTORIUM_SANITIZE"))
+THREAD_SANITIZED = os.environ.get("SCRIPTORIUM_SANITIZE") == "thread"
 # Sanitizers make everything slower; a deadline only bounds how long a failure takes.
 PATIENCE = 4.0 if SANITIZED else 1.0
 IS_ROOT = os.geteuid() == 0
@@ -362,11 +363,14 @@ class Daemon:
         last = {}
 
         def look():
-            assert self.process.poll() is None, "the daemon ended"
+            if self.process.poll() is not None:
+                return {"ended": self.process.returncode}
             last["status"] = self.status()
             return last["status"] if condition(last["status"]) else None
         try:
-            return wait_for(look, what, seconds, step=0.05)
+            status = wait_for(look, what, seconds, step=0.05)
+            assert "ended" not in status, f"the daemon ended with {status['ended']}, before {what}"
+            return status
         except AssertionError as e:
             raise AssertionError(
                 f"{e}\nlast status: {json.dumps(last.get('status'))}\n{self.log_tail()}") from None

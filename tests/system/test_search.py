@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import pty
+import pwd
 import struct
 import re
 import shutil
@@ -20,6 +21,7 @@ import pytest
 
 import harness
 from harness import EX_NOINPUT, EX_OK, EX_UNAVAILABLE
+from test_search_reference import FakeSlurm
 
 NOTHING_FOUND = 1
 DIFFERENT = 1
@@ -303,3 +305,70 @@ def test_a_backup_beside_a_writing_daemon_is_whole_and_can_be_restored(make_daem
     assert 200 <= restored <= 600
     daemon.command("sinks", "fill", "catalog")
     harness.wait_for(lambda: len(ids(daemon, "catalog")) == 600, "what came later is there, too")
+
+
+# ---- report, with the runs before ----------------------------------------------------------------
+def accounting_rows(job, submitted, elapsed, memory, state="COMPLETED"):
+    """What sacct says of a job on one CPU of n1: the job, and its step batch."""
+    at = [time.strftime("%FT%T", time.gmtime(t)) for t in (submitted, submitted + 5,
+                                                           submitted + 5 + elapsed)]
+    clock = f"{elapsed // 3600:02}:{elapsed // 60 % 60:02}:{elapsed % 60:02}"
+    user, uid = pwd.getpwuid(os.getuid()).pw_name, str(os.getuid())
+    tres = "cpu=1,mem=8192M,node=1"
+    times = [*at, str(elapsed), "00:00:00"]
+    rows = ([str(job), str(job), uid, uid, user, user, "chem", "cpu", "normal", *times, "600",
+             state, "0:0", "1", "1", tres, clock, clock, "00:00:00", "", "", "", "n1", "/tmp",
+             f"md_{job}"],
+            [f"{job}.batch", f"{job}.batch", "", "", "", user, "", "", "", *times, "", state, "0:0",
+             "1", "1", tres, clock, clock, "00:00:00", str(memory), f"cpu={clock},mem={memory}",
+             "1", "n1", "", "batch"])
+    return "".join("".join(field + "@" for field in row) + "\n" for row in rows)
+
+
+MIB = 1 << 20
+# id: seconds, memory, state, memory that its script asks for
+RUNS = {201: (1200, 2000 * MIB, "COMPLETED", "8G"), 202: (1200, 500 * MIB, "COMPLETED", "8G"),
+        203: (1200, 500 * MIB, "COMPLETED", "610M"), 204: (1300, 500 * MIB, "COMPLETED", "610M"),
+        205: (400, 10 * MIB, "FAILED", "610M"), 206: (3600, 510 * MIB, "COMPLETED", "620M")}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_needed(
+        make_daemon, spool, work, store):
+    slurm, now, uid = FakeSlurm(work), int(time.time()), os.getuid()
+    submitted = {job: now - 80000 + 7200 * (job - 200) for job in RUNS}
+    # The import asks for one part of the time after another, and takes what lies in it.
+    (slurm.directory / "rows").write_text("".join(accounting_rows(job, submitted[job], *run[:3])
+                                                  for job, run in RUNS.items()))
+    (slurm.directory / "ended").write_text(
+        (slurm.directory / "ended").read_text().replace("mv rows told", "cp rows told"))
+    slurm.queue.write_text("".join(
+        f"{job}|{job}|N/A|{uid}|{uid}|{submitted[job]}|N/A|N/A|0|PD|1|chem@normal@cpu@/tmp@md_{job}@\n"
+        for job in RUNS))
+    for job, (_, _, _, memory) in RUNS.items():
+        spool.write(job, f"#!/bin/bash\n#SBATCH --mem={memory}\n#SBATCH -J md_{job}\n"
+                         f"module load GROMACS/2024.2\nmpirun gmx_mpi mdrun -s run_{job}.tpr -v\n"
+                         "cp confout.gro results\n".encode(), [b"SLURM_JOB_NAME=md_%d" % job])
+        os.utime(spool.entry(job) / "script", (submitted[job], submitted[job]))
+    sinks = {"archive": {"kinds": ["job.*", "usage.*"]}}
+    if store == "catalog":
+        sinks[store] = {"root": str(work / "catalog"), "kinds": ["job.*", "usage.*"]}
+    daemon = make_daemon(sources={
+        "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
+        "usage": {"accounting": "sacct", "sacct": str(work / "ended"),
+                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
+    daemon.start()
+    daemon.wait_acknowledged(2 * len(RUNS), store)
+
+    slow = daemon.command("report", "206").stdout
+    assert "ITS LAST 4 RUNS" in slow and "[slower_than_before]" in slow, slow
+    assert "3.0 times as long as its last 4 runs (20 min 0 s, at most 21 min 40 s)" in slow
+    assert "Next time, by the most that 6 runs needed\n  #SBATCH --mem=2400M\n" in slow
+    trend = json.loads(daemon.command("report", "206", "--json").stdout)["jobs"][0]["trend"]
+    assert trend["compared_runs"] == 4 and trend["suggest"]["runs"] == 6
+    assert [f["course"] for f in trend["figures"]] == ["rising", "steady", "steady"]
+
+    # It failed early and needed little, which is no ground to ask for less.
+    assert "#SBATCH --mem=2400M" in daemon.command("report", "205").stdout
+    first = daemon.command("report", "201").stdout
+    assert "ITS LAST" not in first and "Next time\n  #SBATCH --mem=2400M" in first, first

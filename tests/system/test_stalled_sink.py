@@ -134,6 +134,9 @@ def test_a_stop_does_not_wait_for_a_destination_that_takes_nothing(make_daemon, 
     """A client library keeps events in hand while no broker can be reached."""
     if not (harness.BUILD / "plugins" / "kafka.so").exists():
         pytest.skip("this build has no sink kafka")
+    if harness.THREAD_SANITIZED:
+        pytest.skip("ThreadSanitizer of gcc 12 crashes in a thread that thrd_create() made, as "
+                    "librdkafka's are: github.com/confluentinc/librdkafka/issues/4929")
     kafka = {"plugin": "kafka", "brokers": "127.0.0.1:1", "topic": "jobs"}  # nobody listens there
     daemon = make_daemon(sinks={"kafka": kafka}, shutdown_seconds=3600).start()
     spool.write(1)

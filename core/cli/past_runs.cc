@@ -1,0 +1,167 @@
+#include "core/cli/past_runs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "core/api/kit/search/similarity.h"
+#include "core/cli/job_record.h"
+#include "core/cli/report_archive.h"
+#include "core/cli/unchecked_json.h"
+#include "core/query/stores.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kPage = 50;
+constexpr std::size_t kMostJobs = 200;  // that are read; those that failed count, too
+constexpr std::chrono::seconds kSearchTime{2};
+
+std::string raw_text(const Json& object, std::initializer_list<const char*> path) {
+  const Json& value = value_at(object, path);
+  return value.is_string() ? value.get<std::string>() : std::string{};
+}
+
+std::vector<Json> uses_of(const Searchable::Record& record) {
+  std::vector<Json> uses;
+  for (const auto& event : record.later) {
+    if (event->kind != "usage.job") continue;
+    Json json = Json::parse(event_json(*event), nullptr, false);
+    if (json.is_object()) uses.push_back(std::move(json));
+  }
+  return uses;
+}
+
+// The submission that the event belongs to; an id may be used again.
+std::optional<Searchable::Record> submission_of(const std::vector<query::Store>& stores,
+                                                const Json& usage_job) {
+  constexpr std::size_t kMostOfOneId = 10;
+  std::string id = raw_text(usage_job, {"job", "id"});
+  if (const std::string array = raw_text(usage_job, {"job", "array", "job_id"}); !array.empty())
+    id = array + "_" + raw_text(usage_job, {"job", "array", "task_id"});
+  auto asked = query::get_fastest(
+      stores, {.id = std::move(id), .cluster = raw_text(usage_job, {"cluster"})}, {}, kMostOfOneId);
+  const std::string event_id = raw_text(usage_job, {"id"});
+  for (Searchable::Record& record : asked.answer) {
+    const bool has_it = std::any_of(record.later.begin(), record.later.end(),
+                                    [&](const auto& event) { return event->id == event_id; });
+    if (has_it) return std::move(record);
+  }
+  return std::nullopt;
+}
+
+// Jobs without a family that a person would call the same, the newest first.
+class Namesakes {
+ public:
+  Namesakes(const std::vector<query::Store>& stores, const Searchable::Record& job)
+      : stores_(stores), name_(stable_name(job.job.name.value_or(""))) {
+    if (const auto script = script_text(job)) signature_ = script_signature(*script);
+  }
+
+  std::vector<JobRow> before(const JobRow& job) const {
+    if (!job.user || name_.empty() || signature_.runs == 0) return {};
+    std::string pattern = name_;
+    std::replace(pattern.begin(), pattern.end(), '#', '*');
+    Query query{.kind = Query::Kind::kAnd};
+    query.children.push_back(
+        {.kind = Query::Kind::kField, .field = QueryField::kUser, .text = *job.user});
+    query.children.push_back(
+        {.kind = Query::Kind::kField, .field = QueryField::kName, .text = std::move(pattern)});
+    Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
+    submitted.to = job.time.nanoseconds;
+    query.children.push_back(std::move(submitted));
+    Searchable::Request request{.query = std::move(query), .limit = kMostJobs};
+    request.most_lines = 0;
+    request.deadline = system_clock().steady() + kSearchTime;
+    std::vector<JobRow> rows;
+    for (Searchable::Hit& hit : query::search_fastest(stores_, request).answer.hits)
+      rows.push_back(std::move(hit.job));
+    return rows;
+  }
+
+  bool has(const Searchable::Record& record) const {
+    const auto script = script_text(record);
+    return script && stable_name(record.job.name.value_or("")) == name_ &&
+           same_family(true, similarity(signature_, script_signature(*script)));
+  }
+
+ private:
+  const std::vector<query::Store>& stores_;
+  const std::string name_;
+  ScriptSignature signature_;
+};
+
+// Earlier runs than that of `usage_job`, as they are read.
+class Runs {
+ public:
+  explicit Runs(const Json& usage_job) : own_(run_figures(usage_job)) {}
+
+  bool are_enough() const noexcept { return completed_ >= kMostPastRuns || jobs_ >= kMostJobs; }
+
+  void add(const Searchable::Record& record) {
+    ++jobs_;
+    for (const Json& use : uses_of(record)) {
+      RunFigures run = run_figures(use);
+      if (run.event_id == own_.event_id || run.started_at >= own_.started_at) continue;
+      if (run.completed) ++completed_;
+      runs_.push_back(std::move(run));
+    }
+  }
+
+  std::vector<RunFigures> take() {
+    std::sort(runs_.begin(), runs_.end(),
+              [](const RunFigures& a, const RunFigures& b) { return a.started_at > b.started_at; });
+    return std::move(runs_);
+  }
+
+ private:
+  const RunFigures own_;
+  std::vector<RunFigures> runs_;
+  std::size_t completed_ = 0;
+  std::size_t jobs_ = 0;
+};
+
+void add_family(const std::vector<query::Store>& stores, const JobRow& job, Runs& runs) {
+  std::vector<query::Refusal> refused;
+  std::optional<Timestamp> before = Timestamp{job.time.nanoseconds + 1};  // an array's other tasks
+  while (!runs.are_enough()) {
+    const std::vector<JobRow> page = family_of(stores, job, before, kPage, refused);
+    for (const JobRow& row : page) {
+      if (runs.are_enough()) return;
+      if (const auto record = record_of(stores, row)) runs.add(*record);
+    }
+    if (page.size() < kPage || page.back().time >= *before) return;
+    before = page.back().time;
+  }
+}
+
+void add_namesakes(const std::vector<query::Store>& stores, const Searchable::Record& job,
+                   Runs& runs) {
+  const Namesakes namesakes(stores, job);
+  for (const JobRow& row : namesakes.before(job.job)) {
+    if (runs.are_enough()) return;
+    if (const auto record = record_of(stores, row); record && namesakes.has(*record))
+      runs.add(*record);
+  }
+}
+
+}  // namespace
+
+std::vector<RunFigures> past_runs(const std::vector<query::Store>& stores, const Json& usage_job) {
+  const auto job = submission_of(stores, usage_job);
+  if (!job) return {};
+  Runs runs(usage_job);
+  if (job->job.family) {
+    add_family(stores, job->job, runs);
+  } else {
+    add_namesakes(stores, *job, runs);
+  }
+  return runs.take();
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,321 @@
+#include "core/cli/run_trend.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/api/kit/job_request.h"
+#include "core/base/text.h"
+#include "core/cli/console.h"
+#include "core/cli/report_archive.h"
+#include "core/cli/unchecked_json.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Figure = FigureTrend::Figure;
+using Course = FigureTrend::Course;
+
+// As the source has them for a single run (schedulers/usage/findings.cc).
+constexpr double kHeadroom = 1.2;
+constexpr double kTimeHeadroom = 1.5;
+constexpr double kLeastTimeLimit = 300;
+// More CPUs busy on average than a serial program can have (cpu_serial).
+constexpr double kParallel = 1.05;
+
+// When a run differs from the median of those before it, and from each of them.
+constexpr double kSlower = 2.0;
+constexpr double kMoreMemory = 1.5;
+constexpr double kLessCpu = 2.0 / 3;
+constexpr double kLeastCpuLost = 0.1;
+
+// A course is told where most pairs of runs are in the same order (Kendall's tau) and the whole
+// difference is worth a word.
+constexpr double kOrdered = 0.6;
+constexpr double kLeastChange = 0.1;
+constexpr std::size_t kLeastForCourse = 5;
+
+std::optional<double> value_of(const RunFigures& run, Figure figure) {
+  switch (figure) {
+    case Figure::kTime: return run.elapsed_seconds;
+    case Figure::kMemory: return run.peak_node_bytes;
+    case Figure::kCpu: return run.cpu_ratio;
+  }
+  return std::nullopt;
+}
+
+// `values`: the oldest first.
+Course course_of(const std::vector<double>& values) {
+  const std::size_t count = values.size();
+  if (count < kLeastForCourse) return Course::kSteady;
+  double order = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = i + 1; j < count; ++j)
+      order += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
+  }
+  order /= static_cast<double>(count * (count - 1)) / 2;
+  const double change = std::abs(values.back() - values.front());
+  if (std::abs(order) < kOrdered || change < kLeastChange * std::abs(values.front()))
+    return Course::kSteady;
+  return order > 0 ? Course::kRising : Course::kFalling;
+}
+
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+// `earlier`: the newest first.
+std::optional<FigureTrend> figure_trend(Figure figure, const RunFigures& now,
+                                        const std::vector<const RunFigures*>& earlier) {
+  const auto current = value_of(now, figure);
+  std::vector<double> values;
+  for (const RunFigures* run : earlier) {
+    if (const auto value = value_of(*run, figure)) values.push_back(*value);
+  }
+  if (!current || values.size() < kLeastCompared) return std::nullopt;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  FigureTrend trend{.figure = figure,
+                    .now = *current,
+                    .median = median_of(values),
+                    .least = *least,
+                    .most = *most};
+  std::reverse(values.begin(), values.end());
+  values.push_back(*current);
+  trend.course = course_of(values);
+  return trend;
+}
+
+bool like(const RunFigures& a, const RunFigures& b) {
+  return a.nodes == b.nodes && a.cpus == b.cpus && a.gpus == b.gpus;
+}
+
+// ---- words
+
+std::string times_words(double factor) {
+  const double rounded = std::round(factor * 10) / 10;
+  std::string words = std::to_string(std::llround(rounded * 10));
+  words.insert(words.size() - 1, ".");
+  return words + " times";
+}
+
+std::string bytes_words(double value) {
+  return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
+}
+
+std::string percent_words(double ratio) { return std::to_string(std::lround(ratio * 100)) + " %"; }
+
+Json finding(const char* id, const char* severity, double value, double threshold,
+             std::string text) {
+  return {{"id", id},
+          {"severity", severity},
+          {"value", value},
+          {"unit", "ratio"},
+          {"threshold", threshold},
+          {"scope", "job"},
+          {"text", std::move(text)}};
+}
+
+std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs, const std::string& job) {
+  if (trend.median <= 0) return std::nullopt;
+  const double factor = trend.now / trend.median;
+  const std::string before = " its last " + std::to_string(runs) + " runs";
+  switch (trend.figure) {
+    case Figure::kTime:
+      if (factor < kSlower || trend.now <= trend.most) return std::nullopt;
+      return finding("slower_than_before", "warning", factor, kSlower,
+                     "It ran for " + times_words(factor) + " as long as" + before + " (" +
+                         format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
+                         "). If that was not to be expected, see what changed: scriptorium diff " +
+                         job);
+    case Figure::kMemory:
+      if (factor < kMoreMemory || trend.now <= trend.most) return std::nullopt;
+      return finding("memory_grew", "notice", factor, kMoreMemory,
+                     "It needed " + times_words(factor) + " the memory of" + before + " (" +
+                         bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
+                         "). If it grows with each run, it will be killed one day.");
+    case Figure::kCpu:
+      if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)
+        return std::nullopt;
+      return finding("cpu_fell", "notice", factor, kLessCpu,
+                     "It used " + percent_words(trend.now) + " of its CPUs;" + before + " used " +
+                         percent_words(trend.median) + ", at least " + percent_words(trend.least) +
+                         ". If that was not to be expected, see what changed: scriptorium diff " +
+                         job);
+  }
+  return std::nullopt;
+}
+
+// ---- what to ask for next time
+
+// The most that any run had of it.
+template <typename Value>
+double most_of(const RunFigures& now, const std::vector<RunFigures>& earlier, Value value) {
+  double most = value(now).value_or(0);
+  for (const RunFigures& run : earlier) most = std::max(most, value(run).value_or(0));
+  return most;
+}
+
+double busy_cpus(const RunFigures& run) {
+  return run.judged ? run.cpu_ratio.value_or(0) * run.cpus.value_or(0) : 0;
+}
+
+void add_memory(const RunFigures& now, const std::vector<RunFigures>& earlier,
+                JobRequest& request) {
+  const double peak =
+      most_of(now, earlier, [](const RunFigures& run) { return run.peak_node_bytes; });
+  if (peak <= 0) return;
+  request.memory_bytes = std::max(request.memory_bytes.value_or(0),
+                                  static_cast<std::uint64_t>(std::ceil(peak * kHeadroom)));
+}
+
+// Only where this run had far too much time; but not less than the longest run needed.
+void raise_time(const RunFigures& now, const std::vector<RunFigures>& earlier,
+                const std::optional<double>& asked, JobRequest& request) {
+  if (!request.time_limit_seconds) return;
+  const double longest =
+      most_of(now, earlier, [](const RunFigures& run) { return run.elapsed_seconds; });
+  const double needed = std::max(kLeastTimeLimit, std::ceil(longest * kTimeHeadroom / 60) * 60);
+  request.time_limit_seconds = std::max(*request.time_limit_seconds, needed);
+  if (asked && *request.time_limit_seconds >= *asked) request.time_limit_seconds.reset();
+}
+
+template <typename Number>
+std::optional<Number> whole_number(const Json& suggest, const char* key) {
+  const auto number = number_at(suggest, {key});
+  if (!number || *number < 0 || *number > 9e15) return std::nullopt;
+  return static_cast<Number>(*number);
+}
+
+// "#SBATCH" of the lines that were suggested; "" if none were.
+std::string directive_word(const Json& suggest) {
+  const Json& lines = list_at(suggest, {"directives"});
+  if (lines.empty() || !lines.front().is_string()) return {};
+  const auto line = lines.front().get<std::string>();
+  return line.substr(0, line.find(' '));
+}
+
+Json suggestion_of(const Json& usage, const RunFigures& now,
+                   const std::vector<RunFigures>& earlier) {
+  const Json& own = value_at(usage, {"suggest"});
+  JobRequest request{.cpus = whole_number<std::uint32_t>(own, "cpus"),
+                     .memory_bytes = whole_number<std::uint64_t>(own, "memory_bytes"),
+                     .time_limit_seconds = number_at(own, {"time_limit_seconds"}),
+                     .gpus = whole_number<std::uint32_t>(own, "gpus")};
+  add_memory(now, earlier, request);
+  raise_time(now, earlier, number_at(usage, {"request", "time_limit_seconds"}), request);
+  const bool parallel = std::any_of(earlier.begin(), earlier.end(), [](const RunFigures& run) {
+    return busy_cpus(run) > kParallel;
+  });
+  if (parallel) request.cpus.reset();
+  if (request.empty()) return nullptr;
+  Json json = Json::object();
+  if (request.cpus) json["cpus"] = *request.cpus;
+  if (request.memory_bytes) json["memory_bytes"] = *request.memory_bytes;
+  if (request.time_limit_seconds) json["time_limit_seconds"] = *request.time_limit_seconds;
+  if (request.gpus) json["gpus"] = *request.gpus;
+  std::string word = now.directive_word;
+  for (const RunFigures& run : earlier) {
+    if (word.empty()) word = run.directive_word;
+  }
+  json["directives"] =
+      request_lines(word, request, static_cast<std::uint32_t>(now.nodes.value_or(1)));
+  if (const std::string condition = text_at(own, {"condition"}); !condition.empty())
+    json["condition"] = condition;
+  return json;
+}
+
+const char* name_of(Figure figure) {
+  constexpr std::array kNames{"elapsed_seconds", "peak_node_bytes", "cpu_efficiency_ratio"};
+  return kNames.at(static_cast<std::size_t>(figure));
+}
+
+const char* name_of(Course course) {
+  constexpr std::array kNames{"steady", "rising", "falling"};
+  return kNames.at(static_cast<std::size_t>(course));
+}
+
+// Before usage.job had it, the nodes' own figures; of one node the job's.
+std::optional<double> peak_of_node(const Json& usage) {
+  if (const auto peak = number_at(usage, {"memory", "peak_node_bytes"})) return peak;
+  std::optional<double> most;
+  for (const Json& node : list_at(usage, {"nodes"})) {
+    if (const auto peak = number_at(node, {"memory", "peak_working_set_bytes"}))
+      most = std::max(most.value_or(0), *peak);
+  }
+  if (!most && number_at(usage, {"request", "nodes"}).value_or(1) <= 1)
+    return number_at(usage, {"memory", "peak_bytes"});
+  return most;
+}
+
+}  // namespace
+
+RunFigures run_figures(const Json& usage_job) {
+  const Json& usage = value_at(usage_job, {kUsage});
+  const std::string state = text_at(usage_job, {"job", "state"});
+  const std::string exit = text_at(usage_job, {"job", "exit_code"});
+  const std::string quality = text_at(usage, {"quality", "status"});
+  return {.event_id = text_at(usage_job, {"id"}),
+          .started_at = parse_rfc3339(text_at(usage, {"started_at"})),
+          .completed = state == "COMPLETED" && (exit.empty() || exit == "0:0"),
+          .judged = quality == "ok" || quality == "accounting",
+          .elapsed_seconds = number_at(usage, {"elapsed_seconds"}),
+          .nodes = number_at(usage, {"request", "nodes"}),
+          .cpus = number_at(usage, {"cpu", "allocated"}),
+          .gpus = number_at(usage, {"gpu", "count"}),
+          .cpu_ratio = number_at(usage, {"cpu", "efficiency_ratio"}),
+          .peak_node_bytes = peak_of_node(usage),
+          .directive_word = directive_word(value_at(usage, {"suggest"}))};
+}
+
+RunTrend run_trend(const Json& usage_job, const std::vector<RunFigures>& earlier) {
+  const RunFigures now = run_figures(usage_job);
+  RunTrend trend;
+  trend.findings = Json::array();
+  std::vector<const RunFigures*> compared;
+  for (const RunFigures& run : earlier) {
+    if (run.completed && run.judged && like(run, now) && compared.size() < kMostCompared)
+      compared.push_back(&run);
+  }
+  if (now.judged && compared.size() >= kLeastCompared) {
+    trend.compared = compared.size();
+    for (const Figure figure : {Figure::kTime, Figure::kMemory, Figure::kCpu}) {
+      auto one = figure_trend(figure, now, compared);
+      if (!one) continue;
+      if (auto found = finding_of(*one, compared.size(), text_at(usage_job, {"job", "id"})))
+        trend.findings.push_back(*std::move(found));
+      trend.figures.push_back(*one);
+    }
+  }
+  const auto came_to_its_end = [](const RunFigures& run) { return run.completed && run.judged; };
+  if (std::any_of(earlier.begin(), earlier.end(), came_to_its_end)) {
+    trend.suggest = suggestion_of(value_at(usage_job, {kUsage}), now, earlier);
+    trend.runs = earlier.size() + 1;
+  }
+  return trend;
+}
+
+Json trend_json(const RunTrend& trend) {
+  Json figures = Json::array();
+  for (const FigureTrend& one : trend.figures)
+    figures.push_back({{"figure", name_of(one.figure)},
+                       {"value", one.now},
+                       {"median", one.median},
+                       {"least", one.least},
+                       {"most", one.most},
+                       {"course", name_of(one.course)}});
+  Json json{{"compared_runs", trend.compared}, {"figures", std::move(figures)}};
+  json["findings"] = trend.findings;
+  if (!trend.suggest.is_null()) {
+    json["suggest"] = trend.suggest;
+    json["suggest"]["runs"] = trend.runs;
+  }
+  return json;
+}
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/time.h"
+
+// A run of a job held against the earlier runs of its family. Pure.
+namespace scriptorium::cli {
+
+// What a usage.job event says of one run; absent: not measured. The event is unchecked.
+struct RunFigures {
+  std::string event_id;
+  std::optional<Timestamp> started_at;
+  bool completed = false;  // by itself, with exit code 0
+  bool judged = false;     // enough of it was measured, and it was not too short
+  std::optional<double> elapsed_seconds;
+  std::optional<double> nodes, cpus, gpus;  // allocated
+  std::optional<double> cpu_ratio;
+  std::optional<double> peak_node_bytes;  // memory on the node with most
+  std::string directive_word;             // "#SBATCH": of its suggestion
+};
+RunFigures run_figures(const nlohmann::ordered_json& usage_job);
+
+// One figure of this run beside those of the runs that it is compared with.
+struct FigureTrend {
+  enum class Figure { kTime, kMemory, kCpu };  // seconds, bytes of the fullest node, ratio
+  enum class Course { kSteady, kRising, kFalling };
+  Figure figure = Figure::kTime;
+  double now = 0;
+  double median = 0, least = 0, most = 0;  // of the earlier runs
+  Course course = Course::kSteady;         // from the oldest of them to this run
+};
+
+struct RunTrend {
+  // The earlier runs that completed and had as many nodes, CPUs and GPUs: at most kMostCompared,
+  // the newest ones; fewer than kLeastCompared are not compared.
+  std::size_t compared = 0;
+  std::vector<FigureTrend> figures;
+  // As `usage.findings` has them: slower_than_before, memory_grew, cpu_fell.
+  nlohmann::ordered_json findings;
+  // In place of the event's own `usage.suggest`, from what the most demanding of so many runs
+  // needed; null: nothing is suggested. 0: no run but this one came to its end, so what the event
+  // says remains.
+  std::size_t runs = 0;
+  nlohmann::ordered_json suggest;
+};
+inline constexpr std::size_t kLeastCompared = 3;
+inline constexpr std::size_t kMostCompared = 10;
+
+// `earlier`: the newest first, without this run. The suggestion is never less than any of the runs
+// needed, however they ended.
+RunTrend run_trend(const nlohmann::ordered_json& usage_job, const std::vector<RunFigures>& earlier);
+
+// For --json.
+nlohmann::ordered_json trend_json(const RunTrend& trend);
+
+}  // namespace scriptorium::cli

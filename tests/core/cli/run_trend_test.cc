@@ -1,0 +1,273 @@
+#include "core/cli/run_trend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/cli/trend_text.h"
+#include "tests/core/cli/said.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::ordered_json;
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// One that ran for an hour on 8 CPUs and needed 1 GiB.
+Json event(const std::string& id = "4711") {
+  return {{"id", "e" + id},
+          {"kind", "usage.job"},
+          {"job", {{"id", id}, {"state", "COMPLETED"}, {"exit_code", "0:0"}}},
+          {"usage",
+           {{"started_at", "2026-11-21T08:00:00Z"},
+            {"elapsed_seconds", 3600.0},
+            {"request", {{"nodes", 1}, {"time_limit_seconds", 43200.0}}},
+            {"cpu", {{"allocated", 8}, {"efficiency_ratio", 0.9}}},
+            {"memory", {{"peak_bytes", kGiB}, {"peak_node_bytes", kGiB}}},
+            {"quality", {{"status", "ok"}}},
+            {"findings", Json::array()},
+            {"suggest", {{"memory_bytes", 1288490189}, {"directives", {"#SBATCH --mem=1230M"}}}}}}};
+}
+
+RunFigures run() { return run_figures(event()); }
+
+RunFigures run_of(double seconds, double bytes = kGiB, double cpu = 0.9) {
+  RunFigures figures = run();
+  figures.elapsed_seconds = seconds;
+  figures.peak_node_bytes = bytes;
+  figures.cpu_ratio = cpu;
+  return figures;
+}
+
+std::vector<std::string> ids(const RunTrend& trend) {
+  std::vector<std::string> result;
+  for (const Json& finding : trend.findings) result.push_back(finding.at("id"));
+  return result;
+}
+
+std::vector<std::string> lines(const RunTrend& trend) {
+  if (trend.suggest.is_null()) return {};
+  return trend.suggest.at("directives").get<std::vector<std::string>>();
+}
+
+TEST(RunTrendTest, ARunLikeThoseBeforeItHasNoFinding) {
+  const RunTrend trend = run_trend(event(), {run(), run(), run()});
+  EXPECT_EQ(trend.compared, 3U);
+  EXPECT_EQ(trend.figures.size(), 3U);
+  EXPECT_THAT(ids(trend), IsEmpty());
+  EXPECT_THAT(lines(trend), ElementsAre("#SBATCH --mem=1230M"));
+}
+
+TEST(RunTrendTest, TwoRunsAreTooFewToCompareWithButNotToSuggestFrom) {
+  const RunTrend trend = run_trend(event(), {run_of(600, 2 * kGiB), run_of(600)});
+  EXPECT_EQ(trend.compared, 0U);
+  EXPECT_THAT(trend.figures, IsEmpty());
+  EXPECT_THAT(ids(trend), IsEmpty());
+  EXPECT_THAT(lines(trend), ElementsAre("#SBATCH --mem=2460M"));
+  EXPECT_EQ(trend.runs, 3U);
+}
+
+TEST(RunTrendTest, TwiceAsLongAsTheMedianAndLongerThanAnyIsSlower) {
+  EXPECT_THAT(ids(run_trend(event(), {run_of(1800), run_of(1800), run_of(1800)})),
+              ElementsAre("slower_than_before"));
+  EXPECT_THAT(ids(run_trend(event(), {run_of(1801), run_of(1801), run_of(1801)})), IsEmpty());
+  EXPECT_THAT(ids(run_trend(event(), {run_of(1800), run_of(3600), run_of(1800)})), IsEmpty())
+      << "one of them took as long";
+  const RunTrend trend = run_trend(event(), {run_of(1200), run_of(1200), run_of(1300)});
+  EXPECT_THAT(trend.findings.at(0).at("text").get<std::string>(),
+              AllOf(HasSubstr("3.0 times as long as its last 3 runs (20 min 0 s, at most 21 min 40 s)"),
+                    HasSubstr("scriptorium diff 4711")));
+}
+
+TEST(RunTrendTest, MemoryThatGrewAndCpusThatFellAreSaid) {
+  Json now = event();
+  now["usage"]["memory"]["peak_node_bytes"] = 1.5 * kGiB;
+  EXPECT_THAT(ids(run_trend(now, {run(), run(), run()})), ElementsAre("memory_grew"));
+  EXPECT_THAT(ids(run_trend(now, {run(), run_of(3600, 1.5 * kGiB), run()})), IsEmpty());
+  now["usage"]["memory"]["peak_node_bytes"] = 1.49 * kGiB;
+  EXPECT_THAT(ids(run_trend(now, {run(), run(), run()})), IsEmpty());
+
+  now = event();
+  now["usage"]["cpu"]["efficiency_ratio"] = 0.6;
+  EXPECT_THAT(ids(run_trend(now, {run(), run(), run()})), ElementsAre("cpu_fell"));
+  EXPECT_THAT(ids(run_trend(now, {run(), run_of(3600, kGiB, 0.6), run()})), IsEmpty());
+  now["usage"]["cpu"]["efficiency_ratio"] = 0.61;
+  EXPECT_THAT(ids(run_trend(now, {run(), run(), run()})), IsEmpty());
+  now["usage"]["cpu"]["efficiency_ratio"] = 0.05;
+  const RunFigures idle = run_of(3600, kGiB, 0.14);
+  EXPECT_THAT(ids(run_trend(now, {idle, idle, idle})), IsEmpty()) << "a tenth of the CPUs at least";
+}
+
+TEST(RunTrendTest, OnlyRunsThatCompletedOnAsManyCpusAreComparedWith) {
+  std::vector<RunFigures> earlier(5, run_of(600));
+  earlier[0].completed = false;
+  earlier[1].judged = false;
+  earlier[2].cpus = 4;
+  EXPECT_EQ(run_trend(event(), earlier).compared, 0U);
+  earlier[2].cpus = 8;
+  EXPECT_EQ(run_trend(event(), earlier).compared, 3U);
+  earlier[2].nodes = 2;
+  EXPECT_EQ(run_trend(event(), earlier).compared, 0U);
+  earlier[2].nodes = 1;
+  earlier[2].gpus = 1;
+  EXPECT_EQ(run_trend(event(), earlier).compared, 0U);
+}
+
+TEST(RunTrendTest, TheTenNewestAreComparedWith) {
+  std::vector<RunFigures> earlier(10, run_of(600));
+  earlier.push_back(run_of(7200));
+  const RunTrend trend = run_trend(event(), earlier);
+  EXPECT_EQ(trend.compared, 10U);
+  EXPECT_THAT(ids(trend), ElementsAre("slower_than_before")) << "the eleventh took as long";
+}
+
+TEST(RunTrendTest, ATooShortRunIsNotCompared) {
+  Json now = event();
+  now["usage"]["quality"]["status"] = "short";
+  EXPECT_EQ(run_trend(now, {run_of(600), run_of(600), run_of(600)}).compared, 0U);
+}
+
+TEST(RunTrendTest, ACourseIsToldOfFiveRunsThatAreInOrder) {
+  const auto course = [](const std::vector<double>& newest_first) {
+    std::vector<RunFigures> earlier;
+    for (const double seconds : newest_first) earlier.push_back(run_of(seconds));
+    return run_trend(event(), earlier).figures.at(0).course;
+  };
+  using Course = FigureTrend::Course;
+  EXPECT_EQ(course({3500, 3400, 3300, 3200}), Course::kRising);
+  EXPECT_EQ(course({3700, 3800, 3900, 4100}), Course::kFalling);
+  EXPECT_EQ(course({3500, 3400, 3300}), Course::kSteady) << "four runs";
+  EXPECT_EQ(course({3590, 3580, 3570, 3560}), Course::kSteady) << "by a hundredth";
+  EXPECT_EQ(course({3200, 3900, 3100, 3200}), Course::kSteady) << "to and fro";
+}
+
+// ---- what to ask for
+
+TEST(RunTrendTest, TheSuggestionIsFromTheMostThatAnyRunNeeded) {
+  RunFigures killed = run_of(60, 3 * kGiB);
+  killed.completed = killed.judged = false;
+  EXPECT_THAT(lines(run_trend(event(), {killed, run_of(3600, 2 * kGiB), run()})),
+              ElementsAre("#SBATCH --mem=3690M"));
+}
+
+TEST(RunTrendTest, ARunThatWasKilledOrFailedOrShortNeverLowersTheSuggestion) {
+  for (const char* state : {"FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"}) {
+    Json now = event();
+    now["job"]["state"] = state;
+    now["usage"]["memory"]["peak_node_bytes"] = kGiB / 100;
+    now["usage"].erase("suggest");
+    EXPECT_THAT(lines(run_trend(now, {run_of(3600, 2 * kGiB), run_of(1, 1)})),
+                ElementsAre("#SBATCH --mem=2460M"))
+        << state;
+  }
+  Json now = event();
+  now["usage"]["quality"]["status"] = "short";
+  now["usage"]["memory"]["peak_node_bytes"] = 1;
+  now["usage"].erase("suggest");
+  EXPECT_THAT(lines(run_trend(now, {run_of(3600, 2 * kGiB)})), ElementsAre("#SBATCH --mem=2460M"));
+}
+
+TEST(RunTrendTest, AKillForMemoryAsksForMoreThanAnyRunNeeded) {
+  Json now = event();
+  now["job"]["state"] = "OUT_OF_MEMORY";
+  now["usage"]["suggest"]["memory_bytes"] = 8 * kGiB;
+  EXPECT_THAT(lines(run_trend(now, {run_of(3600, 2 * kGiB)})), ElementsAre("#SBATCH --mem=8G"));
+}
+
+TEST(RunTrendTest, WithoutARunThatCameToItsEndTheEventsOwnSuggestionRemains) {
+  RunFigures failed = run_of(3600, 2 * kGiB);
+  failed.completed = false;
+  const RunTrend trend = run_trend(event(), {failed});
+  EXPECT_EQ(trend.runs, 0U);
+  EXPECT_EQ(with_trend(event()["usage"], trend).at("suggest"), event()["usage"]["suggest"]);
+}
+
+TEST(RunTrendTest, TheTimeIsEnoughForTheLongestRunAndNotSuggestedIfThatNeedsAllOfIt) {
+  Json now = event();
+  now["usage"]["suggest"]["time_limit_seconds"] = 5400.0;
+  EXPECT_THAT(lines(run_trend(now, {run_of(7200)})),
+              ElementsAre("#SBATCH --mem=1230M", "#SBATCH --time=03:00:00"));
+  EXPECT_THAT(lines(run_trend(now, {run_of(1800)})),
+              ElementsAre("#SBATCH --mem=1230M", "#SBATCH --time=01:30:00"));
+  EXPECT_THAT(lines(run_trend(now, {run_of(7200), run_of(28800)})),
+              ElementsAre("#SBATCH --mem=1230M"));
+}
+
+TEST(RunTrendTest, OneCpuIsNotSuggestedIfARunUsedMore) {
+  Json now = event();
+  now["usage"]["cpu"]["efficiency_ratio"] = 0.125;
+  now["usage"]["suggest"]["cpus"] = 1;
+  const RunFigures serial = run_of(3600, kGiB, 0.125);
+  EXPECT_THAT(
+      lines(run_trend(now, {serial})),
+      ElementsAre("#SBATCH --cpus-per-task=1", "#SBATCH --ntasks=1", "#SBATCH --mem=1230M"));
+  EXPECT_THAT(lines(run_trend(now, {serial, run_of(3600, kGiB, 0.2)})),
+              ElementsAre("#SBATCH --mem=1230M"));
+}
+
+TEST(RunTrendTest, TheWordsAreThoseOfTheRunsScheduler) {
+  Json now = event();
+  now["usage"].erase("suggest");
+  Json before = event();
+  before["usage"]["suggest"]["directives"] = {"#PBS -l mem=1230mb"};
+  EXPECT_THAT(lines(run_trend(now, {run_figures(before)})), ElementsAre("#PBS -l mem=1230mb"));
+}
+
+TEST(RunTrendTest, AnOlderEventsMemoryIsThatOfItsFullestNode) {
+  Json old = event();
+  old["usage"]["memory"].erase("peak_node_bytes");
+  EXPECT_EQ(run_figures(old).peak_node_bytes, kGiB);
+  old["usage"]["request"]["nodes"] = 2;
+  EXPECT_EQ(run_figures(old).peak_node_bytes, std::nullopt);
+  old["usage"]["nodes"] = {{{"memory", {{"peak_working_set_bytes", 3}}}},
+                           {{"memory", {{"peak_working_set_bytes", 5}}}}};
+  EXPECT_EQ(run_figures(old).peak_node_bytes, 5);
+}
+
+TEST(RunTrendTest, WhatIsNoEventHasNoFigures) {
+  for (const char* text : {"null", "[]", "{\"usage\": 3}", "{\"usage\": {\"suggest\": [1]}}"}) {
+    const Json strange = Json::parse(text);
+    const RunTrend trend = run_trend(strange, {run_figures(strange), run()});
+    EXPECT_EQ(trend.compared, 0U) << text;
+  }
+}
+
+// ---- shown
+
+TEST(TrendTextTest, IsATableOfTheRunsBeforeAndThisOne) {
+  std::istringstream in;
+  std::ostringstream out;
+  const Console console{.in = in, .out = out, .err = out};
+  const RunTrend trend =
+      run_trend(event(), {run_of(1250), run_of(1200), run_of(1150), run_of(1100)});
+  EXPECT_EQ(trend_text(trend, console),
+            "\n"
+            "ITS LAST 4 RUNS        LEAST       MEDIAN         MOST   THIS RUN  TREND\n"
+            "time             18 min 20 s  19 min 35 s  20 min 50 s  1 h 0 min  rising\n"
+            "memory               1.0 GiB      1.0 GiB      1.0 GiB    1.0 GiB\n"
+            "CPU                     90 %         90 %         90 %       90 %\n");
+  EXPECT_EQ(trend_text(RunTrend{}, console), "");
+}
+
+TEST(TrendTextTest, ItsFindingsFollowThoseOfTheEvent) {
+  Json now = event();
+  now["usage"]["findings"] = {{{"id", "mem_over"}}};
+  const Json usage =
+      with_trend(now["usage"], run_trend(now, {run_of(600, 2 * kGiB), run_of(600), run_of(600)}));
+  EXPECT_EQ(usage.at("findings").size(), 2U);
+  EXPECT_EQ(usage.at("findings").at(1).at("id"), "slower_than_before");
+  EXPECT_EQ(usage.at("suggest").at("runs"), 4U);
+  EXPECT_EQ(usage.at("suggest").at("directives").at(0), "#SBATCH --mem=2460M");
+}
+
+}  // namespace
+}  // namespace scriptorium::cli
