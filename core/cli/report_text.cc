@@ -267,6 +267,8 @@ std::string findings_text(const Json& usage, const Console& console) {
     }
     result += "  " + coloured(padded(severity, 9), severity, console) +
               wrapped(words + " [" + text_at(finding, {"id"}) + "]", 11) + "\n";
+    if (const std::string page = text_at(finding, {"help_url"}, 1000); !page.empty())
+      result += std::string(11, ' ') + page + "\n";
   }
   return result;
 }

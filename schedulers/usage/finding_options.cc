@@ -1,6 +1,7 @@
 #include "schedulers/usage/finding_options.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/base/text.h"
@@ -168,9 +169,37 @@ void FindingOptions::set(std::string_view key, double value) {
   values_.at(parameter_index(key)) = value;
 }
 void FindingOptions::enable(std::string_view id, bool on) { on_.at(rule_index(id)) = on; }
+std::string FindingOptions::help_url(std::string_view id) const {
+  return help_url_.expand([id](std::string_view) { return std::string(id); });
+}
+void FindingOptions::set_help_url(TextTemplate url) { help_url_ = std::move(url); }
 
 FindingOptions read_finding_options(const Table& table, Problems& problems) {
   return Reader(table, problems).read();
+}
+
+TextTemplate read_help_url(const Table& table, const std::string& url, Problems& problems) {
+  constexpr const char* kKey = "help_url";
+  constexpr const char* kAllowed =
+      "\"\", or at most 512 characters such as \"https://hpc.example.org/usage/{finding}\"";
+  constexpr std::size_t kMost = 512;  // with an id in it, still short enough for every sink's index
+  constexpr std::array<std::string_view, 1> kFields{"finding"};
+  const auto is_wrong = [](char c) {
+    return c <= ' ' || c > '~' || c == '"' || c == '<' || c == '>';
+  };
+  if (url.empty()) return {};
+  if (!url.starts_with("https://") && !url.starts_with("http://")) {
+    problems.add(table, kKey, "not a URL that begins with http:// or https://", kAllowed);
+  } else if (url.size() > kMost) {
+    problems.add(table, kKey, "too long", kAllowed);
+  } else if (std::ranges::any_of(url, is_wrong)) {
+    problems.add(table, kKey, "a character that a URL cannot hold", kAllowed);
+  } else if (auto made = TextTemplate::parse(url, kFields); !made) {
+    problems.add(table, kKey, made.error().message(), kAllowed);
+  } else {
+    return *std::move(made);
+  }
+  return {};
 }
 
 }  // namespace scriptorium::usage

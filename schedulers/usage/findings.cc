@@ -114,13 +114,13 @@ std::string threads_words(const JobView& job) {
          std::to_string(*programs[0].busy_threads) + " ran.";
 }
 
-// The worst node by a measure, if it reaches the limit; all that reach it are named.
-template <typename Measure>
-Found worst_node(const JobView& job, double limit, Measure measure) {
+// The worst node by a measure, if it is above the limit; all that are above it are named.
+template <typename Measure, typename Compare = std::greater<>>
+Found worst_node(const JobView& job, double limit, Measure measure, Compare is_above = {}) {
   Found found;
   for (const NodeUsage& node : job.nodes) {
     const std::optional<double> value = measure(node);
-    if (!value || *value < limit) continue;
+    if (!value || !is_above(*value, limit)) continue;
     if (!found) found = Finding{.threshold = limit, .scope = "node"};
     found->value = std::max(found->value, *value);
     found->hosts.push_back(node.job.node);
@@ -134,21 +134,34 @@ std::optional<double> per(const std::optional<Value>& part, double whole) {
   return static_cast<double>(*part) / whole;
 }
 
+// How a run ended decides what its figures are good for. COMPLETED: they are those of a whole run.
+// Any other state: it was stopped, or failed, and what it needed until then is no ground to ask for
+// less; this includes words of Slurm's that we do not know. No state: nobody said, so it depends.
+enum class Run { kWhole, kCutShort, kUnknown };
+Run run_of(const JobView& job) {
+  if (!job.facts.state) return Run::kUnknown;
+  return job.facts.state == "COMPLETED" ? Run::kWhole : Run::kCutShort;
+}
+
+std::optional<double> requested_node_bytes(const JobView& job) {
+  const Request& had = job.facts.request;
+  if (!had.memory_bytes || had.nodes.value_or(0) == 0 || job.nodes_differ) return std::nullopt;
+  return static_cast<double>(*had.memory_bytes) / *had.nodes;
+}
+
 std::optional<std::uint64_t> memory_wish(const JobView& job) {
   // Where it is not known how many nodes there were, another may have needed more.
   const std::uint64_t most = job.totals.peak_node_bytes.value_or(0);
   if (most == 0 || !job.nodes_expected) return std::nullopt;
-  return static_cast<std::uint64_t>(std::ceil(static_cast<double>(most) * kHeadroom));
+  const double wish = std::ceil(static_cast<double>(most) * kHeadroom);
+  const std::optional<double> had = requested_node_bytes(job);
+  if (run_of(job) == Run::kCutShort && (!had || wish < *had)) return std::nullopt;
+  return static_cast<std::uint64_t>(wish);
 }
 
 void add_condition(std::string_view condition, Suggestion& into) {
   if (into.empty() || into.condition.find(condition) != std::string::npos) return;
   into.condition.append(into.condition.empty() ? "" : ", and if ").append(condition);
-}
-
-// What a job needed until it was stopped says little of the rest.
-bool came_to_its_end(const JobView& job) {
-  return !job.facts.state || job.facts.state == "COMPLETED";
 }
 
 void add_conditions(const JobView& job, Suggestion& into) {
@@ -157,7 +170,7 @@ void add_conditions(const JobView& job, Suggestion& into) {
   if (into.request.memory_bytes && seen < kAllOfTheTime && job.all_nodes_measured())
     add_condition("no more was needed in the " + percent(1 - seen) + " of the time not measured",
                   into);
-  if (!came_to_its_end(job)) add_condition("the part that did not run needs no more", into);
+  if (run_of(job) != Run::kWhole) add_condition("the part that did not run needs no more", into);
 }
 
 void suggest_memory(const JobView& job, Suggestion& into) {
@@ -188,7 +201,8 @@ Found cpu_low(const JobView& job, const FindingOptions& set) {
                 .threshold = level->threshold,
                 .unit = "ratio",
                 .text = "The job used " + percent(*used) + " of its " + cpus_of(job) +
-                        " CPUs. Ask for fewer, or see why the others had nothing to do." +
+                        " CPUs, and no other job could use the rest. Ask for fewer, or start as "
+                        "many tasks and threads as there are CPUs." +
                         threads_words(job)};
   name_step_with_idle_cpus(job, found);
   return found;
@@ -209,7 +223,8 @@ Found cpu_unused_node(const JobView& job, const FindingOptions&) {
   if (found.hosts.empty() || !another_works) return std::nullopt;
   found.text =
       std::to_string(found.hosts.size()) + " of " + std::to_string(job.nodes.size()) +
-      " nodes did nothing at all. Start the program with srun or mpirun, or ask for fewer nodes.";
+      " nodes did nothing, and no other job could use the CPUs there. Start the program with srun "
+      "or mpirun, or ask for fewer nodes.";
   return found;
 }
 
@@ -241,9 +256,12 @@ Found cpu_serial(const JobView& job, const FindingOptions& set) {
       .threshold = set.get("cpu_serial_most_cpus"),
       .unit = "count",
       .suggest = std::move(one),
-      .text = format("On average %.2f CPUs were busy of %u: the program %s on one CPU at a time.",
-                     busy, cpus, job.accounting ? "may run" : "runs") +
-              threads_words(job)};
+      .text =
+          format("On average %.2f CPUs were busy of %u: the program %s on one CPU at a time. More "
+                 "CPUs do not make such a program faster, but its job waits longer in the queue. "
+                 "Ask for one, or start several tasks or threads.",
+                 busy, cpus, job.accounting ? "may run" : "runs") +
+          threads_words(job)};
   name_step_with_idle_cpus(job, found);
   return found;
 }
@@ -254,11 +272,11 @@ Found cpu_oversubscribed(const JobView& job, const FindingOptions& set) {
     const auto waited = per(n.cpu.pressure_some_seconds, n.elapsed_seconds);
     return waited ? waited : per(n.cpu.throttled_seconds, n.elapsed_seconds);
   });
-  if (!found || found->value == limit) return std::nullopt;
+  if (!found) return std::nullopt;
   found->unit = "ratio";
   found->text = "For " + percent(found->value) +
-                " of the time something in the job waited for a CPU. Start as many threads and "
-                "tasks as there are CPUs." +
+                " of the time something in the job waited for a CPU, which slows down all of it. "
+                "Start as many tasks and threads as there are CPUs, or ask for more CPUs." +
                 threads_words(job);
   return found;
 }
@@ -285,7 +303,9 @@ Found cpu_imbalance(const JobView& job, const FindingOptions& set) {
                  .scope = "node",
                  .hosts = {idlest},
                  .text = "The busiest node used " + percent(most) + " of its CPUs, the idlest " +
-                         percent(least) + ": the work is not spread evenly."};
+                         percent(least) +
+                         ". The job takes as long as its busiest node, and the others wait for it. "
+                         "Spread the work evenly, or ask for fewer nodes."};
 }
 
 Found idle_tail(const JobView& job, const FindingOptions& set) {
@@ -298,7 +318,8 @@ Found idle_tail(const JobView& job, const FindingOptions& set) {
                  .threshold = limit,
                  .unit = "seconds",
                  .text = "Nothing was computed in the last " + duration(*idle) +
-                         ". Does the program hang at its end, or wait for something?"};
+                         ", and the job kept its CPUs for that time. Find out what the program "
+                         "waits for at its end, and let the job end when its work is done."};
 }
 
 Found system_time(const JobView& job, const FindingOptions& set) {
@@ -307,18 +328,19 @@ Found system_time(const JobView& job, const FindingOptions& set) {
       *job.totals.system_seconds < set.get("system_time_seconds")) {
     return std::nullopt;
   }
-  return Finding{.value = *part,
-                 .threshold = set.get("system_time_ratio"),
-                 .unit = "ratio",
-                 .text = percent(*part) +
-                         " of the CPU time went into the operating system: much small input and "
-                         "output, many processes that come "
-                         "and go, or more threads than CPUs."};
+  return Finding{
+      .value = *part,
+      .threshold = set.get("system_time_ratio"),
+      .unit = "ratio",
+      .text =
+          percent(*part) +
+          " of the CPU time went into the operating system and not into the program. Read and "
+          "write in larger pieces, start fewer short processes, and no more threads than CPUs."};
 }
 
 Found mem_over(const JobView& job, const FindingOptions& set) {
   const auto used = job.memory_ratio();
-  if (!used || job.ended_by_oom()) return std::nullopt;
+  if (!used || job.ended_by_oom() || run_of(job) == Run::kCutShort) return std::nullopt;
   const auto level =
       below(*used, set.get("mem_over_notice_ratio"), set.get("mem_over_warning_ratio"));
   if (!level) return std::nullopt;
@@ -337,7 +359,9 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
                 .unit = "ratio",
                 .text = "At most " +
                         size_words(static_cast<double>(*job.totals.peak_memory_bytes)) + " of " +
-                        size_words(request) + " of memory were needed (" + percent(*used) + ")."};
+                        size_words(request) + " of memory were needed (" + percent(*used) +
+                        "). No other job could use the rest, and a job that asks for less starts "
+                        "earlier. Ask for less."};
   suggest_memory(job, found.suggest);
   return found;
 }
@@ -349,10 +373,7 @@ double memory_of_node(const JobView& job) {
     if (node.memory.oom_kills.value_or(0) > 0)
       most = std::max(most, node.memory.limit_bytes.value_or(0));
   }
-  if (most > 0) return static_cast<double>(most);
-  const Request& had = job.facts.request;
-  if (!had.memory_bytes || had.nodes.value_or(0) == 0 || job.nodes_differ) return 0;
-  return static_cast<double>(*had.memory_bytes) / *had.nodes;
+  return most > 0 ? static_cast<double>(most) : requested_node_bytes(job).value_or(0);
 }
 
 Found mem_oom(const JobView& job, const FindingOptions&) {
@@ -376,21 +397,24 @@ Found mem_oom(const JobView& job, const FindingOptions&) {
     if (step.memory.oom_kills.value_or(0) > 0) found.steps.push_back(step.name);
   }
   if (!found.steps.empty()) found.text += " It happened in " + steps_words(found.steps) + ".";
+  found.text += " Its results may be incomplete. Ask for more memory, or let it use less.";
   return found;
 }
 
 Found mem_near_limit(const JobView& job, const FindingOptions& set) {
   if (job.ended_by_oom()) return std::nullopt;
   Found found = worst_node(
-      job, set.get("mem_near_limit_ratio"), [](const NodeUsage& n) -> std::optional<double> {
+      job, set.get("mem_near_limit_ratio"),
+      [](const NodeUsage& n) -> std::optional<double> {
         if (n.memory.limit_bytes.value_or(0) == 0) return std::nullopt;
         return per(n.memory.peak_working_set_bytes, static_cast<double>(*n.memory.limit_bytes));
-      });
+      },
+      std::greater_equal<>{});
   if (!found) return std::nullopt;
   found->unit = "ratio";
   found->text = "The job came to " + percent(found->value) +
-                " of its memory. A little more, and processes would have been killed: ask for more "
-                "next time.";
+                " of its memory. A little more, and its processes would have been killed. Ask for "
+                "more.";
   suggest_memory(job, found->suggest);
   return found;
 }
@@ -402,11 +426,13 @@ Found mem_swap(const JobView& job, const FindingOptions& set) {
       set.get("mem_swap_bytes"),
       set.get("mem_swap_ratio") * static_cast<double>(job.totals.memory_bytes.value_or(0)));
   if (static_cast<double>(*swap) < limit) return std::nullopt;
-  return Finding{.value = static_cast<double>(*swap),
-                 .threshold = limit,
-                 .unit = "bytes",
-                 .text = "Up to " + size_words(static_cast<double>(*swap)) +
-                         " of the job's memory lay in swap, which is slow. Ask for more memory."};
+  return Finding{
+      .value = static_cast<double>(*swap),
+      .threshold = limit,
+      .unit = "bytes",
+      .text = "Up to " + size_words(static_cast<double>(*swap)) +
+              " of the job's memory lay in swap, which is far slower than memory. Ask for "
+              "more memory, or let the job use less."};
 }
 
 // mem_pressure and io_heavy: the part of the time in which everything in the job waited for
@@ -417,8 +443,10 @@ Found mem_pressure(const JobView& job, const FindingOptions& set) {
   });
   if (!found) return std::nullopt;
   found->unit = "ratio";
-  found->text = "For " + percent(found->value) +
-                " of the time the whole job stood still for lack of memory. Ask for more.";
+  found->text =
+      "For " + percent(found->value) +
+      " of the time the whole job stood still for lack of memory, and ran that much longer. "
+      "Ask for more memory, or let the job use less.";
   return found;
 }
 
@@ -428,9 +456,10 @@ Found io_heavy(const JobView& job, const FindingOptions& set) {
   });
   if (found) {
     found->unit = "ratio";
-    found->text = "For " + percent(found->value) +
-                  " of the time the whole job waited for input and output. Larger pieces, fewer "
-                  "files or a local disk help.";
+    found->text =
+        "For " + percent(found->value) +
+        " of the time the whole job waited for input and output while its CPUs were idle. "
+        "Read and write in larger pieces, use fewer files, or work on a local disk.";
     return found;
   }
   const double most = set.get("io_heavy_bytes_per_second");
@@ -443,7 +472,8 @@ Found io_heavy(const JobView& job, const FindingOptions& set) {
                  .threshold = most,
                  .unit = "bytes",
                  .text = "The job moved " + size_words(moved) +
-                         " a second, which others on the same file system feel."};
+                         " a second, which slows down others on the same file system. Read and "
+                         "write less often, or work on a local disk."};
 }
 
 struct GpuOfNode {
@@ -558,20 +588,22 @@ Found time_over(const JobView& job, const FindingOptions& set) {
                 .unit = "ratio",
                 .text = "The job ran for " + duration(job.totals.elapsed_seconds) + " of the " +
                         duration(*job.facts.request.time_limit_seconds) +
-                        " asked for. Shorter jobs start earlier."};
+                        " asked for. A job that asks for less starts earlier, in a gap before a "
+                        "larger one. Ask for less."};
   suggest_time(job, found.suggest);
   return found;
 }
 
 Found time_out(const JobView& job, const FindingOptions&) {
   if (job.facts.state != "TIMEOUT") return std::nullopt;
-  return Finding{.severity = Severity::kCritical,
-                 .value = job.totals.elapsed_seconds,
-                 .threshold = job.facts.request.time_limit_seconds,
-                 .unit = "seconds",
-                 .text =
-                     "The job was ended at its time limit. Ask for more time, or let it save its "
-                     "state and go on from there."};
+  return Finding{
+      .severity = Severity::kCritical,
+      .value = job.totals.elapsed_seconds,
+      .threshold = job.facts.request.time_limit_seconds,
+      .unit = "seconds",
+      .text =
+          "The job was ended at its time limit, so its work may be incomplete. Ask for "
+          "more time, or let it save its state and let the next job continue from there."};
 }
 
 Found short_job(const JobView& job, const FindingOptions& set) {
@@ -581,7 +613,8 @@ Found short_job(const JobView& job, const FindingOptions& set) {
                  .threshold = set.get("short_job_seconds"),
                  .unit = "seconds",
                  .text = "The job ran for " + duration(job.totals.elapsed_seconds) +
-                         ". Of very many such jobs, let one job do several one after the other."};
+                         ". Starting a job takes the scheduler and the nodes some seconds too. If "
+                         "you have many of these, let one job do several one after the other."};
 }
 
 Found fragmented(const JobView& job, const FindingOptions& set) {
@@ -597,12 +630,14 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
     }
     most = std::max(most, *cpus);
   }
-  return Finding{.value = most,
-                 .threshold = set.get("fragmented_cpu_ratio"),
-                 .unit = "ratio",
-                 .text = "The job took a part of each of " + std::to_string(job.nodes.size()) +
-                         " nodes where fewer would have done. Ask for tasks and CPUs, and leave "
-                         "the nodes to the scheduler."};
+  return Finding{
+      .value = most,
+      .threshold = set.get("fragmented_cpu_ratio"),
+      .unit = "ratio",
+      .text = "The job took a part of each of " + std::to_string(job.nodes.size()) +
+              " nodes, where fewer nodes would have been enough. Communication between nodes is "
+              "slower than within one. Ask for tasks and CPUs, and leave the number of nodes to "
+              "the scheduler."};
 }
 
 // ---- the tables

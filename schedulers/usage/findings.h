@@ -35,7 +35,8 @@ struct Finding {
   std::vector<std::string> hosts;  // of scope node or gpu
   std::vector<std::string> steps;  // in which it lies, where that is known
   Suggestion suggest;
-  std::string text;  // one or two sentences for the job's owner
+  // Two or three sentences for the job's owner: what was seen, why it matters, what to do.
+  std::string text;
 };
 
 // Whether there is enough to judge by.
@@ -45,8 +46,9 @@ QualityStatus quality_of(const JobView& job, const FindingOptions& options);
 std::vector<Finding> find_all(const JobView& job, const FindingOptions& options);
 
 // What to ask for in the next script: of all findings together, and memory where it was
-// measured, found or not. Empty where there is not enough to judge by; but where accounting saw
-// some of the nodes for all of the time, it is what those needed, with a condition.
+// measured, found or not. A run that did not come to its end never yields less memory than it had.
+// Empty where there is not enough to judge by; but where accounting saw some of the nodes for all
+// of the time, it is what those needed, with a condition.
 Suggestion suggest(const JobView& job, const FindingOptions& options);
 
 }  // namespace scriptorium::usage

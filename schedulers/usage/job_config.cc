@@ -39,6 +39,9 @@ const Schema<JobConfig>& schema() {
               "reach the accounting late."),
       integer("accounting_first_hours", &JobConfig::accounting_first_hours, 0, 87600,
               "How far back the very first query reaches."),
+      option("help_url", &JobConfig::help_url,
+             "The site's own page about a finding, an http or https URL in which {finding} is "
+             "replaced by the finding's id; \"\" = none."),
       custom<JobConfig>(
           {.name = "findings",
            .type = "table",
@@ -75,6 +78,7 @@ JobConfig read_job_config(const Table& table, Problems& problems) {
   JobConfig config = schema().parse(table, problems);
   for (const char* key : {"slurm_conf", "squeue", "sacct"})
     check_absolute_path(table, key, problems);
+  config.findings.set_help_url(read_help_url(table, config.help_url, problems));
   if (config.accounting == Accounting::kNone && table.find("accounting") == nullptr) {
     for (const char* key : {"accounting_jobs", "sacct", "accounting_interval_seconds",
                             "accounting_overlap_seconds", "accounting_first_hours"}) {

@@ -32,7 +32,8 @@ struct JobConfig {
   std::int64_t accounting_interval_seconds = 60;
   std::int64_t accounting_overlap_seconds = 600;
   std::int64_t accounting_first_hours = 24;
-  FindingOptions findings;
+  std::string help_url;     // the site's page about a finding; "" = none
+  FindingOptions findings;  // with that page
 };
 
 std::vector<OptionInfo> describe_job();

@@ -98,6 +98,7 @@ Json findings(const std::string& scheduler, const JobView& job, const FindingOpt
     if (!found.steps.empty()) json["steps"] = found.steps;
     put_block(json, "suggest", suggestion(scheduler, job, found.suggest));
     json["text"] = found.text;
+    if (auto page = options.help_url(found.id); !page.empty()) json["help_url"] = std::move(page);
     list.push_back(std::move(json));
   }
   return list;

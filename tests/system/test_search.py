@@ -343,8 +343,8 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
     (slurm.directory / "ended").write_text(
         (slurm.directory / "ended").read_text().replace("mv rows told", "cp rows told"))
     slurm.queue.write_text("".join(
-        f"{job}|{job}|N/A|{uid}|{uid}|{submitted[job]}|N/A|N/A|0|PD|1|chem@normal@cpu@/tmp@md_{job}@\n"
-        for job in RUNS))
+        f"{job}|{job}|N/A|{uid}|{uid}|{submitted[job]}|N/A|N/A|0|PD|1|chem@normal@cpu@/tmp@"
+        f"md_{job}@\n" for job in RUNS))
     for job, (_, _, _, memory) in RUNS.items():
         spool.write(job, f"#!/bin/bash\n#SBATCH --mem={memory}\n#SBATCH -J md_{job}\n"
                          f"module load GROMACS/2024.2\nmpirun gmx_mpi mdrun -s run_{job}.tpr -v\n"

@@ -130,7 +130,8 @@ def total_cpu(lab, job):
 
 
 def test_finished_jobs_come_from_accounting_once(accounted, make_daemon, archive):
-    daemon = make_daemon(sources=importing(accounted), sinks=USAGE_SINK)
+    page = "https://hpc.example.org/usage/{finding}"
+    daemon = make_daemon(sources=importing(accounted, help_url=page), sinks=USAGE_SINK)
     daemon.command("run", "--once")
     events = usage_events(archive)
     jobs = accounted.jobs
@@ -150,6 +151,9 @@ def test_finished_jobs_come_from_accounting_once(accounted, make_daemon, archive
     assert usage["cpu"]["time_seconds"] >= 3.99, "sacct has whole milliseconds, and cuts them off"
     assert 150 << 20 < usage["memory"]["peak_bytes"] < 220 << 20
     assert {"cpu_low", "mem_over"} <= {f["id"] for f in usage["findings"]}
+    assert all(f["help_url"] == page.format(finding=f["id"]) for f in usage["findings"])
+    assert "\n           https://hpc.example.org/usage/cpu_low\n" in \
+        daemon.command("report", jobs["half"]).stdout
     assert only(events, jobs["wide"])[1]["usage"]["request"]["nodes"] == 2
     tasks = [e for list_ in events.values() for _, e in list_
              if e["job"].get("array", {}).get("job_id") == jobs["array"]]

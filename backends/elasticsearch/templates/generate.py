@@ -181,7 +181,7 @@ def usage_family(_):
             findings=obj(id=keyword(), severity=keyword(), value=DOUBLE, threshold=DOUBLE,
                          unit=keyword(), scope=keyword(),
                          hosts=keyword(), steps=keyword(), suggest=UNINDEXED,
-                         text=keyword(4096, words=True)),
+                         text=keyword(4096, words=True), help_url=keyword()),
             suggest=obj(cpus=LONG, memory_bytes=LONG, time_limit_seconds=DOUBLE, gpus=LONG,
                         directives=keyword(), condition=keyword())),
     }

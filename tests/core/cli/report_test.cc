@@ -165,6 +165,14 @@ TEST_F(ReportTest, AJobIsAScreenThatSaysWhatItUsedAndWhatToWriteNext) {
       "  #SBATCH --mem=520M\n");
 }
 
+TEST_F(ReportTest, ThePageOfTheSiteStandsBeneathItsFindingAndIsNotWrapped) {
+  Json one = job();
+  const std::string page = "https://hpc.example.org/" + std::string(100, 'a') + "/cpu_serial";
+  one["usage"]["findings"][0]["help_url"] = page;
+  keep(one, "4711-md.usage.json");
+  EXPECT_THAT(run({"4711"}).out, HasSubstr("           [cpu_serial]\n           " + page + "\n\n"));
+}
+
 TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
   Json one = job();
   one["usage"]["programs"] = {{{"name", "python3"},
@@ -342,6 +350,7 @@ TEST_F(ReportTest, WhatUsersTypedCannotMoveTheCursorOrForgeALine) {
   hostile["job"]["name"] = "x\033[2J\n  owner      root\xe2\x80\xae";
   hostile["user"]["name"] = "al\rice";
   hostile["usage"]["findings"][0]["text"] = "a\033]0;title\007b";
+  hostile["usage"]["findings"][0]["help_url"] = "https://x/\033[2J\n  owner      root";
   hostile["usage"]["suggest"]["directives"] = {"#SBATCH --mem=1G\nrm -rf /"};
   hostile["usage"]["nodes"] = {block("n\0331"), block("n2")};
   keep(hostile, "4711.usage.json");

@@ -83,9 +83,10 @@ TEST(RunTrendTest, TwiceAsLongAsTheMedianAndLongerThanAnyIsSlower) {
   EXPECT_THAT(ids(run_trend(event(), {run_of(1800), run_of(3600), run_of(1800)})), IsEmpty())
       << "one of them took as long";
   const RunTrend trend = run_trend(event(), {run_of(1200), run_of(1200), run_of(1300)});
-  EXPECT_THAT(trend.findings.at(0).at("text").get<std::string>(),
-              AllOf(HasSubstr("3.0 times as long as its last 3 runs (20 min 0 s, at most 21 min 40 s)"),
-                    HasSubstr("scriptorium diff 4711")));
+  EXPECT_THAT(
+      trend.findings.at(0).at("text").get<std::string>(),
+      AllOf(HasSubstr("3.0 times as long as its last 3 runs (20 min 0 s, at most 21 min 40 s)"),
+            HasSubstr("scriptorium diff 4711")));
 }
 
 TEST(RunTrendTest, MemoryThatGrewAndCpusThatFellAreSaid) {

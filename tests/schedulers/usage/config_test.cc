@@ -71,6 +71,33 @@ TEST_F(UsageConfigTest, PathsAreAbsoluteAndSomeMayBeLeftOut) {
   EXPECT_EQ(read_config(table_, problems_).sys, "/sys");
 }
 
+TEST_F(UsageConfigTest, ThePageOfAFindingIsAUrl) {
+  const auto problem = [this](const std::string& url) {
+    table_.entries.clear();
+    set("help_url", url);
+    keys();
+    std::string text;
+    for (const Problem& one : problems_.list()) text += one.text();
+    return text;
+  };
+  EXPECT_EQ(problem(""), "");
+  EXPECT_EQ(problem("https://hpc.example.org/usage/{finding}"), "");
+  EXPECT_EQ(read_config(table_, problems_).jobs.findings.help_url("cpu_low"),
+            "https://hpc.example.org/usage/cpu_low");
+  EXPECT_EQ(problem("http://hpc/" + std::string(501, 'a')), "");
+  using ::testing::HasSubstr;
+  EXPECT_THAT(problem("http://hpc/" + std::string(502, 'a')), HasSubstr("help_url: too long"));
+  EXPECT_THAT(problem("javascript:alert(1)"),
+              HasSubstr("source.usage.help_url: not a URL that begins with http:// or https://; "
+                        "allowed: \"\", or at most 512 characters such as"));
+  for (const char* url : {"https://hpc/a b", "https://hpc/\033[2J", "https://hpc/\n",
+                          "https://hpc/<x>", "https://hpc/\xe2\x80\xae"})
+    EXPECT_THAT(problem(url), HasSubstr("help_url: a character that a URL cannot hold")) << url;
+  EXPECT_THAT(problem("https://hpc/{findings}"),
+              HasSubstr("unknown field {findings}; did you mean {finding}?"));
+  EXPECT_THAT(problem("https://hpc/{finding"), HasSubstr("'{' without '}' after it"));
+}
+
 TEST_F(UsageConfigTest, TwoInstancesDoNotShareAStateFile) {
   EXPECT_EQ(read_config(table_, problems_).state_file, "/var/lib/scriptorium/usage.state");
   table_.path = "source.second";

@@ -202,14 +202,14 @@ TEST(FindingsTest, AKillNamesItsSteps) {
     n.steps.steps.push_back(step(name, 100, 1));
   const auto text = [&] { return find(view(n), "mem_oom")->text; };
   EXPECT_THAT(find(view(n), "mem_oom")->steps, IsEmpty());
-  EXPECT_THAT(text(), ::testing::EndsWith("were killed."));
+  EXPECT_THAT(text(), HasSubstr("were killed. Its results may"));
   n.steps.steps[3].memory.oom_kills = 1;
   EXPECT_THAT(find(view(n), "mem_oom")->steps, ElementsAre("2"));
-  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in step 2."));
+  EXPECT_THAT(text(), HasSubstr(" It happened in step 2. "));
   n.steps.steps[0].memory.oom_kills = 1;
-  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in steps batch and 2."));
+  EXPECT_THAT(text(), HasSubstr(" It happened in steps batch and 2. "));
   for (StepUse& one : n.steps.steps) one.memory.oom_kills = 1;
-  EXPECT_THAT(text(), ::testing::EndsWith(" It happened in steps batch, 0, 1, 2 and 3 more."));
+  EXPECT_THAT(text(), HasSubstr(" It happened in steps batch, 0, 1, 2 and 3 more. "));
 }
 
 TEST(FindingsTest, UnusedCpusNameTheStepThatHasMostOfThem) {
@@ -261,12 +261,12 @@ TEST(FindingsTest, UnusedCpusSayHowManyThreadsRan) {
   n.cpu.throttled_seconds = 1000;
   EXPECT_THAT(find(view(n), "cpu_oversubscribed")->text, HasSubstr(", 1 ran."));
   n.programs.programs[0].busy_threads.reset();
-  EXPECT_THAT(text(), Not(HasSubstr("threads")));
+  EXPECT_THAT(text(), Not(HasSubstr("main program")));
   n.programs.programs[0].busy_threads = 1;
   n.programs.programs[0].cpu_seconds = 1800;
-  EXPECT_THAT(text(), Not(HasSubstr("threads"))) << "no more than half of the CPU time";
+  EXPECT_THAT(text(), Not(HasSubstr("main program"))) << "no more than half of the CPU time";
   n.programs.programs[0] = {.name = "a", .cpu_seconds = 3000, .threads = 1, .busy_threads = 1};
-  EXPECT_THAT(text(), Not(HasSubstr("threads")));
+  EXPECT_THAT(text(), Not(HasSubstr("main program")));
 }
 
 TEST(FindingsTest, ComingNearTheLimitIsSaidPerNodeAndPageCacheIsNoNeed) {
@@ -378,12 +378,63 @@ TEST(FindingsTest, VeryShortJobsAreCounted) {
   EXPECT_THAT(ids(view(node("n1", 30))), IsEmpty());
 }
 
+TEST(FindingsTest, ARunThatWasCutShortNeverYieldsLessMemoryThanItHad) {
+  const auto suggested = [](std::optional<std::string> state, std::uint64_t peak_bytes) {
+    JobFacts asked = facts();
+    asked.state = std::move(state);
+    NodeUsage n = node();
+    n.memory.peak_working_set_bytes = peak_bytes;
+    return suggest(view_of(asked, {n}), {});
+  };
+  for (const char* state :
+       {"FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "REQUEUED"}) {
+    EXPECT_TRUE(suggested(state, kGiB).empty()) << state;
+    EXPECT_TRUE(suggested(state, 3400 * kMiB).empty()) << state << ": 1.2 times that is 4080 MiB";
+    const Suggestion more = suggested(state, 3900 * kMiB);
+    EXPECT_THAT(lines_of(more), ElementsAre("#SBATCH --mem=5G")) << state;
+    EXPECT_EQ(more.condition, "the part that did not run needs no more") << state;
+  }
+  JobFacts asked = facts();
+  asked.state = "FAILED";
+  asked.request.memory_bytes = 3865470567;  // what would be suggested for 3 GiB
+  EXPECT_FALSE(suggest(view_of(asked, {node()}), {}).empty());
+  ++*asked.request.memory_bytes;
+  EXPECT_TRUE(suggest(view_of(asked, {node()}), {}).empty());
+  asked.request.memory_bytes.reset();
+  EXPECT_TRUE(suggest(view_of(asked, {node()}), {}).empty()) << "it may have had more";
+  EXPECT_EQ(suggested("COMPLETED", kGiB).condition, "");
+  EXPECT_THAT(lines_of(suggested({}, kGiB)), ElementsAre("#SBATCH --mem=1230M"));
+  EXPECT_EQ(suggested({}, kGiB).condition, "the part that did not run needs no more");
+}
+
 TEST(FindingsTest, FragmentsOfNodesAreSaidOnlyWhereTheSiteWantsIt) {
   const JobView job = view_of(facts(2), {node(), node("n2")});
   EXPECT_THAT(ids(job), IsEmpty());
   FindingOptions options;
   options.enable("fragmented", true);
   EXPECT_THAT(ids(job, options), ElementsAre("fragmented"));
+}
+
+TEST(FindingsTest, AFindingLinksThePageOfTheSite) {
+  NodeUsage n = node();
+  n.cpu.time_seconds = 3600;
+  FindingOptions options;
+  const auto pages = [&] {
+    std::vector<std::string> result;
+    const auto event =
+        nlohmann::json::parse(job_event("lab", "slurm", view(n), options).extra_json);
+    for (const auto& found : event["usage"]["findings"])
+      result.push_back(found.value("help_url", "none"));
+    return result;
+  };
+  EXPECT_THAT(pages(), ElementsAre("none", "none"));
+  Problems problems;
+  options.set_help_url(read_help_url({}, "https://hpc.example.org/{finding}#{finding}", problems));
+  EXPECT_THAT(pages(), ElementsAre("https://hpc.example.org/cpu_low#cpu_low",
+                                   "https://hpc.example.org/cpu_serial#cpu_serial"));
+  options.set_help_url(read_help_url({}, "http://hpc/usage", problems));
+  EXPECT_THAT(pages(), ElementsAre("http://hpc/usage", "http://hpc/usage"));
+  EXPECT_TRUE(problems.empty());
 }
 
 // ---- what may be judged
@@ -591,12 +642,12 @@ TEST(FindingsTest, EverySoundRuleOfTuringWatchHasItsFinding) {
 
 TEST(FindingsTest, WorstComesFirst) {
   NodeUsage n = node();
-  n.memory.peak_working_set_bytes = 2 * kGiB;  // notice
-  n.cpu.time_seconds = 3600;                   // warnings
+  n.memory.peak_swap_bytes = kGiB;  // notice
+  n.cpu.time_seconds = 3600;        // warnings
   JobFacts late = facts();
   late.state = "TIMEOUT";  // critical
   EXPECT_THAT(ids(view_of(late, {n})),
-              ElementsAre("time_out", "cpu_low", "cpu_serial", "mem_over"));
+              ElementsAre("time_out", "cpu_low", "cpu_serial", "mem_swap"));
 }
 
 // ---- options

@@ -489,13 +489,17 @@ TEST(StepsTest, CpuTimeThatContradictsItselfDoesNotMakeAJobIdle) {
   for (const Case& one : cases) EXPECT_THAT(findings(usage_of(one)), IsEmpty()) << one.name;
 }
 
-TEST(StepsTest, WhatAStoppedJobNeededIsSuggestedWithACondition) {
-  for (const char* state : {"TIMEOUT", "CANCELLED by 7", "FAILED", "NODE_FAIL", "PREEMPTED"}) {
+TEST(StepsTest, WhatAStoppedJobNeededIsNoGroundToAskForLess) {
+  for (const char* state :
+       {"TIMEOUT", "CANCELLED by 7", "FAILED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",
+        "REQUEUED", "REVOKED", "A_STATE_OF_TOMORROW"}) {
     const Json usage = usage_of({"", {{"State", state}}, {{"batch", {{"MaxRSS", "1G"}}}}});
-    EXPECT_EQ(memory_to_ask_for(usage), "#SBATCH --mem=1230M") << state;
-    EXPECT_EQ(usage["suggest"]["condition"], "the part that did not run needs no more") << state;
-    for (const Json& found : usage["findings"])
-      EXPECT_TRUE(!found.contains("suggest") || found["suggest"].contains("condition")) << state;
+    EXPECT_FALSE(usage.contains("suggest")) << state;
+    EXPECT_THAT(findings(usage), Not(Contains("mem_over"))) << state;
+    const Json full = usage_of({"", {{"State", state}}, {{"batch", {{"MaxRSS", "15G"}}}}});
+    EXPECT_EQ(memory_to_ask_for(full), "#SBATCH --mem=18G")
+        << state << ": more than the 16 GiB it had";
+    EXPECT_EQ(full["suggest"]["condition"], "the part that did not run needs no more") << state;
   }
   const Json serial = usage_of(
       {"", {{"State", "FAILED"}, {"TotalCPU", "02:00:00"}}, {{"batch", {{"MaxRSS", "15G"}}}}});
