@@ -39,6 +39,11 @@ std::string percent(const std::optional<double>& ratio) {
 std::string bytes_text(double value) {
   return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
 }
+std::string energy_text(double joules) {
+  const double watt_hours = joules / 3600;
+  if (watt_hours >= 1000) return format("%.1f kWh", watt_hours / 1000);
+  return watt_hours >= 1 ? format("%.0f Wh", watt_hours) : format("%.0f J", joules);
+}
 std::string count_text(double value) {
   return format(value == std::floor(value) ? "%.0f" : "%.2f", value);
 }
@@ -222,6 +227,8 @@ std::string bars_text(const Json& usage, const Console& console) {
              count_text(*gpus) + (*gpus == 1 ? " GPU" : " GPUs, on average"), console);
     if (const auto held = number_at(usage, {"gpu", "memory_efficiency_ratio"}))
       bar_line(result, "GPU memory", held, "at most", console);
+    if (const auto energy = number_at(usage, {"gpu", "energy_joules"}))
+      line(result, "energy", energy_text(*energy) + " by its GPUs");
   } else if (const auto asked = number_at(usage, {"request", "gpus"}); asked && *asked > 0) {
     const auto most = number_at(usage, {"gpu", "peak_utilization_ratio"});
     const auto held = number_at(usage, {"gpu", "peak_memory_bytes"});

@@ -6,8 +6,9 @@
 #include <functional>
 #include <map>
 
-#include "core/base/ascii.h"
+#include "schedulers/usage/finding_parts.h"
 #include "schedulers/usage/finding_words.h"
+#include "schedulers/usage/gpu_findings.h"
 
 namespace scriptorium::usage {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 constexpr double kHeadroom = 1.2;      // of what was needed, for the next request
 constexpr double kTimeHeadroom = 1.5;  // times differ more from run to run
 constexpr double kNothing = 0.001;  // of the CPUs: the scheduler's own processes in a job take less
-
-using Found = std::optional<Finding>;
 
 // ---- words
 
@@ -31,17 +30,6 @@ bool has_gpus(const JobView& job) {
 
 std::optional<double> node_cpu_ratio(const NodeUsage& node) {
   return efficiency(node.cpu, node.elapsed_seconds);
-}
-
-// One notice and one warning level beneath which a ratio is too low; nothing if it is not.
-struct Level {
-  Severity severity;
-  double threshold;
-};
-std::optional<Level> below(double value, double notice, double warning) {
-  if (value < warning) return Level{Severity::kWarning, warning};
-  if (value < notice) return Level{Severity::kNotice, notice};
-  return std::nullopt;
 }
 
 // ---- steps
@@ -60,32 +48,6 @@ std::string steps_words(const std::vector<std::string>& steps) {
   return words;
 }
 
-// What a step had, and the part of it that it used.
-struct StepPart {
-  std::uint64_t had = 0;
-  double used_ratio = 0;
-};
-
-// Says of a finding about what was not used which step it was, if one has most of the unused time.
-// Steps without a number only start the others and wait for them.
-template <typename PartOf>
-void name_idle_step(const JobView& job, double had, double used_ratio, const std::string& unit,
-                    PartOf part_of, Finding& found) {
-  const double unused = job.totals.elapsed_seconds * had * (1 - used_ratio);
-  for (const StepUse& step : job.steps.steps) {
-    const std::optional<StepPart> part = part_of(step);
-    if (!is_all_digits(step.name) || !part) continue;
-    const double idle = static_cast<double>(part->had) * (1 - part->used_ratio);
-    if (step.elapsed_seconds * idle <= unused / 2) continue;
-    found.steps = {step.name};
-    found.text += " Most of the unused time is that of step " + step.name + ", which used " +
-                  percent(part->used_ratio) + " of its " +
-                  (part->had == 1 ? unit : std::to_string(part->had) + " " + unit + "s") + " for " +
-                  duration(step.elapsed_seconds) + ".";
-    return;
-  }
-}
-
 void name_step_with_idle_cpus(const JobView& job, Finding& found) {
   const auto part_of = [](const StepUse& step) -> std::optional<StepPart> {
     if (!step.cpu.efficiency_ratio || step.last_read == LastRead::kSample) return std::nullopt;
@@ -93,14 +55,6 @@ void name_step_with_idle_cpus(const JobView& job, Finding& found) {
   };
   name_idle_step(job, job.totals.cpus.value_or(0), job.cpu_ratio().value_or(0), "CPU", part_of,
                  found);
-}
-
-void name_step_with_idle_gpus(const JobView& job, double gpus, double used_ratio, Finding& found) {
-  const auto part_of = [](const StepUse& step) -> std::optional<StepPart> {
-    if (!step.gpu.utilization_ratio) return std::nullopt;
-    return StepPart{step.gpu.count, *step.gpu.utilization_ratio};
-  };
-  name_idle_step(job, gpus, used_ratio, "GPU", part_of, found);
 }
 
 // How many of the threads ran of the program that used most of the CPU time.
@@ -476,104 +430,6 @@ Found io_heavy(const JobView& job, const FindingOptions& set) {
                          "write less often, or work on a local disk."};
 }
 
-struct GpuOfNode {
-  const NodeUsage* node;
-  const NodeGpu* gpu;
-};
-std::vector<GpuOfNode> gpus_with_readings(const JobView& job, const FindingOptions& set) {
-  std::vector<GpuOfNode> result;
-  for (const NodeUsage& node : job.nodes) {
-    for (const NodeGpu& gpu : node.gpus) {
-      if (gpu.utilization.avg && static_cast<double>(gpu.samples) >= set.get("min_samples"))
-        result.push_back({&node, &gpu});
-    }
-  }
-  return result;
-}
-// Those of the job, also where a node saw fewer.
-std::uint32_t all_gpus(const JobView& job) {
-  return std::max(job.totals.gpus, job.facts.request.gpus.value_or(0));
-}
-bool unused(const NodeGpu& gpu) { return gpu.utilization.max.value_or(*gpu.utilization.avg) <= 0; }
-
-void name_host(Finding& finding, const std::string& host) {
-  if (std::find(finding.hosts.begin(), finding.hosts.end(), host) == finding.hosts.end())
-    finding.hosts.push_back(host);
-}
-
-Found gpu_unused(const JobView& job, const FindingOptions& set) {
-  const auto gpus = gpus_with_readings(job, set);
-  Finding found{.severity = Severity::kCritical, .unit = "count", .scope = "gpu"};
-  for (const auto& [node, gpu] : gpus) {
-    if (!unused(*gpu)) continue;
-    ++found.value;
-    name_host(found, node->job.node);
-  }
-  if (found.value == 0) return std::nullopt;
-  found.text = format(
-      "%.0f of %u GPUs did nothing for all of the job. Does the program know of them? Others "
-      "waited for them.",
-      found.value, all_gpus(job));
-  const auto left = static_cast<std::uint32_t>(gpus.size() - static_cast<std::size_t>(found.value));
-  if (job.nodes.size() == 1 && job.all_nodes_measured() && gpus.size() == all_gpus(job) && left > 0)
-    found.suggest.request.gpus = left;
-  return found;
-}
-
-Found low_gpus(double ratio, const std::string& said, const FindingOptions& set) {
-  const auto level =
-      below(ratio, set.get("gpu_low_notice_ratio"), set.get("gpu_low_warning_ratio"));
-  if (!level) return std::nullopt;
-  return Finding{.severity = level->severity,
-                 .value = ratio,
-                 .threshold = level->threshold,
-                 .unit = "ratio",
-                 .scope = "gpu",
-                 .text = said + " Larger batches, or more CPUs that feed them, may help."};
-}
-
-Found gpu_low(const JobView& job, const FindingOptions& set) {
-  // By accounting there is no mean, but if even the highest reading is low, it is.
-  if (const auto& most = job.totals.gpu_peak_utilization_ratio) {
-    return low_gpus(
-        *most, "No reading of the accounting has the GPUs more than " + percent(*most) + " busy.",
-        set);
-  }
-  double sum = 0;
-  const auto gpus = gpus_with_readings(job, set);
-  for (const auto& one : gpus) {
-    if (unused(*one.gpu)) return std::nullopt;  // said by gpu_unused, and worse
-    sum += *one.gpu->utilization.avg;
-  }
-  if (gpus.empty()) return std::nullopt;
-  const double mean = sum / static_cast<double>(gpus.size());
-  const std::string which =
-      gpus.size() < all_gpus(job)
-          ? format("%zu of %u GPUs could be read, and were", gpus.size(), all_gpus(job))
-          : "The GPUs were";
-  Found found =
-      low_gpus(mean, which + " busy for " + percent(mean) + " of the time on average.", set);
-  if (found) name_step_with_idle_gpus(job, static_cast<double>(gpus.size()), mean, *found);
-  return found;
-}
-
-Found gpu_idle_run(const JobView& job, const FindingOptions& set) {
-  Finding found{.unit = "seconds", .scope = "gpu"};
-  for (const auto& [node, gpu] : gpus_with_readings(job, set)) {
-    const double limit = std::max(set.get("gpu_idle_run_seconds"),
-                                  set.get("gpu_idle_run_ratio") * node->elapsed_seconds);
-    if (unused(*gpu) || !gpu->longest_zero_seconds || *gpu->longest_zero_seconds < limit) continue;
-    found.value = std::max(found.value, *gpu->longest_zero_seconds);
-    found.threshold = limit;
-    name_host(found, node->job.node);
-  }
-  if (found.hosts.empty()) return std::nullopt;
-  found.text = "A GPU did nothing for " + duration(found.value) +
-               " on end. If that part needs no GPU, make it a job of its own and let the other "
-               "depend on it.";
-  return found;
-}
-
 Found time_over(const JobView& job, const FindingOptions& set) {
   const auto used = job.time_ratio();
   if (job.facts.state != "COMPLETED" || !used ||
@@ -643,11 +499,11 @@ Found fragmented(const JobView& job, const FindingOptions& set) {
 // ---- the tables
 
 // In the order of finding_rules().
-constexpr std::array kRules = {cpu_low,       cpu_unused_node, cpu_serial,   cpu_oversubscribed,
-                               cpu_imbalance, idle_tail,       system_time,  mem_over,
-                               mem_oom,       mem_near_limit,  mem_swap,     mem_pressure,
-                               gpu_unused,    gpu_low,         gpu_idle_run, time_over,
-                               time_out,      io_heavy,        short_job,    fragmented};
+constexpr std::array kRules = {
+    cpu_low,     cpu_unused_node, cpu_serial,   cpu_oversubscribed, cpu_imbalance,  idle_tail,
+    system_time, mem_over,        mem_oom,      mem_near_limit,     mem_swap,       mem_pressure,
+    gpu_unused,  gpu_low,         gpu_idle_run, gpu_host_bound,     gpu_memory_low, gpu_throttled,
+    time_over,   time_out,        io_heavy,     short_job,          fragmented};
 
 }  // namespace
 

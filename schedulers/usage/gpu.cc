@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint32_t kNvidiaMajor = 195;
 constexpr std::uint32_t kNvidiaControlMinors = 254;  // 254 modeset, 255 nvidiactl
+constexpr double kMillijoule = 1e-3;  // NVML counts in these; the state file rounds to less
 
 double seconds_between(SteadyTime from, SteadyTime to) {
   return std::chrono::duration<double>(to - from).count();
@@ -68,20 +69,30 @@ void GpuStatistics::add(const GpuReading& reading, SteadyTime at) {
   if (reading.memory_used_bytes)
     gpu.peak_memory_bytes = std::max(gpu.peak_memory_bytes.value_or(0), *reading.memory_used_bytes);
   if (reading.memory_limit_bytes) gpu.memory_limit_bytes = reading.memory_limit_bytes;
-  if (reading.energy_joules) {
-    std::optional<double>& origin = record_.energy_origin_joules;
-    // A counter that restarts, as after a reset of the device, continues from what was known.
-    if (!origin || *reading.energy_joules < record_.energy_joules.value_or(0)) {
-      origin = *reading.energy_joules -
-               (record_.energy_joules ? *record_.energy_joules - origin.value_or(0) : 0);
-    }
-    record_.energy_joules = reading.energy_joules;
-  } else if (reading.power_watts) {
-    record_.integrated_joules =
-        record_.integrated_joules.value_or(0) + *reading.power_watts * since;
+  if (reading.throttled) {
+    record_.clock_seconds += since;
+    // While it changes to lower clocks because it is idle, a GPU may report a slowdown too.
+    if (*reading.throttled && reading.utilization_ratio.value_or(1) > 0)
+      record_.throttled_seconds += since;
   }
+  // A card that is divided (MIG) cannot say its utilization, and its energy is that of all parts.
+  if (reading.utilization_ratio) add_energy(reading, since);
   last_ = reading;
   last_at_ = at;
+}
+
+void GpuStatistics::add_energy(const GpuReading& reading, double since_seconds) {
+  if (reading.energy_joules) {
+    if (!record_.energy_joules) record_.energy_origin_joules = reading.energy_joules;
+    // The counter began again, as it does when the driver is loaded again: what was counted between
+    // the two readings is lost, so there is no total from here on.
+    if (*reading.energy_joules + kMillijoule < record_.energy_joules.value_or(0))
+      record_.energy_origin_joules.reset();
+    record_.energy_joules = reading.energy_joules;
+  } else if (reading.power_watts && since_seconds > 0) {
+    record_.integrated_joules =
+        record_.integrated_joules.value_or(0) + *reading.power_watts * since_seconds;
+  }
 }
 
 NodeGpu GpuStatistics::summary() const {
@@ -95,10 +106,13 @@ NodeGpu GpuStatistics::summary() const {
         record_.seconds > 0 ? record_.zero_seconds / record_.seconds : (most > 0 ? 0.0 : 1.0);
     gpu.longest_zero_seconds = record_.longest_zero_seconds;
   }
-  if (record_.energy_joules && record_.energy_origin_joules) {
-    gpu.energy_joules = *record_.energy_joules - *record_.energy_origin_joules;
-  } else {
+  if (record_.clock_seconds > 0)
+    gpu.throttled_ratio = record_.throttled_seconds / record_.clock_seconds;
+  if (!record_.energy_joules) {
     gpu.energy_joules = record_.integrated_joules;
+  } else if (record_.energy_origin_joules &&
+             *record_.energy_joules > *record_.energy_origin_joules) {
+    gpu.energy_joules = *record_.energy_joules - *record_.energy_origin_joules;
   }
   return gpu;
 }

@@ -37,6 +37,8 @@ struct GpuReading {
   std::optional<std::uint64_t> memory_used_bytes, memory_limit_bytes;
   std::optional<double> power_watts;
   std::optional<double> energy_joules;  // a counter from an origin of its own
+  // Its clocks are held down for heat, or by its hardware to protect itself.
+  std::optional<bool> throttled;
 };
 
 // One vendor's way to ask. Threads: one at a time. May block for long where a driver hangs.
@@ -78,6 +80,8 @@ class GpuStatistics {
   const GpuRecord& record() const noexcept { return record_; }
 
  private:
+  void add_energy(const GpuReading& reading, double since_seconds);
+
   GpuRecord record_;
   GpuReading last_;
   std::optional<SteadyTime> last_at_, zero_since_;

@@ -169,8 +169,8 @@ void put_resources(Json& json, const JobView& job, bool whole) {
     put_ratio(gpu, "memory_efficiency_ratio", totals.gpu_memory_ratio);
     put_ratio(gpu, "peak_utilization_ratio", totals.gpu_peak_utilization_ratio);
     put(gpu, "peak_memory_bytes", totals.gpu_peak_memory_bytes);
+    put(gpu, "energy_joules", totals.gpu_energy_joules);
   }
-  put(gpu, "energy_joules", totals.energy_joules);
   put_block(json, "gpu", std::move(gpu));
 }
 

@@ -27,8 +27,7 @@ std::optional<double> number(const std::optional<T>& value) noexcept {
   return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }
 
-// `all` is how many the job had.
-void add_gpus(const std::vector<NodeUsage>& nodes, std::uint32_t all, Totals& totals) {
+void add_gpus(const std::vector<NodeUsage>& nodes, const Request& request, Totals& totals) {
   double busy = 0;
   double memory = 0;
   double energy = 0;
@@ -53,8 +52,9 @@ void add_gpus(const std::vector<NodeUsage>& nodes, std::uint32_t all, Totals& to
     }
   }
   // A mean of some says nothing of the others.
-  if (totals.gpus == 0 || totals.gpus < all) return;
-  if (told_energy == totals.gpus) totals.energy_joules = energy;
+  if (totals.gpus == 0 || totals.gpus < request.gpus.value_or(0)) return;
+  // That of a whole GPU is not that of the part that the job had.
+  if (told_energy == totals.gpus && !request.shared_gpu) totals.gpu_energy_joules = energy;
   if (told_busy == totals.gpus) totals.gpu_utilization_ratio = busy / told_busy;
   if (told_memory == totals.gpus) totals.gpu_memory_ratio = memory / told_memory;
 }
@@ -146,7 +146,7 @@ JobView view_of(JobFacts facts, std::vector<NodeUsage> nodes) {
       if (all_said && is_whole) keep_least(totals.idle_tail_seconds, node.cpu.idle_tail_seconds);
     }
   }
-  add_gpus(nodes, facts.request.gpus.value_or(0), totals);
+  add_gpus(nodes, facts.request, totals);
   // Slurm counts whole seconds from before its prolog to after its epilog; the node's own clock is
   // nearer to the truth.
   totals.elapsed_seconds = longest > 0

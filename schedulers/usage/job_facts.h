@@ -57,9 +57,9 @@ struct Totals {
   std::optional<std::uint64_t> oom_kills;
   std::optional<std::uint64_t> read_bytes, written_bytes;
   std::optional<double> idle_tail_seconds;  // of all nodes at once
-  std::optional<double> energy_joules;
   std::uint32_t gpus = 0;
-  // Means over the GPUs, where all of them report it.
+  // Where all GPUs report it: their sum, and means over them.
+  std::optional<double> gpu_energy_joules;
   std::optional<double> gpu_utilization_ratio, gpu_memory_ratio;
   // By accounting: at most, as the steps' highest readings need not be of the same moment.
   std::optional<double> gpu_peak_utilization_ratio;  // of all GPUs together

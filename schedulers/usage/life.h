@@ -55,7 +55,11 @@ class UtilizationHistogram {
 struct GpuRecord {
   NodeGpu gpu;  // without what is computed from the sums below
   double utilization_seconds = 0, seconds = 0, zero_seconds = 0, longest_zero_seconds = 0;
-  std::optional<double> energy_origin_joules, energy_joules;  // of the device's counter
+  // Of all time in which it could be read whether its clocks were held down, and of it they were.
+  double clock_seconds = 0, throttled_seconds = 0;
+  // Of the device's counter: its first and last reading. Without an origin it began again
+  // meanwhile.
+  std::optional<double> energy_origin_joules, energy_joules;
   std::optional<double> integrated_joules;  // of its power, where it has no such counter
 };
 

@@ -24,6 +24,15 @@ struct NvmlMemory {
 constexpr NvmlReturn kSuccess = 0;
 constexpr std::size_t kTextBytes = 96;
 
+// Why the clocks are lower than they could be, as bits. Not among them: the software's limit of
+// power (0x4), which a GPU at full load meets as it should, and low clocks because it is idle.
+constexpr unsigned long long kHardwareSlowdown = 0x08;  // heat, power brake or too much power
+constexpr unsigned long long kSoftwareThermal = 0x20;
+constexpr unsigned long long kHardwareThermal = 0x40;
+constexpr unsigned long long kPowerBrake = 0x80;  // asserted from outside, as by a power supply
+constexpr unsigned long long kThrottled =
+    kHardwareSlowdown | kSoftwareThermal | kHardwareThermal | kPowerBrake;
+
 struct CloseLibrary {
   void operator()(void* library) const noexcept { ::dlclose(library); }
 };
@@ -41,7 +50,8 @@ struct Functions {
   NvmlReturn (*utilization)(NvmlDevice, NvmlUtilization*) = nullptr;
   NvmlReturn (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
   NvmlReturn (*power)(NvmlDevice, unsigned int*) = nullptr;
-  NvmlReturn (*energy)(NvmlDevice, unsigned long long*) = nullptr;  // not in old versions
+  NvmlReturn (*energy)(NvmlDevice, unsigned long long*) = nullptr;   // not in old versions
+  NvmlReturn (*reasons)(NvmlDevice, unsigned long long*) = nullptr;  // likewise
 };
 
 template <typename Function>
@@ -106,6 +116,9 @@ class NvmlReader final : public GpuReader {
     if (nvml_.energy != nullptr && nvml_.energy(handle, &millijoules) == kSuccess) {
       reading.energy_joules = static_cast<double>(millijoules) / 1000;
     }
+    unsigned long long reasons = 0;
+    if (nvml_.reasons != nullptr && nvml_.reasons(handle, &reasons) == kSuccess)
+      reading.throttled = (reasons & kThrottled) != 0;
     return reading;
   }
 
@@ -143,6 +156,9 @@ Result<std::unique_ptr<GpuReader>> open_nvml(const std::string& name) {
   look_up(library.get(), "nvmlDeviceGetMemoryInfo", nvml.memory);
   look_up(library.get(), "nvmlDeviceGetPowerUsage", nvml.power);
   look_up(library.get(), "nvmlDeviceGetTotalEnergyConsumption", nvml.energy);
+  look_up(library.get(), "nvmlDeviceGetCurrentClocksEventReasons", nvml.reasons);
+  if (nvml.reasons == nullptr)  // its name in older drivers
+    look_up(library.get(), "nvmlDeviceGetCurrentClocksThrottleReasons", nvml.reasons);
   if (nvml.init == nullptr || nvml.shutdown == nullptr || nvml.count == nullptr ||
       nvml.handle == nullptr || nvml.uuid == nullptr || nvml.name == nullptr ||
       nvml.minor == nullptr || nvml.utilization == nullptr || nvml.memory == nullptr ||

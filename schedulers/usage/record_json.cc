@@ -88,6 +88,7 @@ void each(auto& visit, Of<NodeGpu> auto& gpu) {
   visit("energy_joules", gpu.energy_joules);
   visit("zero_ratio", gpu.zero_ratio);
   visit("longest_zero_seconds", gpu.longest_zero_seconds);
+  visit("throttled_ratio", gpu.throttled_ratio);
   visit("samples", gpu.samples);
 }
 
@@ -224,6 +225,8 @@ void each(auto& visit, Of<GpuRecord> auto& record) {
   visit("seconds", record.seconds);
   visit("zero_seconds", record.zero_seconds);
   visit("longest_zero_seconds", record.longest_zero_seconds);
+  visit("clock_seconds", record.clock_seconds);
+  visit("throttled_seconds", record.throttled_seconds);
   visit("energy_origin_joules", record.energy_origin_joules);
   visit("energy_joules", record.energy_joules);
   visit("integrated_joules", record.integrated_joules);

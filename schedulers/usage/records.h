@@ -177,7 +177,10 @@ struct NodeGpu {
   std::optional<double> energy_joules;
   std::optional<double> zero_ratio;            // part of the measured time at 0
   std::optional<double> longest_zero_seconds;  // longest unbroken time at 0
-  std::uint64_t samples = 0;                   // readings of its utilization
+  // Part of the measured time in which it worked with its clocks held down for heat, or by its
+  // hardware to protect itself.
+  std::optional<double> throttled_ratio;
+  std::uint64_t samples = 0;  // readings of its utilization
 };
 
 // What the processes of one program used.

@@ -5,45 +5,11 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import threading
-
-import pytest
 
 from harness import wait_for
 
 RELOADS = 15
-
-
-@pytest.fixture
-def groups(work):
-    """make(job) and remove(job) of a job of Slurm with one process, under cpuacct."""
-    parent = work / "cgroup" / "cpuacct" / "slurm" / "uid_1001"
-    parent.mkdir(parents=True)
-    process = subprocess.Popen(["sleep", "600"])
-
-    class Groups:
-        root = work / "cgroup"
-
-        @staticmethod
-        def make(job):
-            made = work / f"made-{job}"
-            task = made / "step_batch" / "task_0"
-            task.mkdir(parents=True)
-            (task / "cgroup.procs").write_text(f"{process.pid}\n")
-            (made / "cgroup.procs").write_text("")
-            (made / "cpuacct.usage").write_text("2000000000\n")
-            (made / "cpuacct.stat").write_text("user 150\nsystem 50\n")
-            made.rename(parent / f"job_{job}")  # whole and at once, as the kernel makes them
-
-        @staticmethod
-        def remove(job):
-            for path in sorted((parent / f"job_{job}").rglob("*"), reverse=True):
-                path.rmdir() if path.is_dir() else path.unlink()
-            (parent / f"job_{job}").rmdir()
-    yield Groups
-    process.kill()
-    process.wait()
 
 
 def samplers(pid):

@@ -173,6 +173,17 @@ TEST_F(ReportTest, ThePageOfTheSiteStandsBeneathItsFindingAndIsNotWrapped) {
   EXPECT_THAT(run({"4711"}).out, HasSubstr("           [cpu_serial]\n           " + page + "\n\n"));
 }
 
+TEST_F(ReportTest, TheEnergyOfTheGpusIsSaidInTheUnitThatFits) {
+  for (const auto& [joules, words] :
+       {std::pair(4320000.0, "1.2 kWh"), std::pair(7200.0, "2 Wh"), std::pair(3599.0, "3599 J")}) {
+    Json one = job();
+    one["usage"]["gpu"] = {{"count", 4}, {"utilization_ratio", 0.8}, {"energy_joules", joules}};
+    keep(one, "4711.usage.json");
+    EXPECT_THAT(run({"4711"}).out,
+                HasSubstr("  energy     " + std::string(words) + " by its GPUs\n"));
+  }
+}
+
 TEST_F(ReportTest, ProgramsAreATableOfWhatTheyUsedAndOfWhatNobodySaw) {
   Json one = job();
   one["usage"]["programs"] = {{{"name", "python3"},

@@ -1,9 +1,14 @@
-// A stand-in for NVIDIA's library with just the functions that we use. The environment says what it
-// answers:
-//   FAKE_NVML="0:90:4096:150000:2000,1:0:1024:50000:100"   a device each: index, percent, MiB in
-//   use, mW, mJ FAKE_NVML_INIT=9            nvmlInit_v2 fails with this code FAKE_NVML_LOST=1 this
-//   device answers GPU_IS_LOST to everything FAKE_NVML_NO_UTILIZATION=0  this device answers
-//   NOT_SUPPORTED when asked for its utilization, as MIG does
+// A stand-in for NVIDIA's library with just the functions that we use; with FAKE_NVML_OLD, for one
+// before Volta and driver 535. The environment says what it answers:
+//   FAKE_NVML="0:90:4096:150000:2000,1:0:1024:50000:100"
+//                               a device each: index, percent, MiB in use, mW, mJ
+//   FAKE_NVML_INIT=9            nvmlInit_v2 fails with this code
+//   FAKE_NVML_LOST=1            this device answers GPU_IS_LOST to everything
+//   FAKE_NVML_NO_UTILIZATION=0  this device does not support the question for its utilization, as
+//                               a card in MIG mode does not
+//   FAKE_NVML_RUNS=1            the energy of all devices grows by their power from the start on
+//   FAKE_NVML_REASONS=0x24      why the clocks of all devices are low; absent: NOT_SUPPORTED
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -111,9 +116,27 @@ FAKE int nvmlDeviceGetPowerUsage(void* handle, unsigned int* milliwatts) {
   *milliwatts = device.milliwatts;
   return 0;
 }
+#ifdef FAKE_NVML_OLD
+#define CLOCK_REASONS nvmlDeviceGetCurrentClocksThrottleReasons
+#else
+#define CLOCK_REASONS nvmlDeviceGetCurrentClocksEventReasons
 FAKE int nvmlDeviceGetTotalEnergyConsumption(void* handle, unsigned long long* millijoules) {
   Device device;
   if (const int code = find(handle, device)) return code;
   *millijoules = device.millijoules;
+  if (std::getenv("FAKE_NVML_RUNS") != nullptr) {
+    static const auto start = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> ran = std::chrono::steady_clock::now() - start;
+    *millijoules += static_cast<unsigned long long>(ran.count() * device.milliwatts);
+  }
+  return 0;
+}
+#endif
+FAKE int CLOCK_REASONS(void* handle, unsigned long long* reasons) {
+  Device device;
+  if (const int code = find(handle, device)) return code;
+  const char* value = std::getenv("FAKE_NVML_REASONS");
+  if (value == nullptr) return kNotSupported;
+  *reasons = std::strtoull(value, nullptr, 0);
   return 0;
 }

@@ -17,7 +17,8 @@ namespace {
 using Ids = std::vector<std::string>;
 
 // Their boundaries are those of readings of a GPU, and are tested beside these.
-constexpr std::array kGpuRules = {"gpu_unused", "gpu_low", "gpu_idle_run"};
+constexpr std::array kGpuRules = {"gpu_unused",    "gpu_low",        "gpu_idle_run",
+                                  "gpu_throttled", "gpu_memory_low", "gpu_host_bound"};
 
 // The default thresholds, with some rules switched on or thresholds set that a site must set.
 FindingOptions with(const std::vector<std::string>& on,

@@ -117,13 +117,64 @@ TEST_F(GpuMonitorTest, EnergyIsTheDevicesCounterElseItsPowerOverTime) {
   poll(1, 1);
   reader_->readings[0].energy_joules = 1600;
   poll(1, 1);
-  reader_->readings[0].energy_joules = 100;  // the device was reset
-  poll(1, 1);
-  reader_->readings[0].energy_joules = 150;
+  monitor_->claim("later", {.indexes = {0}});
+  reader_->readings[0].energy_joules = 1650;
   poll(1, 1);
   const auto gpus = monitor_->release("job");
   EXPECT_THAT(gpus.at(0).energy_joules, Optional(DoubleNear(650, 1e-9)));
-  EXPECT_THAT(gpus.at(1).energy_joules, Optional(DoubleNear(300, 1e-9)));
+  EXPECT_THAT(gpus.at(1).energy_joules, Optional(DoubleNear(200, 1e-9)));
+  EXPECT_EQ(monitor_->release("later").at(0).energy_joules, std::nullopt) << "one reading has none";
+}
+
+TEST_F(GpuMonitorTest, TimeWithLowClocksCountsOnlyWhileTheGpuWorks) {
+  monitor_->claim("job", {.indexes = {0, 1}});
+  const std::vector<std::pair<double, bool>> readings{
+      {1, false}, {1, true}, {0, true}, {1, false}, {0.5, true}};
+  for (const auto& [busy, throttled] : readings) {
+    reader_->readings[0].throttled = throttled;
+    poll(busy, 1);
+  }
+  EXPECT_EQ(monitor_->records("job").at(0).clock_seconds, 8);
+  const auto gpus = monitor_->release("job");
+  EXPECT_THAT(gpus.at(0).throttled_ratio, Optional(DoubleNear(4.0 / 8, 1e-9)));
+  EXPECT_EQ(gpus.at(1).throttled_ratio, std::nullopt) << "it cannot say it";
+}
+
+TEST_F(GpuMonitorTest, ThereIsNoEnergyAcrossACounterThatBeganAgain) {
+  monitor_->claim("job", {.indexes = {0}});
+  for (const double joules : {5000.0, 5600.0, 100.0, 9000.0}) {
+    reader_->readings[0].energy_joules = joules;
+    reader_->readings[0].power_watts = 50;
+    poll(1);
+  }
+  EXPECT_EQ(monitor_->records("job").at(0).energy_origin_joules, std::nullopt);
+  EXPECT_EQ(monitor_->release("job").at(0).energy_joules, std::nullopt);
+}
+
+TEST_F(GpuMonitorTest, EnergyIsCountedOverARestartOfTheDaemon) {
+  monitor_->claim("job", {.indexes = {0}});
+  reader_->readings[0].energy_joules = 1000;
+  poll(1);
+  const auto records = monitor_->records("job");
+  monitor_ = make(2);
+  monitor_->restore("job", records);
+  reader_->readings[0].energy_joules = 1000 - 1e-6;  // it was rounded up in the state file
+  poll(1);
+  reader_->readings[0].energy_joules = 4000;
+  poll(1);
+  EXPECT_THAT(monitor_->release("job").at(0).energy_joules, Optional(DoubleNear(3000, 1e-9)));
+}
+
+TEST_F(GpuMonitorTest, TheEnergyOfADividedCardIsNotThatOfOnePart) {
+  monitor_->claim("job", {.indexes = {0, 1}});
+  reader_->readings[0].energy_joules = 1000;
+  reader_->readings[1].power_watts = 50;
+  monitor_->poll();  // without a utilization, as of a card in MIG mode
+  clock_.advance(2s);
+  reader_->readings[0].energy_joules = 1600;
+  monitor_->poll();
+  for (const NodeGpu& gpu : monitor_->release("job"))
+    EXPECT_EQ(gpu.energy_joules, std::nullopt) << gpu.id;
 }
 
 TEST_F(GpuMonitorTest, DevicesAreFoundByIndexIdAndMinor) {
@@ -174,7 +225,8 @@ TEST_F(GpuMonitorTest, ASampleHasTheMeanSinceTheOneBefore) {
 class NvmlTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"FAKE_NVML_INIT", "FAKE_NVML_LOST", "FAKE_NVML_NO_UTILIZATION"})
+    for (const char* name :
+         {"FAKE_NVML_INIT", "FAKE_NVML_LOST", "FAKE_NVML_NO_UTILIZATION", "FAKE_NVML_REASONS"})
       ::unsetenv(name);
     ::setenv("FAKE_NVML", "0:90:4096:150000:2000,1:0:1024:50000:100", 1);
   }
@@ -247,7 +299,33 @@ TEST_F(NvmlTest, AnUnsupportedQuestionLeavesItsAnswerAbsent) {
   EXPECT_TRUE((*reader)->read(0).memory_used_bytes.has_value());
 }
 
+TEST_F(NvmlTest, HeatAndHardwareHoldClocksDownButNotIdlenessNorTheLimitOfPower) {
+  for (const char* name : {SCRIPTORIUM_FAKE_NVML, SCRIPTORIUM_FAKE_NVML_OLD}) {
+    auto reader = open_nvml(name);
+    ASSERT_TRUE(reader.has_value()) << reader.error().message();
+    EXPECT_EQ((*reader)->read(0).throttled, std::nullopt) << "a GPU that cannot say it";
+    for (const char* held_down : {"0x8", "0x20", "0x40", "0x80", "0x6c"}) {
+      ::setenv("FAKE_NVML_REASONS", held_down, 1);
+      EXPECT_THAT((*reader)->read(0).throttled, Optional(true)) << held_down;
+    }
+    // None, idle, the application's clocks, the software's limit of power, sync boost, display.
+    for (const char* as_it_should : {"0x0", "0x1", "0x2", "0x4", "0x10", "0x100"}) {
+      ::setenv("FAKE_NVML_REASONS", as_it_should, 1);
+      EXPECT_THAT((*reader)->read(0).throttled, Optional(false)) << as_it_should;
+    }
+    ::unsetenv("FAKE_NVML_REASONS");
+  }
+}
+
+TEST_F(NvmlTest, ALibraryWithoutACounterOfEnergyHasItsPower) {
+  auto reader = open_nvml(SCRIPTORIUM_FAKE_NVML_OLD);
+  ASSERT_TRUE(reader.has_value()) << reader.error().message();
+  EXPECT_EQ((*reader)->read(0).energy_joules, std::nullopt);
+  EXPECT_THAT((*reader)->read(0).power_watts, Optional(DoubleNear(150, 1e-9)));
+}
+
 TEST_F(NvmlTest, ItsOwnThreadReadsWhatIsHeldUntilTheEnd) {
+  ::setenv("FAKE_NVML_REASONS", "0x40", 1);
   test::RecordingLogger log;
   GpuMonitor monitor({.nvml_library = SCRIPTORIUM_FAKE_NVML, .interval = 1ms}, real_files(), log,
                      system_clock());
@@ -263,6 +341,7 @@ TEST_F(NvmlTest, ItsOwnThreadReadsWhatIsHeldUntilTheEnd) {
   ASSERT_EQ(gpus.size(), 1U);
   EXPECT_GE(gpus[0].samples, 3U);
   EXPECT_THAT(gpus[0].utilization.avg, Optional(DoubleNear(0.9, 1e-9)));
+  EXPECT_THAT(gpus[0].throttled_ratio, Optional(1.0));
 }
 
 // ---- AMD

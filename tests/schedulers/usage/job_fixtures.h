@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,19 @@ inline NodeGpu gpu(double mean, std::string id = "GPU-1") {
   made.longest_zero_seconds = mean > 0 ? 10 : 3600;
   made.samples = 1800;
   return made;
+}
+
+inline std::vector<std::string> ids(const JobView& job, const FindingOptions& options = {}) {
+  std::vector<std::string> result;
+  for (const Finding& found : find_all(job, options)) result.emplace_back(found.id);
+  return result;
+}
+inline std::optional<Finding> find(const JobView& job, std::string_view id,
+                                   const FindingOptions& options = {}) {
+  for (const Finding& found : find_all(job, options)) {
+    if (found.id == id) return found;
+  }
+  return std::nullopt;
 }
 
 }  // namespace scriptorium::usage::fixtures

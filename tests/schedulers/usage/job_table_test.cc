@@ -148,7 +148,7 @@ TEST_F(JobTableTest, TheFirstRemovalSaysWhenAJobVanished) {
 
 // ---- the last reading
 
-enum class Event {
+enum class LateEvent {
   kTask,
   kSameTaskAgain,
   kStep,
@@ -159,7 +159,7 @@ enum class Event {
 
 struct LastReadCase {
   LastRead before;
-  Event event;
+  LateEvent event;
   bool read;
   LastRead after;
 };
@@ -169,15 +169,15 @@ class LastReadTest : public JobTableTest, public ::testing::WithParamInterface<L
 TEST_P(LastReadTest, FollowsFromTheOneBeforeAndTheEvent) {
   const LastReadCase& row = GetParam();
   TrackedJob& job = begin(Stage::kRunning);
-  if (row.event == Event::kSameTaskAgain) job.task_removed("/step_0/task_1", true);
+  if (row.event == LateEvent::kSameTaskAgain) job.task_removed("/step_0/task_1", true);
   job.last_read = row.before;
   switch (row.event) {
-    case Event::kTask:
-    case Event::kSameTaskAgain: job.task_removed("/step_0/task_1", row.read); break;
-    case Event::kStep: job.task_removed("/step_0", row.read); break;
-    case Event::kEmptied: job.emptied(row.read); break;
-    case Event::kTaskMade: job.directory_made("task_2"); break;
-    case Event::kOverflow: table_.overflowed(); break;
+    case LateEvent::kTask:
+    case LateEvent::kSameTaskAgain: job.task_removed("/step_0/task_1", row.read); break;
+    case LateEvent::kStep: job.task_removed("/step_0", row.read); break;
+    case LateEvent::kEmptied: job.emptied(row.read); break;
+    case LateEvent::kTaskMade: job.directory_made("task_2"); break;
+    case LateEvent::kOverflow: table_.overflowed(); break;
   }
   EXPECT_EQ(job.last_read, row.after);
 }
@@ -185,27 +185,27 @@ TEST_P(LastReadTest, FollowsFromTheOneBeforeAndTheEvent) {
 INSTANTIATE_TEST_SUITE_P(
     AllEvents, LastReadTest,
     ::testing::Values(
-        LastReadCase{LastRead::kSample, Event::kTask, true, LastRead::kRemoval},
-        LastReadCase{LastRead::kSample, Event::kTask, false, LastRead::kSample},
-        LastReadCase{LastRead::kSample, Event::kStep, true, LastRead::kRemoval},
-        LastReadCase{LastRead::kSample, Event::kStep, false, LastRead::kSample},
-        LastReadCase{LastRead::kSample, Event::kEmptied, true, LastRead::kPopulated},
-        LastReadCase{LastRead::kSample, Event::kEmptied, false, LastRead::kSample},
-        LastReadCase{LastRead::kRemoval, Event::kTask, true, LastRead::kRemoval},
+        LastReadCase{LastRead::kSample, LateEvent::kTask, true, LastRead::kRemoval},
+        LastReadCase{LastRead::kSample, LateEvent::kTask, false, LastRead::kSample},
+        LastReadCase{LastRead::kSample, LateEvent::kStep, true, LastRead::kRemoval},
+        LastReadCase{LastRead::kSample, LateEvent::kStep, false, LastRead::kSample},
+        LastReadCase{LastRead::kSample, LateEvent::kEmptied, true, LastRead::kPopulated},
+        LastReadCase{LastRead::kSample, LateEvent::kEmptied, false, LastRead::kSample},
+        LastReadCase{LastRead::kRemoval, LateEvent::kTask, true, LastRead::kRemoval},
         // What this task did since the other's removal is not known.
-        LastReadCase{LastRead::kRemoval, Event::kTask, false, LastRead::kSample},
+        LastReadCase{LastRead::kRemoval, LateEvent::kTask, false, LastRead::kSample},
         // The same removal from the next controller.
-        LastReadCase{LastRead::kRemoval, Event::kSameTaskAgain, false, LastRead::kRemoval},
-        LastReadCase{LastRead::kRemoval, Event::kStep, false, LastRead::kRemoval},
-        LastReadCase{LastRead::kRemoval, Event::kEmptied, true, LastRead::kPopulated},
-        LastReadCase{LastRead::kRemoval, Event::kEmptied, false, LastRead::kSample},
-        LastReadCase{LastRead::kRemoval, Event::kTaskMade, false, LastRead::kSample},
-        LastReadCase{LastRead::kRemoval, Event::kOverflow, false, LastRead::kSample},
+        LastReadCase{LastRead::kRemoval, LateEvent::kSameTaskAgain, false, LastRead::kRemoval},
+        LastReadCase{LastRead::kRemoval, LateEvent::kStep, false, LastRead::kRemoval},
+        LastReadCase{LastRead::kRemoval, LateEvent::kEmptied, true, LastRead::kPopulated},
+        LastReadCase{LastRead::kRemoval, LateEvent::kEmptied, false, LastRead::kSample},
+        LastReadCase{LastRead::kRemoval, LateEvent::kTaskMade, false, LastRead::kSample},
+        LastReadCase{LastRead::kRemoval, LateEvent::kOverflow, false, LastRead::kSample},
         // Read when it had no process, so no task can have done anything since.
-        LastReadCase{LastRead::kPopulated, Event::kTask, false, LastRead::kPopulated},
-        LastReadCase{LastRead::kPopulated, Event::kTask, true, LastRead::kRemoval},
-        LastReadCase{LastRead::kPopulated, Event::kTaskMade, false, LastRead::kSample},
-        LastReadCase{LastRead::kPopulated, Event::kOverflow, false, LastRead::kSample}));
+        LastReadCase{LastRead::kPopulated, LateEvent::kTask, false, LastRead::kPopulated},
+        LastReadCase{LastRead::kPopulated, LateEvent::kTask, true, LastRead::kRemoval},
+        LastReadCase{LastRead::kPopulated, LateEvent::kTaskMade, false, LastRead::kSample},
+        LastReadCase{LastRead::kPopulated, LateEvent::kOverflow, false, LastRead::kSample}));
 
 TEST_F(JobTableTest, AThirdRemovalOfATaskOfTheSameNameIsOfAnotherTask) {
   TrackedJob& job = begin(Stage::kRunning);

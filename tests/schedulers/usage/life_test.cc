@@ -216,6 +216,8 @@ TEST_F(LifeTest, AStatesRecordGoesOnWhereItWas) {
   life_.state().inodes[2] = 987654321;
   life_.state().gpus.push_back({.gpu = {.id = "GPU-1", .index = 0, .model = "A100", .samples = 3},
                                 .seconds = 4,
+                                .clock_seconds = 4,
+                                .throttled_seconds = 2,
                                 .energy_joules = 7});
   const auto back = parse_life(life_record(life_.state()));
   ASSERT_TRUE(back.has_value()) << back.error().message();

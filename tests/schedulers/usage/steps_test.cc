@@ -299,7 +299,8 @@ TEST(StepsTest, GpuUseThatAccountingHasIsTakenAsTheMostThatItWas) {
   EXPECT_EQ(usage["gpu"]["peak_memory_bytes"], 30ULL << 30U);
   EXPECT_FALSE(usage["gpu"].contains("utilization_ratio")) << "a mean is not known";
   EXPECT_THAT(findings(usage), IsEmpty());
-  EXPECT_THAT(findings(with("gres/gpuutil=20")), Contains("gpu_low")) << "even the largest is 10 %";
+  EXPECT_THAT(findings(with("gres/gpuutil=20")), Contains("gpu_host_bound"))
+      << "even the largest is 10 %";
   EXPECT_THAT(findings(with("gres/gpumem=0,gres/gpuutil=0")), Contains("gpu_low"));
   EXPECT_FALSE(with("gres/gpuutil=0").contains("gpu")) << "unused, or not to be read";
   usage = with("gres/gpumem=5G,gres/gpuutil=0");
