@@ -72,6 +72,7 @@ struct Arguments {
   std::string archive;                    // report, redact; "" = all that the sinks stored
   std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
+  bool family = false;                    // report
   std::string format;                     // import
   std::string tree;                       // import
   std::string source;                     // import

@@ -140,6 +140,11 @@ void CommandDefinition::add_report() {
                            ->type_name("TIME")
                            ->excludes(job);
   report
+      .add_flag("--family", into_.family,
+                "A row for each family of jobs, those that a person would call the same, and how "
+                "its runs change")
+      ->excludes(job);
+  report
       .add_option("--archive", into_.archive,
                   "A file tree to read instead of those of the configuration's sinks")
       ->type_name("DIR");

@@ -124,6 +124,12 @@ std::string format_seconds(double seconds) {
   return text.data();
 }
 
+std::string format_tenths(double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", value);
+  return text.data();
+}
+
 std::string terminal_text(std::string_view bytes) {
   std::string result;
   std::size_t begin = 0;

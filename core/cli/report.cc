@@ -18,6 +18,7 @@
 #include "core/cli/exit_codes.h"
 #include "core/cli/past_runs.h"
 #include "core/cli/report_archive.h"
+#include "core/cli/report_families.h"
 #include "core/cli/report_reader.h"
 #include "core/cli/report_text.h"
 #include "core/cli/run_trend.h"
@@ -36,10 +37,7 @@ std::string string_at(const Json& object, const char* outer, const char* inner) 
                                                               : std::string{};
 }
 
-struct Record {
-  Json event;
-  std::string key;
-};
+using Record = UsageRecords::Record;
 
 std::string kind_of(const Json& event) {
   return event.contains("kind") && event.at("kind").is_string()
@@ -68,12 +66,12 @@ std::string life_of(const Json& event) {
 
 // False if the place cannot be read.
 bool read_job(UsageRecords& place, const std::string& job, std::vector<Record>& found) {
-  return place.of_job(job, [&](Json event, const std::string& key) {
-    const std::string kind = kind_of(event);
-    const bool is_new =
-        std::none_of(found.begin(), found.end(), [&](const Record& r) { return r.key == key; });
-    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_of_job(event, job))
-      found.push_back({std::move(event), key});
+  return place.of_job(job, [&](Record record) {
+    const std::string kind = kind_of(record.event);
+    const bool is_new = std::none_of(found.begin(), found.end(),
+                                     [&](const Record& r) { return r.key == record.key; });
+    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_of_job(record.event, job))
+      found.push_back(std::move(record));
   });
 }
 
@@ -186,7 +184,9 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
   }
   std::map<std::string, ReportedJob>
       rows;  // by event, so that two trees with the same jobs count once
-  const UsageRecords::Use take = [&](const Json& event, const std::string& key) {
+  FamilyReport families;
+  const UsageRecords::Use take = [&](const Record& record) {
+    const Json& event = record.event;
     if (kind_of(event) != "usage.job") return;
     if (!arguments.user.empty() && string_at(event, "user", "name") != arguments.user &&
         string_at(event, "user", "id") != arguments.user) {
@@ -194,7 +194,8 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
     }
     const auto ended = parse_rfc3339(string_at(event, kUsage, "ended_at"));
     if (ended && *ended < *since) return;
-    rows.emplace(event.value("id", key), row_of(event));
+    const bool is_new = rows.emplace(event.value("id", record.key), row_of(event)).second;
+    if (is_new && arguments.family) families.add(event, record.family);
   };
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
     return place->since(*since, arguments.user, take);
@@ -205,6 +206,12 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
   if (const std::uint64_t closed = (**read).closed(); closed > 0) {
     console.err << "scriptorium: " << closed
                 << " folders or files of the archive are closed to you and not counted\n";
+  }
+  if (arguments.family) {
+    console.out << (arguments.json
+                        ? families.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                        : families.text(static_cast<std::size_t>(arguments.limit), console));
+    return kExitGood;
   }
   if (arguments.json) {
     sort_by_waste(list);

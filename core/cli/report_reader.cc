@@ -71,11 +71,11 @@ class Trees final : public UsageRecords {
   bool of_job(const std::string& job, const Use& use) override {
     bool found = false;
     bool of_array = false;
-    const Use take = [&](Json event, const std::string& path) {
-      if (!is_of_job(event, job)) return;
+    const Use take = [&](Record record) {
+      if (!is_of_job(record.event, job)) return;
       found = true;
-      of_array = of_array || !event["job"].value("array", Json()).is_null();
-      use(std::move(event), path);
+      of_array = of_array || !record.event["job"].value("array", Json()).is_null();
+      use(std::move(record));
     };
     RecordWalk walk{.only_directory = own_folder("")};
     // The path nearly always contains the id, but an array's tasks are stored under their own
@@ -108,7 +108,7 @@ class Trees final : public UsageRecords {
             counter.add();
             if (bytes.find(must_hold) == std::string::npos) return;
             Json event = Json::parse(bytes, nullptr, false);
-            if (event.is_object()) use(std::move(event), path);
+            if (event.is_object()) use({std::move(event), path, std::nullopt});
           });
       if (!counts) {
         console_.err << "scriptorium: " << printable(counts.error().message()) << "\n";
@@ -191,9 +191,9 @@ class Stores final : public UsageRecords {
       if (!page) return page.error();
       for (const std::string& problem : page->problems)
         console_.err << "scriptorium: " << printable(problem, 1024) << "\n";
-      for (const auto& event : page->events) {
+      for (const auto& [event, family] : page->uses) {
         Json json = Json::parse(event_json(*event), nullptr, false);
-        if (json.is_object()) use(std::move(json), event->id);
+        if (json.is_object()) use({std::move(json), event->id, family});
       }
       counter.add(request.limit);
       if (request.stop.stop_requested()) {

@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,12 @@ namespace scriptorium::cli {
 // versions or programs may have written them.
 class UsageRecords {
  public:
-  // `key` differs for each record of this place.
-  using Use = std::function<void(nlohmann::ordered_json event, const std::string& key)>;
+  struct Record {
+    nlohmann::ordered_json event;
+    std::string key;                      // differs for each record of this place
+    std::optional<std::uint64_t> family;  // of its job, where the place knows families
+  };
+  using Use = std::function<void(Record record)>;
 
   UsageRecords() = default;
   UsageRecords(const UsageRecords&) = delete;

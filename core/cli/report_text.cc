@@ -644,7 +644,7 @@ std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Con
     table.add({row.id, row.user, row.name, row.state, row.ended,
                row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
                row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio),
-               percent(row.memory_ratio), percent(row.gpu_ratio), format("%.1f", row.waste()),
+               percent(row.memory_ratio), percent(row.gpu_ratio), format_tenths(row.waste()),
                findings});
   }
   if (limit != 0 && rows.size() > limit)

@@ -97,13 +97,6 @@ bool like(const RunFigures& a, const RunFigures& b) {
 
 // ---- words
 
-std::string times_words(double factor) {
-  const double rounded = std::round(factor * 10) / 10;
-  std::string words = std::to_string(std::llround(rounded * 10));
-  words.insert(words.size() - 1, ".");
-  return words + " times";
-}
-
 std::string bytes_words(double value) {
   return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
 }
@@ -128,16 +121,16 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs, const
   switch (trend.figure) {
     case Figure::kTime:
       if (factor < kSlower || trend.now <= trend.most) return std::nullopt;
-      return finding("slower_than_before", "warning", factor, kSlower,
-                     "It ran for " + times_words(factor) + " as long as" + before + " (" +
-                         format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
-                         "). If that was not to be expected, see what changed: scriptorium diff " +
-                         job);
+      return finding(
+          "slower_than_before", "warning", factor, kSlower,
+          "It ran for " + format_tenths(factor) + " times" + " as long as" + before + " (" +
+              format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
+              "). If that was not to be expected, see what changed: scriptorium diff " + job);
     case Figure::kMemory:
       if (factor < kMoreMemory || trend.now <= trend.most) return std::nullopt;
       return finding("memory_grew", "notice", factor, kMoreMemory,
-                     "It needed " + times_words(factor) + " the memory of" + before + " (" +
-                         bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
+                     "It needed " + format_tenths(factor) + " times" + " the memory of" + before +
+                         " (" + bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
                          "). If it grows with each run, it will be killed one day.");
     case Figure::kCpu:
       if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)
@@ -271,6 +264,15 @@ RunFigures run_figures(const Json& usage_job) {
           .cpu_ratio = number_at(usage, {"cpu", "efficiency_ratio"}),
           .peak_node_bytes = peak_of_node(usage),
           .directive_word = directive_word(value_at(usage, {"suggest"}))};
+}
+
+std::optional<double> typical(const std::vector<RunFigures>& runs, Figure figure) {
+  std::vector<double> values;
+  for (const RunFigures& run : runs) {
+    const auto value = value_of(run, figure);
+    if (run.completed && run.judged && value) values.push_back(*value);
+  }
+  return values.empty() ? std::nullopt : std::optional(median_of(std::move(values)));
 }
 
 RunTrend run_trend(const Json& usage_job, const std::vector<RunFigures>& earlier) {

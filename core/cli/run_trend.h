@@ -51,6 +51,9 @@ struct RunTrend {
 inline constexpr std::size_t kLeastCompared = 3;
 inline constexpr std::size_t kMostCompared = 10;
 
+// The median of the runs that completed and were measured well enough; nothing if none was.
+std::optional<double> typical(const std::vector<RunFigures>& runs, FigureTrend::Figure figure);
+
 // `earlier`: the newest first, without this run. The suggestion is never less than any of the runs
 // needed, however they ended.
 RunTrend run_trend(const nlohmann::ordered_json& usage_job, const std::vector<RunFigures>& earlier);

@@ -56,6 +56,18 @@ std::string trend_text(const RunTrend& trend, const Console& console) {
   return "\n" + table.text(console);
 }
 
+std::string typical_text(const std::vector<RunFigures>& runs, Figure figure,
+                         const RunTrend& trend) {
+  const auto value = typical(runs, figure);
+  if (!value) return "-";
+  std::string text = value_text(figure, *value);
+  for (const FigureTrend& one : trend.figures) {
+    if (one.figure != figure || one.course == Course::kSteady) continue;
+    text += one.course == Course::kRising ? " +" : " -";
+  }
+  return text;
+}
+
 Json with_trend(Json usage, const RunTrend& trend) {
   Json& findings = usage["findings"];
   if (!findings.is_array()) findings = Json::array();

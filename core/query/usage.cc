@@ -8,7 +8,7 @@ Result<UsagePage> usage_page(const Store& store, const Searchable::Request& requ
   auto asked = search_fastest({store}, request);
   if (asked.store == nullptr) return asked.refused.front().error;
   Searchable::Answer& found = asked.answer;
-  UsagePage page{.events = {},
+  UsagePage page{.uses = {},
                  .next = std::move(found.next),
                  .finished = found.finished,
                  .problems = std::move(found.problems)};
@@ -21,7 +21,7 @@ Result<UsagePage> usage_page(const Store& store, const Searchable::Request& requ
     Searchable::Record& record = got.answer.front();
     for (auto& event : record.later) {
       if (event->kind == "usage.job" || event->kind == "usage.node")
-        page.events.push_back(std::move(event));
+        page.uses.push_back({std::move(event), hit.job.family});
     }
     for (std::string& problem : record.problems) page.problems.push_back(std::move(problem));
   }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,9 +15,13 @@ namespace scriptorium::query {
 
 // What the jobs that match a query used: their events usage.job and usage.node.
 struct UsagePage {
-  std::vector<std::shared_ptr<const Event>> events;  // job by job, the newest job first
-  std::string next;      // "": there is nothing more, otherwise for Request::after
-  bool finished = true;  // false: deadline or stop came first; `next` continues
+  struct Use {
+    std::shared_ptr<const Event> event;
+    std::optional<std::uint64_t> family;  // of its job
+  };
+  std::vector<Use> uses;  // job by job, the newest job first
+  std::string next;       // "": there is nothing more, otherwise for Request::after
+  bool finished = true;   // false: deadline or stop came first; `next` continues
   std::vector<std::string> problems;
 };
 

@@ -370,5 +370,10 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
 
     # It failed early and needed little, which is no ground to ask for less.
     assert "#SBATCH --mem=2400M" in daemon.command("report", "205").stdout
+    (family,) = json.loads(daemon.command("report", "--since", "2d", "--family",
+                                          "--json").stdout)["families"]
+    assert family["last"]["id"] == "206" and family["by_name"] == (store == "archive")
+    assert (family["runs"], family["completed_runs"]) == (6, 5)
+    assert family["trend"]["suggest"]["directives"][0] == "#SBATCH --mem=2400M"
     first = daemon.command("report", "201").stdout
     assert "ITS LAST" not in first and "Next time\n  #SBATCH --mem=2400M" in first, first

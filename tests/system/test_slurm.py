@@ -172,9 +172,10 @@ def test_an_id_that_slurm_gives_again_makes_a_second_event(fresh_slurm, make_dae
         scripts.setdefault(job, []).append(text.encode())
         daemon.wait_acknowledged(i + 1)
         if len(scripts) * 2 <= i + 1 or i == 1:
-            # the ids are used up: wait for the purge, or sbatch would retry for long
+            # The ids are used up: wait for the purge, which is once a minute, or sbatch would retry
+            # for long.
             wait_for(lambda: not list(slurm.state.glob("hash.*/job.*")),
-                     "slurmctld purges the finished jobs", 60)
+                     "slurmctld purges the finished jobs", 180)
     assert sorted(len(s) for s in scripts.values()) == [2, 2], scripts
     found = sorted((archive.path / f"{name}.sh").read_bytes() for name in archive.scripts())
     assert found == sorted(s for list_ in scripts.values() for s in list_)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/cli/report_families.h"
 #include "core/cli/trend_text.h"
 #include "tests/core/cli/said.h"
 
@@ -268,6 +269,52 @@ TEST(TrendTextTest, ItsFindingsFollowThoseOfTheEvent) {
   EXPECT_EQ(usage.at("findings").at(1).at("id"), "slower_than_before");
   EXPECT_EQ(usage.at("suggest").at("runs"), 4U);
   EXPECT_EQ(usage.at("suggest").at("directives").at(0), "#SBATCH --mem=2460M");
+}
+
+// ---- families of many jobs
+
+Json run_at(const std::string& id, const std::string& name, int hour, double seconds) {
+  Json one = event(id);
+  one["job"]["name"] = name;
+  one["user"] = {{"name", "alice"}};
+  one["usage"]["started_at"] = "2026-11-21T" + std::to_string(hour) + ":00:00Z";
+  one["usage"]["ended_at"] = "2026-11-21T" + std::to_string(hour) + ":30:00Z";
+  one["usage"]["elapsed_seconds"] = seconds;
+  one["usage"]["findings"] = {{{"id", "mem_over"}, {"severity", "warning"}}};
+  return one;
+}
+
+TEST(FamilyReportTest, IsARowForEachFamilyByItsNumberOrElseByUserAndName) {
+  FamilyReport report;
+  // The newest run need not come last.
+  report.add(run_at("4", "md_4", 14, 3600), std::nullopt);
+  for (int i = 1; i <= 3; ++i)
+    report.add(run_at(std::to_string(i), "md_" + std::to_string(i), 10 + i, 1000), std::nullopt);
+  Json failed = run_at("5", "other", 15, 60);
+  failed["job"]["state"] = "FAILED";
+  report.add(failed, 7);
+  report.add(run_at("6", "another name", 16, 60), 7);
+  const Json families = report.json().at("families");
+  ASSERT_EQ(families.size(), 2U);
+  const Json& md = families.at(0);
+  EXPECT_EQ(md.at("last").at("id"), "4");
+  EXPECT_EQ(md.at("runs"), 4U);
+  EXPECT_EQ(md.at("completed_runs"), 4U);
+  EXPECT_EQ(md.at("by_name"), true);
+  EXPECT_EQ(md.at("trend").at("findings").at(0).at("id"), "slower_than_before");
+  EXPECT_EQ(md.at("findings"), Json::parse(R"([{"id": "mem_over", "runs": 4}])"));
+  EXPECT_NEAR(md.at("wasted_core_hours").get<double>(), 0.1 * 8 * 6600 / 3600, 1e-9);
+  EXPECT_EQ(families.at(1).at("completed_runs"), 1U);
+  EXPECT_EQ(families.at(1).at("by_name"), false);
+
+  std::istringstream in;
+  std::ostringstream out;
+  const Console console{.in = in, .out = out, .err = out};
+  EXPECT_THAT(
+      report.text(1, console),
+      AllOf(HasSubstr("md_4  alice     4          4  4         2026-11-21 14:30:00  16 min 40 s"),
+            HasSubstr("slower_than_before mem_over (4)"), HasSubstr("and 1 more"),
+            HasSubstr("No store knows families here")));
 }
 
 }  // namespace

@@ -1,0 +1,126 @@
+#include "core/cli/report_families.h"
+
+#include <algorithm>
+
+#include "core/api/kit/search/similarity.h"
+#include "core/cli/trend_text.h"
+#include "core/cli/unchecked_json.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostFindings = 3;  // in a row
+
+}  // namespace
+
+void FamilyReport::add(const Json& usage_job, std::optional<std::uint64_t> family) {
+  ReportedJob row = row_of(usage_job);
+  const std::string key = family ? "#" + std::to_string(*family)
+                                 : row.user + "\n" + text_at(usage_job, {"cluster"}) + "\n" +
+                                       stable_name(text_at(usage_job, {"job", "name"}));
+  Family& into = families_[key];
+  into.by_name = !family;
+  into.wasted_core_hours += row.wasted_core_hours;
+  into.wasted_gpu_hours += row.wasted_gpu_hours;
+  into.waste += row.waste();
+  for (const std::string& id : row.findings) ++into.findings[id];
+  RunFigures figures = run_figures(usage_job);
+  const auto is_newest = [&](const RunFigures& run) { return run.started_at < figures.started_at; };
+  if (std::all_of(into.runs.begin(), into.runs.end(), is_newest)) {
+    into.last = std::move(row);
+    into.event = usage_job;
+  }
+  into.runs.push_back(std::move(figures));
+}
+
+RunTrend FamilyReport::Family::trend() const {
+  std::vector<RunFigures> earlier;
+  const std::string last_id = text_at(event, {"id"});
+  for (const RunFigures& run : runs) {
+    if (run.event_id != last_id) earlier.push_back(run);
+  }
+  std::sort(earlier.begin(), earlier.end(),
+            [](const RunFigures& a, const RunFigures& b) { return a.started_at > b.started_at; });
+  return run_trend(event, earlier);
+}
+
+std::size_t FamilyReport::Family::completed() const {
+  return static_cast<std::size_t>(
+      std::count_if(runs.begin(), runs.end(), [](const RunFigures& run) { return run.completed; }));
+}
+
+std::vector<std::pair<std::string, std::size_t>> FamilyReport::Family::frequent() const {
+  std::vector<std::pair<std::string, std::size_t>> list(findings.begin(), findings.end());
+  std::stable_sort(list.begin(), list.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return list;
+}
+
+std::vector<const FamilyReport::Family*> FamilyReport::by_waste() const {
+  std::vector<const Family*> list;
+  for (const auto& [key, family] : families_) list.push_back(&family);
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Family* a, const Family* b) { return a->waste > b->waste; });
+  return list;
+}
+
+std::string FamilyReport::text(std::size_t limit, const Console& console) const {
+  TextTable table({"NAME", "USER", "RUNS", "COMPLETED", "LAST JOB", "ENDED (UTC)", "TIME", "MEMORY",
+                   "CPU", "WASTED", "FINDINGS"},
+                  {2, 3, 6, 7, 8, 9});
+  const std::vector<const Family*> list = by_waste();
+  bool by_name = false;
+  for (std::size_t i = 0; i < list.size() && (limit == 0 || i < limit); ++i) {
+    const Family& family = *list[i];
+    const RunTrend trend = family.trend();
+    std::string findings;
+    for (const Json& finding : trend.findings) findings += text_at(finding, {"id"}, 64) + " ";
+    std::size_t shown = 0;
+    for (const auto& [id, runs] : family.frequent()) {
+      if (++shown > kMostFindings) break;
+      findings += id + " (" + std::to_string(runs) + ") ";
+    }
+    table.add({family.last.name, family.last.user, std::to_string(family.runs.size()),
+               std::to_string(family.completed()), family.last.id, family.last.ended,
+               typical_text(family.runs, FigureTrend::Figure::kTime, trend),
+               typical_text(family.runs, FigureTrend::Figure::kMemory, trend),
+               typical_text(family.runs, FigureTrend::Figure::kCpu, trend),
+               format_tenths(family.waste), findings});
+    by_name = by_name || family.by_name;
+  }
+  if (limit != 0 && list.size() > limit)
+    table.note("and " + std::to_string(list.size() - limit) + " more; --limit 0 shows all");
+  std::string foot =
+      "\nTIME, MEMORY and CPU are medians of the runs that completed; + and - say that they rise "
+      "or "
+      "fall.\nWASTED is in core hours; an hour of a GPU counts as ten.\n";
+  if (by_name)
+    foot +=
+        "No store knows families here: the jobs of one user whose names differ in numbers alone "
+        "are one.\n";
+  return table.text(console) + foot;
+}
+
+Json FamilyReport::json() const {
+  Json list = Json::array();
+  for (const Family* family : by_waste()) {
+    Json findings = Json::array();
+    for (const auto& [id, runs] : family->frequent())
+      findings.push_back({{"id", id}, {"runs", runs}});
+    list.push_back({{"name", family->last.name},
+                    {"user", family->last.user},
+                    {"by_name", family->by_name},
+                    {"runs", family->runs.size()},
+                    {"completed_runs", family->completed()},
+                    {"last", json_of(family->last)},
+                    {"trend", trend_json(family->trend())},
+                    {"wasted_core_hours", family->wasted_core_hours},
+                    {"wasted_gpu_hours", family->wasted_gpu_hours},
+                    {"findings", std::move(findings)}});
+  }
+  return {{"families", std::move(list)}};
+}
+
+}  // namespace scriptorium::cli
