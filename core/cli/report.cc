@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,7 +109,16 @@ std::vector<JobReport> lives_of(const std::vector<Record>& found) {
   return jobs;
 }
 
-std::string json_of(const std::vector<JobReport>& jobs, const RunTrend& trend) {
+// The tasks of an array, and not lives of one job.
+bool are_several(const std::vector<JobReport>& jobs) {
+  std::set<std::string> ids;
+  for (const JobReport& job : jobs) {
+    if (job.event != nullptr) ids.insert(row_of(*job.event).id);
+  }
+  return ids.size() > 1;
+}
+
+std::string json_of(const std::vector<JobReport>& jobs, const std::optional<RunTrend>& trend) {
   Json all = Json::array();
   for (const JobReport& job : jobs) {
     Json list = Json::array();
@@ -116,19 +126,19 @@ std::string json_of(const std::vector<JobReport>& jobs, const RunTrend& trend) {
     all.push_back(
         {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
   }
-  all.front()["trend"] = trend_json(trend);
+  if (trend) all.front()["trend"] = trend_json(*trend);
   return Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string text_of(const std::vector<JobReport>& jobs, const RunTrend& trend,
+std::string text_of(const std::vector<JobReport>& jobs, const std::optional<RunTrend>& trend,
                     const Arguments& arguments, Console& console) {
-  std::vector<ReportedJob> rows;
-  for (const JobReport& job : jobs) {
-    if (job.event != nullptr) rows.push_back(row_of(*job.event));
+  if (are_several(jobs)) {
+    std::vector<ReportedJob> rows;
+    for (const JobReport& job : jobs) {
+      if (job.event != nullptr) rows.push_back(row_of(*job.event));
+    }
+    return table_of(std::move(rows), 0, console);
   }
-  const bool several_jobs = std::any_of(
-      rows.begin(), rows.end(), [&](const ReportedJob& r) { return r.id != rows.front().id; });
-  if (several_jobs) return table_of(std::move(rows), 0, console);
   std::string text = screen_of(jobs.front(), trend, console);
   if (const Json* event = jobs.front().event; event != nullptr)
     text += secret_text(*event, arguments.config_file, redact::Reader::kOwner, console);
@@ -139,10 +149,11 @@ std::string text_of(const std::vector<JobReport>& jobs, const RunTrend& trend,
   return text;
 }
 
-// Of the last life; nothing of a job without a summary.
-RunTrend trend_of(const JobReport& job, const UsagePlaces& places) {
-  if (job.event == nullptr || places.stores == nullptr) return {};
-  return run_trend(*job.event, past_runs(places.stores->list(), *job.event));
+// Of the last life of one job; nothing of a job without a summary.
+std::optional<RunTrend> trend_of(const std::vector<JobReport>& jobs, const UsagePlaces& places) {
+  const Json* event = jobs.front().event;
+  if (event == nullptr || places.stores == nullptr || are_several(jobs)) return std::nullopt;
+  return run_trend(*event, past_runs(places.stores->list(), *event));
 }
 
 int one_job(const Arguments& arguments, const UsagePlaces& places, Console& console) {
@@ -168,7 +179,7 @@ int one_job(const Arguments& arguments, const UsagePlaces& places, Console& cons
     console.out << js1_of(jobs.front()) << "\n";
     return kExitGood;
   }
-  const RunTrend trend = trend_of(jobs.front(), places);
+  const std::optional<RunTrend> trend = trend_of(jobs, places);
   console.out << (arguments.json ? json_of(jobs, trend) : text_of(jobs, trend, arguments, console));
   return kExitGood;
 }

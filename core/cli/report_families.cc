@@ -27,9 +27,9 @@ void FamilyReport::add(const Json& usage_job, std::optional<std::uint64_t> famil
   into.waste += row.waste();
   for (const std::string& id : row.findings) ++into.findings[id];
   RunFigures figures = run_figures(usage_job);
-  const auto is_newest = [&](const RunFigures& run) { return run.started_at < figures.started_at; };
-  if (std::all_of(into.runs.begin(), into.runs.end(), is_newest)) {
+  if (into.runs.empty() || into.last_start < figures.started_at) {
     into.last = std::move(row);
+    into.last_start = figures.started_at;
     into.event = usage_job;
   }
   into.runs.push_back(std::move(figures));

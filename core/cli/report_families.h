@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/time.h"
 #include "core/cli/console.h"
 #include "core/cli/report_text.h"
 #include "core/cli/run_trend.h"
@@ -28,7 +29,8 @@ class FamilyReport {
 
  private:
   struct Family {
-    ReportedJob last;              // its newest run
+    ReportedJob last;  // its newest run
+    std::optional<Timestamp> last_start;
     nlohmann::ordered_json event;  // of that
     std::vector<RunFigures> runs;
     double wasted_core_hours = 0, wasted_gpu_hours = 0, waste = 0;

@@ -545,7 +545,8 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
 
 }  // namespace
 
-std::string screen_of(const JobReport& job, const RunTrend& trend, const Console& console) {
+std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend,
+                      const Console& console) {
   static const Json kNothing;
   const Json& event = job.event != nullptr ? *job.event
                       : !job.nodes.empty() ? *job.nodes.front()
@@ -568,8 +569,8 @@ std::string screen_of(const JobReport& job, const RunTrend& trend, const Console
   }
   result += programs_text(job, console);
   result += steps_text(job, console);
-  result += trend_text(trend, console);
-  const Json with_past = with_trend(usage, trend);
+  if (trend) result += trend_text(*trend, console);
+  const Json with_past = trend ? with_trend(usage, *trend) : usage;
   result += findings_text(with_past, console);
   result += suggestion_text(with_past, console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);

@@ -33,8 +33,9 @@ struct ReportedJob {
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);
 void sort_by_waste(std::vector<ReportedJob>& rows);
 
-// The report of one job, for its owner, beside the earlier runs of its family.
-std::string screen_of(const JobReport& job, const RunTrend& trend, const Console& console);
+// The report of one job, for its owner, beside the earlier runs of its family where they were read.
+std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend,
+                      const Console& console);
 // A table sorted by waste with at most `limit` rows (0: all), and the totals.
 std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console);
 nlohmann::ordered_json json_of(const ReportedJob& row);

@@ -1,7 +1,9 @@
 #include "core/cli/trend_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -12,7 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 using Figure = FigureTrend::Figure;
-using Course = FigureTrend::Course;
 
 std::string value_text(Figure figure, double value) {
   switch (figure) {
@@ -24,22 +25,15 @@ std::string value_text(Figure figure, double value) {
   return {};
 }
 
-std::string title_of(Figure figure) {
-  switch (figure) {
-    case Figure::kTime: return "time";
-    case Figure::kMemory: return "memory";
-    case Figure::kCpu: return "CPU";
-  }
-  return {};
-}
+// In the order of Figure.
+constexpr std::array kTitles{"time", "memory", "CPU"};
+// In the order of Course.
+constexpr std::array kCourses{"", "rising", "falling"};
+constexpr std::array kMarks{"", " +", " -"};
 
-std::string course_text(Course course) {
-  switch (course) {
-    case Course::kSteady: return "";
-    case Course::kRising: return "rising";
-    case Course::kFalling: return "falling";
-  }
-  return {};
+template <typename Texts, typename Place>
+const char* at_place(const Texts& texts, Place place) {
+  return texts.at(static_cast<std::size_t>(place));
 }
 
 }  // namespace
@@ -50,9 +44,9 @@ std::string trend_text(const RunTrend& trend, const Console& console) {
                    "MOST", "THIS RUN", "TREND"},
                   {1, 2, 3, 4});
   for (const FigureTrend& one : trend.figures)
-    table.add({title_of(one.figure), value_text(one.figure, one.least),
+    table.add({at_place(kTitles, one.figure), value_text(one.figure, one.least),
                value_text(one.figure, one.median), value_text(one.figure, one.most),
-               value_text(one.figure, one.now), course_text(one.course)});
+               value_text(one.figure, one.now), at_place(kCourses, one.course)});
   return "\n" + table.text(console);
 }
 
@@ -62,8 +56,7 @@ std::string typical_text(const std::vector<RunFigures>& runs, Figure figure,
   if (!value) return "-";
   std::string text = value_text(figure, *value);
   for (const FigureTrend& one : trend.figures) {
-    if (one.figure != figure || one.course == Course::kSteady) continue;
-    text += one.course == Course::kRising ? " +" : " -";
+    if (one.figure == figure) text += at_place(kMarks, one.course);
   }
   return text;
 }

@@ -10,7 +10,6 @@
 #include "core/base/text.h"
 #include "core/cli/report_families.h"
 #include "core/cli/trend_text.h"
-#include "tests/core/cli/said.h"
 
 namespace scriptorium::cli {
 namespace {
