@@ -23,7 +23,6 @@ using Course = FigureTrend::Course;
 // As the source has them for a single run (schedulers/usage/findings.cc).
 constexpr double kHeadroom = 1.2;
 constexpr double kTimeHeadroom = 1.5;
-constexpr double kLeastTimeLimit = 300;
 // More CPUs busy on average than a serial program can have (cpu_serial).
 constexpr double kParallel = 1.05;
 
@@ -155,7 +154,7 @@ double most_of(const RunFigures& now, const std::vector<RunFigures>& earlier, Va
 }
 
 double busy_cpus(const RunFigures& run) {
-  return run.judged ? run.cpu_ratio.value_or(0) * run.cpus.value_or(0) : 0;
+  return run.cpu_ratio.value_or(0) * run.cpus.value_or(0);
 }
 
 void add_memory(const RunFigures& now, const std::vector<RunFigures>& earlier,
@@ -173,8 +172,8 @@ void raise_time(const RunFigures& now, const std::vector<RunFigures>& earlier,
   if (!request.time_limit_seconds) return;
   const double longest =
       most_of(now, earlier, [](const RunFigures& run) { return run.elapsed_seconds; });
-  const double needed = std::max(kLeastTimeLimit, std::ceil(longest * kTimeHeadroom / 60) * 60);
-  request.time_limit_seconds = std::max(*request.time_limit_seconds, needed);
+  request.time_limit_seconds =
+      std::max(*request.time_limit_seconds, std::ceil(longest * kTimeHeadroom / 60) * 60);
   if (asked && *request.time_limit_seconds >= *asked) request.time_limit_seconds.reset();
 }
 

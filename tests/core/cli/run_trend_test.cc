@@ -146,7 +146,7 @@ TEST(RunTrendTest, ACourseIsToldOfFiveRunsThatAreInOrder) {
   using Course = FigureTrend::Course;
   EXPECT_EQ(course({3500, 3400, 3300, 3200}), Course::kRising);
   EXPECT_EQ(course({3700, 3800, 3900, 4100}), Course::kFalling);
-  EXPECT_EQ(course({3500, 3400, 3300}), Course::kSteady) << "four runs";
+  EXPECT_EQ(course({3000, 2400, 1800}), Course::kSteady) << "four runs";
   EXPECT_EQ(course({3590, 3580, 3570, 3560}), Course::kSteady) << "by a hundredth";
   EXPECT_EQ(course({3200, 3900, 3100, 3200}), Course::kSteady) << "to and fro";
 }
@@ -190,6 +190,56 @@ TEST(RunTrendTest, WithoutARunThatCameToItsEndTheEventsOwnSuggestionRemains) {
   const RunTrend trend = run_trend(event(), {failed});
   EXPECT_EQ(trend.runs, 0U);
   EXPECT_EQ(with_trend(event()["usage"], trend).at("suggest"), event()["usage"]["suggest"]);
+  RunFigures brief = run_of(1, 1);
+  brief.judged = false;
+  EXPECT_EQ(run_trend(event(), {brief}).runs, 0U);
+}
+
+TEST(RunTrendTest, WhatAccountingKnowsOfAllOfARunIsAsGoodAsAMeasurement) {
+  Json one = event();
+  for (const char* status : {"ok", "accounting"}) {
+    one["usage"]["quality"]["status"] = status;
+    EXPECT_TRUE(run_figures(one).judged) << status;
+  }
+  for (const char* status : {"short", "partial", "none"}) {
+    one["usage"]["quality"]["status"] = status;
+    EXPECT_FALSE(run_figures(one).judged) << status;
+  }
+}
+
+TEST(RunTrendTest, ARunThatNeededMostItselfIsSuggestedForByItsOwnNeed) {
+  Json now = event();
+  now["usage"]["memory"]["peak_node_bytes"] = 4 * kGiB;
+  now["usage"]["suggest"].erase("memory_bytes");
+  now["usage"]["suggest"]["condition"] = "the sun shines";
+  const RunTrend trend = run_trend(now, {run()});
+  EXPECT_THAT(lines(trend), ElementsAre("#SBATCH --mem=5G"));
+  EXPECT_EQ(trend.suggest.at("condition"), "the sun shines");
+}
+
+TEST(RunTrendTest, PbsIsAskedForTheMemoryOfAllNodes) {
+  Json now = event();
+  now["usage"]["request"]["nodes"] = 3;
+  now["usage"]["suggest"]["directives"] = {"#PBS -l mem=3690mb"};
+  EXPECT_THAT(lines(run_trend(now, {run()})), ElementsAre("#PBS -l mem=3690mb"));
+}
+
+TEST(RunTrendTest, TypicalIsTheMedianOfTheRunsThatCompletedAndWereMeasured) {
+  using Figure = FigureTrend::Figure;
+  RunFigures failed = run_of(1);
+  failed.completed = false;
+  RunFigures brief = run_of(1);
+  brief.judged = false;
+  EXPECT_EQ(typical({failed, brief, failed, brief}, Figure::kTime), std::nullopt);
+  EXPECT_EQ(typical({failed, run_of(100), brief, run_of(300)}, Figure::kTime), 200);
+  EXPECT_EQ(typical({failed, run_of(500), brief, run_of(100), run_of(300)}, Figure::kTime), 300);
+}
+
+TEST(RunTrendTest, ARunCompletedOnlyWithExitCode0) {
+  Json one = event();
+  EXPECT_TRUE(run_figures(one).completed);
+  one["job"]["exit_code"] = "1:0";
+  EXPECT_FALSE(run_figures(one).completed);
 }
 
 TEST(RunTrendTest, TheTimeIsEnoughForTheLongestRunAndNotSuggestedIfThatNeedsAllOfIt) {
@@ -283,6 +333,31 @@ Json run_at(const std::string& id, const std::string& name, int hour, double sec
   return one;
 }
 
+TEST(FamilyReportTest, JobsOfOneNameButOfTwoUsersOrClustersAreNotOneFamily) {
+  FamilyReport report;
+  Json one = run_at("1", "md_1", 11, 1000);
+  report.add(one, std::nullopt);
+  one["user"]["name"] = "bob";
+  report.add(one, std::nullopt);
+  one["cluster"] = "other";
+  report.add(one, std::nullopt);
+  EXPECT_EQ(report.json().at("families").size(), 3U);
+}
+
+TEST(FamilyReportTest, ItsFindingsAreThoseOfMostRunsFirstAndItsTrendIsOfTheNewestRuns) {
+  FamilyReport report;
+  for (int i = 0; i < 12; ++i) {
+    Json one = run_at(std::to_string(i), "md", 10 + i, i == 11 ? 1000 : i == 0 ? 5000 : 400);
+    if (i % 2 == 0) one["usage"]["findings"].push_back({{"id", "a_rare_one"}});
+    report.add(one, 7);
+  }
+  const Json family = report.json().at("families").at(0);
+  EXPECT_EQ(family.at("findings").at(0).at("id"), "mem_over");
+  EXPECT_EQ(family.at("findings").at(1), Json::parse(R"({"id": "a_rare_one", "runs": 6})"));
+  EXPECT_EQ(family.at("trend").at("findings").at(0).at("id"), "slower_than_before")
+      << "the eleventh run before took longer";
+}
+
 TEST(FamilyReportTest, IsARowForEachFamilyByItsNumberOrElseByUserAndName) {
   FamilyReport report;
   // The newest run need not come last.
@@ -304,6 +379,7 @@ TEST(FamilyReportTest, IsARowForEachFamilyByItsNumberOrElseByUserAndName) {
   EXPECT_EQ(md.at("findings"), Json::parse(R"([{"id": "mem_over", "runs": 4}])"));
   EXPECT_NEAR(md.at("wasted_core_hours").get<double>(), 0.1 * 8 * 6600 / 3600, 1e-9);
   EXPECT_EQ(families.at(1).at("completed_runs"), 1U);
+  EXPECT_EQ(md.at("trend").at("figures").at(0).at("median"), 1000);
   EXPECT_EQ(families.at(1).at("by_name"), false);
 
   std::istringstream in;
