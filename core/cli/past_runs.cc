@@ -22,11 +22,6 @@ constexpr std::size_t kPage = 50;
 constexpr std::size_t kMostJobs = 200;  // that are read; those that failed count, too
 constexpr std::chrono::seconds kSearchTime{2};
 
-std::string raw_text(const Json& object, std::initializer_list<const char*> path) {
-  const Json& value = value_at(object, path);
-  return value.is_string() ? value.get<std::string>() : std::string{};
-}
-
 std::vector<Json> uses_of(const Searchable::Record& record) {
   std::vector<Json> uses;
   for (const auto& event : record.later) {
@@ -41,15 +36,12 @@ std::vector<Json> uses_of(const Searchable::Record& record) {
 std::optional<Searchable::Record> submission_of(const std::vector<query::Store>& stores,
                                                 const Json& usage_job) {
   constexpr std::size_t kMostOfOneId = 10;
-  std::string id = raw_text(usage_job, {"job", "id"});
-  if (const std::string array = raw_text(usage_job, {"job", "array", "job_id"}); !array.empty())
-    id = array + "_" + raw_text(usage_job, {"job", "array", "task_id"});
+  const RunFigures run = run_figures(usage_job);
   auto asked = query::get_fastest(
-      stores, {.id = std::move(id), .cluster = raw_text(usage_job, {"cluster"})}, {}, kMostOfOneId);
-  const std::string event_id = raw_text(usage_job, {"id"});
+      stores, {.id = run.job, .cluster = text_at(usage_job, {"cluster"})}, {}, kMostOfOneId);
   for (Searchable::Record& record : asked.answer) {
     const bool has_it = std::any_of(record.later.begin(), record.later.end(),
-                                    [&](const auto& event) { return event->id == event_id; });
+                                    [&](const auto& event) { return event->id == run.event_id; });
     if (has_it) return std::move(record);
   }
   return std::nullopt;

@@ -113,23 +113,24 @@ Json finding(const char* id, const char* severity, double value, double threshol
           {"text", std::move(text)}};
 }
 
-std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs, const std::string& job) {
+// `diff`: the command that shows what changed.
+std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs,
+                               const std::string& diff) {
   if (trend.median <= 0) return std::nullopt;
   const double factor = trend.now / trend.median;
   const std::string before = " its last " + std::to_string(runs) + " runs";
   switch (trend.figure) {
     case Figure::kTime:
       if (factor < kSlower || trend.now <= trend.most) return std::nullopt;
-      return finding(
-          "slower_than_before", "warning", factor, kSlower,
-          "It ran for " + format_tenths(factor) + " times" + " as long as" + before + " (" +
-              format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
-              "). If that was not to be expected, see what changed: scriptorium diff " + job);
+      return finding("slower_than_before", "warning", factor, kSlower,
+                     "It ran for " + format_tenths(factor) + " times as long as" + before + " (" +
+                         format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
+                         "). If that was not to be expected, see what changed: " + diff);
     case Figure::kMemory:
       if (factor < kMoreMemory || trend.now <= trend.most) return std::nullopt;
       return finding("memory_grew", "notice", factor, kMoreMemory,
-                     "It needed " + format_tenths(factor) + " times" + " the memory of" + before +
-                         " (" + bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
+                     "It needed " + format_tenths(factor) + " times the memory of" + before + " (" +
+                         bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
                          "). If it grows with each run, it will be killed one day.");
     case Figure::kCpu:
       if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)
@@ -137,8 +138,7 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs, const
       return finding("cpu_fell", "notice", factor, kLessCpu,
                      "It used " + percent_words(trend.now) + " of its CPUs;" + before + " used " +
                          percent_words(trend.median) + ", at least " + percent_words(trend.least) +
-                         ". If that was not to be expected, see what changed: scriptorium diff " +
-                         job);
+                         ". If that was not to be expected, see what changed: " + diff);
   }
   return std::nullopt;
 }
@@ -153,9 +153,7 @@ double most_of(const RunFigures& now, const std::vector<RunFigures>& earlier, Va
   return most;
 }
 
-double busy_cpus(const RunFigures& run) {
-  return run.cpu_ratio.value_or(0) * run.cpus.value_or(0);
-}
+double busy_cpus(const RunFigures& run) { return run.cpu_ratio.value_or(0) * run.cpus.value_or(0); }
 
 void add_memory(const RunFigures& now, const std::vector<RunFigures>& earlier,
                 JobRequest& request) {
@@ -249,10 +247,14 @@ std::optional<double> peak_of_node(const Json& usage) {
 
 RunFigures run_figures(const Json& usage_job) {
   const Json& usage = value_at(usage_job, {kUsage});
+  std::string job = text_at(usage_job, {"job", "id"});
+  if (const std::string task = text_at(usage_job, {"job", "array", "task_id"}); !task.empty())
+    job = text_at(usage_job, {"job", "array", "job_id"}) + "_" + task;
   const std::string state = text_at(usage_job, {"job", "state"});
   const std::string exit = text_at(usage_job, {"job", "exit_code"});
   const std::string quality = text_at(usage, {"quality", "status"});
   return {.event_id = text_at(usage_job, {"id"}),
+          .job = std::move(job),
           .started_at = parse_rfc3339(text_at(usage, {"started_at"})),
           .completed = state == "COMPLETED" && (exit.empty() || exit == "0:0"),
           .judged = quality == "ok" || quality == "accounting",
@@ -285,10 +287,11 @@ RunTrend run_trend(const Json& usage_job, const std::vector<RunFigures>& earlier
   }
   if (now.judged && compared.size() >= kLeastCompared) {
     trend.compared = compared.size();
+    const std::string diff = "scriptorium diff " + compared.front()->job + " " + now.job;
     for (const Figure figure : {Figure::kTime, Figure::kMemory, Figure::kCpu}) {
       auto one = figure_trend(figure, now, compared);
       if (!one) continue;
-      if (auto found = finding_of(*one, compared.size(), text_at(usage_job, {"job", "id"})))
+      if (auto found = finding_of(*one, compared.size(), diff))
         trend.findings.push_back(*std::move(found));
       trend.figures.push_back(*one);
     }

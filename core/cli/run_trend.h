@@ -14,6 +14,7 @@ namespace scriptorium::cli {
 // What a usage.job event says of one run; absent: not measured. The event is unchecked.
 struct RunFigures {
   std::string event_id;
+  std::string job;  // "4711", "4711_3": as commands take it
   std::optional<Timestamp> started_at;
   bool completed = false;  // by itself, with exit code 0
   bool judged = false;     // enough of it was measured, and it was not too short

@@ -363,6 +363,8 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
     slow = daemon.command("report", "206").stdout
     assert "ITS LAST 4 RUNS" in slow and "[slower_than_before]" in slow, slow
     assert "3.0 times as long as its last 4 runs (20 min 0 s, at most 21 min 40 s)" in slow
+    assert daemon.command("diff", "204", "206", check=False).returncode == DIFFERENT
+    assert "scriptorium diff 204 206" in " ".join(slow.split())
     assert "Next time, by the most that 6 runs needed\n  #SBATCH --mem=2400M\n" in slow
     trend = json.loads(daemon.command("report", "206", "--json").stdout)["jobs"][0]["trend"]
     assert trend["compared_runs"] == 4 and trend["suggest"]["runs"] == 6

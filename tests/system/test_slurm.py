@@ -172,9 +172,9 @@ def test_an_id_that_slurm_gives_again_makes_a_second_event(fresh_slurm, make_dae
         scripts.setdefault(job, []).append(text.encode())
         daemon.wait_acknowledged(i + 1)
         if len(scripts) * 2 <= i + 1 or i == 1:
-            # The ids are used up until slurmctld forgets the jobs, at most a minute after their end,
-            # and sbatch would retry for long. Slurm 24.11 may leave their files there even then,
-            # until it forgets another job.
+            # The ids are used up until slurmctld forgets the jobs, a minute after their end at the
+            # latest, and sbatch would retry for long. Slurm 24.11 may leave their files there even
+            # then, until it forgets another job.
             wait_for(lambda: not slurm.run("squeue", "-h", "-t", "all").stdout.strip(),
                      "slurmctld forgets the finished jobs", 180)
     assert sorted(len(s) for s in scripts.values()) == [2, 2], scripts

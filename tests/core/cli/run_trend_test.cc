@@ -38,7 +38,7 @@ Json event(const std::string& id = "4711") {
             {"suggest", {{"memory_bytes", 1288490189}, {"directives", {"#SBATCH --mem=1230M"}}}}}}};
 }
 
-RunFigures run() { return run_figures(event()); }
+RunFigures run() { return run_figures(event("4710")); }
 
 RunFigures run_of(double seconds, double bytes = kGiB, double cpu = 0.9) {
   RunFigures figures = run();
@@ -86,7 +86,7 @@ TEST(RunTrendTest, TwiceAsLongAsTheMedianAndLongerThanAnyIsSlower) {
   EXPECT_THAT(
       trend.findings.at(0).at("text").get<std::string>(),
       AllOf(HasSubstr("3.0 times as long as its last 3 runs (20 min 0 s, at most 21 min 40 s)"),
-            HasSubstr("scriptorium diff 4711")));
+            HasSubstr("scriptorium diff 4710 4711")));
 }
 
 TEST(RunTrendTest, MemoryThatGrewAndCpusThatFellAreSaid) {
@@ -233,6 +233,13 @@ TEST(RunTrendTest, TypicalIsTheMedianOfTheRunsThatCompletedAndWereMeasured) {
   EXPECT_EQ(typical({failed, brief, failed, brief}, Figure::kTime), std::nullopt);
   EXPECT_EQ(typical({failed, run_of(100), brief, run_of(300)}, Figure::kTime), 200);
   EXPECT_EQ(typical({failed, run_of(500), brief, run_of(100), run_of(300)}, Figure::kTime), 300);
+}
+
+TEST(RunTrendTest, ATaskIsNamedByItsArray) {
+  Json one = event();
+  EXPECT_EQ(run_figures(one).job, "4711");
+  one["job"]["array"] = {{"job_id", "4700"}, {"task_id", "3"}};
+  EXPECT_EQ(run_figures(one).job, "4700_3");
 }
 
 TEST(RunTrendTest, ARunCompletedOnlyWithExitCode0) {
