@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -37,6 +39,13 @@ constexpr double kLeastCpuLost = 0.1;
 constexpr double kOrdered = 0.6;
 constexpr double kLeastChange = 0.1;
 constexpr std::size_t kLeastForCourse = 5;
+
+// What can be true of a job: it fits into a whole number, also after some headroom.
+std::optional<double> measured_at(const Json& object, std::initializer_list<const char*> path) {
+  constexpr double kMost = 1e15;
+  const auto number = number_at(object, path);
+  return number && *number >= 0 && *number <= kMost ? number : std::nullopt;
+}
 
 std::optional<double> value_of(const RunFigures& run, Figure figure) {
   switch (figure) {
@@ -131,7 +140,7 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs,
       return finding("memory_grew", "notice", factor, kMoreMemory,
                      "It needed " + format_tenths(factor) + " times the memory of" + before + " (" +
                          bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
-                         "). If it grows with each run, it will be killed one day.");
+                         "). If that grows with each run, the job will be killed for it one day.");
     case Figure::kCpu:
       if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)
         return std::nullopt;
@@ -177,8 +186,9 @@ void raise_time(const RunFigures& now, const std::vector<RunFigures>& earlier,
 
 template <typename Number>
 std::optional<Number> whole_number(const Json& suggest, const char* key) {
-  const auto number = number_at(suggest, {key});
-  if (!number || *number < 0 || *number > 9e15) return std::nullopt;
+  const auto number = measured_at(suggest, {key});
+  if (!number || *number > static_cast<double>(std::numeric_limits<Number>::max()))
+    return std::nullopt;
   return static_cast<Number>(*number);
 }
 
@@ -195,10 +205,10 @@ Json suggestion_of(const Json& usage, const RunFigures& now,
   const Json& own = value_at(usage, {"suggest"});
   JobRequest request{.cpus = whole_number<std::uint32_t>(own, "cpus"),
                      .memory_bytes = whole_number<std::uint64_t>(own, "memory_bytes"),
-                     .time_limit_seconds = number_at(own, {"time_limit_seconds"}),
+                     .time_limit_seconds = measured_at(own, {"time_limit_seconds"}),
                      .gpus = whole_number<std::uint32_t>(own, "gpus")};
   add_memory(now, earlier, request);
-  raise_time(now, earlier, number_at(usage, {"request", "time_limit_seconds"}), request);
+  raise_time(now, earlier, measured_at(usage, {"request", "time_limit_seconds"}), request);
   const bool parallel = std::any_of(earlier.begin(), earlier.end(), [](const RunFigures& run) {
     return busy_cpus(run) > kParallel;
   });
@@ -213,8 +223,8 @@ Json suggestion_of(const Json& usage, const RunFigures& now,
   for (const RunFigures& run : earlier) {
     if (word.empty()) word = run.directive_word;
   }
-  json["directives"] =
-      request_lines(word, request, static_cast<std::uint32_t>(now.nodes.value_or(1)));
+  json["directives"] = request_lines(
+      word, request, static_cast<std::uint32_t>(std::min(now.nodes.value_or(1), 1e6)));
   if (const std::string condition = text_at(own, {"condition"}); !condition.empty())
     json["condition"] = condition;
   return json;
@@ -232,14 +242,14 @@ const char* name_of(Course course) {
 
 // Before usage.job had it, the nodes' own figures; of one node the job's.
 std::optional<double> peak_of_node(const Json& usage) {
-  if (const auto peak = number_at(usage, {"memory", "peak_node_bytes"})) return peak;
+  if (const auto peak = measured_at(usage, {"memory", "peak_node_bytes"})) return peak;
   std::optional<double> most;
   for (const Json& node : list_at(usage, {"nodes"})) {
-    if (const auto peak = number_at(node, {"memory", "peak_working_set_bytes"}))
+    if (const auto peak = measured_at(node, {"memory", "peak_working_set_bytes"}))
       most = std::max(most.value_or(0), *peak);
   }
   if (!most && number_at(usage, {"request", "nodes"}).value_or(1) <= 1)
-    return number_at(usage, {"memory", "peak_bytes"});
+    return measured_at(usage, {"memory", "peak_bytes"});
   return most;
 }
 
@@ -258,11 +268,11 @@ RunFigures run_figures(const Json& usage_job) {
           .started_at = parse_rfc3339(text_at(usage, {"started_at"})),
           .completed = state == "COMPLETED" && (exit.empty() || exit == "0:0"),
           .judged = quality == "ok" || quality == "accounting",
-          .elapsed_seconds = number_at(usage, {"elapsed_seconds"}),
-          .nodes = number_at(usage, {"request", "nodes"}),
-          .cpus = number_at(usage, {"cpu", "allocated"}),
-          .gpus = number_at(usage, {"gpu", "count"}),
-          .cpu_ratio = number_at(usage, {"cpu", "efficiency_ratio"}),
+          .elapsed_seconds = measured_at(usage, {"elapsed_seconds"}),
+          .nodes = measured_at(usage, {"request", "nodes"}),
+          .cpus = measured_at(usage, {"cpu", "allocated"}),
+          .gpus = measured_at(usage, {"gpu", "count"}),
+          .cpu_ratio = measured_at(usage, {"cpu", "efficiency_ratio"}),
           .peak_node_bytes = peak_of_node(usage),
           .directive_word = directive_word(value_at(usage, {"suggest"}))};
 }

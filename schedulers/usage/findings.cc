@@ -307,6 +307,10 @@ Found mem_over(const JobView& job, const FindingOptions& set) {
   for (const NodeUsage& node : job.nodes) node_cpus += node.node_cpus.value_or(0);
   if (cpus != 0 && node_cpus > 0 && cpus >= set.get("mem_over_whole_node_ratio") * node_cpus)
     return std::nullopt;
+  // Each node gets as much as the fullest one needs.
+  const std::optional<double> had = requested_node_bytes(job);
+  const double fullest = static_cast<double>(job.totals.peak_node_bytes.value_or(0));
+  if (had && fullest >= set.get("mem_over_notice_ratio") * *had) return std::nullopt;
   Finding found{.severity = level->severity,
                 .value = *used,
                 .threshold = level->threshold,
@@ -469,8 +473,11 @@ Found short_job(const JobView& job, const FindingOptions& set) {
                  .threshold = set.get("short_job_seconds"),
                  .unit = "seconds",
                  .text = "The job ran for " + duration(job.totals.elapsed_seconds) +
-                         ". Starting a job takes the scheduler and the nodes some seconds too. If "
-                         "you have many of these, let one job do several one after the other."};
+                         (run_of(job) == Run::kCutShort
+                              ? " and did not come to its end."
+                              : ". Starting a job takes the scheduler and the nodes some seconds "
+                                "too. If you have many of these, let one job do several one after "
+                                "the other.")};
 }
 
 Found fragmented(const JobView& job, const FindingOptions& set) {

@@ -299,6 +299,22 @@ TEST(RunTrendTest, WhatIsNoEventHasNoFigures) {
   }
 }
 
+TEST(RunTrendTest, FiguresThatNoJobHasAreNotUsed) {
+  for (const double strange : {-1.0, 1e16, 1e300}) {
+    Json now = event();
+    now["usage"]["request"]["nodes"] = 1e9;
+    now["usage"]["suggest"]["cpus"] = 1e10;
+    for (const char* key : {"memory_bytes", "time_limit_seconds", "gpus"})
+      now["usage"]["suggest"][key] = strange;
+    now["usage"]["memory"]["peak_node_bytes"] = strange;
+    now["usage"]["elapsed_seconds"] = strange;
+    now["usage"]["nodes"] = Json::array();
+    EXPECT_THAT(lines(run_trend(now, {run(), run_figures(now)})),
+                ElementsAre("#SBATCH --mem=1230M"))
+        << strange;
+  }
+}
+
 // ---- shown
 
 TEST(TrendTextTest, IsATableOfTheRunsBeforeAndThisOne) {

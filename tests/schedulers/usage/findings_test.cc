@@ -142,6 +142,16 @@ TEST(FindingsTest, TooMuchMemoryIsFoundWithWhatToAskForNext) {
   EXPECT_EQ(find(view(n), "mem_over")->severity, Severity::kNotice);
 }
 
+TEST(FindingsTest, MemoryThatOneNodeNeedsIsNotTooMuchForAllOfThem) {
+  NodeUsage idle = node("n2");
+  idle.memory.peak_working_set_bytes = kMiB;
+  NodeUsage full = node("n1");
+  full.memory.peak_working_set_bytes = static_cast<std::uint64_t>(0.7 * 4 * kGiB) + 1;
+  EXPECT_FALSE(find(view_of(facts(2), {full, idle}), "mem_over"));
+  --*full.memory.peak_working_set_bytes;
+  EXPECT_TRUE(find(view_of(facts(2), {full, idle}), "mem_over"));
+}
+
 TEST(FindingsTest, MemoryThatNobodyElseCouldUseIsNotCalledTooMuch) {
   NodeUsage n = node();
   n.memory.peak_working_set_bytes = 1 * kGiB;
@@ -292,6 +302,14 @@ TEST(FindingsTest, TheTimeLimitReachedIsCriticalEvenOfAJobThatWasHardlySeen) {
   NodeUsage n = node("n1", 60);
   n.quality = {.samples = 1};
   EXPECT_THAT(ids(view_of(asked, {n})), ElementsAre("time_out"));
+}
+
+TEST(FindingsTest, AJobThatWasStoppedEarlyIsNotAdvisedToDoMoreAtOnce) {
+  JobFacts asked = facts();
+  asked.state = "FAILED";
+  EXPECT_EQ(find(view_of(asked, {node("n1", 5)}), "short_job")->text,
+            "The job ran for 5 s and did not come to its end.");
+  EXPECT_THAT(find(view(node("n1", 5)), "short_job")->text, HasSubstr("let one job do several"));
 }
 
 TEST(FindingsTest, VeryShortJobsAreCounted) {
