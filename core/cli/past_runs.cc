@@ -9,7 +9,6 @@
 
 #include "core/api/kit/search/similarity.h"
 #include "core/cli/job_record.h"
-#include "core/cli/report_archive.h"
 #include "core/cli/unchecked_json.h"
 #include "core/query/stores.h"
 
@@ -21,6 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kPage = 50;
 constexpr std::size_t kMostJobs = 200;  // that are read; those that failed count, too
 constexpr std::chrono::seconds kSearchTime{2};
+constexpr std::chrono::seconds kMostTime{5};  // scripts of a user's choice may be large
 
 std::vector<Json> uses_of(const Searchable::Record& record) {
   std::vector<Json> uses;
@@ -50,69 +50,71 @@ std::optional<Searchable::Record> submission_of(const std::vector<query::Store>&
 // Jobs without a family that a person would call the same, the newest first.
 class Namesakes {
  public:
-  Namesakes(const std::vector<query::Store>& stores, const Searchable::Record& job)
-      : stores_(stores), name_(stable_name(job.job.name.value_or(""))) {
+  explicit Namesakes(const Searchable::Record& job)
+      : job_(job.job), name_(stable_name(job.job.name.value_or(""))) {
     if (const auto script = script_text(job)) signature_ = script_signature(*script);
   }
 
-  std::vector<JobRow> before(const JobRow& job) const {
-    if (!job.user || name_.empty() || signature_.runs == 0) return {};
+  std::vector<JobRow> find(const std::vector<query::Store>& stores) const {
+    if (!job_.user || name_.empty() || signature_.runs == 0) return {};
     std::string pattern = name_;
     std::replace(pattern.begin(), pattern.end(), '#', '*');
     Query query{.kind = Query::Kind::kAnd};
     query.children.push_back(
-        {.kind = Query::Kind::kField, .field = QueryField::kUser, .text = *job.user});
+        {.kind = Query::Kind::kField, .field = QueryField::kUser, .text = *job_.user});
     query.children.push_back(
         {.kind = Query::Kind::kField, .field = QueryField::kName, .text = std::move(pattern)});
     Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
-    submitted.to = job.time.nanoseconds;
+    submitted.to = job_.time.nanoseconds;
     query.children.push_back(std::move(submitted));
     Searchable::Request request{.query = std::move(query), .limit = kMostJobs};
     request.most_lines = 0;
     request.deadline = system_clock().steady() + kSearchTime;
     std::vector<JobRow> rows;
-    for (Searchable::Hit& hit : query::search_fastest(stores_, request).answer.hits)
+    for (Searchable::Hit& hit : query::search_fastest(stores, request).answer.hits)
       rows.push_back(std::move(hit.job));
     return rows;
   }
 
   bool has(const Searchable::Record& record) const {
     const auto script = script_text(record);
-    return script && stable_name(record.job.name.value_or("")) == name_ &&
+    // A user whom nobody has verified is whoever the job says.
+    return script && record.job.user == job_.user && record.job.verified == job_.verified &&
+           stable_name(record.job.name.value_or("")) == name_ &&
            same_family(true, similarity(signature_, script_signature(*script)));
   }
 
  private:
-  const std::vector<query::Store>& stores_;
+  const JobRow& job_;
   const std::string name_;
   ScriptSignature signature_;
 };
 
-// Earlier runs than that of `usage_job`, as they are read.
+// Runs that began before `usage_job` did, as they are read.
 class Runs {
  public:
-  explicit Runs(const Json& usage_job) : own_(run_figures(usage_job)) {}
+  explicit Runs(const Json& usage_job) : start_(run_figures(usage_job).started_at) {}
 
-  bool are_enough() const noexcept { return completed_ >= kMostPastRuns || jobs_ >= kMostJobs; }
+  bool are_enough() const {
+    return completed_ >= kMostPastRuns || jobs_ >= kMostJobs ||
+           system_clock().steady() >= deadline_;
+  }
 
   void add(const Searchable::Record& record) {
     ++jobs_;
     for (const Json& use : uses_of(record)) {
       RunFigures run = run_figures(use);
-      if (run.event_id == own_.event_id || run.started_at >= own_.started_at) continue;
+      if (run.started_at >= start_) continue;
       if (run.completed) ++completed_;
       runs_.push_back(std::move(run));
     }
   }
 
-  std::vector<RunFigures> take() {
-    std::sort(runs_.begin(), runs_.end(),
-              [](const RunFigures& a, const RunFigures& b) { return a.started_at > b.started_at; });
-    return std::move(runs_);
-  }
+  std::vector<RunFigures> take() { return std::move(runs_); }
 
  private:
-  const RunFigures own_;
+  const std::optional<Timestamp> start_;
+  const SteadyTime deadline_ = system_clock().steady() + kMostTime;
   std::vector<RunFigures> runs_;
   std::size_t completed_ = 0;
   std::size_t jobs_ = 0;
@@ -134,8 +136,8 @@ void add_family(const std::vector<query::Store>& stores, const JobRow& job, Runs
 
 void add_namesakes(const std::vector<query::Store>& stores, const Searchable::Record& job,
                    Runs& runs) {
-  const Namesakes namesakes(stores, job);
-  for (const JobRow& row : namesakes.before(job.job)) {
+  const Namesakes namesakes(job);
+  for (const JobRow& row : namesakes.find(stores)) {
     if (runs.are_enough()) return;
     if (const auto record = record_of(stores, row); record && namesakes.has(*record))
       runs.add(*record);

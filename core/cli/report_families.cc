@@ -35,17 +35,6 @@ void FamilyReport::add(const Json& usage_job, std::optional<std::uint64_t> famil
   into.runs.push_back(std::move(figures));
 }
 
-RunTrend FamilyReport::Family::trend() const {
-  std::vector<RunFigures> earlier;
-  const std::string last_id = text_at(event, {"id"});
-  for (const RunFigures& run : runs) {
-    if (run.event_id != last_id) earlier.push_back(run);
-  }
-  std::sort(earlier.begin(), earlier.end(),
-            [](const RunFigures& a, const RunFigures& b) { return a.started_at > b.started_at; });
-  return run_trend(event, earlier);
-}
-
 std::size_t FamilyReport::Family::completed() const {
   return static_cast<std::size_t>(
       std::count_if(runs.begin(), runs.end(), [](const RunFigures& run) { return run.completed; }));
@@ -74,14 +63,13 @@ std::string FamilyReport::text(std::size_t limit, const Console& console) const 
   bool by_name = false;
   for (std::size_t i = 0; i < list.size() && (limit == 0 || i < limit); ++i) {
     const Family& family = *list[i];
-    const RunTrend trend = family.trend();
+    const RunTrend trend = run_trend(family.event, family.runs);
     std::string findings;
-    for (const Json& finding : trend.findings) findings += text_at(finding, {"id"}, 64) + " ";
-    std::size_t shown = 0;
-    for (const auto& [id, runs] : family.frequent()) {
-      if (++shown > kMostFindings) break;
-      findings += id + " (" + std::to_string(runs) + ") ";
-    }
+    const auto add = [&](const std::string& id) { findings += (findings.empty() ? "" : " ") + id; };
+    for (const Json& finding : trend.findings) add(text_at(finding, {"id"}));
+    auto frequent = family.frequent();
+    frequent.resize(std::min(frequent.size(), kMostFindings));
+    for (const auto& [id, runs] : frequent) add(id + " (" + std::to_string(runs) + ")");
     table.add({family.last.name, family.last.user, std::to_string(family.runs.size()),
                std::to_string(family.completed()), family.last.id, family.last.ended,
                typical_text(family.runs, FigureTrend::Figure::kTime, trend),
@@ -94,12 +82,12 @@ std::string FamilyReport::text(std::size_t limit, const Console& console) const 
     table.note("and " + std::to_string(list.size() - limit) + " more; --limit 0 shows all");
   std::string foot =
       "\nTIME, MEMORY and CPU are medians of the runs that completed; + and - say that they rise "
-      "or "
-      "fall.\nWASTED is in core hours; an hour of a GPU counts as ten.\n";
+      "or\n"
+      "fall. WASTED is in core hours; an hour of a GPU counts as ten.\n";
   if (by_name)
     foot +=
-        "No store knows families here: the jobs of one user whose names differ in numbers alone "
-        "are one.\n";
+        "No store knows families here: one user's jobs whose names differ in numbers alone are "
+        "one.\n";
   return table.text(console) + foot;
 }
 
@@ -115,7 +103,7 @@ Json FamilyReport::json() const {
                     {"runs", family->runs.size()},
                     {"completed_runs", family->completed()},
                     {"last", json_of(family->last)},
-                    {"trend", trend_json(family->trend())},
+                    {"trend", trend_json(run_trend(family->event, family->runs))},
                     {"wasted_core_hours", family->wasted_core_hours},
                     {"wasted_gpu_hours", family->wasted_gpu_hours},
                     {"findings", std::move(findings)}});

@@ -37,7 +37,6 @@ class FamilyReport {
     std::map<std::string, std::size_t> findings;  // in how many runs
     bool by_name = false;
 
-    RunTrend trend() const;
     std::size_t completed() const;
     // Most frequent first.
     std::vector<std::pair<std::string, std::size_t>> frequent() const;

@@ -22,9 +22,6 @@ using Json = nlohmann::ordered_json;
 using Figure = FigureTrend::Figure;
 using Course = FigureTrend::Course;
 
-// As the source has them for a single run (schedulers/usage/findings.cc).
-constexpr double kHeadroom = 1.2;
-constexpr double kTimeHeadroom = 1.5;
 // More CPUs busy on average than a serial program can have (cpu_serial).
 constexpr double kParallel = 1.05;
 
@@ -105,12 +102,6 @@ bool like(const RunFigures& a, const RunFigures& b) {
 
 // ---- words
 
-std::string bytes_words(double value) {
-  return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
-}
-
-std::string percent_words(double ratio) { return std::to_string(std::lround(ratio * 100)) + " %"; }
-
 Json finding(const char* id, const char* severity, double value, double threshold,
              std::string text) {
   return {{"id", id},
@@ -128,25 +119,28 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs,
   if (trend.median <= 0) return std::nullopt;
   const double factor = trend.now / trend.median;
   const std::string before = " its last " + std::to_string(runs) + " runs";
+  const std::string median = figure_text(trend.figure, trend.median);
+  const std::string most = figure_text(trend.figure, trend.most);
   switch (trend.figure) {
     case Figure::kTime:
       if (factor < kSlower || trend.now <= trend.most) return std::nullopt;
       return finding("slower_than_before", "warning", factor, kSlower,
                      "It ran for " + format_tenths(factor) + " times as long as" + before + " (" +
-                         format_seconds(trend.median) + ", at most " + format_seconds(trend.most) +
+                         median + ", at most " + most +
                          "). If that was not to be expected, see what changed: " + diff);
     case Figure::kMemory:
       if (factor < kMoreMemory || trend.now <= trend.most) return std::nullopt;
       return finding("memory_grew", "notice", factor, kMoreMemory,
                      "It needed " + format_tenths(factor) + " times the memory of" + before + " (" +
-                         bytes_words(trend.median) + ", at most " + bytes_words(trend.most) +
+                         median + ", at most " + most +
                          "). If that grows with each run, the job will be killed for it one day.");
     case Figure::kCpu:
       if (factor > kLessCpu || trend.now >= trend.least || trend.median - trend.now < kLeastCpuLost)
         return std::nullopt;
       return finding("cpu_fell", "notice", factor, kLessCpu,
-                     "It used " + percent_words(trend.now) + " of its CPUs;" + before + " used " +
-                         percent_words(trend.median) + ", at least " + percent_words(trend.least) +
+                     "It used " + figure_text(trend.figure, trend.now) + " of its CPUs;" + before +
+                         " used " + median + ", at least " +
+                         figure_text(trend.figure, trend.least) +
                          ". If that was not to be expected, see what changed: " + diff);
   }
   return std::nullopt;
@@ -169,8 +163,7 @@ void add_memory(const RunFigures& now, const std::vector<RunFigures>& earlier,
   const double peak =
       most_of(now, earlier, [](const RunFigures& run) { return run.peak_node_bytes; });
   if (peak <= 0) return;
-  request.memory_bytes = std::max(request.memory_bytes.value_or(0),
-                                  static_cast<std::uint64_t>(std::ceil(peak * kHeadroom)));
+  request.memory_bytes = std::max(request.memory_bytes.value_or(0), memory_to_ask_for(peak));
 }
 
 // Only where this run had far too much time; but not less than the longest run needed.
@@ -179,8 +172,7 @@ void raise_time(const RunFigures& now, const std::vector<RunFigures>& earlier,
   if (!request.time_limit_seconds) return;
   const double longest =
       most_of(now, earlier, [](const RunFigures& run) { return run.elapsed_seconds; });
-  request.time_limit_seconds =
-      std::max(*request.time_limit_seconds, std::ceil(longest * kTimeHeadroom / 60) * 60);
+  request.time_limit_seconds = std::max(*request.time_limit_seconds, time_to_ask_for(longest));
   if (asked && *request.time_limit_seconds >= *asked) request.time_limit_seconds.reset();
 }
 
@@ -277,6 +269,15 @@ RunFigures run_figures(const Json& usage_job) {
           .directive_word = directive_word(value_at(usage, {"suggest"}))};
 }
 
+std::string figure_text(Figure figure, double value) {
+  switch (figure) {
+    case Figure::kTime: return format_seconds(value);
+    case Figure::kMemory: return format_bytes(static_cast<std::uint64_t>(value));
+    case Figure::kCpu: return std::to_string(std::lround(value * 100)) + " %";
+  }
+  return {};
+}
+
 std::optional<double> typical(const std::vector<RunFigures>& runs, Figure figure) {
   std::vector<double> values;
   for (const RunFigures& run : runs) {
@@ -286,12 +287,16 @@ std::optional<double> typical(const std::vector<RunFigures>& runs, Figure figure
   return values.empty() ? std::nullopt : std::optional(median_of(std::move(values)));
 }
 
-RunTrend run_trend(const Json& usage_job, const std::vector<RunFigures>& earlier) {
+RunTrend run_trend(const Json& usage_job, std::vector<RunFigures> runs) {
   const RunFigures now = run_figures(usage_job);
+  std::erase_if(runs, [&](const RunFigures& run) { return run.event_id == now.event_id; });
+  std::stable_sort(runs.begin(), runs.end(), [](const RunFigures& a, const RunFigures& b) {
+    return a.started_at > b.started_at;  // the newest first
+  });
   RunTrend trend;
   trend.findings = Json::array();
   std::vector<const RunFigures*> compared;
-  for (const RunFigures& run : earlier) {
+  for (const RunFigures& run : runs) {
     if (run.completed && run.judged && like(run, now) && compared.size() < kMostCompared)
       compared.push_back(&run);
   }
@@ -307,9 +312,9 @@ RunTrend run_trend(const Json& usage_job, const std::vector<RunFigures>& earlier
     }
   }
   const auto came_to_its_end = [](const RunFigures& run) { return run.completed && run.judged; };
-  if (std::any_of(earlier.begin(), earlier.end(), came_to_its_end)) {
-    trend.suggest = suggestion_of(value_at(usage_job, {kUsage}), now, earlier);
-    trend.runs = earlier.size() + 1;
+  if (std::any_of(runs.begin(), runs.end(), came_to_its_end)) {
+    trend.suggest = suggestion_of(value_at(usage_job, {kUsage}), now, runs);
+    trend.runs = runs.size() + 1;
   }
   return trend;
 }

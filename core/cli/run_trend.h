@@ -49,15 +49,18 @@ struct RunTrend {
   std::size_t runs = 0;
   nlohmann::ordered_json suggest;
 };
+// "18 min 20 s", "1.2 GiB", "90 %".
+std::string figure_text(FigureTrend::Figure figure, double value);
+
 inline constexpr std::size_t kLeastCompared = 3;
 inline constexpr std::size_t kMostCompared = 10;
 
 // The median of the runs that completed and were measured well enough; nothing if none was.
 std::optional<double> typical(const std::vector<RunFigures>& runs, FigureTrend::Figure figure);
 
-// `earlier`: the newest first, without this run. The suggestion is never less than any of the runs
+// `runs`: in any order; this run may be among them. The suggestion is never less than any of them
 // needed, however they ended.
-RunTrend run_trend(const nlohmann::ordered_json& usage_job, const std::vector<RunFigures>& earlier);
+RunTrend run_trend(const nlohmann::ordered_json& usage_job, std::vector<RunFigures> runs);
 
 // For --json.
 nlohmann::ordered_json trend_json(const RunTrend& trend);

@@ -1,29 +1,14 @@
 #include "core/cli/trend_text.h"
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
-
-#include "core/base/text.h"
 
 namespace scriptorium::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Figure = FigureTrend::Figure;
-
-std::string value_text(Figure figure, double value) {
-  switch (figure) {
-    case Figure::kTime: return format_seconds(value);
-    case Figure::kMemory:
-      return format_bytes(static_cast<std::uint64_t>(std::clamp(value, 0.0, 9e18)));
-    case Figure::kCpu: return std::to_string(std::lround(value * 100)) + " %";
-  }
-  return {};
-}
 
 // In the order of Figure.
 constexpr std::array kTitles{"time", "memory", "CPU"};
@@ -44,9 +29,9 @@ std::string trend_text(const RunTrend& trend, const Console& console) {
                    "MOST", "THIS RUN", "TREND"},
                   {1, 2, 3, 4});
   for (const FigureTrend& one : trend.figures)
-    table.add({at_place(kTitles, one.figure), value_text(one.figure, one.least),
-               value_text(one.figure, one.median), value_text(one.figure, one.most),
-               value_text(one.figure, one.now), at_place(kCourses, one.course)});
+    table.add({at_place(kTitles, one.figure), figure_text(one.figure, one.least),
+               figure_text(one.figure, one.median), figure_text(one.figure, one.most),
+               figure_text(one.figure, one.now), at_place(kCourses, one.course)});
   return "\n" + table.text(console);
 }
 
@@ -54,7 +39,7 @@ std::string typical_text(const std::vector<RunFigures>& runs, Figure figure,
                          const RunTrend& trend) {
   const auto value = typical(runs, figure);
   if (!value) return "-";
-  std::string text = value_text(figure, *value);
+  std::string text = figure_text(figure, *value);
   for (const FigureTrend& one : trend.figures) {
     if (one.figure == figure) text += at_place(kMarks, one.course);
   }

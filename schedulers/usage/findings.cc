@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
 #include <map>
 
@@ -13,8 +12,6 @@
 namespace scriptorium::usage {
 namespace {
 
-constexpr double kHeadroom = 1.2;      // of what was needed, for the next request
-constexpr double kTimeHeadroom = 1.5;  // times differ more from run to run
 constexpr double kNothing = 0.001;  // of the CPUs: the scheduler's own processes in a job take less
 
 // ---- words
@@ -107,10 +104,11 @@ std::optional<std::uint64_t> memory_wish(const JobView& job) {
   // Where it is not known how many nodes there were, another may have needed more.
   const std::uint64_t most = job.totals.peak_node_bytes.value_or(0);
   if (most == 0 || !job.nodes_expected) return std::nullopt;
-  const double wish = std::ceil(static_cast<double>(most) * kHeadroom);
+  const std::uint64_t wish = memory_to_ask_for(static_cast<double>(most));
   const std::optional<double> had = requested_node_bytes(job);
-  if (run_of(job) == Run::kCutShort && (!had || wish < *had)) return std::nullopt;
-  return static_cast<std::uint64_t>(wish);
+  if (run_of(job) == Run::kCutShort && (!had || static_cast<double>(wish) < *had))
+    return std::nullopt;
+  return wish;
 }
 
 void add_condition(std::string_view condition, Suggestion& into) {
@@ -132,9 +130,7 @@ void suggest_memory(const JobView& job, Suggestion& into) {
 }
 
 void suggest_time(const JobView& job, Suggestion& into) {
-  // In whole minutes, because nobody writes seconds; and never less than some.
-  into.request.time_limit_seconds =
-      std::max(300.0, std::ceil(job.totals.elapsed_seconds * kTimeHeadroom / 60) * 60);
+  into.request.time_limit_seconds = time_to_ask_for(job.totals.elapsed_seconds);
 }
 
 // ---- the rules

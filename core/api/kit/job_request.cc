@@ -1,5 +1,6 @@
 #include "core/api/kit/job_request.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/ascii.h"
@@ -54,6 +55,14 @@ void add_for_pbs(const JobRequest& request, std::uint32_t nodes, std::vector<std
 }
 
 }  // namespace
+
+std::uint64_t memory_to_ask_for(double needed_bytes) noexcept {
+  return static_cast<std::uint64_t>(std::ceil(needed_bytes * 1.2));
+}
+
+double time_to_ask_for(double needed_seconds) noexcept {
+  return std::max(300.0, std::ceil(needed_seconds * 1.5 / 60) * 60);
+}
 
 std::vector<std::string> request_lines(std::string_view word, const JobRequest& request,
                                        std::uint32_t nodes) {

@@ -18,6 +18,11 @@ struct JobRequest {
   bool empty() const noexcept { return !cpus && !memory_bytes && !time_limit_seconds && !gpus; }
 };
 
+// What to ask for next time, by what was needed: memory with a fifth of headroom; time with half of
+// it, because times differ more from run to run, in whole minutes and at least five of them.
+std::uint64_t memory_to_ask_for(double needed_bytes) noexcept;
+double time_to_ask_for(double needed_seconds) noexcept;
+
 // The lines to write, "#SBATCH --mem=240M" or "#PBS -l mem=240mb"; `word` is the first of each.
 // Memory and time are rounded up to what a person would write. PBS counts memory for the job, so of
 // a job on several of its `nodes` the sum is asked for. How many GPUs PBS gives is a part of the

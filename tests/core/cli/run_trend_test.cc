@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/base/time.h"
 #include "core/cli/report_families.h"
 #include "core/cli/trend_text.h"
 
@@ -235,6 +236,18 @@ TEST(RunTrendTest, TypicalIsTheMedianOfTheRunsThatCompletedAndWereMeasured) {
   EXPECT_EQ(typical({failed, run_of(500), brief, run_of(100), run_of(300)}, Figure::kTime), 300);
 }
 
+TEST(RunTrendTest, RunsMayComeInAnyOrderWithThisOneAmongThem) {
+  std::vector<RunFigures> runs{run_figures(event())};
+  for (int i = 0; i < 11; ++i) {
+    runs.push_back(run_of(i == 0 ? 7200 : 600));  // the oldest took long
+    runs.back().started_at = Timestamp{(i + 1) * kSecond};
+  }
+  const RunTrend trend = run_trend(event(), runs);
+  EXPECT_EQ(trend.compared, 10U);
+  EXPECT_EQ(trend.runs, 12U);
+  EXPECT_THAT(ids(trend), ElementsAre("slower_than_before"));
+}
+
 TEST(RunTrendTest, ATaskIsNamedByItsArray) {
   Json one = event();
   EXPECT_EQ(run_figures(one).job, "4711");
@@ -275,7 +288,7 @@ TEST(RunTrendTest, OneCpuIsNotSuggestedIfARunUsedMore) {
 TEST(RunTrendTest, TheWordsAreThoseOfTheRunsScheduler) {
   Json now = event();
   now["usage"].erase("suggest");
-  Json before = event();
+  Json before = event("4710");
   before["usage"]["suggest"]["directives"] = {"#PBS -l mem=1230mb"};
   EXPECT_THAT(lines(run_trend(now, {run_figures(before)})), ElementsAre("#PBS -l mem=1230mb"));
 }
@@ -294,7 +307,9 @@ TEST(RunTrendTest, AnOlderEventsMemoryIsThatOfItsFullestNode) {
 TEST(RunTrendTest, WhatIsNoEventHasNoFigures) {
   for (const char* text : {"null", "[]", "{\"usage\": 3}", "{\"usage\": {\"suggest\": [1]}}"}) {
     const Json strange = Json::parse(text);
-    const RunTrend trend = run_trend(strange, {run_figures(strange), run()});
+    RunFigures earlier = run_figures(strange);
+    earlier.event_id = "another";
+    const RunTrend trend = run_trend(strange, {earlier, run()});
     EXPECT_EQ(trend.compared, 0U) << text;
   }
 }
@@ -309,7 +324,9 @@ TEST(RunTrendTest, FiguresThatNoJobHasAreNotUsed) {
     now["usage"]["memory"]["peak_node_bytes"] = strange;
     now["usage"]["elapsed_seconds"] = strange;
     now["usage"]["nodes"] = Json::array();
-    EXPECT_THAT(lines(run_trend(now, {run(), run_figures(now)})),
+    Json earlier = now;
+    earlier["id"] = "e4709";
+    EXPECT_THAT(lines(run_trend(now, {run(), run_figures(earlier)})),
                 ElementsAre("#SBATCH --mem=1230M"))
         << strange;
   }

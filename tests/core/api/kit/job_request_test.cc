@@ -32,6 +32,14 @@ TEST(JobRequestTest, IsRoundedUpToWhatAPersonWouldWrite) {
   EXPECT_THAT(time("#SBATCH", 2 * 86400 + 3600), ElementsAre("#SBATCH --time=2-01:00:00"));
 }
 
+TEST(JobRequestTest, HasHeadroom) {
+  EXPECT_EQ(memory_to_ask_for(1000), 1200U);
+  EXPECT_EQ(memory_to_ask_for(1001), 1202U);
+  EXPECT_EQ(time_to_ask_for(3600), 5400);
+  EXPECT_EQ(time_to_ask_for(3601), 5460);
+  EXPECT_EQ(time_to_ask_for(10), 300);
+}
+
 TEST(JobRequestTest, SlurmCountsMemoryOfEachNodeAndPbsOfAllOfThem) {
   EXPECT_THAT(memory("#SBATCH", 240 * kMiB, 3), ElementsAre("#SBATCH --mem=240M"));
   EXPECT_THAT(memory("#PBS", 240 * kMiB), ElementsAre("#PBS -l mem=240mb"));
