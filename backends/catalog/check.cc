@@ -19,6 +19,7 @@
 #include "backends/catalog/names.h"
 #include "backends/catalog/readable.h"
 #include "backends/catalog/rows.h"
+#include "backends/catalog/runs.h"
 #include "backends/catalog/words.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/text.h"
@@ -109,7 +110,9 @@ class SegmentCheck {
         family_(families, "SELECT 1 FROM families WHERE id = ?"),
         families_(families),
         owner_(db_, "SELECT name FROM owners WHERE id = ?"),
-        later_(db_, "SELECT event, record FROM later WHERE job = ? ORDER BY record"),
+        later_(db_, std::string("SELECT event, record, ") + kRunColumns +
+                        " FROM later WHERE job = ? ORDER BY record"),
+        names_(db_),
         named_(db_, "SELECT 1 FROM names WHERE id = ? AND field = ?"),
         items_(db_, "SELECT text FROM names WHERE id = ?"),
         fields_(db_) {}
@@ -191,6 +194,7 @@ class SegmentCheck {
   Connection& families_;
   sqlite::Statement owner_;
   sqlite::Statement later_;
+  NameReader names_;
   sqlite::Statement named_;
   sqlite::Statement items_;
   FieldReader fields_;
@@ -361,25 +365,34 @@ bool SegmentCheck::check_submission(const JobEntry& entry, const std::string& pl
 }
 
 bool SegmentCheck::check_later(const JobEntry& entry, const std::string& place, JobRow& should) {
-  std::vector<std::pair<std::string, std::int64_t>> records;
+  struct Later {
+    std::string key;
+    std::int64_t record = 0;
+    std::optional<JobRun> run;
+  };
+  std::vector<Later> rows;
   later_.bind(entry.id);
-  while (later_.step()) records.emplace_back(later_.text(0), later_.integer(1));
-  if (!entry.record && records.empty()) find(place, "has no event");
-  for (const auto& [key, record] : records) {
-    const auto event = segment_.record(record);
+  while (later_.step())
+    rows.push_back({std::string(later_.text(0)), later_.integer(1), read_run(later_, 2, names_)});
+  if (!entry.record && rows.empty()) find(place, "has no event");
+  for (const Later& row : rows) {
+    const auto event = segment_.record(row.record);
     if (!event) {
       find(place, event.error().message());
       return false;
     }
-    if (key != later_key(event->id)) find(place, "a later event has another id than its record");
-    if (!entry.record && &key == &records.front().first) {
+    if (row.key != later_key(event->id))
+      find(place, "a later event has another id than its record");
+    if (!entry.record && &row == &rows.front()) {
       // As add_later_alone() began it.
       should.cluster = event->cluster;
       should.scheduler = event->scheduler;
       should.id = owning_job_id(*event);
       should.time = event->time;
     }
-    join(should, *event);
+    const auto run = join(should, *event);
+    if (row.run != (run ? std::optional(as_stored(*run)) : std::nullopt))
+      find(place, "the run of a later event is not what its record says");
   }
   return true;
 }
@@ -408,6 +421,7 @@ void SegmentCheck::check_jobs() {
     end_transaction();
     db_.execute("BEGIN");
     segment_.rows().forget();
+    names_.forget();
     segment_.contents().forget();
     const auto read = segment_.rows().read_range(first, first + kChunkJobs, [&](JobEntry&& entry) {
       check_job(entry);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/catalog/runs.h"
 #include "backends/catalog/segments.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/fault_point.h"
@@ -94,7 +95,8 @@ SegmentWriter::SegmentWriter(ConnectionPtr db, std::int64_t id)
       find_owner_(*db_, "SELECT id FROM owners WHERE name = ?"),
       insert_owner_(*db_, "INSERT INTO owners(name) VALUES(?)"),
       find_later_(*db_, "SELECT record FROM later WHERE job = ? AND event = ?"),
-      insert_later_(*db_, "INSERT INTO later VALUES(?, ?, ?)"),
+      insert_later_(*db_, std::string("INSERT INTO later(job, event, record, ") + kRunColumns +
+                              ") VALUES(?, ?, ?, " + kRunMarks + ")"),
       list_later_(*db_, "SELECT event, record FROM later WHERE job = ? ORDER BY record"),
       change_later_(*db_, "UPDATE later SET record = ? WHERE job = ? AND event = ?"),
       script_in_use_(*db_, "SELECT 1 FROM jobs WHERE script = ? LIMIT 1"),
@@ -265,12 +267,19 @@ void SegmentWriter::move_later(const JobEntry& entry) {
   }
 }
 
-void SegmentWriter::add_later(JobEntry& entry, const Event& event) {
-  const JobRow before = entry.row;
-  join(entry.row, event);
+void SegmentWriter::insert_later(const JobEntry& entry, const Event& event,
+                                 const std::optional<JobRun>& run) {
   const std::int64_t record =
       contents_.add(entry.owner, ContentKind::kRecord, record_of(event), entry.row.time);
-  insert_later_.run(entry.id, sqlite::Blob{later_key(event.id)}, record);
+  insert_later_.bind(entry.id, sqlite::Blob{later_key(event.id)}, record);
+  bind_run(insert_later_, run, names_);
+  insert_later_.run();
+}
+
+void SegmentWriter::add_later(JobEntry& entry, const Event& event) {
+  const JobRow before = entry.row;
+  const auto run = join(entry.row, event);
+  insert_later(entry, event, run);
   if (entry.row.event_id.empty()) {
     rows_.update(entry);
     fields_.count(before, -1);
@@ -287,12 +296,10 @@ void SegmentWriter::add_later_alone(const Event& event) {
   entry.row.scheduler = event.scheduler;
   entry.row.id = owning_job_id(event);
   entry.row.time = event.time;
-  join(entry.row, event);
+  const auto run = join(entry.row, event);
   entry.owner = owner_id(owner_name(event.user));
   entry.id = rows_.insert(entry);
-  const std::int64_t record =
-      contents_.add(entry.owner, ContentKind::kRecord, record_of(event), entry.row.time);
-  insert_later_.run(entry.id, sqlite::Blob{later_key(event.id)}, record);
+  insert_later(entry, event, run);
   fields_.add(entry.id, entry.owner, entry.row);
   fields_.count(entry.row, 1);
   ++jobs_;

@@ -80,6 +80,7 @@ class SegmentWriter {
 
   std::int64_t owner_id(const std::string& name);
   void set_contents(JobEntry& entry, const Event& event);
+  void insert_later(const JobEntry& entry, const Event& event, const std::optional<JobRun>& run);
   void move_later(const JobEntry& entry);
   void set_family(JobEntry& entry, const Event& event, Families& families);
 

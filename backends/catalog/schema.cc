@@ -1,12 +1,9 @@
 #include "backends/catalog/schema.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
-#include <vector>
 
 #include "backends/catalog/block.h"
-#include "backends/catalog/field_lists.h"
 
 namespace scriptorium::catalog {
 namespace {
@@ -51,9 +48,14 @@ CREATE TABLE outcomes(
   memory_peak INTEGER, memory_limit INTEGER, gpus INTEGER, gpu_ratio REAL, time_limit INTEGER,
   nodes INTEGER, findings INTEGER, lives INTEGER NOT NULL, runs INTEGER NOT NULL,
   failed_runs INTEGER NOT NULL);
--- The later events themselves, each once. event: the id's first 16 bytes.
+-- The later events themselves, each once. event: the id's first 16 bytes. The others are of the run
+-- that a usage.job describes (runs.h), else NULL; ended: seconds, programs: "SHARE NAME" lines.
 CREATE TABLE later(job INTEGER NOT NULL, event BLOB NOT NULL, record INTEGER NOT NULL,
+                   ended INTEGER, user INTEGER, verified INTEGER, account INTEGER,
+                   partition INTEGER, core_seconds INTEGER, unused_core_seconds INTEGER, gpu_seconds INTEGER,
+                   unused_gpu_seconds INTEGER, nodes INTEGER, findings INTEGER, programs TEXT,
                    PRIMARY KEY(job, event)) WITHOUT ROWID;
+CREATE INDEX later_ended ON later(ended) WHERE ended NOT NULL;
 -- block and place are NULL while the content is pending. Of scripts: sha256, and its first 8 bytes as
 -- a big-endian integer in `key`.
 CREATE TABLE contents(id INTEGER PRIMARY KEY, owner INTEGER NOT NULL, kind INTEGER NOT NULL,
@@ -93,17 +95,6 @@ CREATE TABLE daily(day INTEGER NOT NULL, cluster INTEGER NOT NULL, user INTEGER 
                    jobs INTEGER NOT NULL,
                    PRIMARY KEY(day, cluster, user, account, partition, verified)) WITHOUT ROWID;
 )sql";
-
-void add_accounts_of_owners(sqlite::Connection& db) {
-  std::map<std::int64_t, std::vector<std::int64_t>> accounts;
-  sqlite::Statement select(db,
-                           "SELECT DISTINCT owner, account FROM jobs WHERE account NOT NULL "
-                           "ORDER BY owner, account");
-  while (select.step()) accounts[select.integer(0)].push_back(select.integer(1));
-  sqlite::Statement insert(db, "INSERT INTO fields VALUES(?, ?)");
-  for (const auto& [owner, list] : accounts)
-    insert.run(field_key(kAccountsOfOwner, owner), sqlite::Blob{pack_ids(list)});
-}
 
 std::string other_format(std::int64_t format) {
   return "is a catalog of format " + std::to_string(format) + "; this version uses format " +
@@ -168,21 +159,6 @@ Result<void> check_format(sqlite::Connection& db) {
   if (*format == kFormat) return {};
   return Error{ErrorKind::kInvalidConfig,
                other_format(*format) + "; restart the daemon, which converts it"};
-}
-
-bool convert_tables(sqlite::Connection& db, std::int64_t format) {
-  db.execute("BEGIN IMMEDIATE");
-  const bool is_segment =
-      db.integer("SELECT 1 FROM sqlite_schema WHERE name = 'pairs'").has_value();
-  // Format 3 has `places` and kAccountsOfOwner.
-  if (is_segment && format < 3) {
-    db.execute("CREATE TABLE places(id INTEGER PRIMARY KEY, list BLOB NOT NULL)");
-    add_accounts_of_owners(db);
-  }
-  // The lists of format 3 have no salt.
-  if (is_segment && format == 3) db.execute("DELETE FROM places");
-  db.run("UPDATE meta SET value = ? WHERE key = 'format'", kFormat);
-  return db.execute("COMMIT");
 }
 
 }  // namespace scriptorium::catalog

@@ -8,7 +8,7 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// The catalog on disk, format 3:
+// The catalog on disk, format 5:
 //
 //   ROOT/catalog.db             which segments exist, and the families
 //   ROOT/segments/000001.db     the jobs that arrived in one period, with their contents and index
@@ -37,7 +37,7 @@
 // changed), never too little.
 namespace scriptorium::catalog {
 
-inline constexpr std::int64_t kFormat = 4;
+inline constexpr std::int64_t kFormat = 5;
 inline constexpr std::int64_t kOldestFormat = 2;
 inline constexpr std::size_t kBlockBytes = 64
                                            << 10;  // raw contents of a block, before it is sealed
@@ -96,8 +96,5 @@ bool prepare_reader(sqlite::Connection& db);
 // with what it is. A catalog of kOldestFormat and later can be converted (segments.h).
 Result<std::int64_t> format_of(sqlite::Connection& db);
 Result<void> check_format(sqlite::Connection& db);
-
-// Makes a file of an older format one of kFormat, in one transaction.
-bool convert_tables(sqlite::Connection& db, std::int64_t format);
 
 }  // namespace scriptorium::catalog

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/catalog/runs.h"
 #include "backends/catalog/search_collector.h"
 #include "backends/catalog/search_facets.h"
 #include "backends/catalog/search_pool.h"
@@ -454,6 +455,11 @@ class CatalogSearch final : public Searchable {
   Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,
                                      std::optional<Timestamp> before, std::size_t limit) override {
     return read_family(pool_, family, visibility, before, limit);
+  }
+
+  Result<std::vector<std::string>> runs(const RunRequest& request,
+                                        const std::function<void(const JobRun&)>& use) override {
+    return read_runs(pool_, request, use);
   }
 
  private:

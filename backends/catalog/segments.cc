@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "backends/catalog/convert.h"
 #include "core/base/accounts.h"
 #include "core/base/fault_point.h"
 #include "core/base/file.h"

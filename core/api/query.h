@@ -170,4 +170,33 @@ struct JobRow {
   bool operator==(const JobRow&) const = default;
 };
 
+// One run of a job that ended, as far as sums over many of them need it. A task of an array is a
+// run of its own.
+struct JobRun {
+  std::optional<std::string> user;  // the uid if it has no name
+  bool verified = false;
+  std::optional<std::string> account;
+  std::optional<std::string> partition;
+  Timestamp ended_at;  // whole seconds
+  // What it had: cores, GPUs for so long. 0: none, or not known.
+  std::uint64_t core_seconds = 0;
+  std::uint64_t gpu_seconds = 0;
+  // The part of that which was not used. Absent: not measured.
+  std::optional<std::uint64_t> unused_core_seconds;
+  std::optional<std::uint64_t> unused_gpu_seconds;
+  std::vector<std::string> nodes;
+  std::vector<std::string> findings;  // ids, without those that only inform; worst first
+  struct Program {
+    std::string name;         // kOtherPrograms, kUnseenPrograms: those that have none here
+    std::uint32_t share = 0;  // of the run's CPU time, in 1/10000
+    bool operator==(const Program&) const = default;
+  };
+  std::vector<Program> programs;
+  std::vector<std::string> modules;  // of its script
+
+  bool operator==(const JobRun&) const = default;
+};
+inline constexpr const char* kOtherPrograms = "(other)";
+inline constexpr const char* kUnseenPrograms = "(not seen)";
+
 }  // namespace scriptorium

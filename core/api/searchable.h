@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -26,6 +27,7 @@ struct Visibility {
   std::vector<std::string> accounts;  // of verified jobs only
 };
 bool is_visible(const JobRow& job, const Visibility& visibility);
+bool is_visible(const JobRun& run, const Visibility& visibility);
 
 // A sink that can answer questions about what it stored. A sink that implements this returns it
 // from Sink::searchable(); it lives as long as its sink. Nothing that a user typed may reach the
@@ -125,6 +127,18 @@ class Searchable {
   virtual Result<std::vector<JobRow>> family(std::uint64_t family, const Visibility& visibility,
                                              std::optional<Timestamp> before,
                                              std::size_t limit) = 0;
+
+  struct RunRequest {
+    Timestamp from;  // whole seconds, as `until`
+    Timestamp until = Timestamp{std::numeric_limits<std::int64_t>::max()};
+    bool modules = false;  // fill JobRun::modules
+    std::stop_token stop;
+    Visibility visibility;
+  };
+  // Calls use() for each run that ended at `from` or later and before `until`, and returns what
+  // could not be read. kInvalidConfig: this store has no runs but those in its events.
+  virtual Result<std::vector<std::string>> runs(const RunRequest& request,
+                                                const std::function<void(const JobRun&)>& use);
 };
 
 }  // namespace scriptorium

@@ -69,6 +69,7 @@ struct Arguments {
   std::string job;                        // report
   std::string user;                       // report
   std::string since;                      // report, search
+  std::string until;                      // report
   std::string archive;                    // report, redact; "" = all that the sinks stored
   std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
@@ -92,9 +93,9 @@ struct Arguments {
   std::vector<std::string> jobs;          // show, diff, history
   std::vector<std::string> query;         // search
   std::string in;                         // search, diff, history, software: only this sink
-  std::string by;                         // software
+  std::string by;                         // software, report
   bool script = false;                    // diff
-  bool csv = false;                       // search, software
+  bool csv = false;                       // search, software, report
   bool ids = false;                       // search
   bool nul = false;                       // search
   bool count = false;                     // search

@@ -1,5 +1,6 @@
 // The commands that find, show and compare jobs.
 #include "core/cli/command_definition.h"
+#include "core/cli/report_sums.h"
 
 namespace scriptorium::cli {
 
@@ -139,11 +140,22 @@ void CommandDefinition::add_report() {
                                        "age such as 7d, 12h or 30m")
                            ->type_name("TIME")
                            ->excludes(job);
+  report.add_option("--until", into_.until, "Jobs that ended before then; likewise")
+      ->type_name("TIME")
+      ->excludes(job);
+  CLI::Option* by =
+      report
+          .add_option("--by", into_.by,
+                      "A row for each user, account, ... with what all their jobs had and did not "
+                      "use, beside as long a time before --since")
+          ->check(CLI::IsMember(sum_by_words()))
+          ->excludes(job);
   report
       .add_flag("--family", into_.family,
                 "A row for each family of jobs, those that a person would call the same, and how "
                 "its runs change")
-      ->excludes(job);
+      ->excludes(job)
+      ->excludes(by);
   report
       .add_option("--archive", into_.archive,
                   "A file tree to read instead of those of the configuration's sinks")
@@ -152,14 +164,17 @@ void CommandDefinition::add_report() {
       ->check(CLI::NonNegativeNumber)
       ->excludes(job);
   CLI::Option* json = report.add_flag("--json", into_.json, "Everything, for programs");
+  report.add_flag("--csv", into_.csv, "With --by: a table for programs, with a header")
+      ->excludes(json)
+      ->needs(by);
   report
       .add_flag("--jobstats", into_.js1,
                 "The summary of one job as jobstats writes it, for tools that read that")
       ->excludes(json)
       ->needs(job);
-  report.parse_complete_callback([job, user, since] {
-    if (job->count() + user->count() + since->count() == 0)
-      throw CLI::RequiredError("JOB, --user or --since");
+  report.parse_complete_callback([job, user, since, by] {
+    if (job->count() + user->count() + since->count() + by->count() == 0)
+      throw CLI::RequiredError("JOB, --user, --since or --by");
   });
 }
 

@@ -80,6 +80,8 @@ const std::vector<Section>& sections() {
            {"scriptorium report 4711", "See what a job used, and what to ask for next time."},
            {"scriptorium report --user alice --since 7d",
             "Find the jobs of a week that wasted most."},
+           {"scriptorium report --by account --since 30d --csv",
+            "Sum up a month for each account, for a spreadsheet."},
            {"scriptorium import sarchive /srv/old-archive --dry-run",
             "See what another archiver's tree would bring."},
            {"scriptorium redact job.sh", "See what of a script would not be archived, and why."},

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/accounts.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
@@ -21,6 +22,7 @@
 #include "core/cli/report_archive.h"
 #include "core/cli/report_families.h"
 #include "core/cli/report_reader.h"
+#include "core/cli/report_sums.h"
 #include "core/cli/report_text.h"
 #include "core/cli/run_trend.h"
 #include "core/cli/secret_text.h"
@@ -184,15 +186,91 @@ int one_job(const Arguments& arguments, const UsagePlaces& places, Console& cons
   return kExitGood;
 }
 
-int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& console) {
-  const auto since = since_of(arguments.since);
-  if (!since) {
-    return fail(console,
-                "--since: \"" + printable(arguments.since) +
-                    "\" is neither a date such as 2026-11-14, a time such as "
-                    "2026-11-14T08:00:00Z, nor an age such as 7d",
-                kExitUsage);
+// False: it said that the text is no time.
+bool read_time(const char* option, const std::string& text, Timestamp& into, Console& console) {
+  const auto time = since_of(text);
+  if (time) {
+    into = *time;
+    return true;
   }
+  fail(console,
+       std::string(option) + ": \"" + printable(text) +
+           "\" is neither a date such as 2026-11-14, a time such as 2026-11-14T08:00:00Z, nor an "
+           "age such as 7d",
+       kExitUsage);
+  return false;
+}
+
+// When the jobs of a list ended: at `since` or later, and before `until`.
+struct Ended {
+  Timestamp since;
+  Timestamp until;
+};
+std::optional<Ended> ended_or_say(const Arguments& arguments, Console& console) {
+  const auto whole_seconds = [](Timestamp t) {
+    return Timestamp{t.nanoseconds / kSecond * kSecond};
+  };
+  Ended ended;
+  Timestamp until{system_clock().now().nanoseconds + kSecond};
+  if (!read_time("--since", arguments.since, ended.since, console)) return std::nullopt;
+  if (!arguments.until.empty() && !read_time("--until", arguments.until, until, console))
+    return std::nullopt;
+  ended = {whole_seconds(ended.since), whole_seconds(until)};
+  if (ended.until > ended.since) return ended;
+  fail(console, "--until: is not after --since", kExitUsage);
+  return std::nullopt;
+}
+
+void say_closed(const UsageRecords& place, Console& console) {
+  if (const std::uint64_t closed = place.closed(); closed > 0) {
+    console.err << "scriptorium: " << closed
+                << " folders or files of the archive are closed to you and not counted\n";
+  }
+}
+
+void print_json(const Json& json, Console& console) {
+  console.out << json.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+}
+
+// A run has its user's name, unless that has none.
+std::string name_of(const std::string& user) {
+  const auto uid = parse_number<uid_t>(user);
+  const auto found = uid ? find_user(*uid) : Result<std::optional<UserRecord>>(std::nullopt);
+  return found && *found ? (*found)->name : user;
+}
+
+int sums(const Arguments& arguments, const UsagePlaces& places, Console& console) {
+  const auto ended = ended_or_say(arguments, console);
+  if (!ended) return kExitUsage;
+  SumPeriod period{.from = ended->since, .until = ended->until};
+  if (arguments.since.empty()) period.from.reset();
+  const Searchable::RunRequest request{
+      .from = period.first(), .until = period.until, .modules = arguments.by == "module"};
+  ReportSums sums(*sum_by(arguments.by), period);
+  const std::string user = name_of(arguments.user);
+  const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
+    return place->runs(request, [&](const JobRun& run) {
+      if (user.empty() || run.user == user) sums.add(run);
+    });
+  });
+  if (read == places.list.end()) return kExitUnavailable;
+  const auto unfinished = (**read).unfinished(ended->since, ended->until, user);
+  const auto before =
+      period.from ? (**read).unfinished(period.first(), ended->since, user) : std::nullopt;
+  sums.add_unfinished(unfinished.value_or(0), before.value_or(0));
+  say_closed(**read, console);
+  if (arguments.json) {
+    print_json(sums.json(), console);
+  } else {
+    console.out << (arguments.csv ? sums.csv()
+                                  : sums.text(static_cast<std::size_t>(arguments.limit), console));
+  }
+  return kExitGood;
+}
+
+int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& console) {
+  const auto ended_in = ended_or_say(arguments, console);
+  if (!ended_in) return kExitUsage;
   std::map<std::string, ReportedJob>
       rows;  // by event, so that two trees with the same jobs count once
   FamilyReport families;
@@ -204,33 +282,30 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
       return;
     }
     const auto ended = parse_rfc3339(string_at(event, kUsage, "ended_at"));
-    if (ended && *ended < *since) return;
+    if (ended && (*ended < ended_in->since || *ended >= ended_in->until)) return;
     const bool is_new = rows.emplace(event.value("id", record.key), row_of(event)).second;
     if (is_new && arguments.family) families.add(event, record.family);
   };
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
-    return place->since(*since, arguments.user, take);
+    return place->since(ended_in->since, arguments.user, take);
   });
   if (read == places.list.end()) return kExitUnavailable;
   std::vector<ReportedJob> list;
   for (auto& [id, row] : rows) list.push_back(std::move(row));
-  if (const std::uint64_t closed = (**read).closed(); closed > 0) {
-    console.err << "scriptorium: " << closed
-                << " folders or files of the archive are closed to you and not counted\n";
-  }
+  say_closed(**read, console);
   if (arguments.family) {
-    console.out << (arguments.json
-                        ? families.json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                        : families.text(static_cast<std::size_t>(arguments.limit), console));
+    if (arguments.json) {
+      print_json(families.json(), console);
+    } else {
+      console.out << families.text(static_cast<std::size_t>(arguments.limit), console);
+    }
     return kExitGood;
   }
   if (arguments.json) {
     sort_by_waste(list);
     Json all = Json::array();
     for (const ReportedJob& row : list) all.push_back(json_of(row));
-    console.out << Json{{"jobs", std::move(all)}}.dump(2, ' ', false,
-                                                       Json::error_handler_t::replace)
-                << "\n";
+    print_json(Json{{"jobs", std::move(all)}}, console);
     return kExitGood;
   }
   console.out << table_of(std::move(list), static_cast<std::size_t>(arguments.limit), console);
@@ -257,10 +332,14 @@ std::optional<Timestamp> since_of(const std::string& text) {
 
 int report_command(const Arguments& arguments, Console& console) {
   int code = kExitGood;
+  if (arguments.by == "module" && !arguments.archive.empty())
+    return fail(console, "--by module: not with --archive, as the events there have no modules",
+                kExitUsage);
   const UsagePlaces places = usage_places_or_say(arguments, console, code);
   if (places.list.empty()) return code;
-  return arguments.job.empty() ? many_jobs(arguments, places, console)
-                               : one_job(arguments, places, console);
+  if (!arguments.job.empty()) return one_job(arguments, places, console);
+  return arguments.by.empty() ? many_jobs(arguments, places, console)
+                              : sums(arguments, places, console);
 }
 
 }  // namespace scriptorium::cli

@@ -4,10 +4,12 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "core/api/kit/search/job_facts.h"
 #include "core/base/text.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -94,11 +96,34 @@ class Trees final : public UsageRecords {
     return each({.since = since, .only_directory = own_folder(user)}, name, use);
   }
 
+  bool runs(const Searchable::RunRequest& request,
+            const std::function<void(const JobRun&)>& use) override {
+    std::set<std::string> seen;  // two trees may have the same
+    return each_text({.since = request.from, .only_directory = own_folder("")},
+                     [&](const std::string& /*path*/, const std::string& bytes) {
+                       if (bytes.find("\"usage.job\"") == std::string::npos) return;
+                       const auto event = event_from_json(bytes);
+                       if (!event || !seen.insert(event->id).second) return;
+                       JobRow row;
+                       if (const auto run = join(row, *event)) use(*run);
+                     });
+  }
+
   std::uint64_t closed() const noexcept override { return closed_; }
 
  private:
-  // False if no tree could be read.
   bool each(RecordWalk walk, const std::string& must_hold, const Use& use) {
+    return each_text(std::move(walk), [&](const std::string& path, const std::string& bytes) {
+      if (bytes.find(must_hold) == std::string::npos) return;
+      Json event = Json::parse(bytes, nullptr, false);
+      if (event.is_object()) use({std::move(event), path, std::nullopt});
+    });
+  }
+
+  // False if no tree could be read.
+  bool each_text(
+      RecordWalk walk,
+      const std::function<void(const std::string& path, const std::string& bytes)>& use) {
     bool any = false;
     for (const std::string& root : roots_) {
       walk.root = root;
@@ -106,9 +131,7 @@ class Trees final : public UsageRecords {
       const auto counts =
           walk_records(walk, [&](const std::string& path, const std::string& bytes) {
             counter.add();
-            if (bytes.find(must_hold) == std::string::npos) return;
-            Json event = Json::parse(bytes, nullptr, false);
-            if (event.is_object()) use({std::move(event), path, std::nullopt});
+            use(path, bytes);
           });
       if (!counts) {
         console_.err << "scriptorium: " << printable(counts.error().message()) << "\n";
@@ -149,6 +172,51 @@ class Stores final : public UsageRecords {
   // Another place is asked if no sink can answer, so that is not said.
   void keep_quiet() noexcept { is_quiet_ = true; }
 
+  bool runs(const Searchable::RunRequest& request,
+            const std::function<void(const JobRun&)>& use) override {
+    std::vector<query::Refusal> refused;
+    for (const query::Store& store : stores_) {
+      Searchable::RunRequest asked = request;
+      asked.stop = signal_.token();
+      Counter counter(console_, "runs");
+      const auto problems = store.searchable->runs(asked, [&](const JobRun& run) {
+        counter.add();
+        use(run);
+      });
+      if (!problems) {
+        refused.push_back({store.name, problems.error()});
+        continue;
+      }
+      say_problems(*problems);
+      if (asked.stop.stop_requested())
+        console_.err << "scriptorium: stopped; some jobs are missing\n";
+      return true;
+    }
+    if (!is_quiet_) say_refusals(refused, console_);
+    return false;
+  }
+
+  std::optional<std::uint64_t> unfinished(Timestamp from, Timestamp until,
+                                          const std::string& user) override {
+    Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
+    submitted.from = from.nanoseconds;
+    submitted.to = until.nanoseconds - 1;
+    Query not_ended{.kind = Query::Kind::kNot};
+    not_ended.children.push_back({.kind = Query::Kind::kRange, .field = QueryField::kEnded});
+    not_ended.children.back().from = 0;
+    Searchable::Request request{
+        .query = joined(Query::Kind::kAnd, std::move(submitted), std::move(not_ended)), .limit = 0};
+    if (!user.empty())
+      request.query =
+          joined(Query::Kind::kAnd, field_node(QueryField::kUser, user), std::move(request.query));
+    request.count = true;
+    request.exact = true;
+    request.stop = signal_.token();
+    const auto asked = query::search_fastest(stores_, request);
+    if (asked.store == nullptr || !asked.answer.count) return std::nullopt;
+    return asked.answer.count->jobs;
+  }
+
   bool of_job(const std::string& job, const Use& use) override {
     if (job.find('*') != std::string::npos) return true;  // no id: it would match other jobs
     const std::string array = job.substr(0, job.find('_'));
@@ -169,6 +237,11 @@ class Stores final : public UsageRecords {
   }
 
  private:
+  void say_problems(const std::vector<std::string>& problems) {
+    for (const std::string& problem : problems)
+      console_.err << "scriptorium: " << printable(problem, 1024) << "\n";
+  }
+
   // Asks the stores until one answers; a later page is asked of the same.
   bool each(Query query, const Use& use) {
     Searchable::Request request{.query = std::move(query), .limit = kJobsOfAPage};
@@ -189,8 +262,7 @@ class Stores final : public UsageRecords {
     while (true) {
       const auto page = query::usage_page(store, request);
       if (!page) return page.error();
-      for (const std::string& problem : page->problems)
-        console_.err << "scriptorium: " << printable(problem, 1024) << "\n";
+      say_problems(page->problems);
       for (const auto& [event, family] : page->uses) {
         Json json = Json::parse(event_json(*event), nullptr, false);
         if (json.is_object()) use({std::move(json), event->id, family});
@@ -281,6 +353,9 @@ UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, in
   // be allowed to read all of it.
   Problems problems;
   auto roots = roots_of(load_config(arguments.config_file, problems));
+  // A tree would have to read every script for its modules.
+  const bool for_modules = arguments.by == "module";
+  if (for_modules) roots.clear();
   if (indexed != nullptr) {
     if (!roots.empty()) indexed->keep_quiet();
     places.list.push_back(std::move(indexed));
@@ -289,6 +364,13 @@ UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, in
   if (!places.list.empty()) return places;
   code = kExitConfig;
   if (print_problems(problems, console)) return places;
+  if (for_modules) {
+    fail(console,
+         "--by module: only the catalog knows the modules of all jobs; add [sink.catalog], reload, "
+         "and run `scriptorium sinks fill catalog`",
+         code);
+    return places;
+  }
   console.err << "scriptorium: " << arguments.config_file
               << ": no sink keeps usage.job where a report can read it; give [sink.catalog], or a "
                  "sink with a root, kinds = [\"job.script\", \"usage.*\"], or use --archive DIR\n";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/api/searchable.h"
 #include "core/base/time.h"
 #include "core/cli/arguments.h"
 #include "core/cli/console.h"
@@ -37,6 +38,16 @@ class UsageRecords {
   // For each record of the jobs that ended since then, of `user` if that is not empty. Some others
   // may be among them. False as above.
   virtual bool since(Timestamp since, const std::string& user, const Use& use) = 0;
+  // Calls use() for each run of such a job, and perhaps for some that ended before or after. False
+  // as above.
+  virtual bool runs(const Searchable::RunRequest& request,
+                    const std::function<void(const JobRun&)>& use) = 0;
+  // Jobs of `user`, of all users if that is empty, that were submitted at `from` or later and
+  // before `until`, and of which no end is known. Nothing if that would take long here.
+  virtual std::optional<std::uint64_t> unfinished(Timestamp /*from*/, Timestamp /*until*/,
+                                                  const std::string& /*user*/) {
+    return std::nullopt;
+  }
   // Folders and files that the caller may not read.
   virtual std::uint64_t closed() const noexcept { return 0; }
 };
@@ -45,7 +56,8 @@ class UsageRecords {
 bool is_of_job(const nlohmann::ordered_json& event, const std::string& job);
 
 // The places that a report asks, the fastest first: the indexed sinks that take usage.job, then
-// their file trees; with --archive only that tree. None: the reason was printed, and `code` is set.
+// their file trees; with --archive only that tree. For modules, only the
+// indexed sinks. None: the reason was printed, and `code` is set.
 struct UsagePlaces {
   std::vector<std::unique_ptr<UsageRecords>> list;
   std::shared_ptr<const OpenStores> stores;  // all that can be searched; null with --archive

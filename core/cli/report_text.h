@@ -19,6 +19,9 @@ struct JobReport {
   std::vector<nlohmann::ordered_json const*> nodes;  // usage.node
 };
 
+// GPUs are expensive: an idle GPU hour counts as ten core hours.
+inline constexpr double kCoreHoursOfGpuHour = 10;
+
 // A row of the table.
 struct ReportedJob {
   std::string id, user, name, state, ended;
@@ -27,8 +30,9 @@ struct ReportedJob {
   std::string quality;
   std::vector<std::string> findings;  // ids
 
-  // GPUs are expensive: an idle GPU hour counts as ten core hours.
-  double waste() const noexcept { return wasted_core_hours + 10 * wasted_gpu_hours; }
+  double waste() const noexcept {
+    return wasted_core_hours + kCoreHoursOfGpuHour * wasted_gpu_hours;
+  }
 };
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);
 void sort_by_waste(std::vector<ReportedJob>& rows);

@@ -58,6 +58,7 @@ class JobModel {
     const std::uint64_t elapsed = 60 + random_of_use_() % 7'000;
     const bool failed = random_of_use_() % 8 == 0;
     const std::uint64_t cpus = std::uint64_t{1} << (random_of_use_() % 7);
+    const std::uint64_t busy_percent = random_of_use_() % 100;
     const Timestamp began{job.time.nanoseconds + 30 * kSecond};
     const Timestamp ended{began.nanoseconds + static_cast<std::int64_t>(elapsed) * kSecond};
     const std::string times = R"("started_at":")" + format_rfc3339(began, TimePrecision::kSeconds) +
@@ -69,8 +70,12 @@ class JobModel {
                        R"(,"quality":"exact","request":{"nodes":1,"cpus":)" + std::to_string(cpus) +
                        R"(,"memory_bytes":)" + std::to_string((random_of_use_() % 64 + 1) << 30) +
                        R"(},"cpu":{"time_seconds":)" +
-                       std::to_string(elapsed * cpus * (random_of_use_() % 100) / 100) +
-                       R"(,"allocated":)" + std::to_string(cpus) + R"(},"findings":[)" +
+                       std::to_string(elapsed * cpus * busy_percent / 100) + R"(,"allocated":)" +
+                       std::to_string(cpus) + R"(,"efficiency_ratio":)" +
+                       std::to_string(static_cast<double>(busy_percent) / 100) +
+                       R"(},"nodes":[{"host":{"name":"n)" + std::to_string(random_of_use_() % 500) +
+                       R"("}}],"programs":[{"name":"gmx_mpi","cpu_ratio":0.97},{"name":"bash",)"
+                       R"("cpu_ratio":0.02}],"programs_unseen":{"cpu_ratio":0.01},"findings":[)" +
                        (random_of_use_() % 10 == 0 ? R"({"id":"cpu_low"})" : "") + "]}}";
     event.id = event_id(std::vector<std::string_view>{job.id, "usage.job"});
     return event;

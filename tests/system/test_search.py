@@ -20,7 +20,7 @@ import time
 import pytest
 
 import harness
-from harness import EX_NOINPUT, EX_OK, EX_UNAVAILABLE
+from harness import EX_CONFIG, EX_NOINPUT, EX_OK, EX_UNAVAILABLE
 from test_search_reference import FakeSlurm
 
 NOTHING_FOUND = 1
@@ -308,20 +308,23 @@ def test_a_backup_beside_a_writing_daemon_is_whole_and_can_be_restored(make_daem
 
 
 # ---- report, with the runs before ----------------------------------------------------------------
-def accounting_rows(job, submitted, elapsed, memory, state="COMPLETED"):
-    """What sacct says of a job on one CPU of n1: the job, and its step batch."""
+def accounting_rows(job, submitted, elapsed, memory, state="COMPLETED", cpus=1, shown=None,
+                    user=None, account="chem", partition="cpu"):
+    """What sacct says of a job on n1 that kept one of its CPUs busy: the job, and its step batch.
+    `shown`: the id of an array's task."""
     at = [time.strftime("%FT%T", time.gmtime(t)) for t in (submitted, submitted + 5,
                                                            submitted + 5 + elapsed)]
     clock = f"{elapsed // 3600:02}:{elapsed // 60 % 60:02}:{elapsed % 60:02}"
-    user, uid = pwd.getpwuid(os.getuid()).pw_name, str(os.getuid())
-    tres = "cpu=1,mem=8192M,node=1"
+    owner = pwd.getpwnam(user) if user else pwd.getpwuid(os.getuid())
+    user, uid, shown = owner.pw_name, str(owner.pw_uid), shown or str(job)
+    tres = f"cpu={cpus},mem=8192M,node=1"
     times = [*at, str(elapsed), "00:00:00"]
-    rows = ([str(job), str(job), uid, uid, user, user, "chem", "cpu", "normal", *times, "600",
-             state, "0:0", "1", "1", tres, clock, clock, "00:00:00", "", "", "", "n1", "/tmp",
+    rows = ([str(job), shown, uid, uid, user, user, account, partition, "normal", *times, "600",
+             state, "0:0", str(cpus), "1", tres, clock, clock, "00:00:00", "", "", "", "n1", "/tmp",
              f"md_{job}"],
-            [f"{job}.batch", f"{job}.batch", "", "", "", user, "", "", "", *times, "", state, "0:0",
-             "1", "1", tres, clock, clock, "00:00:00", str(memory), f"cpu={clock},mem={memory}",
-             "1", "n1", "", "batch"])
+            [f"{job}.batch", f"{shown}.batch", "", "", "", user, "", "", "", *times, "", state,
+             "0:0", str(cpus), "1", tres, clock, clock, "00:00:00", str(memory),
+             f"cpu={clock},mem={memory}", "1", "n1", "", "batch"])
     return "".join("".join(field + "@" for field in row) + "\n" for row in rows)
 
 
@@ -379,3 +382,100 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
     assert family["trend"]["suggest"]["directives"][0] == "#SBATCH --mem=2400M"
     first = daemon.command("report", "201").stdout
     assert "ITS LAST" not in first and "Next time\n  #SBATCH --mem=2400M" in first, first
+
+
+# id: id of the array's task, seconds before now at which it was submitted, seconds, CPUs, user,
+# account, partition, module. Each ended 5 s and its seconds after it was submitted.
+SUMMED = {301: (None, 50_000, 1_000, 4, "root", "chem", "cpu", "GROMACS/2024.2"),
+          302: (None, 60_000, 30_000, 8, "root", "chem", "gpu", "GROMACS/2024.2"),
+          303: (None, 46_405, 3_200, 2, "daemon", "bio", "cpu", None),  # ends at the beginning
+          304: (None, 46_406, 3_200, 2, "daemon", "bio", "cpu", None),  # a second before
+          305: (None, 80_000, 2_000, 16, "daemon", "bio", "cpu", None),
+          311: ("310_0", 20_000, 700, 2, "root", "bio", "cpu", "CUDA/12"),
+          312: ("310_1", 20_000, 701, 2, "root", "bio", "cpu", "CUDA/12")}
+BEGIN = 43_200  # seconds before now
+
+
+def expected_sums(by, jobs):
+    """jobs, core seconds and wasted core seconds of each row, in and before the time since BEGIN"""
+    rows = {}
+    for row in jobs:
+        _, submitted, elapsed, cpus, user, account, partition, module = row
+        # Accounting does not say which nodes it were.
+        name = {"user": user, "account": account, "partition": partition, "node": "(unknown)",
+                "module": module or "(none)"}[by]
+        ended = submitted - 5 - elapsed
+        if ended > 2 * BEGIN:
+            continue
+        figures = rows.setdefault(name, [[0, 0, 0], [0, 0, 0]])[ended > BEGIN]
+        for i, figure in enumerate((1, elapsed * cpus, elapsed * (cpus - 1))):
+            figures[i] += figure
+    return rows
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_report_by_adds_up_what_the_jobs_of_a_time_had_and_wasted(make_daemon, spool, work, store):
+    slurm, now = FakeSlurm(work), int(time.time())
+    (slurm.directory / "rows").write_text("".join(
+        accounting_rows(job, now - submitted, elapsed, MIB, cpus=cpus, shown=shown, user=user,
+                        account=account, partition=partition)
+        for job, (shown, submitted, elapsed, cpus, user, account, partition, _) in SUMMED.items()))
+    (slurm.directory / "ended").write_text(
+        (slurm.directory / "ended").read_text().replace("mv rows told", "cp rows told"))
+    scripts = {int(shown.split("_")[0]) if shown else job: (now - submitted, user, module)
+               for job, (shown, submitted, _, _, user, _, _, module) in SUMMED.items()}
+    scripts[320] = (now - 100, "root", None)  # waits
+    scripts[321] = (now - BEGIN - 100, "root", None)
+    slurm.queue.write_text("".join(
+        f"{job}|{job}|{'0-1' if job == 310 else 'N/A'}|{(uid := pwd.getpwnam(user).pw_uid)}|{uid}|"
+        f"{submitted}|N/A|N/A|0|PD|1|"
+        f"chem@normal@cpu@/tmp@md_{job}@\n" for job, (submitted, user, _) in scripts.items()))
+    for job, (submitted, _, module) in scripts.items():
+        load = f"module load {module}\n" if module else ""
+        spool.write(job, f"#!/bin/bash\n{load}srun ./md {job}\n".encode(),
+                    [b"SLURM_JOB_NAME=md_%d" % job])
+        os.utime(spool.entry(job) / "script", (submitted, submitted))
+    sinks = {"archive": {"kinds": ["job.*", "usage.*"]}}
+    if store == "catalog":
+        sinks[store] = {"root": str(work / "catalog"), "kinds": ["job.*", "usage.*"]}
+    daemon = make_daemon(sources={
+        "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
+        "usage": {"accounting": "sacct", "sacct": str(work / "ended"),
+                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
+    daemon.start()
+    daemon.wait_acknowledged(len(scripts) + len(SUMMED), store)
+
+    since = time.strftime("%FT%TZ", time.gmtime(now - BEGIN))
+    period = ("--since", since, "--until", time.strftime("%FT%TZ", time.gmtime(now)))
+    groups = ["user", "account", "partition", "node"]
+    if store == "catalog":
+        groups.append("module")
+    else:
+        refused = daemon.command("report", "--by", "module", check=False)
+        assert refused.returncode == EX_CONFIG and "only the catalog knows" in refused.stderr
+    for by in groups:
+        answer = json.loads(daemon.command("report", "--by", by, *period, "--json").stdout)
+        figures = ("jobs", "core_seconds", "wasted_core_seconds")
+        rows = {row[by]: [[part[figure] for figure in figures] for part in (row, row["before"])]
+                for row in answer["rows"]}
+        waiting = rows.pop("(no usage)", [[0, 0, 0], [0, 0, 0]])
+        assert rows == expected_sums(by, SUMMED.values()), by
+        assert waiting == [[store == "catalog", 0, 0]] * 2, by
+        if by != "module":
+            for at, part in ((0, answer["total"]), (1, answer["total"]["before"])):
+                assert [part[figure] for figure in figures] == [
+                    sum(row[at][i] for row in (*rows.values(), waiting)) for i in range(3)]
+    rows = list(csv.DictReader(io.StringIO(daemon.command(
+        "report", "--by", "account", "--user", "root", *period, "--csv").stdout)))
+    assert [row["account"] for row in rows if row["account"] != "(no usage)"] == [
+        "chem", "bio", "total"]
+    assert int(rows[-1]["core_seconds"]) == 30_000 * 8 + 2 * (700 + 701)
+    by_uid = daemon.command("report", "--by", "user", "--user", "0", *period, "--csv").stdout
+    assert by_uid.splitlines()[-1].startswith("total,") and "daemon" not in by_uid
+    assert int(by_uid.splitlines()[-1].split(",")[2]) == int(rows[-1]["core_seconds"])
+    table = daemon.command("report", "--by", "user", *period).stdout
+    assert re.search(r"^root +3 +67\.4 +58\.7 +87 % +> 10 x", table, re.M), table
+    # From all time on, there is nothing before.
+    assert "TREND" not in daemon.command("report", "--by", "user").stdout
+    listed = json.loads(daemon.command("report", *period, "--json").stdout)["jobs"]
+    assert {job["id"] for job in listed} == {"302", "303", "310_0", "310_1"}

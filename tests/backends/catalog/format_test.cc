@@ -86,7 +86,7 @@ class CatalogFormatTest : public ::testing::Test {
 class CatalogOlderFormatTest : public CatalogFormatTest,
                                public ::testing::WithParamInterface<int> {};
 
-INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3));
+INSTANTIATE_TEST_SUITE_P(, CatalogOlderFormatTest, ::testing::Values(2, 3, 4));
 
 TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const std::string root = copy_of_fixture("format-" + std::to_string(GetParam()));
@@ -112,6 +112,10 @@ TEST_P(CatalogOlderFormatTest, OpensWhatItWrote) {
   const auto both = sink->searchable()->search(request);
   ASSERT_TRUE(both && both->hits.size() == 1);
   EXPECT_EQ(both->hits[0].job.id, "1");
+  std::size_t runs = 0;
+  const auto problems = sink->searchable()->runs({}, [&](const JobRun& /*run*/) { ++runs; });
+  ASSERT_TRUE(problems);
+  EXPECT_EQ(runs, 3U);
   deliver(*sink, job_at("6", 6));  // and it takes more
   const auto report = Maintenance(config_, clock_).check({});
   ASSERT_TRUE(report);
@@ -134,11 +138,9 @@ TEST_F(CatalogFormatTest, AnOlderCatalogIsConvertedByTheDaemonAlsoAfterAnInterru
   EXPECT_EQ(problem_of(open_catalog_reader(root)), "");
   // As if it had ended after the first segment.
   set_format(catalog_file(root), 2);
-  {
-    auto db = sqlite::Connection::open(segment_file(root, 2), sqlite::Connection::Mode::kReadWrite);
-    ASSERT_TRUE((*db)->execute("DROP TABLE places; DELETE FROM fields WHERE id >> 32 = 109"));
-  }
-  set_format(segment_file(root, 2), 2);
+  for (const char* ending : {"", "-wal", "-shm"}) fs::remove(segment_file(root, 2) + ending);
+  fs::copy_file(segment_file(std::string(SCRIPTORIUM_FIXTURES) + "/catalog/format-2", 2),
+                segment_file(root, 2));
   const auto sink = open(root);
   for (const int segment : {1, 2}) EXPECT_EQ(problem_of(open_segment_reader(root, segment)), "");
   const auto report = care.check({});

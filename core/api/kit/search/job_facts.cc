@@ -190,6 +190,60 @@ void take_run(JobRow& row, const Json& job, const Json& usage,
   }
 }
 
+// ---- runs
+
+constexpr double kShares = 10'000;  // JobRun::Program::share of a whole
+
+std::uint32_t share_of(const std::optional<double>& ratio) {
+  return static_cast<std::uint32_t>(std::lround(std::min(ratio.value_or(0), 1.0) * kShares));
+}
+
+// `count` of something for so long.
+std::uint64_t product_of(const std::optional<double>& seconds,
+                         const std::optional<std::uint64_t>& count) {
+  constexpr double kMost = 1e18;
+  return static_cast<std::uint64_t>(
+      std::min(std::round(seconds.value_or(0) * static_cast<double>(count.value_or(0))), kMost));
+}
+
+std::optional<std::uint64_t> unused_of(std::uint64_t whole, const std::optional<double>& ratio) {
+  if (!ratio) return std::nullopt;
+  const double unused = static_cast<double>(whole) * (1 - std::min(*ratio, 1.0));
+  return static_cast<std::uint64_t>(std::llround(unused));
+}
+
+JobRun run_of(const Event& event, const Json& usage, const std::optional<Timestamp>& started,
+              Timestamp ended) {
+  JobRow row;
+  take_run(row, {}, usage, started, ended);
+  const bool partial = text_at(member(usage, "quality"), "status") == "partial";
+  JobRun run{.user = either(event.user.name, event.user.id),
+             .verified = event.user.verified,
+             .account = event.job.account,
+             .partition = event.job.partition,
+             .ended_at = Timestamp{ended.nanoseconds / kSecond * kSecond},
+             .core_seconds = product_of(row.elapsed_seconds, row.cpus),
+             .gpu_seconds = product_of(row.elapsed_seconds, row.gpus)};
+  run.unused_core_seconds = unused_of(run.core_seconds, row.cpu_ratio);
+  // A share of the part that was seen says nothing of the rest.
+  if (!partial) run.unused_gpu_seconds = unused_of(run.gpu_seconds, row.gpu_ratio);
+  run.nodes = std::move(row.nodes);
+  take_list(run.findings, member(usage, "findings"), [](const Json& finding) {
+    return text_at(finding, "severity") == "info" ? std::nullopt : text_at(finding, "id");
+  });
+  const Json& programs = member(usage, "programs");
+  for (const Json& program : programs.is_array() ? programs : Json::array()) {
+    if (const auto name = text_at(program, "name"))
+      run.programs.push_back({*name, share_of(number_at(program, "cpu_ratio"))});
+  }
+  for (const auto& [key, name] : {std::pair("programs_other", kOtherPrograms),
+                                  std::pair("programs_unseen", kUnseenPrograms)}) {
+    if (const Json& rest = member(usage, key); rest.is_object())
+      run.programs.push_back({name, share_of(number_at(rest, "cpu_ratio"))});
+  }
+  return run;
+}
+
 // The row keeps the last run that failed, else the last one.
 void join_task(JobRow& row, const Json& job, const Json& usage,
                const std::optional<Timestamp>& started, const std::optional<Timestamp>& ended) {
@@ -201,6 +255,21 @@ void join_task(JobRow& row, const Json& job, const Json& usage,
   if (failed) ++row.failed_runs;
   if (kept_failed != failed ? kept_failed : known && now < known) return;
   forget_life(row);
+  take_run(row, job, usage, started, ended);
+}
+
+// The row keeps the newest life.
+void join_life(JobRow& row, const Json& job, const Json& usage,
+               const std::optional<Timestamp>& started, const std::optional<Timestamp>& ended) {
+  const auto known = end_of(row.started_at, row.ended_at);
+  const auto now = end_of(started, ended);
+  // Two events may describe one life: its start and its end, or its end and its use.
+  const bool same = is_same_start(row, started, ended) || (ended && row.ended_at == ended);
+  if (!same) ++row.lives;
+  if (!same && known && now < known) return;
+  if (!same) forget_life(row);
+  // What was said at its start, and came late.
+  if (same && row.ended_at && started && !ended) return;
   take_run(row, job, usage, started, ended);
 }
 
@@ -248,8 +317,8 @@ JobRow row_of(const Event& submission) {
   return row;
 }
 
-void join(JobRow& row, const Event& later) {
-  if (later.kind != "usage.job" && later.kind != "job.life") return;
+std::optional<JobRun> join(JobRow& row, const Event& later) {
+  if (later.kind != "usage.job" && later.kind != "job.life") return std::nullopt;
   const Json extra = Json::parse(later.extra_json, nullptr, false);
   const Json& job = member(extra, "job");
   const Json& usage = member(extra, kUsage);
@@ -260,17 +329,14 @@ void join(JobRow& row, const Event& later) {
   }
   const auto started = either(time_at(job, "started_at"), time_at(usage, "started_at"));
   const auto ended = either(time_at(job, "ended_at"), time_at(usage, "ended_at"));
-  if (later.job.array) return join_task(row, job, usage, started, ended);
-  const auto known = end_of(row.started_at, row.ended_at);
-  const auto now = end_of(started, ended);
-  // Two events may describe one life: its start and its end, or its end and its use.
-  const bool same = is_same_start(row, started, ended) || (ended && row.ended_at == ended);
-  if (!same) ++row.lives;
-  if (!same && known && now < known) return;
-  if (!same) forget_life(row);
-  // What was said at its start, and came late.
-  if (same && row.ended_at && started && !ended) return;
-  take_run(row, job, usage, started, ended);
+  std::optional<JobRun> run;
+  if (later.kind == "usage.job" && ended) run = run_of(later, usage, started, *ended);
+  if (later.job.array) {
+    join_task(row, job, usage, started, ended);
+  } else {
+    join_life(row, job, usage, started, ended);
+  }
+  return run;
 }
 
 std::pair<std::string_view, std::string_view> software_parts(std::string_view item) noexcept {

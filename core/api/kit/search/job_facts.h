@@ -21,7 +21,9 @@ JobRow row_of(const Event& submission);
 // `lives` counts the lives that were joined. Events with equal starts or equal ends describe one
 // life; of an older life than the newest, each must be joined once. A task of an array is counted
 // in `runs` instead.
-void join(JobRow& row, const Event& later);
+//
+// Returns the run that a usage.job describes, without its modules; nothing if it has no end.
+std::optional<JobRun> join(JobRow& row, const Event& later);
 
 // Whether the scheduler says that the job ended badly, and not because somebody wanted it to end.
 bool is_failure(const std::optional<std::string>& state) noexcept;

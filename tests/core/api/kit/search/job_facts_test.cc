@@ -119,6 +119,57 @@ TEST(RowOfTest, TakesNoModulesFromAnEnvironmentThatWasNotUnderstood) {
   EXPECT_EQ(row_of(event).modules, (std::vector<std::string>{"GROMACS/2023", "CUDA"}));
 }
 
+TEST(JoinTest, GivesTheRunOfAUsageJob) {
+  Event event = usage_event();
+  JobRow row;
+  const auto run = join(row, event);
+  ASSERT_TRUE(run);
+  EXPECT_EQ(run->user, event.user.name);
+  EXPECT_EQ(run->verified, event.user.verified);
+  EXPECT_EQ(run->account, event.job.account);
+  EXPECT_EQ(run->partition, event.job.partition);
+  EXPECT_EQ(run->ended_at, parse_rfc3339("2026-11-14T09:10:00Z"));
+  EXPECT_EQ(run->core_seconds, 57'608U);         // 3600.5 s of 16
+  EXPECT_EQ(run->unused_core_seconds, 40'902U);  // 71 % of that: 40,901.68
+  EXPECT_EQ(run->gpu_seconds, 7'201U);
+  EXPECT_EQ(run->unused_gpu_seconds, 3'601U);
+  EXPECT_EQ(run->nodes, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(run->findings, (std::vector<std::string>{"cpu_low", "memory_low"}));
+  EXPECT_TRUE(run->programs.empty());
+
+  // What says nothing of the whole job is not what it wasted; what only informs is not counted.
+  for (const auto& [from, to] :
+       {std::pair{R"("status":"ok")", R"("status":"partial")"},
+        std::pair{R"(,"efficiency_ratio":0.29)", R"(,"efficiency_ratio":1.5)"},
+        std::pair{R"("severity":"notice")", R"("severity":"info")"},
+        std::pair{R"("quality")",
+                  R"("programs":[{"name":"python3","cpu_ratio":0.98765},{"name":7},{"name":"sh"}],)"
+                  R"("programs_other":{"cpu_ratio":0.01},"programs_unseen":{},"quality")"}})
+    event.extra_json.replace(event.extra_json.find(from), std::string_view(from).size(), to);
+  event.user = {.id = "1007"};
+  const auto part = join(row, event);
+  ASSERT_TRUE(part);
+  EXPECT_EQ(part->user, "1007");
+  EXPECT_FALSE(part->verified);
+  EXPECT_EQ(part->unused_core_seconds, 0U);
+  EXPECT_EQ(part->unused_gpu_seconds, std::nullopt);
+  EXPECT_EQ(part->findings, std::vector<std::string>{"cpu_low"});
+  EXPECT_EQ(part->programs,
+            (std::vector<JobRun::Program>{
+                {"python3", 9'877}, {"sh", 0}, {kOtherPrograms, 100}, {kUnseenPrograms, 0}}));
+}
+
+TEST(JoinTest, GivesNoRunOfWhatHasNoEndOrIsNoUsage) {
+  JobRow row;
+  EXPECT_FALSE(join(row, life_event("COMPLETED", "10:00:00", "10:30:00")));
+  Event event = usage_event();
+  for (std::size_t at; (at = event.extra_json.find("ended_at")) != std::string::npos;)
+    event.extra_json[at] = 'x';
+  EXPECT_FALSE(join(row, event));
+  event.kind = "usage.node";
+  EXPECT_FALSE(join(row, event));
+}
+
 TEST(JoinTest, AddsOutcomeAndUse) {
   JobRow row = row_of(submission());
   join(row, usage_event());

@@ -1,0 +1,231 @@
+#include "backends/catalog/runs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/catalog/maintenance.h"
+#include "core/api/kit/search/job_facts.h"
+#include "tests/backends/catalog/catalog_events.h"
+#include "tests/backends/catalog/search_lab.h"
+
+// Searchable::runs() of a catalog, held against the events themselves.
+namespace scriptorium::catalog {
+namespace {
+
+using Json = nlohmann::json;
+using test::SearchLab;
+using test_support::job_at;
+
+constexpr int kJobs = 300;
+constexpr std::int64_t kHour = 3'600;
+
+// A job in an hour, with what a run can have, and some that miss one or the other.
+Event submission(int number) {
+  Event event = job_at(std::to_string(number), number * kHour);
+  event.user = {.name = "user" + std::to_string(number % 7), .verified = number % 5 != 0};
+  event.script->modules = {"GROMACS/2023." + std::to_string(number % 3), "CUDA"};
+  if (number % 9 == 0) event.script->modules.clear();
+  return event;
+}
+
+Event use_of(const Event& of, int number, int life = 0) {
+  Event event = test_support::usage_event(of, "COMPLETED", life);
+  event.job.account = number % 4 == 0 ? std::nullopt : std::optional("acc" + std::to_string(life));
+  event.job.partition = "batch";
+  const auto at = [&](std::int64_t seconds) {
+    return format_rfc3339({of.time.nanoseconds + seconds * kSecond + 123 * 1'000'000},
+                          TimePrecision::kMilliseconds);
+  };
+  const std::int64_t start = 60 + life * 2 * kHour;
+  Json usage{
+      {"started_at", at(start)},
+      {"ended_at", at(start + 100 + number)},
+      {"elapsed_seconds", 100.25 + number},
+      {"cpu", {{"allocated", 1 + number % 64}, {"efficiency_ratio", (number % 100) / 100.0}}},
+      {"nodes", Json::array()},
+      {"findings",
+       {{{"id", "cpu_low"}, {"severity", "warning"}},
+        {{"id", "short_job"}, {"severity", "info"}},
+        {{"id", "odd\nname"}, {"severity", "critical"}}}},
+      {"programs",
+       {{{"name", "python3"}, {"cpu_ratio", 0.9}}, {{"name", "two\nlines"}, {"cpu_ratio", 0.05}}}},
+      {"programs_unseen", {{"cpu_ratio", 0.0123}}},
+      {"quality", {{"status", "ok"}}}};
+  for (int node = 0; node < number % 4; ++node)
+    usage["nodes"].push_back({{"host", {{"name", "n" + std::to_string(number % 30 + node)}}}});
+  if (number % 6 == 0) usage["gpu"] = {{"count", 2}, {"utilization_ratio", 0.25}};
+  if (number % 8 == 0) usage.erase("cpu");
+  if (number % 10 == 0) usage.erase("programs");
+  event.extra_json = Json{{"job", {{"state", "COMPLETED"}}}, {"usage", usage}}.dump();
+  return event;
+}
+
+class RunsTest : public ::testing::Test {
+ protected:
+  // Jobs of three segments, every 20th an array of three tasks, every 30th twice.
+  RunsTest() {
+    std::vector<Event> events;
+    for (int number = 1; number <= kJobs; ++number) {
+      const Event job = submission(number);
+      const std::vector<std::string> modules = row_of(job).modules;
+      std::vector<Event> batch{job};
+      const bool has_script = number % 11 != 0;
+      if (!has_script) batch.clear();
+      for (int run = 0; run < (number % 20 == 0 ? 3 : number % 30 == 0 ? 2 : 1); ++run) {
+        Event use = use_of(job, number, run);
+        if (number % 20 == 0)
+          use.job.array =
+              JobArray{.job_id = use.job.id, .task_id = std::to_string(run), .task_spec = {}};
+        JobRow row;
+        expected_.push_back(*join(row, use));
+        if (has_script) expected_.back().modules = modules;
+        batch.push_back(use);
+        if (number % 13 == 0) batch.push_back(use);  // delivered twice
+      }
+      if (number % 17 == 0) std::reverse(batch.begin(), batch.end());
+      events.insert(events.end(), batch.begin(), batch.end());
+      if (number % 20 == 0) lab_.put(std::exchange(events, {}));
+    }
+    for (JobRun& run : expected_) {
+      const auto modules = run.modules;
+      run = as_stored(std::move(run));
+      run.modules = modules;
+    }
+  }
+
+  static std::vector<std::string> in_order(const std::vector<JobRun>& runs) {
+    std::vector<std::string> lines;
+    for (const JobRun& run : runs) {
+      Json programs = Json::array();
+      for (const auto& [name, share] : run.programs) programs.push_back({name, share});
+      const auto text = [](const auto& value) { return value ? Json(*value) : Json(); };
+      lines.push_back(Json{
+          run.ended_at.nanoseconds, text(run.user), run.verified, text(run.account),
+          text(run.partition), run.core_seconds, text(run.unused_core_seconds), run.gpu_seconds,
+          text(run.unused_gpu_seconds), run.nodes, run.findings, programs, run.modules}
+                          .dump());
+    }
+    std::sort(lines.begin(), lines.end());
+    return lines;
+  }
+  std::vector<std::string> expected(const Searchable::RunRequest& request) const {
+    std::vector<JobRun> runs;
+    for (const JobRun& run : expected_) {
+      if (run.ended_at < request.from || run.ended_at >= request.until) continue;
+      if (!is_visible(run, request.visibility)) continue;
+      runs.push_back(run);
+      if (!request.modules) runs.back().modules.clear();
+    }
+    return in_order(runs);
+  }
+  std::vector<std::string> found(const Searchable::RunRequest& request) {
+    std::vector<JobRun> runs;
+    const auto problems =
+        lab_.search().runs(request, [&](const JobRun& run) { runs.push_back(run); });
+    EXPECT_TRUE(problems) << problems.error().message();
+    EXPECT_TRUE(problems->empty()) << problems->front();
+    return in_order(runs);
+  }
+
+  SearchLab lab_;
+  std::vector<JobRun> expected_;
+};
+
+TEST_F(RunsTest, EveryRunIsFoundOnceAsItsEventHasIt) {
+  ASSERT_EQ(lab_.problem(), "");
+  ASSERT_EQ(lab_.segments().size(), 3U);
+  const auto all = found({.modules = true});
+  const auto should = expected({.modules = true});
+  std::vector<std::string> differences;
+  std::set_symmetric_difference(all.begin(), all.end(), should.begin(), should.end(),
+                                std::back_inserter(differences));
+  EXPECT_EQ(differences, std::vector<std::string>{});
+  EXPECT_GT(all.size(), 330U);
+  EXPECT_EQ(found({}), expected({}));
+}
+
+TEST_F(RunsTest, OfAPeriodTheFirstSecondBelongsToItAndTheLastDoesNot) {
+  const Timestamp end = expected_[120].ended_at;
+  for (const std::int64_t from : {-1, 0, 1}) {
+    for (const std::int64_t until : {-1, 0, 1}) {
+      const Searchable::RunRequest request{
+          .from = Timestamp{expected_[40].ended_at.nanoseconds + from * kSecond},
+          .until = Timestamp{end.nanoseconds + until * kSecond}};
+      EXPECT_EQ(found(request), expected(request));
+    }
+  }
+  EXPECT_TRUE(found({.from = end, .until = end}).empty());
+}
+
+TEST_F(RunsTest, OthersJobsDoNotExist) {
+  for (const Visibility& who :
+       {Visibility{.all = false, .users = {"user3"}, .accounts = {}},
+        Visibility{.all = false, .users = {}, .accounts = {"acc1"}}, Visibility{.all = false}}) {
+    const Searchable::RunRequest request{.visibility = who};
+    EXPECT_EQ(found(request), expected(request));
+    EXPECT_LT(found(request).size(), 80U);
+  }
+}
+
+TEST_F(RunsTest, AfterRewritingTheyAreTheSame) {
+  CatalogConfig config;
+  config.root = lab_.root();
+  config.segment_jobs = 120;
+  lab_.store().close();
+  const auto before = found({.modules = true});
+  Maintenance care(config, lab_.clock());
+  EXPECT_TRUE(care.check({})->findings.empty());
+  for (const int segment : {1, 3}) {
+    auto db = sqlite::Connection::open(segment_file(lab_.root(), segment),
+                                       sqlite::Connection::Mode::kReadWrite, "test");
+    ASSERT_TRUE((*db)->execute("UPDATE later SET ended = ended + 86400, user = NULL"));
+  }
+  EXPECT_NE(found({.modules = true}), before);
+  ASSERT_TRUE(care.rewrite(MaintainedSink::Rewrite::kDamaged, {}));
+  EXPECT_EQ(found({.modules = true}), before);
+}
+
+TEST_F(RunsTest, ASegmentThatCannotBeReadIsNamed) {
+  lab_.store().close();
+  {
+    auto db = sqlite::Connection::open(segment_file(lab_.root(), 2),
+                                       sqlite::Connection::Mode::kReadWrite, "test");
+    ASSERT_TRUE((*db)->execute("DROP INDEX later_ended; DROP TABLE later"));
+  }
+  std::size_t runs = 0;
+  const auto problems = lab_.search().runs({}, [&](const JobRun&) { ++runs; });
+  EXPECT_FALSE(problems && problems->empty());
+}
+
+TEST_F(RunsTest, CheckFindsARunThatIsNotWhatItsEventSays) {
+  lab_.store().close();
+  CatalogConfig config;
+  config.root = lab_.root();
+  Maintenance care(config, lab_.clock());
+  ASSERT_TRUE(care.check({})->findings.empty());
+  for (const char* change :
+       {"core_seconds = core_seconds + 1", "ended = ended + 1", "programs = '10000 python3'",
+        "unused_core_seconds = NULL", "account = NULL", "ended = NULL"}) {
+    auto db = sqlite::Connection::open(segment_file(lab_.root(), 2),
+                                       sqlite::Connection::Mode::kReadWrite, "test");
+    (*db)->execute("BEGIN; CREATE TEMP TABLE old AS SELECT * FROM later");
+    ASSERT_TRUE((*db)->execute(std::string("UPDATE later SET ") + change +
+                               " WHERE event = (SELECT event FROM later WHERE account NOT NULL AND "
+                               "unused_core_seconds NOT NULL LIMIT 1); COMMIT"));
+    const auto report = care.check({});
+    ASSERT_TRUE(report);
+    ASSERT_EQ(report->findings.size(), 1U) << change;
+    EXPECT_EQ(report->findings[0].problem, "the run of a later event is not what its record says");
+    ASSERT_TRUE((*db)->execute("DELETE FROM later; INSERT INTO later SELECT * FROM old"));
+  }
+}
+
+}  // namespace
+}  // namespace scriptorium::catalog
