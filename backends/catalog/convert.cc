@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,26 +13,10 @@
 #include "backends/catalog/store_contents.h"
 #include "core/api/event.h"
 #include "core/api/kit/search/job_facts.h"
+#include "core/base/ascii.h"
 
 namespace scriptorium::catalog {
 namespace {
-
-// As in schema.cc.
-constexpr const char* kAddRunColumns = R"sql(
-ALTER TABLE later ADD COLUMN ended INTEGER;
-ALTER TABLE later ADD COLUMN user INTEGER;
-ALTER TABLE later ADD COLUMN verified INTEGER;
-ALTER TABLE later ADD COLUMN account INTEGER;
-ALTER TABLE later ADD COLUMN partition INTEGER;
-ALTER TABLE later ADD COLUMN core_seconds INTEGER;
-ALTER TABLE later ADD COLUMN unused_core_seconds INTEGER;
-ALTER TABLE later ADD COLUMN gpu_seconds INTEGER;
-ALTER TABLE later ADD COLUMN unused_gpu_seconds INTEGER;
-ALTER TABLE later ADD COLUMN nodes INTEGER;
-ALTER TABLE later ADD COLUMN findings INTEGER;
-ALTER TABLE later ADD COLUMN programs TEXT;
-CREATE INDEX later_ended ON later(ended) WHERE ended NOT NULL;
-)sql";
 
 void add_accounts_of_owners(sqlite::Connection& db) {
   std::map<std::int64_t, std::vector<std::int64_t>> accounts;
@@ -46,7 +31,13 @@ void add_accounts_of_owners(sqlite::Connection& db) {
 
 // What format 5 has of the runs, from their records.
 void add_runs(sqlite::Connection& db) {
-  db.execute(kAddRunColumns);
+  // As in schema.cc.
+  for (std::string_view rest = kRunColumns; !rest.empty();) {
+    const std::string column(take_until(rest, ','));
+    db.execute("ALTER TABLE later ADD COLUMN " + column +
+               (column == " programs" ? " TEXT" : " INTEGER"));
+  }
+  db.execute("CREATE INDEX later_ended ON later(ended) WHERE ended NOT NULL");
   struct Row {
     std::int64_t job = 0;
     std::string event;

@@ -328,6 +328,23 @@ def accounting_rows(job, submitted, elapsed, memory, state="COMPLETED", cpus=1, 
     return "".join("".join(field + "@" for field in row) + "\n" for row in rows)
 
 
+def archived(make_daemon, work, store, events):
+    """A daemon that has archived the spool and the accounting of FakeSlurm."""
+    # The import asks for one part of the time after another, and takes what lies in it.
+    ended = work / "ended"
+    ended.write_text(ended.read_text().replace("mv rows told", "cp rows told"))
+    sinks = {"archive": {"kinds": ["job.*", "usage.*"]}}
+    if store == "catalog":
+        sinks[store] = {"root": str(work / "catalog"), "kinds": ["job.*", "usage.*"]}
+    daemon = make_daemon(sources={
+        "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
+        "usage": {"accounting": "sacct", "sacct": str(ended),
+                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
+    daemon.start()
+    daemon.wait_acknowledged(events, store)
+    return daemon
+
+
 MIB = 1 << 20
 # id: seconds, memory, state, memory that its script asks for
 RUNS = {201: (1200, 2000 * MIB, "COMPLETED", "8G"), 202: (1200, 500 * MIB, "COMPLETED", "8G"),
@@ -340,11 +357,8 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
         make_daemon, spool, work, store):
     slurm, now, uid = FakeSlurm(work), int(time.time()), os.getuid()
     submitted = {job: now - 80000 + 7200 * (job - 200) for job in RUNS}
-    # The import asks for one part of the time after another, and takes what lies in it.
     (slurm.directory / "rows").write_text("".join(accounting_rows(job, submitted[job], *run[:3])
                                                   for job, run in RUNS.items()))
-    (slurm.directory / "ended").write_text(
-        (slurm.directory / "ended").read_text().replace("mv rows told", "cp rows told"))
     slurm.queue.write_text("".join(
         f"{job}|{job}|N/A|{uid}|{uid}|{submitted[job]}|N/A|N/A|0|PD|1|chem@normal@cpu@/tmp@"
         f"md_{job}@\n" for job in RUNS))
@@ -353,15 +367,7 @@ def test_report_compares_with_the_runs_before_and_suggests_what_all_of_them_need
                          f"module load GROMACS/2024.2\nmpirun gmx_mpi mdrun -s run_{job}.tpr -v\n"
                          "cp confout.gro results\n".encode(), [b"SLURM_JOB_NAME=md_%d" % job])
         os.utime(spool.entry(job) / "script", (submitted[job], submitted[job]))
-    sinks = {"archive": {"kinds": ["job.*", "usage.*"]}}
-    if store == "catalog":
-        sinks[store] = {"root": str(work / "catalog"), "kinds": ["job.*", "usage.*"]}
-    daemon = make_daemon(sources={
-        "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
-        "usage": {"accounting": "sacct", "sacct": str(work / "ended"),
-                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
-    daemon.start()
-    daemon.wait_acknowledged(2 * len(RUNS), store)
+    daemon = archived(make_daemon, work, store, events=2 * len(RUNS))
 
     slow = daemon.command("report", "206").stdout
     assert "ITS LAST 4 RUNS" in slow and "[slower_than_before]" in slow, slow
@@ -420,8 +426,6 @@ def test_report_by_adds_up_what_the_jobs_of_a_time_had_and_wasted(make_daemon, s
         accounting_rows(job, now - submitted, elapsed, MIB, cpus=cpus, shown=shown, user=user,
                         account=account, partition=partition)
         for job, (shown, submitted, elapsed, cpus, user, account, partition, _) in SUMMED.items()))
-    (slurm.directory / "ended").write_text(
-        (slurm.directory / "ended").read_text().replace("mv rows told", "cp rows told"))
     scripts = {int(shown.split("_")[0]) if shown else job: (now - submitted, user, module)
                for job, (shown, submitted, _, _, user, _, _, module) in SUMMED.items()}
     scripts[320] = (now - 100, "root", None)  # waits
@@ -435,15 +439,7 @@ def test_report_by_adds_up_what_the_jobs_of_a_time_had_and_wasted(make_daemon, s
         spool.write(job, f"#!/bin/bash\n{load}srun ./md {job}\n".encode(),
                     [b"SLURM_JOB_NAME=md_%d" % job])
         os.utime(spool.entry(job) / "script", (submitted, submitted))
-    sinks = {"archive": {"kinds": ["job.*", "usage.*"]}}
-    if store == "catalog":
-        sinks[store] = {"root": str(work / "catalog"), "kinds": ["job.*", "usage.*"]}
-    daemon = make_daemon(sources={
-        "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
-        "usage": {"accounting": "sacct", "sacct": str(work / "ended"),
-                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
-    daemon.start()
-    daemon.wait_acknowledged(len(scripts) + len(SUMMED), store)
+    daemon = archived(make_daemon, work, store, events=len(scripts) + len(SUMMED))
 
     since = time.strftime("%FT%TZ", time.gmtime(now - BEGIN))
     period = ("--since", since, "--until", time.strftime("%FT%TZ", time.gmtime(now)))
