@@ -1,6 +1,11 @@
 #include "core/base/time.h"
 
+#include <algorithm>
+#include <array>
+#include <ctime>
 #include <utility>
+
+#include "core/base/ascii.h"
 
 namespace scriptorium {
 namespace {
@@ -29,6 +34,18 @@ Civil split(Timestamp time) {
           in_day / 60 % 60,
           in_day % 60,
           nanos};
+}
+
+std::tm local_parts(Timestamp time) {
+  const std::time_t seconds = time.nanoseconds / kSecond - (time.nanoseconds % kSecond < 0 ? 1 : 0);
+  std::tm parts{};
+  ::localtime_r(&seconds, &parts);
+  return parts;
+}
+
+std::string strftime_text(const char* format, const std::tm& parts) {
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
 }
 
 class SystemClock final : public Clock {
@@ -113,6 +130,32 @@ CivilDate civil_date(Timestamp time) {
   const std::string text = format_rfc3339(time, TimePrecision::kSeconds);
   const auto first = text.find('-', 1);
   return {text.substr(0, first), text.substr(first + 1, 2), text.substr(first + 4, 2)};
+}
+
+std::int64_t local_offset(Timestamp time) { return local_parts(time).tm_gmtoff; }
+
+Timestamp from_clock(std::int64_t clock_seconds, UtcOffset zone) {
+  constexpr std::int64_t kDay = 86400;
+  const std::int64_t before = zone({(clock_seconds - kDay) * kSecond});
+  const std::int64_t after = zone({(clock_seconds + kDay) * kSecond});
+  for (const std::int64_t offset : {std::max(before, after), std::min(before, after)}) {
+    const Timestamp time{(clock_seconds - offset) * kSecond};
+    if (zone(time) == offset) return time;
+  }
+  return {(clock_seconds - before) * kSecond};
+}
+
+std::string local_text(Timestamp time) {
+  return strftime_text("%Y-%m-%d %H:%M:%S", local_parts(time));
+}
+
+std::string local_zone(Timestamp time) {
+  const std::tm parts = local_parts(time);
+  if (parts.tm_gmtoff == 0) return "UTC";  // also where TZ is not valid, whatever it says
+  std::string name = strftime_text("%Z", parts);
+  if (std::all_of(name.begin(), name.end(), is_letter)) return name;
+  const std::string offset = strftime_text("%z", parts);
+  return "UTC" + offset.substr(0, 3) + ":" + offset.substr(3);
 }
 
 const Clock& system_clock() {

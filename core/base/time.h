@@ -35,6 +35,21 @@ struct CivilDate {
 };
 CivilDate civil_date(Timestamp time);
 
+// The seconds that a zone is ahead of UTC at that time. A function of no state, so that a test can
+// pass a zone of its own.
+using UtcOffset = std::int64_t (*)(Timestamp time);
+inline constexpr UtcOffset kUtc = [](Timestamp) { return std::int64_t{0}; };
+// The reader's zone: TZ, or else /etc/localtime; UTC if that names no zone. Threads: any.
+std::int64_t local_offset(Timestamp time);
+
+// What a clock of that zone shows, in seconds since its 1970-01-01T00:00:00, as an instant. A time
+// that is shown twice is the first of the two; one that is skipped is as long after the skip began.
+Timestamp from_clock(std::int64_t clock_seconds, UtcOffset zone);
+
+// For people, in the reader's zone. Threads: any.
+std::string local_text(Timestamp time);  // "2026-11-21 02:26:22"
+std::string local_zone(Timestamp time);  // "CET"; "UTC", "UTC+05:45" for a zone without a name
+
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 // A class takes its time from a Clock, so that a test can set it. Threads: any.

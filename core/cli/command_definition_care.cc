@@ -79,7 +79,7 @@ void CommandDefinition::add_sinks() {
   fill.add_option("--from", into_.archive, "The sink whose archive is read, if there are several")
       ->type_name("SINK");
   fill.add_option("--since", into_.since,
-                  "Only events since then: a date or time (UTC), or an age such as 90d")
+                  "Only events since then: a date or time in your time zone, or an age such as 90d")
       ->type_name("TIME");
   fill.add_flag("--stop", into_.stop, "Stop a fill that is under way: nothing more is sent")
       ->excludes("--from")
@@ -132,7 +132,9 @@ void CommandDefinition::add_import() {
       .add_option("--scheduler", into_.scheduler,
                   "The scheduler that the jobs ran under, if not the source's")
       ->type_name("NAME");
-  import.add_option("--before", into_.before, "Only jobs from before this date or time (UTC)")
+  import
+      .add_option("--before", into_.before,
+                  "Only jobs from before this date or time, in your time zone")
       ->type_name("TIME");
   import
       .add_option("--owners", into_.owners,

@@ -136,8 +136,8 @@ void CommandDefinition::add_report() {
                           ->excludes(job);
   CLI::Option* since = report
                            .add_option("--since", into_.since,
-                                       "Jobs that ended since then: a date or time (UTC), or an "
-                                       "age such as 7d, 12h or 30m")
+                                       "Jobs that ended since then: a date or time in your "
+                                       "time zone, or an age such as 7d, 12h or 30m")
                            ->type_name("TIME")
                            ->excludes(job);
   report.add_option("--until", into_.until, "Jobs that ended before then; likewise")

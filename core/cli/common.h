@@ -42,7 +42,8 @@ std::optional<nlohmann::ordered_json> ask_control(const std::string& state_dir,
                                                   const nlohmann::ordered_json& request,
                                                   Console& console, int& code);
 
-// Parses "7d" (before now), "2026-11-14" or "2026-11-14T08:00:00Z".
+// The beginning of what a person typed: an age before now, "7d"; in the reader's zone "2026-11-14",
+// "2026-11-14T08:00" or "yesterday"; "2026-11-14T08:00:00Z". "": the beginning of time.
 std::optional<Timestamp> since_of(const std::string& text);
 
 }  // namespace scriptorium::cli

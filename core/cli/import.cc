@@ -40,12 +40,7 @@ using import::ImportSummary;
 constexpr std::uint64_t kNamedOfAKind = 20;
 
 std::string day(const std::optional<Timestamp>& time) {
-  return time ? format_rfc3339(*time, TimePrecision::kSeconds).substr(0, 10) : "-";
-}
-
-// "2026-11-01", or a time in RFC 3339.
-std::optional<Timestamp> time_of(const std::string& text) {
-  return parse_rfc3339(text.size() == 10 ? text + "T00:00:00Z" : text);
+  return time ? local_text(*time).substr(0, 10) : "-";
 }
 
 bool is_cluster_name(const std::string& name) {
@@ -267,13 +262,13 @@ int import_tree(const Arguments& arguments, Console& console, SpoolOpener* opene
   options.dry_run = arguments.dry_run;
   options.again = arguments.again;
   if (!arguments.before.empty()) {
-    options.before = time_of(arguments.before);
+    options.before = since_of(arguments.before);
     if (!options.before) {
-      return fail(
-          console,
-          "--before: \"" + printable(arguments.before) +
-              "\" is not a time; give a date such as 2026-11-21, or 2026-11-21T01:26:22Z (UTC)",
-          kExitUsage);
+      return fail(console,
+                  "--before: \"" + printable(arguments.before) +
+                      "\" is not a time; give a date such as 2026-11-21, or a time such as "
+                      "2026-11-21T01:26",
+                  kExitUsage);
     }
   }
   std::error_code failed;

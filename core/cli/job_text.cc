@@ -1,9 +1,7 @@
 #include "core/cli/job_text.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <ctime>
 
 #include "core/base/text.h"
 
@@ -11,13 +9,6 @@ namespace scriptorium::cli {
 namespace {
 
 constexpr std::size_t kNoLimit = 1U << 20;
-
-std::tm local_parts(Timestamp time) {
-  const std::time_t seconds = time.nanoseconds / kSecond - (time.nanoseconds % kSecond < 0 ? 1 : 0);
-  std::tm parts{};
-  ::localtime_r(&seconds, &parts);
-  return parts;
-}
 
 std::string one_line(std::string_view text) {
   std::string blanks(text);
@@ -34,14 +25,7 @@ std::string share_text(const std::optional<double>& ratio,
 
 }  // namespace
 
-std::int64_t utc_offset_at(Timestamp time) { return local_parts(time).tm_gmtoff; }
-
-std::string local_time(Timestamp time) {
-  const std::tm parts = local_parts(time);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts);
-  return text.data();
-}
+std::string local_time(Timestamp time) { return local_text(time).substr(0, 16); }
 
 std::string shown(const std::optional<std::string>& text) {
   return text ? printable(*text) : std::string{};

@@ -13,8 +13,6 @@
 // texts are made printable. What is unknown is "".
 namespace scriptorium::cli {
 
-// The seconds that the caller's time zone is ahead of UTC at that time.
-std::int64_t utc_offset_at(Timestamp time);
 std::string local_time(Timestamp time);  // "2026-11-20 10:00"
 
 std::string shown(const std::optional<std::string>& text);  // printable

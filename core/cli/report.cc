@@ -15,6 +15,7 @@
 #include "core/base/number.h"
 #include "core/base/text.h"
 #include "core/base/time.h"
+#include "core/cli/array_report.h"
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
@@ -27,6 +28,7 @@
 #include "core/cli/run_trend.h"
 #include "core/cli/secret_text.h"
 #include "core/config/config.h"
+#include "core/query/values.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -69,11 +71,11 @@ std::string life_of(const Json& event) {
 
 // False if the place cannot be read.
 bool read_job(UsageRecords& place, const std::string& job, std::vector<Record>& found) {
+  std::set<std::string> keys;
   return place.of_job(job, [&](Record record) {
     const std::string kind = kind_of(record.event);
-    const bool is_new = std::none_of(found.begin(), found.end(),
-                                     [&](const Record& r) { return r.key == record.key; });
-    if (is_new && (kind == "usage.job" || kind == "usage.node") && is_of_job(record.event, job))
+    if ((kind == "usage.job" || kind == "usage.node") && is_of_job(record.event, job) &&
+        keys.insert(record.key).second)
       found.push_back(std::move(record));
   });
 }
@@ -81,27 +83,28 @@ bool read_job(UsageRecords& place, const std::string& job, std::vector<Record>& 
 // Each life of a job with its nodes, the last life first. Two trees may contain the same document.
 std::vector<JobReport> lives_of(const std::vector<Record>& found) {
   std::map<std::string, const Json*> lives;
-  std::map<std::string, const Json*> nodes;
+  std::map<std::string, std::map<std::string, const Json*>> nodes;  // of each job, by their ids
   for (const Record& record : found) {
     if (kind_of(record.event) == "usage.job") {
       lives.emplace(life_of(record.event), &record.event);
     } else {
-      nodes.emplace(record.event.value("id", record.key), &record.event);
+      nodes[string_at(record.event, "job", "id")].emplace(record.event.value("id", record.key),
+                                                          &record.event);
     }
   }
   std::vector<JobReport> jobs;
   for (const auto& [life, event] : lives) {
     JobReport& job = jobs.emplace_back();
     job.event = event;
-    for (const auto& [id, node] : nodes) {
-      if (string_at(*node, "job", "id") == string_at(*event, "job", "id") &&
-          same_life(*event, *node))
-        job.nodes.push_back(node);
+    for (const auto& [id, node] : nodes[string_at(*event, "job", "id")]) {
+      if (same_life(*event, *node)) job.nodes.push_back(node);
     }
   }
   if (jobs.empty() && !nodes.empty()) {
     JobReport& job = jobs.emplace_back();
-    for (const auto& [id, node] : nodes) job.nodes.push_back(node);
+    for (const auto& [of, list] : nodes) {
+      for (const auto& [id, node] : list) job.nodes.push_back(node);
+    }
   }
   const auto started = [](const JobReport& job) {
     return job.event == nullptr ? "" : string_at(*job.event, kUsage, "started_at");
@@ -109,15 +112,6 @@ std::vector<JobReport> lives_of(const std::vector<Record>& found) {
   std::sort(jobs.begin(), jobs.end(),
             [&](const JobReport& a, const JobReport& b) { return started(a) > started(b); });
   return jobs;
-}
-
-// The tasks of an array, and not lives of one job.
-bool are_several(const std::vector<JobReport>& jobs) {
-  std::set<std::string> ids;
-  for (const JobReport& job : jobs) {
-    if (job.event != nullptr) ids.insert(row_of(*job.event).id);
-  }
-  return ids.size() > 1;
 }
 
 std::string json_of(const std::vector<JobReport>& jobs, const std::optional<RunTrend>& trend) {
@@ -129,18 +123,14 @@ std::string json_of(const std::vector<JobReport>& jobs, const std::optional<RunT
         {{"event", job.event == nullptr ? Json() : *job.event}, {"nodes", std::move(list)}});
   }
   if (trend) all.front()["trend"] = trend_json(*trend);
-  return Json{{"jobs", std::move(all)}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  Json json{{"jobs", std::move(all)}};
+  if (is_array(jobs)) json["array"] = array_json(array_report(jobs));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string text_of(const std::vector<JobReport>& jobs, const std::optional<RunTrend>& trend,
                     const Arguments& arguments, Console& console) {
-  if (are_several(jobs)) {
-    std::vector<ReportedJob> rows;
-    for (const JobReport& job : jobs) {
-      if (job.event != nullptr) rows.push_back(row_of(*job.event));
-    }
-    return table_of(std::move(rows), 0, console);
-  }
+  if (is_array(jobs)) return array_text(array_report(jobs), console);
   std::string text = screen_of(jobs.front(), trend, console);
   if (const Json* event = jobs.front().event; event != nullptr)
     text += secret_text(*event, arguments.config_file, redact::Reader::kOwner, console);
@@ -154,7 +144,7 @@ std::string text_of(const std::vector<JobReport>& jobs, const std::optional<RunT
 // Of the last life of one job; nothing of a job without a summary.
 std::optional<RunTrend> trend_of(const std::vector<JobReport>& jobs, const UsagePlaces& places) {
   const Json* event = jobs.front().event;
-  if (event == nullptr || places.stores == nullptr || are_several(jobs)) return std::nullopt;
+  if (event == nullptr || places.stores == nullptr || is_array(jobs)) return std::nullopt;
   return run_trend(*event, past_runs(places.stores->list(), *event));
 }
 
@@ -195,8 +185,8 @@ bool read_time(const char* option, const std::string& text, Timestamp& into, Con
   }
   fail(console,
        std::string(option) + ": \"" + printable(text) +
-           "\" is neither a date such as 2026-11-14, a time such as 2026-11-14T08:00:00Z, nor an "
-           "age such as 7d",
+           "\" is neither a date such as 2026-11-14, a time such as 2026-11-14T08:00, nor an age "
+           "such as 7d",
        kExitUsage);
   return false;
 }
@@ -316,18 +306,8 @@ int many_jobs(const Arguments& arguments, const UsagePlaces& places, Console& co
 
 std::optional<Timestamp> since_of(const std::string& text) {
   if (text.empty()) return Timestamp{};
-  static const std::map<char, std::int64_t> kUnits{
-      {'m', 60}, {'h', 3600}, {'d', 86400}, {'w', 604800}};
-  const auto count = parse_number<std::int64_t>(std::string_view(text).substr(0, text.size() - 1));
-  const auto unit = kUnits.find(text.back());
-  if (count && unit != kUnits.end() && *count >= 0 && *count < 1'000'000) {
-    const std::int64_t now = system_clock().now().nanoseconds;
-    const std::int64_t age = *count * unit->second;
-    return Timestamp{age > now / kSecond ? 0 : now - age * kSecond};
-  }
-  if (auto time = parse_rfc3339(text)) return time;
-  if (auto day = parse_rfc3339(text + "T00:00:00Z")) return day;
-  return parse_rfc3339(text + "Z");
+  const auto period = query::read_time(text, {.now = system_clock().now(), .zone = local_offset});
+  return period ? std::optional(Timestamp{period->from}) : std::nullopt;
 }
 
 int report_command(const Arguments& arguments, Console& console) {

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostFindings = 3;  // in a row
-
 }  // namespace
 
 void FamilyReport::add(const Json& usage_job, std::optional<std::uint64_t> family) {
@@ -40,13 +38,6 @@ std::size_t FamilyReport::Family::completed() const {
       std::count_if(runs.begin(), runs.end(), [](const RunFigures& run) { return run.completed; }));
 }
 
-std::vector<std::pair<std::string, std::size_t>> FamilyReport::Family::frequent() const {
-  std::vector<std::pair<std::string, std::size_t>> list(findings.begin(), findings.end());
-  std::stable_sort(list.begin(), list.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return list;
-}
-
 std::vector<const FamilyReport::Family*> FamilyReport::by_waste() const {
   std::vector<const Family*> list;
   for (const auto& [key, family] : families_) list.push_back(&family);
@@ -56,30 +47,33 @@ std::vector<const FamilyReport::Family*> FamilyReport::by_waste() const {
 }
 
 std::string FamilyReport::text(std::size_t limit, const Console& console) const {
-  TextTable table({"NAME", "USER", "RUNS", "COMPLETED", "LAST JOB", "ENDED (UTC)", "TIME", "MEMORY",
-                   "CPU", "WASTED", "FINDINGS"},
-                  {2, 3, 6, 7, 8, 9});
   const std::vector<const Family*> list = by_waste();
+  const std::size_t shown = limit == 0 ? list.size() : std::min(limit, list.size());
+  std::vector<std::string> times;
+  for (std::size_t i = 0; i < shown; ++i) times.push_back(list[i]->last.ended);
+  TimeColumn ended = time_column("ENDED", times);
+  TextTable table({"NAME", "USER", "RUNS", "COMPLETED", "LAST JOB", std::move(ended.title), "TIME",
+                   "MEMORY", "CPU", "WASTED", "FINDINGS"},
+                  {2, 3, 6, 7, 8, 9});
   bool by_name = false;
-  for (std::size_t i = 0; i < list.size() && (limit == 0 || i < limit); ++i) {
+  for (std::size_t i = 0; i < shown; ++i) {
     const Family& family = *list[i];
     const RunTrend trend = run_trend(family.event, family.runs);
     std::string findings;
     const auto add = [&](const std::string& id) { findings += (findings.empty() ? "" : " ") + id; };
     for (const Json& finding : trend.findings) add(text_at(finding, {"id"}));
-    auto frequent = family.frequent();
-    frequent.resize(std::min(frequent.size(), kMostFindings));
-    for (const auto& [id, runs] : frequent) add(id + " (" + std::to_string(runs) + ")");
+    if (const std::string frequent = frequent_text(family.findings); !frequent.empty())
+      add(frequent);
     table.add({family.last.name, family.last.user, std::to_string(family.runs.size()),
-               std::to_string(family.completed()), family.last.id, family.last.ended,
-               typical_text(family.runs, FigureTrend::Figure::kTime, trend),
-               typical_text(family.runs, FigureTrend::Figure::kMemory, trend),
-               typical_text(family.runs, FigureTrend::Figure::kCpu, trend),
-               format_tenths(family.waste), findings});
+               std::to_string(family.completed()), family.last.id, std::move(ended.cells[i]),
+               typical_text(family.runs, Figure::kTime, trend),
+               typical_text(family.runs, Figure::kMemory, trend),
+               typical_text(family.runs, Figure::kCpu, trend), format_tenths(family.waste),
+               findings});
     by_name = by_name || family.by_name;
   }
-  if (limit != 0 && list.size() > limit)
-    table.note("and " + std::to_string(list.size() - limit) + " more; --limit 0 shows all");
+  if (list.size() > shown)
+    table.note("and " + std::to_string(list.size() - shown) + " more; --limit 0 shows all");
   std::string foot =
       "\nTIME, MEMORY and CPU are medians of the runs that completed; + and - say that they rise "
       "or\n"
@@ -95,7 +89,7 @@ Json FamilyReport::json() const {
   Json list = Json::array();
   for (const Family* family : by_waste()) {
     Json findings = Json::array();
-    for (const auto& [id, runs] : family->frequent())
+    for (const auto& [id, runs] : most_frequent(family->findings))
       findings.push_back({{"id", id}, {"runs", runs}});
     list.push_back({{"name", family->last.name},
                     {"user", family->last.user},

@@ -34,12 +34,10 @@ class FamilyReport {
     nlohmann::ordered_json event;  // of that
     std::vector<RunFigures> runs;
     double wasted_core_hours = 0, wasted_gpu_hours = 0, waste = 0;
-    std::map<std::string, std::size_t> findings;  // in how many runs
+    FindingCounts findings;
     bool by_name = false;
 
     std::size_t completed() const;
-    // Most frequent first.
-    std::vector<std::pair<std::string, std::size_t>> frequent() const;
   };
   std::vector<const Family*> by_waste() const;
 

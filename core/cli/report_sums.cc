@@ -10,7 +10,6 @@
 
 #include "core/base/text.h"
 #include "core/cli/job_text.h"
-#include "core/cli/report_text.h"
 #include "core/query/job_fields.h"
 
 namespace scriptorium::cli {
@@ -20,7 +19,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kWithoutUse = "(no usage)";
 constexpr const char* kTotal = "total";
-constexpr std::size_t kMostFindings = 3;  // in a row
 constexpr std::uint64_t kWhole = 10'000;  // JobRun::Program::share
 
 struct Word {
@@ -99,13 +97,6 @@ double ReportSums::Sum::waste() const noexcept {
   return hours(unused_core_seconds) + kCoreHoursOfGpuHour * hours(unused_gpu_seconds);
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> ReportSums::Sum::frequent() const {
-  std::vector<std::pair<std::string, std::uint64_t>> list(findings.begin(), findings.end());
-  std::stable_sort(list.begin(), list.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return list;
-}
-
 void ReportSums::add(const JobRun& run) {
   if (run.ended_at >= period_.until || run.ended_at < period_.first()) return;
   const auto sum = period_.from && run.ended_at < *period_.from ? &Row::before : &Row::now;
@@ -168,21 +159,20 @@ std::vector<ReportSums::Named> ReportSums::rows() const {
 
 std::string ReportSums::foot() const {
   std::string text = "\nJobs that ended ";
-  if (period_.from) text += "from " + local_time(*period_.from) + " ";
-  text += "until " + local_time(period_.until);
+  const auto moment = [](Timestamp time) { return local_time(time) + ' ' + local_zone(time); };
+  if (period_.from) text += "from " + moment(*period_.from) + " ";
+  text += "until " + moment(period_.until);
   if (period_.from) text += "; TREND compares WASTED with as long a time before";
   text += ".\nWASTED is what jobs had and did not use";
   if (total_.now.gpu_seconds > 0) text += "; in the order of the rows, a GPU hour counts as ten";
   text += ".\n";
   text += word_of(by_).foot;
-  if (without_use_.now.jobs > 0) {
-    text += "(no usage) has " + count_of(without_use_.now.jobs - unfinished_, "job") +
-            " whose use was not measured";
-    if (unfinished_ > 0)
-      text += ", and " + std::to_string(unfinished_) +
-              " submitted in this time that wait, run, or ended without a trace";
-    text += ".\n";
-  }
+  const std::uint64_t unmeasured = without_use_.now.jobs - unfinished_;
+  if (unmeasured > 0)
+    text += "(no usage) has " + count_of(unmeasured, "job") + " whose use was not measured.\n";
+  if (unfinished_ > 0)
+    text += "(no usage) has " + count_of(unfinished_, "job") +
+            " submitted in this time, of which no end is known.\n";
   return text;
 }
 
@@ -210,12 +200,7 @@ std::string ReportSums::text(std::size_t limit, const Console& console) const {
     part(cells, sum.unused_core_seconds, sum.core_seconds);
     if (gpus) part(cells, sum.unused_gpu_seconds, sum.gpu_seconds);
     if (period_.from) cells.push_back(trend_text(sum.waste(), row.before.waste()));
-    std::string findings;
-    auto frequent = sum.frequent();
-    frequent.resize(std::min(frequent.size(), kMostFindings));
-    for (const auto& [id, jobs] : frequent)
-      findings += (findings.empty() ? "" : " ") + printable(id) + " (" + std::to_string(jobs) + ")";
-    cells.push_back(std::move(findings));
+    cells.push_back(frequent_text(sum.findings));
     table.add(std::move(cells));
   };
   const std::vector<Named> all = rows();
@@ -251,7 +236,7 @@ std::string ReportSums::csv() const {
     add_sum(row.now);
     if (period_.from) add_sum(row.before);
     std::string findings;
-    for (const auto& [id, jobs] : row.now.frequent())
+    for (const auto& [id, jobs] : most_frequent(row.now.findings))
       findings += (findings.empty() ? "" : " ") + id + ":" + std::to_string(jobs);
     cells.push_back(std::move(findings));
     text += query::csv_line(cells);
@@ -269,7 +254,8 @@ Json ReportSums::json_of(const Row& row) const {
     into["gpu_seconds"] = sum.gpu_seconds;
     into["wasted_gpu_seconds"] = sum.unused_gpu_seconds;
     Json findings = Json::array();
-    for (const auto& [id, jobs] : sum.frequent()) findings.push_back({{"id", id}, {"jobs", jobs}});
+    for (const auto& [id, jobs] : most_frequent(sum.findings))
+      findings.push_back({{"id", id}, {"jobs", jobs}});
     into["findings"] = std::move(findings);
   };
   Json json = Json::object();

@@ -12,6 +12,7 @@
 
 #include "core/api/query.h"
 #include "core/cli/console.h"
+#include "core/cli/report_text.h"
 
 namespace scriptorium::cli {
 
@@ -54,12 +55,11 @@ class ReportSums {
     std::uint64_t jobs = 0;
     std::uint64_t core_seconds = 0, unused_core_seconds = 0;
     std::uint64_t gpu_seconds = 0, unused_gpu_seconds = 0;
-    std::map<std::string, std::uint64_t> findings;  // in how many of the jobs
+    FindingCounts findings;
 
     // The part `of` of `run` from 0 to `of`: from `begin` to `end`.
     void add(const JobRun& run, std::uint64_t begin, std::uint64_t end, std::uint64_t of);
     double waste() const noexcept;  // core hours
-    std::vector<std::pair<std::string, std::uint64_t>> frequent() const;
   };
   struct Row {
     Sum now;

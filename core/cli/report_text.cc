@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/base/gzip.h"
@@ -47,51 +48,15 @@ std::string energy_text(double joules) {
 std::string count_text(double value) {
   return format(value == std::floor(value) ? "%.0f" : "%.2f", value);
 }
-// "2026-11-21 20:17:56" from "2026-11-21T20:17:56.123Z".
-std::string moment(std::string time) {
-  const auto t = time.find('T');
-  if (t == std::string::npos) return time;
-  time[t] = ' ';
-  return time.substr(0, t + 9);
-}
-
-std::string coloured(const std::string& words, const std::string& severity,
-                     const Console& console) {
-  if (severity == "critical") return console.red(words);
-  if (severity == "warning") return console.yellow(words);
-  return words;
-}
-
 std::string bar(double ratio) {
   const auto full = static_cast<std::size_t>(std::lround(std::clamp(ratio, 0.0, 1.0) * kBarWidth));
   return "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "]";
 }
 
-// Wraps text into aligned lines.
-std::string wrapped(const std::string& words, std::size_t indent) {
-  constexpr std::size_t kWidth = 96;
-  std::string result;
-  std::size_t column = indent;
-  for (std::size_t begin = 0; begin < words.size();) {
-    const std::size_t end = std::min(words.find(' ', begin), words.size());
-    if (column > indent && column + 1 + (end - begin) > kWidth) {
-      result += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > indent) {
-      result += ' ';
-      ++column;
-    }
-    result += words.substr(begin, end - begin);
-    column += end - begin;
-    begin = end + 1;
-  }
-  return result;
-}
-
 // ---- one job
 
 void line(std::string& into, const char* key, const std::string& value) {
-  if (!value.empty()) into += "  " + padded(key, 11) + value + "\n";
+  into += fact_line(key, value);
 }
 
 std::string joined_by(const char* between, const std::vector<std::string>& parts) {
@@ -122,14 +87,7 @@ std::string head_text(const Json& event, const Console& console) {
   }
   result += "\n";
 
-  std::string owner = text_at(event, {"user", "name"});
-  if (owner.empty() && !text_at(event, {"user", "id"}).empty())
-    owner = "uid " + text_at(event, {"user", "id"});
-  const Json& verified = value_at(event, {"user", "verified"});
-  if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
-  line(result, "owner",
-       joined({owner, with("account ", text_at(job, {"account"})),
-               with("partition ", text_at(job, {"partition"}))}));
+  line(result, "owner", owner_text(event));
   return result;
 }
 
@@ -140,7 +98,7 @@ std::string ran_text(const Json& event, const std::vector<const Json*>& nodes) {
   if (const auto limit = number_at(usage, {"request", "time_limit_seconds"}))
     result += " of " + format_seconds(*limit) + " asked for";
   if (const std::string begin = text_at(usage, {"started_at"}); !begin.empty())
-    result += ", from " + moment(begin) + " UTC";
+    result += ", from " + time_text(begin);
   std::vector<std::string> names;
   for (const Json* node : nodes) names.push_back(text_at(*node, {"host", "name"}));
   if (names.size() == 1) {
@@ -276,19 +234,6 @@ std::string findings_text(const Json& usage, const Console& console) {
               wrapped(words + " [" + text_at(finding, {"id"}) + "]", 11) + "\n";
     if (const std::string page = text_at(finding, {"help_url"}, 1000); !page.empty())
       result += std::string(11, ' ') + page + "\n";
-  }
-  return result;
-}
-
-std::string suggestion_text(const Json& usage, const Console& console) {
-  const Json& directives = value_at(usage, {"suggest", "directives"});
-  if (!directives.is_array() || directives.empty()) return {};
-  std::string head = "Next time" + with(", if ", text_at(usage, {"suggest", "condition"}));
-  if (const auto runs = number_at(usage, {"suggest", "runs"}))
-    head += ", by the most that " + count_text(*runs) + " runs needed";
-  std::string result = "\n" + console.bold(head) + "\n";
-  for (const Json& directive : directives) {
-    if (directive.is_string()) result += "  " + printable(directive.get<std::string>()) + "\n";
   }
   return result;
 }
@@ -455,10 +400,10 @@ StepRow step_of(const Json& step) {
           .is_read_to_its_end = text_at(step, {"last_read"}) != "sample"};
 }
 
-std::vector<std::string> cells_of(const StepRow& row) {
+std::vector<std::string> cells_of(const StepRow& row, std::string started) {
   const double kills = row.oom_kills;
   return {row.name,
-          moment(row.started_at),
+          std::move(started),
           format_seconds(row.elapsed_seconds),
           row.cpus ? count_text(*row.cpus) : "-",
           row.cpu_seconds
@@ -511,15 +456,19 @@ std::string steps_text(const JobReport& job, const Console& console) {
   const auto blocks = blocks_with("steps", job);
   const StepTable steps = steps_of(blocks);
   if (steps.rows.empty()) return {};
-  std::vector<std::string> head{"STEP",     "STARTED (UTC)", "RAN",        "CPUS",
-                                "CPU TIME", "CPU",           "PEAK MEMORY"};
+  std::vector<std::string> times;
+  for (const StepRow& row : steps.rows) times.push_back(row.started_at);
+  TimeColumn started = time_column("STARTED", times);
+  std::vector<std::string> head{
+      "STEP", std::move(started.title), "RAN", "CPUS", "CPU TIME", "CPU", "PEAK MEMORY"};
   const bool gpus = std::any_of(steps.rows.begin(), steps.rows.end(),
                                 [](const StepRow& row) { return row.gpus > 0; });
   const auto at_gpu = [](auto& list) { return list.begin() + 6; };
   if (gpus) head.insert(at_gpu(head), "GPU");
   TextTable table(std::move(head), {2, 3, 4, 5, 6, gpus ? 7U : 6U});
-  for (const StepRow& row : steps.rows) {
-    std::vector<std::string> cells = cells_of(row);
+  for (std::size_t i = 0; i < steps.rows.size(); ++i) {
+    const StepRow& row = steps.rows[i];
+    std::vector<std::string> cells = cells_of(row, std::move(started.cells[i]));
     if (gpus) cells.insert(at_gpu(cells), percent(row.gpu_ratio));
     table.add(std::move(cells));
   }
@@ -544,6 +493,79 @@ std::vector<const Json*> nodes_of(const JobReport& job) {
 }
 
 }  // namespace
+
+std::string wrapped(const std::string& words, std::size_t indent) {
+  constexpr std::size_t kWidth = 96;
+  std::string result;
+  std::size_t column = indent;
+  for (std::size_t begin = 0; begin < words.size();) {
+    const std::size_t end = std::min(words.find(' ', begin), words.size());
+    if (column > indent && column + 1 + (end - begin) > kWidth) {
+      result += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
+      result += ' ';
+      ++column;
+    }
+    result += words.substr(begin, end - begin);
+    column += end - begin;
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string coloured(const std::string& words, const std::string& severity,
+                     const Console& console) {
+  if (severity == "critical") return console.red(words);
+  if (severity == "warning") return console.yellow(words);
+  return words;
+}
+
+std::string fact_line(const char* key, const std::string& value) {
+  return value.empty() ? value : "  " + padded(key, 11) + value + "\n";
+}
+
+std::string owner_text(const Json& event) {
+  std::string owner = text_at(event, {"user", "name"});
+  if (owner.empty() && !text_at(event, {"user", "id"}).empty())
+    owner = "uid " + text_at(event, {"user", "id"});
+  const Json& verified = value_at(event, {"user", "verified"});
+  if (!owner.empty() && !(verified.is_boolean() && verified.get<bool>())) owner += " (unverified)";
+  return joined({owner, with("account ", text_at(event, {"job", "account"})),
+                 with("partition ", text_at(event, {"job", "partition"}))});
+}
+
+std::string suggestion_text(const Json& suggest, const std::string& by, const Console& console) {
+  const Json& directives = list_at(suggest, {"directives"});
+  if (directives.empty()) return {};
+  std::string head = "Next time" + with(", if ", text_at(suggest, {"condition"}));
+  if (!by.empty()) head += ", by the most that " + by + " needed";
+  std::string result = "\n" + console.bold(wrapped(head, 0)) + "\n";
+  for (const Json& directive : directives) {
+    if (directive.is_string()) result += "  " + printable(directive.get<std::string>()) + "\n";
+  }
+  return result;
+}
+
+std::string time_text(const std::string& time) {
+  const auto parsed = parse_rfc3339(time);
+  return parsed ? local_text(*parsed) + " " + local_zone(*parsed) : time;
+}
+
+TimeColumn time_column(const std::string& title, const std::vector<std::string>& times) {
+  std::set<std::string> zones;
+  for (const std::string& time : times) {
+    if (const auto parsed = parse_rfc3339(time)) zones.insert(local_zone(*parsed));
+  }
+  TimeColumn column{.title = title};
+  const bool is_one = zones.size() == 1;
+  if (is_one) column.title += " (" + *zones.begin() + ")";
+  for (const std::string& time : times) {
+    const auto parsed = parse_rfc3339(time);
+    column.cells.push_back(is_one && parsed ? local_text(*parsed) : time_text(time));
+  }
+  return column;
+}
 
 std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend,
                       const Console& console) {
@@ -572,7 +594,9 @@ std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend
   if (trend) result += trend_text(*trend, console);
   const Json with_past = trend ? with_trend(usage, *trend) : usage;
   result += findings_text(with_past, console);
-  result += suggestion_text(with_past, console);
+  const auto runs = number_at(with_past, {"suggest", "runs"});
+  result += suggestion_text(value_at(with_past, {"suggest"}),
+                            runs ? count_text(*runs) + " runs" : "", console);
   if (nodes.size() > 1) result += nodes_text(nodes, console);
   return result;
 }
@@ -585,13 +609,30 @@ void sort_by_waste(std::vector<ReportedJob>& rows) {
   });
 }
 
+std::vector<std::pair<std::string, std::uint64_t>> most_frequent(const FindingCounts& counts) {
+  std::vector<std::pair<std::string, std::uint64_t>> list(counts.begin(), counts.end());
+  std::stable_sort(list.begin(), list.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return list;
+}
+
+std::string frequent_text(const FindingCounts& counts) {
+  constexpr std::size_t kMost = 3;
+  auto list = most_frequent(counts);
+  list.resize(std::min(list.size(), kMost));
+  std::string text;
+  for (const auto& [id, jobs] : list)
+    text += (text.empty() ? "" : " ") + printable(id) + " (" + std::to_string(jobs) + ")";
+  return text;
+}
+
 ReportedJob row_of(const Json& event) {
   const Json& usage = value_at(event, {kUsage});
   ReportedJob row{.id = text_at(event, {"job", "id"}),
                   .user = text_at(event, {"user", "name"}, 32),
                   .name = text_at(event, {"job", "name"}, 32),
                   .state = text_at(event, {"job", "state"}, 32),
-                  .ended = moment(text_at(usage, {"ended_at"})),
+                  .ended = text_at(usage, {"ended_at"}),
                   .elapsed_seconds = number_at(usage, {"elapsed_seconds"}),
                   .cpus = number_at(usage, {"cpu", "allocated"}),
                   .cpu_ratio = number_at(usage, {"cpu", "efficiency_ratio"}),
@@ -625,8 +666,12 @@ ReportedJob row_of(const Json& event) {
 
 std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console) {
   sort_by_waste(rows);
-  TextTable table({"JOB", "USER", "NAME", "STATE", "ENDED (UTC)", "RAN", "CPUS", "CPU", "MEMORY",
-                   "GPU", "WASTED", "FINDINGS"},
+  std::vector<std::string> times;
+  for (std::size_t i = 0; i < rows.size() && (limit == 0 || i < limit); ++i)
+    times.push_back(rows[i].ended);
+  TimeColumn ended = time_column("ENDED", times);
+  TextTable table({"JOB", "USER", "NAME", "STATE", std::move(ended.title), "RAN", "CPUS", "CPU",
+                   "MEMORY", "GPU", "WASTED", "FINDINGS"},
                   {5, 6, 7, 8, 9, 10});
   double core_hours = 0;
   double gpu_hours = 0;
@@ -642,7 +687,7 @@ std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Con
     if (row.quality == "short") findings += findings.empty() ? "(too short)" : " (too short)";
     if (row.quality == "partial" || row.quality == "none")
       findings += findings.empty() ? "(no data)" : " (no data)";
-    table.add({row.id, row.user, row.name, row.state, row.ended,
+    table.add({row.id, row.user, row.name, row.state, std::move(ended.cells[i]),
                row.elapsed_seconds ? format_seconds(*row.elapsed_seconds) : "-",
                row.cpus ? count_text(*row.cpus) : "-", percent(row.cpu_ratio),
                percent(row.memory_ratio), percent(row.gpu_ratio), format_tenths(row.waste()),

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/time.h"
@@ -24,7 +27,8 @@ inline constexpr double kCoreHoursOfGpuHour = 10;
 
 // A row of the table.
 struct ReportedJob {
-  std::string id, user, name, state, ended;
+  std::string id, user, name, state;
+  std::string ended;  // RFC 3339
   std::optional<double> elapsed_seconds, cpus, cpu_ratio, memory_ratio, gpu_ratio;
   double wasted_core_hours = 0, wasted_gpu_hours = 0, wasted_gib_hours = 0;
   std::string quality;
@@ -37,12 +41,38 @@ struct ReportedJob {
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);
 void sort_by_waste(std::vector<ReportedJob>& rows);
 
+// In how many jobs each finding occurs.
+using FindingCounts = std::map<std::string, std::uint64_t>;
+std::vector<std::pair<std::string, std::uint64_t>> most_frequent(const FindingCounts& counts);
+std::string frequent_text(
+    const FindingCounts& counts);  // "cpu_low (5) mem_over (1)", at most three
+
 // The report of one job, for its owner, beside the earlier runs of its family where they were read.
 std::string screen_of(const JobReport& job, const std::optional<RunTrend>& trend,
                       const Console& console);
 // A table sorted by waste with at most `limit` rows (0: all), and the totals.
 std::string table_of(std::vector<ReportedJob> rows, std::size_t limit, const Console& console);
 nlohmann::ordered_json json_of(const ReportedJob& row);
+
+// Parts of a screen.
+std::string fact_line(const char* key, const std::string& value);  // "" without a value
+// Lines of at most 96 columns, all but the first with so many blanks in front.
+std::string wrapped(const std::string& words, std::size_t indent);
+std::string coloured(const std::string& words, const std::string& severity, const Console& console);
+// "alice, account chem, partition batch".
+std::string owner_text(const nlohmann::ordered_json& usage_job);
+// The lines of a block `suggest`, by the most that `by` needed; "" if it has none.
+std::string suggestion_text(const nlohmann::ordered_json& suggest, const std::string& by,
+                            const Console& console);
+// A time in RFC 3339 for people: "2026-11-21 09:00:00 CET".
+std::string time_text(const std::string& time);
+// A column of such times, in the reader's zone, which its title names. Where the clock was
+// changed between them, each cell names it instead.
+struct TimeColumn {
+  std::string title;
+  std::vector<std::string> cells;
+};
+TimeColumn time_column(const std::string& title, const std::vector<std::string>& times);
 
 // The summary in jobstats' format: "JS1:" and base64 of gzipped JSON; "JS1:Short" or "JS1:None"
 // without figures.

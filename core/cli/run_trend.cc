@@ -19,7 +19,6 @@ namespace scriptorium::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Figure = FigureTrend::Figure;
 using Course = FigureTrend::Course;
 
 // More CPUs busy on average than a serial program can have (cpu_serial).
@@ -44,15 +43,6 @@ std::optional<double> measured_at(const Json& object, std::initializer_list<cons
   return number && *number >= 0 && *number <= kMost ? number : std::nullopt;
 }
 
-std::optional<double> value_of(const RunFigures& run, Figure figure) {
-  switch (figure) {
-    case Figure::kTime: return run.elapsed_seconds;
-    case Figure::kMemory: return run.peak_node_bytes;
-    case Figure::kCpu: return run.cpu_ratio;
-  }
-  return std::nullopt;
-}
-
 // `values`: the oldest first.
 Course course_of(const std::vector<double>& values) {
   const std::size_t count = values.size();
@@ -69,12 +59,6 @@ Course course_of(const std::vector<double>& values) {
   return order > 0 ? Course::kRising : Course::kFalling;
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
 // `earlier`: the newest first.
 std::optional<FigureTrend> figure_trend(Figure figure, const RunFigures& now,
                                         const std::vector<const RunFigures*>& earlier) {
@@ -87,7 +71,7 @@ std::optional<FigureTrend> figure_trend(Figure figure, const RunFigures& now,
   const auto [least, most] = std::minmax_element(values.begin(), values.end());
   FigureTrend trend{.figure = figure,
                     .now = *current,
-                    .median = median_of(values),
+                    .median = quantile_of(values, 0.5),
                     .least = *least,
                     .most = *most};
   std::reverse(values.begin(), values.end());
@@ -142,6 +126,7 @@ std::optional<Json> finding_of(const FigureTrend& trend, std::size_t runs,
                          " used " + median + ", at least " +
                          figure_text(trend.figure, trend.least) +
                          ". If that was not to be expected, see what changed: " + diff);
+    case Figure::kGpu: break;
   }
   return std::nullopt;
 }
@@ -155,8 +140,6 @@ double most_of(const RunFigures& now, const std::vector<RunFigures>& earlier, Va
   for (const RunFigures& run : earlier) most = std::max(most, value(run).value_or(0));
   return most;
 }
-
-double busy_cpus(const RunFigures& run) { return run.cpu_ratio.value_or(0) * run.cpus.value_or(0); }
 
 void add_memory(const RunFigures& now, const std::vector<RunFigures>& earlier,
                 JobRequest& request) {
@@ -176,14 +159,6 @@ void raise_time(const RunFigures& now, const std::vector<RunFigures>& earlier,
   if (asked && *request.time_limit_seconds >= *asked) request.time_limit_seconds.reset();
 }
 
-template <typename Number>
-std::optional<Number> whole_number(const Json& suggest, const char* key) {
-  const auto number = measured_at(suggest, {key});
-  if (!number || *number > static_cast<double>(std::numeric_limits<Number>::max()))
-    return std::nullopt;
-  return static_cast<Number>(*number);
-}
-
 // "#SBATCH" of the lines that were suggested; "" if none were.
 std::string directive_word(const Json& suggest) {
   const Json& lines = list_at(suggest, {"directives"});
@@ -192,39 +167,34 @@ std::string directive_word(const Json& suggest) {
   return line.substr(0, line.find(' '));
 }
 
-Json suggestion_of(const Json& usage, const RunFigures& now,
-                   const std::vector<RunFigures>& earlier) {
-  const Json& own = value_at(usage, {"suggest"});
-  JobRequest request{.cpus = whole_number<std::uint32_t>(own, "cpus"),
-                     .memory_bytes = whole_number<std::uint64_t>(own, "memory_bytes"),
-                     .time_limit_seconds = measured_at(own, {"time_limit_seconds"}),
-                     .gpus = whole_number<std::uint32_t>(own, "gpus")};
+template <typename Number>
+std::optional<Number> whole_number(const Json& suggest, const char* key) {
+  const auto number = measured_at(suggest, {key});
+  if (!number || *number > static_cast<double>(std::numeric_limits<Number>::max()))
+    return std::nullopt;
+  return static_cast<Number>(*number);
+}
+
+// What the event of one run suggests.
+JobRequest suggested_by(const Json& suggest) {
+  return {.cpus = whole_number<std::uint32_t>(suggest, "cpus"),
+          .memory_bytes = whole_number<std::uint64_t>(suggest, "memory_bytes"),
+          .time_limit_seconds = measured_at(suggest, {"time_limit_seconds"}),
+          .gpus = whole_number<std::uint32_t>(suggest, "gpus")};
+}
+
+Json suggestion_of(const RunFigures& now, const std::vector<RunFigures>& earlier) {
+  JobRequest request = now.suggested;
   add_memory(now, earlier, request);
-  raise_time(now, earlier, measured_at(usage, {"request", "time_limit_seconds"}), request);
-  const bool parallel = std::any_of(earlier.begin(), earlier.end(), [](const RunFigures& run) {
-    return busy_cpus(run) > kParallel;
-  });
-  if (parallel) request.cpus.reset();
-  if (request.empty()) return nullptr;
-  Json json = Json::object();
-  if (request.cpus) json["cpus"] = *request.cpus;
-  if (request.memory_bytes) json["memory_bytes"] = *request.memory_bytes;
-  if (request.time_limit_seconds) json["time_limit_seconds"] = *request.time_limit_seconds;
-  if (request.gpus) json["gpus"] = *request.gpus;
+  raise_time(now, earlier, now.time_limit_seconds, request);
+  if (std::any_of(earlier.begin(), earlier.end(),
+                  [](const RunFigures& run) { return run.used_several_cpus(); }))
+    request.cpus.reset();
   std::string word = now.directive_word;
   for (const RunFigures& run : earlier) {
     if (word.empty()) word = run.directive_word;
   }
-  json["directives"] = request_lines(
-      word, request, static_cast<std::uint32_t>(std::min(now.nodes.value_or(1), 1e6)));
-  if (const std::string condition = text_at(own, {"condition"}); !condition.empty())
-    json["condition"] = condition;
-  return json;
-}
-
-const char* name_of(Figure figure) {
-  constexpr std::array kNames{"elapsed_seconds", "peak_node_bytes", "cpu_efficiency_ratio"};
-  return kNames.at(static_cast<std::size_t>(figure));
+  return suggestion_json(request, word, now.nodes, now.condition);
 }
 
 const char* name_of(Course course) {
@@ -255,6 +225,7 @@ RunFigures run_figures(const Json& usage_job) {
   const std::string state = text_at(usage_job, {"job", "state"});
   const std::string exit = text_at(usage_job, {"job", "exit_code"});
   const std::string quality = text_at(usage, {"quality", "status"});
+  const Json& suggest = value_at(usage, {"suggest"});
   return {.event_id = text_at(usage_job, {"id"}),
           .job = std::move(job),
           .started_at = parse_rfc3339(text_at(usage, {"started_at"})),
@@ -265,26 +236,78 @@ RunFigures run_figures(const Json& usage_job) {
           .cpus = measured_at(usage, {"cpu", "allocated"}),
           .gpus = measured_at(usage, {"gpu", "count"}),
           .cpu_ratio = measured_at(usage, {"cpu", "efficiency_ratio"}),
+          .gpu_ratio = measured_at(usage, {"gpu", "utilization_ratio"}),
           .peak_node_bytes = peak_of_node(usage),
-          .directive_word = directive_word(value_at(usage, {"suggest"}))};
+          .time_limit_seconds = measured_at(usage, {"request", "time_limit_seconds"}),
+          .suggested = suggested_by(suggest),
+          .condition = text_at(suggest, {"condition"}),
+          .directive_word = directive_word(suggest)};
+}
+
+bool RunFigures::used_several_cpus() const noexcept {
+  return cpu_ratio.value_or(0) * cpus.value_or(0) > kParallel;
+}
+
+std::optional<double> value_of(const RunFigures& run, Figure figure) {
+  switch (figure) {
+    case Figure::kTime: return run.elapsed_seconds;
+    case Figure::kMemory: return run.peak_node_bytes;
+    case Figure::kCpu: return run.cpu_ratio;
+    case Figure::kGpu: return run.gpu_ratio;
+  }
+  return std::nullopt;
 }
 
 std::string figure_text(Figure figure, double value) {
   switch (figure) {
     case Figure::kTime: return format_seconds(value);
     case Figure::kMemory: return format_bytes(static_cast<std::uint64_t>(value));
-    case Figure::kCpu: return std::to_string(std::lround(value * 100)) + " %";
+    case Figure::kCpu:
+    case Figure::kGpu: return std::to_string(std::lround(value * 100)) + " %";
   }
   return {};
+}
+
+const char* figure_title(Figure figure) {
+  constexpr std::array kTitles{"time", "memory", "CPU", "GPU"};
+  return kTitles.at(static_cast<std::size_t>(figure));
+}
+
+const char* figure_name(Figure figure) {
+  constexpr std::array kNames{"elapsed_seconds", "peak_node_bytes", "cpu_efficiency_ratio",
+                              "gpu_utilization_ratio"};
+  return kNames.at(static_cast<std::size_t>(figure));
+}
+
+double quantile_of(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const double next = values[std::min(below + 1, values.size() - 1)];
+  return std::lerp(values[below], next, place - static_cast<double>(below));
+}
+
+Json suggestion_json(const JobRequest& request, const std::string& word,
+                     const std::optional<double>& nodes, const std::string& condition) {
+  if (request.empty()) return nullptr;
+  Json json = Json::object();
+  if (request.cpus) json["cpus"] = *request.cpus;
+  if (request.memory_bytes) json["memory_bytes"] = *request.memory_bytes;
+  if (request.time_limit_seconds) json["time_limit_seconds"] = *request.time_limit_seconds;
+  if (request.gpus) json["gpus"] = *request.gpus;
+  json["directives"] =
+      request_lines(word, request, static_cast<std::uint32_t>(std::min(nodes.value_or(1), 1e6)));
+  if (!condition.empty()) json["condition"] = condition;
+  return json;
 }
 
 std::optional<double> typical(const std::vector<RunFigures>& runs, Figure figure) {
   std::vector<double> values;
   for (const RunFigures& run : runs) {
     const auto value = value_of(run, figure);
-    if (run.completed && run.judged && value) values.push_back(*value);
+    if (run.came_to_its_end() && value) values.push_back(*value);
   }
-  return values.empty() ? std::nullopt : std::optional(median_of(std::move(values)));
+  return values.empty() ? std::nullopt : std::optional(quantile_of(std::move(values), 0.5));
 }
 
 RunTrend run_trend(const Json& usage_job, std::vector<RunFigures> runs) {
@@ -297,7 +320,7 @@ RunTrend run_trend(const Json& usage_job, std::vector<RunFigures> runs) {
   trend.findings = Json::array();
   std::vector<const RunFigures*> compared;
   for (const RunFigures& run : runs) {
-    if (run.completed && run.judged && like(run, now) && compared.size() < kMostCompared)
+    if (run.came_to_its_end() && like(run, now) && compared.size() < kMostCompared)
       compared.push_back(&run);
   }
   if (now.judged && compared.size() >= kLeastCompared) {
@@ -311,9 +334,9 @@ RunTrend run_trend(const Json& usage_job, std::vector<RunFigures> runs) {
       trend.figures.push_back(*one);
     }
   }
-  const auto came_to_its_end = [](const RunFigures& run) { return run.completed && run.judged; };
-  if (std::any_of(runs.begin(), runs.end(), came_to_its_end)) {
-    trend.suggest = suggestion_of(value_at(usage_job, {kUsage}), now, runs);
+  if (std::any_of(runs.begin(), runs.end(),
+                  [](const RunFigures& run) { return run.came_to_its_end(); })) {
+    trend.suggest = suggestion_of(now, runs);
     trend.runs = runs.size() + 1;
   }
   return trend;
@@ -322,7 +345,7 @@ RunTrend run_trend(const Json& usage_job, std::vector<RunFigures> runs) {
 Json trend_json(const RunTrend& trend) {
   Json figures = Json::array();
   for (const FigureTrend& one : trend.figures)
-    figures.push_back({{"figure", name_of(one.figure)},
+    figures.push_back({{"figure", figure_name(one.figure)},
                        {"value", one.now},
                        {"median", one.median},
                        {"least", one.least},

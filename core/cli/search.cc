@@ -207,7 +207,7 @@ bool has_what_is_asked_for(const Query& query, const query::Store& store,
 int search_command(const Arguments& arguments, Console& console) {
   const SignalStop signal(console.owns_process);
   const Timestamp now = system_clock().now();
-  auto parsed = search_request(arguments, now, utc_offset_at(now));
+  auto parsed = search_request(arguments, now, local_offset);
   if (const auto* problem = std::get_if<SearchProblem>(&parsed)) {
     console.err << problem->text << (problem->text.ends_with('\n') ? "" : "\n");
     return kExitUsage;

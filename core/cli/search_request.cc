@@ -41,24 +41,22 @@ Query both(Query query, Query more) {
   return all;
 }
 
-std::optional<Query> since_node(const std::string& since, Timestamp now,
-                                std::int64_t utc_offset_seconds) {
-  query::Parsed parsed = query::parse("since:" + since, now, utc_offset_seconds);
+std::optional<Query> since_node(const std::string& since, Timestamp now, UtcOffset zone) {
+  query::Parsed parsed = query::parse("since:" + since, now, zone);
   const bool is_time = !parsed.error && parsed.query.kind == Query::Kind::kRange &&
                        parsed.query.field == QueryField::kSubmitted;
   return is_time ? std::optional<Query>{std::move(parsed.query)} : std::nullopt;
 }
 
 std::variant<Searchable::Request, SearchProblem> search_request(const Arguments& arguments,
-                                                                Timestamp now,
-                                                                std::int64_t utc_offset_seconds) {
+                                                                Timestamp now, UtcOffset zone) {
   const std::string text = query_text(arguments);
-  query::Parsed parsed = query::parse(text, now, utc_offset_seconds);
+  query::Parsed parsed = query::parse(text, now, zone);
   if (parsed.error) return SearchProblem{query::error_text(text, *parsed.error, "search")};
   Searchable::Request request;
   request.query = std::move(parsed.query);
   if (!arguments.since.empty()) {
-    auto since = since_node(arguments.since, now, utc_offset_seconds);
+    auto since = since_node(arguments.since, now, zone);
     if (!since) {
       return SearchProblem{"--since: \"" + printable(arguments.since) +
                            "\" is neither an age such as 7d, a date such as 2026-11-14, nor a "

@@ -15,17 +15,15 @@ struct SearchProblem {
 };
 
 // The words of the command line joined with blanks, and --since and --after with them. `now` and
-// the zone's offset give times their meaning. The deadline and the callbacks are left open. Pure.
+// the zone give times their meaning. The deadline and the callbacks are left open. Pure.
 std::variant<Searchable::Request, SearchProblem> search_request(const Arguments& arguments,
-                                                                Timestamp now,
-                                                                std::int64_t utc_offset_seconds);
+                                                                Timestamp now, UtcOffset zone);
 
 // The words joined with blanks.
 std::string query_text(const Arguments& arguments);
 
 // --since as a node of a query: 7d, today, 2026-11-01, as in "since:7d"; nothing if it is no time.
-std::optional<Query> since_node(const std::string& since, Timestamp now,
-                                std::int64_t utc_offset_seconds);
+std::optional<Query> since_node(const std::string& since, Timestamp now, UtcOffset zone);
 
 // `query` and `more` together.
 Query both(Query query, Query more);

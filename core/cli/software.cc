@@ -126,7 +126,7 @@ int software_command(const Arguments& arguments, Console& console) {
   request.stop = signal.token();
   if (!arguments.since.empty()) {
     const Timestamp now = system_clock().now();
-    auto since = since_node(arguments.since, now, utc_offset_at(now));
+    auto since = since_node(arguments.since, now, local_offset);
     if (!since)
       return fail(console, "--since: \"" + printable(arguments.since) + "\" is no time or age",
                   kExitUsage);

@@ -8,10 +8,7 @@ namespace scriptorium::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Figure = FigureTrend::Figure;
 
-// In the order of Figure.
-constexpr std::array kTitles{"time", "memory", "CPU"};
 // In the order of Course.
 constexpr std::array kCourses{"", "rising", "falling"};
 constexpr std::array kMarks{"", " +", " -"};
@@ -29,7 +26,7 @@ std::string trend_text(const RunTrend& trend, const Console& console) {
                    "MOST", "THIS RUN", "TREND"},
                   {1, 2, 3, 4});
   for (const FigureTrend& one : trend.figures)
-    table.add({at_place(kTitles, one.figure), figure_text(one.figure, one.least),
+    table.add({figure_title(one.figure), figure_text(one.figure, one.least),
                figure_text(one.figure, one.median), figure_text(one.figure, one.most),
                figure_text(one.figure, one.now), at_place(kCourses, one.course)});
   return "\n" + table.text(console);

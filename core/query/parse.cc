@@ -589,8 +589,8 @@ class Parser {
 
 }  // namespace
 
-Parsed parse(std::string_view text, Timestamp now, std::int64_t utc_offset_seconds) {
-  const Moment moment{.now = now, .utc_offset_seconds = utc_offset_seconds};
+Parsed parse(std::string_view text, Timestamp now, UtcOffset zone) {
+  const Moment moment{.now = now, .zone = zone};
   return Parser(text, moment).run();
 }
 

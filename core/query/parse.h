@@ -21,10 +21,10 @@ struct Parsed {
   std::optional<ParseError> error;  // then `query` is not to be used
 };
 
-// Parses what a person typed (the language: docs/search.md). `now` and `utc_offset_seconds` give
-// "today", "7d" and a date without a zone their meaning. Never fails otherwise; bounded by
-// kMostQueryBytes, kMostQueryTerms and kMostQueryDepth. An empty text means every job. Pure.
-Parsed parse(std::string_view text, Timestamp now, std::int64_t utc_offset_seconds = 0);
+// Parses what a person typed (the language: docs/search.md). `now` and `zone` give "today", "7d"
+// and a date without a zone their meaning. Never fails otherwise; bounded by kMostQueryBytes,
+// kMostQueryTerms and kMostQueryDepth. An empty text means every job. Pure.
+Parsed parse(std::string_view text, Timestamp now, UtcOffset zone = kUtc);
 
 // For a terminal: the message, the query (made printable) and a line of carets below what is wrong:
 //   search:1:14: unknown field "usr"; did you mean "user"?

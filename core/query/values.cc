@@ -120,7 +120,7 @@ std::int64_t start_of_day(std::chrono::year_month_day date) {
 }
 
 std::chrono::year_month_day local_date(const Moment& moment) {
-  const std::int64_t seconds = moment.now.nanoseconds / kSecond + moment.utc_offset_seconds;
+  const std::int64_t seconds = moment.now.nanoseconds / kSecond + moment.zone(moment.now);
   return std::chrono::floor<std::chrono::days>(
       std::chrono::sys_seconds(std::chrono::seconds(seconds)));
 }
@@ -139,9 +139,8 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
-// "Z", "+01:00", "-0530", or nothing: the person's own. All of `text`.
-std::optional<std::int64_t> read_zone(std::string_view text, const Moment& moment) {
-  if (text.empty()) return moment.utc_offset_seconds;
+// "Z", "+01:00", "-0530". All of `text`.
+std::optional<std::int64_t> read_zone(std::string_view text) {
   if (text == "Z" || text == "z") return 0;
   const std::int64_t sign = text.front() == '-' ? -1 : 1;
   if (!take(text, '+') && !take(text, '-')) return std::nullopt;
@@ -152,10 +151,14 @@ std::optional<std::int64_t> read_zone(std::string_view text, const Moment& momen
   return sign * (*hours * 3600 + *minutes * 60);
 }
 
-Period period_of(std::int64_t second, std::int64_t nanoseconds, std::int64_t length,
-                 std::int64_t zone) {
-  const std::int64_t from = (second - zone) * kSecond + nanoseconds;
+Period period_of(std::int64_t from, std::int64_t length) {
   return {.from = from, .to = from + length - 1};
+}
+
+// Whole days, of which the clock may change one: both are what a clock of the person shows.
+Period days_between(std::int64_t begin, std::int64_t end, const Moment& moment) {
+  return {.from = from_clock(begin, moment.zone).nanoseconds,
+          .to = from_clock(end, moment.zone).nanoseconds - 1};
 }
 
 // The clock of a day and what follows it.
@@ -186,9 +189,11 @@ std::optional<Period> read_clock_of(std::int64_t day, std::string_view text, con
       }
     }
   }
-  const auto zone = read_zone(text, moment);
+  if (text.empty())
+    return period_of(from_clock(second, moment.zone).nanoseconds + fraction, length);
+  const auto zone = read_zone(text);
   if (!zone) return std::nullopt;
-  return period_of(second, fraction, length, *zone);
+  return period_of((second - *zone) * kSecond + fraction, length);
 }
 
 std::optional<Period> read_date(std::string_view text, const Moment& moment) {
@@ -197,8 +202,7 @@ std::optional<Period> read_date(std::string_view text, const Moment& moment) {
   if (!year_number || *year_number < 1900 || *year_number > 2261) return std::nullopt;
   const chrono::year year(*year_number);
   const auto whole = [&](chrono::year_month_day first, chrono::year_month_day next) {
-    const std::int64_t start = start_of_day(first);
-    return period_of(start, 0, (start_of_day(next) - start) * kSecond, moment.utc_offset_seconds);
+    return days_between(start_of_day(first), start_of_day(next), moment);
   };
   if (text.empty()) return whole(year / 1 / 1, (year + chrono::years(1)) / 1 / 1);
   if (!take(text, '-')) return std::nullopt;
@@ -277,7 +281,7 @@ std::optional<Period> read_time(std::string_view text, const Moment& moment) {
   if (word == "now") return instant(moment.now.nanoseconds, false);
   if (word == "today" || word == "yesterday") {
     const std::int64_t start = start_of_day(local_date(moment)) - (word == "yesterday" ? kDay : 0);
-    return period_of(start, 0, kDay * kSecond, moment.utc_offset_seconds);
+    return days_between(start, start + kDay, moment);
   }
   if (const auto date = read_date(text, moment)) return date;
   if (const auto calendar = read_calendar_age(word, moment)) return calendar;

@@ -25,7 +25,7 @@ std::optional<std::int64_t> read_percent(std::string_view text);
 // What "now" is for a person, and where days begin.
 struct Moment {
   Timestamp now;
-  std::int64_t utc_offset_seconds = 0;
+  UtcOffset zone = kUtc;
 };
 
 // The time that a text names, both ends included: "2026-11" is a month.

@@ -39,15 +39,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(input.substr(0, nul));
   const std::string bytes(nul == std::string_view::npos ? "" : input.substr(nul + 1));
   const Timestamp now{1'795'275'000 * kSecond};
+  const UtcOffset zone = [](Timestamp) { return std::int64_t{3600}; };
 
-  query::Parsed parsed = query::parse(text, now, 3600);
+  query::Parsed parsed = query::parse(text, now, zone);
   if (parsed.error) {
     if (parsed.error->position > text.size() || parsed.error->length == 0) std::abort();
     if (query::error_text(text, *parsed.error, "fuzz").empty()) std::abort();
     return 0;
   }
   const std::string again = query::to_text(parsed.query);
-  query::Parsed second = query::parse(again, now, 3600);
+  query::Parsed second = query::parse(again, now, zone);
   // More quotes and brackets than were typed may exceed a limit.
   if (second.error) {
     if (again.size() <= kMostQueryBytes && !second.error->problem.starts_with("too")) std::abort();

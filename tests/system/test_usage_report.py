@@ -174,7 +174,7 @@ def test_the_report_of_an_accounted_job_says_what_it_used_and_how_that_is_known(
         in out
     assert "#SBATCH --mem=" in out
     out = daemon.command("report", accounted.jobs["array"]).stdout
-    assert f"{accounted.jobs['array']}_0" in out and f"{accounted.jobs['array']}_1" in out
+    assert out.startswith(f"array {accounted.jobs['array']}") and "2 COMPLETED" in out, out
     me = pwd.getpwuid(os.geteuid()).pw_name
     rows = json.loads(daemon.command("report", "--user", me, "--json").stdout)["jobs"]
     assert len(rows) == 5
@@ -341,6 +341,42 @@ def test_a_busy_half_job_is_reported_within_ten_seconds_of_its_end(lab, make_dae
                                                              rel=0.01)
     assert "of 2 CPUs busy on average" in said and "#SBATCH --mem=" in said, said
     assert "COMPLETED" in said or "state" not in event["job"], said
+
+
+# Each task touches and holds 40 MiB; one 300 MiB.
+SWEEP = """#!/bin/bash
+exec python3 -c "
+import time
+held = bytearray((300 if $SLURM_ARRAY_TASK_ID == 3 else 40) << 20)
+for i in range(0, len(held), 4096): held[i] = 1
+time.sleep(4)
+"
+"""
+
+
+def test_an_array_is_one_report_that_names_the_task_unlike_the_others(lab, make_daemon, archive,
+                                                                      work):
+    catalog = {"root": str(work / "catalog"), "kinds": ["job.script", "usage.*"]}
+    daemon = make_daemon(sources=sampling(lab, **{"findings.min_elapsed_seconds": 1}),
+                         sinks={**USAGE_SINK, "catalog": catalog}).start().prefer()
+    job = lab.sbatch("-a", "0-5", "-c1", "--mem=400", "-t", "5", "-J", "sweep", script=SWEEP)
+
+    def tasks():
+        events = [e for list_ in usage_events(archive).values() for _, e in list_]
+        return [e for e in events if e["job"].get("array", {}).get("job_id") == job]
+    wait_for(lambda: len(tasks()) == 6, "usage.job of all tasks", 180)
+    daemon.wait_status(lambda s: s["sinks"]["catalog"]["waiting"] == 0, "the catalog has them")
+    stored = daemon.command("report", job).stdout
+    assert stored == daemon.command("report", job, "--archive", str(archive.path)).stdout
+    head, owner, states = stored.splitlines()[:3]
+    assert head == f"array {job}  sweep  6 tasks" and "6 COMPLETED" in states, stored
+    assert f"\n  {job}_3  needed 3" in stored, stored
+    assert f"\nBut more for {job}_3 (--mem=3" in stored, stored
+    suggested, = [line for line in stored.splitlines() if line.startswith("  #SBATCH --mem=")]
+    assert 48 <= int(suggested.split("=")[1][:-1]) < 150, "1.2 x 40 MiB and what Python needs"
+    array = json.loads(daemon.command("report", job, "--json").stdout)["array"]
+    assert array["tasks"] == 6 and array["suggest"]["exceptions"][0]["task"] == f"{job}_3"
+    assert daemon.command("report", f"{job}_3").stdout.startswith("job ")
 
 
 def test_a_job_of_two_nodes_of_one_machine_is_one_summary(lab, make_daemon, archive, work):

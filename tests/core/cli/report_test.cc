@@ -14,6 +14,7 @@
 #include "core/cli/report_text.h"
 #include "tests/core/cli/said.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/zone.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -133,6 +134,7 @@ class ReportTest : public ::testing::Test {
     return say(words, "", false, colour);
   }
 
+  test::Zone zone_{test::kBerlin};
   test::TempDir own_;
   std::string archive_;
   std::string file_;
@@ -149,7 +151,7 @@ TEST_F(ReportTest, AJobIsAScreenThatSaysWhatItUsedAndWhatToWriteNext) {
       said.out,
       "job 4711  md  COMPLETED\n"
       "  owner      alice, account chem, partition batch\n"
-      "  ran        2 h 0 min of 12 h 0 min asked for, from 2026-11-21 08:00:00 UTC, on n12\n"
+      "  ran        2 h 0 min of 12 h 0 min asked for, from 2026-11-21 09:00:00 CET, on n12\n"
       "  measured   by cgroup2, 241 readings, 100 % of the time seen\n"
       "\n"
       "  CPU        [############............]   50 %   1.00 of 2 CPUs busy on average\n"
@@ -247,15 +249,15 @@ TEST_F(ReportTest, StepsAreATableInTheOrderOfTheirStart) {
       run({"4711"}).out,
       HasSubstr(
           "\n"
-          "STEP              STARTED (UTC)              RAN  CPUS            CPU TIME   CPU  PEAK "
+          "STEP              STARTED (CET)              RAN  CPUS            CPU TIME   CPU  PEAK "
           "MEMORY\n"
-          "batch             2026-11-21 08:10:00  1 h 0 min     2              250 ms   0 %      "
+          "batch             2026-11-21 09:10:00  1 h 0 min     2              250 ms   0 %      "
           "1.0 MiB\n"
-          "0                 2026-11-21 08:11:00  1 h 0 min     2           1 h 0 min  50 %      "
+          "0                 2026-11-21 09:11:00  1 h 0 min     2           1 h 0 min  50 %      "
           "430 MiB\n"
-          "1                 2026-11-21 08:12:00  1 h 0 min     2  at least 1 h 0 min  50 %      "
+          "1                 2026-11-21 09:12:00  1 h 0 min     2  at least 1 h 0 min  50 %      "
           "430 MiB  2 kills for memory\n"
-          "2                 2026-11-21 08:13:00  1 h 0 min     -                   -     -        "
+          "2                 2026-11-21 09:13:00  1 h 0 min     -                   -     -        "
           "    -\n"
           "(16 other steps)                                                    12.5 s\n"
           "\n"
@@ -309,9 +311,9 @@ TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
   }
   // 7200 s of six CPUs' two hours.
   const std::string rows =
-      "\n0 +2026-11-21 08:14:00 +2 h 0 min +6 +at least 2 h 0 min +17 % +860 MiB  1 kill for "
-      "memory\n2 +2026-11-21 08:17:00 +1 h 0 min +2 +1 h 0 min +50 % +430 MiB\n1 +2026-11-21 "
-      "08:19:00 [^\n]*\n\\(other steps\\) +1 min 30 s\n\n";
+      "\n0 +2026-11-21 09:14:00 +2 h 0 min +6 +at least 2 h 0 min +17 % +860 MiB  1 kill for "
+      "memory\n2 +2026-11-21 09:17:00 +1 h 0 min +2 +1 h 0 min +50 % +430 MiB\n1 +2026-11-21 "
+      "09:19:00 [^\n]*\n\\(other steps\\) +1 min 30 s\n\n";
   EXPECT_THAT(run({"4711"}).out, AllOf(HasSubstr("no summary of the whole job"),
                                        ContainsRegex("STEP +STARTED" + ("[^\n]*" + rows))));
   Json summary = job();
@@ -319,8 +321,8 @@ TEST_F(ReportTest, AStepOnSeveralNodesIsOneRowWithTheSumsOfItsNodes) {
   EXPECT_THAT(run({"4711"}).out, ContainsRegex(rows)) << "as by accounting, which has no list";
   summary["usage"]["steps"] = {step("7")};
   keep(summary, "4711.usage.json");
-  EXPECT_THAT(run({"4711"}).out, AllOf(ContainsRegex("\n7 +2026-11-21 08:10:00"),
-                                       Not(HasSubstr("2026-11-21 08:14:00"))));
+  EXPECT_THAT(run({"4711"}).out, AllOf(ContainsRegex("\n7 +2026-11-21 09:10:00"),
+                                       Not(HasSubstr("2026-11-21 09:14:00"))));
 }
 
 TEST_F(ReportTest, AFigureThatOneNodeDidNotMeasureIsNotThatOfTheStep) {
@@ -332,7 +334,7 @@ TEST_F(ReportTest, AFigureThatOneNodeDidNotMeasureIsNotThatOfTheStep) {
     keep(node, "4711.usage-node-" + host + ".json");
   }
   EXPECT_THAT(run({"4711"}).out,
-              ContainsRegex("\n0 +2026-11-21 08:10:00 +1 h 0 min +4 +- +- +-\n"));
+              ContainsRegex("\n0 +2026-11-21 09:10:00 +1 h 0 min +4 +- +- +-\n"));
 }
 
 TEST_F(ReportTest, OfTheStepsOfManyNodesThoseWithMostCpuTimeAreShown) {
@@ -491,14 +493,18 @@ TEST_F(ReportTest, AJobThatRanTwiceIsShownAsItRanLast) {
   EXPECT_EQ(Json::parse(run({"4711", "--json"}).out)["jobs"].size(), 2U);
 }
 
-TEST_F(ReportTest, AnArrayIsATableAndATaskAScreen) {
+TEST_F(ReportTest, AnArrayIsOneReportAndATaskAScreen) {
   for (int task = 0; task < 3; ++task) {
     Json one = job(std::to_string(4800 + task));
     one["job"]["array"] = {{"job_id", "4800"}, {"task_id", std::to_string(task)}};
     keep(one, std::to_string(4800 + task) + ".usage.json");
   }
   EXPECT_THAT(run({"4800"}).out,
-              AllOf(HasSubstr("4800_0"), HasSubstr("4800_2"), HasSubstr("3 jobs left unused")));
+              AllOf(HasSubstr("array 4800  md  3 tasks\n"), HasSubstr("  #SBATCH --mem=520M\n")));
+  const Json all = Json::parse(run({"4800", "--json"}).out);
+  EXPECT_EQ(all["jobs"].size(), 3U);
+  EXPECT_EQ(all["array"]["tasks"], 3);
+  EXPECT_FALSE(Json::parse(run({"4800_1", "--json"}).out).contains("array"));
   EXPECT_THAT(run({"4800_1"}).out, HasSubstr("job 4801 (4800_1)"));
   EXPECT_EQ(run({"4800_7"}).code, 66);
 }
@@ -553,6 +559,28 @@ TEST_F(ReportTest, TheTableIsSortedByWaste) {
               HasSubstr("and 2 more; --limit 0 shows all"));
 }
 
+TEST_F(ReportTest, TimesAreThoseOfTheReadersZoneAndSaySo) {
+  Json summer = job("1");
+  summer["usage"]["ended_at"] = "2026-10-25T00:30:00Z";
+  keep(summer, "1.usage.json");
+  const std::vector<std::string> since{"--since", "2026-10-25"};
+  EXPECT_THAT(run(since).out, AllOf(HasSubstr("ENDED (CEST) "), HasSubstr("2026-10-25 02:30:00 ")));
+  Json winter = job("2");
+  winter["usage"]["ended_at"] = "2026-10-25T01:30:00Z";
+  winter["usage"]["started_at"] = "2026-11-21T08:00:01Z";
+  keep(winter, "2.usage.json");
+  EXPECT_THAT(run(since).out, AllOf(HasSubstr("ENDED  "), HasSubstr("2026-10-25 02:30:00 CEST "),
+                                    HasSubstr("2026-10-25 02:30:00 CET ")));
+  EXPECT_THAT(run({"--since", "2026-10-25", "--limit", "1"}).out, HasSubstr("ENDED (CE"))
+      << "of what is shown";
+  EXPECT_THAT(run({"--since", "2026-10-25", "--family"}).out, HasSubstr("ENDED (CET)"));
+  EXPECT_EQ(Json::parse(run({"--since", "2026-10-25T02:30:01+01:00", "--json"}).out)["jobs"].size(),
+            0U);
+  EXPECT_EQ(Json::parse(run({"--since", "2026-10-25", "--json"}).out)["jobs"][0]["ended_at"],
+            "2026-10-25T00:30:00Z")
+      << "in UTC for programs";
+}
+
 TEST_F(ReportTest, AUserIsFoundByNameAndByNumberAndAPeriodByTheEndOfJobs) {
   keep(job("1"), "1.usage.json");
   Json other = job("2");
@@ -575,7 +603,9 @@ TEST_F(ReportTest, AUserIsFoundByNameAndByNumberAndAPeriodByTheEndOfJobs) {
   EXPECT_THAT(ids({"--user", "carol"}), IsEmpty());
   EXPECT_THAT(ids({"--since", "2026-11-01"}), ElementsAre("1", "2"));
   EXPECT_THAT(ids({"--since", "2026-11-01T10:00:01Z"}), ElementsAre("1"));
-  EXPECT_THAT(ids({"--since", "2026-11-01T10:00:01"}), ElementsAre("1"));
+  EXPECT_THAT(ids({"--since", "2026-11-01T11:00:01+01:00"}), ElementsAre("1"));
+  EXPECT_THAT(ids({"--since", "2026-11-01T11:00:01"}), ElementsAre("1"));
+  EXPECT_THAT(ids({"--since", "2026-11-01T11:00:00"}), ElementsAre("1", "2"));
   EXPECT_THAT(ids({"--since", "999999d"}), ElementsAre("1", "2"));
 }
 
@@ -600,7 +630,7 @@ TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
   EXPECT_THAT(run({}).err, HasSubstr("JOB, --user, --since or --by"));
   EXPECT_EQ(run({"4711", "--user", "alice"}).code, 64);
   EXPECT_EQ(run({"--user", "alice", "--jobstats"}).code, 64);
-  const Said since = run({"--since", "yesterday"});
+  const Said since = run({"--since", "soon"});
   EXPECT_EQ(since.code, 64);
   EXPECT_THAT(since.err, HasSubstr("7d"));
 }

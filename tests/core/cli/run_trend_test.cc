@@ -11,6 +11,7 @@
 #include "core/base/time.h"
 #include "core/cli/report_families.h"
 #include "core/cli/trend_text.h"
+#include "tests/support/zone.h"
 
 namespace scriptorium::cli {
 namespace {
@@ -226,7 +227,6 @@ TEST(RunTrendTest, PbsIsAskedForTheMemoryOfAllNodes) {
 }
 
 TEST(RunTrendTest, TypicalIsTheMedianOfTheRunsThatCompletedAndWereMeasured) {
-  using Figure = FigureTrend::Figure;
   RunFigures failed = run_of(1);
   failed.completed = false;
   RunFigures brief = run_of(1);
@@ -399,6 +399,7 @@ TEST(FamilyReportTest, ItsFindingsAreThoseOfMostRunsFirstAndItsTrendIsOfTheNewes
 }
 
 TEST(FamilyReportTest, IsARowForEachFamilyByItsNumberOrElseByUserAndName) {
+  const test::Zone zone("UTC");
   FamilyReport report;
   // The newest run need not come last.
   report.add(run_at("4", "md_4", 14, 3600), std::nullopt);

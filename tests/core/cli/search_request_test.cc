@@ -22,7 +22,7 @@ std::variant<Searchable::Request, SearchProblem> requested(std::vector<std::stri
   words.insert(words.begin(), "search");
   const ParsedLine line = parse_command_line(words);
   EXPECT_TRUE(line.arguments) << line.err;
-  return search_request(line.arguments.value_or(Arguments{}), kNow, 0);
+  return search_request(line.arguments.value_or(Arguments{}), kNow, kUtc);
 }
 Searchable::Request good(const std::vector<std::string>& words) {
   auto result = requested(words);

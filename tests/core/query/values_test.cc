@@ -145,14 +145,25 @@ TEST(QueryValuesTest, RefusesWhatIsNoTime) {
     EXPECT_EQ(shown(read_time(text, kMoment)), "none") << text;
 }
 
+// Summer time until 2026-10-25T01:00:00Z.
+std::int64_t berlin_in_2026(Timestamp time) {
+  return time.nanoseconds < 1'792'890'000 * kSecond ? 7200 : 3600;
+}
+
 TEST(QueryValuesTest, BeginsADayWhereThePersonIs) {
-  const Moment berlin{.now = {1'795'303'800 * kSecond}, .utc_offset_seconds = 3600};  // 23:30 UTC
+  const Moment berlin{.now = {1'795'303'800 * kSecond}, .zone = berlin_in_2026};  // 23:30 UTC
   EXPECT_EQ(shown(read_time("today", berlin)),
             "2026-11-21T23:00:00Z 2026-11-22T22:59:59.999999999Z");
   EXPECT_EQ(shown(read_time("2026-11-14T08:00", berlin)),
             "2026-11-14T07:00:00Z 2026-11-14T07:00:59.999999999Z");
   EXPECT_EQ(shown(read_time("2026-11-14T08:00Z", berlin)),
             "2026-11-14T08:00:00Z 2026-11-14T08:00:59.999999999Z");
+  EXPECT_EQ(shown(read_time("2026-07-01", berlin)),
+            "2026-06-30T22:00:00Z 2026-07-01T21:59:59.999999999Z")
+      << "in winter of a day in summer";
+  EXPECT_EQ(shown(read_time("2026-10-25", berlin)),
+            "2026-10-24T22:00:00Z 2026-10-25T22:59:59.999999999Z")
+      << "a day of 25 hours";
 }
 
 TEST(QueryValuesTest, ShortensAnAgeInMonthsToTheLastDayOfAMonth) {
