@@ -63,6 +63,8 @@ function(scriptorium_install_rest)
   if(TARGET usage_module)
     scriptorium_install_unit(packaging/systemd/usage.conf scriptorium-usage ${share}/systemd)
     scriptorium_install_unit(packaging/systemd/usage-programs.conf scriptorium-usage ${share}/systemd)
+    install(FILES examples/usage-in-a-job.sbatch DESTINATION ${doc}/scriptorium-usage/examples
+            COMPONENT scriptorium-usage)
   endif()
 
   # For plugins that are built elsewhere.

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "core/api/event.h"
+#include "core/api/own_job.h"
 #include "core/api/spool_adapter.h"
 #include "core/base/result.h"
 
@@ -39,6 +41,9 @@ class FreeSource {
   virtual Result<void> run(EventWriter& writer, std::stop_token stop, bool once) = 0;
   // One JSON object for `status --json`; "" = nothing.
   virtual std::string status_json() const { return {}; }
+  // For `scriptorium usage --here`, without run(): measures the job that this process runs in. Null
+  // if the source does not measure jobs; kVanished if this process does not run in one.
+  virtual Result<std::unique_ptr<OwnJob>> own_job() { return std::unique_ptr<OwnJob>(); }
 };
 
 }  // namespace scriptorium

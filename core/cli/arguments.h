@@ -10,6 +10,8 @@ inline constexpr const char* kDefaultConfigFile = "/etc/scriptorium/scriptorium.
 
 // The command; it cares for the sinks of any plugin that has Sink::maintained().
 inline constexpr const char* kCatalogCommand = "catalog";  // no plugin's name
+// It asks any source that has FreeSource::own_job().
+inline constexpr const char* kUsageCommand = "usage";  // no plugin's name
 
 enum class Command {
   kRun,
@@ -31,6 +33,7 @@ enum class Command {
   kHistory,
   kSoftware,
   kReport,
+  kUsage,
   kSetup,
   kImport,
   kRedact,
@@ -74,6 +77,8 @@ struct Arguments {
   std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
   bool family = false;                    // report
+  bool here = false;                      // usage
+  bool until_exit = false;                // usage
   std::string format;                     // import
   std::string tree;                       // import
   std::string source;                     // import

@@ -35,6 +35,7 @@ CommandDefinition::CommandDefinition(Arguments& into) : into_(into) {
   add_history();
   add_software();
   add_report();
+  add_usage();
 
   CLI::App& setup =
       add(app_, "setup", "Create what a destination needs once, such as topics or index templates",

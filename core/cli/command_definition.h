@@ -30,6 +30,7 @@ class CommandDefinition {
   void add_history();
   void add_software();
   void add_report();
+  void add_usage();
   void add_status();
   void add_dead_letters();
   void add_sinks();

@@ -178,4 +178,17 @@ void CommandDefinition::add_report() {
   });
 }
 
+void CommandDefinition::add_usage() {
+  CLI::App& usage = add(app_, kUsageCommand,
+                        "Measure the job that this command runs in; needs no daemon and no right",
+                        Command::kUsage);
+  usage
+      .add_flag("--here", into_.here,
+                "The report of the job up to now, as report has it afterwards")
+      ->required();
+  usage.add_flag("--until-exit", into_.until_exit,
+                 "Measure in the background until the calling script ends, and write "
+                 "scriptorium-usage-JOB.txt and .json at each reading");
+}
+
 }  // namespace scriptorium::cli

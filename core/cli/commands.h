@@ -21,6 +21,7 @@ int diff_command(const Arguments& arguments, Console& console);
 int history_command(const Arguments& arguments, Console& console);
 int software_command(const Arguments& arguments, Console& console);
 int report_command(const Arguments& arguments, Console& console);
+int usage_command(const Arguments& arguments, Console& console);
 int setup_command(const Arguments& arguments, Console& console);
 int import_command(const Arguments& arguments, Console& console);
 int redact_command(const Arguments& arguments, Console& console);

@@ -245,7 +245,8 @@ Event job_event(const std::string& cluster, const std::string& scheduler, const 
   event.time = job.facts.job.submitted_at.value_or(started);
   event.capture =
       job.nodes.empty() ? to_string(Method::kAccounting) : to_string(job.nodes.front().method());
-  event.complete = job.accounting || job.has_all_cpu_time();
+  event.complete = job.accounting ||
+                   (!job.nodes.empty() && std::ranges::all_of(job.nodes, &NodeUsage::complete));
   event.cluster = cluster;
   event.scheduler = scheduler;
   if (job.nodes.size() == 1) event.host = job.nodes.front().job.node;

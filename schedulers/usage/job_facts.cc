@@ -104,7 +104,7 @@ bool JobView::all_nodes_measured() const noexcept {
 }
 bool JobView::has_all_cpu_time() const noexcept {
   return !nodes.empty() &&
-         std::all_of(nodes.begin(), nodes.end(), [](const NodeUsage& n) { return n.complete(); });
+         std::all_of(nodes.begin(), nodes.end(), [](const NodeUsage& n) { return n.is_counted(); });
 }
 bool JobView::ended_by_oom() const noexcept {
   return facts.state == "OUT_OF_MEMORY" || totals.oom_kills.value_or(0) > 0;

@@ -100,7 +100,8 @@ struct JobView {
   bool ended_by_oom() const noexcept;
   // Also where it is not known how many there are and a node made the figures, not the accounting.
   bool all_nodes_measured() const noexcept;
-  // The kernel's counter has all of a node's time, however little of it was seen.
+  // The kernel's counters have all of the nodes' time up to the last reading, however little of it
+  // was seen.
   bool has_all_cpu_time() const noexcept;
 };
 

@@ -36,7 +36,8 @@ bool same_life(const NodeUsage& a, const NodeUsage& b) {
   return a.job.started_at <= b.ended_at && b.job.started_at <= a.ended_at;
 }
 
-// What the nodes know themselves.
+}  // namespace
+
 void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
   const JobSeen& first = nodes.front().job;
   facts.job.id = first.job_id;
@@ -54,7 +55,22 @@ void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes) {
   if (facts.user.verified) slurm_client::add_names(facts.user);
 }
 
-}  // namespace
+Result<std::vector<QueuedJob>> ask_squeue(CommandRunner& runner, const JobConfig& config,
+                                          const std::string& ids, const std::stop_token& stop) {
+  const auto squeue = slurm_client::find_command(config.squeue, "squeue");
+  if (!squeue) return squeue.error();
+  const auto guard = slurm_client::new_guard();
+  if (!guard) return guard.error();
+  const auto answer =
+      runner.run({*squeue,
+                  {"-h", "-a", "--local", "-t", "all", "-j", ids},
+                  slurm_client::squeue_environment(config.slurm_conf, queue_format(*guard))},
+                 stop, std::chrono::steady_clock::now() + kQuestionPatience);
+  if (!answer) return answer.error();
+  if (answer->status == 0) return parse_queue(answer->output, *guard);
+  if (slurm_client::says_unknown_job(answer->error)) return std::vector<QueuedJob>{};
+  return exit_error("squeue", *answer);
+}
 
 JobSummaries::JobSummaries(JobConfig config, PluginContext context)
     : config_(std::move(config)), context_(std::move(context)) {}
@@ -84,23 +100,6 @@ void JobSummaries::node_ended(NodeUsage node) {
   job.settled = job.settled || !asks(node);
   job.nodes.push_back(std::move(node));
   counts_.with([&](Counts& c) { c.waiting = waiting_.size(); });
-}
-
-Result<std::vector<QueuedJob>> JobSummaries::question(const std::string& ids,
-                                                      const std::stop_token& stop) {
-  const auto squeue = slurm_client::find_command(config_.squeue, "squeue");
-  if (!squeue) return squeue.error();
-  const auto guard = slurm_client::new_guard();
-  if (!guard) return guard.error();
-  const auto answer =
-      runner_.run({*squeue,
-                   {"-h", "-a", "--local", "-t", "all", "-j", ids},
-                   slurm_client::squeue_environment(config_.slurm_conf, queue_format(*guard))},
-                  stop, std::chrono::steady_clock::now() + kQuestionPatience);
-  if (!answer) return answer.error();
-  if (answer->status == 0) return parse_queue(answer->output, *guard);
-  if (slurm_client::says_unknown_job(answer->error)) return std::vector<QueuedJob>{};
-  return exit_error("squeue", *answer);
 }
 
 void JobSummaries::learn(Waiting& job, const std::vector<QueuedJob>& answer,
@@ -157,7 +156,7 @@ void JobSummaries::ask(const std::stop_token& stop) {
   }
   if (asked.empty() || now < next_question_) return;
   next_question_ = now + kBetweenQuestions;
-  const auto answer = question(ids, stop);
+  const auto answer = ask_squeue(runner_, config_, ids, stop);
   counts_.with([&](Counts& c) {
     ++c.questions;
     if (!answer) {

@@ -16,6 +16,14 @@
 
 namespace scriptorium::usage {
 
+// What squeue says of these jobs, "4711,4712"; those that slurmctld does not know are left out.
+// `runner`: of at most kMaxAnswer. Waits for some seconds at most.
+Result<std::vector<QueuedJob>> ask_squeue(CommandRunner& runner, const JobConfig& config,
+                                          const std::string& ids, const std::stop_token& stop);
+
+// Adds what the nodes know themselves of the job: its id, its owner, how often it was restarted.
+void complete_from_nodes(JobFacts& facts, const std::vector<NodeUsage>& nodes);
+
 // Makes usage.job of the jobs whose nodes all report to this process: asks slurmctld, in one
 // question for all that ended, what they were, waits until it says how they ended, but not for
 // long, and then reports what is known. Owns:    the nodes it was given until their key was told in
@@ -56,7 +64,6 @@ class JobSummaries {
 
   bool asks(const NodeUsage& node) const;
   void ask(const std::stop_token& stop);
-  Result<std::vector<QueuedJob>> question(const std::string& ids, const std::stop_token& stop);
   void learn(Waiting& job, const std::vector<QueuedJob>& answer, const std::string& id) const;
   void give(Waiting& job, Ready& into);
 

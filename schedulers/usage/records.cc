@@ -6,7 +6,7 @@ namespace scriptorium::usage {
 namespace {
 
 constexpr std::array kMethods = {"cgroup1", "cgroup2", "proc", "nvml", "amd", "accounting"};
-constexpr std::array kLastReads = {"removal", "populated", "sample", "accounting"};
+constexpr std::array kLastReads = {"removal", "populated", "sample", "accounting", "running"};
 
 template <typename Enum, typename Names>
 std::optional<Enum> find(const Names& names, std::string_view text) noexcept {

@@ -39,8 +39,10 @@ enum class LastRead : std::uint8_t {
   kPopulated,   // when the job's last process had ended (cgroup.events): nothing is missing
   kSample,      // a sweep before the end: what came after it is missing
   kAccounting,  // not ours
+  kRunning,     // the job still ran: nothing is missing up to then
 };
-const char* to_string(LastRead last) noexcept;  // "removal", "populated", "sample", "accounting"
+// "removal", "populated", "sample", "accounting", "running".
+const char* to_string(LastRead last) noexcept;
 std::optional<LastRead> last_read_from(std::string_view text) noexcept;
 
 // One life of a job on one node. A requeued job has several lives; a machine with several slurmds
@@ -261,8 +263,10 @@ struct NodeUsage {
   std::optional<std::uint64_t> node_memory_bytes;  // of the whole machine
   NodeQuality quality;
 
-  // The last reading was taken at the end: the event's `complete`.
-  bool complete() const noexcept { return quality.last_read != LastRead::kSample; }
+  // Up to ended_at, nothing is missing of what the kernel counts.
+  bool is_counted() const noexcept { return quality.last_read != LastRead::kSample; }
+  // And that is the job's end: the event's `complete`.
+  bool complete() const noexcept { return is_counted() && quality.last_read != LastRead::kRunning; }
   // The event's `capture`: where the CPU time came from, else the memory.
   Method method() const noexcept;
 };

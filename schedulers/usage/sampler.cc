@@ -185,6 +185,8 @@ TrackedJob* Sampler::appeared(const JobParent& parent, const std::string& direct
                               std::uint64_t inode, JobTable::Seen seen, Moment time) {
   const auto name = parse_job_name(parent.scheduler, directory);
   if (!name) return nullptr;
+  const auto& only = options_.only;
+  if (only && (only->scheduler != parent.scheduler || only->name != directory)) return nullptr;
   const std::string path = parent.path + "/" + directory;
   if (seen == JobTable::Seen::kMade && parent.uid) table_.missed().job_listed(parent.path);
   if (inode == 0) {
@@ -434,11 +436,15 @@ void Sampler::end_jobs() {
       if (step.gpu.count == 0) step.gpu = step_gpu(gpus_.release_step(node.job.key(), step.name));
     }
     node.gpus = gpus_.release(node.job.key());
-    if (!node.gpus.empty()) node.source.gpu = gpus_.method();
-    node.node_cpus = node_cpus_;
-    node.node_memory_bytes = node_memory_;
+    add_node_facts(node);
     output_.ended.push_back(std::move(node));
   }
+}
+
+void Sampler::add_node_facts(NodeUsage& node) const {
+  if (!node.gpus.empty()) node.source.gpu = gpus_.method();
+  node.node_cpus = node_cpus_;
+  node.node_memory_bytes = node_memory_;
 }
 
 void Sampler::forget(const std::string& key) {
@@ -452,6 +458,20 @@ std::vector<LifeState> Sampler::lives() const {
   std::vector<LifeState> all = table_.lives();
   if (gpus_.empty()) return all;
   for (LifeState& life : all) life.gpus = gpus_.records(life.job.key());
+  return all;
+}
+
+std::vector<NodeUsage> Sampler::so_far() const {
+  std::vector<NodeUsage> all;
+  for (const auto& [key, job] : table_.jobs()) {
+    const LifeState& state = job.life.state();
+    if (state.readings == 0) continue;
+    NodeUsage& node = all.emplace_back(job.life.finish(
+        SteadyTime(std::chrono::nanoseconds(state.last_ns)), state.last_time, LastRead::kRunning));
+    for (const GpuRecord& gpu : gpus_.records(node.job.key()))
+      node.gpus.push_back(GpuStatistics(gpu).summary());
+    add_node_facts(node);
+  }
   return all;
 }
 

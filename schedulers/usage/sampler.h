@@ -24,12 +24,19 @@
 
 namespace scriptorium::usage {
 
+// A job by its directory's name.
+struct JobDirectory {
+  std::string scheduler;  // "slurm", "torque", "pbs"
+  std::string name;       // "job_4711"
+};
+
 struct SamplerOptions {
   std::string root = "/sys/fs/cgroup";
   std::string proc = "/proc";
   std::string node;  // this host, where the path of a job does not name its node
   // Of slurmds whose jobs are measured, where paths name nodes; empty = all.
   std::vector<std::string> nodes;
+  std::optional<JobDirectory> only;  // the one job that is measured; absent: all
   std::chrono::milliseconds interval{30'000};
   bool samples = false;    // keep each reading as a UsageSample, not only what is counted of it
   bool process_io = true;  // read and written bytes from /proc where no control group counts them
@@ -78,6 +85,8 @@ class Sampler {
   Output take() { return std::exchange(output_, {}); }
 
   std::vector<LifeState> lives() const;
+  // What each job has used up to its last reading, in the shape of one that ended then.
+  std::vector<NodeUsage> so_far() const;
   UsageCounts counts() const;
   std::string describe_tree() const { return parents_.describe_tree(); }
 
@@ -116,6 +125,7 @@ class Sampler {
   void remove_group(TrackedJob& job, Controller controller);
   void forget(const std::string& key);
   void end_jobs();
+  void add_node_facts(NodeUsage& node) const;  // and the method, if it has GPUs
 
   // inotify's notifications. `read_now`: jobs that were read since these came.
   void act(const Change& change, std::set<std::string>& read_now);

@@ -24,6 +24,7 @@
 #include "schedulers/usage/accounting.h"
 #include "schedulers/usage/events.h"
 #include "schedulers/usage/job_summaries.h"
+#include "schedulers/usage/own_usage.h"
 #include "schedulers/usage/state.h"
 
 namespace scriptorium::usage {
@@ -35,7 +36,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMostSamples = 8192;
 // Summaries of nodes that wait; each takes some 3 KiB.
 constexpr std::size_t kMostNodes = 20'000;
-constexpr std::size_t kBatch = 512;
+constexpr std::size_t kMostEventsOfAWrite = 512;
 constexpr std::size_t kMostStateBytes = std::size_t{256} << 20;
 // How often the state file is replaced at most, and how long usage.job is waited for with `run
 // --once`.
@@ -319,7 +320,8 @@ class UsageSource::Node {
 
   Result<void> write_all() {
     while (!unwritten_.empty()) {
-      const auto count = static_cast<std::ptrdiff_t>(std::min(unwritten_.size(), kBatch));
+      const auto count =
+          static_cast<std::ptrdiff_t>(std::min(unwritten_.size(), kMostEventsOfAWrite));
       std::vector<Event> events;
       for (auto it = unwritten_.begin(); it != unwritten_.begin() + count; ++it)
         events.push_back(it->event);
@@ -537,6 +539,13 @@ std::string UsageSource::status_json() const {
   if (!status.state_problem.empty()) json["state_file_error"] = printable(status.state_problem);
   if (!status.jobs.empty()) json["job_summaries"] = Json::parse(status.jobs, nullptr, false);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<std::unique_ptr<OwnJob>> UsageSource::own_job() {
+  OwnUsage::Options options{.sampler = sampler_options(config_, nullptr),
+                            .gpus = gpu_options(config_),
+                            .jobs = config_.jobs};
+  return OwnUsage::find(std::move(options), context_, files_);
 }
 
 }  // namespace scriptorium::usage

@@ -26,6 +26,7 @@ class UsageSource final : public FreeSource {
   Result<void> check() override;
   Result<void> run(EventWriter& writer, std::stop_token stop, bool once) override;
   std::string status_json() const override;
+  Result<std::unique_ptr<OwnJob>> own_job() override;
 
  private:
   class Node;  // the measuring side of one run()

@@ -52,6 +52,9 @@ NOT_RUN = {
     ("docs/testing.md", "./quickstart test"): "CI itself",
     ("docs/testing.md", "build/fuzz/"): "CI itself: every fuzz target",
     ("docs/usage.md", "$ scriptorium report"): "the tests of the report, with measured jobs",
+    ("docs/usage.md", "(srun "): "test_usage_here.py, in jobs of a real Slurm",
+    ("docs/usage.md", "scriptorium usage "): "likewise",
+    ("docs/usage.md", "$ scriptorium usage "): "likewise",
 }
 DEAD = "8f0c3a17"  # the dead letter of the pages
 

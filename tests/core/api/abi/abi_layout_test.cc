@@ -280,6 +280,12 @@ TEST_F(AbiLayoutTest, TheSmallTypesBeneathKeepTheirShape) {
   EXPECT_OFFSET(FileStat, mtime_ns, 32);
   EXPECT_OFFSET(FileStat, owner, 40);
   EXPECT_OFFSET(FileStat, mode, 44);
+  EXPECT_SIZE(OwnJob::Place, 72);
+  EXPECT_OFFSET(OwnJob::Place, job, 0);
+  EXPECT_OFFSET(OwnJob::Place, node, 32);
+  EXPECT_OFFSET(OwnJob::Place, is_launched, 64);
+  EXPECT_OFFSET(OwnJob::Place, measures, 65);
+  EXPECT_OFFSET(OwnJob::Place, merges, 66);
   EXPECT_SIZE(UniqueFd, 4);
   EXPECT_SIZE(Error, 40);
   EXPECT_SIZE(Result<void>, 48);
@@ -330,6 +336,13 @@ TEST_F(AbiLayoutTest, VirtualFunctionsKeepTheirPlaces) {
   EXPECT_SLOT(FreeSource, check, 2);
   EXPECT_SLOT(FreeSource, run, 3);
   EXPECT_SLOT(FreeSource, status_json, 4);
+  EXPECT_SLOT(FreeSource, own_job, 5);
+  EXPECT_SLOT(OwnJob, place, 2);
+  EXPECT_SLOT(OwnJob, step, 3);
+  EXPECT_SLOT(OwnJob, next_step, 4);
+  EXPECT_SLOT(OwnJob, notify_fd, 5);
+  EXPECT_SLOT(OwnJob, part, 6);
+  EXPECT_SLOT(OwnJob, merge, 7);
   EXPECT_SLOT(EventWriter, write, 2);
   EXPECT_SLOT(EventWriter, position, 3);
   EXPECT_SLOT(Settler, settled, 2);
