@@ -162,10 +162,10 @@ std::string ReportSums::foot() const {
   const auto moment = [](Timestamp time) { return local_time(time) + ' ' + local_zone(time); };
   if (period_.from) text += "from " + moment(*period_.from) + " ";
   text += "until " + moment(period_.until);
-  if (period_.from) text += "; TREND compares WASTED with as long a time before";
   text += ".\nWASTED is what jobs had and did not use";
   if (total_.now.gpu_seconds > 0) text += "; in the order of the rows, a GPU hour counts as ten";
   text += ".\n";
+  if (period_.from) text += "TREND compares WASTED with as long a time before.\n";
   text += word_of(by_).foot;
   const std::uint64_t unmeasured = without_use_.now.jobs - unfinished_;
   if (unmeasured > 0)

@@ -229,6 +229,16 @@ TEST(ReportSumsTest, CsvHasEveryRow) {
             "total,1,7200,600,0,0,cpu_low:1 mem_over:1\r\n");
 }
 
+TEST(ReportSumsTest, TheTimeBeforeIsInTheCsvAndCountsWithoutUseToo) {
+  ReportSums sums(SumBy::kUser, second_week());
+  sums.add(run_at(0, 7'200, 36));
+  sums.add(run_at(kWeek, 7'200, 3'600));
+  sums.add_unfinished(0, 2);
+  EXPECT_THAT(sums.csv(), HasSubstr("\r\nalice,1,7200,3600,0,0,1,7200,36,0,0,\r\n(no usage),0,"));
+  EXPECT_THAT(sums.csv(), HasSubstr(",before_jobs,before_core_seconds,"));
+  EXPECT_THAT(text_of(sums, 0), HasSubstr("> 10 x"));
+}
+
 TEST(ReportSumsTest, TheWordsOfTheOption) {
   for (const std::string& word : sum_by_words()) EXPECT_TRUE(sum_by(word)) << word;
   EXPECT_FALSE(sum_by("colour"));
