@@ -207,7 +207,7 @@ std::optional<Ended> ended_or_say(const Arguments& arguments, Console& console) 
     return std::nullopt;
   ended = {whole_seconds(ended.since), whole_seconds(until)};
   if (ended.until > ended.since) return ended;
-  fail(console, "--until: is not after --since", kExitUsage);
+  fail(console, "--until: give a time after --since", kExitUsage);
   return std::nullopt;
 }
 
@@ -236,24 +236,25 @@ int sums(const Arguments& arguments, const UsagePlaces& places, Console& console
   if (arguments.since.empty()) period.from.reset();
   const Searchable::RunRequest request{
       .from = period.first(), .until = period.until, .modules = arguments.by == "module"};
-  ReportSums sums(*sum_by(arguments.by), period);
+  std::optional<ReportSums> sums;
   const std::string user = name_of(arguments.user);
   const auto read = std::find_if(places.list.begin(), places.list.end(), [&](const auto& place) {
+    sums.emplace(*sum_by(arguments.by), period);  // without what a place said before it failed
     return place->runs(request, [&](const JobRun& run) {
-      if (user.empty() || run.user == user) sums.add(run);
+      if (user.empty() || run.user == user) sums->add(run);
     });
   });
   if (read == places.list.end()) return kExitUnavailable;
   const auto unfinished = (**read).unfinished(ended->since, ended->until, user);
   const auto before =
       period.from ? (**read).unfinished(period.first(), ended->since, user) : std::nullopt;
-  sums.add_unfinished(unfinished.value_or(0), before.value_or(0));
+  sums->add_unfinished(unfinished.value_or(0), before.value_or(0));
   say_closed(**read, console);
   if (arguments.json) {
-    print_json(sums.json(), console);
+    print_json(sums->json(), console);
   } else {
-    console.out << (arguments.csv ? sums.csv()
-                                  : sums.text(static_cast<std::size_t>(arguments.limit), console));
+    console.out << (arguments.csv ? sums->csv()
+                                  : sums->text(static_cast<std::size_t>(arguments.limit), console));
   }
   return kExitGood;
 }

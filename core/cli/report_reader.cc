@@ -179,12 +179,15 @@ class Stores final : public UsageRecords {
       Searchable::RunRequest asked = request;
       asked.stop = signal_.token();
       Counter counter(console_, "runs");
+      bool any = false;
       const auto problems = store.searchable->runs(asked, [&](const JobRun& run) {
+        any = true;
         counter.add();
         use(run);
       });
       if (!problems) {
         refused.push_back({store.name, problems.error()});
+        if (any) break;
         continue;
       }
       say_problems(*problems);
@@ -206,9 +209,10 @@ class Stores final : public UsageRecords {
     not_ended.children.back().from = 0;
     Searchable::Request request{
         .query = joined(Query::Kind::kAnd, std::move(submitted), std::move(not_ended)), .limit = 0};
-    if (!user.empty())
-      request.query =
-          joined(Query::Kind::kAnd, field_node(QueryField::kUser, user), std::move(request.query));
+    // A row that only a node's events made, as for the task of an array, has no user.
+    request.query =
+        joined(Query::Kind::kAnd, field_node(QueryField::kUser, user.empty() ? "*" : user),
+               std::move(request.query));
     request.count = true;
     request.exact = true;
     request.stop = signal_.token();
