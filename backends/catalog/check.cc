@@ -19,7 +19,6 @@
 #include "backends/catalog/names.h"
 #include "backends/catalog/readable.h"
 #include "backends/catalog/rows.h"
-#include "backends/catalog/runs.h"
 #include "backends/catalog/words.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/text.h"

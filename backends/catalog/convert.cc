@@ -8,7 +8,7 @@
 
 #include "backends/catalog/field_lists.h"
 #include "backends/catalog/names.h"
-#include "backends/catalog/runs.h"
+#include "backends/catalog/rows.h"
 #include "backends/catalog/schema.h"
 #include "backends/catalog/store_contents.h"
 #include "core/api/event.h"
@@ -52,7 +52,7 @@ void add_runs(sqlite::Connection& db) {
   NameWriter names(db);
   ContentReader contents(db);
   sqlite::Statement update(db, std::string("UPDATE later SET (") + kRunColumns + ") = (" +
-                                   kRunMarks + ") WHERE job = ? AND event = ?");
+                                   marks(kRunColumns) + ") WHERE job = ? AND event = ?");
   for (const Row& row : rows) {
     const auto record = contents.read(row.record);
     const auto event = record ? event_from_json(*record) : Result<Event>(record.error());

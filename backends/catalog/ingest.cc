@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/catalog/runs.h"
 #include "backends/catalog/segments.h"
 #include "core/api/kit/search/job_facts.h"
 #include "core/base/fault_point.h"
@@ -96,7 +95,7 @@ SegmentWriter::SegmentWriter(ConnectionPtr db, std::int64_t id)
       insert_owner_(*db_, "INSERT INTO owners(name) VALUES(?)"),
       find_later_(*db_, "SELECT record FROM later WHERE job = ? AND event = ?"),
       insert_later_(*db_, std::string("INSERT INTO later(job, event, record, ") + kRunColumns +
-                              ") VALUES(?, ?, ?, " + kRunMarks + ")"),
+                              ") VALUES(?, ?, ?, " + marks(kRunColumns) + ")"),
       list_later_(*db_, "SELECT event, record FROM later WHERE job = ? ORDER BY record"),
       change_later_(*db_, "UPDATE later SET record = ? WHERE job = ? AND event = ?"),
       script_in_use_(*db_, "SELECT 1 FROM jobs WHERE script = ? LIMIT 1"),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/ascii.h"
 #include "core/base/number.h"
 #include "core/base/text.h"
 
@@ -26,14 +27,6 @@ std::string with_prefix(std::string_view prefix, std::string_view columns) {
     const std::size_t comma = std::min(columns.find(", "), columns.size());
     result.append(prefix).append(columns.substr(0, comma));
     columns.remove_prefix(std::min(comma + 2, columns.size()));
-  }
-  return result;
-}
-
-std::string marks(std::string_view columns) {
-  std::string result = "?";
-  for (const char c : columns) {
-    if (c == ',') result += ", ?";
   }
   return result;
 }
@@ -136,7 +129,8 @@ void bind_outcome(sqlite::Statement& into, const JobEntry& entry, NameWriter& wr
 // Reads the columns of a row one after the other.
 class Columns {
  public:
-  Columns(const sqlite::Statement& from, NameReader& names) : from_(from), names_(names) {}
+  Columns(const sqlite::Statement& from, NameReader& names, int first = 0)
+      : from_(from), names_(names), next_(first) {}
 
   template <typename Number>
   void number(Number& into) {
@@ -181,7 +175,7 @@ class Columns {
  private:
   const sqlite::Statement& from_;
   NameReader& names_;
-  int next_ = 0;
+  int next_;
 };
 
 void read_outcome(Columns& columns, JobRow& row) {
@@ -206,7 +200,34 @@ void read_outcome(Columns& columns, JobRow& row) {
   columns.number(row.failed_runs);
 }
 
+// "9812 python3"
+std::vector<std::string> lines_of(const std::vector<JobRun::Program>& programs) {
+  std::vector<std::string> lines;
+  lines.reserve(programs.size());
+  for (const JobRun::Program& program : programs)
+    lines.push_back(std::to_string(program.share) + ' ' + program.name);
+  return lines;
+}
+
+std::vector<JobRun::Program> programs_of(std::string_view text) {
+  std::vector<JobRun::Program> programs;
+  while (!text.empty()) {
+    std::string_view line = take_until(text, '\n');
+    const auto share = parse_number<std::uint32_t>(take_until(line, ' '));
+    programs.push_back({std::string(line), share.value_or(0)});
+  }
+  return programs;
+}
+
 }  // namespace
+
+std::string marks(std::string_view columns) {
+  std::string result = "?";
+  for (const char c : columns) {
+    if (c == ',') result += ", ?";
+  }
+  return result;
+}
 
 std::optional<std::int64_t> job_number(std::string_view job_id) noexcept {
   if (job_id.empty() || job_id.front() == '-' || (job_id.front() == '0' && job_id.size() > 1))
@@ -357,6 +378,60 @@ void RowWriter::update(const JobEntry& entry) {
 void RowWriter::update_outcome(const JobEntry& entry) {
   bind_outcome(outcome_, entry, names_);
   outcome_.run();
+}
+
+// ---- runs
+
+void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWriter& writer) {
+  if (!run) {
+    for (int column = 0; column < kRunColumnCount; ++column) into.bind(nullptr);
+    return;
+  }
+  NameIds names(writer);
+  const auto user = names(QueryField::kUser, run->user);
+  const auto account = names(QueryField::kAccount, run->account);
+  const auto partition = names(QueryField::kPartition, run->partition);
+  const auto nodes = names.list(kNameOfNodes, QueryField::kNode, run->nodes);
+  const auto findings = names.list(kNameOfFindings, QueryField::kFinding, run->findings);
+  into.bind(run->ended_at.nanoseconds / kSecond, user, run->verified, account, partition,
+            run->core_seconds, run->unused_core_seconds, run->gpu_seconds, run->unused_gpu_seconds,
+            nodes, findings);
+  if (run->programs.empty()) {
+    into.bind(nullptr);
+  } else {
+    into.bind(join_lines(lines_of(run->programs)));
+  }
+}
+
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names) {
+  if (from.is_null(first)) return std::nullopt;
+  JobRun run;
+  std::string programs;
+  Columns columns(from, names, first);
+  columns.number(run.ended_at.nanoseconds);
+  run.ended_at.nanoseconds *= kSecond;
+  columns.name(run.user);
+  columns.number(run.verified);
+  columns.name(run.account);
+  columns.name(run.partition);
+  columns.number(run.core_seconds);
+  columns.number(run.unused_core_seconds);
+  columns.number(run.gpu_seconds);
+  columns.number(run.unused_gpu_seconds);
+  columns.lines(run.nodes);
+  columns.lines(run.findings);
+  columns.text(programs);
+  run.programs = programs_of(programs);
+  return run;
+}
+
+JobRun as_stored(JobRun run) {
+  run.modules.clear();
+  for (auto* list : {&run.nodes, &run.findings}) {
+    if (!list->empty()) *list = split_lines(join_lines(*list));
+  }
+  run.programs = programs_of(join_lines(lines_of(run.programs)));
+  return run;
 }
 
 }  // namespace scriptorium::catalog

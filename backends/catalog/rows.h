@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,7 +14,8 @@
 #include "core/api/query.h"
 #include "core/base/result.h"
 
-// A JobRow as rows of `jobs`, `outcomes` and `names` of one segment.
+// A JobRow as rows of `jobs`, `outcomes` and `names` of one segment, and a JobRun as columns of
+// `later`, so that sums over many runs need not read their records.
 namespace scriptorium::catalog {
 
 // A row of `jobs`, with its outcome.
@@ -71,6 +73,23 @@ class RowWriter {
   sqlite::Statement update_;
   sqlite::Statement outcome_;
 };
+
+// The columns of a run, and how many they are.
+inline constexpr const char* kRunColumns =
+    "ended, user, verified, account, partition, core_seconds, unused_core_seconds, gpu_seconds, "
+    "unused_gpu_seconds, nodes, findings, programs";
+inline constexpr int kRunColumnCount =
+    1 + static_cast<int>(std::ranges::count(std::string_view(kRunColumns), ','));
+// Binds the next parameters in the order of kRunColumns; of no run, NULL.
+void bind_run(sqlite::Statement& into, const std::optional<JobRun>& run, NameWriter& names);
+// From columns in this order, the first of which is `first`; without modules. Nothing if there is
+// none.
+std::optional<JobRun> read_run(const sqlite::Statement& from, int first, NameReader& names);
+// What read_run() gives of a run that bind_run() was given.
+JobRun as_stored(JobRun run);
+
+// "?, ?, ?": a parameter for each of the columns "a, b, c".
+std::string marks(std::string_view columns);
 
 // How `jobs.job` holds an id: digits without leading zeros that fit in 63 bits as an integer,
 // anything else as text.

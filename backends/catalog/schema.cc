@@ -49,7 +49,7 @@ CREATE TABLE outcomes(
   nodes INTEGER, findings INTEGER, lives INTEGER NOT NULL, runs INTEGER NOT NULL,
   failed_runs INTEGER NOT NULL);
 -- The later events themselves, each once. event: the id's first 16 bytes. The others are of the run
--- that a usage.job describes (runs.h), else NULL; ended: seconds, programs: "SHARE NAME" lines.
+-- that a usage.job describes (rows.h), else NULL; ended: seconds, programs: "SHARE NAME" lines.
 CREATE TABLE later(job INTEGER NOT NULL, event BLOB NOT NULL, record INTEGER NOT NULL,
                    ended INTEGER, user INTEGER, verified INTEGER, account INTEGER,
                    partition INTEGER, core_seconds INTEGER, unused_core_seconds INTEGER, gpu_seconds INTEGER,

@@ -173,19 +173,8 @@ Result<void> Search::open_segments() {
   auto list = pool_.segments();
   if (!list) return list.error();
   for (const SegmentInfo& info : *list) {
-    if (is_leaving(info.state)) {
-      problems_.push_back(segment_name(info.id) +
-                          ": is being rewritten; if no command does that now, " +
-                          "\"scriptorium catalog check\" says how to continue");
-      continue;
-    }
-    auto lent = pool_.lend(info.id);
-    if (!lent) {
-      // It may have been removed a moment ago.
-      if (lent.error().kind() == ErrorKind::kVanished) continue;
-      problems_.push_back(segment_name(info.id) + ": " + lent.error().message());
-      continue;
-    }
+    auto lent = pool_.lend_or_note(info, problems_);
+    if (!lent) continue;
     auto segment = std::make_unique<SegmentSearch>(*std::move(lent));
     SearchReader& reader = *segment->reader;
     segment->reader.limit(budget_);

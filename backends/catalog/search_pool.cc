@@ -72,6 +72,23 @@ Result<ReaderPool::Lent> ReaderPool::lend(std::int64_t segment) {
   return Lent(*this, *std::move(reader));
 }
 
+std::optional<ReaderPool::Lent> ReaderPool::lend_or_note(const SegmentInfo& info,
+                                                         std::vector<std::string>& problems) {
+  // What leaves a segment is found in others from now on.
+  if (is_leaving(info.state)) {
+    problems.push_back(segment_name(info.id) +
+                       ": is being rewritten; if no command does that now, " +
+                       "\"scriptorium catalog check\" says how to continue");
+    return std::nullopt;
+  }
+  auto lent = lend(info.id);
+  if (lent) return *std::move(lent);
+  // It may have been removed a moment ago.
+  if (lent.error().kind() != ErrorKind::kVanished)
+    problems.push_back(segment_name(info.id) + ": " + lent.error().message());
+  return std::nullopt;
+}
+
 void ReaderPool::give_back(std::unique_ptr<SearchReader> reader) {
   // An error may have left the connection in any state.
   if (!reader->db().ok() || reader->db().damaged()) return;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,9 @@ class ReaderPool {
   // Newest first. kTransient: there is no catalog yet, or it cannot be asked now.
   Result<std::vector<SegmentInfo>> segments();
   Result<Lent> lend(std::int64_t segment);
+  // Of a list of segments(). Nothing if it is to be left out; `problems` says why, unless it has
+  // been removed meanwhile.
+  std::optional<Lent> lend_or_note(const SegmentInfo& info, std::vector<std::string>& problems);
 
  private:
   struct Idle {

@@ -78,7 +78,7 @@ class Namesakes {
 
   bool has(const Searchable::Record& record) const {
     const auto script = script_text(record);
-    // A user whom nobody has verified is whoever the job says.
+    // The name of a user who is not verified is only what the job says.
     return script && record.job.user == job_.user && record.job.verified == job_.verified &&
            stable_name(record.job.name.value_or("")) == name_ &&
            same_family(true, similarity(signature_, script_signature(*script)));

@@ -628,7 +628,7 @@ std::string frequent_text(const FindingCounts& counts) {
 
 ReportedJob row_of(const Json& event) {
   const Json& usage = value_at(event, {kUsage});
-  ReportedJob row{.id = text_at(event, {"job", "id"}),
+  ReportedJob row{.id = shown_job_id(event),
                   .user = text_at(event, {"user", "name"}, 32),
                   .name = text_at(event, {"job", "name"}, 32),
                   .state = text_at(event, {"job", "state"}, 32),
@@ -640,9 +640,6 @@ ReportedJob row_of(const Json& event) {
                   .gpu_ratio = number_at(usage, {"gpu", "utilization_ratio"}),
                   .quality = text_at(usage, {"quality", "status"})};
   if (row.user.empty()) row.user = text_at(event, {"user", "id"}, 32);
-  if (const std::string task = text_at(event, {"job", "array", "task_id"}); !task.empty()) {
-    row.id = text_at(event, {"job", "array", "job_id"}) + "_" + task;
-  }
   const double hours = row.elapsed_seconds.value_or(0) / 3600;
   if (row.cpu_ratio && row.cpus)
     row.wasted_core_hours = std::max(0.0, 1 - *row.cpu_ratio) * *row.cpus * hours;

@@ -217,17 +217,20 @@ std::optional<double> peak_of_node(const Json& usage) {
 
 }  // namespace
 
+std::string shown_job_id(const Json& usage_job) {
+  const std::string task = text_at(usage_job, {"job", "array", "task_id"});
+  return task.empty() ? text_at(usage_job, {"job", "id"})
+                      : text_at(usage_job, {"job", "array", "job_id"}) + "_" + task;
+}
+
 RunFigures run_figures(const Json& usage_job) {
   const Json& usage = value_at(usage_job, {kUsage});
-  std::string job = text_at(usage_job, {"job", "id"});
-  if (const std::string task = text_at(usage_job, {"job", "array", "task_id"}); !task.empty())
-    job = text_at(usage_job, {"job", "array", "job_id"}) + "_" + task;
   const std::string state = text_at(usage_job, {"job", "state"});
   const std::string exit = text_at(usage_job, {"job", "exit_code"});
   const std::string quality = text_at(usage, {"quality", "status"});
   const Json& suggest = value_at(usage, {"suggest"});
   return {.event_id = text_at(usage_job, {"id"}),
-          .job = std::move(job),
+          .job = shown_job_id(usage_job),
           .started_at = parse_rfc3339(text_at(usage, {"started_at"})),
           .completed = state == "COMPLETED" && (exit.empty() || exit == "0:0"),
           .judged = quality == "ok" || quality == "accounting",

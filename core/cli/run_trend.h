@@ -32,6 +32,8 @@ struct RunFigures {
   bool came_to_its_end() const noexcept { return completed && judged; }
   bool used_several_cpus() const noexcept;
 };
+// The id that a person types: "4711", of a task of an array "4711_3".
+std::string shown_job_id(const nlohmann::ordered_json& usage_job);
 RunFigures run_figures(const nlohmann::ordered_json& usage_job);
 
 // Seconds, bytes of the fullest node, shares of the CPUs and of the GPUs.
