@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/api/event.h"
 #include "core/base/result.h"
 #include "core/base/time.h"
 
@@ -192,7 +194,11 @@ struct JobRun {
     bool operator==(const Program&) const = default;
   };
   std::vector<Program> programs;
+  // Filled where they are asked for.
   std::vector<std::string> modules;  // of its script
+  std::string cluster;
+  std::string key;                     // differs for each run of a store; any bytes
+  std::shared_ptr<const Event> event;  // the usage.job that describes it
 
   bool operator==(const JobRun&) const = default;
 };

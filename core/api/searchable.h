@@ -132,6 +132,10 @@ class Searchable {
     Timestamp from;  // whole seconds, as `until`
     Timestamp until = Timestamp{std::numeric_limits<std::int64_t>::max()};
     bool modules = false;  // fill JobRun::modules
+    bool origin = false;   // fill JobRun::cluster and JobRun::key
+    // With `origin`: fill JobRun::event of the runs for which this is true; null: of none. An event
+    // that cannot be read is a problem, and stays null.
+    std::function<bool(const JobRun&)> with_event;
     std::stop_token stop;
     Visibility visibility;
   };

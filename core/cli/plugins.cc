@@ -49,6 +49,8 @@ Description describe_core() {
           "no plugin",
           "what belongs to no plugin",
           {{"Options at the top of scriptorium.toml", core_options()},
+           {"Options of [report] in scriptorium.toml", report_options()},
+           {"Options of [report.mail] in scriptorium.toml", mail_options()},
            {"Options that every [source.NAME] takes", source_options()},
            {"Options that every [sink.NAME] takes", sink_options()}}};
 }

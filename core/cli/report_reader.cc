@@ -105,7 +105,15 @@ class Trees final : public UsageRecords {
                        const auto event = event_from_json(bytes);
                        if (!event || !seen.insert(event->id).second) return;
                        JobRow row;
-                       if (const auto run = join(row, *event)) use(*run);
+                       auto run = join(row, *event);
+                       if (!run) return;
+                       if (request.origin) {
+                         run->cluster = event->cluster;
+                         run->key = event->id;
+                         if (request.with_event && request.with_event(*run))
+                           run->event = std::make_shared<const Event>(*event);
+                       }
+                       use(*run);
                      });
   }
 

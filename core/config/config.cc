@@ -24,6 +24,8 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+constexpr const char* kReport = "report";  // [report] and [report.mail]
+
 std::string place(const Position& position) {
   return position.file + ":" + std::to_string(position.line);
 }
@@ -40,6 +42,7 @@ class Merger {
   void add_main(const TomlText& text) {
     check_top(text.table, false);
     config_.core = core_schema().parse(text.table, problems_);
+    add_report(text.table);
     add_instances(text.table);
     damaged_ = damaged_ || text.damaged;
   }
@@ -87,7 +90,7 @@ class Merger {
     static const std::vector<std::string> sink = names_of(sink_options());
     for (const TableEntry& entry : table.entries) {
       const std::string& key = entry.key;
-      if (key == "source" || key == "sink") continue;
+      if (key == "source" || key == "sink" || (key == kReport && !plugin_file)) continue;
       if (has(core, key)) {
         if (plugin_file) {
           add(table, entry,
@@ -107,13 +110,25 @@ class Merger {
         continue;
       }
       std::vector<std::string> candidates = {"source", "sink"};
+      if (!plugin_file) candidates.emplace_back(kReport);
       if (!is_table && !plugin_file) candidates.insert(candidates.end(), core.begin(), core.end());
       std::string nearest = suggest(key, candidates);
       std::string allowed;
-      if (nearest.empty() && is_table) allowed = "[source.NAME], [sink.NAME]";
+      if (nearest.empty() && is_table)
+        allowed = std::string("[source.NAME], [sink.NAME]") + (plugin_file ? "" : ", [report]");
       add(table, entry, is_table ? "unknown table" : "unknown key", std::move(nearest),
           std::move(allowed));
     }
+  }
+
+  void add_report(const Table& top) {
+    const Value* value = top.find(kReport);
+    if (value == nullptr) return;
+    const auto* table = std::get_if<Table>(&value->data);
+    if (table == nullptr)
+      return problems_.add(top, kReport, "wrong type; write its options below a line [report]");
+    config_.report = report_schema().parse(*table, problems_);
+    check_unknown_keys(*table, report_options(), problems_);
   }
 
   void add_instances(const Table& top) {

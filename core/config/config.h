@@ -79,8 +79,32 @@ struct SinkInstance : InstanceConfig {
   SinkConfig common;
 };
 
+// [report.mail]: mails to users about what their jobs wasted (docs/mail.md).
+struct MailConfig {
+  std::string from;         // required; a mail_address()
+  std::string unsubscribe;  // an address that a person reads; "" = that of `from`
+  std::string sendmail = "/usr/sbin/sendmail";
+  std::string state_dir = "/var/lib/scriptorium-mail";
+  double min_wasted_core_hours = 10;
+  std::int64_t min_jobs = 5;
+  std::string consent = "opt-out";  // "opt-out" | "opt-in"
+  std::string no_mail;              // file with logins; "" = none
+  std::string addresses;            // file with "login address" lines; "" = none
+  std::string address_command;      // "" = none
+  std::string domain;               // login@domain; "" = the login alone
+  std::string language = "en";
+  std::string languages;  // file with "login language" lines; "" = none
+};
+
+// [report]
+struct ReportConfig {
+  std::string page_url;            // "" = none
+  std::optional<MailConfig> mail;  // absent: no mails
+};
+
 struct Config {
   CoreConfig core;
+  ReportConfig report;
   std::vector<SourceInstance> sources;
   std::vector<SinkInstance> sinks;
   std::vector<std::string> files;  // files that were read, in order
@@ -93,8 +117,15 @@ struct LoopbackAddress {
 };
 std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noexcept;
 
+// The address of "hpc@example.org" or "HPC support <hpc@example.org>". Nothing for a text that a
+// mail program might take as something else: [A-Za-z0-9._%+-]+(@[A-Za-z0-9.-]+)?, not beginning
+// with '-', and no control characters before it.
+std::optional<std::string> mail_address(std::string_view text);
+
 // The options of core itself, for reference pages and `scriptorium plugins`.
 std::vector<OptionInfo> core_options();
+std::vector<OptionInfo> report_options();
+std::vector<OptionInfo> mail_options();
 std::vector<OptionInfo> source_options();
 std::vector<OptionInfo> sink_options();
 

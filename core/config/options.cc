@@ -70,6 +70,22 @@ std::optional<std::string> textfile_problem(const std::string& path) {
   return path_problem(path);
 }
 
+constexpr const char* kAddressRule = "\"name@domain\" or \"Some words <name@domain>\"";
+
+std::optional<std::string> address_problem(const std::string& text) {
+  if (mail_address(text)) return std::nullopt;
+  return "cannot be a mail address";
+}
+
+std::optional<std::string> address_or_nothing_problem(const std::string& text) {
+  return text.empty() ? std::nullopt : address_problem(text);
+}
+
+std::optional<std::string> url_problem(const std::string& url) {
+  if (url.empty() || url.starts_with("http://") || url.starts_with("https://")) return std::nullopt;
+  return "not the address of a page";
+}
+
 std::optional<std::string> plugin_problem(const std::string& name) {
   if (is_instance_name(name)) return std::nullopt;
   return "cannot be a plugin's name";
@@ -245,6 +261,30 @@ std::optional<LoopbackAddress> parse_loopback_address(std::string_view text) noe
   return address.port == 0 ? std::nullopt : std::optional(address);
 }
 
+std::optional<std::string> mail_address(std::string_view text) {
+  if (text.size() > 320 || std::any_of(text.begin(), text.end(), [](char c) {
+        return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+      })) {
+    return std::nullopt;
+  }
+  if (text.ends_with('>')) {
+    text.remove_suffix(1);
+    const std::size_t begin = text.find('<');
+    if (begin == std::string_view::npos) return std::nullopt;
+    text.remove_prefix(begin + 1);
+  }
+  const std::size_t at = std::min(text.find('@'), text.size());
+  const auto consists_of = [](std::string_view part, std::string_view others) {
+    return !part.empty() && std::all_of(part.begin(), part.end(), [&](char c) {
+      return is_alphanumeric(c) || others.find(c) != std::string_view::npos;
+    });
+  };
+  if (text.size() > 254 || text.starts_with('-') || !consists_of(text.substr(0, at), "._%+-"))
+    return std::nullopt;
+  if (at < text.size() && !consists_of(text.substr(at + 1), ".-")) return std::nullopt;
+  return std::string(text);
+}
+
 bool is_instance_name(std::string_view name) noexcept {
   return !name.empty() && name.size() <= 64 && is_lower(name.front()) &&
          std::all_of(name.begin(), name.end(),
@@ -297,6 +337,68 @@ const Schema<CoreConfig>& core_schema() {
       choice("log_level", &CoreConfig::log_level, words({"debug", "info", "warning", "error"}),
              "least important messages that are logged"),
       choice("redact", &CoreConfig::redact, redact_modes(), kRedactHelp),
+  };
+  return schema;
+}
+
+namespace {
+
+const Schema<MailConfig>& mail_schema() {
+  const auto file = [](const char* name, std::string MailConfig::* member, const char* help) {
+    return checked(option(name, member, help), "an absolute path", member, path_or_nothing_problem);
+  };
+  static const Schema<MailConfig> schema{
+      checked(required("from", &MailConfig::from, "sender of the mails, who gets their bounces"),
+              kAddressRule, &MailConfig::from, address_problem),
+      checked(option("unsubscribe", &MailConfig::unsubscribe,
+                     "address of a person who takes users off the list; empty: that of from"),
+              kAddressRule, &MailConfig::unsubscribe, address_or_nothing_problem),
+      checked(option("sendmail", &MailConfig::sendmail,
+                     "mail program, with the arguments of Sendmail: -i -f SENDER -- RECIPIENT"),
+              "an absolute path", &MailConfig::sendmail, path_problem),
+      checked(option("state_dir", &MailConfig::state_dir,
+                     "folder that keeps which mails were sent, and those that wait"),
+              "an absolute path", &MailConfig::state_dir, path_problem),
+      option("min_wasted_core_hours", &MailConfig::min_wasted_core_hours,
+             "core hours that a user must have wasted; a GPU hour counts as ten"),
+      integer("min_jobs", &MailConfig::min_jobs, 1, 1'000'000, "jobs that a user must have run"),
+      choice("consent", &MailConfig::consent, words({"opt-out", "opt-in"}),
+             "who gets mails: all but who has a file .scriptorium/no-mail at home, or only who has "
+             ".scriptorium/mail"),
+      file("no_mail", &MailConfig::no_mail, "file with users who get none, a login a line"),
+      file("addresses", &MailConfig::addresses,
+           "file with a line \"login address\" for some users"),
+      file("address_command", &MailConfig::address_command,
+           "program that gets a login and prints its address; asked for users without a line"),
+      checked(option("domain", &MailConfig::domain,
+                     "domain of the other users' addresses; empty: the login alone"),
+              "letters, digits, '.' and '-', at most 253", &MailConfig::domain, host_problem),
+      checked(option("language", &MailConfig::language, "language of the mails"),
+              "as a file LANGUAGE.toml is called", &MailConfig::language, plugin_problem),
+      file("languages", &MailConfig::languages,
+           "file with a line \"login language\" for some users"),
+  };
+  return schema;
+}
+
+}  // namespace
+
+const Schema<ReportConfig>& report_schema() {
+  static const OptionInfo mail{
+      .name = "mail", .type = "table", .help = "mails to users; absent: none are sent"};
+  static const Schema<ReportConfig> schema{
+      checked(option("page_url", &ReportConfig::page_url,
+                     "a page of the site, which mails link; {user} in it is replaced"),
+              "http://... or https://...", &ReportConfig::page_url, url_problem),
+      custom<ReportConfig>(
+          mail,
+          [](const Value& value, const Table& table, ReportConfig& into, Problems& problems) {
+            const auto* mail_table = std::get_if<Table>(&value.data);
+            if (mail_table == nullptr)
+              return options_detail::wrong_type(value, table, mail, problems);
+            into.mail = mail_schema().parse(*mail_table, problems);
+            check_unknown_keys(*mail_table, mail_schema().options(), problems);
+          }),
   };
   return schema;
 }
@@ -374,6 +476,8 @@ std::vector<OptionInfo> without_empty_defaults(std::vector<OptionInfo> options) 
 }  // namespace
 
 std::vector<OptionInfo> core_options() { return core_schema().options(); }
+std::vector<OptionInfo> report_options() { return report_schema().options(); }
+std::vector<OptionInfo> mail_options() { return mail_schema().options(); }
 std::vector<OptionInfo> source_options() {
   return without_empty_defaults(source_schema().options());
 }

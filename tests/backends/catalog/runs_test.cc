@@ -6,7 +6,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -149,6 +151,27 @@ TEST_F(RunsTest, EveryRunIsFoundOnceAsItsEventHasIt) {
   EXPECT_EQ(differences, std::vector<std::string>{});
   EXPECT_GT(all.size(), 330U);
   EXPECT_EQ(found({}), expected({}));
+}
+
+TEST_F(RunsTest, WhatIsAskedForHasItsEvent) {
+  Searchable::RunRequest request{.origin = true};
+  std::set<std::string> keys;
+  std::size_t events = 0;
+  request.with_event = [](const JobRun& run) { return run.core_seconds % 3 == 0; };
+  const auto problems = lab_.search().runs(request, [&](const JobRun& run) {
+    EXPECT_EQ(run.cluster, test_support::job_at("1", 0).cluster);
+    EXPECT_TRUE(keys.insert(run.key).second);
+    ASSERT_EQ(run.event != nullptr, run.core_seconds % 3 == 0);
+    if (run.event == nullptr) return;
+    ++events;
+    JobRow row;
+    JobRun same = as_stored(*join(row, *run.event));
+    std::tie(same.cluster, same.key, same.event) = std::tie(run.cluster, run.key, run.event);
+    EXPECT_EQ(same, run);
+  });
+  EXPECT_TRUE(problems && problems->empty());
+  EXPECT_EQ(keys.size(), expected_.size());
+  EXPECT_GT(events, 50U);
 }
 
 TEST_F(RunsTest, OfAPeriodTheFirstSecondBelongsToItAndTheLastDoesNot) {

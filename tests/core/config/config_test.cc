@@ -274,7 +274,7 @@ TEST_F(ParseConfigTest, EachWrongTopKeyIsExplained) {
       {"source = 5", "f.toml:1: source: wrong type; write [source.NAME] and its options below"},
       {"sink = []", "f.toml:1: sink: wrong type; write [sink.NAME] and its options below"},
       {"cluster_ = { a = 1 }",
-       "f.toml:1: cluster_: unknown table; allowed: [source.NAME], [sink.NAME]"},
+       "f.toml:1: cluster_: unknown table; allowed: [source.NAME], [sink.NAME], [report]"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text);
@@ -309,10 +309,14 @@ TEST_F(ParseConfigTest, WrongTablesAreExplained) {
               ElementsAre("f.toml:4: sinks: unknown table; did you mean \"sink\"?"));
   EXPECT_THAT(problems_of(cluster + "[sources.x]\n"),
               ElementsAre("f.toml:4: sources: unknown table; did you mean \"source\"?"));
-  EXPECT_THAT(problems_of(cluster + "[output]\n"),
-              ElementsAre("f.toml:4: output: unknown table; allowed: [source.NAME], [sink.NAME]"));
-  EXPECT_THAT(problems_of(cluster + "[[outputs]]\n"),
-              ElementsAre("f.toml:4: outputs: unknown table; allowed: [source.NAME], [sink.NAME]"));
+  EXPECT_THAT(
+      problems_of(cluster + "[output]\n"),
+      ElementsAre(
+          "f.toml:4: output: unknown table; allowed: [source.NAME], [sink.NAME], [report]"));
+  EXPECT_THAT(
+      problems_of(cluster + "[[outputs]]\n"),
+      ElementsAre(
+          "f.toml:4: outputs: unknown table; allowed: [source.NAME], [sink.NAME], [report]"));
   EXPECT_THAT(problems_of("cluster = \"lab\"\n[source.s]\n[[sink]]\n"),
               ElementsAre("f.toml:3: sink: has no name; write [sink.NAME] instead of [[sink]]"));
   EXPECT_THAT(
@@ -324,6 +328,61 @@ TEST_F(ParseConfigTest, WrongTablesAreExplained) {
       ElementsAre("f.toml:5: sink.root: wrong type; options belong below a line [sink.NAME]"));
   EXPECT_THAT(problems_of(cluster + "[sink.k]\n"),
               ElementsAre("f.toml:4: sink.k: duplicate table; it is already in line 3"));
+}
+
+TEST_F(ParseConfigTest, TheTableOfMailsIsRead) {
+  const std::string start = "cluster = \"lab\"\n[source.s]\n[sink.k]\n[report]\n";
+  Problems problems;
+  EXPECT_FALSE(parse_config(start, "f.toml", problems).report.mail);
+  const Config config = parse_config(
+      start +
+          "page_url = \"https://example.org/{user}\"\n[report.mail]\n"
+          "from = \"HPC <hpc@example.org>\"\nmin_wasted_core_hours = 2.5\nconsent = \"opt-in\"\n",
+      "f.toml", problems);
+  EXPECT_TRUE(problems.empty());
+  ASSERT_TRUE(config.report.mail);
+  EXPECT_EQ(config.report.page_url, "https://example.org/{user}");
+  EXPECT_EQ(config.report.mail->from, "HPC <hpc@example.org>");
+  EXPECT_EQ(config.report.mail->min_wasted_core_hours, 2.5);
+  EXPECT_EQ(config.report.mail->consent, "opt-in");
+  EXPECT_EQ(config.report.mail->language, "en");
+}
+
+TEST_F(ParseConfigTest, MistakesInTheTableOfMailsAreExplained) {
+  const std::string start = "cluster = \"lab\"\n[source.s]\n[sink.k]\n";
+  EXPECT_THAT(problems_of(start + "[report]\nmial = 1\n"),
+              ElementsAre("f.toml:5: report.mial: unknown key; did you mean \"mail\"?"));
+  EXPECT_THAT(problems_of(start + "[report.mail]\n"),
+              ElementsAre(HasSubstr("f.toml:4: report.mail.from: ")));
+  EXPECT_THAT(problems_of(start + "[report.mail]\nfrom = \"a@b\"\nadresses = \"/x\"\n"),
+              ElementsAre("f.toml:6: report.mail.adresses: unknown key; did you mean "
+                          "\"addresses\"?"));
+  EXPECT_THAT(problems_of("report = 1\n" + start),
+              ElementsAre("f.toml:1: report: wrong type; write its options below a line [report]; "
+                          "given: 1"));
+  EXPECT_THAT(problems_of(start + "[report]\nmail = \"x\"\n"),
+              ElementsAre(HasSubstr("f.toml:5: report.mail: ")));
+  for (const char* from : {"", "a b", "-f@example.org", "a@b, c@d", "A <a@b", "|cmd", "/file", "a@",
+                           "A\\nBcc: c <a@b>"}) {
+    EXPECT_THAT(problems_of(start + "[report.mail]\nfrom = \"" + from + "\"\n"),
+                ElementsAre(HasSubstr("f.toml:5: report.mail.from: cannot be a mail address")))
+        << from;
+  }
+}
+
+TEST(MailAddressTest, IsWhatAMailProgramTakesForAnAddress) {
+  const std::string longest(242, 'a');
+  EXPECT_EQ(mail_address("hpc"), "hpc");
+  EXPECT_EQ(mail_address("a.b_c%d+e-f@mail-1.example.org"), "a.b_c%d+e-f@mail-1.example.org");
+  EXPECT_EQ(mail_address("HPC \"support\" <hpc@example.org>"), "hpc@example.org");
+  EXPECT_EQ(mail_address("<hpc>"), "hpc");
+  EXPECT_TRUE(mail_address(longest + "@example.org"));
+  for (const std::string& none :
+       {std::string(), std::string("@b"), std::string("a@b@c"), std::string("<a@b> x"),
+        std::string("a\r@b"), std::string("ü@b"), longest + "a@example.org", std::string("<>"),
+        std::string("a>"), std::string("!a"), std::string("\n<a@b>")}) {
+    EXPECT_FALSE(mail_address(none)) << none;
+  }
 }
 
 TEST_F(ParseConfigTest, InstanceNamesAreHeldAgainstTheirRule) {
