@@ -53,9 +53,11 @@ function(scriptorium_install_rest)
 
   install(FILES packaging/scriptorium.toml DESTINATION ${share}/config)
   install(DIRECTORY redact.d DESTINATION ${share}/config FILES_MATCHING PATTERN "*.toml")
+  # For reading: the command has them built in. A site changes them in /etc/scriptorium/mail.
+  install(DIRECTORY core/mail/texts/ DESTINATION ${share}/mail FILES_MATCHING PATTERN "*.toml")
   install(DIRECTORY packaging/monitoring DESTINATION ${share} FILES_MATCHING PATTERN "*.yml" PATTERN "*.json")
   install(DIRECTORY docs/ DESTINATION ${doc}/scriptorium
-          FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "docs/testing.md" EXCLUDE)
+          FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "*.png" PATTERN "docs/testing.md" EXCLUDE)
   install(FILES README.md CHANGELOG.md DESTINATION ${doc}/scriptorium)
   scriptorium_install_unit(packaging/systemd/scriptorium.service scriptorium)
   scriptorium_install_unit(packaging/systemd/inotify.conf scriptorium ${share}/systemd)

@@ -14,7 +14,7 @@ constexpr std::size_t kLargestBuffer = std::size_t{4} << 20;
 
 std::string text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 UserRecord read_record(const passwd& entry) {
-  return {text_or_empty(entry.pw_name), entry.pw_uid, entry.pw_gid};
+  return {text_or_empty(entry.pw_name), entry.pw_uid, entry.pw_gid, text_or_empty(entry.pw_dir)};
 }
 GroupRecord read_record(const group& entry) {
   GroupRecord record{text_or_empty(entry.gr_name), entry.gr_gid, {}};
@@ -67,6 +67,15 @@ Result<std::optional<GroupRecord>> find_group(const std::string& name) {
 
 Result<std::optional<GroupRecord>> find_group(gid_t gid) {
   return look_up<GroupRecord, group>("group " + std::to_string(gid), gid, ::getgrgid_r);
+}
+
+std::vector<gid_t> groups_of(const UserRecord& user) {
+  int count = 32;
+  std::vector<gid_t> groups(32);
+  while (::getgrouplist(user.name.c_str(), user.gid, groups.data(), &count) < 0)
+    groups.resize(static_cast<std::size_t>(count));
+  groups.resize(static_cast<std::size_t>(count));
+  return groups;
 }
 
 }  // namespace scriptorium

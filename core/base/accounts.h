@@ -20,7 +20,8 @@ namespace scriptorium {
 struct UserRecord {
   std::string name;
   uid_t uid = 0;
-  gid_t gid = 0;  // the user's primary group
+  gid_t gid = 0;     // the user's primary group
+  std::string home;  // "" = none
 };
 struct GroupRecord {
   std::string name;
@@ -36,5 +37,8 @@ Result<std::optional<UserRecord>> find_user(const std::string& name,
 Result<std::optional<UserRecord>> find_user(uid_t uid);
 Result<std::optional<GroupRecord>> find_group(const std::string& name);
 Result<std::optional<GroupRecord>> find_group(gid_t gid);
+
+// All groups that the user is in, the primary one first.
+std::vector<gid_t> groups_of(const UserRecord& user);
 
 }  // namespace scriptorium

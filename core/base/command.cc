@@ -4,7 +4,7 @@
 #include <features.h>
 #include <poll.h>
 #include <spawn.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/base/ascii.h"
+#include "core/base/child_process.h"
 #include "core/base/file.h"
 #include "core/base/stop_signal.h"
 #include "core/base/text.h"
@@ -29,7 +30,6 @@ constexpr std::size_t kMaxError = 16U << 10;
 // A child closes its pipes a moment before it ends. Not every supported kernel can report a
 // process's end to poll() (pidfd_open came with 5.3), so we check at this interval.
 constexpr milliseconds kReapPace{2};
-constexpr milliseconds kKillPatience{100};
 
 struct Pipe {
   UniqueFd read;
@@ -69,9 +69,26 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return result;
 }
 
-Result<pid_t> start(const CommandRunner::Command& command, int output, int error) {
+// Standard input as a file in memory that nobody can change. No thread has to write it to a program
+// that may not read, and a mail program may read it twice.
+Result<UniqueFd> input_file(const std::string& bytes) {
+  UniqueFd file(memfd_create("input", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file) return system_error("memfd_create", errno);
+  if (auto written = write_fd(file.get(), bytes); !written) return written.error();
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
+  if (fcntl(file.get(), F_ADD_SEALS, kSeals) != 0 || lseek(file.get(), 0, SEEK_SET) != 0)
+    return system_error("sealing standard input", errno);
+  return file;
+}
+
+// `input`: -1 = /dev/null.
+Result<pid_t> start(const CommandRunner::Command& command, int input, int output, int error) {
   SpawnSettings settings;
-  posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (input < 0) {
+    posix_spawn_file_actions_addopen(&settings.actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  } else {
+    posix_spawn_file_actions_adddup2(&settings.actions, input, STDIN_FILENO);
+  }
   posix_spawn_file_actions_adddup2(&settings.actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&settings.actions, error, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
@@ -98,45 +115,6 @@ Result<pid_t> start(const CommandRunner::Command& command, int output, int error
     return Error(ErrorKind::kTransient, system_error("start " + command.program, failed).message());
   return pid;
 }
-
-bool reap(pid_t pid) noexcept {
-  const pid_t got = waitpid(pid, nullptr, WNOHANG);
-  return got == pid || (got < 0 && errno == ECHILD);
-}
-
-// A running child. Only this object waits for it.
-class Child {
- public:
-  Child(pid_t pid, std::vector<pid_t>& stuck) : pid_(pid), stuck_(stuck) {}
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  // Kills the whole group before the leader is reaped: until then its id cannot be reused.
-  ~Child() {
-    kill(-pid_, SIGKILL);
-    kill(pid_, SIGKILL);
-    const auto until = steady_clock::now() + kKillPatience;
-    while (!reap(pid_)) {
-      if (steady_clock::now() >= until) {
-        stuck_.push_back(pid_);
-        return;
-      }
-      poll(nullptr, 0, static_cast<int>(kReapPace.count()));
-    }
-  }
-
-  // The exit status if the child has ended; does not reap it.
-  std::optional<int> ended() const noexcept {
-    siginfo_t info{};
-    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
-      return 255;  // another part of the process reaped it
-    if (info.si_pid == 0) return std::nullopt;
-    return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-  }
-
- private:
-  pid_t pid_;
-  std::vector<pid_t>& stuck_;
-};
 
 // One of the child's streams.
 struct Stream {
@@ -185,13 +163,14 @@ Error stopped(const std::string& program) { return {ErrorKind::kTransient, progr
 CommandRunner::~CommandRunner() { stuck(); }
 
 std::size_t CommandRunner::stuck() noexcept {
-  std::erase_if(stuck_, [](pid_t pid) { return reap(pid); });
+  reap_ended(stuck_);
   return stuck_.size();
 }
 
 Result<CommandRunner::Answer> CommandRunner::run(const Command& command,
                                                  const std::stop_token& stop, SteadyTime deadline) {
   stuck();
+  started_ = false;
   const std::string name = command.program.substr(command.program.rfind('/') + 1);
   if (stop.stop_requested()) return stopped(name);
   if (steady_clock::now() >= deadline)
@@ -200,11 +179,19 @@ Result<CommandRunner::Answer> CommandRunner::run(const Command& command,
   if (!output) return output.error();
   auto error = make_pipe();
   if (!error) return error.error();
+  UniqueFd input;
+  if (!command.input.empty()) {
+    auto file = input_file(command.input);
+    if (!file) return file.error();
+    input = *std::move(file);
+  }
   const StopSignal wake(stop);
   if (wake.fd() < 0) return Error(ErrorKind::kExhausted, name + ": no descriptor left");
-  const auto pid = start(command, output->write.get(), error->write.get());
+  const auto pid = start(command, input.get(), output->write.get(), error->write.get());
   if (!pid) return pid.error();
-  const Child child(*pid, stuck_);
+  started_ = true;
+  ChildProcess child(*pid, stuck_);
+  input.reset();
   output->write.reset();
   error->write.reset();
   Stream out{std::move(output->read), max_output_, {}};
@@ -212,9 +199,15 @@ Result<CommandRunner::Answer> CommandRunner::run(const Command& command,
   while (true) {
     const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
     if (left.count() <= 0) return late(name);
-    const bool reading = out.fd || err.fd;
-    if (const auto status = reading ? std::nullopt : child.ended())
+    const bool reading = !command.leaves_children && (out.fd || err.fd);
+    if (const auto status = reading ? std::nullopt : child.ended()) {
+      if (command.leaves_children) {
+        child.leave_group();
+        out.read_available();
+        err.read_available();
+      }
       return Answer{*status, std::move(out.text), err.text.substr(0, kMaxError)};
+    }
     const auto pace = reading ? milliseconds{60'000} : kReapPace;
     const auto read = wait_and_read(out, err, wake.fd(), std::min(left, pace));
     if (!read) return read.error();

@@ -17,8 +17,8 @@ namespace scriptorium {
 // Runs programs that may hang, write without end, or leave children behind.
 //
 // Owns:    the children. Each runs in its own process group, which is killed before run() returns,
-//          so nothing of it outlives the call. A child that SIGKILL does not end at once (blocked
-//          in a file system) is remembered and reaped later.
+//          so nothing of it outlives the call (but see leaves_children). A child that SIGKILL does
+//          not end at once (blocked in a file system) is remembered and reaped later.
 // Threads: one at a time.
 class CommandRunner {
  public:
@@ -26,6 +26,10 @@ class CommandRunner {
     std::string program;                   // absolute path
     std::vector<std::string> arguments;    // without argv[0]
     std::vector<std::string> environment;  // "NAME=value"; the child's whole environment
+    std::string input;                     // standard input; empty: /dev/null
+    // run() returns when the program itself has ended, although processes that it has started hold
+    // its output open, and does not kill those. Exim delivers in such a process.
+    bool leaves_children = false;
   };
   struct Answer {
     int status = 0;  // exit status; 128 + signal if a signal ended it
@@ -45,12 +49,16 @@ class CommandRunner {
   // descriptor was left.
   Result<Answer> run(const Command& command, const std::stop_token& stop, SteadyTime deadline);
 
+  // Whether the last run() started its program. If that run() failed, the program was killed.
+  bool started() const noexcept { return started_; }
+
   // Children that were killed but have not ended yet.
   std::size_t stuck() noexcept;
 
  private:
   std::size_t max_output_;
   std::vector<pid_t> stuck_;
+  bool started_ = false;
 };
 
 // "squeue: exit status 1: " and the first line of standard error, as kTransient.

@@ -303,6 +303,20 @@ std::string printable_json(std::string_view json) {
   return result;
 }
 
+std::string without_controls(std::string_view bytes) {
+  const std::string text = to_utf8_lossy(bytes);
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = sequence_at(text, i).length;
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const std::uint32_t code =
+        length > 1 ? code_point(std::string_view(text).substr(i, length)) : byte;
+    if (code >= 0x20 && code != 0x7F && !is_deceptive(code)) result.append(text, i, length);
+    i += length;
+  }
+  return result;
+}
+
 std::string printable(std::string_view bytes, std::size_t limit) {
   std::string result;
   std::size_t i = 0;

@@ -42,6 +42,10 @@ std::optional<std::string> did_you_mean(std::string_view given,
 // escaped. The result is cut after `limit` bytes with "...".
 std::string printable(std::string_view bytes, std::size_t limit = 256);
 
+// The text for a place that has one line and no escapes, such as a header of a mail: without the
+// characters that printable() escapes; ill-formed UTF-8 becomes U+FFFD.
+std::string without_controls(std::string_view bytes);
+
 // The same JSON, safe for a terminal: characters that printable() escapes in well-formed text
 // become JSON escapes.
 std::string printable_json(std::string_view json);

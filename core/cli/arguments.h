@@ -77,6 +77,11 @@ struct Arguments {
   std::int64_t limit = 50;                // report, search
   bool js1 = false;                       // report
   bool family = false;                    // report
+  bool mail = false;                      // report
+  bool resend = false;                    // report --mail
+  std::string period = "week";            // report --mail
+  std::string eml_dir;                    // report --mail; "" = the mails are sent
+  std::vector<std::string> users;         // report --mail; empty = all; otherwise `user` is the one
   bool here = false;                      // usage
   bool until_exit = false;                // usage
   std::string format;                     // import

@@ -30,6 +30,7 @@ class CommandDefinition {
   void add_history();
   void add_software();
   void add_report();
+  CLI::Option* add_report_mail(CLI::App& report, CLI::Option* user);
   void add_usage();
   void add_status();
   void add_dead_letters();

@@ -129,11 +129,14 @@ void CommandDefinition::add_report() {
           Command::kReport);
   CLI::Option* job = report.add_option(
       "JOB", into_.job, "The scheduler's id of a job, or ID_TASK for a task of an array");
-  CLI::Option* user = report
-                          .add_option("--user", into_.user,
-                                      "Jobs of this user, by name or uid, most wasteful first")
-                          ->type_name("USER")
-                          ->excludes(job);
+  CLI::Option* user =
+      report
+          .add_option("--user", into_.users,
+                      "Jobs of this user, by name or uid, most wasteful first; with --mail: a mail "
+                      "to this user, and can be given several times")
+          ->type_name("USER")
+          ->allow_extra_args(false)
+          ->excludes(job);
   CLI::Option* since = report
                            .add_option("--since", into_.since,
                                        "Jobs that ended since then: a date or time in your "
@@ -172,10 +175,49 @@ void CommandDefinition::add_report() {
                 "The summary of one job as jobstats writes it, for tools that read that")
       ->excludes(json)
       ->needs(job);
-  report.parse_complete_callback([job, user, since, by] {
+  CLI::Option* mail = add_report_mail(report, user);
+  report.parse_complete_callback([this, job, user, since, by, mail] {
+    if (mail->count() > 0) {
+      if (user->count() == 0 && !into_.all) throw CLI::RequiredError("--mail: --all or --user");
+      return;
+    }
     if (job->count() + user->count() + since->count() + by->count() == 0)
-      throw CLI::RequiredError("JOB, --user, --since or --by");
+      throw CLI::RequiredError("JOB, --user, --since, --by or --mail");
+    if (into_.users.size() > 1) throw CLI::ArgumentMismatch("--user: several only with --mail");
+    if (!into_.users.empty()) into_.user = into_.users.front();
   });
+}
+
+CLI::Option* CommandDefinition::add_report_mail(CLI::App& report, CLI::Option* user) {
+  CLI::Option* mail = report.add_flag("--mail", into_.mail,
+                                      "Send each user what his jobs wasted in a week or a month, "
+                                      "once, if it is worth a mail (needs --all or --user)");
+  report.add_flag("--all", into_.all, "With --mail: all users")->needs(mail)->excludes(user);
+  report
+      .add_option("--period", into_.period,
+                  "With --mail: week or month, the last one that is over, or one such as 2026-W46 "
+                  "or 2026-10")
+      ->needs(mail);
+  CLI::Option* into = report
+                          .add_option("--dry-run", into_.eml_dir,
+                                      "With --mail: write the mails into this folder, as files "
+                                      ".eml, and send none")
+                          ->type_name("DIR")
+                          ->needs(mail);
+  report
+      .add_flag("--resend", into_.resend,
+                "With --mail: only mails of that period that may have been lost, since an earlier "
+                "call was ended while the mail program had them")
+      ->needs(mail)
+      ->excludes(into);
+  for (CLI::Option* other : report.get_options()) {
+    const std::string name = other->get_single_name();
+    for (const char* no :
+         {"JOB", "since", "until", "by", "family", "archive", "limit", "json", "csv", "jobstats"}) {
+      if (name == no) mail->excludes(other);
+    }
+  }
+  return mail;
 }
 
 void CommandDefinition::add_usage() {

@@ -22,6 +22,7 @@
 #include "core/cli/past_runs.h"
 #include "core/cli/report_archive.h"
 #include "core/cli/report_families.h"
+#include "core/cli/report_mail.h"
 #include "core/cli/report_reader.h"
 #include "core/cli/report_sums.h"
 #include "core/cli/report_text.h"
@@ -312,6 +313,7 @@ std::optional<Timestamp> since_of(const std::string& text) {
 }
 
 int report_command(const Arguments& arguments, Console& console) {
+  if (arguments.mail) return report_mail(arguments, console);
   int code = kExitGood;
   if (arguments.by == "module" && !arguments.archive.empty())
     return fail(console, "--by module: not with --archive, as the events there have no modules",

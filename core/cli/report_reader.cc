@@ -358,7 +358,8 @@ UsagePlaces usage_places_or_say(const Arguments& arguments, Console& console, in
     places.list.push_back(std::make_unique<Trees>(std::vector{arguments.archive}, console));
     return places;
   }
-  if (!become_daemon_user_or_say(arguments, console, code)) return places;
+  // Only root may look into the homes of those who get mails.
+  if (!arguments.mail && !become_daemon_user_or_say(arguments, console, code)) return places;
   places.stores = open_quietly(arguments, console);
   auto indexed = indexed_of(places.stores, console);
   // Problems of the configuration are left to other commands: a user who asks about a job may not

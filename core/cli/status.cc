@@ -12,6 +12,8 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/health.h"
+#include "core/cli/report_mail.h"
+#include "core/config/config.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
 #include "core/daemon/status_answer.h"
@@ -256,6 +258,11 @@ int status_command(const Arguments& arguments, Console& console) {
   const Json status = Json::parse(*answer, nullptr, false);
   if (status.is_discarded()) return fail(console, "the daemon's answer is not JSON", kExitSoftware);
   console.out << for_people(status, console);
+  Problems ignored;
+  if (const auto config = load_config(arguments.config_file, ignored); config.report.mail) {
+    if (const std::string text = mail_status_text(*config.report.mail, console); !text.empty())
+      console.out << "\n" << text;
+  }
   return kExitGood;
 }
 

@@ -56,14 +56,7 @@ Result<User> user_of(const std::string& name, const std::string& config_file) {
                                                 "--shell /usr/sbin/nologin " + name +
                                                 "), or name another"};
   }
-  User user{(*found)->name, (*found)->uid, (*found)->gid, {}};
-  int count = 32;
-  user.groups.resize(32);
-  while (::getgrouplist(user.name.c_str(), user.gid, user.groups.data(), &count) < 0) {
-    user.groups.resize(static_cast<std::size_t>(count));
-  }
-  user.groups.resize(static_cast<std::size_t>(count));
-  return user;
+  return User{(*found)->name, (*found)->uid, (*found)->gid, groups_of(**found)};
 }
 
 Result<void> become(const User& user) {

@@ -48,6 +48,8 @@ TEST_F(AccountsTest, RootIsFoundByNameAndByNumber) {
     EXPECT_EQ((*user)->name, "root");
     EXPECT_EQ((*user)->uid, 0U);
     EXPECT_EQ((*user)->gid, 0U);
+    EXPECT_EQ((*user)->home, "/root");
+    EXPECT_EQ(groups_of(**user).at(0), 0U);
   }
   for (const auto& group : {find_group("root"), find_group(gid_t{0})}) {
     ASSERT_TRUE(group) << group.error().message();
@@ -55,6 +57,10 @@ TEST_F(AccountsTest, RootIsFoundByNameAndByNumber) {
     EXPECT_EQ((*group)->name, "root");
     EXPECT_EQ((*group)->gid, 0U);
   }
+}
+
+TEST_F(AccountsTest, AUsersGroupsBeginWithThePrimaryOne) {
+  EXPECT_EQ(groups_of({"no such user, and never one", 4711, 4712, ""}), std::vector<gid_t>{4712});
 }
 
 TEST_F(AccountsTest, WhatIsInNoDatabaseIsNoError) {

@@ -90,6 +90,56 @@ TEST_F(CommandRunnerTest, TheChildReadsNothingAndHoldsNoDescriptorOfOurs) {
   EXPECT_EQ(std::stoi(result->output), 4) << "0, 1, 2 and the folder that ls reads";
 }
 
+TEST_F(CommandRunnerTest, TheChildReadsItsInputAsAFileThatItCannotChange) {
+  auto command =
+      shell("cat; head -c 3 /dev/stdin; echo x 2>/dev/null >>/proc/self/fd/0 || echo no");
+  command.input = std::string(300'000, 'i') + "\0end"s;  // more than a pipe holds
+  const auto result = runner_.run(command, {}, in(test::kPatience));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_TRUE(result->output == command.input + "iiino\n") << result->output.substr(300'000);
+}
+
+TEST_F(CommandRunnerTest, AChildThatDoesNotReadItsInputIsNotWaitedFor) {
+  auto command = shell("exec <&-; echo done");
+  command.input = std::string(3'000'000, 'i');
+  const auto result = runner_.run(command, {}, in(test::kPatience));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->output, "done\n");
+}
+
+TEST_F(CommandRunnerTest, WhatACommandMayLeaveBehindIsNeitherWaitedForNorKilled) {
+  auto command = shell("echo all; sleep 1000 & echo $! >&2; exit 7");  // it holds the pipes open
+  command.leaves_children = true;
+  const auto result = runner_.run(command, {}, in(test::kPatience));
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_EQ(result->status, 7);
+  EXPECT_EQ(result->output, "all\n");
+  const pid_t left = std::stoi(result->error);
+  EXPECT_EQ(kill(left, 0), 0);
+  kill(left, SIGKILL);
+}
+
+TEST_F(CommandRunnerTest, AtTheDeadlineWhatMayBeLeftBehindIsKilledAsWell) {
+  const std::string pids = directory_.path_to("pids");
+  auto command = shell("sleep 1000 & echo $! $$ >" + pids + "; wait");
+  command.leaves_children = true;
+  EXPECT_FALSE(runner_.run(command, {}, in(400ms)));
+  std::istringstream text(directory_.read("pids"));
+  pid_t pid = 0;
+  while (text >> pid) EXPECT_TRUE(ends(pid)) << pid;
+}
+
+TEST_F(CommandRunnerTest, SaysWhetherAFailedRunStartedItsProgram) {
+  EXPECT_FALSE(runner_.run(shell("sleep 1000"), {}, in(100ms)));
+  EXPECT_TRUE(runner_.started());
+  EXPECT_FALSE(runner_.run({directory_.path_to("none"), {}, {}}, {}, in(test::kPatience)));
+  EXPECT_FALSE(runner_.started());
+  EXPECT_TRUE(runner_.run(shell("true"), {}, in(test::kPatience)));
+  EXPECT_TRUE(runner_.started());
+  EXPECT_FALSE(runner_.run(shell("true"), {}, in(-1ms)));
+  EXPECT_FALSE(runner_.started());
+}
+
 TEST_F(CommandRunnerTest, AProgramThatIsNotThereIsSaid) {
   const auto result = runner_.run({directory_.path_to("none"), {}, {}}, {}, in(test::kPatience));
   ASSERT_FALSE(result);

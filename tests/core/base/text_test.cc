@@ -148,6 +148,12 @@ TEST(PrintableTest, EscapesWhatReordersTheTextAroundIt) {
   EXPECT_EQ(printable("שלום, مرحبا"), "שלום, مرحبا") << "letters of every script stay";
 }
 
+TEST(WithoutControlsTest, DropsWhatPrintableEscapes) {
+  EXPECT_EQ(without_controls("a\r\nb\tc\x1b[31m\x7f\0d"s), "abc[31md");
+  EXPECT_EQ(without_controls("\u0085\u2028\u202e\u2066x\u061c"), "x");
+  EXPECT_EQ(without_controls("油\xff שלום"), "油\ufffd שלום");
+}
+
 TEST(PrintableJsonTest, MeansTheSameAndHoldsNothingThatATerminalActsOn) {
   EXPECT_EQ(printable_json("{\"a\": \"\u202e\u009b"
                            "31m\x7f\"}"),

@@ -1,0 +1,546 @@
+#include "core/cli/report_mail.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "core/base/fault_point.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/base/time.h"
+#include "core/cli/common.h"
+#include "core/cli/exit_codes.h"
+#include "core/cli/past_runs.h"
+#include "core/cli/report_reader.h"
+#include "core/cli/run_trend.h"
+#include "core/cli/signal_stop.h"
+#include "core/cli/unchecked_json.h"
+#include "core/cli/user_summaries.h"
+#include "core/mail/body.h"
+#include "core/mail/hand_over.h"
+#include "core/mail/ledger.h"
+#include "core/mail/message.h"
+#include "core/mail/period.h"
+#include "core/mail/recipients.h"
+#include "core/mail/texts.h"
+
+namespace scriptorium::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using mail::CalendarPeriod;
+using mail::HandedOver;
+using mail::Ledger;
+using mail::MailEntry;
+using mail::MailKey;
+using mail::MailState;
+using mail::Recipient;
+using mail::Recipients;
+using mail::Texts;
+
+constexpr const char* kStatusFile = "last.json";  // in state_dir; anybody may read it
+constexpr const char* kUserMail = "user";         // MailKey::kind
+constexpr std::int64_t kDay = 86'400;
+constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer is an error
+constexpr std::int64_t kRefuseAfter = 7 * kDay;  // and is given up after this
+constexpr std::int64_t kNamedFor = 30 * kDay;    // how long a mail that may be lost is named
+constexpr std::size_t kMostNames = 20;
+
+std::int64_t age(Timestamp time, Timestamp now) {
+  return (now.nanoseconds - time.nanoseconds) / kSecond;
+}
+
+std::string name_of(const MailKey& key) {
+  return key.user + " on " + key.cluster + ", " + key.period;
+}
+
+// The site's own sentences, beside the configuration.
+std::string texts_folder(const std::string& config_file) {
+  return (std::filesystem::path(config_file).parent_path() / "mail").string();
+}
+
+// What became of the mails of one call.
+struct Counts {
+  std::uint64_t sent = 0;
+  std::uint64_t waiting = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t undecided = 0;
+  std::map<std::string, std::uint64_t> skipped;  // why -> how many
+};
+
+// An example of a finding, from the event of its run.
+struct Example {
+  std::string job, name;
+  std::map<std::string, std::string> texts;  // of its findings, by id
+  std::vector<std::string> directives;
+  std::string condition;
+};
+
+Example example_of(const Json& event, const std::shared_ptr<const OpenStores>& stores) {
+  Example example{.job = shown_job_id(event)};
+  if (const Json& name = value_at(event, {"job", "name"}); name.is_string())
+    example.name = name.get<std::string>();
+  for (const Json& finding : list_at(event, {"usage", "findings"}))
+    example.texts[text_at(finding, {"id"})] = text_at(finding, {"text"}, 2048);
+  // As the report of the job suggests it: enough for the earlier runs of its family, too.
+  Json suggest = value_at(event, {"usage", "suggest"});
+  if (stores != nullptr) {
+    const RunTrend trend = run_trend(event, past_runs(stores->list(), event));
+    if (trend.runs > 0) suggest = trend.suggest;
+  }
+  for (const Json& line : list_at(suggest, {"directives"})) {
+    if (line.is_string()) example.directives.push_back(line.get<std::string>());
+  }
+  example.condition = text_at(suggest, {"condition"});
+  return example;
+}
+
+// One user's mail that is to be made.
+struct Planned {
+  Person person;
+  Recipient recipient;
+  std::vector<std::string> examples;  // keys
+};
+
+class MailRun {
+ public:
+  MailRun(const Arguments& arguments, const ReportConfig& config, CalendarPeriod period,
+          Console& console)
+      : arguments_(arguments),
+        report_(config),
+        config_(*config.mail),
+        period_(std::move(period)),
+        console_(console),
+        signal_(console.owns_process) {}
+
+  int run();
+
+ private:
+  bool is_dry() const noexcept { return !arguments_.eml_dir.empty(); }
+  bool stopped() const { return signal_.token().stop_requested(); }
+  Timestamp now() const { return system_clock().now(); }
+  MailKey key_of(const Person& person) const {
+    return {.kind = kUserMail,
+            .cluster = person.first,
+            .user = person.second,
+            .period = period_.name()};
+  }
+  const Texts& texts_of(const std::string& language);
+
+  bool open_or_say(int& code);
+  int retry_waiting();
+  bool gather_or_say(int& code);
+  void plan();
+  bool read_examples();
+  int send_all();
+  mail::Message message_of(const Planned& planned);
+  int hand_over(const MailKey& key, const std::string& recipient, const std::string& message);
+  int write_eml(const Planned& planned);
+  int finish();
+  void write_status(const std::vector<std::pair<MailKey, MailEntry>>& undecided,
+                    std::uint64_t late) const;
+
+  const Arguments& arguments_;
+  const ReportConfig& report_;
+  const MailConfig& config_;
+  const CalendarPeriod period_;
+  Console& console_;
+  const SignalStop signal_;
+  std::optional<Ledger> ledger_;
+  std::optional<Recipients> recipients_;
+  std::map<std::string, Texts> texts_;  // by language
+  UsagePlaces places_;
+  UsageRecords* place_ = nullptr;  // the one that answered
+  std::optional<UserSummaries> summaries_;
+  std::vector<Planned> planned_;
+  std::map<std::string, Example> examples_;  // by key
+  CommandRunner runner_;
+  Counts counts_;
+};
+
+// Sentences that are wrong are told, and the others used.
+const Texts& MailRun::texts_of(const std::string& language) {
+  const std::string& name = language.empty() ? config_.language : language;
+  const auto known = texts_.find(name);
+  if (known != texts_.end()) return known->second;
+  Problems problems;
+  const auto made =
+      texts_.emplace(name, Texts::load(name, texts_folder(arguments_.config_file), problems));
+  print_problems(problems, console_);
+  return made.first->second;
+}
+
+bool MailRun::open_or_say(int& code) {
+  auto recipients = Recipients::read({.opt_in = config_.consent == "opt-in",
+                                      .no_mail_file = config_.no_mail,
+                                      .addresses_file = config_.addresses,
+                                      .address_command = config_.address_command,
+                                      .domain = config_.domain,
+                                      .languages_file = config_.languages});
+  if (!recipients) {
+    code = fail(console_, recipients.error());
+    return false;
+  }
+  recipients_.emplace(*std::move(recipients));
+  if (is_dry()) {
+    if (auto made = make_directories(arguments_.eml_dir, 0700); !made) {
+      code = fail(console_, made.error());
+      return false;
+    }
+    return true;
+  }
+  auto ledger = Ledger::open(config_.state_dir);
+  if (!ledger) {
+    code = fail(console_, ledger.error());
+    return false;
+  }
+  ledger_.emplace(*std::move(ledger));
+  return true;
+}
+
+// Of any period.
+int MailRun::retry_waiting() {
+  for (const auto& [key, entry] : ledger_->all(MailState::kWaiting)) {
+    if (stopped()) break;
+    if (age(entry.since, now()) > kRefuseAfter) {
+      ++counts_.refused;
+      if (auto given_up = ledger_->refused(key, "given up after a week: " + entry.reason, now());
+          !given_up)
+        return fail(console_, given_up.error());
+      continue;
+    }
+    const auto message = ledger_->message(key);
+    if (!message) return fail(console_, message.error());
+    if (const int code = hand_over(key, entry.recipient, *message); code != kExitGood) return code;
+  }
+  return kExitGood;
+}
+
+bool MailRun::gather_or_say(int& code) {
+  places_ = usage_places_or_say(arguments_, console_, code);
+  if (places_.list.empty()) return false;
+  const Searchable::RunRequest request{
+      .from = period_.before, .until = period_.until, .origin = true};
+  for (const auto& place : places_.list) {
+    summaries_.emplace(period_);  // without what a place said before it failed
+    if (!place->runs(request, [&](const JobRun& run) { summaries_->add(run); })) continue;
+    place_ = place.get();
+    return true;
+  }
+  code = kExitUnavailable;
+  return false;
+}
+
+void MailRun::plan() {
+  const auto& users = arguments_.users;
+  const std::vector<Person> people = summaries_->people();
+  for (const std::string& user : users) {
+    if (std::none_of(people.begin(), people.end(),
+                     [&](const Person& p) { return p.second == user; }))
+      ++counts_.skipped["no job of this user ended then"];
+  }
+  for (const Person& person : people) {
+    if (stopped()) return;
+    if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
+      continue;
+    const auto skip = [&](const std::string& why) { ++counts_.skipped[why]; };
+    const mail::Sum sum = summaries_->summary(person).now;
+    if (sum.jobs < static_cast<std::uint64_t>(config_.min_jobs) ||
+        sum.wasted_core_hours() < config_.min_wasted_core_hours) {
+      skip("below the thresholds");
+      continue;
+    }
+    if (ledger_) {
+      const MailState state = ledger_->find(key_of(person)).state;
+      if (state != (arguments_.resend ? MailState::kClaimed : MailState::kNone)) {
+        skip(arguments_.resend              ? "no mail that may be lost"
+             : state == MailState::kTaken   ? "sent before"
+             : state == MailState::kWaiting ? "waiting"
+             : state == MailState::kRefused ? "refused before"
+                                            : "may be lost");
+        continue;
+      }
+    }
+    Recipient recipient = recipients_->find(person.second);
+    if (recipient.address.empty()) {
+      skip(recipient.why_not);
+      if (!recipient.detail.empty()) {
+        console_.err << "scriptorium: no mail for " << printable(person.second) << ": "
+                     << recipient.why_not << ": " << printable(recipient.detail) << "\n";
+      }
+      continue;
+    }
+    planned_.push_back({person, std::move(recipient), summaries_->examples(person)});
+  }
+}
+
+bool MailRun::read_examples() {
+  std::set<std::string> wanted;
+  for (const Planned& planned : planned_)
+    wanted.insert(planned.examples.begin(), planned.examples.end());
+  if (wanted.empty()) return true;
+  Searchable::RunRequest request{.from = period_.from, .until = period_.until, .origin = true};
+  request.with_event = [&](const JobRun& run) { return wanted.contains(run.key); };
+  return place_->runs(request, [&](const JobRun& run) {
+    if (run.event == nullptr) return;
+    const Json event = Json::parse(event_json(*run.event), nullptr, false);
+    if (event.is_object()) examples_.emplace(run.key, example_of(event, places_.stores));
+  });
+}
+
+mail::Message MailRun::message_of(const Planned& planned) {
+  mail::Summary summary = summaries_->summary(planned.person);
+  std::set<std::string> shown;
+  for (std::size_t i = 0; i < summary.findings.size(); ++i) {
+    mail::CostlyFinding& finding = summary.findings[i];
+    const auto found = examples_.find(planned.examples[i]);
+    if (found == examples_.end()) continue;
+    const Example& example = found->second;
+    finding.job = example.job;
+    finding.job_name = example.name;
+    if (const auto text = example.texts.find(finding.id); text != example.texts.end())
+      finding.text = text->second;
+    // All that the job could ask for, so once is enough.
+    if (!shown.insert(found->first).second) continue;
+    finding.directives = example.directives;
+    finding.condition = example.condition;
+  }
+  const Texts& texts = texts_of(planned.recipient.language);
+  const std::string sender = *mail_address(config_.from);
+  const std::string unsubscribe =
+      mail_address(config_.unsubscribe.empty() ? config_.from : config_.unsubscribe)
+          .value_or(sender);
+  mail::MailBody body =
+      mail::body_of(summary, texts, {.page_url = report_.page_url, .unsubscribe = unsubscribe});
+  const std::size_t at = sender.find('@');
+  return {.from = config_.from,
+          .to = planned.recipient.address,
+          .subject = std::move(body.subject),
+          .date = now(),
+          .zone = local_offset,
+          .id = key_of(planned.person).id(),
+          .domain = at == std::string::npos ? "" : sender.substr(at + 1),
+          .unsubscribe = unsubscribe,
+          .language = texts.language(),
+          .text = std::move(body.text),
+          .html = std::move(body.html)};
+}
+
+// Whatever ends this process in here: the mail is either not claimed and not given to anybody, or
+// it is claimed and never given again without --resend.
+int MailRun::hand_over(const MailKey& key, const std::string& recipient,
+                       const std::string& message) {
+  FAULT_POINT("mail.before_claim");
+  if (auto claimed = ledger_->claim(key, recipient, now()); !claimed)
+    return fail(console_, claimed.error());
+  FAULT_POINT("mail.claimed");
+  const HandedOver result = mail::hand_over(runner_, config_.sendmail, *mail_address(config_.from),
+                                            recipient, message, {});
+  FAULT_POINT("mail.handed_over");
+  Result<void> noted;
+  switch (result.kind) {
+    case HandedOver::Kind::kTaken:
+      ++counts_.sent;
+      noted = ledger_->taken(key, now());
+      break;
+    case HandedOver::Kind::kLater:
+      ++counts_.waiting;
+      noted = ledger_->wait(key, result.reason, message, now());
+      break;
+    case HandedOver::Kind::kRefused:
+      ++counts_.refused;
+      noted = ledger_->refused(key, result.reason, now());
+      break;
+    case HandedOver::Kind::kUndecided: ++counts_.undecided; break;
+  }
+  FAULT_POINT("mail.noted");
+  if (!result.reason.empty()) {
+    console_.err << "scriptorium: the mail to " << printable(name_of(key)) << ": "
+                 << printable(result.reason, 512) << "\n";
+  }
+  return noted ? kExitGood : fail(console_, noted.error());
+}
+
+int MailRun::write_eml(const Planned& planned) {
+  const MailKey key = key_of(planned.person);
+  const std::string name = key.user + "-" + key.period + "-" + key.cluster;
+  const bool is_plain = name.find('/') == std::string::npos && printable(name) == name;
+  const std::string path = arguments_.eml_dir + "/" + (is_plain ? name : key.id()) + ".eml";
+  const auto written = replace_file(path, mail::message_text(message_of(planned)), 0600);
+  if (!written) return fail(console_, written.error());
+  ++counts_.sent;
+  return kExitGood;
+}
+
+int MailRun::send_all() {
+  std::size_t number = 0;
+  for (const Planned& planned : planned_) {
+    if (stopped()) {
+      console_.err << "scriptorium: stopped; " << planned_.size() - number
+                   << " mails were not tried\n";
+      return kExitTryAgain;
+    }
+    if (console_.out_is_terminal)
+      console_.err << "\r\033[K" << ++number << " of " << planned_.size() << " mails" << std::flush;
+    const int code = is_dry() ? write_eml(planned)
+                              : hand_over(key_of(planned.person), planned.recipient.address,
+                                          mail::message_text(message_of(planned)));
+    if (code != kExitGood) return code;
+  }
+  if (console_.out_is_terminal && number > 0) console_.err << "\r\033[K" << std::flush;
+  return kExitGood;
+}
+
+// A call that found nothing to do leaves what the last one did.
+void MailRun::write_status(const std::vector<std::pair<MailKey, MailEntry>>& undecided,
+                           std::uint64_t late) const {
+  const std::string file = config_.state_dir + "/" + kStatusFile;
+  Json status = Json::parse(read_file(file).value_or(""), nullptr, false);
+  if (!status.is_object() || place_ != nullptr || counts_.sent + counts_.refused > 0) {
+    status = {{"time", format_rfc3339(now(), TimePrecision::kSeconds)},
+              {"period", period_.name()},
+              {"sent", counts_.sent},
+              {"refused", counts_.refused},
+              {"skipped", counts_.skipped}};
+  }
+  Json names = Json::array();
+  for (const auto& [key, entry] : undecided) names.push_back(name_of(key));
+  status["waiting"] = ledger_->all(MailState::kWaiting).size();
+  status["waiting_for_a_day"] = late;
+  status["may_be_lost"] = std::move(names);
+  const auto written =
+      replace_file(file, status.dump(2, ' ', false, Json::error_handler_t::replace) + "\n", 0644);
+  if (!written) fail(console_, written.error());
+}
+
+int MailRun::finish() {
+  console_.out << period_.name() << ": " << count_of(counts_.sent, "mail")
+               << (is_dry() ? " written to " + printable(arguments_.eml_dir) : " sent");
+  if (place_ == nullptr) console_.out << "; everybody was considered before";
+  if (counts_.waiting > 0) console_.out << ", " << counts_.waiting << " to be tried again";
+  if (counts_.refused > 0) console_.out << ", " << counts_.refused << " refused";
+  console_.out << "\n";
+  for (const auto& [why, count] : counts_.skipped)
+    console_.out << "  " << count << " not written: " << why << "\n";
+  if (is_dry()) return kExitGood;
+
+  auto undecided = ledger_->all(MailState::kClaimed);
+  std::erase_if(undecided,
+                [&](const auto& mail) { return age(mail.second.since, now()) > kNamedFor; });
+  const auto waiting = ledger_->all(MailState::kWaiting);
+  const auto late = static_cast<std::uint64_t>(
+      std::count_if(waiting.begin(), waiting.end(),
+                    [&](const auto& mail) { return age(mail.second.since, now()) > kLateAfter; }));
+  write_status(undecided, late);
+  if (late > 0) {
+    console_.err << "scriptorium: " << count_of(late, "mail")
+                 << " could not be handed over for more than a day; the last reason: "
+                 << printable(waiting.front().second.reason, 512) << "\n";
+  }
+  for (std::size_t i = 0; i < std::min(undecided.size(), kMostNames); ++i) {
+    const MailKey& key = undecided[i].first;
+    console_.err << "scriptorium: may have got no mail: " << printable(name_of(key))
+                 << "; to send it again: scriptorium report --mail --resend --user "
+                 << printable(key.user) << " --period " << key.period << "\n";
+  }
+  if (undecided.size() > kMostNames)
+    console_.err << "scriptorium: and " << undecided.size() - kMostNames << " more\n";
+  if (!undecided.empty()) return kExitTryAgain;
+  return late > 0 || counts_.refused > 0 ? kExitUnavailable : kExitGood;
+}
+
+int MailRun::run() {
+  int code = kExitGood;
+  if (!open_or_say(code)) return code;
+  const bool is_for_all = arguments_.users.empty();
+  if (!is_dry() && is_for_all && !arguments_.resend) {
+    if (code = retry_waiting(); code != kExitGood) return code;
+    if (ledger_->is_done(kUserMail, period_.name())) return finish();
+  }
+  if (!gather_or_say(code)) return code;
+  plan();
+  if (!read_examples()) return kExitUnavailable;
+  if (code = send_all(); code != kExitGood) return code;
+  if (summaries_->empty()) {
+    // Not done: perhaps the archive is not there yet.
+    return fail(console_, "no job that ended in " + period_.name() + " is in the archive",
+                kExitNoInput);
+  }
+  if (!is_dry() && is_for_all && !arguments_.resend && !stopped()) {
+    if (auto done = ledger_->done(kUserMail, period_.name(), now()); !done)
+      return fail(console_, done.error());
+  }
+  return finish();
+}
+
+// A line of a table that another version may have written.
+std::string skipped_text(const Json& status) {
+  std::string text;
+  const Json& skipped = value_at(status, {"skipped"});
+  if (!skipped.is_object()) return text;
+  for (const auto& [why, count] : skipped.items()) {
+    if (count.is_number()) text += (text.empty() ? "" : ", ") + count.dump() + " " + printable(why);
+  }
+  return text;
+}
+
+}  // namespace
+
+int report_mail(const Arguments& arguments, Console& console) {
+  Problems problems;
+  const Config config = load_config(arguments.config_file, problems);
+  if (print_problems(problems, console)) return kExitConfig;
+  if (!config.report.mail) {
+    return fail(
+        console,
+        arguments.config_file + ": no table [report.mail]; write it with from = \"ADDRESS\"",
+        kExitConfig);
+  }
+  const auto period = mail::read_period(arguments.period, system_clock().now(), local_offset);
+  if (!period) {
+    return fail(console,
+                "--period: \"" + printable(arguments.period) +
+                    "\" is neither week, month, a week such as 2026-W46, nor a month such as "
+                    "2026-10, or is not over yet",
+                kExitUsage);
+  }
+  return MailRun(arguments, config.report, *period, console).run();
+}
+
+std::string mail_status_text(const MailConfig& config, const Console& console) {
+  const Json status =
+      Json::parse(read_file(config.state_dir + "/" + kStatusFile).value_or(""), nullptr, false);
+  if (!status.is_object()) return {};
+  const auto number = [&](const char* key) {
+    return static_cast<std::uint64_t>(number_at(status, {key}).value_or(0));
+  };
+  std::string text = console.bold("MAIL") + "  " + text_at(status, {"period"}) + ": " +
+                     std::to_string(number("sent")) + " sent at " + text_at(status, {"time"});
+  if (number("waiting") > 0) text += ", " + std::to_string(number("waiting")) + " waiting";
+  text += "\n";
+  if (const std::string skipped = skipped_text(status); !skipped.empty())
+    text += "  not written: " + skipped + "\n";
+  if (number("refused") > 0)
+    text += "  " + console.red("refused: ") + std::to_string(number("refused")) + "\n";
+  if (number("waiting_for_a_day") > 0) {
+    text += "  " + console.red("could not be handed over for more than a day: ") +
+            std::to_string(number("waiting_for_a_day")) + "\n";
+  }
+  for (const Json& name : list_at(status, {"may_be_lost"})) {
+    if (name.is_string())
+      text +=
+          "  " + console.red("may have got no mail: ") + printable(name.get<std::string>()) + "\n";
+  }
+  return text;
+}
+
+}  // namespace scriptorium::cli

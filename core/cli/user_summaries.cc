@@ -1,0 +1,79 @@
+#include "core/cli/user_summaries.h"
+
+#include <algorithm>
+
+namespace scriptorium::cli {
+namespace {
+
+constexpr std::size_t kMostFindings = 3;
+
+void add_run(mail::Sum& sum, const JobRun& run) {
+  ++sum.jobs;
+  sum.core_seconds += run.core_seconds;
+  sum.unused_core_seconds += run.unused_core_seconds.value_or(0);
+  sum.gpu_seconds += run.gpu_seconds;
+  sum.unused_gpu_seconds += run.unused_gpu_seconds.value_or(0);
+}
+
+}  // namespace
+
+void UserSummaries::add(const JobRun& run) {
+  if (!run.verified || !run.user || run.ended_at < period_.before || run.ended_at >= period_.until)
+    return;
+  Figures& figures = people_[{run.cluster, *run.user}];
+  if (run.ended_at < period_.from) return add_run(figures.before, run);
+  add_run(figures.now, run);
+  if (!run.unused_core_seconds && !run.unused_gpu_seconds) ++figures.unmeasured;
+  mail::Sum alone;
+  add_run(alone, run);
+  for (const std::string& id : run.findings) {
+    Finding& finding = figures.findings[id];
+    add_run(finding.sum, run);
+    if (alone.wasted_core_hours() <= finding.most) continue;
+    finding.most = alone.wasted_core_hours();
+    finding.example = run.key;
+  }
+}
+
+std::vector<Person> UserSummaries::people() const {
+  std::vector<Person> list;
+  for (const auto& [person, figures] : people_) {
+    if (figures.now.jobs > 0) list.push_back(person);
+  }
+  return list;
+}
+
+std::vector<UserSummaries::Costly> UserSummaries::most_costly(const Figures& figures) const {
+  std::vector<Costly> list;
+  for (const auto& [id, finding] : figures.findings) list.emplace_back(id, &finding);
+  std::stable_sort(list.begin(), list.end(), [](const Costly& a, const Costly& b) {
+    const auto cost = [](const Costly& c) {
+      return std::pair(c.second->sum.wasted_core_hours(), c.second->sum.jobs);
+    };
+    return cost(a) > cost(b);
+  });
+  list.resize(std::min(list.size(), kMostFindings));
+  return list;
+}
+
+mail::Summary UserSummaries::summary(const Person& person) const {
+  const Figures& figures = people_.at(person);
+  mail::Summary summary{.cluster = person.first,
+                        .user = person.second,
+                        .period = period_,
+                        .now = figures.now,
+                        .before = figures.before,
+                        .unmeasured_jobs = figures.unmeasured};
+  for (const auto& [id, finding] : most_costly(figures))
+    summary.findings.push_back({.id = id, .sum = finding->sum});
+  return summary;
+}
+
+std::vector<std::string> UserSummaries::examples(const Person& person) const {
+  std::vector<std::string> keys;
+  for (const auto& [id, finding] : most_costly(people_.at(person)))
+    keys.push_back(finding->example);
+  return keys;
+}
+
+}  // namespace scriptorium::cli

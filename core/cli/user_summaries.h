@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/api/query.h"
+#include "core/mail/period.h"
+#include "core/mail/summary.h"
+
+namespace scriptorium::cli {
+
+// A cluster and a user.
+using Person = std::pair<std::string, std::string>;
+
+// What the jobs of each user on each cluster had and wasted in a period, from their runs: all of
+// them first, and then those of them that are to be examples, with their events. Only jobs whose
+// owner the scheduler confirmed. Memory: grows with the users, not with the runs. Pure.
+class UserSummaries {
+ public:
+  explicit UserSummaries(mail::CalendarPeriod period) : period_(std::move(period)) {}
+
+  // A run with its origin.
+  void add(const JobRun& run);
+  bool empty() const { return people().empty(); }
+  // Those with jobs in the period.
+  std::vector<Person> people() const;
+  // Without examples: findings have only ids and sums.
+  mail::Summary summary(const Person& person) const;
+  // JobRun::key of the most wasteful run of each finding of the person's summary.
+  std::vector<std::string> examples(const Person& person) const;
+
+ private:
+  struct Finding {
+    mail::Sum sum;
+    double most = -1;  // core hours that the example wasted
+    std::string example;
+  };
+  struct Figures {
+    mail::Sum now;
+    mail::Sum before;
+    std::uint64_t unmeasured = 0;
+    std::map<std::string, Finding> findings;
+  };
+  using Costly = std::pair<std::string, const Finding*>;
+  std::vector<Costly> most_costly(const Figures& figures) const;
+
+  mail::CalendarPeriod period_;
+  std::map<Person, Figures> people_;
+};
+
+}  // namespace scriptorium::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/mail/period.h"
+
+namespace scriptorium::mail {
+
+// What jobs had, and the part of it that they did not use. Whole seconds of a core, of a GPU.
+struct Sum {
+  std::uint64_t jobs = 0;
+  std::uint64_t core_seconds = 0;
+  std::uint64_t unused_core_seconds = 0;
+  std::uint64_t gpu_seconds = 0;
+  std::uint64_t unused_gpu_seconds = 0;
+
+  double wasted_core_hours() const noexcept;  // a GPU hour counts as ten
+};
+
+// A finding of many jobs, and what its most wasteful job could ask for next time.
+struct CostlyFinding {
+  std::string id;                       // "cpu_low"
+  Sum sum;                              // of the jobs that have it
+  std::string job;                      // the most wasteful of them: "4711_3"
+  std::string job_name;                 // what its owner called it: any bytes
+  std::string text;                     // what that job's finding says, in English; may be empty
+  std::vector<std::string> directives;  // "#SBATCH --mem=2G"; may be empty
+  std::string condition;  // "if the rest of the job needs no more", English; may be empty
+};
+
+// What a mail says: what the jobs of one user on one cluster used in a period. Of what a job's
+// owner wrote (names), any bytes may be in it.
+struct Summary {
+  std::string cluster;
+  std::string user;
+  CalendarPeriod period;
+  Sum now;
+  Sum before;                           // of the period before; no jobs: nothing is said of a trend
+  std::uint64_t unmeasured_jobs = 0;    // among now.jobs
+  std::vector<CostlyFinding> findings;  // at most three, the most costly first
+};
+
+}  // namespace scriptorium::mail
