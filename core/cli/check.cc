@@ -3,6 +3,7 @@
 #include "core/cli/commands.h"
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
+#include "core/cli/report_mail.h"
 #include "core/daemon/check.h"
 #include "core/daemon/log.h"
 
@@ -47,11 +48,13 @@ int code_as_run(const std::vector<Finding>& findings) {
 }  // namespace
 
 int check_command(const Arguments& arguments, Console& console) {
+  const std::vector<Finding> of_mail = check_mail(arguments.config_file);
   const Privileges privileges = privileges_as_run(arguments, console);
   const auto setup = load_with_rules_or_say(arguments, console);
   if (!setup) return kExitConfig;
   const auto log = make_command_logger();
-  const auto findings = check_setup(*setup, *log, privileges);
+  auto findings = check_setup(*setup, *log, privileges);
+  findings.insert(findings.end(), of_mail.begin(), of_mail.end());
   for (const Finding& finding : findings) {
     console.out << level_text(finding.level, console) << "  " << finding.subject << ": "
                 << finding.text << "\n";

@@ -44,7 +44,8 @@ const std::vector<Section>& sections() {
             "import: some jobs of the tree could not be read; the others were imported. redact: "
             "a part of the archive was left alone. catalog rebuild: something is lost."},
            {"66",
-            "There is no such job, dead letter, file or tree. usage: this does not run in a job."},
+            "There is no such job, dead letter, file or tree. report --mail: no job of the period. "
+            "usage: this does not run in a job."},
            {"69",
             "No daemon answers, a check failed for which run would still start, or run --once "
             "could not settle everything. usage: the job cannot be measured."},
@@ -54,7 +55,8 @@ const std::vector<Section>& sections() {
             "The journal was found damaged while in use; the next start saves what can be read."},
            {"75",
             "Another daemon owns state_dir. Or: no more threads can be had. Of import and catalog: "
-            "another one runs, or it was interrupted."},
+            "another one runs, or it was interrupted. Of report --mail also: somebody may have got "
+            "no mail."},
            {"78",
             "The configuration is wrong; every problem was printed. check: run --once would "
             "refuse it."},
@@ -86,6 +88,8 @@ const std::vector<Section>& sections() {
             "Find the jobs of a week that wasted most."},
            {"scriptorium report --by account --since 30d --csv",
             "Sum up a month for each account, for a spreadsheet."},
+           {"scriptorium report --mail --all --period week --dry-run /tmp/mails",
+            "See which mails users would get about last week."},
            {"scriptorium import sarchive /srv/old-archive --dry-run",
             "See what another archiver's tree would bring."},
            {"scriptorium redact job.sh", "See what of a script would not be archived, and why."},
@@ -167,7 +171,8 @@ const std::vector<ExitFact>& exit_facts() {
        {"catalog rebuild", "catalog compact"},
        "Something is lost, or damaged and left alone; each finding was printed."},
       {"66", {"diff", "history"}, "There is no such job, or no other run of it is known."},
-      {"66", {"show", "report"}, "There is no such job."},
+      {"66", {"show"}, "There is no such job."},
+      {"66", {"report"}, "There is no such job; with --mail: no job that ended in the period."},
       {"66", {kUsageCommand}, "This does not run in a job."},
       {"66",
        {"deadletters", "deadletters show", "deadletters retry", "deadletters discard"},
@@ -186,7 +191,10 @@ const std::vector<ExitFact>& exit_facts() {
       {"69", {"status"}, "No daemon answers."},
       {"69", {"show"}, "The job was not found, and not everything could be asked."},
       {"69", {"search", "diff", "history", "software"}, "No sink that was asked could answer."},
-      {"69", {"report"}, "The archive cannot be read."},
+      {"69",
+       {"report"},
+       "The archive cannot be read; with --mail also: a mail was refused, or could not be handed "
+       "over for a day."},
       {"69",
        {kUsageCommand},
        "Nothing here counts what the job uses, or no plugin that measures it."},
@@ -215,6 +223,10 @@ const std::vector<ExitFact>& exit_facts() {
        {"search"},
        "It ended early, by its deadline or a signal, or a part of a store could not be read."},
       {"75", {"run"}, "Another daemon owns state_dir. Or: no more threads can be had."},
+      {"75",
+       {"report"},
+       "With --mail: another such command runs, it was interrupted, or somebody may have got no "
+       "mail; each was named."},
       {"75", {"redact"}, "A daemon or an import runs, or the command was interrupted."},
       {"75", {"import"}, "Another import runs, or this one was interrupted."},
       {"75",

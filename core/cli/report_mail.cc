@@ -1,6 +1,6 @@
 #include "core/cli/report_mail.h"
 
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,6 +20,7 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/past_runs.h"
+#include "core/cli/report_archive.h"
 #include "core/cli/report_reader.h"
 #include "core/cli/run_trend.h"
 #include "core/cli/signal_stop.h"
@@ -68,6 +69,15 @@ std::string texts_folder(const std::string& config_file) {
   return (std::filesystem::path(config_file).parent_path() / "mail").string();
 }
 
+mail::RecipientOptions recipient_options(const MailConfig& config) {
+  return {.opt_in = config.consent == "opt-in",
+          .no_mail_file = config.no_mail,
+          .addresses_file = config.addresses,
+          .address_command = config.address_command,
+          .domain = config.domain,
+          .languages_file = config.languages};
+}
+
 // What became of the mails of one call.
 struct Counts {
   std::uint64_t sent = 0;
@@ -89,10 +99,10 @@ Example example_of(const Json& event, const std::shared_ptr<const OpenStores>& s
   Example example{.job = shown_job_id(event)};
   if (const Json& name = value_at(event, {"job", "name"}); name.is_string())
     example.name = name.get<std::string>();
-  for (const Json& finding : list_at(event, {"usage", "findings"}))
+  for (const Json& finding : list_at(event, {kUsage, "findings"}))
     example.texts[text_at(finding, {"id"})] = text_at(finding, {"text"}, 2048);
   // As the report of the job suggests it: enough for the earlier runs of its family, too.
-  Json suggest = value_at(event, {"usage", "suggest"});
+  Json suggest = value_at(event, {kUsage, "suggest"});
   if (stores != nullptr) {
     const RunTrend trend = run_trend(event, past_runs(stores->list(), event));
     if (trend.runs > 0) suggest = trend.suggest;
@@ -180,12 +190,7 @@ const Texts& MailRun::texts_of(const std::string& language) {
 }
 
 bool MailRun::open_or_say(int& code) {
-  auto recipients = Recipients::read({.opt_in = config_.consent == "opt-in",
-                                      .no_mail_file = config_.no_mail,
-                                      .addresses_file = config_.addresses,
-                                      .address_command = config_.address_command,
-                                      .domain = config_.domain,
-                                      .languages_file = config_.languages});
+  auto recipients = Recipients::read(recipient_options(config_));
   if (!recipients) {
     code = fail(console_, recipients.error());
     return false;
@@ -514,6 +519,32 @@ int report_mail(const Arguments& arguments, Console& console) {
                 kExitUsage);
   }
   return MailRun(arguments, config.report, *period, console).run();
+}
+
+std::vector<Finding> check_mail(const std::string& config_file) {
+  Problems problems;
+  const Config config = load_config(config_file, problems);
+  if (!problems.empty() || !config.report.mail) return {};
+  const MailConfig& mail = *config.report.mail;
+  std::vector<Finding> findings;
+  const auto add = [&](Finding::Level level, std::string text) {
+    findings.push_back({.level = level, .subject = "report.mail", .text = std::move(text)});
+  };
+  if (::access(mail.sendmail.c_str(), X_OK) != 0) {
+    add(Finding::Level::kFailed, "sendmail: " + system_error(mail.sendmail, errno).message() +
+                                     "; install a mail program, or name it");
+  }
+  if (const auto read = Recipients::read(recipient_options(mail)); !read)
+    add(Finding::Level::kFailed, printable(read.error().message(), 1024));
+  const std::string folder = texts_folder(config_file);
+  std::vector<std::string> languages = Texts::languages(folder);
+  if (std::find(languages.begin(), languages.end(), mail.language) == languages.end())
+    languages.push_back(mail.language);
+  Problems of_texts;
+  for (const std::string& language : languages) Texts::load(language, folder, of_texts);
+  for (const Problem& problem : of_texts.list()) add(Finding::Level::kWarning, problem.text());
+  if (findings.empty()) add(Finding::Level::kOk, "mails to users, in " + mail.language);
+  return findings;
 }
 
 std::string mail_status_text(const MailConfig& config, const Console& console) {

@@ -63,6 +63,7 @@ std::string MailKey::id() const {
 }
 
 Result<Ledger> Ledger::open(const std::string& folder) {
+  if (auto made = make_directories(folder, 0711); !made) return made.error();
   if (auto made = make_directories(folder + "/waiting", 0700); !made) return made.error();
   const std::string name = folder + "/lock";
   UniqueFd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));

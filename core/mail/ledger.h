@@ -51,7 +51,8 @@ struct MailEntry {
 // Threads: one at a time.
 class Ledger {
  public:
-  // Makes the folder (mode 0700) if it is not there, and reads what is in it. kTransient if another
+  // Makes the folder (mode 0711: others may open a file of it whose name they know, but none of a
+  // ledger) if it is not there, and reads what is in it. kTransient if another
   // process has it open; kCorrupt, with file and line, for a line that is none.
   static Result<Ledger> open(const std::string& folder);
 

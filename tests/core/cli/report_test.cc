@@ -627,7 +627,8 @@ TEST_F(ReportTest, FilesThatWereWrittenBeforeAreNotOpened) {
 
 TEST_F(ReportTest, WrongLinesAreRefusedWithTheReason) {
   EXPECT_EQ(run({}).code, 64);
-  EXPECT_THAT(run({}).err, HasSubstr("JOB, --user, --since or --by"));
+  EXPECT_THAT(run({}).err, HasSubstr("JOB, --user, --since, --by or --mail"));
+  EXPECT_THAT(run({"--user", "alice", "--user", "bob"}).err, HasSubstr("--mail"));
   EXPECT_EQ(run({"4711", "--user", "alice"}).code, 64);
   EXPECT_EQ(run({"--user", "alice", "--jobstats"}).code, 64);
   const Said since = run({"--since", "soon"});

@@ -145,7 +145,8 @@ TEST_F(LedgerTest, APeriodIsDoneForItsKindAlone) {
 
 TEST_F(LedgerTest, NobodyElseMayReadIt) {
   ASSERT_TRUE(open().claim(key_of("alice"), "alice", kNow));
-  EXPECT_EQ(stat_path(folder())->mode & 0777U, 0700U);
+  EXPECT_EQ(stat_path(folder())->mode & 0777U, 0711U);
+  EXPECT_EQ(stat_path(folder() + "/waiting")->mode & 0777U, 0700U);
   EXPECT_EQ(stat_path(file())->mode & 0777U, 0600U);
 }
 

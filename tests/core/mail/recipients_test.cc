@@ -97,7 +97,7 @@ TEST_F(RecipientsTest, FilesSayWhoGetsNoMailWhichAddressAndWhichLanguage) {
       directory_.write("no-mail", "# nobody of these\n\nbob # left\r\nbob\n carl");
   options_.addresses_file =
       directory_.write("addresses", "anna \t a.b@example.org\r\ndora dora@example.net # new\n");
-  options_.languages_file = directory_.write("languages", "dora de\nemil pt_BR");
+  options_.languages_file = directory_.write("languages", "dora de\nemil pt-BR");
   options_.domain = "example.com";
   EXPECT_EQ(why_not("bob"), "opted out");
   EXPECT_EQ(why_not("carl"), "opted out");
@@ -106,7 +106,7 @@ TEST_F(RecipientsTest, FilesSayWhoGetsNoMailWhichAddressAndWhichLanguage) {
   EXPECT_EQ(find("dora").address, "dora@example.net");
   EXPECT_EQ(find("dora").language, "de");
   EXPECT_EQ(find("emil").address, "emil@example.com");
-  EXPECT_EQ(find("emil").language, "pt_BR");
+  EXPECT_EQ(find("emil").language, "pt-BR");
 }
 
 TEST_F(RecipientsTest, AWrongLineIsNamedWithItsFileAndNumber) {

@@ -1,0 +1,147 @@
+#include "core/cli/user_summaries.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace scriptorium::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+const mail::CalendarPeriod kW46 =
+    *mail::read_period("2026-W46", *parse_rfc3339("2026-11-27T00:00:00Z"), kUtc);
+const Person kAlice{"lab", "alice"};
+
+// A run in the middle of the week, of a core for so many hours.
+JobRun a_run(std::uint64_t hours, std::uint64_t unused, std::vector<std::string> findings = {}) {
+  static int number = 0;
+  return {.user = "alice",
+          .verified = true,
+          .ended_at = Timestamp{kW46.from.nanoseconds + 3 * 86'400 * kSecond},
+          .core_seconds = hours * 3600,
+          .unused_core_seconds = unused * 3600,
+          .findings = std::move(findings),
+          .cluster = "lab",
+          .key = std::to_string(++number)};
+}
+
+class UserSummariesTest : public ::testing::Test {
+ protected:
+  mail::Summary alice() const { return summaries_.summary(kAlice); }
+
+  UserSummaries summaries_{kW46};
+};
+
+TEST_F(UserSummariesTest, TheFirstInstantBelongsToThePeriodAndTheLastDoesNot) {
+  const auto add = [&](Timestamp ended, std::uint64_t hours) {
+    JobRun run = a_run(hours, 0);
+    run.ended_at = ended;
+    summaries_.add(run);
+  };
+  add({kW46.before.nanoseconds - kSecond}, 1);
+  add(kW46.before, 2);
+  add({kW46.from.nanoseconds - kSecond}, 4);
+  add(kW46.from, 8);
+  add({kW46.until.nanoseconds - kSecond}, 16);
+  add(kW46.until, 32);
+  EXPECT_EQ(alice().before.core_seconds / 3600, 2U + 4U);
+  EXPECT_EQ(alice().now.core_seconds / 3600, 8U + 16U);
+  EXPECT_EQ(alice().before.jobs, 2U);
+  EXPECT_EQ(alice().now.jobs, 2U);
+}
+
+TEST_F(UserSummariesTest, OnlyJobsWhoseOwnerIsConfirmed) {
+  JobRun run = a_run(10, 5);
+  run.verified = false;
+  summaries_.add(run);
+  run = a_run(10, 5);
+  run.user.reset();
+  summaries_.add(run);
+  EXPECT_TRUE(summaries_.empty());
+}
+
+TEST_F(UserSummariesTest, WhoRanOnlyBeforeHasNoMail) {
+  JobRun run = a_run(10, 5);
+  run.ended_at = kW46.before;
+  summaries_.add(run);
+  EXPECT_TRUE(summaries_.empty());
+}
+
+TEST_F(UserSummariesTest, AUserHasASummaryOfEachCluster) {
+  for (const char* cluster : {"lab", "old", "lab"}) {
+    JobRun run = a_run(10, 5);
+    run.cluster = cluster;
+    summaries_.add(run);
+  }
+  JobRun of_bob = a_run(10, 5);
+  of_bob.user = "bob";
+  summaries_.add(of_bob);
+  EXPECT_THAT(summaries_.people(),
+              ElementsAre(Pair("lab", "alice"), Pair("lab", "bob"), Pair("old", "alice")));
+  EXPECT_EQ(alice().now.jobs, 2U);
+  EXPECT_EQ(alice().cluster, "lab");
+  EXPECT_EQ(alice().user, "alice");
+}
+
+TEST_F(UserSummariesTest, WhatWasNotMeasuredIsNotWasted) {
+  JobRun run = a_run(10, 0);
+  run.unused_core_seconds.reset();
+  summaries_.add(run);
+  summaries_.add(a_run(4, 1));
+  JobRun gpu = a_run(4, 0);
+  gpu.unused_core_seconds.reset();
+  gpu.gpu_seconds = 7200;
+  gpu.unused_gpu_seconds = 3600;
+  summaries_.add(gpu);
+  EXPECT_EQ(alice().unmeasured_jobs, 1U);
+  EXPECT_EQ(alice().now.jobs, 3U);
+  EXPECT_EQ(alice().now.core_seconds, 18U * 3600);
+  EXPECT_EQ(alice().now.unused_core_seconds, 3600U);
+  EXPECT_EQ(alice().now.unused_gpu_seconds, 3600U);
+  EXPECT_DOUBLE_EQ(alice().now.wasted_core_hours(), 1 + 10);
+}
+
+TEST_F(UserSummariesTest, TheThreeFindingsThatCostMost) {
+  summaries_.add(a_run(10, 9, {"cpu_low"}));
+  summaries_.add(a_run(10, 6, {"idle_tail", "mem_over"}));
+  summaries_.add(a_run(10, 6, {"idle_tail"}));
+  summaries_.add(a_run(10, 7, {"system_time"}));
+  std::vector<std::string> ids;
+  for (const auto& finding : alice().findings)
+    ids.push_back(finding.id + " " + std::to_string(finding.sum.unused_core_seconds / 3600) + " " +
+                  std::to_string(finding.sum.jobs));
+  EXPECT_THAT(ids, ElementsAre("idle_tail 12 2", "cpu_low 9 1", "system_time 7 1"));
+}
+
+TEST_F(UserSummariesTest, OfEqualCostTheMoreFrequentOneComesFirst) {
+  summaries_.add(a_run(10, 0, {"time_over", "short_job"}));
+  summaries_.add(a_run(10, 0, {"short_job"}));
+  ASSERT_EQ(alice().findings.size(), 2U);
+  EXPECT_EQ(alice().findings[0].id, "short_job");
+}
+
+TEST_F(UserSummariesTest, TheExampleIsTheMostWastefulRun) {
+  JobRun least = a_run(10, 1, {"cpu_low"});
+  JobRun most = a_run(10, 8, {"cpu_low", "time_over"});
+  JobRun gpu = a_run(10, 0, {"time_over"});
+  gpu.gpu_seconds = 7200;
+  gpu.unused_gpu_seconds = 3600;
+  for (const JobRun& run : {least, most, gpu}) summaries_.add(run);
+  // time_over: 8 and 10 core hours; cpu_low: 9.
+  EXPECT_THAT(summaries_.examples(kAlice), ElementsAre(gpu.key, most.key));
+}
+
+TEST_F(UserSummariesTest, WithoutFindingsThereIsNoExample) {
+  summaries_.add(a_run(10, 8));
+  EXPECT_THAT(alice().findings, IsEmpty());
+  EXPECT_THAT(summaries_.examples(kAlice), IsEmpty());
+}
+
+}  // namespace
+}  // namespace scriptorium::cli
