@@ -12,6 +12,7 @@
 #include "core/base/ascii.h"
 #include "core/base/sha256.h"
 #include "core/base/text.h"
+#include "core/config/config.h"
 
 namespace scriptorium::mail {
 namespace {
@@ -85,7 +86,7 @@ std::string header_text(std::string_view any_bytes, std::size_t column) {
 std::string from_text(std::string_view from, std::size_t column) {
   const std::size_t open = from.ends_with('>') ? from.rfind('<') : std::string_view::npos;
   if (open == std::string_view::npos) return plain(from);
-  const std::string address = "<" + plain(from.substr(open)) + ">";
+  std::string address = "<" + plain(from.substr(open)) + ">";
   const std::string name = without_controls(trim(from.substr(0, open)));
   if (name.empty()) return address;
   const bool is_word = std::all_of(name.begin(), name.end(), [](char c) {
@@ -171,17 +172,6 @@ std::string message_text(const Message& message) {
   return result.append("\n--").append(boundary).append("--\n");
 }
 
-bool is_address(std::string_view text) noexcept {
-  constexpr std::size_t kMost = 254;  // RFC 5321, 4.5.3.1.3, without the <>
-  const auto consists_of = [](std::string_view part, std::string_view others) {
-    return !part.empty() && std::all_of(part.begin(), part.end(), [others](char c) {
-      return is_alphanumeric(c) || others.find(c) != std::string_view::npos;
-    });
-  };
-  if (text.size() > kMost || text.starts_with('-')) return false;
-  const std::size_t at = text.find('@');
-  return consists_of(text.substr(0, at), "._%+-") &&
-         (at == std::string_view::npos || consists_of(text.substr(at + 1), ".-"));
-}
+bool is_address(std::string_view text) { return mail_address(text) == text; }
 
 }  // namespace scriptorium::mail

@@ -30,6 +30,6 @@ std::string message_text(const Message& message);
 
 // [A-Za-z0-9._%+-]+(@[A-Za-z0-9.-]+)?, at most 254 bytes, not beginning with '-': what may be given
 // to a mail program as an argument.
-bool is_address(std::string_view text) noexcept;
+bool is_address(std::string_view text);
 
 }  // namespace scriptorium::mail

@@ -70,6 +70,28 @@ def test_systemd_understands_every_line(analyze, drop_in):
     assert not ours, "\n".join(ours)
 
 
+def test_systemd_understands_the_unit_and_the_timer_of_mails(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed (Debian: systemd)")
+    binary = tmp_path / "scriptorium"
+    binary.write_text("")
+    binary.chmod(0o755)
+    for name in ("scriptorium-mail.service", "scriptorium-mail.timer"):
+        text = (PACKAGING / name).read_text()
+        (tmp_path / name).write_text(text.replace("/usr/bin/scriptorium", str(binary)))
+        result = subprocess.run(["systemd-analyze", "--no-pager", "verify", "--man=no",
+                                 str(tmp_path / name)], capture_output=True, text=True, timeout=60)
+        ours = [line for line in (result.stdout + result.stderr).splitlines()
+                if "scriptorium" in line]
+        assert not ours, "\n".join(ours)
+    times = subprocess.run(["systemd-analyze", "calendar", "--iterations=20",
+                            "--base-time=2026-11-15 12:00:00",
+                            re.search("OnCalendar=(.*)", text).group(1)],
+                           capture_output=True, text=True, timeout=60).stdout
+    # The first of a Monday comes when the week is over and people are at work.
+    assert "Mon 2026-11-16 07:15:00" in times, times
+
+
 def settings(text):
     """[(key, value, the comment above its paragraph's lines so far)]"""
     found, comment = [], ""

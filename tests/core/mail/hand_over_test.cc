@@ -1,7 +1,9 @@
 #include "core/mail/hand_over.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -13,6 +15,7 @@
 #include <ostream>
 #include <thread>
 
+#include "core/base/file.h"
 #include "tests/support/patience.h"
 #include "tests/support/temp_dir.h"
 
@@ -139,18 +142,20 @@ TEST_F(HandOverTest, AProgramThatDoesNotStartIsTriedLater) {
 }
 
 TEST_F(HandOverTest, AProcessThatDeliversInTheBackgroundIsNeitherWaitedForNorKilled) {
-  const std::string fifo = directory_.path_to("fifo");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const std::string order = directory_.path_to("order");
+  const std::string done = directory_.path_to("done");
+  ASSERT_EQ(mkfifo(order.c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo(done.c_str(), 0600), 0);
+  const UniqueFd orders(open(order.c_str(), O_RDWR | O_CLOEXEC));
+  const UniqueFd answers(open(done.c_str(), O_RDWR | O_CLOEXEC));
   // It holds standard output and error open.
   const auto result =
-      hand(program("(read -r line <" + fifo + "; echo $line >" + directory_.path_to("mailbox") +
-                   "; echo >" + fifo + ") & exit 0"));
+      hand(program("(read -r line <" + order + "; echo $line >" + done + ") & exit 0"));
   EXPECT_EQ(result.kind, Kind::kTaken) << result.reason;
-  std::ofstream(fifo) << "delivered\n" << std::flush;
-  std::string line;
-  std::ifstream in(fifo);
-  std::getline(in, line);  // until it has written
-  EXPECT_EQ(directory_.read("mailbox"), "delivered\n");
+  ASSERT_TRUE(write_fd(orders.get(), "delivered\n"));
+  pollfd delivered{answers.get(), POLLIN, 0};
+  constexpr auto kMostMs = std::chrono::milliseconds(test::kPatience).count();
+  EXPECT_EQ(poll(&delivered, 1, static_cast<int>(kMostMs)), 1);
 }
 
 TEST_F(HandOverTest, WhatIsNotAPlainAddressIsRefusedWithoutStartingTheProgram) {

@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <memory>
+#include <thread>
 
 #include "core/base/file.h"
 #include "tests/support/patience.h"
@@ -220,9 +225,6 @@ class HomeTest : public RecipientsTest {
       EXPECT_EQ(::chmod(directory_.path_to(path).c_str(), 0700), 0);
     }
   }
-  HomeFile find_file(const std::string& path, std::chrono::milliseconds most = test::kPatience) {
-    return find_in_home(user_, path, most, stuck_);
-  }
   static bool no_child_left() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
   std::vector<pid_t> stuck_;
 };
@@ -321,6 +323,23 @@ TEST_F(HomeTest, AHomeThatHangsGetsNoMailAndLeavesNothingBehind) {
   EXPECT_EQ(why_not("anna"), "home does not answer");
   EXPECT_THAT(find("anna").detail, HasSubstr("no answer in time"));
   EXPECT_TRUE(no_child_left());
+}
+
+TEST_F(HomeTest, AChildThatHangsHoldsNoDescriptorOfItsParent) {
+  auto home = std::make_unique<SilentHome>(user_.home);
+  if (!home->is_mounted()) GTEST_SKIP() << "no FUSE here";
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reading(ends[0]);
+  UniqueFd writing(ends[1]);
+  std::jthread asking([&] { find_in_home(user_, user_.home + "/x", 2 * test::kPatience, stuck_); });
+  while (no_child_left()) std::this_thread::yield();
+  writing.reset();
+  pollfd all_closed{reading.get(), POLLIN, 0};
+  constexpr auto kMostMs = std::chrono::milliseconds(test::kPatience).count();
+  EXPECT_EQ(::poll(&all_closed, 1, static_cast<int>(kMostMs)), 1);
+  EXPECT_FALSE(no_child_left()) << "it still hangs";
+  home.reset();  // its answer is an error now
 }
 
 }  // namespace
