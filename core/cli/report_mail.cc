@@ -55,6 +55,8 @@ constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer
 constexpr std::int64_t kRefuseAfter = 7 * kDay;  // and is given up after this
 constexpr std::int64_t kNamedFor = 30 * kDay;    // how long a mail that may be lost is named
 constexpr std::size_t kMostNames = 20;
+constexpr std::size_t kMostSecretExamples = 3;
+constexpr std::size_t kHitsOfAPage = 1000;
 
 std::int64_t age(Timestamp time, Timestamp now) {
   return (now.nanoseconds - time.nanoseconds) / kSecond;
@@ -128,7 +130,7 @@ class MailRun {
       : arguments_(arguments),
         report_(config),
         config_(*config.mail),
-        period_(std::move(period)),
+        period_(period),
         console_(console),
         signal_(console.owns_process) {}
 
@@ -151,6 +153,7 @@ class MailRun {
   bool gather_or_say(int& code);
   void plan();
   bool read_examples();
+  void find_secrets();
   int send_all();
   mail::Message message_of(const Planned& planned);
   int hand_over(const MailKey& key, const std::string& recipient, const std::string& message);
@@ -173,6 +176,11 @@ class MailRun {
   std::optional<UserSummaries> summaries_;
   std::vector<Planned> planned_;
   std::map<std::string, Example> examples_;  // by key
+  struct Secrets {
+    std::uint64_t jobs = 0;
+    std::vector<std::string> examples;  // ids, the newest first
+  };
+  std::map<Person, Secrets> secrets_;
   CommandRunner runner_;
   Counts counts_;
 };
@@ -302,6 +310,38 @@ bool MailRun::read_examples() {
   });
 }
 
+// Where a sink can be searched quickly; a file tree would have to be read as a whole.
+void MailRun::find_secrets() {
+  std::vector<query::Store> stores;
+  if (places_.stores != nullptr) stores = places_.stores->list();
+  std::erase_if(stores, [](const query::Store& store) {
+    return store.searchable->speed() != Searchable::Speed::kIndexed;
+  });
+  if (stores.empty()) return;
+  Query secret{.kind = Query::Kind::kField, .field = QueryField::kSecret, .text = "true"};
+  Query submitted{.kind = Query::Kind::kRange, .field = QueryField::kSubmitted};
+  submitted.from = period_.from.nanoseconds;
+  submitted.to = period_.until.nanoseconds - 1;
+  Searchable::Request request{.limit = kHitsOfAPage};
+  request.query.kind = Query::Kind::kAnd;
+  request.query.children = {std::move(secret), std::move(submitted)};
+  request.most_lines = 0;
+  request.stop = signal_.token();
+  do {
+    const auto asked = query::search_fastest(stores, request);
+    if (asked.store == nullptr) {
+      say_refusals(asked.refused, console_);
+      return;
+    }
+    for (const Searchable::Hit& hit : asked.answer.hits) {
+      if (!hit.job.verified || !hit.job.user) continue;
+      Secrets& secrets = secrets_[{hit.job.cluster, *hit.job.user}];
+      if (++secrets.jobs <= kMostSecretExamples) secrets.examples.push_back(hit.job.id);
+    }
+    request.after = asked.answer.next;
+  } while (!request.after.empty() && !stopped());
+}
+
 mail::Message MailRun::message_of(const Planned& planned) {
   mail::Summary summary = summaries_->summary(planned.person);
   std::set<std::string> shown;
@@ -318,6 +358,10 @@ mail::Message MailRun::message_of(const Planned& planned) {
     if (!shown.insert(found->first).second) continue;
     finding.directives = example.directives;
     finding.condition = example.condition;
+  }
+  if (const auto found = secrets_.find(planned.person); found != secrets_.end()) {
+    summary.secret_jobs = found->second.jobs;
+    summary.secret_examples = found->second.examples;
   }
   const Texts& texts = texts_of(planned.recipient.language);
   const std::string sender = *mail_address(config_.from);
@@ -474,6 +518,7 @@ int MailRun::run() {
   if (!gather_or_say(code)) return code;
   plan();
   if (!read_examples()) return kExitUnavailable;
+  if (!planned_.empty()) find_secrets();
   if (code = send_all(); code != kExitGood) return code;
   if (summaries_->empty()) {
     // Not done: perhaps the archive is not there yet.

@@ -21,7 +21,7 @@ using Person = std::pair<std::string, std::string>;
 // owner the scheduler confirmed. Memory: grows with the users, not with the runs. Pure.
 class UserSummaries {
  public:
-  explicit UserSummaries(mail::CalendarPeriod period) : period_(std::move(period)) {}
+  explicit UserSummaries(mail::CalendarPeriod period) : period_(period) {}
 
   // A run with its origin.
   void add(const JobRun& run);

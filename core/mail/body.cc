@@ -237,6 +237,21 @@ void add_finding(const CostlyFinding& finding, const Texts& texts, std::vector<B
   }
 }
 
+void add_secrets(const Summary& summary, const Texts& texts, std::vector<Block>& blocks) {
+  std::string jobs;
+  for (const std::string& job : summary.secret_examples)
+    jobs += (jobs.empty() ? "" : ", ") + name_text(job);
+  blocks.push_back({.kind = Block::Kind::kTitle, .text = texts.text("secrets_title")});
+  blocks.push_back({.kind = Block::Kind::kParagraph,
+                    .text = texts.counted("secrets", summary.secret_jobs, {{"jobs", jobs}}) + " " +
+                            texts.text("secrets_do")});
+  for (const std::string& job : summary.secret_examples) {
+    if (!is_job_id(job)) continue;
+    blocks.push_back({.kind = Block::Kind::kCode, .text = "scriptorium show " + job});
+    return;
+  }
+}
+
 std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const MailLinks& links) {
   using Kind = Block::Kind;
   std::vector<Block> blocks;
@@ -266,6 +281,7 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
     add(Kind::kTitle, texts.text("findings_title"));
     for (const CostlyFinding& finding : summary.findings) add_finding(finding, texts, blocks);
   }
+  if (summary.secret_jobs > 0) add_secrets(summary, texts, blocks);
 
   const bool is_link =
       links.page_url.starts_with("https://") || links.page_url.starts_with("http://");

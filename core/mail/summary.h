@@ -40,6 +40,10 @@ struct Summary {
   Sum before;                           // of the period before; no jobs: nothing is said of a trend
   std::uint64_t unmeasured_jobs = 0;    // among now.jobs
   std::vector<CostlyFinding> findings;  // at most three, the most costly first
+  // Jobs submitted in the period of which redaction met a secret: how many, and some of their ids,
+  // the newest first.
+  std::uint64_t secret_jobs = 0;
+  std::vector<std::string> secret_examples;
 };
 
 }  // namespace scriptorium::mail

@@ -180,6 +180,16 @@ TEST_P(MailBodyLanguageTest, HasNoLineOfMoreThan72Columns) {
   }
 }
 
+TEST_P(MailBodyLanguageTest, NamesTheOneJobThatHadASecret) {
+  Summary summary = rich_summary();
+  summary.secret_jobs = 1;
+  summary.secret_examples = {"4711; rm -rf ~"};
+  const MailBody body = body_of(summary, texts_in(GetParam()), kLinks);
+  EXPECT_TRUE(contains(body.text, "4711; rm")) << body.text;
+  EXPECT_FALSE(contains(body.text, "scriptorium show")) << "no id that a shell takes as one";
+  EXPECT_EQ(html_problem(body.html), "");
+}
+
 TEST_P(MailBodyLanguageTest, SaysAWholeSentenceForOneJobWithoutFindingsAndAnythingBefore) {
   Summary summary = rich_summary();
   summary.period = {.kind = CalendarPeriod::Kind::kMonth, .year = 2026, .number = 8};
@@ -187,6 +197,7 @@ TEST_P(MailBodyLanguageTest, SaysAWholeSentenceForOneJobWithoutFindingsAndAnythi
   summary.before = {};
   summary.unmeasured_jobs = 1;
   summary.findings.clear();
+  summary.secret_jobs = 0;
   const MailBody body = body_of(summary, texts_in(GetParam()), {});
   EXPECT_EQ("Subject: " + body.subject + "\n\n" + body.text,
             expected_text("small." + GetParam() + ".txt"));

@@ -39,6 +39,8 @@ inline Summary rich_summary() {
        .sum = {.jobs = 1, .core_seconds = 8 * kHour, .unused_core_seconds = 9 * kHour / 2},
        .job = "4802",
        .directives = {"#SBATCH --mem=2G"}}};
+  summary.secret_jobs = 5;
+  summary.secret_examples = {"5121", "4802_7", "4799"};
   return summary;
 }
 
