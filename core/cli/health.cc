@@ -52,6 +52,13 @@ class Judge {
       say(Health::kWarning, "the last reload was refused: " + refused.get<std::string>());
   }
 
+  void mail(const Json& mail) {
+    if (const double late = number(mail, "waiting_for_a_day"); late > 0)
+      say(Health::kWarning, whole(late) + " mails could not be handed over for a day");
+    if (const Json& names = member(mail, "may_be_lost"); names.is_array() && !names.empty())
+      say(Health::kWarning, std::to_string(names.size()) + " users may have got no mail");
+  }
+
   void journal(const Json& journal) {
     const double limit = number(journal, "limit_bytes");
     const double filled = limit > 0 ? number(journal, "bytes") / limit : 0;
@@ -179,6 +186,7 @@ Health judge_health(const std::string& status_json, const HealthLimits& limits) 
   if (sinks.is_object()) {
     for (const auto& [name, sink] : sinks.items()) judge.sink(name, sink);
   }
+  judge.mail(member(status, "mail"));
   return judge.verdict();
 }
 

@@ -48,8 +48,7 @@ using mail::Recipient;
 using mail::Recipients;
 using mail::Texts;
 
-constexpr const char* kStatusFile = "last.json";  // in state_dir; anybody may read it
-constexpr const char* kUserMail = "user";         // MailKey::kind
+constexpr const char* kUserMail = "user";  // MailKey::kind
 constexpr std::int64_t kDay = 86'400;
 constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer is an error
 constexpr std::int64_t kRefuseAfter = 7 * kDay;  // and is given up after this
@@ -452,7 +451,7 @@ int MailRun::send_all() {
 // A call that found nothing to do leaves what the last one did.
 void MailRun::write_status(const std::vector<std::pair<MailKey, MailEntry>>& undecided,
                            std::uint64_t late) const {
-  const std::string file = config_.state_dir + "/" + kStatusFile;
+  const std::string file = config_.status_file();
   Json status = Json::parse(read_file(file).value_or(""), nullptr, false);
   if (!status.is_object() || place_ != nullptr || counts_.sent + counts_.refused > 0) {
     status = {{"time", format_rfc3339(now(), TimePrecision::kSeconds)},
@@ -532,17 +531,6 @@ int MailRun::run() {
   return finish();
 }
 
-// A line of a table that another version may have written.
-std::string skipped_text(const Json& status) {
-  std::string text;
-  const Json& skipped = value_at(status, {"skipped"});
-  if (!skipped.is_object()) return text;
-  for (const auto& [why, count] : skipped.items()) {
-    if (count.is_number()) text += (text.empty() ? "" : ", ") + count.dump() + " " + printable(why);
-  }
-  return text;
-}
-
 }  // namespace
 
 int report_mail(const Arguments& arguments, Console& console) {
@@ -590,33 +578,6 @@ std::vector<Finding> check_mail(const std::string& config_file) {
   for (const Problem& problem : of_texts.list()) add(Finding::Level::kWarning, problem.text());
   if (findings.empty()) add(Finding::Level::kOk, "mails to users, in " + mail.language);
   return findings;
-}
-
-std::string mail_status_text(const MailConfig& config, const Console& console) {
-  const Json status =
-      Json::parse(read_file(config.state_dir + "/" + kStatusFile).value_or(""), nullptr, false);
-  if (!status.is_object()) return {};
-  const auto number = [&](const char* key) {
-    return static_cast<std::uint64_t>(number_at(status, {key}).value_or(0));
-  };
-  std::string text = console.bold("MAIL") + "  " + text_at(status, {"period"}) + ": " +
-                     std::to_string(number("sent")) + " sent at " + text_at(status, {"time"});
-  if (number("waiting") > 0) text += ", " + std::to_string(number("waiting")) + " waiting";
-  text += "\n";
-  if (const std::string skipped = skipped_text(status); !skipped.empty())
-    text += "  not written: " + skipped + "\n";
-  if (number("refused") > 0)
-    text += "  " + console.red("refused: ") + std::to_string(number("refused")) + "\n";
-  if (number("waiting_for_a_day") > 0) {
-    text += "  " + console.red("could not be handed over for more than a day: ") +
-            std::to_string(number("waiting_for_a_day")) + "\n";
-  }
-  for (const Json& name : list_at(status, {"may_be_lost"})) {
-    if (name.is_string())
-      text +=
-          "  " + console.red("may have got no mail: ") + printable(name.get<std::string>()) + "\n";
-  }
-  return text;
 }
 
 }  // namespace scriptorium::cli

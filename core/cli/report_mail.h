@@ -18,7 +18,4 @@ int report_mail(const Arguments& arguments, Console& console);
 // alone.
 std::vector<Finding> check_mail(const std::string& config_file);
 
-// What `status` says of it; "" where no mails are configured or the last run cannot be read.
-std::string mail_status_text(const MailConfig& config, const Console& console);
-
 }  // namespace scriptorium::cli

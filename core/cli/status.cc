@@ -12,8 +12,6 @@
 #include "core/cli/common.h"
 #include "core/cli/exit_codes.h"
 #include "core/cli/health.h"
-#include "core/cli/report_mail.h"
-#include "core/config/config.h"
 #include "core/daemon/control.h"
 #include "core/daemon/log.h"
 #include "core/daemon/status_answer.h"
@@ -214,6 +212,26 @@ std::string sinks_text(const Json& sinks, const Console& console) {
   return table.text(console);
 }
 
+std::string mail_text(const Json& mail, const Console& console) {
+  std::string text = console.bold("MAIL") + "  " + text_of(member(mail, "period")) + ": " +
+                     text_of(member(mail, "sent")) + " sent at " + text_of(member(mail, "time"));
+  if (const double waiting = number_of(member(mail, "waiting")); waiting > 0)
+    text += ", " + whole(waiting) + " waiting";
+  text += "\n";
+  const Json& skipped = member(mail, "skipped");
+  for (const auto& [why, count] : skipped.is_object() ? skipped.items() : Json::object().items())
+    text += "  " + text_of(count) + " not written: " + printable(why) + "\n";
+  const auto say = [&](const char* what, const std::string& who) {
+    text += "  " + console.red(what) + ": " + who + "\n";
+  };
+  if (const double refused = number_of(member(mail, "refused")); refused > 0)
+    say("refused", whole(refused));
+  if (const double late = number_of(member(mail, "waiting_for_a_day")); late > 0)
+    say("could not be handed over for a day", whole(late));
+  for (const Json& name : member(mail, "may_be_lost")) say("may have got no mail", text_of(name));
+  return text;
+}
+
 std::string for_people(const Json& status, const Console& console) {
   std::string text = console.bold("scriptorium " + text_of(member(status, "version"))) + ", up " +
                      seconds_of(member(status, "uptime_seconds")) + "\n";
@@ -227,6 +245,8 @@ std::string for_people(const Json& status, const Console& console) {
   text += journal_text(member(status, "journal"), console) + "\n";
   if (const Json& sinks = member(status, "sinks"); sinks.is_object())
     text += sinks_text(sinks, console);
+  if (const Json& mail = member(status, "mail"); mail.is_object())
+    text += "\n" + mail_text(mail, console);
   return text;
 }
 
@@ -258,11 +278,6 @@ int status_command(const Arguments& arguments, Console& console) {
   const Json status = Json::parse(*answer, nullptr, false);
   if (status.is_discarded()) return fail(console, "the daemon's answer is not JSON", kExitSoftware);
   console.out << for_people(status, console);
-  Problems ignored;
-  if (const auto config = load_config(arguments.config_file, ignored); config.report.mail) {
-    if (const std::string text = mail_status_text(*config.report.mail, console); !text.empty())
-      console.out << "\n" << text;
-  }
   return kExitGood;
 }
 

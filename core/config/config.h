@@ -94,6 +94,10 @@ struct MailConfig {
   std::string domain;               // login@domain; "" = the login alone
   std::string language = "en";
   std::string languages;  // file with "login language" lines; "" = none
+
+  // What the last `report --mail` did, and which mails wait or may be lost: a JSON object that
+  // everybody may read, for the daemon's status.
+  std::string status_file() const { return state_dir + "/last.json"; }
 };
 
 // [report]

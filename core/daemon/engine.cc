@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/base/fault_point.h"
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/daemon/control.h"
 #include "core/daemon/process.h"
@@ -58,7 +59,9 @@ Filler::Rules archive_rules(const Setup& setup) {
 
 Engine::Engine(Setup setup, const Privileges& privileges, Logger& log, const Clock& clock,
                bool once)
-    : setup_(std::move(setup)), privileges_(privileges), log_(log), clock_(clock), once_(once) {}
+    : setup_(std::move(setup)), privileges_(privileges), log_(log), clock_(clock), once_(once) {
+  note_mail_status_file();
+}
 
 // ---- start
 
@@ -164,8 +167,14 @@ Result<void> Engine::switch_to(Setup setup) {
   auto switched = pipeline_->switch_to(setup, seconds(core().shutdown_seconds));
   if (!switched) return switched;
   setup_ = std::move(setup);
+  note_mail_status_file();
   filler_->set_rules(archive_rules(setup_));
   return {};
+}
+
+void Engine::note_mail_status_file() {
+  const std::optional<MailConfig>& mail = setup_.config.report.mail;
+  mail_status_file_.with([&](std::string& file) { file = mail ? mail->status_file() : ""; });
 }
 
 void Engine::note_reload(const Result<void>& ended) {
@@ -187,6 +196,9 @@ std::string Engine::status() const {
   status.journal = journal_->usage();
   status.fills = journal_->fills();
   pipeline_->add_to(status);
+  const std::string mail_file =
+      mail_status_file_.with([](const std::string& file) { return file; });
+  if (!mail_file.empty()) status.mail_json = read_file(mail_file).value_or("");
   return status_json(status);
 }
 

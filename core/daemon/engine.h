@@ -46,6 +46,7 @@ class Engine {
  private:
   Result<void> open_journal();
   void open_crash_record();
+  void note_mail_status_file();
   Result<Journal::Fill> begin_fill(const std::string& sink, const std::string& from,
                                    const std::string& since);
 
@@ -65,6 +66,7 @@ class Engine {
   std::optional<Filler> filler_;
   std::optional<Pipeline> pipeline_;
   Guarded<LastReload> last_reload_;
+  Guarded<std::string> mail_status_file_;  // "" = no mails are configured
 };
 
 }  // namespace scriptorium

@@ -200,6 +200,14 @@ constexpr Row kSink[] = {
      "Attempts that the destination did not take, by its reason.", "reason"},
 };
 
+constexpr Row kMail[] = {
+    {"mail_sent", kGauge, "sent", "Mails that the last report --mail with something to do sent."},
+    {"mail_refused", kGauge, "refused", "Of its mails, those that the mail program refused."},
+    {"mail_skipped", kGauge, "skipped", "Users to whom it wrote no mail.", "reason"},
+    {"mail_waiting", kGauge, "waiting", "Mails that the mail program did not take yet."},
+    {"mail_waiting_for_a_day", kGauge, "waiting_for_a_day", "Of them, those that wait for a day."},
+};
+
 const Json& at_path(const Json& object, std::string_view path) {
   const Json* at = &object;
   for (std::size_t slash = 0; (slash = path.find('/')) != path.npos; path.remove_prefix(slash + 1))
@@ -299,6 +307,15 @@ std::string render_metrics(const std::string& status_json, MetricsFormat format)
   };
   write_sources(out, all("sources"));
   write_sinks(out, all("sinks"));
+  if (const Json& mail = member(status, "mail"); mail.is_object()) {
+    write_rows(out, kMail, [&](const auto& make) { make(Labels{}, mail); });
+    out.family("mail_may_be_lost", kGauge, "Users who may have got no mail, as status names them.");
+    if (const Json& names = member(mail, "may_be_lost"); names.is_array()) out.sample(names.size());
+    out.family("mail_last_run_timestamp_seconds", kGauge,
+               "When report --mail last had something to do, in Unix time.");
+    if (const auto time = parse_rfc3339(text_or_empty(member(mail, "time"))))
+      out.sample(static_cast<double>(time->nanoseconds / kSecond));
+  }
   return out.end();
 }
 

@@ -245,6 +245,7 @@ std::string status_json(const DaemonStatus& status) {
     last_reload += reload.refused.empty() ? " ok" : " refused: " + reload.refused;
   Json sources = Json::object();
   for (const SourceStatus& source : status.sources) sources[source.name] = source_json(source);
+  const Json mail = Json::parse(status.mail_json, nullptr, false);
   return text_of({{"version", SCRIPTORIUM_VERSION},
                   {"uptime_seconds", thousandths(status.uptime_seconds)},
                   {"last_reload", or_null(last_reload)},
@@ -252,7 +253,8 @@ std::string status_json(const DaemonStatus& status) {
                   {"privileges", Json::parse(status.privileges_json)},
                   {"sources", std::move(sources)},
                   {"journal", journal_json(status.journal)},
-                  {"sinks", sinks_json(status)}});
+                  {"sinks", sinks_json(status)},
+                  {"mail", mail.is_object() ? mail : Json(nullptr)}});
 }
 
 std::string owner_retry_json(const OwnerRetry::Status& status) {

@@ -70,6 +70,7 @@ struct DaemonStatus {
   Journal::Usage journal;
   std::vector<Journal::Fill> fills;
   std::vector<SinkStatus> sinks;  // of this run; the journal may know more
+  std::string mail_json;          // MailConfig::status_file(); "" = none
 };
 std::string status_json(const DaemonStatus& status);
 

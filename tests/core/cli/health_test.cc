@@ -113,6 +113,17 @@ TEST(HealthTest, ARefusedReloadWarnsWithItsReason) {
   EXPECT_EQ(judge_health(R"({"reload_refused":null})", {}).state, 0);
 }
 
+TEST(HealthTest, MailsThatWaitOrMayBeLostWarn) {
+  const Health health = judge_health(
+      R"({"mail":{"waiting":3,"waiting_for_a_day":2,"may_be_lost":["alice on lab, 2026-W46"]}})",
+      {});
+  EXPECT_EQ(health.state, 1);
+  EXPECT_THAT(health.line, HasSubstr("2 mails could not be handed over for a day"));
+  EXPECT_THAT(health.line, HasSubstr("1 users may have got no mail"));
+  EXPECT_EQ(judge_health(R"({"mail":{"waiting":3,"may_be_lost":[]}})", {}).state, 0);
+  EXPECT_EQ(judge_health(R"({"mail":null})", {}).state, 0);
+}
+
 TEST(HealthTest, NoAnswerIsCritical) {
   for (const char* text : {"", "[]", "null"}) EXPECT_EQ(judge_health(text, {}).state, 2) << text;
   EXPECT_EQ(no_answer("no daemon runs").line, "SCRIPTORIUM CRITICAL - no daemon runs");

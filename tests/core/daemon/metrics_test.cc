@@ -75,6 +75,22 @@ TEST(MetricsTest, SaysWhatTheStatusSays) {
   }
 }
 
+TEST(MetricsTest, SaysWhatMailsDidButNamesNobody) {
+  const std::string text = render_metrics(
+      R"({"mail":{"time":"2026-11-16T07:15:03Z","sent":12,"refused":1,"waiting":2,)"
+      R"("waiting_for_a_day":0,"skipped":{"opted out":3},"may_be_lost":["alice on lab"]}})",
+      MetricsFormat::kPrometheus);
+  for (const char* line :
+       {"scriptorium_mail_sent 12\n", "scriptorium_mail_refused 1\n",
+        "scriptorium_mail_waiting 2\n", "scriptorium_mail_skipped{reason=\"opted out\"} 3\n",
+        "scriptorium_mail_may_be_lost 1\n",
+        "scriptorium_mail_last_run_timestamp_seconds 1794813303"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
+  EXPECT_EQ(text.find("alice"), std::string::npos);
+  EXPECT_EQ(render_metrics("{}", MetricsFormat::kPrometheus).find("mail"), std::string::npos);
+}
+
 TEST(MetricsTest, EscapesWhatALabelMayHold) {
   EXPECT_THAT(
       render_metrics(kStatus, MetricsFormat::kPrometheus),

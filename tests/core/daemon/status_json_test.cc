@@ -38,6 +38,16 @@ TEST_F(StatusJsonTest, SaysHowTheLastReloadEnded) {
   EXPECT_EQ(json().at("reload_refused"), "no such plugin");
 }
 
+TEST_F(StatusJsonTest, HasWhatTheMailsFileSaysIfThatIsAnObject) {
+  EXPECT_TRUE(json().at("mail").is_null());
+  status_.mail_json = R"({"sent":3})";
+  EXPECT_EQ(json().at("mail").at("sent"), 3);
+  for (const char* damaged : {"[]", R"({"sent":)", "3"}) {
+    status_.mail_json = damaged;
+    EXPECT_TRUE(json().at("mail").is_null()) << damaged;
+  }
+}
+
 TEST_F(StatusJsonTest, RoundsSecondsToThousandths) {
   status_.uptime_seconds = 1.23456;
   EXPECT_EQ(json().at("uptime_seconds"), 1.235);
