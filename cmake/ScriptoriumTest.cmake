@@ -25,7 +25,7 @@ set(SCRIPTORIUM_LOAD_TESTS
     packages system_capture_gaps system_crash system_faults system_import
     system_kafka_faults system_memory system_opensearch_faults system_operations
     system_peer_killers system_privileges system_redact_restart system_sinks system_slurm_size
-    system_torque system_usage_kafka_opensearch)
+    system_torque system_usage_kafka_opensearch system_usage_sums)
 # ctest has two places a core in the fast tier, since most tests mostly wait; these keep a core busy.
 set(SCRIPTORIUM_BUSY_TESTS capture_test)
 

@@ -292,7 +292,7 @@ std::optional<double> sum(const std::optional<double>& a, const std::optional<do
   return a && b ? std::optional(*a + *b) : std::nullopt;
 }
 
-// A name and a script in one column, and what they used on all nodes.
+// A name, a script and a container in one column, and what they used on all nodes.
 struct ProgramRow {
   std::string name;
   double cpu_seconds = 0, processes = 0, threads = 0;
@@ -301,7 +301,8 @@ struct ProgramRow {
 
 void add_programs(const Json& block, std::vector<ProgramRow>& rows) {
   for (const Json& one : list_at(block, {"programs"})) {
-    const std::string name = joined_by(" ", {text_at(one, {"name"}), text_at(one, {"script"})});
+    const std::string name = joined_by(" ", {text_at(one, {"name"}), text_at(one, {"script"}),
+                                             with("in ", text_at(one, {"container"}))});
     auto row = find_named(rows, name);
     if (row == rows.end()) row = rows.insert(row, ProgramRow{.name = name, .busy_threads = 0});
     row->cpu_seconds += number_at(one, {"cpu_seconds"}).value_or(0);

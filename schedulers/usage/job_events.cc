@@ -178,8 +178,8 @@ void put_programs(Json& json, const ProgramShares& shares) {
   for (const ProgramUse& program : shares.programs) {
     Json one{{"name", program.name}};
     for (const auto& [key, text] :
-         {std::pair("script", &program.script), std::pair("path", &program.path),
-          std::pair("build_id", &program.build_id)}) {
+         {std::pair("script", &program.script), std::pair("container", &program.container),
+          std::pair("path", &program.path), std::pair("build_id", &program.build_id)}) {
       if (!text->empty()) one[key] = *text;
     }
     put(one, "cpu_seconds", std::optional(program.cpu_seconds));

@@ -126,7 +126,17 @@ void Life::count_utilization(std::int64_t until_ns, double cpu_seconds) {
   const double seconds = static_cast<double>(until_ns - state_.anchor_ns) * kNano;
   const double used = std::max(0.0, cpu_seconds - state_.anchor_cpu_seconds);
   const double cpus = state_.cpu.allocated.value_or(1);
-  if (used > kIdleRatio * cpus * seconds) state_.busy_until_ns = until_ns;
+  const auto is_busy = [&](double cpu_seconds, double of) {
+    return cpu_seconds > kIdleRatio * cpus * of;
+  };
+  // To end programs takes some ms, much of a short interval: that is busy only if it is so together
+  // with the one before.
+  const bool is_short = seconds < interval_seconds_ / 2;
+  if (is_busy(used, seconds) &&
+      (!is_short || is_busy(used + interval_used_, seconds + interval_seconds_)))
+    state_.busy_until_ns = until_ns;
+  interval_seconds_ = seconds;
+  interval_used_ = used;
   if (state_.cpu.allocated) {
     const double share = used / (seconds * cpus);
     state_.utilization.add(share, seconds);

@@ -136,7 +136,9 @@ class Life {
   LifeState state_;
   std::optional<std::int64_t> sampled_ns_;  // of the last sample
   double sampled_cpu_seconds_ = 0;
-  std::optional<double> interval_utilization_;  // of the last interval
+  std::optional<double> interval_utilization_;  // of the last interval; so are the next two
+  double interval_seconds_ = 0;
+  double interval_used_ = 0;  // CPU time, s
 };
 
 // A LifeState for the state file, and back. kCorrupt for anything else.

@@ -166,6 +166,28 @@ ProgramName name_program(std::string_view command, std::string_view arguments) {
   return {bounded(program), bounded(script_of(program, words_of(arguments)))};
 }
 
+// A line: "44 64 254:0 /images/debian / ro,relatime - ext4 /dev/vda rw" (proc_pid_mountinfo(5)).
+RootDirectory root_directory(std::string_view mounts) noexcept {
+  while (mounts.find('\n') != std::string_view::npos) {
+    std::string_view line = take_until(mounts, '\n');
+    take_until(line, ' ');
+    take_until(line, ' ');
+    RootDirectory root;
+    root.device = take_until(line, ' ');
+    root.path = take_until(line, ' ');
+    if (take_until(line, ' ') == "/") return root;
+  }
+  return {};
+}
+
+std::string container_of(const RootDirectory& process, const RootDirectory& machine) {
+  // The kernel writes a blank as \040, and //deleted behind the path of what was removed.
+  const bool is_odd =
+      process.path.find('\\') != std::string_view::npos || process.path.ends_with("//deleted");
+  return is_odd || process == machine || machine.path.empty() ? std::string{}
+                                                              : bounded(base_name(process.path));
+}
+
 std::optional<std::uint64_t> srun_task(std::string_view groups) noexcept {
   constexpr std::string_view kStep = "/step_";
   constexpr std::string_view kTask = "/task_";

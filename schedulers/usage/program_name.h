@@ -29,6 +29,22 @@ std::string bounded_text(std::string_view bytes, std::size_t most);
 // argument is the script, there is none.
 ProgramName name_program(std::string_view command, std::string_view arguments);
 
+// The directory that a process has as its root file system, from the beginning of /proc/PID/
+// mountinfo, which everybody may read. A container whose image is a directory (Charliecloud) has
+// that one.
+struct RootDirectory {
+  std::string_view device;  // "254:0"
+  std::string_view path;    // in the file system on that device; "/": all of it. "" = not known
+
+  bool operator==(const RootDirectory&) const = default;
+};
+RootDirectory root_directory(std::string_view mounts) noexcept;
+
+// The base name of the root directory of a process in a container. Nothing for the machine's own
+// root, for a whole file system (of a container whose layers are stacked, of an image that is a
+// file), and for a name with blanks.
+std::string container_of(const RootDirectory& process, const RootDirectory& machine);
+
 // The task of srun that a process belongs to, from /proc/PID/cgroup: the number of the step in the
 // upper half, that of the task in the lower one. Nothing for the batch script and for processes
 // that srun did not start.

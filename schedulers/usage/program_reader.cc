@@ -57,6 +57,21 @@ std::optional<std::uint64_t> busy_threads(Files& files, const std::string& proce
   });
 }
 
+// The mount that a container's runtime made first is its root, and the kernel makes a line of text
+// only for what is read.
+constexpr std::size_t kMostOfMounts = 512;
+
+// The daemon's own root directory is taken for the machine's.
+std::string read_container(Files& files, const std::string& proc, const std::string& mounts_file) {
+  std::string text;
+  if (read_text(files, mounts_file, text, kMostOfMounts) < 0) return {};
+  const RootDirectory root = root_directory(text);
+  if (root.path.size() <= 1) return {};
+  std::string own;
+  if (read_text(files, proc + "/self/mountinfo", own, kMostOfFile) < 0) return {};
+  return container_of(root, root_directory(own));
+}
+
 }  // namespace
 
 bool programs_due(const LifeState& life, SteadyTime now) noexcept {
@@ -105,6 +120,7 @@ void read_programs(Files& files, const std::string& proc, const std::vector<std:
     static_cast<void>(
         read_text(files, process_file(proc, process.pid, "cmdline"), text, kMostOfFile));
     identity->program = name_program(process.command, text);
+    identity->container = read_container(files, proc, process_file(proc, process.pid, "mountinfo"));
     if (is_slurm && read_text(files, process_file(proc, process.pid, "cgroup"), text) == 0)
       identity->task = srun_task(text);
     return identity;

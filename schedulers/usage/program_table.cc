@@ -30,7 +30,7 @@ std::optional<double> share_of(double part, const std::optional<double>& whole) 
 
 // What programs differ by.
 auto key_of(const ProgramUse& program) {
-  return std::tie(program.name, program.script, program.path, program.build_id);
+  return std::tie(program.name, program.script, program.container, program.path, program.build_id);
 }
 
 // The field before the next colon or the end; nothing if it is not such a number.
@@ -57,7 +57,7 @@ std::vector<bool> ProgramTable::running() const {
   return runs;
 }
 
-// `program`: its name, script and file. `runs`: running(); grows with the table.
+// `program`: its name, script, container and file. `runs`: running(); grows with the table.
 std::uint32_t ProgramTable::place_of(ProgramUse program, std::vector<bool>& runs) {
   auto found = std::find_if(programs_.begin(), programs_.end(),
                             [&](const ProgramUse& one) { return key_of(one) == key_of(program); });
@@ -99,7 +99,8 @@ void ProgramTable::take(std::vector<ProcessNow> now, const Identify& identify) {
       if (!identity && !is_known) continue;
       if (identity) {
         process.program = place_of({.name = std::move(identity->program.name),
-                                    .script = std::move(identity->program.script)},
+                                    .script = std::move(identity->program.script),
+                                    .container = std::move(identity->container)},
                                    runs);
         process.task = identity->task;
         process.command = one.command;
@@ -137,6 +138,7 @@ void ProgramTable::learn(const FindExecutable& find) {
     const ProgramUse& from = programs_[process.program];
     const std::uint32_t place = place_of({.name = from.name,
                                           .script = from.script,
+                                          .container = from.container,
                                           .path = bounded_text(executable->path, kLongestPath),
                                           .build_id = executable->build_id},
                                          runs);
@@ -298,7 +300,8 @@ ProgramShares share_out(std::vector<ProgramUse> programs, std::optional<double> 
 
 ProgramShares merge_programs(const std::vector<NodeUsage>& nodes,
                              std::optional<double> total_seconds) {
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, ProgramUse> merged;
+  std::map<std::tuple<std::string, std::string, std::string, std::string, std::string>, ProgramUse>
+      merged;
   std::optional<double> other;
   for (const NodeUsage& node : nodes) {
     for (const ProgramUse& one : node.programs.programs) {

@@ -29,15 +29,16 @@ struct ProcessNow {
 struct ProcessIdentity {
   ProgramName program;
   std::optional<std::uint64_t> task;  // srun_task()
+  std::string container;              // container_of()
 };
 
 // The CPU time of one life of a job on one node, by program. The time that a process used between
 // two readings counts for the program that it ran at the second one. What a process used after its
 // last reading, and a process that no reading met, are not in it. Pure; no files, no clock.
 //
-// Programs differ by name, script, and the file that they were started from. Until the file of a
-// process is known, its time counts for the program of its name and script without a file; then
-// what it has used since it executes that program moves.
+// Programs differ by name, script, container, and the file that they were started from. Until the
+// file of a process is known, its time counts for the program of these without a file; then what it
+// has used since it executes that program moves.
 //
 // Bounded: kMostPrograms programs. One more takes the place of the one that used least of those
 // that do not run, whose time becomes that of `other`; while all of them run, it counts as other

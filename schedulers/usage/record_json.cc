@@ -119,6 +119,7 @@ void each(auto& visit, Of<NodeTasks> auto& tasks) { visit("peak", tasks.peak); }
 void each(auto& visit, Of<ProgramUse> auto& program) {
   visit("name", program.name);
   visit("script", program.script);
+  visit("container", program.container);
   visit("path", program.path);
   visit("build_id", program.build_id);
   visit("cpu_seconds", program.cpu_seconds);

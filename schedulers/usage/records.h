@@ -189,6 +189,7 @@ struct NodeGpu {
 struct ProgramUse {
   std::string name;
   std::string script;               // of an interpreter; "" = none, or not known
+  std::string container;            // in which it runs; "" = in none, or not known
   std::string path, build_id;       // of its file; "" = not known
   double cpu_seconds = 0;           // of the processes that were read, as they were read last
   std::optional<double> cpu_ratio;  // of the CPU time of the job

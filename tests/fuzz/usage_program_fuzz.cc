@@ -35,6 +35,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
 
   static_cast<void>(srun_task(bytes));
+  const std::string container = container_of(root_directory(bytes), {.device = "8:1", .path = "/"});
+  if (container.size() > kLongestProgramName || !is_utf8(container)) std::abort();
+  if (container.find_first_of("/ \n") != std::string::npos) std::abort();
   if (const auto stat = parse_process_stat(bytes); stat && bytes.find('(') == bytes.npos)
     std::abort();
   const ProgramTable table = ProgramTable::from({.processes = std::string(bytes)});

@@ -213,7 +213,7 @@ class Content:
             ("job", {**common, "kind": "usage.job", "usage": {
                 "cpu": {"efficiency_ratio": 0.3},
                 "programs": [{"name": "python3", "script": "train.py",
-                              "path": "/opt/python/bin/python3.11",
+                              "container": "pytorch", "path": "/opt/python/bin/python3.11",
                               "build_id": "09bb3386d11de6711d788e488b61cf7c22c9f2da",
                               "cpu_seconds": 4.5,
                               "cpu_ratio": 0.9, "processes": 1, "threads": 4,
@@ -238,6 +238,7 @@ class Content:
         assert templated.hits(index, kql("usage.cpu.utilization.max_ratio >= 1")) == ["node"]
         assert templated.hits(index, kql("usage.nodes.host.name: n1")) == ["job"]
         assert templated.hits(index, kql("usage.programs.script: train.py")) == ["job"]
+        assert templated.hits(index, kql("usage.programs.container: pytorch")) == ["job"]
         assert templated.hits(index, kql("usage.programs.path: /opt/python*")) == ["job"]
         assert templated.hits(index, kql("usage.programs.build_id: 09bb*")) == ["job"]
         assert templated.hits(index, kql("usage.programs_unseen.cpu_ratio < 0.2")) == ["job"]

@@ -51,7 +51,7 @@ NOT_RUN = {
     ("docs/search-in-kibana.md", "curl "): "system_elasticsearch_assets; it needs a Kibana",
     ("docs/testing.md", "./quickstart test"): "CI itself",
     ("docs/testing.md", "build/fuzz/"): "CI itself: every fuzz target",
-    ("docs/usage.md", "$ scriptorium report"): "the tests of the report, with measured jobs",
+    ("docs/usage.md", "$ scriptorium report"): "test_usage_page.py, on jobs that it makes",
     ("docs/usage.md", "(srun "): "test_usage_here.py, in jobs of a real Slurm",
     ("docs/usage.md", "scriptorium usage "): "likewise",
     ("docs/usage.md", "$ scriptorium usage "): "likewise",

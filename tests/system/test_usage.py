@@ -707,6 +707,32 @@ def test_with_the_right_the_files_of_other_users_programs_are_reported(make_daem
     assert daemon.terminate() == 0
 
 
+def test_the_image_of_a_container_is_named(make_daemon, lab, work):
+    if not shutil.which("ch-run"):
+        pytest.skip("ch-run is not installed: apt-get install charliecloud-runtime")
+    image, go = work / "tiny", work / "go"
+    for name in ("dev", "etc", "home", "proc", "root", "run", "sys", "tmp", "usr", "var"):
+        (image / name).mkdir(parents=True)
+    for name in ("passwd", "group", "hosts", "resolv.conf"):
+        (image / "etc" / name).touch()
+    for name in ("bin", "lib", "lib64"):
+        (image / name).symlink_to(f"usr/{name}")
+    daemon = make_daemon(sources=usage_source(work, slurm_conf=str(lab.conf), nodes=lab.nodes),
+                         sinks={"archive": {"kinds": ["usage.job"]}}).start()
+    # /tmp and /dev/shm are those of the machine.
+    job = lab.sbatch("--mem=100", script="#!/bin/bash\nexport USER=root\n"
+                     f"ch-run -b /usr:/usr {image} -- /usr/bin/sh -c '{until(go).strip()}'\n")
+    state = work / "state" / "usage.state"
+    wait_for(lambda: '"container":"tiny"' in state.read_text(), "the container was seen")
+    go.touch()
+    assert lab.wait_ended(job) == "COMPLETED"
+    programs = wait_job(work, job)["usage"]["programs"]
+    containers = {(one["name"], one.get("container")) for one in programs}
+    assert ("sh", "tiny") in containers and ("bash", None) in containers, programs
+    report = daemon.command("report", job).stdout
+    assert re.search(r"^sh in tiny ", report, re.M), report
+
+
 def test_a_file_server_that_hangs_holds_up_no_reading(make_daemon, v2_root, work, ordinary_user,
                                                       solver_in_a_job):
     if b"executables.hang" not in harness.SCRIPTORIUM.read_bytes():

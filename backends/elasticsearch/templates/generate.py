@@ -24,7 +24,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ASSETS = HERE.parent / "assets"
 # of the templates; raise it with every change that a destination must be set up again for
-VERSION = 8
+VERSION = 9
 
 # ---- the analyzer for shell scripts --------------------------------------------------------------
 # A token is a word with inner dots, with the dashes before it if it begins a flag; all else
@@ -161,9 +161,9 @@ def usage_family(_):
                      power_watts=DOUBLE, energy_joules=DOUBLE,
                      zero_ratio=DOUBLE, longest_zero_seconds=DOUBLE, throttled_ratio=DOUBLE,
                      samples=LONG),
-            programs=obj(name=keyword(), script=keyword(), path=keyword(), build_id=keyword(),
-                         cpu_seconds=DOUBLE, cpu_ratio=DOUBLE, processes=LONG, threads=LONG,
-                         busy_threads=LONG, ranks=LONG),
+            programs=obj(name=keyword(), script=keyword(), container=keyword(), path=keyword(),
+                         build_id=keyword(), cpu_seconds=DOUBLE, cpu_ratio=DOUBLE, processes=LONG,
+                         threads=LONG, busy_threads=LONG, ranks=LONG),
             programs_other=obj(cpu_seconds=DOUBLE, cpu_ratio=DOUBLE),
             programs_unseen=obj(cpu_seconds=DOUBLE, cpu_ratio=DOUBLE),
             steps=obj(name=keyword(), started_at=DATE, ended_at=DATE, elapsed_seconds=DOUBLE,

@@ -644,5 +644,30 @@ TEST(FindingDocsTest, TheDocumentationHasEveryRuleAndEveryDefault) {
   }
 }
 
+// The job that tests/system/test_usage_page.py makes for the page.
+TEST(FindingDocsTest, TheReportInThePageHasTheFindingsAndSuggestionsOfItsJob) {
+  NodeUsage n = node("n12", 7200);
+  n.cpu = {.time_seconds = 7200.0, .allocated = 2};
+  n.memory = {.peak_working_set_bytes = 430ULL << 20, .limit_bytes = 2 * kGiB, .oom_kills = 0};
+  n.programs.programs = {{.name = "python3",
+                          .script = "simulate.py",
+                          .cpu_seconds = 7177.5,
+                          .threads = 4,
+                          .busy_threads = 1}};
+  JobFacts asked = facts();
+  asked.request = {
+      .nodes = 1, .cpus = 2, .memory_bytes = 2 * kGiB, .time_limit_seconds = 3 * 3600.0};
+  std::ifstream file(SCRIPTORIUM_FIXTURES "/../../docs/usage.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t begin = page.find("$ scriptorium report 4711\n");
+  const std::string block = page.substr(begin, page.find("```", begin) - begin);
+  const std::string screen = std::regex_replace(block, std::regex("\\s+"), " ");
+  const JobView job = view_of(asked, {n});
+  for (const Finding& found : find_all(job, {}))
+    EXPECT_THAT(screen, HasSubstr(found.text + " [" + std::string(found.id) + "]"));
+  EXPECT_THAT(ids(job), ElementsAre("cpu_low", "cpu_serial", "mem_over"));
+  for (const std::string& line : lines_of(suggest(job, {}))) EXPECT_THAT(screen, HasSubstr(line));
+}
+
 }  // namespace
 }  // namespace scriptorium::usage

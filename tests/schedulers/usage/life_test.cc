@@ -89,6 +89,22 @@ TEST_F(LifeTest, AnIdleTailBeginsWhereTheLastBusyIntervalEnds) {
   EXPECT_THAT(finish(100).cpu.idle_tail_seconds, Optional(DoubleNear(70, 1e-9)));
 }
 
+TEST_F(LifeTest, WhatItTakesToEndAJobDoesNotEndAnIdleTail) {
+  add(0, 0);
+  add(30, 100);
+  add(60, 100.9);
+  Life computed = life_;
+  add(62, 101);  // 0.1 s of 8 s: more than 1 %
+  EXPECT_THAT(finish(62).cpu.idle_tail_seconds, Optional(DoubleNear(32, 1e-9)));
+  computed.add(reading(62, 101.3), 30);  // 1.3 s of 128 s as well
+  life_ = computed;
+  EXPECT_THAT(finish(62).cpu.idle_tail_seconds, Optional(DoubleNear(0, 1e-9)));
+  add(92, 101.3);
+  add(93, 101.4);  // 0.1 s of 4 s
+  add(94, 101.5);  // as long as the one before, so it is not the end
+  EXPECT_THAT(finish(94).cpu.idle_tail_seconds, Optional(DoubleNear(0, 1e-9)));
+}
+
 TEST_F(LifeTest, WorkingMemoryIsAnonymousSharedAndSwappedTogether) {
   Reading first = reading(0, 0, 1000);
   first.memory.shmem_bytes = 500;

@@ -173,5 +173,32 @@ TEST(SrunTaskTest, IsReadFromTheControlGroup) {
   for (const auto& [groups, task] : cases) EXPECT_EQ(srun_task(groups), task) << groups;
 }
 
+TEST(ContainerTest, IsTheDirectoryThatIsNotTheMachinesRoot) {
+  const std::string machine =
+      "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
+      "27 1 254:0 /@/root / rw,relatime - btrfs /dev/vda rw\n";
+  // The first, and the one by fuse, as ch-run 0.31 makes them.
+  const auto container = [&](const std::string& mounts) {
+    return container_of(root_directory(mounts), root_directory(machine));
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"44 64 254:0 /var/tmp/img / ro,relatime - ext4 /dev/vda rw\n45 44 0:6 / /dev rw - x x rw\n",
+       "img"},
+      {"45 44 0:6 /a /dev rw - x x rw\n44 64 254:0 /b / ro - ext4 /dev/vda rw\n", "b"},
+      {"89 65 0:39 / / ro,nosuid,nodev,relatime - fuse /dev/fuse rw,user_id=0,group_id=0\n", ""},
+      {"90 65 0:40 / / rw - overlay overlay rw,lowerdir=/l/X,upperdir=/u\n", ""},
+      {machine, ""},
+      {"27 1 254:1 /@/root / rw - btrfs /dev/vdb rw\n", "root"},
+      {"44 64 254:0 /images/a\\040b / ro - ext4 /dev/vda rw\n", ""},
+      {"44 64 254:0 /images/img//deleted / ro - ext4 /dev/vda rw\n", ""},
+      {"44 64 254:0 /images/img / ro,rela", ""},  // cut
+      {"44 64 254:0 /images/" + std::string(70, 'x') + " / ro - ext4 /dev/vda rw\n",
+       std::string(64, 'x')},
+      {"\n\n", ""},
+      {"", ""}};
+  for (const auto& [mounts, name] : cases) EXPECT_EQ(container(mounts), name) << mounts;
+  EXPECT_EQ(container_of(root_directory(cases[0].first), {}), "") << "the machine's is not known";
+}
+
 }  // namespace
 }  // namespace scriptorium::usage

@@ -76,6 +76,25 @@ TEST_F(ProgramReaderTest, ReadsTimesAndNamesOfProcesses) {
   EXPECT_FALSE(found[1].ranks.has_value());
 }
 
+TEST_F(ProgramReaderTest, ProgramsInAContainerAreOfTheirOwn) {
+  lab_.dir().write("proc/self/mountinfo", "27 1 254:0 / / rw - ext4 /dev/vda rw\n");
+  for (const int pid : {11, 12, 13}) {
+    stat(pid, "python3", 100 * pid);
+    write(pid, "mountinfo",
+          "44 64 254:0 " + (pid == 11 ? "/"s : "/images/pytorch"s) + " / ro - ext4 /dev/vda rw\n");
+  }
+  read({11, 12, 13});
+  const auto found = programs();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].container, "pytorch");
+  EXPECT_DOUBLE_EQ(found[0].cpu_seconds, 25);
+  EXPECT_EQ(found[1].container, "");
+  executables_.answers[12] = {"python3", "/usr/bin/python3.11", ""};
+  read({11, 12, 13}, 60s);
+  ASSERT_EQ(programs().size(), 3U);
+  EXPECT_EQ(programs()[1].container + programs()[1].path, "pytorch/usr/bin/python3.11");
+}
+
 TEST_F(ProgramReaderTest, AsksForFilesAndTakesAnswersAtEachLaterCall) {
   stat(11, "python3", 100);
   stat(12, "gmx", 200);

@@ -407,6 +407,16 @@ TEST_F(ProgramTableTest, NodesAreMergedByNameAndScript) {
   EXPECT_FALSE(shares.programs[1].ranks.has_value());
 }
 
+TEST_F(ProgramTableTest, AProgramInAContainerIsNotMergedWithItsNamesake) {
+  const ProgramUse outside{.name = "mpi", .cpu_seconds = 4};
+  const ProgramUse inside{.name = "mpi", .container = "img", .cpu_seconds = 6};
+  const auto node = node_with({outside, inside}, {}, 10);
+  const std::vector<ProgramUse> merged = merge_programs({node, node}, 20).programs;
+  ASSERT_EQ(merged.size(), 2U);
+  EXPECT_EQ(merged[0].container, "img");
+  EXPECT_DOUBLE_EQ(merged[0].cpu_seconds, 12);
+}
+
 TEST_F(ProgramTableTest, ANodesRecordKeepsItsPrograms) {
   NodeUsage node =
       node_with({{.name = "a", .script = "b", .cpu_seconds = 1.5, .threads = 2}}, 1, 4);
