@@ -218,9 +218,10 @@ std::string mail_text(const Json& mail, const Console& console) {
   if (const double waiting = number_of(member(mail, "waiting")); waiting > 0)
     text += ", " + whole(waiting) + " waiting";
   text += "\n";
-  const Json& skipped = member(mail, "skipped");
-  for (const auto& [why, count] : skipped.is_object() ? skipped.items() : Json::object().items())
-    text += "  " + text_of(count) + " not written: " + printable(why) + "\n";
+  if (const Json& skipped = member(mail, "skipped"); skipped.is_object()) {
+    for (const auto& [why, count] : skipped.items())
+      text += "  " + text_of(count) + " not written: " + printable(why) + "\n";
+  }
   const auto say = [&](const char* what, const std::string& who) {
     text += "  " + console.red(what) + ": " + who + "\n";
   };
