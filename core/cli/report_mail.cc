@@ -48,7 +48,8 @@ using mail::Recipient;
 using mail::Recipients;
 using mail::Texts;
 
-constexpr const char* kUserMail = "user";  // MailKey::kind
+constexpr const char* kUserMail = "user";          // MailKey::kind
+constexpr std::string_view kUserInUrl = "{user}";  // in page_url
 constexpr std::int64_t kDay = 86'400;
 constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer is an error
 constexpr std::int64_t kRefuseAfter = 7 * kDay;  // and is given up after this
@@ -96,7 +97,8 @@ struct Example {
   std::string condition;
 };
 
-Example example_of(const Json& event, const std::shared_ptr<const OpenStores>& stores) {
+Example example_of(const Event& usage_job, const std::shared_ptr<const OpenStores>& stores) {
+  const Json event = Json::parse(event_json(usage_job), nullptr, false);
   Example example{.job = shown_job_id(event)};
   if (const Json& name = value_at(event, {"job", "name"}); name.is_string())
     example.name = name.get<std::string>();
@@ -174,7 +176,7 @@ class MailRun {
   UsageRecords* place_ = nullptr;  // the one that answered
   std::optional<UserSummaries> summaries_;
   std::vector<Planned> planned_;
-  std::map<std::string, Example> examples_;  // by key
+  std::map<std::string, std::shared_ptr<const Event>> examples_;  // by key
   struct Secrets {
     std::uint64_t jobs = 0;
     std::vector<std::string> examples;  // ids, the newest first
@@ -231,7 +233,14 @@ int MailRun::retry_waiting() {
       continue;
     }
     const auto message = ledger_->message(key);
-    if (!message) return fail(console_, message.error());
+    if (!message) {
+      ++counts_.refused;
+      console_.err << "scriptorium: the mail to " << printable(name_of(key))
+                   << " is given up: " << printable(message.error().message()) << "\n";
+      if (auto gone = ledger_->refused(key, "its message is gone", now()); !gone)
+        return fail(console_, gone.error());
+      continue;
+    }
     if (const int code = hand_over(key, entry.recipient, *message); code != kExitGood) return code;
   }
   return kExitGood;
@@ -273,8 +282,8 @@ void MailRun::plan() {
     }
     if (ledger_) {
       const MailState state = ledger_->find(key_of(person)).state;
-      if (state != (arguments_.resend ? MailState::kClaimed : MailState::kNone)) {
-        skip(arguments_.resend              ? "no mail that may be lost"
+      if (arguments_.resend ? state != MailState::kClaimed : state != MailState::kNone) {
+        skip(arguments_.resend              ? "not lost"
              : state == MailState::kTaken   ? "sent before"
              : state == MailState::kWaiting ? "waiting"
              : state == MailState::kRefused ? "refused before"
@@ -285,7 +294,9 @@ void MailRun::plan() {
     Recipient recipient = recipients_->find(person.second);
     if (recipient.address.empty()) {
       skip(recipient.why_not);
-      if (!recipient.detail.empty()) {
+      const bool is_choice =
+          recipient.why_not == mail::kOptedOut || recipient.why_not == mail::kNotOptedIn;
+      if (!recipient.detail.empty() && (!is_choice || !users.empty())) {
         console_.err << "scriptorium: no mail for " << printable(person.second) << ": "
                      << recipient.why_not << ": " << printable(recipient.detail) << "\n";
       }
@@ -303,9 +314,7 @@ bool MailRun::read_examples() {
   Searchable::RunRequest request{.from = period_.from, .until = period_.until, .origin = true};
   request.with_event = [&](const JobRun& run) { return wanted.contains(run.key); };
   return place_->runs(request, [&](const JobRun& run) {
-    if (run.event == nullptr) return;
-    const Json event = Json::parse(event_json(*run.event), nullptr, false);
-    if (event.is_object()) examples_.emplace(run.key, example_of(event, places_.stores));
+    if (run.event != nullptr) examples_.emplace(run.key, run.event);
   });
 }
 
@@ -343,18 +352,20 @@ void MailRun::find_secrets() {
 
 mail::Message MailRun::message_of(const Planned& planned) {
   mail::Summary summary = summaries_->summary(planned.person);
-  std::set<std::string> shown;
+  std::map<std::string, Example> examples;  // by key
   for (std::size_t i = 0; i < summary.findings.size(); ++i) {
     mail::CostlyFinding& finding = summary.findings[i];
-    const auto found = examples_.find(planned.examples[i]);
-    if (found == examples_.end()) continue;
-    const Example& example = found->second;
+    const auto event = examples_.find(planned.examples[i]);
+    if (event == examples_.end()) continue;
+    const bool is_new = !examples.contains(event->first);
+    if (is_new) examples.emplace(event->first, example_of(*event->second, places_.stores));
+    const Example& example = examples.at(event->first);
     finding.job = example.job;
     finding.job_name = example.name;
     if (const auto text = example.texts.find(finding.id); text != example.texts.end())
       finding.text = text->second;
     // All that the job could ask for, so once is enough.
-    if (!shown.insert(found->first).second) continue;
+    if (!is_new) continue;
     finding.directives = example.directives;
     finding.condition = example.condition;
   }
@@ -367,8 +378,11 @@ mail::Message MailRun::message_of(const Planned& planned) {
   const std::string unsubscribe =
       mail_address(config_.unsubscribe.empty() ? config_.from : config_.unsubscribe)
           .value_or(sender);
+  std::string page = report_.page_url;
+  if (const std::size_t user = page.find(kUserInUrl); user != std::string::npos)
+    page.replace(user, kUserInUrl.size(), planned.person.second);
   mail::MailBody body =
-      mail::body_of(summary, texts, {.page_url = report_.page_url, .unsubscribe = unsubscribe});
+      mail::body_of(summary, texts, {.page_url = std::move(page), .unsubscribe = unsubscribe});
   const std::size_t at = sender.find('@');
   return {.from = config_.from,
           .to = planned.recipient.address,
@@ -433,12 +447,13 @@ int MailRun::send_all() {
   std::size_t number = 0;
   for (const Planned& planned : planned_) {
     if (stopped()) {
-      console_.err << "scriptorium: stopped; " << planned_.size() - number
-                   << " mails were not tried\n";
+      console_.err << "scriptorium: stopped; " << count_of(planned_.size() - number, "mail")
+                   << " not tried\n";
       return kExitTryAgain;
     }
+    ++number;
     if (console_.out_is_terminal)
-      console_.err << "\r\033[K" << ++number << " of " << planned_.size() << " mails" << std::flush;
+      console_.err << "\r\033[K" << number << " of " << planned_.size() << " mails" << std::flush;
     const int code = is_dry() ? write_eml(planned)
                               : hand_over(key_of(planned.person), planned.recipient.address,
                                           mail::message_text(message_of(planned)));
@@ -560,15 +575,16 @@ std::vector<Finding> check_mail(const std::string& config_file) {
   if (!problems.empty() || !config.report.mail) return {};
   const MailConfig& mail = *config.report.mail;
   std::vector<Finding> findings;
+  // None of this keeps the daemon from its work.
   const auto add = [&](Finding::Level level, std::string text) {
     findings.push_back({.level = level, .subject = "report.mail", .text = std::move(text)});
   };
   if (::access(mail.sendmail.c_str(), X_OK) != 0) {
-    add(Finding::Level::kFailed, "sendmail: " + system_error(mail.sendmail, errno).message() +
-                                     "; install a mail program, or name it");
+    add(Finding::Level::kWarning, "sendmail: " + system_error(mail.sendmail, errno).message() +
+                                      "; install a mail program, or name it");
   }
   if (const auto read = Recipients::read(recipient_options(mail)); !read)
-    add(Finding::Level::kFailed, printable(read.error().message(), 1024));
+    add(Finding::Level::kWarning, printable(read.error().message(), 1024));
   const std::string folder = texts_folder(config_file);
   std::vector<std::string> languages = Texts::languages(folder);
   if (std::find(languages.begin(), languages.end(), mail.language) == languages.end())

@@ -388,7 +388,7 @@ const Schema<ReportConfig>& report_schema() {
       .name = "mail", .type = "table", .help = "mails to users; absent: none are sent"};
   static const Schema<ReportConfig> schema{
       checked(option("page_url", &ReportConfig::page_url,
-                     "a page of the site, which mails link; {user} in it is replaced"),
+                     "a page of the site, which mails link; {user} in it is replaced by the login"),
               "http://... or https://...", &ReportConfig::page_url, url_problem),
       custom<ReportConfig>(
           mail,

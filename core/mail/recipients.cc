@@ -140,7 +140,7 @@ Recipient Recipients::find(const std::string& login) {
   if (!user) return without("account not found out", user.error().message());
   if (!*user) return without("no account");
   if ((*user)->uid < kFirstOrdinaryUser) return without("system account");
-  if (no_mail_.contains(login)) return without("opted out", options_.no_mail_file);
+  if (no_mail_.contains(login)) return without(kOptedOut, options_.no_mail_file);
   if (auto refusal = ask_home(**user); !refusal.why_not.empty()) return refusal;
   Recipient result = address_of(login);
   if (!result.why_not.empty()) return result;
@@ -154,7 +154,7 @@ Recipient Recipients::find(const std::string& login) {
 Recipient Recipients::ask_home(const UserRecord& user) {
   using Kind = HomeFile::Kind;
   constexpr const char* kSilent = "home does not answer";
-  const std::string absent = options_.opt_in ? "not opted in" : "";
+  const std::string absent = options_.opt_in ? kNotOptedIn : "";
   if (!user.home.starts_with('/')) return without(absent, "no home");
   if (silent_homes_ >= kMostSilent)
     return without(kSilent, "not asked: too many homes did not answer");
@@ -163,7 +163,7 @@ Recipient Recipients::ask_home(const UserRecord& user) {
                                                         : "/.scriptorium/no-mail");
   const HomeFile file = sources_.home_file(user, path, sources_.most, stuck_);
   switch (file.kind) {
-    case Kind::kThere: return options_.opt_in ? Recipient{} : without("opted out", path);
+    case Kind::kThere: return options_.opt_in ? Recipient{} : without(kOptedOut, path);
     case Kind::kAbsent: return without(absent, path);
     case Kind::kClosed: return without("home is closed", file.detail);
     case Kind::kNotOwner: return without("home not asked: not root", path);

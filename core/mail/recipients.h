@@ -26,6 +26,9 @@ struct RecipientOptions {
   std::string languages_file;   // "login language" a line. "" = none
 };
 
+inline constexpr const char* kOptedOut = "opted out";
+inline constexpr const char* kNotOptedIn = "not opted in";
+
 struct Recipient {
   std::string address;   // "": gets no mail
   std::string language;  // "": the site's
