@@ -197,6 +197,7 @@ CLI::Option* CommandDefinition::add_report_mail(CLI::App& report, CLI::Option* u
       .add_option("--period", into_.period,
                   "With --mail: week or month, the last one that is over, or one such as 2026-W46 "
                   "or 2026-10")
+      ->type_name("PERIOD")
       ->needs(mail);
   CLI::Option* into = report
                           .add_option("--dry-run", into_.eml_dir,

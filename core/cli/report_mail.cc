@@ -214,7 +214,9 @@ bool MailRun::open_or_say(int& code) {
   }
   auto ledger = Ledger::open(config_.state_dir);
   if (!ledger) {
-    code = fail(console_, ledger.error());
+    code = ledger.error().kind() == ErrorKind::kTransient
+               ? fail(console_, ledger.error().message(), kExitTryAgain)
+               : fail(console_, ledger.error());
     return false;
   }
   ledger_.emplace(*std::move(ledger));
