@@ -1,6 +1,10 @@
 """The commands that find jobs, on a daemon's catalog, and by metadata on its file tree."""
 
+import calendar
 import csv
+import datetime
+import email
+import email.policy
 import fcntl
 import io
 import json
@@ -320,15 +324,15 @@ def accounting_rows(job, submitted, elapsed, memory, state="COMPLETED", cpus=1, 
     tres = f"cpu={cpus},mem=8192M,node=1"
     times = [*at, str(elapsed), "00:00:00"]
     rows = ([str(job), shown, uid, uid, user, user, account, partition, "normal", *times, "600",
-             state, "0:0", str(cpus), "1", tres, clock, clock, "00:00:00", "", "", "", "n1", "/tmp",
+             state, "0:0", "1", str(cpus), tres, clock, clock, "00:00:00", "", "", "", "n1", "/tmp",
              f"md_{job}"],
             [f"{job}.batch", f"{shown}.batch", "", "", "", user, "", "", "", *times, "", state,
-             "0:0", str(cpus), "1", tres, clock, clock, "00:00:00", str(memory),
+             "0:0", "1", str(cpus), tres, clock, clock, "00:00:00", str(memory),
              f"cpu={clock},mem={memory}", "1", "n1", "", "batch"])
     return "".join("".join(field + "@" for field in row) + "\n" for row in rows)
 
 
-def archived(make_daemon, work, store, events):
+def archived(make_daemon, work, store, events, hours=24, **core):
     """A daemon that has archived the spool and the accounting of FakeSlurm."""
     # The import asks for one part of the time after another, and takes what lies in it.
     ended = work / "ended"
@@ -339,7 +343,8 @@ def archived(make_daemon, work, store, events):
     daemon = make_daemon(sources={
         "slurm": {"resolve": "slurmctld", "squeue": str(work / "squeue")},
         "usage": {"accounting": "sacct", "sacct": str(ended),
-                  "accounting_interval_seconds": 1, "accounting_first_hours": 24}}, sinks=sinks)
+                  "accounting_interval_seconds": 1, "accounting_first_hours": hours}}, sinks=sinks,
+        **core)
     daemon.start()
     daemon.wait_acknowledged(events, store)
     return daemon
@@ -475,3 +480,55 @@ def test_report_by_adds_up_what_the_jobs_of_a_time_had_and_wasted(make_daemon, s
     assert "TREND" not in daemon.command("report", "--by", "user").stdout
     listed = json.loads(daemon.command("report", *period, "--json").stdout)["jobs"]
     assert {job["id"] for job in listed} == {"302", "303", "310_0", "310_1"}
+
+
+# ---- report --mail -------------------------------------------------------------------------------
+# id: seconds after the beginning of last week, seconds, memory, CPUs. One is of the week before.
+MAILED = {401: (-50_000, 3_600, 500 * MIB, 4), 402: (10_000, 3_600, 2000 * MIB, 4),
+          403: (20_000, 7_200, 500 * MIB, 8), 404: (30_000, 3_600, 500 * MIB, 4)}
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_mail_has_the_sums_the_suggestion_of_the_family_and_how_many_secrets(
+        make_daemon, spool, work, store):
+    slurm = FakeSlurm(work)
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    monday = today - datetime.timedelta(days=today.weekday() + 7)
+    begin = calendar.timegm(monday.timetuple())
+    week = "{}-W{:02}".format(*monday.isocalendar())
+    submitted = {job: begin + run[0] for job, run in MAILED.items()}
+    (slurm.directory / "rows").write_text("".join(
+        accounting_rows(job, submitted[job], seconds, memory, cpus=cpus, user="nobody")
+        for job, (_, seconds, memory, cpus) in MAILED.items()))
+    uid = pwd.getpwnam("nobody").pw_uid
+    slurm.queue.write_text("".join(
+        f"{job}|{job}|N/A|{uid}|{uid}|{submitted[job]}|N/A|N/A|0|PD|1|chem@normal@cpu@/tmp@"
+        f"md_{job}@\n" for job in MAILED))
+    for job in MAILED:
+        secret = b"export API_PASSWORD=hunter2-%d\n" % job if job != 404 else b""
+        spool.write(job, b"#!/bin/bash\n#SBATCH --mem=8G\n" + secret +
+                    b"module load GROMACS/2024.2\nmpirun gmx_mpi mdrun -v\n",
+                    [b"SLURM_JOB_NAME=md_%d" % job])
+        os.utime(spool.entry(job) / "script", (submitted[job], submitted[job]))
+    daemon = archived(make_daemon, work, store, events=2 * len(MAILED), hours=24 * 30,
+                      report={"page_url": "https://hpc.example.org/{user}", "mail": {
+                          "from": "HPC support <hpc@example.org>", "min_jobs": 3,
+                          "min_wasted_core_hours": 19.9}})
+
+    said = daemon.command("report", "--mail", "--all", "--period", week, "--dry-run",
+                          str(work / "eml"), env={"TZ": "UTC"}).stdout
+    assert said == f"{week}: 1 mail written to {work}/eml\n", said
+    (file,) = (work / "eml").iterdir()
+    assert file.name == f"nobody-{week}-lab.eml"
+    mail = email.message_from_bytes(file.read_bytes(), policy=email.policy.default)
+    assert mail["To"] == "nobody" and mail["From"] == "HPC support <hpc@example.org>"
+    assert mail["Subject"].endswith("20 of 24 core hours unused"), mail["Subject"]
+    text = " ".join(mail.get_body(("plain",)).get_content().split())
+    assert "3 of your jobs on lab ended in week" in text
+    assert "before, 3 of 4.0 core hours (75 %) were unused" in text.replace("3.0", "3"), text
+    # The most wasteful run needed less memory than another of its family.
+    assert "For example job 403, “md_403”." in text and "--mem=2400M" in text, text
+    assert "https://hpc.example.org/nobody" in text and "hunter2" not in text
+    # Where scripts can be searched: of the week's jobs, 402 and 403.
+    assert ("2 of your jobs had a password" in text) == (store == "catalog"), text
+    assert ("example job 403, 402." in text) == (store == "catalog"), text
