@@ -314,7 +314,7 @@ std::string render_metrics(const std::string& status_json, MetricsFormat format)
     out.family("mail_last_run_timestamp_seconds", kGauge,
                "When report --mail last had something to do, in Unix time.");
     if (const auto time = parse_rfc3339(text_or_empty(member(mail, "time"))))
-      out.sample(static_cast<double>(time->nanoseconds / kSecond));
+      out.sample(static_cast<double>(time->nanoseconds) / static_cast<double>(kSecond));
   }
   return out.end();
 }
