@@ -48,7 +48,9 @@ using mail::Recipient;
 using mail::Recipients;
 using mail::Texts;
 
-constexpr const char* kUserMail = "user";          // MailKey::kind
+// MailKey::kind
+constexpr const char* kUserMail = "user";
+constexpr const char* kSiteMail = "site";          // its user is an address
 constexpr std::string_view kUserInUrl = "{user}";  // in page_url
 constexpr std::int64_t kDay = 86'400;
 constexpr std::int64_t kLateAfter = kDay;        // a mail that waits for longer is an error
@@ -117,9 +119,9 @@ Example example_of(const Event& usage_job, const std::shared_ptr<const OpenStore
   return example;
 }
 
-// One user's mail that is to be made.
+// A mail that is to be made.
 struct Planned {
-  Person person;
+  MailKey key;
   Recipient recipient;
   std::vector<std::string> examples;  // keys
 };
@@ -141,18 +143,17 @@ class MailRun {
   bool is_dry() const noexcept { return !arguments_.eml_dir.empty(); }
   bool stopped() const { return signal_.token().stop_requested(); }
   Timestamp now() const { return system_clock().now(); }
-  MailKey key_of(const Person& person) const {
-    return {.kind = kUserMail,
-            .cluster = person.first,
-            .user = person.second,
-            .period = period_.name()};
+  MailKey key_of(const char* kind, const Person& person) const {
+    return {.kind = kind, .cluster = person.first, .user = person.second, .period = period_.name()};
   }
   const Texts& texts_of(const std::string& language);
 
   bool open_or_say(int& code);
   int retry_waiting();
   bool gather_or_say(int& code);
+  bool is_due(const MailKey& key);
   void plan();
+  void plan_for_site();
   bool read_examples();
   void find_secrets();
   int send_all();
@@ -263,6 +264,18 @@ bool MailRun::gather_or_say(int& code) {
   return false;
 }
 
+bool MailRun::is_due(const MailKey& key) {
+  if (!ledger_) return true;
+  const MailState state = ledger_->find(key).state;
+  if (arguments_.resend ? state == MailState::kClaimed : state == MailState::kNone) return true;
+  ++counts_.skipped[arguments_.resend              ? "not lost"
+                    : state == MailState::kTaken   ? "sent before"
+                    : state == MailState::kWaiting ? "waiting"
+                    : state == MailState::kRefused ? "refused before"
+                                                   : "may be lost"];
+  return false;
+}
+
 void MailRun::plan() {
   const auto& users = arguments_.users;
   const std::vector<Person> people = summaries_->people();
@@ -282,17 +295,8 @@ void MailRun::plan() {
       skip("below the thresholds");
       continue;
     }
-    if (ledger_) {
-      const MailState state = ledger_->find(key_of(person)).state;
-      if (arguments_.resend ? state != MailState::kClaimed : state != MailState::kNone) {
-        skip(arguments_.resend              ? "not lost"
-             : state == MailState::kTaken   ? "sent before"
-             : state == MailState::kWaiting ? "waiting"
-             : state == MailState::kRefused ? "refused before"
-                                            : "may be lost");
-        continue;
-      }
-    }
+    const MailKey key = key_of(kUserMail, person);
+    if (!is_due(key)) continue;
     Recipient recipient = recipients_->find(person.second);
     if (recipient.address.empty()) {
       skip(recipient.why_not);
@@ -304,7 +308,16 @@ void MailRun::plan() {
       }
       continue;
     }
-    planned_.push_back({person, std::move(recipient), summaries_->examples(person)});
+    planned_.push_back({key, std::move(recipient), summaries_->examples(person)});
+  }
+}
+
+void MailRun::plan_for_site() {
+  for (const std::string& cluster : summaries_->clusters()) {
+    for (const std::string& address : config_.site) {
+      const MailKey key = key_of(kSiteMail, {cluster, address});
+      if (is_due(key)) planned_.push_back({key, {.address = *mail_address(address)}, {}});
+    }
   }
 }
 
@@ -353,9 +366,13 @@ void MailRun::find_secrets() {
 }
 
 mail::Message MailRun::message_of(const Planned& planned) {
-  mail::Summary summary = summaries_->summary(planned.person);
+  const MailKey& key = planned.key;
+  const Person person{key.cluster, key.user};
+  const bool is_site = key.kind == kSiteMail;
+  mail::Summary summary =
+      is_site ? summaries_->of_cluster(key.cluster) : summaries_->summary(person);
   std::map<std::string, Example> examples;  // by key
-  for (std::size_t i = 0; i < summary.findings.size(); ++i) {
+  for (std::size_t i = 0; i < planned.examples.size(); ++i) {
     mail::CostlyFinding& finding = summary.findings[i];
     const auto event = examples_.find(planned.examples[i]);
     if (event == examples_.end()) continue;
@@ -371,7 +388,7 @@ mail::Message MailRun::message_of(const Planned& planned) {
     finding.directives = example.directives;
     finding.condition = example.condition;
   }
-  if (const auto found = secrets_.find(planned.person); found != secrets_.end()) {
+  if (const auto found = secrets_.find(person); found != secrets_.end()) {
     summary.secret_jobs = found->second.jobs;
     summary.secret_examples = found->second.examples;
   }
@@ -380,9 +397,9 @@ mail::Message MailRun::message_of(const Planned& planned) {
   const std::string unsubscribe =
       mail_address(config_.unsubscribe.empty() ? config_.from : config_.unsubscribe)
           .value_or(sender);
-  std::string page = report_.page_url;
+  std::string page = is_site ? "" : report_.page_url;
   if (const std::size_t user = page.find(kUserInUrl); user != std::string::npos)
-    page.replace(user, kUserInUrl.size(), planned.person.second);
+    page.replace(user, kUserInUrl.size(), key.user);
   mail::MailBody body =
       mail::body_of(summary, texts, {.page_url = std::move(page), .unsubscribe = unsubscribe});
   const std::size_t at = sender.find('@');
@@ -391,7 +408,7 @@ mail::Message MailRun::message_of(const Planned& planned) {
           .subject = std::move(body.subject),
           .date = now(),
           .zone = local_offset,
-          .id = key_of(planned.person).id(),
+          .id = key.id(),
           .domain = at == std::string::npos ? "" : sender.substr(at + 1),
           .unsubscribe = unsubscribe,
           .language = texts.language(),
@@ -435,7 +452,7 @@ int MailRun::hand_over(const MailKey& key, const std::string& recipient,
 }
 
 int MailRun::write_eml(const Planned& planned) {
-  const MailKey key = key_of(planned.person);
+  const MailKey& key = planned.key;
   const std::string name = key.user + "-" + key.period + "-" + key.cluster;
   const bool is_plain = name.find('/') == std::string::npos && printable(name) == name;
   const std::string path = arguments_.eml_dir + "/" + (is_plain ? name : key.id()) + ".eml";
@@ -457,7 +474,7 @@ int MailRun::send_all() {
     if (console_.out_is_terminal)
       console_.err << "\r\033[K" << number << " of " << planned_.size() << " mails" << std::flush;
     const int code = is_dry() ? write_eml(planned)
-                              : hand_over(key_of(planned.person), planned.recipient.address,
+                              : hand_over(planned.key, planned.recipient.address,
                                           mail::message_text(message_of(planned)));
     if (code != kExitGood) return code;
   }
@@ -514,8 +531,9 @@ int MailRun::finish() {
   for (std::size_t i = 0; i < std::min(undecided.size(), kMostNames); ++i) {
     const MailKey& key = undecided[i].first;
     console_.err << "scriptorium: may have got no mail: " << printable(name_of(key))
-                 << "; to send it again: scriptorium report --mail --resend --user "
-                 << printable(key.user) << " --period " << key.period << "\n";
+                 << "; to send it again: scriptorium report --mail --resend "
+                 << (key.kind == kSiteMail ? "--all" : "--user " + printable(key.user))
+                 << " --period " << key.period << "\n";
   }
   if (undecided.size() > kMostNames)
     console_.err << "scriptorium: and " << undecided.size() - kMostNames << " more\n";
@@ -533,6 +551,7 @@ int MailRun::run() {
   }
   if (!gather_or_say(code)) return code;
   plan();
+  if (is_for_all && !stopped()) plan_for_site();
   if (!read_examples()) return kExitUnavailable;
   if (!planned_.empty()) find_secrets();
   if (code = send_all(); code != kExitGood) return code;

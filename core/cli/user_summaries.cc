@@ -6,6 +6,7 @@ namespace scriptorium::cli {
 namespace {
 
 constexpr std::size_t kMostFindings = 3;
+constexpr std::size_t kMostAccounts = 10;
 
 void add_run(mail::Sum& sum, const JobRun& run) {
   ++sum.jobs;
@@ -18,9 +19,15 @@ void add_run(mail::Sum& sum, const JobRun& run) {
 }  // namespace
 
 void UserSummaries::add(const JobRun& run) {
-  if (!run.verified || !run.user || run.ended_at < period_.before || run.ended_at >= period_.until)
-    return;
-  Figures& figures = people_[{run.cluster, *run.user}];
+  if (run.ended_at < period_.before || run.ended_at >= period_.until) return;
+  ClusterFigures& cluster = clusters_[run.cluster];
+  add_to(cluster, run);
+  if (run.ended_at >= period_.from) add_run(cluster.accounts[run.account.value_or("")], run);
+  if (run.verified && !run.user.value_or("").empty())
+    add_to(people_[{run.cluster, *run.user}], run);
+}
+
+void UserSummaries::add_to(Figures& figures, const JobRun& run) const {
   if (run.ended_at < period_.from) return add_run(figures.before, run);
   add_run(figures.now, run);
   if (!run.unused_core_seconds && !run.unused_gpu_seconds) ++figures.unmeasured;
@@ -56,16 +63,40 @@ std::vector<UserSummaries::Costly> UserSummaries::most_costly(const Figures& fig
   return list;
 }
 
-mail::Summary UserSummaries::summary(const Person& person) const {
-  const Figures& figures = people_.at(person);
-  mail::Summary summary{.cluster = person.first,
-                        .user = person.second,
+mail::Summary UserSummaries::summary_of(const std::string& cluster, const std::string& user,
+                                        const Figures& figures) const {
+  mail::Summary summary{.cluster = cluster,
+                        .user = user,
                         .period = period_,
                         .now = figures.now,
                         .before = figures.before,
                         .unmeasured_jobs = figures.unmeasured};
   for (const auto& [id, finding] : most_costly(figures))
     summary.findings.push_back({.id = id, .sum = finding->sum});
+  return summary;
+}
+
+mail::Summary UserSummaries::summary(const Person& person) const {
+  return summary_of(person.first, person.second, people_.at(person));
+}
+
+std::vector<std::string> UserSummaries::clusters() const {
+  std::vector<std::string> list;
+  for (const auto& [cluster, figures] : clusters_) {
+    if (figures.now.jobs > 0) list.push_back(cluster);
+  }
+  return list;
+}
+
+mail::Summary UserSummaries::of_cluster(const std::string& cluster) const {
+  const ClusterFigures& figures = clusters_.at(cluster);
+  mail::Summary summary = summary_of(cluster, "", figures);
+  for (const auto& [account, sum] : figures.accounts) summary.accounts.push_back({account, sum});
+  std::stable_sort(summary.accounts.begin(), summary.accounts.end(),
+                   [](const mail::Part& a, const mail::Part& b) {
+                     return a.sum.wasted_core_hours() > b.sum.wasted_core_hours();
+                   });
+  summary.accounts.resize(std::min(summary.accounts.size(), kMostAccounts));
   return summary;
 }
 

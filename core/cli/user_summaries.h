@@ -25,11 +25,14 @@ class UserSummaries {
 
   // A run with its origin.
   void add(const JobRun& run);
-  bool empty() const { return people().empty(); }
+  bool empty() const { return clusters().empty(); }
   // Those with jobs in the period.
   std::vector<Person> people() const;
   // Without examples: findings have only ids and sums.
   mail::Summary summary(const Person& person) const;
+  // Those with jobs in the period, and the sums of all their jobs, whoever owns them.
+  std::vector<std::string> clusters() const;
+  mail::Summary of_cluster(const std::string& cluster) const;
   // JobRun::key of the most wasteful run of each finding of the person's summary.
   std::vector<std::string> examples(const Person& person) const;
 
@@ -45,11 +48,18 @@ class UserSummaries {
     std::uint64_t unmeasured = 0;
     std::map<std::string, Finding> findings;
   };
+  struct ClusterFigures : Figures {
+    std::map<std::string, mail::Sum> accounts;
+  };
+  void add_to(Figures& figures, const JobRun& run) const;
+  mail::Summary summary_of(const std::string& cluster, const std::string& user,
+                           const Figures& figures) const;
   using Costly = std::pair<std::string, const Finding*>;
   std::vector<Costly> most_costly(const Figures& figures) const;
 
   mail::CalendarPeriod period_;
   std::map<Person, Figures> people_;
+  std::map<std::string, ClusterFigures> clusters_;
 };
 
 }  // namespace scriptorium::cli

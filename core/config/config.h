@@ -93,7 +93,8 @@ struct MailConfig {
   std::string address_command;      // "" = none
   std::string domain;               // login@domain; "" = the login alone
   std::string language = "en";
-  std::string languages;  // file with "login language" lines; "" = none
+  std::string languages;          // file with "login language" lines; "" = none
+  std::vector<std::string> site;  // addresses that get a mail about all jobs
 
   // What the last `report --mail` did, and which mails wait or may be lost: a JSON object that
   // everybody may read, for the daemon's status.

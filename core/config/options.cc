@@ -377,6 +377,9 @@ const Schema<MailConfig>& mail_schema() {
               "as a file LANGUAGE.toml is called", &MailConfig::language, plugin_problem),
       file("languages", &MailConfig::languages,
            "file with a line \"login language\" for some users"),
+      checked(option("site", &MailConfig::site,
+                     "addresses that get a mail about all jobs, with the most wasteful accounts"),
+              kAddressRule, &MailConfig::site, address_problem),
   };
   return schema;
 }

@@ -21,7 +21,7 @@ constexpr std::size_t kSentenceBytes = 500;  // of a finding or condition from a
 
 // A part of a mail, for both forms. Its texts are printable and not yet escaped.
 struct Block {
-  enum class Kind { kParagraph, kTitle, kBar, kFinding, kNote, kCode, kLink, kSmall } kind;
+  enum class Kind { kParagraph, kTitle, kBar, kFinding, kNote, kItem, kCode, kLink, kSmall } kind;
   std::string text;   // of kCode: lines to copy
   std::string label;  // of a bar
   double ratio = 0;   // of a bar: the part that was used
@@ -116,12 +116,15 @@ bool is_job_id(std::string_view id) {
 std::string subject_of(const Summary& summary, const Texts& texts) {
   const Hours cores = core_hours(summary.now, texts);
   const Hours gpus = gpu_hours(summary.now, texts);
-  return texts.text(gpus.seconds > 0 ? "subject_gpu" : "subject",
-                    {{"when", when_text(summary.period, false, texts)},
-                     {"unused", hours_text(cores.unused_seconds, texts)},
-                     {"had", hours_text(cores.seconds, texts)},
-                     {"gpu_unused", hours_text(gpus.unused_seconds, texts)},
-                     {"gpu_had", hours_text(gpus.seconds, texts)}});
+  const bool is_site = summary.user.empty();
+  return texts.text(
+      (is_site ? "site_" : "") + std::string("subject") + (gpus.seconds > 0 ? "_gpu" : ""),
+      {{"cluster", is_site ? name_text(summary.cluster) : ""},
+       {"when", when_text(summary.period, false, texts)},
+       {"unused", hours_text(cores.unused_seconds, texts)},
+       {"had", hours_text(cores.seconds, texts)},
+       {"gpu_unused", hours_text(gpus.unused_seconds, texts)},
+       {"gpu_had", hours_text(gpus.seconds, texts)}});
 }
 
 // "320 core hours (63 %)"; "" for hours that there were not.
@@ -177,7 +180,8 @@ std::string trend_text(const Hours& now, const Hours& before, const std::string&
 
 std::string trends_text(const Summary& summary, const Texts& texts) {
   const std::string when = before_text(summary.period, texts);
-  if (summary.before.jobs == 0) return texts.text("trend_none", {{"before", when}});
+  if (summary.before.jobs == 0)
+    return texts.text(summary.user.empty() ? "site_trend_none" : "trend_none", {{"before", when}});
   std::string text;
   for (const auto hours_of : {core_hours, gpu_hours}) {
     const Hours now = hours_of(summary.now, texts);
@@ -237,6 +241,22 @@ void add_finding(const CostlyFinding& finding, const Texts& texts, std::vector<B
   }
 }
 
+void add_accounts(const std::vector<Part>& accounts, const Texts& texts,
+                  std::vector<Block>& blocks) {
+  blocks.push_back({.kind = Block::Kind::kTitle, .text = texts.text("accounts_title")});
+  for (const Part& account : accounts) {
+    const Hours cores = core_hours(account.sum, texts);
+    const Hours gpus = gpu_hours(account.sum, texts);
+    blocks.push_back(
+        {.kind = Block::Kind::kItem,
+         .text = texts.counted(
+             "account", account.sum.jobs,
+             {{"account",
+               account.name.empty() ? texts.text("no_account") : name_text(account.name)},
+              {"unused", both(unused_text(cores, texts), unused_text(gpus, texts), texts)}})});
+  }
+}
+
 void add_secrets(const Summary& summary, const Texts& texts, std::vector<Block>& blocks) {
   std::string jobs;
   for (const std::string& job : summary.secret_examples)
@@ -263,9 +283,13 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
   const Hours cores = core_hours(now, texts);
   const Hours gpus = gpu_hours(now, texts);
 
-  add(Kind::kParagraph, texts.text("greeting", {{"user", name_text(summary.user)}}));
-  std::string ran = texts.counted(
-      "ran", now.jobs, {{"cluster", cluster}, {"when", when_text(summary.period, true, texts)}});
+  const bool is_site = summary.user.empty();
+
+  add(Kind::kParagraph, is_site ? texts.text("site_greeting")
+                                : texts.text("greeting", {{"user", name_text(summary.user)}}));
+  std::string ran =
+      texts.counted(is_site ? "site_ran" : "ran", now.jobs,
+                    {{"cluster", cluster}, {"when", when_text(summary.period, true, texts)}});
   if (summary.unmeasured_jobs > 0)
     ran += " " + texts.counted("unmeasured", summary.unmeasured_jobs);
   add(Kind::kParagraph, ran);
@@ -281,6 +305,7 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
     add(Kind::kTitle, texts.text("findings_title"));
     for (const CostlyFinding& finding : summary.findings) add_finding(finding, texts, blocks);
   }
+  if (!summary.accounts.empty()) add_accounts(summary.accounts, texts, blocks);
   if (summary.secret_jobs > 0) add_secrets(summary, texts, blocks);
 
   const bool is_link =
@@ -290,6 +315,10 @@ std::vector<Block> blocks_of(const Summary& summary, const Texts& texts, const M
     add(Kind::kLink, printable(links.page_url, links.page_url.size()));
   }
   add(Kind::kSmall, texts.text(gpus.seconds > 0 ? "core_and_gpu_hour" : "core_hour"));
+  if (is_site) {
+    add(Kind::kSmall, texts.text("site_stop"));
+    return blocks;
+  }
   add(Kind::kSmall, links.unsubscribe.empty()
                         ? texts.text("stop_by_command", {{"cluster", cluster}})
                         : texts.text("stop", {{"unsubscribe", printable(links.unsubscribe)},
@@ -370,7 +399,7 @@ std::string text_of(const std::vector<Block>& blocks) {
   for (const Block& block : blocks) {
     const bool continues = block.kind == Kind::kNote || block.kind == Kind::kCode ||
                            block.kind == Kind::kLink ||
-                           (block.kind == Kind::kBar && last == Kind::kBar);
+                           (block.kind == last && (last == Kind::kBar || last == Kind::kItem));
     if (!text.empty() && !continues) text += "\n";
     switch (block.kind) {
       case Kind::kParagraph:
@@ -381,6 +410,7 @@ std::string text_of(const std::vector<Block>& blocks) {
       case Kind::kBar: text += bar_text(block, label_columns); break;
       case Kind::kFinding: text += filled(block.text, std::to_string(++findings) + ". "); break;
       case Kind::kNote: text += filled(block.text, "   "); break;
+      case Kind::kItem: text += filled(block.text, "- "); break;
       case Kind::kCode: text += code_text(block.text); break;
       case Kind::kLink: text += block.text + "\n"; break;
     }
@@ -452,7 +482,8 @@ std::string block_html(const Block& block) {
     case Kind::kTitle: return element("h2", "margin:24px 0 12px;font-size:19px", block.text);
     case Kind::kBar: return bar_html(block);
     case Kind::kFinding: return element("p", "margin:0 0 8px;font-weight:bold", block.text);
-    case Kind::kNote: return element("p", "margin:0 0 4px", block.text);
+    case Kind::kNote:
+    case Kind::kItem: return element("p", "margin:0 0 4px", block.text);
     case Kind::kCode:
       return element("pre",
                      "margin:0 0 8px;padding:8px 12px;border:1px solid #8a8a8a;border-radius:4px;"

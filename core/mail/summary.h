@@ -30,16 +30,23 @@ struct CostlyFinding {
   std::string condition;  // "if the rest of the job needs no more", English; may be empty
 };
 
-// What a mail says: what the jobs of one user on one cluster used in a period. Of what a job's
-// owner wrote (names), any bytes may be in it.
+// A part of the jobs.
+struct Part {
+  std::string name;  // of an account; "" = none
+  Sum sum;
+};
+
+// What a mail says: what the jobs of one user on one cluster used in a period, or for the site's
+// staff those of all users. Of what a job's owner wrote (names), any bytes may be in it.
 struct Summary {
   std::string cluster;
-  std::string user;
+  std::string user;  // "" = all, for the staff
   CalendarPeriod period;
   Sum now;
   Sum before;                           // of the period before; no jobs: nothing is said of a trend
   std::uint64_t unmeasured_jobs = 0;    // among now.jobs
   std::vector<CostlyFinding> findings;  // at most three, the most costly first
+  std::vector<Part> accounts;           // for the staff: at most ten, the most wasteful first
   // Jobs submitted in the period of which redaction met a secret: how many, and some of their ids,
   // the newest first.
   std::uint64_t secret_jobs = 0;

@@ -63,7 +63,7 @@ TEST_F(UserSummariesTest, OnlyJobsWhoseOwnerIsConfirmed) {
   run = a_run(10, 5);
   run.user.reset();
   summaries_.add(run);
-  EXPECT_TRUE(summaries_.empty());
+  EXPECT_THAT(summaries_.people(), IsEmpty());
 }
 
 TEST_F(UserSummariesTest, WhoRanOnlyBeforeHasNoMail) {
@@ -141,6 +141,54 @@ TEST_F(UserSummariesTest, WithoutFindingsThereIsNoExample) {
   summaries_.add(a_run(10, 8));
   EXPECT_THAT(alice().findings, IsEmpty());
   EXPECT_THAT(summaries_.examples(kAlice), IsEmpty());
+}
+
+TEST_F(UserSummariesTest, OfAClusterEachJobCountsWhoeverOwnsIt) {
+  JobRun run = a_run(10, 4, {"cpu_low"});
+  run.account = "chem";
+  summaries_.add(run);
+  run.verified = false;
+  run.account = "bio";
+  summaries_.add(run);
+  run.user.reset();
+  run.account.reset();
+  summaries_.add(run);
+  run.ended_at = kW46.before;
+  summaries_.add(run);
+  run.cluster = "old";
+  summaries_.add(run);
+  EXPECT_THAT(summaries_.clusters(), ElementsAre("lab"));
+  const mail::Summary lab = summaries_.of_cluster("lab");
+  EXPECT_EQ(lab.user, "");
+  EXPECT_EQ(lab.now.jobs, 3U);
+  EXPECT_EQ(lab.before.jobs, 1U);
+  ASSERT_EQ(lab.findings.size(), 1U);
+  EXPECT_EQ(lab.findings[0].sum.jobs, 3U);
+  std::vector<std::string> names;
+  for (const mail::Part& account : lab.accounts) {
+    names.push_back(account.name);
+    EXPECT_EQ(account.sum.jobs, 1U);
+  }
+  EXPECT_THAT(names, ElementsAre("", "bio", "chem"));
+}
+
+TEST_F(UserSummariesTest, TheTenMostWastefulAccounts) {
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    JobRun run = a_run(20, i);
+    run.account = "a" + std::to_string(i);
+    summaries_.add(run);
+  }
+  const auto accounts = summaries_.of_cluster("lab").accounts;
+  ASSERT_EQ(accounts.size(), 10U);
+  EXPECT_EQ(accounts.front().name, "a11");
+  EXPECT_EQ(accounts.back().name, "a2");
+}
+
+TEST_F(UserSummariesTest, AUserWithoutANameIsNobody) {
+  JobRun run = a_run(10, 5);
+  run.user = "";
+  summaries_.add(run);
+  EXPECT_THAT(summaries_.people(), IsEmpty());
 }
 
 }  // namespace

@@ -147,6 +147,16 @@ TEST_P(MailBodyLanguageTest, HasTheExpectedWordsInTheTextAndTheHtml) {
   EXPECT_EQ(body.html, expected_text("rich." + GetParam() + ".html"));
 }
 
+TEST_P(MailBodyLanguageTest, TheStaffsMailHasAccountsAndNobodysName) {
+  const MailBody body = body_of(test::site_summary(), texts_in(GetParam()), {});
+  EXPECT_EQ("Subject: " + body.subject + "\n\n" + body.text,
+            expected_text("site." + GetParam() + ".txt"));
+  EXPECT_EQ(html_problem(body.html), "");
+  EXPECT_FALSE(contains(body.text, "alice")) << body.text;
+  EXPECT_FALSE(contains(body.text, "no-mail")) << body.text;
+  for (const std::string& line : lines_of(body.text)) EXPECT_LE(columns(line), 72U) << line;
+}
+
 TEST_P(MailBodyLanguageTest, TheHtmlIsWellFormedAndLoadsNothing) {
   const MailBody body = body_in(GetParam());
   EXPECT_EQ(html_problem(body.html), "");

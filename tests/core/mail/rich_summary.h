@@ -44,4 +44,20 @@ inline Summary rich_summary() {
   return summary;
 }
 
+// The mail to the staff about the same jobs.
+inline Summary site_summary() {
+  Summary summary = rich_summary();
+  summary.user.clear();
+  summary.secret_jobs = 0;
+  for (CostlyFinding& finding : summary.findings) {
+    finding.job.clear();
+    finding.directives.clear();
+  }
+  summary.accounts = {
+      {"chem", {.jobs = 30, .core_seconds = 500 * kHour, .unused_core_seconds = 315 * kHour}},
+      {"<bio>\n\u202E", {.jobs = 1, .gpu_seconds = 40 * kHour, .unused_gpu_seconds = 28 * kHour}},
+      {"", {.jobs = 6, .core_seconds = 12 * kHour, .unused_core_seconds = 5 * kHour}}};
+  return summary;
+}
+
 }  // namespace scriptorium::mail::test
