@@ -101,6 +101,8 @@ ELSEWHERE = {
     "journal.dead_inserted": "journal_crash_test: a kill before the commit",
     "fill.before": "test_sinks.py: a kill in the middle of a fill",
     "usage.before_rename": "test_usage_here.py: a kill in the middle of writing",
+    **dict.fromkeys(("mail.before_claim", "mail.claimed", "mail.handed_over", "mail.noted"),
+                    "test_mail.py: a kill at any step"),
     **dict.fromkeys(("owners.before_replace", "journal.before_replace", "file.replaced",
                      "file.replaced_contents_removed"),
                     "test_owners_later.py: a kill at any step"),
