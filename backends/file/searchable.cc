@@ -271,7 +271,7 @@ Result<std::vector<Searchable::Record>> TreeSearch::get_id(const Selector& selec
                                                            std::size_t limit) const {
   const auto root = open_root();
   if (!root) return root.error();
-  Wanted wanted;
+  Wanted wanted = wanted_by({.kind = Query::Kind::kAll}, visibility);
   wanted.job_id = safe_value(selector.id);
   if (selector.time)
     wanted.time = {.from = selector.time->nanoseconds, .to = selector.time->nanoseconds};

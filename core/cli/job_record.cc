@@ -52,8 +52,10 @@ std::optional<Searchable::Record> find_record(const OpenStores& stores, const Jo
 
 std::optional<Searchable::Record> record_of(const std::vector<query::Store>& stores,
                                             const JobRow& job) {
-  auto asked =
-      query::get_fastest(stores, {.id = job.id, .cluster = job.cluster, .time = job.time}, {}, 1);
+  Visibility owner;
+  if (job.verified && job.user) owner = {.all = false, .users = {*job.user}};
+  auto asked = query::get_fastest(stores, {.id = job.id, .cluster = job.cluster, .time = job.time},
+                                  owner, 1);
   if (asked.answer.empty()) return std::nullopt;
   return std::move(asked.answer.front());
 }

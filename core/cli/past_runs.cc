@@ -37,8 +37,12 @@ std::optional<Searchable::Record> submission_of(const std::vector<query::Store>&
                                                 const Json& usage_job) {
   constexpr std::size_t kMostOfOneId = 10;
   const RunFigures run = run_figures(usage_job);
+  Visibility owner;  // a file tree then reads the folders of one user only
+  const std::string user = text_at(usage_job, {"user", "name"});
+  if (value_at(usage_job, {"user", "verified"}) == true && !user.empty())
+    owner = {.all = false, .users = {user}};
   auto asked = query::get_fastest(
-      stores, {.id = run.job, .cluster = text_at(usage_job, {"cluster"})}, {}, kMostOfOneId);
+      stores, {.id = run.job, .cluster = text_at(usage_job, {"cluster"})}, owner, kMostOfOneId);
   for (Searchable::Record& record : asked.answer) {
     const bool has_it = std::any_of(record.later.begin(), record.later.end(),
                                     [&](const auto& event) { return event->id == run.event_id; });

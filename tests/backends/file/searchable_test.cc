@@ -147,6 +147,15 @@ TEST_F(FileSearchTest, HidesWhatIsNotVisibleFromEveryCall) {
   EXPECT_EQ(search_->get({.id = "1"}, request.visibility, 10)->size(), 1u);
 }
 
+TEST_F(FileSearchTest, ReadsForOneUserOnlyTheFolderOfThatUser) {
+  store({job("1", "2026-11-01T00:00:00Z", "alice", "x\n")});
+  const Visibility alice{.all = false, .users = {"alice"}, .accounts = {}};
+  EXPECT_EQ(search_->get({.id = "1"}, alice, 10)->size(), 1u);
+  fs::rename(fs::path(config_.root) / "alice", fs::path(config_.root) / "bob");
+  EXPECT_EQ(search_->get({.id = "1"}, {}, 10)->size(), 1u);
+  EXPECT_TRUE(search_->get({.id = "1"}, alice, 10)->empty());
+}
+
 TEST_F(FileSearchTest, FindsATaskUnderItsArray) {
   store({job("10", "2026-11-01T00:00:00Z", "alice", "x\n"),
          job("11_2", "2026-11-01T00:00:00Z", "alice", "own\n"),
