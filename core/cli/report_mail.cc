@@ -465,11 +465,7 @@ int MailRun::write_eml(const Planned& planned) {
 int MailRun::send_all() {
   std::size_t number = 0;
   for (const Planned& planned : planned_) {
-    if (stopped()) {
-      console_.err << "scriptorium: stopped; " << count_of(planned_.size() - number, "mail")
-                   << " not tried\n";
-      return kExitTryAgain;
-    }
+    if (stopped()) break;
     ++number;
     if (console_.out_is_terminal)
       console_.err << "\r\033[K" << number << " of " << planned_.size() << " mails" << std::flush;
@@ -479,7 +475,10 @@ int MailRun::send_all() {
     if (code != kExitGood) return code;
   }
   if (console_.out_is_terminal && number > 0) console_.err << "\r\033[K" << std::flush;
-  return kExitGood;
+  if (!stopped()) return kExitGood;
+  console_.err << "scriptorium: stopped; " << count_of(planned_.size() - number, "mail")
+               << " not tried\n";
+  return kExitTryAgain;
 }
 
 // A call that found nothing to do leaves what the last one did.
@@ -550,17 +549,17 @@ int MailRun::run() {
     if (ledger_->is_done(kUserMail, period_.name())) return finish();
   }
   if (!gather_or_say(code)) return code;
+  if (summaries_->empty() && !stopped()) {
+    // Not done: perhaps the archive is not there yet.
+    return fail(console_, "no job that ended in " + period_.name() + " is in the archive",
+                kExitNoInput);
+  }
   plan();
   if (is_for_all && !stopped()) plan_for_site();
   if (!read_examples()) return kExitUnavailable;
   if (!planned_.empty()) find_secrets();
   if (code = send_all(); code != kExitGood) return code;
-  if (summaries_->empty()) {
-    // Not done: perhaps the archive is not there yet.
-    return fail(console_, "no job that ended in " + period_.name() + " is in the archive",
-                kExitNoInput);
-  }
-  if (!is_dry() && is_for_all && !arguments_.resend && !stopped()) {
+  if (!is_dry() && is_for_all && !arguments_.resend) {
     if (auto done = ledger_->done(kUserMail, period_.name(), now()); !done)
       return fail(console_, done.error());
   }
