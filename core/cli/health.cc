@@ -54,9 +54,10 @@ class Judge {
 
   void mail(const Json& mail) {
     if (const double late = number(mail, "waiting_for_a_day"); late > 0)
-      say(Health::kWarning, whole(late) + " mails could not be handed over for a day");
+      say(Health::kWarning, count_of(static_cast<std::uint64_t>(late), "mail") +
+                                " could not be handed over for a day");
     if (const Json& names = member(mail, "may_be_lost"); names.is_array() && !names.empty())
-      say(Health::kWarning, std::to_string(names.size()) + " users may have got no mail");
+      say(Health::kWarning, count_of(names.size(), "user") + " may have got no mail");
   }
 
   void journal(const Json& journal) {

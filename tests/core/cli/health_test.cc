@@ -119,7 +119,7 @@ TEST(HealthTest, MailsThatWaitOrMayBeLostWarn) {
       {});
   EXPECT_EQ(health.state, 1);
   EXPECT_THAT(health.line, HasSubstr("2 mails could not be handed over for a day"));
-  EXPECT_THAT(health.line, HasSubstr("1 users may have got no mail"));
+  EXPECT_THAT(health.line, HasSubstr("1 user may have got no mail"));
   EXPECT_EQ(judge_health(R"({"mail":{"waiting":3,"may_be_lost":[]}})", {}).state, 0);
   EXPECT_EQ(judge_health(R"({"mail":null})", {}).state, 0);
 }
