@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -63,7 +64,10 @@ std::string MailKey::id() const {
 }
 
 Result<Ledger> Ledger::open(const std::string& folder) {
+  const bool is_new = !stat_path(folder);
   if (auto made = make_directories(folder, 0711); !made) return made.error();
+  // Whatever the umask, the daemon's user must reach MailConfig::status_file().
+  if (is_new && ::chmod(folder.c_str(), 0711) != 0) return system_error(folder, errno);
   if (auto made = make_directories(folder + "/waiting", 0700); !made) return made.error();
   const std::string name = folder + "/lock";
   UniqueFd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
