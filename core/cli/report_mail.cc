@@ -87,7 +87,6 @@ struct Counts {
   std::uint64_t sent = 0;
   std::uint64_t waiting = 0;
   std::uint64_t refused = 0;
-  std::uint64_t undecided = 0;
   std::map<std::string, std::uint64_t> skipped;  // why -> how many
 };
 
@@ -162,7 +161,7 @@ class MailRun {
   int write_eml(const Planned& planned);
   int finish();
   void write_status(const std::vector<std::pair<MailKey, MailEntry>>& undecided,
-                    std::uint64_t late) const;
+                    std::uint64_t waiting, std::uint64_t late) const;
 
   const Arguments& arguments_;
   const ReportConfig& report_;
@@ -187,7 +186,7 @@ class MailRun {
   Counts counts_;
 };
 
-// Sentences that are wrong are told, and the others used.
+// Reports what is wrong with the sentences, and uses the others.
 const Texts& MailRun::texts_of(const std::string& language) {
   const std::string& name = language.empty() ? config_.language : language;
   const auto known = texts_.find(name);
@@ -289,7 +288,7 @@ void MailRun::plan() {
     if (!users.empty() && std::find(users.begin(), users.end(), person.second) == users.end())
       continue;
     const auto skip = [&](const std::string& why) { ++counts_.skipped[why]; };
-    const mail::Sum sum = summaries_->summary(person).now;
+    const mail::Sum& sum = summaries_->sum(person);
     if (sum.jobs < static_cast<std::uint64_t>(config_.min_jobs) ||
         sum.wasted_core_hours() < config_.min_wasted_core_hours) {
       skip("below the thresholds");
@@ -350,19 +349,16 @@ void MailRun::find_secrets() {
   request.query.children = {std::move(secret), std::move(submitted)};
   request.most_lines = 0;
   request.stop = signal_.token();
-  do {
-    const auto asked = query::search_fastest(stores, request);
-    if (asked.store == nullptr) {
-      say_refusals(asked.refused, console_);
-      return;
-    }
-    for (const Searchable::Hit& hit : asked.answer.hits) {
+  const auto pages = query::each_page(stores, request, [&](const Searchable::Answer& answer) {
+    for (const Searchable::Hit& hit : answer.hits) {
       if (!hit.job.verified || !hit.job.user) continue;
       Secrets& secrets = secrets_[{hit.job.cluster, *hit.job.user}];
       if (++secrets.jobs <= kMostSecretExamples) secrets.examples.push_back(hit.job.id);
     }
-    request.after = asked.answer.next;
-  } while (!request.after.empty() && !stopped());
+  });
+  if (pages.answered) return;
+  say_refusals(pages.refused, console_);
+  secrets_.clear();  // no number is better than one that is too small
 }
 
 mail::Message MailRun::message_of(const Planned& planned) {
@@ -395,8 +391,7 @@ mail::Message MailRun::message_of(const Planned& planned) {
   const Texts& texts = texts_of(planned.recipient.language);
   const std::string sender = *mail_address(config_.from);
   const std::string unsubscribe =
-      mail_address(config_.unsubscribe.empty() ? config_.from : config_.unsubscribe)
-          .value_or(sender);
+      config_.unsubscribe.empty() ? sender : *mail_address(config_.unsubscribe);
   std::string page = is_site ? "" : report_.page_url;
   if (const std::size_t user = page.find(kUserInUrl); user != std::string::npos)
     page.replace(user, kUserInUrl.size(), key.user);
@@ -441,7 +436,7 @@ int MailRun::hand_over(const MailKey& key, const std::string& recipient,
       ++counts_.refused;
       noted = ledger_->refused(key, result.reason, now());
       break;
-    case HandedOver::Kind::kUndecided: ++counts_.undecided; break;
+    case HandedOver::Kind::kUndecided: break;  // it stays claimed
   }
   FAULT_POINT("mail.noted");
   if (!result.reason.empty()) {
@@ -483,7 +478,7 @@ int MailRun::send_all() {
 
 // A call that found nothing to do leaves what the last one did.
 void MailRun::write_status(const std::vector<std::pair<MailKey, MailEntry>>& undecided,
-                           std::uint64_t late) const {
+                           std::uint64_t waiting, std::uint64_t late) const {
   const std::string file = config_.status_file();
   Json status = Json::parse(read_file(file).value_or(""), nullptr, false);
   if (!status.is_object() || place_ != nullptr || counts_.sent + counts_.refused > 0) {
@@ -495,7 +490,7 @@ void MailRun::write_status(const std::vector<std::pair<MailKey, MailEntry>>& und
   }
   Json names = Json::array();
   for (const auto& [key, entry] : undecided) names.push_back(name_of(key));
-  status["waiting"] = ledger_->all(MailState::kWaiting).size();
+  status["waiting"] = waiting;
   status["waiting_for_a_day"] = late;
   status["may_be_lost"] = std::move(names);
   const auto written =
@@ -521,7 +516,7 @@ int MailRun::finish() {
   const auto late = static_cast<std::uint64_t>(
       std::count_if(waiting.begin(), waiting.end(),
                     [&](const auto& mail) { return age(mail.second.since, now()) > kLateAfter; }));
-  write_status(undecided, late);
+  write_status(undecided, waiting.size(), late);
   if (late > 0) {
     console_.err << "scriptorium: " << count_of(late, "mail")
                  << " could not be handed over for more than a day; the last reason: "

@@ -76,24 +76,25 @@ Timestamp SumPeriod::first() const noexcept {
 }
 
 // Cut at the same places for every run, so that all parts of one add up to it.
-void ReportSums::Sum::add(const JobRun& run, std::uint64_t begin, std::uint64_t end,
-                          std::uint64_t of) {
+void add_run(mail::Sum& into, const JobRun& run, std::uint64_t begin, std::uint64_t end,
+             std::uint64_t of) {
   const auto part = [&](std::uint64_t seconds) {
     const auto until = [&](std::uint64_t place) {
       return seconds / of * place + seconds % of * place / of;
     };
     return until(end) - until(begin);
   };
-  ++jobs;
-  core_seconds += part(run.core_seconds);
-  gpu_seconds += part(run.gpu_seconds);
-  unused_core_seconds += part(run.unused_core_seconds.value_or(0));
-  unused_gpu_seconds += part(run.unused_gpu_seconds.value_or(0));
-  for (const std::string& finding : run.findings) ++findings[finding];
+  ++into.jobs;
+  into.core_seconds += part(run.core_seconds);
+  into.gpu_seconds += part(run.gpu_seconds);
+  into.unused_core_seconds += part(run.unused_core_seconds.value_or(0));
+  into.unused_gpu_seconds += part(run.unused_gpu_seconds.value_or(0));
 }
 
-double ReportSums::Sum::waste() const noexcept {
-  return hours(unused_core_seconds) + kCoreHoursOfGpuHour * hours(unused_gpu_seconds);
+void ReportSums::Sum::add(const JobRun& run, std::uint64_t begin, std::uint64_t end,
+                          std::uint64_t of) {
+  add_run(*this, run, begin, end, of);
+  for (const std::string& finding : run.findings) ++findings[finding];
 }
 
 void ReportSums::add(const JobRun& run) {
@@ -149,7 +150,7 @@ std::vector<ReportSums::Named> ReportSums::rows() const {
   std::vector<Named> list;
   for (const auto& [name, row] : rows_) list.emplace_back(name, &row);
   std::stable_sort(list.begin(), list.end(), [](const Named& a, const Named& b) {
-    return a.second->now.waste() > b.second->now.waste();
+    return a.second->now.wasted_core_hours() > b.second->now.wasted_core_hours();
   });
   if (without_use_.now.jobs + without_use_.before.jobs > 0)
     list.emplace_back(kWithoutUse, &without_use_);
@@ -198,7 +199,8 @@ std::string ReportSums::text(std::size_t limit, const Console& console) const {
     std::vector<std::string> cells{printable(name), std::to_string(sum.jobs)};
     part(cells, sum.unused_core_seconds, sum.core_seconds);
     if (gpus) part(cells, sum.unused_gpu_seconds, sum.gpu_seconds);
-    if (period_.from) cells.push_back(trend_text(sum.waste(), row.before.waste()));
+    if (period_.from)
+      cells.push_back(trend_text(sum.wasted_core_hours(), row.before.wasted_core_hours()));
     cells.push_back(frequent_text(sum.findings));
     table.add(std::move(cells));
   };

@@ -13,6 +13,7 @@
 #include "core/api/query.h"
 #include "core/cli/console.h"
 #include "core/cli/report_text.h"
+#include "core/mail/summary.h"
 
 namespace scriptorium::cli {
 
@@ -30,6 +31,11 @@ struct SumPeriod {
   // The earliest end of a run that counts.
   Timestamp first() const noexcept;
 };
+
+// Adds a run, or the part of it from `begin` to `end` where `of` is all. What was not measured
+// counts as used.
+void add_run(mail::Sum& into, const JobRun& run, std::uint64_t begin = 0, std::uint64_t end = 1,
+             std::uint64_t of = 1);
 
 // What many runs had and did not use, a row for each user, account, ... of one period. Pure.
 // Sums are whole seconds, so the rows of a user, an account, a partition or a node add up to the
@@ -51,15 +57,11 @@ class ReportSums {
   nlohmann::ordered_json json() const;
 
  private:
-  struct Sum {
-    std::uint64_t jobs = 0;
-    std::uint64_t core_seconds = 0, unused_core_seconds = 0;
-    std::uint64_t gpu_seconds = 0, unused_gpu_seconds = 0;
+  struct Sum : mail::Sum {
     FindingCounts findings;
 
-    // The part `of` of `run` from 0 to `of`: from `begin` to `end`.
+    // As add_run(), and the run's findings.
     void add(const JobRun& run, std::uint64_t begin, std::uint64_t end, std::uint64_t of);
-    double waste() const noexcept;  // core hours
   };
   struct Row {
     Sum now;

@@ -11,6 +11,7 @@
 #include "core/base/time.h"
 #include "core/cli/console.h"
 #include "core/cli/run_trend.h"
+#include "core/mail/summary.h"
 
 namespace scriptorium::cli {
 
@@ -22,9 +23,6 @@ struct JobReport {
   std::vector<nlohmann::ordered_json const*> nodes;  // usage.node
 };
 
-// GPUs are expensive: an idle GPU hour counts as ten core hours.
-inline constexpr double kCoreHoursOfGpuHour = 10;
-
 // A row of the table.
 struct ReportedJob {
   std::string id, user, name, state;
@@ -35,7 +33,7 @@ struct ReportedJob {
   std::vector<std::string> findings;  // ids
 
   double waste() const noexcept {
-    return wasted_core_hours + kCoreHoursOfGpuHour * wasted_gpu_hours;
+    return wasted_core_hours + mail::kCoreHoursOfGpuHour * wasted_gpu_hours;
   }
 };
 ReportedJob row_of(const nlohmann::ordered_json& usage_job);

@@ -100,22 +100,20 @@ bool read_jobs(std::vector<query::Store> stores, Searchable::Request request, So
     p.jobs = std::max(p.jobs, jobs);
     progress.report(p);
   };
-  while (true) {
-    auto asked = query::search_fastest(stores, request);
-    progress.clear();
-    code = say_refusals(asked.refused, console);
-    if (asked.store == nullptr) return false;
-    stores = {query::Store(*asked.store)};
-    for (const Searchable::Hit& hit : asked.answer.hits) table.add(hit.job);
-    jobs += asked.answer.hits.size();
-    if (!asked.answer.hits.empty())
-      progress.report({.searched_back_to = asked.answer.hits.back().job.time, .jobs = jobs});
-    if (!asked.answer.finished)
-      console.err << "scriptorium: stopped; only the newest " << jobs << " jobs are counted\n";
-    if (!asked.answer.finished || asked.answer.next.empty() || asked.answer.next == request.after)
-      return true;
-    request.after = asked.answer.next;
-  }
+  const auto pages = query::each_page(
+      std::move(stores), std::move(request), [&](const Searchable::Answer& answer) {
+        progress.clear();
+        for (const Searchable::Hit& hit : answer.hits) table.add(hit.job);
+        jobs += answer.hits.size();
+        if (!answer.hits.empty())
+          progress.report({.searched_back_to = answer.hits.back().job.time, .jobs = jobs});
+        if (!answer.finished) {
+          console.err << "scriptorium: stopped; only the newest " << jobs << " jobs are counted\n";
+        }
+      });
+  progress.clear();
+  code = say_refusals(pages.refused, console);
+  return pages.answered;
 }
 
 }  // namespace

@@ -2,19 +2,13 @@
 
 #include <algorithm>
 
+#include "core/cli/report_sums.h"
+
 namespace scriptorium::cli {
 namespace {
 
 constexpr std::size_t kMostFindings = 3;
 constexpr std::size_t kMostAccounts = 10;
-
-void add_run(mail::Sum& sum, const JobRun& run) {
-  ++sum.jobs;
-  sum.core_seconds += run.core_seconds;
-  sum.unused_core_seconds += run.unused_core_seconds.value_or(0);
-  sum.gpu_seconds += run.gpu_seconds;
-  sum.unused_gpu_seconds += run.unused_gpu_seconds.value_or(0);
-}
 
 }  // namespace
 
@@ -75,6 +69,8 @@ mail::Summary UserSummaries::summary_of(const std::string& cluster, const std::s
     summary.findings.push_back({.id = id, .sum = finding->sum});
   return summary;
 }
+
+const mail::Sum& UserSummaries::sum(const Person& person) const { return people_.at(person).now; }
 
 mail::Summary UserSummaries::summary(const Person& person) const {
   return summary_of(person.first, person.second, people_.at(person));

@@ -16,9 +16,9 @@ namespace scriptorium::cli {
 // A cluster and a user.
 using Person = std::pair<std::string, std::string>;
 
-// What the jobs of each user on each cluster had and wasted in a period, from their runs: all of
-// them first, and then those of them that are to be examples, with their events. Only jobs whose
-// owner the scheduler confirmed. Memory: grows with the users, not with the runs. Pure.
+// What the jobs of each user on each cluster had and wasted in a period, and those of each cluster,
+// from their runs. For a user count only jobs whose owner the scheduler confirmed, for a cluster
+// all of them. Memory: grows with the users, not with the runs. Pure.
 class UserSummaries {
  public:
   explicit UserSummaries(mail::CalendarPeriod period) : period_(period) {}
@@ -28,9 +28,10 @@ class UserSummaries {
   bool empty() const { return clusters().empty(); }
   // Those with jobs in the period.
   std::vector<Person> people() const;
+  const mail::Sum& sum(const Person& person) const;  // of the period
   // Without examples: findings have only ids and sums.
   mail::Summary summary(const Person& person) const;
-  // Those with jobs in the period, and the sums of all their jobs, whoever owns them.
+  // Those with jobs in the period.
   std::vector<std::string> clusters() const;
   mail::Summary of_cluster(const std::string& cluster) const;
   // JobRun::key of the most wasteful run of each finding of the person's summary.

@@ -77,22 +77,18 @@ std::string date_text(std::chrono::sys_days date, std::string_view key, const Te
 
 // "in week 46 of 2026", and with its dates.
 std::string when_text(const CalendarPeriod& period, bool dates, const Texts& texts) {
-  namespace chrono = std::chrono;
   const std::string year = std::to_string(period.year);
   const std::string number = std::to_string(period.number);
   if (period.kind == CalendarPeriod::Kind::kMonth) {
     return texts.text("in_month", {{"month", texts.text("month_" + number)}, {"year", year}});
   }
   if (!dates) return texts.text("in_week", {{"number", number}, {"year", year}});
-  // Week 1 is the one that has 4 January.
-  const chrono::sys_days fourth{chrono::year{period.year} / chrono::January / 4};
-  const chrono::sys_days monday =
-      fourth - (chrono::weekday{fourth} - chrono::Monday) + chrono::weeks{period.number - 1};
+  const std::chrono::sys_days monday = period.first_day();
   return texts.text("in_week_with_dates",
                     {{"number", number},
                      {"year", year},
                      {"from", date_text(monday, "date_without_year", texts)},
-                     {"to", date_text(monday + chrono::days{6}, "date", texts)}});
+                     {"to", date_text(monday + std::chrono::days{6}, "date", texts)}});
 }
 
 // ---- what others wrote

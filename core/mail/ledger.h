@@ -15,9 +15,9 @@ namespace scriptorium::mail {
 
 // What a mail is about, in UTF-8. There is never a second mail of the same key.
 struct MailKey {
-  std::string kind;  // "user"
+  std::string kind;  // "user", "site"
   std::string cluster;
-  std::string user;    // a login
+  std::string user;    // a login; of the site an address
   std::string period;  // CalendarPeriod::name()
 
   auto operator<=>(const MailKey&) const = default;
@@ -52,8 +52,8 @@ struct MailEntry {
 class Ledger {
  public:
   // Makes the folder (mode 0711: others may open a file of it whose name they know, but none of a
-  // ledger) if it is not there, and reads what is in it. kTransient if another
-  // process has it open; kCorrupt, with file and line, for a line that is none.
+  // ledger) if it is not there, and reads what is in it. kTransient if another process has it open;
+  // kCorrupt, with file and line, for a line that is none.
   static Result<Ledger> open(const std::string& folder);
 
   MailEntry find(const MailKey& key) const;

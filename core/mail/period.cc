@@ -55,12 +55,14 @@ std::optional<CalendarPeriod> by_name(std::string_view text, UtcOffset zone) {
   const auto number = parse_number<unsigned>(text.substr(is_week ? 6 : 5));
   if (!year || !number || *year < 1970 || *number < 1 || *number > (is_week ? 53 : 12))
     return std::nullopt;
-  // The week that has January 4 is the first.
+  const sys_days first =
+      CalendarPeriod{.kind = is_week ? CalendarPeriod::Kind::kWeek : CalendarPeriod::Kind::kMonth,
+                     .year = *year,
+                     .number = static_cast<int>(*number)}
+          .first_day();
+  const year_month_day date(first);
   CalendarPeriod period =
-      is_week ? week_from(
-                    monday_of(sys_days(std::chrono::year(*year) / 1 / 4)) + days(7 * (*number - 1)),
-                    zone)
-              : month_of(std::chrono::year(*year) / static_cast<int>(*number), zone);
+      is_week ? week_from(first, zone) : month_of(date.year() / date.month(), zone);
   if (period.name() != text) return std::nullopt;  // week 53 of a year with 52
   return period;
 }
@@ -72,6 +74,13 @@ std::string CalendarPeriod::name() const {
   std::snprintf(text.data(), text.size(), kind == Kind::kWeek ? "%04d-W%02d" : "%04d-%02d", year,
                 number);
   return text.data();
+}
+
+sys_days CalendarPeriod::first_day() const {
+  const std::chrono::year of{year};
+  if (kind == Kind::kMonth) return sys_days(of / number / 1);
+  // The week that has January 4 is the first.
+  return monday_of(sys_days(of / 1 / 4)) + days(7 * (number - 1));
 }
 
 std::optional<CalendarPeriod> read_period(std::string_view text, Timestamp now, UtcOffset zone) {

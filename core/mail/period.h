@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ struct CalendarPeriod {
   Timestamp until;   // the first instant after it
   Timestamp before;  // the first instant of the week or month before it
 
-  std::string name() const;  // "2026-W46", "2026-10"
+  std::string name() const;                 // "2026-W46", "2026-10"
+  std::chrono::sys_days first_day() const;  // by the calendar, in no zone
 };
 
 // "week" and "month": the last one that was over at `now`; or one by its name(). Nothing for

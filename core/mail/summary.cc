@@ -3,7 +3,6 @@
 namespace scriptorium::mail {
 
 double Sum::wasted_core_hours() const noexcept {
-  constexpr double kCoreHoursOfGpuHour = 10;
   return (static_cast<double>(unused_core_seconds) +
           kCoreHoursOfGpuHour * static_cast<double>(unused_gpu_seconds)) /
          3600;

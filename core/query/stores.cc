@@ -46,6 +46,22 @@ Asked<Searchable::Answer> search_fastest(const std::vector<Store>& stores,
   return asked;
 }
 
+Pages each_page(std::vector<Store> stores, Searchable::Request request,
+                const std::function<void(const Searchable::Answer&)>& use) {
+  Pages pages;
+  while (true) {
+    auto asked = search_fastest(stores, request);
+    for (Refusal& refusal : asked.refused) pages.refused.push_back(std::move(refusal));
+    pages.answered = asked.store != nullptr;
+    if (!pages.answered) return pages;
+    stores = {Store(*asked.store)};
+    use(asked.answer);
+    if (!asked.answer.finished || asked.answer.next.empty() || asked.answer.next == request.after)
+      return pages;
+    request.after = asked.answer.next;
+  }
+}
+
 Asked<std::vector<Searchable::Record>> get_fastest(const std::vector<Store>& stores,
                                                    const Searchable::Selector& selector,
                                                    const Visibility& visibility,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -43,5 +44,14 @@ Asked<Searchable::Answer> search_fastest(const std::vector<Store>& stores,
 Asked<std::vector<Searchable::Record>> get_fastest(const std::vector<Store>& stores,
                                                    const Searchable::Selector& selector,
                                                    const Visibility& visibility, std::size_t limit);
+
+// Calls `use` with each page of an answer, all of them from the fastest store that answers the
+// first one: `after` means nothing to another.
+struct Pages {
+  bool answered = false;  // false: no store, or not all that there is
+  std::vector<Refusal> refused;
+};
+Pages each_page(std::vector<Store> stores, Searchable::Request request,
+                const std::function<void(const Searchable::Answer&)>& use);
 
 }  // namespace scriptorium::query

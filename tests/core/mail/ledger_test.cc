@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <map>
@@ -143,8 +144,11 @@ TEST_F(LedgerTest, APeriodIsDoneForItsKindAlone) {
   EXPECT_FALSE(ledger.is_done("account", "2026-W46"));
 }
 
-TEST_F(LedgerTest, NobodyElseMayReadIt) {
-  ASSERT_TRUE(open().claim(key_of("alice"), "alice", kNow));
+TEST_F(LedgerTest, NobodyElseMayReadItButMayEnterTheFolderWhateverTheUmask) {
+  const mode_t before = ::umask(077);
+  const auto claimed = open().claim(key_of("alice"), "alice", kNow);
+  ::umask(before);
+  ASSERT_TRUE(claimed);
   EXPECT_EQ(stat_path(folder())->mode & 0777U, 0711U);
   EXPECT_EQ(stat_path(folder() + "/waiting")->mode & 0777U, 0700U);
   EXPECT_EQ(stat_path(file())->mode & 0777U, 0600U);

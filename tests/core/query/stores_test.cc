@@ -22,6 +22,8 @@ class AnsweringStore : public Searchable {
     if (error) return *error;
     Answer answer;
     answer.next = request.after + "!";
+    if (answer.next.size() > pages) answer.next = repeats ? request.after : "";
+    answer.finished = !stops;
     return answer;
   }
   Result<std::vector<Record>> get(const Selector& selector, const Visibility&,
@@ -41,6 +43,9 @@ class AnsweringStore : public Searchable {
   std::string job;
   std::optional<Error> error;
   bool throws = false;
+  std::size_t pages = 1000;  // before the last one
+  bool repeats = false;      // the last page names itself as the next
+  bool stops = false;
   int asked = 0;
 
  private:
@@ -74,6 +79,45 @@ TEST_F(StoresTest, AStoreThatFailsOrThrowsPassesTheQuestionOnAndIsNamed) {
   EXPECT_EQ(asked.refused[0].store, "index");
   EXPECT_THAT(asked.refused[0].error.message(), HasSubstr("out of cheese"));
   EXPECT_EQ(asked.refused[1].error.message(), "it is down");
+}
+
+TEST_F(StoresTest, AllPagesComeFromTheStoreThatAnsweredTheFirst) {
+  indexed_.error = Error{ErrorKind::kTransient, "away"};
+  remote_.pages = 3;
+  std::string nexts;
+  const Pages pages = each_page(stores_, {}, [&](const Searchable::Answer& answer) {
+    nexts += answer.next + ".";
+    indexed_.error.reset();  // it could answer now, but not what comes after the other's page
+  });
+  EXPECT_TRUE(pages.answered);
+  ASSERT_EQ(pages.refused.size(), 1U);
+  EXPECT_EQ(pages.refused[0].store, "index");
+  EXPECT_EQ(nexts, "!.!!.!!!..");
+  EXPECT_EQ(indexed_.asked, 1);
+  EXPECT_EQ(remote_.asked, 4);
+}
+
+TEST_F(StoresTest, APageThatNamesItselfOrIsNotFinishedIsTheLast) {
+  for (bool AnsweringStore::* ends : {&AnsweringStore::repeats, &AnsweringStore::stops}) {
+    indexed_.pages = ends == &AnsweringStore::stops ? 1000 : 2;
+    indexed_.*ends = true;
+    int count = 0;
+    EXPECT_TRUE(each_page(stores_, {}, [&](const Searchable::Answer&) { ++count; }).answered);
+    EXPECT_EQ(count, ends == &AnsweringStore::stops ? 1 : 3);
+    indexed_.*ends = false;
+  }
+}
+
+TEST_F(StoresTest, AStoreThatFailsOnALaterPageIsNotContinuedByAnother) {
+  int count = 0;
+  const Pages pages = each_page(stores_, {}, [&](const Searchable::Answer&) {
+    ++count;
+    indexed_.error = Error{ErrorKind::kTransient, "away"};
+  });
+  EXPECT_FALSE(pages.answered);
+  EXPECT_EQ(count, 1);
+  EXPECT_EQ(remote_.asked, 0);
+  ASSERT_EQ(pages.refused.size(), 1U);
 }
 
 TEST_F(StoresTest, WhereNoneAnswersThereIsNoStore) {
