@@ -40,6 +40,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr std::int64_t kSegmentJobs = 60;
+// A segment ends between two batches, and one of a move has up to 200 events.
+constexpr std::int64_t kMostInSegment = kSegmentJobs + 200;
 
 // Three users, some of whom are known later only, every fourth job with its use.
 std::vector<Event> many_events(int jobs) {
@@ -91,7 +93,7 @@ std::map<std::string, std::string> all_events(const std::string& root) {
     const auto keep = [&](const Result<Event>& event) {
       if (event) events[event->id] = event_json(*event, {.exact_times = true});
     };
-    for (std::int64_t id = 1; id <= 2 * kSegmentJobs; ++id) {
+    for (std::int64_t id = 1; id <= kMostInSegment; ++id) {
       const auto entry = (*segment)->rows().read_entry(id);
       if (!entry || !*entry) continue;
       if ((*entry)->record) keep((*segment)->submission(**entry));
